@@ -1,0 +1,364 @@
+//! What a program that embeds longhaul deals with: where things are, how to copy them, what came of it.
+
+use longhaul_proto::session::message::{FileFailure, FileOptions};
+use longhaul_proto::units::Rate;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Port of `longhaul serve`, TCP and UDP.
+pub const DEFAULT_PORT: u16 = 7700;
+
+/// Where a file or folder is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// On this host.
+    Local(PathBuf),
+    /// On a host reached by the user's own `ssh`: `[user@]host:path`.
+    Ssh {
+        /// `host` or `user@host`, handed to ssh as it is.
+        host: String,
+        /// Path there; relative to the home folder unless it begins with `/`.
+        path: Vec<u8>,
+    },
+    /// Behind a `longhaul serve`: `longhaul://host[:port]/path`.
+    Daemon {
+        /// Name or address (IPv6 without brackets).
+        host: String,
+        /// TCP and UDP port.
+        port: u16,
+        /// Path below the served root, without a leading slash.
+        path: Vec<u8>,
+    },
+}
+
+impl Location {
+    /// Read an argument the way scp and rsync do: `longhaul://…` is a daemon, `host:path` with a colon before any
+    /// slash is ssh, everything else is local. The error is a line for the user.
+    pub fn parse(arg: &OsString) -> Result<Location, String> {
+        let bytes = arg.as_bytes();
+        if let Some(rest) = bytes.strip_prefix(b"longhaul://") {
+            return parse_daemon(rest);
+        }
+        let colon = bytes.iter().position(|b| *b == b':');
+        let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(usize::MAX);
+        // A bracketed IPv6 address holds colons of its own: [2001:db8::1]:path
+        let bracket = bytes.starts_with(b"[").then(|| bytes.windows(2).position(|w| w == b"]:")).flatten();
+        let colon = bracket.map(|b| b + 1).or(colon);
+        match colon {
+            Some(at) if at < slash && at > 0 => {
+                let host = std::str::from_utf8(&bytes[..at]).map_err(|_| format!("{arg:?}: the host name is not UTF-8"))?;
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                if host.starts_with('-') {
+                    return Err(format!("{arg:?}: a host name cannot begin with '-'"));
+                }
+                let path = &bytes[at + 1..];
+                let path = if path.is_empty() { b"." } else { path };
+                Ok(Location::Ssh { host: host.into(), path: path.into() })
+            }
+            _ if bytes.is_empty() => Err("an empty path names nothing; use . for this folder".into()),
+            _ => Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes.into())))),
+        }
+    }
+}
+
+fn parse_daemon(rest: &[u8]) -> Result<Location, String> {
+    let (authority, path) = match rest.iter().position(|b| *b == b'/') {
+        Some(at) => (&rest[..at], &rest[at + 1..]),
+        None => (rest, &b""[..]),
+    };
+    let authority = std::str::from_utf8(authority).map_err(|_| "the host name is not UTF-8".to_string())?;
+    let (host, port) = match authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
+        Some((host, port)) => (host, port.strip_prefix(':')),
+        None => match authority.rsplit_once(':') {
+            Some((host, port)) if !host.contains(':') => (host, Some(port)),
+            _ => (authority, None),
+        },
+    };
+    if host.is_empty() {
+        return Err("longhaul:// needs a host, as in longhaul://host/path".into());
+    }
+    let port = match port {
+        None => DEFAULT_PORT,
+        Some(port) => port.parse().map_err(|_| format!("{port:?} is not a port (1 to 65535)"))?,
+    };
+    Ok(Location::Daemon { host: host.into(), port, path: path.into() })
+}
+
+/// What may carry the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Whatever works best here.
+    #[default]
+    Auto,
+    /// Object packets over UDP.
+    Object,
+}
+
+/// How to copy.
+#[derive(Clone, Debug)]
+pub struct CopyOptions {
+    /// What may carry the data.
+    pub transport: Transport,
+    /// Name of the controller.
+    pub control: String,
+    /// Name of the selector.
+    pub select: String,
+    /// Never faster than this.
+    pub rate: Option<Rate>,
+    /// FOBS's F.
+    pub ack_every: Option<u32>,
+    /// FOBS's B.
+    pub batch: Option<u32>,
+    /// UDP payload bytes per datagram; `None` probes the path.
+    pub packet_size: Option<u16>,
+    /// How long peer or path may be silent.
+    pub stall_timeout: Duration,
+    /// About the files.
+    pub files: FileOptions,
+    /// Shared secret of the daemon.
+    pub token: Option<String>,
+    /// UDP ports that a remote agent may use.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Command that stands in for `ssh`, split at white space.
+    pub ssh_command: Option<String>,
+    /// Put this program into the far side's cache where it has none.
+    pub deploy: bool,
+    /// Copy only these of each source, one path a line, relative to it.
+    pub files_from: Option<Vec<PathBuf>>,
+}
+
+impl Default for CopyOptions {
+    fn default() -> CopyOptions {
+        CopyOptions {
+            transport: Transport::Auto,
+            control: "adaptive".into(),
+            select: "circular".into(),
+            rate: None,
+            ack_every: None,
+            batch: None,
+            packet_size: None,
+            stall_timeout: Duration::from_secs(60),
+            files: FileOptions { resume: true, ..FileOptions::default() },
+            token: None,
+            ports: None,
+            ssh_command: None,
+            deploy: true,
+            files_from: None,
+        }
+    }
+}
+
+/// What holds a transfer back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Nothing long enough to tell.
+    #[default]
+    None,
+    /// The path's bottleneck.
+    Path,
+    /// Loss that is not congestion.
+    Loss,
+    /// Reading at the sender.
+    Source,
+    /// Writing at the receiver.
+    Target,
+    /// The receiving host: its buffers overflow or its processor is busy.
+    Receiver,
+    /// The sending host's processor.
+    Cpu,
+    /// `--rate`.
+    RateCap,
+}
+
+impl Limit {
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::None => "none",
+            Limit::Path => "path",
+            Limit::Loss => "loss",
+            Limit::Source => "source",
+            Limit::Target => "target",
+            Limit::Receiver => "receiver",
+            Limit::Cpu => "cpu",
+            Limit::RateCap => "rate_cap",
+        }
+    }
+}
+
+/// What a copy is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Reaching the other side.
+    #[default]
+    Connecting,
+    /// Listing and comparing files.
+    Comparing,
+    /// Moving data.
+    Moving,
+    /// Writing out and verifying the rest.
+    Verifying,
+}
+
+/// How far a copy is, ten times a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Data bytes that the receiver has (with those skipped and resumed).
+    pub bytes_done: u64,
+    /// Data bytes in all.
+    pub bytes_total: u64,
+    /// Files in all.
+    pub files_total: u64,
+    /// New data per second over the last second or so.
+    pub goodput: Rate,
+    /// Share of datagrams lost on the path lately, 0 to 1.
+    pub loss: f64,
+    /// Latest smoothed round-trip time.
+    pub rtt: Duration,
+    /// What holds it back now.
+    pub limited_by: Limit,
+}
+
+/// One line of the story that `--why` tells.
+#[derive(Clone, Debug)]
+pub struct Remark {
+    /// Seconds since the program began.
+    pub at_seconds: f64,
+    /// One line.
+    pub text: String,
+}
+
+/// Where a copy tells what happens. All methods have an empty default.
+pub trait Observer: Send {
+    /// Ten times a second.
+    fn progress(&mut self, _progress: &Progress) {}
+    /// Why something was chosen, or what limits the transfer from now on.
+    fn remark(&mut self, _remark: Remark) {}
+    /// Something the user should know even without `--why`.
+    fn warning(&mut self, _line: &str) {}
+}
+
+/// An observer that looks away.
+impl Observer for () {}
+
+/// What came of a copy. Field names are those of `--json`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// Everything asked for is in place and verified.
+    pub ok: bool,
+    /// What held it back for most of the time.
+    pub limited_by: Limit,
+    /// Files in the copy, with those skipped.
+    pub files: u64,
+    /// Files that failed.
+    pub files_failed: u64,
+    /// Data bytes of all files that are in place (with those skipped).
+    pub bytes: u64,
+    /// From the program's start to verified completion.
+    pub seconds: f64,
+    /// Data bytes moved by this run × 8 / seconds / 10⁶.
+    pub goodput_mbps: f64,
+    /// `object`.
+    pub transport: String,
+    /// Name of the controller.
+    pub control: String,
+    /// Whether the data travelled sealed.
+    pub encrypted: bool,
+    /// Packets that this run had to deliver.
+    pub packets_required: u64,
+    /// Data datagrams sent.
+    pub packets_sent: u64,
+    /// (sent − required) / required, as in FOBS §5.
+    pub waste: f64,
+    /// Share of the sent datagrams that carried a packet sent before.
+    pub retransmit_share: f64,
+    /// Shortest round trip, milliseconds.
+    pub rtt_ms_min: f64,
+    /// Mean round trip, milliseconds.
+    pub rtt_ms_mean: f64,
+    /// Share of data datagrams lost on the path (receiver's own drops not counted).
+    pub loss: f64,
+    /// Datagrams dropped by the receiving host for want of buffer.
+    pub receiver_drops: u64,
+    /// UDP payload plus headers of the largest datagram that passed, bytes.
+    pub path_mtu: u32,
+    /// Bytes taken over from an interrupted run.
+    pub resumed_bytes: u64,
+    /// Bytes of files that were already there.
+    pub skipped_bytes: u64,
+    /// TCP streams used for data.
+    pub streams: u32,
+    /// All files' BLAKE3 compared equal.
+    pub hash_verified: bool,
+    /// The first thing that went wrong.
+    pub error: Option<String>,
+    /// Every file that failed, with the reason.
+    #[serde(skip)]
+    pub failures: Vec<FileFailure>,
+}
+
+/// Why a copy could not be done (a copy in which single files failed is a [`Summary`] with `ok` false).
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The request makes no sense: exit 2.
+    #[error("{0}")]
+    Usage(String),
+    /// It failed: exit 1. What arrived is kept and resumable.
+    #[error("{0}")]
+    Failed(String),
+    /// The user stopped it: exit 130. What arrived is kept and resumable.
+    #[error("interrupted; run the same command again to continue")]
+    Interrupted,
+}
+
+/// How to serve.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Folder below which everything happens.
+    pub root: PathBuf,
+    /// Address to listen at.
+    pub listen: std::net::SocketAddr,
+    /// Shared secret.
+    pub token: String,
+    /// Refuse pushes.
+    pub read_only: bool,
+    /// Never send faster than this.
+    pub max_rate: Option<Rate>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arg: &str) -> Location {
+        Location::parse(&arg.into()).unwrap()
+    }
+
+    #[test]
+    fn locations_read_like_scp_and_rsync() {
+        assert_eq!(parse("a/b:c"), Location::Local("a/b:c".into()));
+        assert_eq!(parse("./x:y"), Location::Local("./x:y".into()));
+        assert_eq!(parse("me@far:d"), Location::Ssh { host: "me@far".into(), path: b"d".into() });
+        assert_eq!(parse("far:"), Location::Ssh { host: "far".into(), path: b".".into() });
+        assert_eq!(parse("[::1]:d"), Location::Ssh { host: "::1".into(), path: b"d".into() });
+        let daemon = |host: &str, port, path: &str| Location::Daemon { host: host.into(), port, path: path.into() };
+        assert_eq!(parse("longhaul://h/a/b"), daemon("h", 7700, "a/b"));
+        assert_eq!(parse("longhaul://h:99"), daemon("h", 99, ""));
+        assert_eq!(parse("longhaul://[::1]:99/"), daemon("::1", 99, ""));
+        assert_eq!(parse("longhaul://[::1]/x"), daemon("::1", 7700, "x"));
+    }
+
+    #[test]
+    fn bad_locations_say_why() {
+        for arg in ["longhaul:///x", "longhaul://h:0x/", "-oProxyCommand=x:y", ""] {
+            assert!(Location::parse(&arg.into()).is_err(), "{arg}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The driver's clock: nanoseconds since the program began.
+
+use longhaul_proto::units::Time;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+static START: OnceLock<Instant> = OnceLock::new();
+
+/// When the program began. The first call, which belongs at the top of `main`, fixes it.
+pub fn program_start() -> Instant {
+    *START.get_or_init(Instant::now)
+}
+
+/// Now, since the program began.
+pub fn now() -> Time {
+    Time(u64::try_from(program_start().elapsed().as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,15 @@
+//! Protocols of longhaul, free of I/O.
+//!
+//! Nothing here touches a socket, a file, a clock, a thread or a global random generator: a *driver* passes in
+//! datagrams and the time, and takes out datagrams, the next deadline and events. The same code therefore runs over
+//! real sockets (`longhaul`) and on virtual time (`longhaul-sim`), with equal results for equal inputs.
+//!
+//! - [`endpoint`]: the contract between a protocol and its driver.
+//! - [`object`]: the FOBS object transfer (Dickens & Gropp): sender, receiver, selectors, ack policies.
+//! - [`control`]: how fast to send: `greedy`, `fixed`, `adaptive`.
+//! - [`session`]: what the two programs say to each other around a transfer: offer, manifest, resume, verify, done.
+#![forbid(unsafe_code)]
+
+pub mod endpoint;
+pub mod session;
+pub mod units;

@@ -1,0 +1,224 @@
+//! What a copy consists of: its entries in order, and where each file's bytes lie in the object.
+//!
+//! All files of a copy, in manifest order, form one contiguous byte space, the *object*. A file contributes its data
+//! extents only (holes of a sparse file are not in the object), back to back. Hash *groups* cut each file's
+//! contribution into pieces of [`GROUP_LEN`] bytes, aligned to the file's first byte.
+
+use rangemap::RangeSet;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// Bytes of a file that are read, verified and journalled together: 1 MiB. A power of two multiple of BLAKE3's 1 KiB
+/// chunk, so that group hashes are subtrees of the file's own BLAKE3 tree and its root follows without reading again.
+pub const GROUP_LEN: u64 = 1 << 20;
+
+/// Ranges of object bytes.
+pub type Ranges = RangeSet<u64>;
+
+/// Index of an entry in its manifest.
+pub type EntryIndex = u32;
+
+/// One file, folder or symbolic link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Path below the destination, `/` between components, any bytes but NUL. Empty: the destination itself (a folder
+    /// whose contents are copied).
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits (`07777`).
+    pub mode: u32,
+    /// Last modification: seconds since 1970 (may be negative) and nanoseconds (below 10⁹).
+    pub mtime: (i64, u32),
+}
+
+/// What an entry is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A regular file.
+    File {
+        /// Its length in bytes, holes included.
+        size: u64,
+        /// `None`: all of it is data. `Some`: a sparse file's data extents, ascending, disjoint, not touching, within
+        /// `size`; what lies between is a hole.
+        extents: Option<Vec<Range<u64>>>,
+        /// BLAKE3 of its data, where the copy compares contents (`--checksum`).
+        hash: Option<[u8; 32]>,
+    },
+    /// A folder.
+    Dir,
+    /// A symbolic link and the bytes it holds.
+    Symlink {
+        /// Where it points, as is.
+        target: Vec<u8>,
+    },
+}
+
+impl Kind {
+    /// Bytes this entry adds to the object.
+    pub fn data_len(&self) -> u64 {
+        match self {
+            Kind::File { size, extents: None, .. } => *size,
+            Kind::File { extents: Some(extents), .. } => {
+                extents.iter().fold(0u64, |sum, e| sum.saturating_add(e.end.saturating_sub(e.start)))
+            }
+            Kind::Dir | Kind::Symlink { .. } => 0,
+        }
+    }
+}
+
+/// All entries of a copy, parents before children.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The entries.
+    pub entries: Vec<Entry>,
+}
+
+/// Why a manifest from the other side was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadManifest {
+    /// A path that would leave the destination, or that no file system takes.
+    #[error("the other side sent an unsafe path: {0:?}")]
+    Path(String),
+    /// Extents out of order, overlapping or beyond the file.
+    #[error("the other side sent impossible extents for {0:?}")]
+    Extents(String),
+    /// More bytes than 2⁶³, or more entries than 2³².
+    #[error("the other side offered a copy larger than can be numbered")]
+    TooLarge,
+    /// The same path twice, or a path below something that is not a folder.
+    #[error("the other side sent the path {0:?} twice or below a file")]
+    Conflict(String),
+}
+
+impl Manifest {
+    /// Check all that an honest sender keeps to: relative paths without `.`, `..`, empty components or NUL; no path
+    /// twice, none below a file or link; extents ascending and inside the file; totals that can be numbered.
+    pub fn validate(&self) -> Result<(), BadManifest> {
+        use std::collections::BTreeMap;
+        if u32::try_from(self.entries.len()).is_err() {
+            return Err(BadManifest::TooLarge);
+        }
+        let mut total = 0u64;
+        let mut seen: BTreeMap<&[u8], bool> = BTreeMap::new();
+        for entry in &self.entries {
+            let shown = || String::from_utf8_lossy(&entry.path).into_owned();
+            if !path_is_safe(&entry.path, matches!(entry.kind, Kind::Dir)) || entry.mtime.1 >= 1_000_000_000 {
+                return Err(BadManifest::Path(shown()));
+            }
+            if !extents_are_sane(&entry.kind) {
+                return Err(BadManifest::Extents(shown()));
+            }
+            total = total.checked_add(entry.kind.data_len()).ok_or(BadManifest::TooLarge)?;
+            let is_dir = matches!(entry.kind, Kind::Dir);
+            let below_file = parents(&entry.path).any(|p| seen.get(p) == Some(&false));
+            if below_file || seen.insert(&entry.path, is_dir).is_some() {
+                return Err(BadManifest::Conflict(shown()));
+            }
+        }
+        if total > 1 << 62 { Err(BadManifest::TooLarge) } else { Ok(()) }
+    }
+}
+
+/// The proper ancestors of a path, longest first.
+fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.iter().enumerate().rev().filter(|(_, b)| **b == b'/').map(move |(i, _)| &path[..i])
+}
+
+fn path_is_safe(path: &[u8], may_be_empty: bool) -> bool {
+    if path.is_empty() {
+        return may_be_empty;
+    }
+    path.len() <= 4096
+        && path.split(|b| *b == b'/').all(|c| !c.is_empty() && c.len() <= 255 && c != b"." && c != b".." && !c.contains(&0))
+}
+
+fn extents_are_sane(kind: &Kind) -> bool {
+    match kind {
+        Kind::File { size, extents: Some(extents), .. } => {
+            let mut end = None;
+            *size <= 1 << 62
+                && extents.iter().all(|e| {
+                    let ok = e.start < e.end && e.end <= *size && end.is_none_or(|last| e.start > last);
+                    end = Some(e.end);
+                    ok
+                })
+        }
+        Kind::File { size, extents: None, .. } => *size <= 1 << 62,
+        Kind::Symlink { target } => !target.is_empty() && target.len() <= 4096 && !target.contains(&0),
+        Kind::Dir => true,
+    }
+}
+
+/// A hash group: a piece of one file's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Group {
+    /// The file.
+    pub entry: EntryIndex,
+    /// Which piece: it covers data bytes from `index` × [`GROUP_LEN`] on.
+    pub index: u32,
+}
+
+/// Where each file's data lies in the object.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Object offset at which each entry's data begins; one more element than entries, the last the object's length.
+    starts: Vec<u64>,
+}
+
+impl Layout {
+    /// Lay out a validated manifest.
+    pub fn new(manifest: &Manifest) -> Layout {
+        let mut starts = Vec::with_capacity(manifest.entries.len() + 1);
+        let mut at = 0u64;
+        for entry in &manifest.entries {
+            starts.push(at);
+            at = at.saturating_add(entry.kind.data_len());
+        }
+        starts.push(at);
+        Layout { starts }
+    }
+
+    /// Bytes in the object.
+    pub fn object_len(&self) -> u64 {
+        *self.starts.last().expect("starts has an end")
+    }
+
+    /// The object range that an entry's data fills (empty for folders, links and empty files).
+    pub fn entry_range(&self, entry: EntryIndex) -> Range<u64> {
+        self.starts[entry as usize]..self.starts[entry as usize + 1]
+    }
+
+    /// How many groups an entry has.
+    pub fn group_count(&self, entry: EntryIndex) -> u32 {
+        let range = self.entry_range(entry);
+        (range.end - range.start).div_ceil(GROUP_LEN) as u32
+    }
+
+    /// The object range of a group that exists.
+    pub fn group_range(&self, group: Group) -> Range<u64> {
+        let range = self.entry_range(group.entry);
+        let start = range.start + u64::from(group.index) * GROUP_LEN;
+        start..(start + GROUP_LEN).min(range.end)
+    }
+
+    /// The group that holds the object byte at `offset`, which is below the object's length.
+    pub fn group_at(&self, offset: u64) -> Group {
+        let entry = self.starts.partition_point(|s| *s <= offset) - 1;
+        Group { entry: entry as u32, index: ((offset - self.starts[entry]) / GROUP_LEN) as u32 }
+    }
+
+    /// The groups that a range of object bytes touches, in order.
+    pub fn groups_in(&self, range: Range<u64>) -> impl Iterator<Item = Group> + '_ {
+        let end = range.end.min(self.object_len());
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let group = self.group_at(at);
+            at = self.group_range(group).end;
+            Some(group)
+        })
+    }
+}

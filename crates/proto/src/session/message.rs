@@ -1,0 +1,180 @@
+//! The messages of the control stream.
+
+use super::manifest::{EntryIndex, Group, Ranges};
+use crate::units::Rate;
+use serde::{Deserialize, Serialize};
+
+/// Version of everything the two sides say to each other. Both must speak the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Which way the object travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Direction {
+    /// Client to server.
+    Push {
+        /// Where it goes, as the user wrote it.
+        dest: Vec<u8>,
+    },
+    /// Server to client.
+    Pull {
+        /// What to fetch, as the user wrote it.
+        sources: Vec<Vec<u8>>,
+    },
+}
+
+/// How the files are to be treated, on whichever side has to act.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileOptions {
+    /// Continue part files that an earlier run left.
+    pub resume: bool,
+    /// Compare contents, not only size and time, before a file counts as already there.
+    pub checksum: bool,
+    /// Remove what the destination folder has and the source has not.
+    pub delete: bool,
+    /// Report what would be done and do nothing.
+    pub dry_run: bool,
+    /// Leave out what matches (gitignore-like globs).
+    pub exclude: Vec<String>,
+}
+
+/// How the object is to be moved: chosen by the client, obeyed by whichever side sends or receives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferOptions {
+    /// Name of the controller (`adaptive`, `greedy`, `fixed`).
+    pub control: String,
+    /// Name of the selector.
+    pub select: String,
+    /// Never faster than this.
+    pub rate_cap: Option<Rate>,
+    /// FOBS's F: new packets per acknowledgement; `None` lets the receiver choose.
+    pub ack_every: Option<u32>,
+    /// FOBS's B: packets sent between two looks for an acknowledgement.
+    pub batch: Option<u32>,
+    /// Size of UDP payload per datagram; `None` probes the path.
+    pub datagram_len: Option<u16>,
+    /// How long a peer or path may be silent, in milliseconds.
+    pub stall_timeout_ms: u64,
+}
+
+/// First words of the client, inside the first handshake message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// [`PROTOCOL_VERSION`] of the client.
+    pub version: u32,
+    /// Connection id that all datagrams of this transfer carry.
+    pub connection_id: u64,
+    /// Random bytes from which, with the shared key, the path-check keys are derived.
+    pub early_salt: [u8; 32],
+    /// Which way.
+    pub direction: Direction,
+    /// About the files.
+    pub files: FileOptions,
+    /// About the transfer.
+    pub transfer: TransferOptions,
+    /// Push: how many compressed manifest bytes there are in all; the first are in `manifest_head`, the rest follow
+    /// as [`Message::ManifestPart`].
+    pub manifest_len: u64,
+    /// The compressed manifest's first bytes, as many as fit the first flight.
+    pub manifest_head: Vec<u8>,
+}
+
+/// The server's answer, inside the second handshake message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Go on.
+    Accept {
+        /// Fresh secret for the datagrams' keys.
+        udp_secret: [u8; 32],
+        /// UDP port to send to; the host is the control stream's.
+        udp_port: u16,
+        /// Addresses at which the server believes to be reachable (ssh: from its own view of the connection).
+        udp_hosts: Vec<std::net::IpAddr>,
+    },
+    /// Not possible: a line for the user.
+    Refuse(String),
+}
+
+/// BLAKE3 chaining value of a group (the root hash for a file of one group).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupHash {
+    /// Which group.
+    pub group: Group,
+    /// Its hash.
+    pub hash: [u8; 32],
+}
+
+/// A file that could not be copied, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileFailure {
+    /// Its path below the destination (or as given, where it never got an entry).
+    pub path: Vec<u8>,
+    /// One line that says what to do.
+    pub reason: String,
+}
+
+/// What the receiving side has to say at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Files that are in place and verified by this run (not those skipped).
+    pub files_done: u64,
+    /// Files that were already there.
+    pub files_skipped: u64,
+    /// Data bytes of the files that were already there.
+    pub skipped_bytes: u64,
+    /// Bytes taken over from an interrupted run.
+    pub resumed_bytes: u64,
+    /// Those that failed.
+    pub failed: Vec<FileFailure>,
+    /// Datagrams that the receiving host dropped for want of buffer.
+    pub receiver_drops: u64,
+}
+
+/// A message after the handshake.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// The next piece of the compressed manifest. In a pull the first one's `total` says how many bytes there are.
+    ManifestPart {
+        /// Compressed bytes in all.
+        total: u64,
+        /// The next of them.
+        bytes: Vec<u8>,
+    },
+    /// Receiver to sender: begin. Everything in `have` is not needed.
+    Start {
+        /// Object bytes that the receiver has or does not want.
+        have: Ranges,
+        /// How many entries are already there as a whole.
+        skipped: u64,
+    },
+    /// Sender to receiver: hashes of groups that have been read.
+    Hashes(Vec<GroupHash>),
+    /// Sender to receiver: this file cannot be read to its end; do not wait for it.
+    SourceFailed {
+        /// Which.
+        entry: EntryIndex,
+        /// Why.
+        reason: String,
+    },
+    /// Sender to receiver: these could not even be listed; for the report.
+    SourceErrors(Vec<FileFailure>),
+    /// Receiver to sender: send these object bytes again; they failed verification. Raises the epoch.
+    Resend {
+        /// The epoch from now on.
+        epoch: u16,
+        /// Which bytes.
+        ranges: Ranges,
+    },
+    /// Receiver to sender: an entry cannot be stored; its bytes are not needed any more.
+    Unwanted {
+        /// Object bytes.
+        ranges: Ranges,
+    },
+    /// Receiver to sender: all that could be done is done.
+    Finished(Report),
+    /// Sender to receiver: understood, going.
+    Bye,
+    /// Either side gives up: a line for the user. What has arrived stays resumable.
+    Abort(String),
+    /// Still there.
+    KeepAlive,
+}
