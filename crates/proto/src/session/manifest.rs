@@ -130,7 +130,9 @@ fn path_is_safe(path: &[u8], may_be_empty: bool) -> bool {
         return may_be_empty;
     }
     path.len() <= 4096
-        && path.split(|b| *b == b'/').all(|c| !c.is_empty() && c.len() <= 255 && c != b"." && c != b".." && !c.contains(&0))
+        && path
+            .split(|b| *b == b'/')
+            .all(|c| !c.is_empty() && c.len() <= 255 && c != b"." && c != b".." && !c.contains(&0))
 }
 
 fn extents_are_sane(kind: &Kind) -> bool {

@@ -1,5 +1,6 @@
 //! The messages of the control stream.
 
+use super::limit::Limit;
 use super::manifest::{EntryIndex, Group, Ranges};
 use crate::units::Rate;
 use serde::{Deserialize, Serialize};
@@ -50,8 +51,8 @@ pub struct TransferOptions {
     pub ack_every: Option<u32>,
     /// FOBS's B: packets sent between two looks for an acknowledgement.
     pub batch: Option<u32>,
-    /// Size of UDP payload per datagram; `None` probes the path.
-    pub datagram_len: Option<u16>,
+    /// Sizes of UDP payload per datagram that may be tried, ascending; the index is the size class.
+    pub classes: Vec<u16>,
     /// How long a peer or path may be silent, in milliseconds.
     pub stall_timeout_ms: u64,
 }
@@ -63,6 +64,8 @@ pub struct Offer {
     pub version: u32,
     /// Connection id that all datagrams of this transfer carry.
     pub connection_id: u64,
+    /// Whether the client's processor has AES instructions.
+    pub aes: bool,
     /// Random bytes from which, with the shared key, the path-check keys are derived.
     pub early_salt: [u8; 32],
     /// Which way.
@@ -83,6 +86,8 @@ pub struct Offer {
 pub enum Answer {
     /// Go on.
     Accept {
+        /// Whether the datagrams are sealed with AES-GCM (else ChaCha20-Poly1305).
+        aes: bool,
         /// Fresh secret for the datagrams' keys.
         udp_secret: [u8; 32],
         /// UDP port to send to; the host is the control stream's.
@@ -129,8 +134,27 @@ pub struct Report {
     pub receiver_drops: u64,
 }
 
+/// What only the sending side knows of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SenderStatus {
+    /// What held it back: lately (in `Status`), for most of the time (in `Bye`).
+    pub limited_by: Limit,
+    /// Packets that this run had to deliver.
+    pub packets_required: u64,
+    /// Data datagrams sent.
+    pub packets_sent: u64,
+    /// Of those, carrying a packet sent before.
+    pub packets_resent: u64,
+    /// Share of datagrams lost on the path, 0 to 1: lately or over all.
+    pub loss: f64,
+    /// Round trips in ns: shortest, mean, latest smoothed.
+    pub rtt_ns: [u64; 3],
+    /// Lines for `--why` since the last status.
+    pub remarks: Vec<String>,
+}
+
 /// A message after the handshake.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// The next piece of the compressed manifest. In a pull the first one's `total` says how many bytes there are.
     ManifestPart {
@@ -171,8 +195,10 @@ pub enum Message {
     },
     /// Receiver to sender: all that could be done is done.
     Finished(Report),
-    /// Sender to receiver: understood, going.
-    Bye,
+    /// Sender to receiver, twice a second: how it goes, for the other side's display.
+    Status(SenderStatus),
+    /// Sender to receiver: understood, going; how it went.
+    Bye(SenderStatus),
     /// Either side gives up: a line for the user. What has arrived stays resumable.
     Abort(String),
     /// Still there.

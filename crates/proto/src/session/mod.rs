@@ -13,5 +13,6 @@
 //!   Bye                           ──────▶
 //! ```
 
+pub mod limit;
 pub mod manifest;
 pub mod message;

@@ -1,0 +1,293 @@
+//! The bitmap of the object: one bit a packet, kept in chunks that hold bits only while they are mixed.
+
+use crate::units::PacketNumber;
+use std::ops::Range;
+
+/// Packets in a chunk.
+pub const CHUNK_PACKETS: u64 = 1 << 16;
+const WORDS: usize = (CHUNK_PACKETS / 64) as usize;
+
+/// A set of packet numbers below a fixed bound. A chunk that is wholly in or wholly out takes a few bytes, a mixed one
+/// 8 KiB, so memory follows what is unsettled, not the object's size.
+#[derive(Clone, Debug)]
+pub struct Blocks {
+    chunks: Vec<Chunk>,
+    len: u64,
+    count: u64,
+    /// Every packet below this is in the set.
+    low: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Chunk {
+    Empty,
+    Full,
+    Partial { bits: Box<[u64; WORDS]>, count: u32 },
+}
+
+impl Blocks {
+    /// The empty set over packets `0..len`.
+    pub fn new(len: u64) -> Blocks {
+        let chunks = vec![Chunk::Empty; len.div_ceil(CHUNK_PACKETS) as usize];
+        Blocks { chunks, len, count: 0, low: 0 }
+    }
+
+    /// How many packets there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there are none at all.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many are in the set.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether all are in the set.
+    pub fn is_full(&self) -> bool {
+        self.count == self.len
+    }
+
+    /// Whether `packet` is in the set.
+    pub fn contains(&self, packet: PacketNumber) -> bool {
+        match self.chunks.get((packet / CHUNK_PACKETS) as usize) {
+            None | Some(Chunk::Empty) => false,
+            Some(Chunk::Full) => packet < self.len,
+            Some(Chunk::Partial { bits, .. }) => {
+                let at = packet % CHUNK_PACKETS;
+                bits[(at / 64) as usize] >> (at % 64) & 1 == 1
+            }
+        }
+    }
+
+    /// Put `packet` in. True if it was not there; a number out of range changes nothing.
+    pub fn insert(&mut self, packet: PacketNumber) -> bool {
+        self.merge_word(packet / 64, 1 << (packet % 64)) != 0
+    }
+
+    /// Put in the packets `64·word .. 64·word + 64` whose bits are set. Returns the bits that are new.
+    pub fn merge_word(&mut self, word: u64, bits: u64) -> u64 {
+        let first = word.saturating_mul(64);
+        if first >= self.len {
+            return 0;
+        }
+        let bits = bits & low_bits(self.len - first);
+        let chunk_index = (first / CHUNK_PACKETS) as usize;
+        let chunk_len = self.chunk_len(chunk_index);
+        let chunk = &mut self.chunks[chunk_index];
+        let new = match chunk {
+            Chunk::Full => 0,
+            Chunk::Empty if bits == 0 => 0,
+            Chunk::Empty => {
+                let mut words = Box::new([0; WORDS]);
+                words[(word as usize) % WORDS] = bits;
+                *chunk = Chunk::Partial { bits: words, count: bits.count_ones() };
+                bits
+            }
+            Chunk::Partial { bits: words, count } => {
+                let slot = &mut words[(word as usize) % WORDS];
+                let new = bits & !*slot;
+                *slot |= bits;
+                *count += new.count_ones();
+                new
+            }
+        };
+        if matches!(chunk, Chunk::Partial { count, .. } if u64::from(*count) == chunk_len) {
+            *chunk = Chunk::Full;
+        }
+        self.count += u64::from(new.count_ones());
+        new
+    }
+
+    /// Take `packet` out. True if it was there.
+    pub fn remove(&mut self, packet: PacketNumber) -> bool {
+        if !self.contains(packet) {
+            return false;
+        }
+        let index = (packet / CHUNK_PACKETS) as usize;
+        if matches!(self.chunks[index], Chunk::Full) {
+            let chunk_len = self.chunk_len(index);
+            let mut bits = Box::new([0; WORDS]);
+            for (i, word) in bits.iter_mut().enumerate() {
+                *word = low_bits(chunk_len.saturating_sub(i as u64 * 64));
+            }
+            self.chunks[index] = Chunk::Partial { bits, count: chunk_len as u32 };
+        }
+        if let Chunk::Partial { bits, count } = &mut self.chunks[index] {
+            let at = packet % CHUNK_PACKETS;
+            bits[(at / 64) as usize] &= !(1 << (at % 64));
+            *count -= 1;
+            if *count == 0 {
+                self.chunks[index] = Chunk::Empty;
+            }
+        }
+        self.count -= 1;
+        self.low = self.low.min(packet);
+        true
+    }
+
+    /// Put in a whole range (clipped to what exists).
+    pub fn insert_range(&mut self, range: Range<PacketNumber>) {
+        let end = range.end.min(self.len);
+        let mut at = range.start;
+        while at < end {
+            let index = (at / CHUNK_PACKETS) as usize;
+            let chunk_len = self.chunk_len(index);
+            if at.is_multiple_of(CHUNK_PACKETS) && end - at >= chunk_len {
+                self.count += chunk_len - self.count_in(index);
+                self.chunks[index] = Chunk::Full;
+                at += chunk_len;
+            } else {
+                let stop = end.min((at / 64 + 1) * 64);
+                self.merge_word(at / 64, low_bits(stop - at) << (at % 64));
+                at = stop;
+            }
+        }
+    }
+
+    /// The first packet from `from` on that is not in the set.
+    pub fn next_missing(&self, from: PacketNumber) -> Option<PacketNumber> {
+        let from = from.max(self.low);
+        let mut index = (from / CHUNK_PACKETS) as usize;
+        let mut at = from % CHUNK_PACKETS;
+        while let Some(chunk) = self.chunks.get(index) {
+            let base = index as u64 * CHUNK_PACKETS;
+            match chunk {
+                Chunk::Full => {}
+                Chunk::Empty => return Some(base + at).filter(|p| *p < self.len),
+                Chunk::Partial { bits, .. } => {
+                    let mut missing = !bits[(at / 64) as usize] & !low_bits(at % 64);
+                    for word in (at / 64) as usize..WORDS {
+                        if word > (at / 64) as usize {
+                            missing = !bits[word];
+                        }
+                        if missing != 0 {
+                            let packet = base + word as u64 * 64 + u64::from(missing.trailing_zeros());
+                            return Some(packet).filter(|p| *p < self.len);
+                        }
+                    }
+                }
+            }
+            index += 1;
+            at = 0;
+        }
+        None
+    }
+
+    /// The first packet that is not in the set (`len` if all are). Remembered, so that asking often is cheap.
+    pub fn low(&mut self) -> PacketNumber {
+        self.low = self.next_missing(self.low).unwrap_or(self.len);
+        self.low
+    }
+
+    /// The 64 bits of packets `64·word` and on.
+    pub fn word(&self, word: u64) -> u64 {
+        let first = word.saturating_mul(64);
+        match self.chunks.get((first / CHUNK_PACKETS) as usize) {
+            None | Some(Chunk::Empty) => 0,
+            Some(Chunk::Full) => low_bits(self.len.saturating_sub(first)),
+            Some(Chunk::Partial { bits, .. }) => bits[(word as usize) % WORDS],
+        }
+    }
+
+    /// Bytes of memory that the bits take.
+    pub fn heap_bytes(&self) -> usize {
+        let partial = self.chunks.iter().filter(|c| matches!(c, Chunk::Partial { .. })).count();
+        partial * WORDS * 8 + self.chunks.capacity() * size_of::<Chunk>()
+    }
+
+    fn chunk_len(&self, index: usize) -> u64 {
+        (self.len - index as u64 * CHUNK_PACKETS).min(CHUNK_PACKETS)
+    }
+
+    fn count_in(&self, index: usize) -> u64 {
+        match &self.chunks[index] {
+            Chunk::Empty => 0,
+            Chunk::Full => self.chunk_len(index),
+            Chunk::Partial { count, .. } => u64::from(*count),
+        }
+    }
+}
+
+/// A word whose lowest `n` bits are set (all for 64 and more).
+fn low_bits(n: u64) -> u64 {
+    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Insert(u64),
+        Remove(u64),
+        Range(u64, u64),
+        Word(u64, u64),
+    }
+
+    fn op(len: u64) -> impl Strategy<Value = Op> {
+        let p = 0..len + 70;
+        prop_oneof![
+            p.clone().prop_map(Op::Insert),
+            p.clone().prop_map(Op::Remove),
+            (p.clone(), 0..len + 9).prop_map(|(a, n)| Op::Range(a, a + n)),
+            (0..len / 64 + 2, any::<u64>()).prop_map(|(w, b)| Op::Word(w, b)),
+        ]
+    }
+
+    fn len_and_ops() -> impl Strategy<Value = (u64, Vec<Op>)> {
+        // Lengths on both sides of a word's and a chunk's border.
+        let len = prop_oneof![Just(0u64), 1..200u64, 65_530..65_540u64, 131_060..131_080u64];
+        len.prop_flat_map(|len| (Just(len), prop::collection::vec(op(len), 0..40)))
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_set((len, ops) in len_and_ops(), from in 0..140_000u64) {
+            let mut blocks = Blocks::new(len);
+            let mut model = BTreeSet::new();
+            for op in ops {
+                match op {
+                    Op::Insert(p) => prop_assert_eq!(blocks.insert(p), p < len && model.insert(p)),
+                    Op::Remove(p) => prop_assert_eq!(blocks.remove(p), model.remove(&p)),
+                    Op::Range(a, b) => {
+                        blocks.insert_range(a..b);
+                        model.extend(a..b.min(len));
+                    }
+                    Op::Word(w, bits) => {
+                        let mut new = 0;
+                        for i in (0..64).filter(|i| bits >> i & 1 == 1 && w * 64 + i < len) {
+                            if model.insert(w * 64 + i) { new |= 1 << i; }
+                        }
+                        prop_assert_eq!(blocks.merge_word(w, bits), new);
+                    }
+                }
+                let low = (0..len).find(|p| !model.contains(p)).unwrap_or(len);
+                prop_assert_eq!(blocks.low(), low);
+            }
+            prop_assert_eq!(blocks.count(), model.len() as u64);
+            prop_assert_eq!(blocks.is_full(), model.len() as u64 == len);
+            prop_assert_eq!(blocks.next_missing(from), (from..len).find(|p| !model.contains(p)));
+            let word = from / 64;
+            let expected = (0..64).filter(|i| model.contains(&(word * 64 + i))).fold(0u64, |w, i| w | 1 << i);
+            prop_assert_eq!(blocks.word(word), expected);
+            prop_assert_eq!(blocks.contains(from), model.contains(&from));
+        }
+    }
+
+    #[test]
+    fn settled_chunks_hold_no_bits() {
+        let mut blocks = Blocks::new(1 << 30);
+        blocks.insert_range(0..1 << 29);
+        blocks.insert(1 << 29);
+        assert!(blocks.heap_bytes() < 300_000, "{}", blocks.heap_bytes());
+        assert_eq!(blocks.next_missing(0), Some((1 << 29) + 1));
+    }
+}

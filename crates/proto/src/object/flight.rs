@@ -1,0 +1,184 @@
+//! Datagrams on their way: which packet each carried, when it left, what became of it.
+
+use crate::units::{DatagramNumber, PacketNumber, Time};
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Everything sent and not settled yet, by datagram number.
+#[derive(Debug, Default)]
+pub struct Flight {
+    records: VecDeque<Record>,
+    /// Number of the first record.
+    base: DatagramNumber,
+    outstanding: u64,
+    /// The newest datagram of each packet that was sent more than once: only its loss means that the packet is lost.
+    newest: BTreeMap<PacketNumber, DatagramNumber>,
+    /// Datagrams lately given up, to notice when one comes in after all.
+    given_up: VecDeque<GivenUp>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    packet: PacketNumber,
+    sent: Time,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Outstanding,
+    Settled,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct GivenUp {
+    number: DatagramNumber,
+    sent: Time,
+}
+
+/// A datagram that was found to have come in.
+#[derive(Clone, Copy, Debug)]
+pub struct Landed {
+    pub packet: PacketNumber,
+}
+
+impl Flight {
+    /// Number of the next datagram.
+    pub fn next_number(&self) -> DatagramNumber {
+        self.base + self.records.len() as u64
+    }
+
+    /// Datagrams on their way.
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding
+    }
+
+    /// Records kept.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Send `packet` now. `again`: it was sent before.
+    pub fn push(&mut self, packet: PacketNumber, now: Time, again: bool) -> DatagramNumber {
+        let number = self.next_number();
+        if again {
+            self.newest.insert(packet, number);
+        }
+        self.records.push_back(Record { packet, sent: now, state: State::Outstanding });
+        self.outstanding += 1;
+        number
+    }
+
+    /// When a datagram that is still recorded left.
+    pub fn sent_time(&self, number: DatagramNumber) -> Option<Time> {
+        let index = number.checked_sub(self.base)?;
+        self.records.get(index as usize).map(|r| r.sent)
+    }
+
+    /// When the oldest unsettled datagram left.
+    pub fn oldest(&self) -> Option<Time> {
+        self.records.front().map(|r| r.sent)
+    }
+
+    /// The receiver got these datagrams. Calls `landed` for each packet that is news.
+    pub fn settle(&mut self, numbers: Range<DatagramNumber>, mut landed: impl FnMut(Landed)) {
+        let start = numbers.start.max(self.base) - self.base;
+        let end = numbers.end.saturating_sub(self.base).min(self.records.len() as u64);
+        for index in start..end.max(start) {
+            let record = &mut self.records[index as usize];
+            if record.state == State::Outstanding {
+                record.state = State::Settled;
+                self.outstanding -= 1;
+                landed(Landed { packet: record.packet });
+            }
+        }
+    }
+
+    /// Whether any datagram lately given up is in `numbers`, and how long before `largest_sent` it had left: the
+    /// reordering that must be tolerated.
+    pub fn spurious(&mut self, numbers: &[Range<DatagramNumber>], largest_sent: Time) -> Option<Duration> {
+        let before = self.given_up.len();
+        let mut late = None;
+        self.given_up.retain(|g| {
+            let came = numbers.iter().any(|range| range.contains(&g.number));
+            if came {
+                late = late.max(Some(largest_sent.since(g.sent)));
+            }
+            !came
+        });
+        if self.given_up.len() < before { late } else { None }
+    }
+
+    /// Drop settled records from the front, and settle those whose packet arrived by other news. Then give up those
+    /// that left before `deadline` and have a number below `below`. Calls `lost` for each packet whose newest copy is
+    /// gone. Returns how many datagrams were given up.
+    pub fn expire(
+        &mut self,
+        below: DatagramNumber,
+        deadline: Time,
+        is_acked: impl Fn(PacketNumber) -> bool,
+        mut lost: impl FnMut(PacketNumber),
+    ) -> u64 {
+        let mut given_up = 0;
+        while let Some(record) = self.records.front().copied() {
+            let number = self.base;
+            let settled = record.state == State::Settled;
+            if !settled {
+                let acked = is_acked(record.packet);
+                if !acked && !(number < below && record.sent <= deadline) {
+                    break;
+                }
+                self.outstanding -= 1;
+                if !acked {
+                    given_up += 1;
+                    self.given_up.push_back(GivenUp { number, sent: record.sent });
+                    if self.newest.get(&record.packet).is_none_or(|newest| *newest == number) {
+                        lost(record.packet);
+                    }
+                }
+            }
+            if self.newest.get(&record.packet) == Some(&number) {
+                self.newest.remove(&record.packet);
+            }
+            self.records.pop_front();
+            self.base += 1;
+        }
+        let excess = self.given_up.len().saturating_sub(GIVEN_UP_KEPT);
+        self.given_up.drain(..excess);
+        given_up
+    }
+
+    /// Forget everything on its way: what it carries is to be sent again.
+    pub fn clear(&mut self) {
+        self.base = self.next_number();
+        self.records.clear();
+        self.newest.clear();
+        self.given_up.clear();
+        self.outstanding = 0;
+    }
+
+    /// Packets on their way, oldest first, for hedging.
+    pub fn packets(&self) -> impl Iterator<Item = (PacketNumber, Time)> + '_ {
+        self.records.iter().filter(|r| r.state == State::Outstanding).map(|r| (r.packet, r.sent))
+    }
+
+    /// The newest packet below datagram `below` that is on its way in one copy only, and that copy's number.
+    pub fn newest_single(
+        &self,
+        below: DatagramNumber,
+        is_acked: impl Fn(PacketNumber) -> bool,
+    ) -> Option<(PacketNumber, DatagramNumber)> {
+        let end = below.saturating_sub(self.base).min(self.records.len() as u64);
+        (0..end).rev().find_map(|index| {
+            let record = &self.records[index as usize];
+            let number = self.base + index;
+            let only = self.newest.get(&record.packet).is_none_or(|newest| *newest == number);
+            let wanted = record.state == State::Outstanding && only && !is_acked(record.packet);
+            wanted.then_some((record.packet, number))
+        })
+    }
+}
+
+/// Given-up datagrams remembered: enough to notice reordering, few enough to look through at every acknowledgement.
+const GIVEN_UP_KEPT: usize = 64;

@@ -1,0 +1,58 @@
+//! The FOBS object transfer (Dickens & Gropp, §3): numbered packets over one object, an acknowledgement window as large
+//! as the object, and a sender that asks for nothing before it sends.
+//!
+//! Three plug points make the family of protocols: [`Selector`] (which packet next),
+//! [`Controller`](crate::control::Controller) (how fast), [`AckPolicy`] (when to acknowledge).
+
+mod ack;
+mod flight;
+mod receiver;
+mod selector;
+mod sender;
+
+pub use ack::{AckPolicy, DEFAULT_EVERY};
+pub use receiver::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats};
+pub use selector::{Selector, SelectorKind, View};
+pub use sender::{Blocked, Sender, SenderConfig, SenderEvent, SenderStats};
+
+use crate::units::PacketNumber;
+use std::ops::Range;
+
+/// How an object is cut into packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes in the object.
+    pub object_len: u64,
+    /// Bytes in every packet but the last.
+    pub packet_len: u32,
+}
+
+impl Shape {
+    /// How many packets there are.
+    pub fn packets(&self) -> u64 {
+        self.object_len.div_ceil(u64::from(self.packet_len))
+    }
+
+    /// The object bytes that a packet carries; empty for a packet that does not exist.
+    pub fn range(&self, packet: PacketNumber) -> Range<u64> {
+        let start = packet.saturating_mul(u64::from(self.packet_len)).min(self.object_len);
+        start..start.saturating_add(u64::from(self.packet_len)).min(self.object_len)
+    }
+
+    /// The packets that lie wholly within a range of object bytes.
+    pub fn packets_within(&self, bytes: &Range<u64>) -> Range<PacketNumber> {
+        let len = u64::from(self.packet_len);
+        let first = bytes.start.div_ceil(len);
+        let end = if bytes.end >= self.object_len { self.packets() } else { bytes.end / len };
+        first..end.max(first)
+    }
+
+    /// The packets that touch a range of object bytes.
+    pub fn packets_touching(&self, bytes: &Range<u64>) -> Range<PacketNumber> {
+        if bytes.is_empty() {
+            return 0..0;
+        }
+        let len = u64::from(self.packet_len);
+        bytes.start / len..bytes.end.div_ceil(len).min(self.packets())
+    }
+}

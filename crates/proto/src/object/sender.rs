@@ -1,0 +1,491 @@
+//! The sending side.
+
+use super::Shape;
+use super::flight::Flight;
+use super::selector::{Selector, SelectorKind, View};
+use crate::blocks::Blocks;
+use crate::control::{AckSample, Controller, LossSample, Sent, Snapshot};
+use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
+use crate::pacer::Pacer;
+use crate::rtt::Rtt;
+use crate::session::manifest::Ranges;
+use crate::units::{DatagramNumber, PacketNumber, Rate, Time};
+use crate::wire::{self, Ack, Body};
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// How to send.
+#[derive(Clone, Debug)]
+pub struct SenderConfig {
+    /// How the object is cut.
+    pub shape: Shape,
+    /// Which of the negotiated sizes this is.
+    pub class: u8,
+    /// Which packet next.
+    pub selector: SelectorKind,
+    /// Never faster than this, whatever the controller says.
+    pub rate_cap: Option<Rate>,
+    /// Round trip measured beforehand.
+    pub rtt: Duration,
+    /// The longest that the receiver holds an acknowledgement back.
+    pub ack_delay: Duration,
+    /// Object bytes that the receiver has or does not want.
+    pub have: Ranges,
+    /// Seed of the random selector.
+    pub seed: u64,
+}
+
+/// What a sender tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// The receiver has everything.
+    Complete,
+}
+
+/// Why nothing can be sent at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// The controller's rate.
+    Pacing,
+    /// The user's cap on the rate.
+    RateCap,
+    /// The controller's window.
+    Window,
+    /// The source has not read what is to go next.
+    Source,
+    /// All is on its way; waiting for acknowledgements.
+    Acks,
+    /// All is done.
+    Done,
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SenderStats {
+    /// Packets that had to be delivered.
+    pub packets_required: u64,
+    /// Data datagrams sent.
+    pub packets_sent: u64,
+    /// Of those, carrying a packet sent before.
+    pub packets_resent: u64,
+    /// Of those, sent ahead of any sign of loss, at the end of the object.
+    pub packets_hedged: u64,
+    /// Datagrams given up as lost.
+    pub given_up: u64,
+    /// Of those, that came in after all.
+    pub spurious: u64,
+    /// Acknowledgements taken in.
+    pub acks: u64,
+    /// Bodies that made no sense.
+    pub malformed: u64,
+    /// Datagrams that came in at the receiver, by its own count.
+    pub received: u64,
+    /// Largest datagram number that came in, plus one.
+    pub covered: u64,
+    /// Datagrams dropped by the receiving host.
+    pub receiver_drops: u64,
+    /// Packets refused by a full sink.
+    pub refused: u64,
+    /// How full the receiver's sink was at last, 0 to 255.
+    pub pressure: u8,
+    /// Timeouts in a row without an acknowledgement.
+    pub timeouts_in_a_row: u32,
+    /// When the last acknowledgement with news came in.
+    pub last_news: Time,
+}
+
+/// Sends one object. FOBS §3.1: a batch, then a look for acknowledgements that never blocks, then the choice of the
+/// next packet; here the driver looks for acknowledgements between any two calls of `poll_transmit`.
+#[derive(Debug)]
+pub struct Sender<S> {
+    config: SenderConfig,
+    source: S,
+    selector: Box<dyn Selector>,
+    controller: Box<dyn Controller>,
+    pacer: Pacer,
+    rtt: Rtt,
+    /// Packets that the receiver has.
+    acked: Blocks,
+    /// Packets that the receiver has or that are on their way.
+    busy: Blocks,
+    /// Packets sent at least once.
+    tried: Blocks,
+    flight: Flight,
+    /// Chosen, but the source was not ready.
+    pending: Option<(PacketNumber, bool)>,
+    epoch: u16,
+    /// When the largest acknowledged datagram left.
+    largest_sent: Time,
+    reorder_window: Duration,
+    app_limited: bool,
+    /// Going down from here to repeat what is on its way at the end of the object.
+    hedge_from: DatagramNumber,
+    blocked: Blocked,
+    events: VecDeque<SenderEvent>,
+    complete: bool,
+    stats: SenderStats,
+}
+
+impl<S: Source> Sender<S> {
+    /// Ready to send.
+    pub fn new(config: SenderConfig, source: S, controller: Box<dyn Controller>) -> Sender<S> {
+        let packets = config.shape.packets();
+        let mut acked = Blocks::new(packets);
+        for range in config.have.iter() {
+            acked.insert_range(config.shape.packets_within(range));
+        }
+        let required = packets - acked.count();
+        let complete = required == 0;
+        Sender {
+            selector: config.selector.build(config.seed),
+            controller,
+            pacer: Pacer::new(),
+            rtt: Rtt::new(config.rtt),
+            busy: acked.clone(),
+            tried: acked.clone(),
+            acked,
+            flight: Flight::default(),
+            pending: None,
+            epoch: 0,
+            largest_sent: Time::ZERO,
+            reorder_window: (config.rtt / 8).max(REORDER_MIN),
+            app_limited: false,
+            hedge_from: 0,
+            blocked: if complete { Blocked::Done } else { Blocked::Pacing },
+            events: complete.then_some(SenderEvent::Complete).into_iter().collect(),
+            complete,
+            stats: SenderStats { packets_required: required, ..SenderStats::default() },
+            config,
+            source,
+        }
+    }
+
+    /// The source, for its owner's own business with it.
+    pub fn source_mut(&mut self) -> &mut S {
+        &mut self.source
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    /// The round trip.
+    pub fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    /// The controller's view.
+    pub fn snapshot(&self) -> Snapshot {
+        self.controller.snapshot()
+    }
+
+    /// Why nothing could be sent when `poll_transmit` last said so.
+    pub fn blocked(&self) -> Blocked {
+        self.blocked
+    }
+
+    /// Sending time lost to late wake-ups.
+    pub fn time_lost(&self) -> Duration {
+        self.pacer.time_lost()
+    }
+
+    /// Packets that the receiver has (with those it had before).
+    pub fn acked(&self) -> u64 {
+        self.acked.count()
+    }
+
+    /// How the object is cut.
+    pub fn shape(&self) -> Shape {
+        self.config.shape
+    }
+
+    /// The receiver takes back these bytes: they failed verification. Everything on its way is forgotten, so that no
+    /// late acknowledgement of the old bytes counts for the new.
+    pub fn resend(&mut self, epoch: u16, ranges: &Ranges) {
+        self.epoch = epoch;
+        let on_way: Vec<PacketNumber> = self.flight.packets().map(|(packet, _)| packet).collect();
+        for packet in on_way.into_iter().filter(|p| !self.acked.contains(*p)) {
+            self.busy.remove(packet);
+        }
+        self.flight.clear();
+        for range in ranges.iter() {
+            for packet in self.config.shape.packets_touching(range) {
+                self.acked.remove(packet);
+                self.busy.remove(packet);
+            }
+        }
+        if !self.acked.is_full() {
+            self.complete = false;
+        }
+    }
+
+    /// The receiver does not need these bytes any more.
+    pub fn skip(&mut self, ranges: &Ranges) {
+        for range in ranges.iter() {
+            let packets = self.config.shape.packets_within(range);
+            self.acked.insert_range(packets.clone());
+            self.busy.insert_range(packets);
+        }
+        self.check_complete();
+    }
+
+    fn check_complete(&mut self) {
+        if !self.complete && self.acked.is_full() {
+            self.complete = true;
+            self.events.push_back(SenderEvent::Complete);
+        }
+    }
+
+    fn datagram_len(&self) -> u64 {
+        u64::from(self.config.shape.packet_len) + wire::DATA_OVERHEAD as u64
+    }
+
+    fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if ack.epoch < self.epoch || ack.largest >= self.flight.next_number() || ack.low > self.acked.len() {
+            self.stats.malformed += u64::from(ack.epoch >= self.epoch);
+            return;
+        }
+        self.stats.acks += 1;
+        let latest_sent = self.flight.sent_time(ack.latest);
+        if let Some(sent) = self.flight.sent_time(ack.largest) {
+            self.largest_sent = self.largest_sent.max(sent);
+        }
+        let before = self.acked.count();
+        self.merge_map(ack);
+        let ranges: Vec<Range<DatagramNumber>> = ack.received_ranges().collect();
+        let (acked, busy) = (&mut self.acked, &mut self.busy);
+        for range in &ranges {
+            self.flight.settle(range.clone(), |landed| {
+                acked.insert(landed.packet);
+                busy.insert(landed.packet);
+            });
+        }
+        if let Some(late) = self.flight.spurious(&ranges, self.largest_sent) {
+            self.stats.spurious += 1;
+            self.reorder_window =
+                self.reorder_window.max(late * 9 / 8).min(self.rtt.smoothed().max(REORDER_MIN));
+        }
+        let deadline = self.largest_sent - self.reorder_window;
+        self.give_up(now, ack.largest, deadline);
+        if ack.complete {
+            self.acked.insert_range(0..self.acked.len());
+            self.busy.insert_range(0..self.busy.len());
+        }
+        let news = self.acked.count() > before || ack.received > self.stats.received;
+        if news {
+            self.stats.last_news = now;
+            self.stats.timeouts_in_a_row = 0;
+            self.report(now, ack, latest_sent);
+        }
+        self.check_complete();
+    }
+
+    /// Merge what the acknowledgement says of the object itself: everything below `low`, and the slice.
+    fn merge_map(&mut self, ack: &Ack) {
+        let low = self.acked.low();
+        self.acked.insert_range(low..ack.low);
+        self.busy.insert_range(low..ack.low);
+        for (i, bits) in ack.slice.iter().enumerate() {
+            let word = ack.slice_start / 64 + i as u64;
+            if self.acked.merge_word(word, *bits) != 0 {
+                self.busy.merge_word(word, *bits);
+            }
+        }
+    }
+
+    /// Tell the controller.
+    fn report(&mut self, now: Time, ack: &Ack, latest_sent: Option<Time>) {
+        let stats = &mut self.stats;
+        stats.received = stats.received.max(ack.received);
+        stats.covered = stats.covered.max(ack.largest + 1);
+        stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
+        stats.refused = stats.refused.max(ack.refused);
+        stats.pressure = ack.pressure;
+        let rtt = latest_sent.map(|sent| now.since(sent).saturating_sub(ack.delay));
+        if let Some(rtt) = rtt {
+            self.rtt.sample(rtt);
+        }
+        let len = self.datagram_len();
+        let sample = AckSample {
+            now,
+            arrival: ack.latest_time,
+            one_way_ns: latest_sent.map(|sent| ack.latest_time.0.wrapping_sub(sent.0) as i64),
+            rtt,
+            rtt_min: self.rtt.min(),
+            received_bytes: ack.received.saturating_mul(len),
+            accepted_bytes: ack.distinct.saturating_mul(len),
+            covered_bytes: (ack.largest + 1).saturating_mul(len),
+            overrun_bytes: ack.dropped.saturating_add(ack.refused).saturating_mul(len),
+            pressure: f64::from(ack.pressure) / 255.0,
+            largest: ack.largest,
+            next_number: self.flight.next_number(),
+            in_flight: self.flight.outstanding() * len,
+            app_limited: std::mem::take(&mut self.app_limited),
+        };
+        self.controller.on_ack(&sample);
+    }
+
+    fn give_up(&mut self, now: Time, below: DatagramNumber, deadline: Time) {
+        let (acked, busy) = (&self.acked, &mut self.busy);
+        let lost = self.flight.expire(
+            below,
+            deadline,
+            |p| acked.contains(p),
+            |p| {
+                busy.remove(p);
+            },
+        );
+        if lost > 0 {
+            self.stats.given_up += lost;
+            let len = self.datagram_len();
+            let in_flight = self.flight.outstanding() * len;
+            self.controller.on_loss(&LossSample { now, lost_bytes: lost * len, in_flight });
+        }
+    }
+
+    /// How long the oldest datagram may stay unacknowledged.
+    fn timeout(&self) -> Duration {
+        let base = self.rtt.timeout(self.config.ack_delay);
+        (base * (1 << self.stats.timeouts_in_a_row.min(6))).min(base.max(TIMEOUT_MAX))
+    }
+
+    fn timeout_at(&self) -> Option<Time> {
+        self.flight.oldest().map(|sent| sent.max(self.stats.last_news) + self.timeout())
+    }
+
+    fn choose(&mut self) -> Option<(PacketNumber, bool)> {
+        if let Some((packet, hedge)) = self.pending.take() {
+            if !self.acked.contains(packet) {
+                return Some((packet, hedge));
+            }
+        }
+        match self.selector.next(View { acked: &self.acked, busy: &self.busy }) {
+            Some(packet) => {
+                self.hedge_from = DatagramNumber::MAX;
+                Some((packet, false))
+            }
+            None => self.hedge().map(|packet| (packet, true)),
+        }
+    }
+
+    /// At the end of the object, when all is on its way and the path is known to lose: repeat the newest packets,
+    /// whose loss would be noticed last. A small share of the object at most.
+    fn hedge(&mut self) -> Option<PacketNumber> {
+        let budget = self.stats.packets_required / HEDGE_SHARE + HEDGE_MIN;
+        if self.stats.given_up == 0 || self.stats.packets_hedged >= budget || self.rtt.min() < HEDGE_RTT_MIN {
+            return None;
+        }
+        let (packet, number) = self.flight.newest_single(self.hedge_from, |p| self.acked.contains(p))?;
+        self.hedge_from = number;
+        Some(packet)
+    }
+
+    fn effective_rate(&self) -> (Option<Rate>, Blocked) {
+        match (self.controller.pacing_rate(), self.config.rate_cap) {
+            (Some(rate), Some(cap)) if cap < rate => (Some(cap), Blocked::RateCap),
+            (None, Some(cap)) => (Some(cap), Blocked::RateCap),
+            (rate, _) => (rate, Blocked::Pacing),
+        }
+    }
+
+    fn window_is_full(&self) -> bool {
+        let len = self.datagram_len();
+        let window = self.controller.window().unwrap_or(u64::MAX).max(4 * len);
+        self.flight.outstanding() * len + len > window || self.flight.len() >= FLIGHT_MAX
+    }
+}
+
+impl<S: Source> Endpoint for Sender<S> {
+    type Event = SenderEvent;
+
+    fn handle_datagram(&mut self, now: Time, _arrival: Arrival, body: &[u8]) {
+        match Body::decode(body) {
+            Some(Body::Ack(ack)) => self.on_ack(now, &ack),
+            _ => self.stats.malformed += 1,
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.complete || self.timeout_at().is_none_or(|at| now < at) {
+            return;
+        }
+        self.stats.timeouts_in_a_row += 1;
+        self.controller.on_timeout(now);
+        let deadline = now - self.rtt.timeout(self.config.ack_delay);
+        self.give_up(now, DatagramNumber::MAX, deadline);
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        if self.complete {
+            self.blocked = Blocked::Done;
+            return None;
+        }
+        if self.window_is_full() {
+            self.blocked = Blocked::Window;
+            return None;
+        }
+        let (rate, reason) = self.effective_rate();
+        self.pacer.set_rate(rate);
+        if !self.pacer.may_send(now) {
+            self.blocked = reason;
+            return None;
+        }
+        let Some((packet, hedge)) = self.choose() else {
+            self.blocked = Blocked::Acks;
+            self.app_limited = true;
+            self.pacer.skip_idle(now);
+            return None;
+        };
+        let range = self.config.shape.range(packet);
+        let len = wire::DATA_PREFIX + (range.end - range.start) as usize;
+        if self.source.read_at(range.start, &mut buf[wire::DATA_PREFIX..len]).is_err() {
+            self.pending = Some((packet, hedge));
+            self.blocked = Blocked::Source;
+            self.app_limited = true;
+            self.pacer.skip_idle(now);
+            return None;
+        }
+        wire::encode_data_prefix(buf, self.config.class, packet);
+        let again = !self.tried.insert(packet);
+        let number = self.flight.push(packet, now, again);
+        self.busy.insert(packet);
+        self.stats.packets_sent += 1;
+        self.stats.packets_resent += u64::from(again);
+        self.stats.packets_hedged += u64::from(hedge);
+        let bytes = self.datagram_len();
+        self.pacer.on_sent(now, bytes);
+        self.controller.on_sent(&Sent { now, bytes, in_flight: self.flight.outstanding() * bytes });
+        Some(Transmit { number, len })
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        if self.complete {
+            return None;
+        }
+        let paced = matches!(self.blocked, Blocked::Pacing | Blocked::RateCap);
+        let wake = if paced { self.pacer.wake_at(self.datagram_len()) } else { None };
+        [wake, self.timeout_at()].into_iter().flatten().min()
+    }
+
+    fn poll_event(&mut self) -> Option<SenderEvent> {
+        self.events.pop_front()
+    }
+}
+
+/// Reordering within this span is never taken for loss: what bursts and batched wake-ups do on any path.
+const REORDER_MIN: Duration = Duration::from_millis(1);
+
+/// After an outage the path is tried at least this often.
+const TIMEOUT_MAX: Duration = Duration::from_secs(1);
+
+/// Datagrams recorded at most: 1.4 GB on their way. A sender without control stops here.
+const FLIGHT_MAX: usize = 1 << 20;
+
+/// One packet in so many may be repeated ahead of any sign of loss.
+const HEDGE_SHARE: u64 = 100;
+/// So many may be in any case.
+const HEDGE_MIN: u64 = 2;
+/// On shorter paths waiting for an acknowledgement costs nothing worth a repeat.
+const HEDGE_RTT_MIN: Duration = Duration::from_millis(5);

@@ -1,0 +1,279 @@
+//! The path check: while the handshake is still under way, a train of datagrams of several sizes finds out whether UDP
+//! passes at all, which sizes do (RFC 8899: a probe that is answered proves its size), and how far the path spreads a
+//! train (its bottleneck's rate). Both sides run one; each answers the other's probes.
+
+use crate::endpoint::{Arrival, Endpoint, Transmit};
+use crate::units::{DatagramNumber, Rate, Time};
+use crate::wire::{self, Body};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// What a train said of the path's rate, in bits of UDP payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathRate {
+    /// The rate at which the train came in.
+    pub rate: Rate,
+    /// Whether it came in slower than it left, so that this is the bottleneck's rate and not ours.
+    pub is_bottleneck: bool,
+}
+
+/// What is known so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathReport {
+    /// Index of the largest size that passed.
+    pub largest_class: Option<u8>,
+    /// Shortest round trip.
+    pub rtt: Option<Duration>,
+    /// What the train told.
+    pub rate: Option<PathRate>,
+}
+
+/// What a check tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathEvent {
+    /// The first word from the other side: UDP passes both ways (or, to the side that only answers, towards it).
+    Reached,
+}
+
+/// Probes the path and answers the other side's probes.
+#[derive(Debug)]
+pub struct PathCheck {
+    /// UDP payload lengths to try, ascending.
+    classes: Vec<u16>,
+    /// Probes sent, by number.
+    sent: Vec<SentProbe>,
+    /// Classes of the probes that are still to go.
+    queue: VecDeque<u8>,
+    replies: VecDeque<(DatagramNumber, Time)>,
+    /// Number of the next datagram; probes and replies share it.
+    next_number: DatagramNumber,
+    retry_at: Option<Time>,
+    retries: u32,
+    last_news: Option<Time>,
+    events: VecDeque<PathEvent>,
+    reached: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SentProbe {
+    number: DatagramNumber,
+    class: u8,
+    at: Time,
+    came: Option<(Time, Time)>,
+}
+
+impl PathCheck {
+    /// Try `classes` (UDP payload lengths, ascending, at most [`wire::MAX_CLASSES`]). With `train`, the side that will
+    /// send data learns the path's rate; the other side only needs to make itself known.
+    pub fn new(classes: Vec<u16>, train: bool) -> PathCheck {
+        assert!(!classes.is_empty() && classes.len() <= wire::MAX_CLASSES);
+        let mut queue = VecDeque::new();
+        if train {
+            // The train first, undisturbed, in a size that surely passes the first hop and is long on the wire.
+            let body = classes.iter().rposition(|len| *len <= TRAIN_DATAGRAM_MAX).unwrap_or(0) as u8;
+            queue.extend([body; TRAIN_LEN]);
+            queue
+                .extend((0..classes.len() as u8).filter(|class| *class != body).flat_map(|class| [class; 2]));
+        } else {
+            queue.extend([0, 0]);
+        }
+        PathCheck {
+            classes,
+            sent: vec![],
+            queue,
+            replies: VecDeque::new(),
+            next_number: 0,
+            retry_at: None,
+            retries: 0,
+            last_news: None,
+            events: VecDeque::new(),
+            reached: false,
+        }
+    }
+
+    /// What is known so far.
+    pub fn report(&self) -> PathReport {
+        let came = self.sent.iter().filter_map(|p| p.came.map(|(now, _)| (p, now)));
+        PathReport {
+            largest_class: came.clone().map(|(p, _)| p.class).max(),
+            rtt: came.map(|(p, now)| now.since(p.at)).min(),
+            rate: self.train_rate(),
+        }
+    }
+
+    /// Whether nothing more is to be expected: all probes answered, or silence for `patience` after the last answer.
+    pub fn is_settled(&self, now: Time, patience: Duration) -> bool {
+        let all =
+            !self.sent.is_empty() && self.queue.is_empty() && self.sent.iter().all(|p| p.came.is_some());
+        all || self.last_news.is_some_and(|at| now >= at + patience)
+    }
+
+    /// When the last answer came.
+    pub fn last_news(&self) -> Option<Time> {
+        self.last_news
+    }
+
+    /// Rate of the train: bytes behind its first arrival over the time until its last.
+    fn train_rate(&self) -> Option<PathRate> {
+        let class = self.sent.first()?.class;
+        let train = self.sent.iter().take(TRAIN_LEN).filter(|p| p.class == class);
+        let mut arrivals: Vec<(Time, Time)> =
+            train.filter_map(|p| p.came.map(|(_, arrival)| (arrival, p.at))).collect();
+        if arrivals.len() < TRAIN_READ {
+            return None;
+        }
+        arrivals.sort();
+        let (first, last) = (arrivals[0], arrivals[arrivals.len() - 1]);
+        let bytes = (arrivals.len() as u64 - 1) * u64::from(self.classes[usize::from(class)]);
+        let rate = Rate::from_bytes_over(bytes, last.0.since(first.0));
+        let offered = Rate::from_bytes_over(bytes, last.1.since(first.1));
+        // A burst that one system call sent has no measurable spacing of its own.
+        let rate = rate.min(TRAIN_RATE_MAX);
+        Some(PathRate { rate, is_bottleneck: rate < offered.min(TRAIN_RATE_MAX).scale(STRETCHED) })
+    }
+
+    fn on_reply(&mut self, now: Time, number: DatagramNumber, arrival: Time) {
+        if let Some(probe) = self.sent.iter_mut().find(|p| p.number == number && p.came.is_none()) {
+            probe.came = Some((now, arrival));
+            self.last_news = Some(now);
+            self.retry_at = None;
+            self.reach();
+        }
+    }
+
+    fn reach(&mut self) {
+        if !self.reached {
+            self.reached = true;
+            self.events.push_back(PathEvent::Reached);
+        }
+    }
+}
+
+impl Endpoint for PathCheck {
+    type Event = PathEvent;
+
+    fn handle_datagram(&mut self, now: Time, arrival: Arrival, body: &[u8]) {
+        match Body::decode(body) {
+            Some(Body::Probe { .. }) if self.replies.len() < REPLIES_MAX => {
+                self.replies.push_back((arrival.number, arrival.time));
+                self.reach();
+            }
+            Some(Body::Reply { probe, arrival }) => self.on_reply(now, probe, arrival),
+            _ => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if self.retry_at.is_some_and(|at| now >= at) && self.sent.len() < PROBES_MAX {
+            self.retry_at = None;
+            self.retries += 1;
+            self.queue.extend(0..self.classes.len() as u8);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let number = self.next_number;
+        let len = if let Some((probe, arrival)) = self.replies.pop_front() {
+            wire::encode_reply(buf, probe, arrival)
+        } else {
+            let class = self.queue.pop_front()?;
+            let len = usize::from(self.classes[usize::from(class)]) - wire::SEAL_OVERHEAD;
+            wire::encode_probe(&mut buf[..len], class);
+            self.sent.push(SentProbe { number, class, at: now, came: None });
+            self.retry_at = Some(now + RETRY_AFTER * (1 << self.retries.min(3)));
+            len
+        };
+        self.next_number += 1;
+        Some(Transmit { number, len })
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.retry_at.filter(|_| self.last_news.is_none())
+    }
+
+    fn poll_event(&mut self) -> Option<PathEvent> {
+        self.events.pop_front()
+    }
+}
+
+/// Datagrams in the train: long enough to read a rate, short enough for any queue worth the name.
+const TRAIN_LEN: usize = 32;
+/// Answers needed to read a rate.
+const TRAIN_READ: usize = 8;
+/// Trains are of what Ethernet carries, even where more passes.
+const TRAIN_DATAGRAM_MAX: u16 = 1472;
+/// A train that came in slower than this share of its sending rate was stretched by the path.
+const STRETCHED: f64 = 0.8;
+/// Faster than this, timestamps tell nothing.
+const TRAIN_RATE_MAX: Rate = Rate(2_000_000_000);
+/// Without any answer, probes of all sizes go out again after this long, then twice as long, …
+const RETRY_AFTER: Duration = Duration::from_millis(300);
+/// Probes in all.
+const PROBES_MAX: usize = 200;
+/// Answers waiting to be sent.
+const REPLIES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUT_MS: u64 = 30;
+
+    /// Run two checks against each other over a path that passes `mtu` bytes at `rate`; returns the prober's report.
+    fn check(mtu: usize, rate: Rate, drop: impl Fn(u64) -> bool) -> PathReport {
+        let mut left = PathCheck::new(vec![1200, 1472, 8972], true);
+        let mut right = PathCheck::new(vec![1200], false);
+        let mut buf = vec![0; 9000];
+        let (mut free, mut now) = (Time::ZERO, Time::ZERO);
+        for _ in 0..4 {
+            while let Some(t) = left.poll_transmit(now, &mut buf) {
+                let bytes = t.len + wire::SEAL_OVERHEAD;
+                if bytes > mtu || drop(t.number) {
+                    continue;
+                }
+                free = free.max(now) + rate.time_for(bytes as u64);
+                let time = free + Duration::from_millis(OUT_MS);
+                right.handle_datagram(time, Arrival { time, number: t.number }, &buf[..t.len]);
+                while let Some(reply) = right.poll_transmit(time, &mut buf) {
+                    let at = time + Duration::from_millis(OUT_MS);
+                    left.handle_datagram(at, Arrival { time: at, number: reply.number }, &buf[..reply.len]);
+                }
+                now = now + Duration::from_micros(2);
+            }
+            now = left.poll_timeout().unwrap_or(now + Duration::from_secs(1));
+            left.handle_timeout(now);
+        }
+        left.report()
+    }
+
+    #[test]
+    fn finds_size_rate_and_round_trip() {
+        let report = check(1472, Rate::from_mbps(100.0), |_| false);
+        assert_eq!(report.largest_class, Some(1));
+        let rate = report.rate.unwrap();
+        assert!(rate.is_bottleneck && (95.0..105.0).contains(&rate.rate.as_mbps()), "{rate:?}");
+        assert!(report.rtt.unwrap() >= Duration::from_millis(2 * OUT_MS));
+    }
+
+    #[test]
+    fn jumbo_frames_are_found() {
+        assert_eq!(check(9000, Rate::from_mbps(100.0), |_| false).largest_class, Some(2));
+    }
+
+    #[test]
+    fn a_lost_train_is_made_up_for_by_retries() {
+        let report = check(1472, Rate::from_mbps(100.0), |n| n < 36);
+        assert_eq!((report.largest_class, report.rate), (Some(1), None));
+    }
+
+    #[test]
+    fn a_dead_path_reports_nothing_and_gives_up_probing() {
+        assert_eq!(check(0, Rate::from_mbps(100.0), |_| true), PathReport::default());
+    }
+
+    #[test]
+    fn an_unstretched_train_is_no_bottleneck() {
+        let rate = check(1472, Rate(100_000_000_000), |_| false).rate.unwrap();
+        assert!(!rate.is_bottleneck, "{rate:?}");
+    }
+}

@@ -1,0 +1,421 @@
+//! Formats of datagrams. All integers are big-endian; `varint` is LEB128 of at most 10 bytes.
+//!
+//! ```text
+//! datagram   flags u8 · connection id u64 · number u48 · sealed body · tag 16      (the first 15 bytes authenticated)
+//! body       kind u8 · …
+//!   DATA     0x10 + size class · packet u48 · the packet's bytes
+//!   ACK      0x01 · fixed fields · runs · slice                                     (see [`Ack`])
+//!   PROBE    0x02 · size class u8 · zeros up to the class's size                    (path check)
+//!   REPLY    0x03 · probe number u48 · arrival u64                                  (path check)
+//! ```
+
+use crate::units::{DatagramNumber, PacketNumber, Time};
+use core::time::Duration;
+use std::ops::Range;
+
+/// Bytes before the sealed body.
+pub const HEADER_LEN: usize = 15;
+/// Bytes of the AEAD tag behind it.
+pub const TAG_LEN: usize = 16;
+/// What sealing adds to a body.
+pub const SEAL_OVERHEAD: usize = HEADER_LEN + TAG_LEN;
+/// Body bytes of a DATA datagram before the packet's own: kind and packet number.
+pub const DATA_PREFIX: usize = 7;
+/// What a datagram of data carries beside the data.
+pub const DATA_OVERHEAD: usize = SEAL_OVERHEAD + DATA_PREFIX;
+/// Bytes of IPv4 and UDP header.
+pub const IPV4_UDP_LEN: usize = 28;
+/// Bytes of IPv6 and UDP header.
+pub const IPV6_UDP_LEN: usize = 48;
+
+/// UDP payload that passes everywhere (RFC 9000 §14, RFC 8899 BASE_PLPMTU).
+pub const BASE_DATAGRAM_LEN: u16 = 1200;
+/// Smallest UDP payload that a transfer may be told to use.
+pub const MIN_DATAGRAM_LEN: u16 = 200;
+/// Largest: what an IPv4 packet holds.
+pub const MAX_DATAGRAM_LEN: u16 = 65_507;
+/// Numbers of datagrams and packets stay below this.
+pub const MAX_NUMBER: u64 = 1 << 48;
+
+/// The header's flag for datagrams of the path check, sealed with the early keys.
+pub const FLAG_EARLY: u8 = 1;
+
+/// What stands in clear (but authenticated) before the sealed body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Whether the early keys seal it.
+    pub early: bool,
+    /// Which transfer.
+    pub connection_id: u64,
+    /// Number of the datagram.
+    pub number: DatagramNumber,
+}
+
+impl Header {
+    /// Write it.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        out[0] = if self.early { FLAG_EARLY } else { 0 };
+        out[1..9].copy_from_slice(&self.connection_id.to_be_bytes());
+        out[9..15].copy_from_slice(&self.number.to_be_bytes()[2..]);
+        out
+    }
+
+    /// Read it; `None` if the datagram is too short to hold a header and a tag, or has unknown flags.
+    pub fn decode(datagram: &[u8]) -> Option<Header> {
+        if datagram.len() < SEAL_OVERHEAD || datagram[0] & !FLAG_EARLY != 0 {
+            return None;
+        }
+        Some(Header {
+            early: datagram[0] & FLAG_EARLY != 0,
+            connection_id: u64::from_be_bytes(datagram[1..9].try_into().ok()?),
+            number: u48(&datagram[9..15])?,
+        })
+    }
+}
+
+/// A body, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// Bytes of the object.
+    Data {
+        /// Which of the negotiated datagram sizes numbers the packets.
+        class: u8,
+        /// Which packet.
+        packet: PacketNumber,
+        /// Its bytes.
+        data: &'a [u8],
+    },
+    /// What the receiver has.
+    Ack(Ack),
+    /// Does this size pass?
+    Probe {
+        /// Index of the size tried.
+        class: u8,
+        /// Whole body length, to be compared with the size tried.
+        len: usize,
+    },
+    /// It did.
+    Reply {
+        /// Number of the probe's datagram.
+        probe: DatagramNumber,
+        /// When it came in, on the replier's clock.
+        arrival: Time,
+    },
+}
+
+const KIND_ACK: u8 = 1;
+const KIND_PROBE: u8 = 2;
+const KIND_REPLY: u8 = 3;
+const KIND_DATA: u8 = 0x10;
+
+/// Most size classes that a transfer may try.
+pub const MAX_CLASSES: usize = 8;
+
+impl Body<'_> {
+    /// Read a body; `None` for anything malformed.
+    pub fn decode(body: &[u8]) -> Option<Body<'_>> {
+        let (&kind, rest) = body.split_first()?;
+        match kind {
+            KIND_ACK => Ack::decode(rest).map(Body::Ack),
+            KIND_PROBE => Some(Body::Probe { class: *rest.first()?, len: body.len() }),
+            KIND_REPLY if rest.len() == 14 => Some(Body::Reply {
+                probe: u48(rest)?,
+                arrival: Time(u64::from_be_bytes(rest[6..14].try_into().ok()?)),
+            }),
+            _ if (KIND_DATA..KIND_DATA + MAX_CLASSES as u8).contains(&kind) && rest.len() > 6 => {
+                Some(Body::Data { class: kind - KIND_DATA, packet: u48(rest)?, data: &rest[6..] })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Write a DATA body's first bytes; the packet's own follow at [`DATA_PREFIX`].
+pub fn encode_data_prefix(buf: &mut [u8], class: u8, packet: PacketNumber) {
+    buf[0] = KIND_DATA + class;
+    buf[1..7].copy_from_slice(&packet.to_be_bytes()[2..]);
+}
+
+/// Write a PROBE body of exactly `buf`'s length.
+pub fn encode_probe(buf: &mut [u8], class: u8) {
+    buf.fill(0);
+    buf[0] = KIND_PROBE;
+    buf[1] = class;
+}
+
+/// Length of a REPLY body: shorter than any probe, so that nothing is amplified.
+pub const REPLY_LEN: usize = 15;
+
+/// Write a REPLY body.
+pub fn encode_reply(buf: &mut [u8], probe: DatagramNumber, arrival: Time) -> usize {
+    buf[0] = KIND_REPLY;
+    buf[1..7].copy_from_slice(&probe.to_be_bytes()[2..]);
+    buf[7..15].copy_from_slice(&arrival.0.to_be_bytes());
+    REPLY_LEN
+}
+
+/// An acknowledgement. It fits one datagram whatever the object's size, and losing it does no harm: counters are
+/// cumulative, and what the runs of lost acknowledgements told, later runs and slices tell again (FOBS §3.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Raised whenever the receiver takes back packets it had acknowledged.
+    pub epoch: u16,
+    /// Everything has arrived.
+    pub complete: bool,
+    /// How full the sink is, 0 to 255.
+    pub pressure: u8,
+    /// Number of the datagram that came in last.
+    pub latest: DatagramNumber,
+    /// When it came in, on the receiver's clock.
+    pub latest_time: Time,
+    /// How long ago that was when this was written (4.2 s at most), in µs on the wire.
+    pub delay: Duration,
+    /// Data datagrams that came in, repeats included.
+    pub received: u64,
+    /// Different packets that the receiver has.
+    pub distinct: u64,
+    /// Datagrams that the receiving host dropped for want of buffer.
+    pub dropped: u64,
+    /// Packets refused because the sink was full.
+    pub refused: u64,
+    /// All packets below this are in.
+    pub low: PacketNumber,
+    /// Largest datagram number that came in; base of `runs`.
+    pub largest: DatagramNumber,
+    /// From `largest` downwards: so many came in, so many did not, so many did, …
+    pub runs: Vec<u64>,
+    /// First packet of `slice`, a multiple of 64.
+    pub slice_start: PacketNumber,
+    /// Bits of the object's map, 64 packets a word.
+    pub slice: Vec<u64>,
+}
+
+const ACK_COMPLETE: u8 = 1;
+/// Runs in an acknowledgement at most.
+pub const MAX_RUNS: usize = 256;
+/// Words of the object's map in an acknowledgement at most.
+pub const MAX_SLICE_WORDS: usize = 32;
+
+impl Ack {
+    /// Write kind and all, as much of runs and slice as fits `buf` (which must hold 128 bytes). Returns the length.
+    pub fn encode(&self, buf: &mut [u8]) -> usize {
+        let mut w = Writer { buf, at: 0 };
+        w.bytes(&[KIND_ACK, if self.complete { ACK_COMPLETE } else { 0 }, self.pressure]);
+        w.bytes(&self.epoch.to_be_bytes());
+        w.bytes(&self.latest_time.0.to_be_bytes());
+        w.bytes(&u32::try_from(self.delay.as_micros()).unwrap_or(u32::MAX).to_be_bytes());
+        for value in [self.received, self.distinct, self.dropped, self.refused, self.low, self.largest] {
+            w.varint(value);
+        }
+        w.varint(self.largest.saturating_sub(self.latest));
+        let count_at = w.at;
+        w.bytes(&[0, 0]);
+        let slice_bytes = if self.slice.is_empty() { 0 } else { 10 + 8 * self.slice.len() };
+        let mut count = 0u16;
+        for run in self.runs.iter().take(MAX_RUNS) {
+            // Runs go before the slice, but the slice always keeps room for a few words.
+            if w.left() < 10 + slice_bytes.min(10 + 8 * 4) + 1 {
+                break;
+            }
+            w.varint(*run);
+            count += 1;
+        }
+        w.buf[count_at..count_at + 2].copy_from_slice(&count.to_be_bytes());
+        let words = (w.left().saturating_sub(11) / 8).min(self.slice.len()).min(MAX_SLICE_WORDS);
+        w.bytes(&[words as u8]);
+        if words > 0 {
+            w.varint(self.slice_start / 64);
+            self.slice[..words].iter().for_each(|word| w.bytes(&word.to_be_bytes()));
+        }
+        w.at
+    }
+
+    /// Read what stands behind the kind byte.
+    fn decode(rest: &[u8]) -> Option<Ack> {
+        let mut r = Reader { buf: rest };
+        let [flags, pressure] = r.array()?;
+        let mut ack = Ack {
+            complete: flags & ACK_COMPLETE != 0,
+            pressure,
+            epoch: u16::from_be_bytes(r.array()?),
+            latest_time: Time(u64::from_be_bytes(r.array()?)),
+            delay: Duration::from_micros(u64::from(u32::from_be_bytes(r.array()?))),
+            received: r.varint()?,
+            distinct: r.varint()?,
+            dropped: r.varint()?,
+            refused: r.varint()?,
+            low: r.varint()?,
+            largest: r.varint()?,
+            ..Ack::default()
+        };
+        ack.latest = ack.largest.checked_sub(r.varint()?)?;
+        let runs = usize::from(u16::from_be_bytes(r.array()?));
+        if runs > MAX_RUNS {
+            return None;
+        }
+        ack.runs = (0..runs).map(|_| r.varint()).collect::<Option<_>>()?;
+        let [words] = r.array()?;
+        if usize::from(words) > MAX_SLICE_WORDS {
+            return None;
+        }
+        if words > 0 {
+            ack.slice_start = r.varint()?.checked_mul(64)?;
+            ack.slice = (0..words).map(|_| r.array().map(u64::from_be_bytes)).collect::<Option<_>>()?;
+        }
+        r.buf.is_empty().then_some(ack)
+    }
+
+    /// The ranges of datagram numbers that came in, highest first.
+    pub fn received_ranges(&self) -> impl Iterator<Item = Range<DatagramNumber>> + '_ {
+        let mut end = Some(self.largest.saturating_add(1));
+        let mut came_in = false;
+        self.runs.iter().filter_map(move |run| {
+            came_in = !came_in;
+            let high = end?;
+            let low = high.checked_sub(*run);
+            end = low;
+            (came_in && *run > 0).then_some(low.unwrap_or(0)..high)
+        })
+    }
+
+    /// Below this number the runs say nothing.
+    pub fn runs_floor(&self) -> DatagramNumber {
+        self.runs.iter().fold(self.largest.saturating_add(1), |at, run| at.saturating_sub(*run))
+    }
+}
+
+struct Writer<'a> {
+    buf: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.buf[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes(&[value as u8 | 0x80]);
+            value >>= 7;
+        }
+        self.bytes(&[value as u8]);
+    }
+
+    fn left(&self) -> usize {
+        self.buf.len() - self.at
+    }
+}
+
+struct Reader<'a> {
+    buf: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.buf.split_first_chunk()?;
+        self.buf = rest;
+        Some(*head)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let [byte] = self.array()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return None;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+fn u48(bytes: &[u8]) -> Option<u64> {
+    let b: [u8; 6] = bytes.get(..6)?.try_into().ok()?;
+    Some(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_ack() -> impl Strategy<Value = Ack> {
+        let counters = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
+        let head = (any::<u16>(), any::<bool>(), any::<u8>(), any::<u64>(), any::<u32>());
+        let tail = (
+            prop::collection::vec(any::<u64>(), 0..30),
+            prop::collection::vec(any::<u64>(), 0..32),
+            0..1u64 << 40,
+        );
+        (head, counters, (0..MAX_NUMBER, 0..1000u64), tail).prop_map(
+            |(h, c, (largest, back), (runs, slice, word))| Ack {
+                epoch: h.0,
+                complete: h.1,
+                pressure: h.2,
+                latest: largest.saturating_sub(back),
+                latest_time: Time(h.3),
+                delay: Duration::from_micros(h.4.into()),
+                received: c.0,
+                distinct: c.1,
+                dropped: c.2,
+                refused: c.3,
+                low: c.4,
+                largest,
+                runs,
+                slice_start: if slice.is_empty() { 0 } else { word * 64 },
+                slice,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn acks_survive_the_wire(ack in any_ack()) {
+            let mut buf = [0; 1400];
+            let len = ack.encode(&mut buf);
+            prop_assert_eq!(Body::decode(&buf[..len]), Some(Body::Ack(ack)));
+        }
+
+        #[test]
+        fn acks_fit_small_datagrams(ack in any_ack()) {
+            let mut buf = [0; 169];
+            let len = ack.encode(&mut buf);
+            let Some(Body::Ack(read)) = Body::decode(&buf[..len]) else { panic!("unreadable") };
+            prop_assert!(ack.runs.starts_with(&read.runs) && ack.slice.starts_with(&read.slice));
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(Body::Ack(ack)) = Body::decode(&bytes) {
+                let floor = ack.runs_floor();
+                for range in ack.received_ranges() {
+                    prop_assert!(range.start >= floor && range.end <= ack.largest.saturating_add(1));
+                }
+            }
+            let _ = Header::decode(&bytes);
+        }
+
+        #[test]
+        fn headers_survive_the_wire(early: bool, connection_id: u64, number in 0..MAX_NUMBER) {
+            let header = Header { early, connection_id, number };
+            let mut datagram = header.encode().to_vec();
+            datagram.extend([0; TAG_LEN]);
+            prop_assert_eq!(Header::decode(&datagram), Some(header));
+        }
+    }
+
+    #[test]
+    fn runs_name_ranges_from_the_top() {
+        let ack = Ack { largest: 99, runs: vec![10, 5, 2, 3], ..Ack::default() };
+        assert_eq!(ack.received_ranges().collect::<Vec<_>>(), [90..100, 83..85]);
+        assert_eq!(ack.runs_floor(), 80);
+    }
+}
