@@ -1,1 +1,73 @@
-fn main(){}
+//! The `longhaul` program.
+#![forbid(unsafe_code)]
+
+mod args;
+mod cp;
+mod demo;
+mod log;
+mod output;
+mod progress;
+mod rate;
+mod serve;
+mod signals;
+mod values;
+mod why;
+
+use args::{AgentArgs, Cli, Command, CompletionsArgs};
+use clap::{CommandFactory, Parser};
+use longhaul::Failure;
+use output::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    longhaul::clock::program_start();
+    let exit = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(error) => refuse(&error),
+    };
+    exit.into()
+}
+
+fn run(command: Command) -> Exit {
+    let outcome = match command {
+        Command::Cp(args) => Ok(cp::run(&args)),
+        Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Completions(args) => Ok(completions(&args)),
+        Command::Agent(args) => agent(args),
+    };
+    outcome.unwrap_or_else(|failure| {
+        output::error(&failure.to_string());
+        Exit::from(&failure)
+    })
+}
+
+fn agent(args: AgentArgs) -> Result<Exit, Failure> {
+    log::start("off")?;
+    longhaul::agent(args.ports, signals::stop_flag()?).map(|()| Exit::Done)
+}
+
+fn completions(args: &CompletionsArgs) -> Exit {
+    // Into memory first: the generator panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
+    output::result(String::from_utf8_lossy(&script).trim_end());
+    Exit::Done
+}
+
+/// Show help, or what is wrong with the command line.
+fn refuse(error: &clap::Error) -> Exit {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Done;
+    }
+    let line: Vec<_> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
+    if line.first().is_some_and(|command| command == "cp") && line.iter().any(|arg| arg == "--json") {
+        // What is wrong comes first; hints and usage follow after an empty line.
+        let text = error.to_string();
+        let text: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        let text = text.join(" ");
+        output::json(&output::failed_summary(text.strip_prefix("error: ").unwrap_or(&text), ""));
+    }
+    Exit::Usage
+}

@@ -152,44 +152,7 @@ impl Default for CopyOptions {
     }
 }
 
-/// What holds a transfer back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Limit {
-    /// Nothing long enough to tell.
-    #[default]
-    None,
-    /// The path's bottleneck.
-    Path,
-    /// Loss that is not congestion.
-    Loss,
-    /// Reading at the sender.
-    Source,
-    /// Writing at the receiver.
-    Target,
-    /// The receiving host: its buffers overflow or its processor is busy.
-    Receiver,
-    /// The sending host's processor.
-    Cpu,
-    /// `--rate`.
-    RateCap,
-}
-
-impl Limit {
-    /// As in the JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Limit::None => "none",
-            Limit::Path => "path",
-            Limit::Loss => "loss",
-            Limit::Source => "source",
-            Limit::Target => "target",
-            Limit::Receiver => "receiver",
-            Limit::Cpu => "cpu",
-            Limit::RateCap => "rate_cap",
-        }
-    }
-}
+pub use longhaul_proto::session::limit::Limit;
 
 /// What a copy is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

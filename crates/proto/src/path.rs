@@ -132,10 +132,10 @@ impl PathCheck {
         Some(PathRate { rate, is_bottleneck: rate < offered.min(TRAIN_RATE_MAX).scale(STRETCHED) })
     }
 
-    fn on_reply(&mut self, now: Time, number: DatagramNumber, arrival: Time) {
+    fn on_reply(&mut self, reached_us: Time, number: DatagramNumber, arrival: Time) {
         if let Some(probe) = self.sent.iter_mut().find(|p| p.number == number && p.came.is_none()) {
-            probe.came = Some((now, arrival));
-            self.last_news = Some(now);
+            probe.came = Some((reached_us, arrival));
+            self.last_news = Some(reached_us);
             self.retry_at = None;
             self.reach();
         }
@@ -152,13 +152,14 @@ impl PathCheck {
 impl Endpoint for PathCheck {
     type Event = PathEvent;
 
-    fn handle_datagram(&mut self, now: Time, arrival: Arrival, body: &[u8]) {
+    fn handle_datagram(&mut self, _now: Time, arrival: Arrival, body: &[u8]) {
         match Body::decode(body) {
             Some(Body::Probe { .. }) if self.replies.len() < REPLIES_MAX => {
                 self.replies.push_back((arrival.number, arrival.time));
                 self.reach();
             }
-            Some(Body::Reply { probe, arrival }) => self.on_reply(now, probe, arrival),
+            // The moment it reached the host, not the moment we looked: the owner may be busy with the handshake.
+            Some(Body::Reply { probe, arrival: there }) => self.on_reply(arrival.time, probe, there),
             _ => {}
         }
     }

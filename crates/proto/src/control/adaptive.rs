@@ -42,6 +42,8 @@ pub struct Adaptive {
     next_refresh: Time,
     /// Bound from the receiver's sink, bit/s.
     receiver_limit: f64,
+    /// What the path carried before timeouts in a row.
+    before_outage: Option<f64>,
     started: bool,
 }
 
@@ -111,6 +113,7 @@ impl Adaptive {
             hold_until: Time::ZERO,
             next_refresh: Time::ZERO,
             receiver_limit: f64::INFINITY,
+            before_outage: None,
             started: false,
         }
     }
@@ -140,7 +143,7 @@ impl Adaptive {
 
     fn end_tick(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.tick.arrival);
-        let bytes = ack.received_bytes - self.tick.received;
+        let bytes = ack.received_bytes.saturating_sub(self.tick.received);
         let delivered = Rate::from_bytes_over(bytes, span).0 as f64;
         let share_kept = (1.0 - self.random_loss).max(0.1);
         if let Some(owd) = self.tick.owd_min {
@@ -278,7 +281,7 @@ impl Adaptive {
     /// The train's first acknowledgements: from the second on, their spacing is the path's.
     fn read_train(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.tick.arrival);
-        let bytes = ack.received_bytes - self.tick.received;
+        let bytes = ack.received_bytes.saturating_sub(self.tick.received);
         if bytes as f64 >= TRAIN_READ * self.datagram_len && span > Duration::ZERO {
             let rate = Rate::from_bytes_over(bytes, span).0 as f64;
             self.bandwidth = rate.clamp(RATE_MIN, TRAIN_RATE);
@@ -291,6 +294,10 @@ impl Adaptive {
 
 impl Controller for Adaptive {
     fn on_ack(&mut self, ack: &AckSample) {
+        if let Some(before) = self.before_outage.take() {
+            // The path is back, most likely as it was; half of it is safe to begin with.
+            self.bandwidth = self.bandwidth.max(before / 2.0);
+        }
         self.rtt = ack.rtt_min.max(RTT_MIN);
         if let Some(owd) = ack.one_way_ns {
             self.delay.sample(ack.now, owd);
@@ -323,6 +330,7 @@ impl Controller for Adaptive {
 
     fn on_timeout(&mut self, _now: Time) {
         // Circuit breaker: nothing comes back at all.
+        self.before_outage.get_or_insert(self.bandwidth);
         self.bandwidth = (self.bandwidth / 2.0).max(RATE_MIN);
         self.growth = 0.0;
     }
@@ -348,6 +356,7 @@ impl Controller for Adaptive {
             bandwidth: Some(Rate(self.bandwidth as u64)),
             queue_delay: Duration::from_nanos(self.queue_ns.max(0.0) as u64),
             random_loss: self.random_loss,
+            receiver_bound: self.receiver_limit < self.bandwidth,
         }
     }
 }

@@ -84,6 +84,8 @@ pub struct Snapshot {
     pub queue_delay: Duration,
     /// What it takes to be lost whatever the rate, 0 to 1.
     pub random_loss: f64,
+    /// The receiver, not the path, bounds the rate.
+    pub receiver_bound: bool,
 }
 
 /// How fast to send. One of the three plug points of the object transfer.

@@ -81,6 +81,8 @@ pub struct SenderStats {
     pub malformed: u64,
     /// Datagrams that came in at the receiver, by its own count.
     pub received: u64,
+    /// Different packets that the receiver has, by its own count.
+    pub distinct: u64,
     /// Largest datagram number that came in, plus one.
     pub covered: u64,
     /// Datagrams dropped by the receiving host.
@@ -297,8 +299,10 @@ impl<S: Source> Sender<S> {
 
     /// Tell the controller.
     fn report(&mut self, now: Time, ack: &Ack, latest_sent: Option<Time>) {
+        let len = self.datagram_len();
         let stats = &mut self.stats;
         stats.received = stats.received.max(ack.received);
+        stats.distinct = stats.distinct.max(ack.distinct);
         stats.covered = stats.covered.max(ack.largest + 1);
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
         stats.refused = stats.refused.max(ack.refused);
@@ -307,17 +311,17 @@ impl<S: Source> Sender<S> {
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
         }
-        let len = self.datagram_len();
         let sample = AckSample {
             now,
             arrival: ack.latest_time,
             one_way_ns: latest_sent.map(|sent| ack.latest_time.0.wrapping_sub(sent.0) as i64),
             rtt,
             rtt_min: self.rtt.min(),
-            received_bytes: ack.received.saturating_mul(len),
-            accepted_bytes: ack.distinct.saturating_mul(len),
-            covered_bytes: (ack.largest + 1).saturating_mul(len),
-            overrun_bytes: ack.dropped.saturating_add(ack.refused).saturating_mul(len),
+            // Acknowledgements overtake each other: totals never go back.
+            received_bytes: stats.received.saturating_mul(len),
+            accepted_bytes: stats.distinct.saturating_mul(len),
+            covered_bytes: stats.covered.saturating_mul(len),
+            overrun_bytes: stats.receiver_drops.saturating_add(stats.refused).saturating_mul(len),
             pressure: f64::from(ack.pressure) / 255.0,
             largest: ack.largest,
             next_number: self.flight.next_number(),

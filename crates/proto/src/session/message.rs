@@ -36,6 +36,8 @@ pub struct FileOptions {
     pub dry_run: bool,
     /// Leave out what matches (gitignore-like globs).
     pub exclude: Vec<String>,
+    /// Of each source folder only these paths, relative to it.
+    pub only: Option<Vec<Vec<u8>>>,
 }
 
 /// How the object is to be moved: chosen by the client, obeyed by whichever side sends or receives.
@@ -130,6 +132,8 @@ pub struct Report {
     pub resumed_bytes: u64,
     /// Those that failed.
     pub failed: Vec<FileFailure>,
+    /// Data bytes of those that failed.
+    pub failed_bytes: u64,
     /// Datagrams that the receiving host dropped for want of buffer.
     pub receiver_drops: u64,
 }

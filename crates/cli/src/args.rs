@@ -1,0 +1,322 @@
+//! Every flag, once: help, usage errors and completions come from here.
+
+use crate::rate::parse_rate;
+use crate::values::{parse_duration, parse_listen, parse_ports};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use longhaul_proto::units::Rate;
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Move big data over long fat networks as fast as the path allows.
+#[derive(Debug, Parser)]
+#[command(name = "longhaul", version, after_help = TOP_EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands, each described at its arguments: a comment here would hide the long description there.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Cp(Box<CpArgs>),
+    Serve(ServeArgs),
+    Demo(DemoArgs),
+    Completions(CompletionsArgs),
+    /// Be the far side of a copy over ssh
+    #[command(hide = true)]
+    Agent(AgentArgs),
+}
+
+/// Be the far side of a copy over ssh
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// UDP ports to choose from
+    #[arg(long, value_name = "A-B", value_parser = parse_ports)]
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+/// Copy files and folders between this host and another
+///
+/// SRC and DST are each one of
+///   path                          on this host
+///   [user@]host:path              reached over your own ssh
+///   longhaul://host[:port]/path   behind a longhaul serve
+///
+/// As with rsync, a folder with a trailing slash stands for what is in it. Files that are
+/// already there are skipped, and an interrupted copy goes on where it stopped when the same
+/// command is run again. Every file is verified before it takes its place.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = CP_EXAMPLES)]
+pub struct CpArgs {
+    /// What to copy
+    #[arg(value_name = "SRC", required = true, num_args = 1..)]
+    pub sources: Vec<OsString>,
+    /// Where to
+    #[arg(value_name = "DST")]
+    pub dest: OsString,
+
+    /// Leave out what matches, as in a .gitignore; may be given several times
+    #[arg(long, value_name = "GLOB", help_heading = FILES)]
+    pub exclude: Vec<String>,
+    /// Copy only what this file lists, one path a line, relative to each SRC (-: standard input)
+    #[arg(long, value_name = "FILE", help_heading = FILES)]
+    pub files_from: Option<PathBuf>,
+    /// Compare contents, not only size and time, before a file counts as already there
+    #[arg(long, help_heading = FILES)]
+    pub checksum: bool,
+    /// Remove from DST what the sources do not have
+    #[arg(long, help_heading = FILES)]
+    pub delete: bool,
+    /// Say what would be copied and change nothing
+    #[arg(long, help_heading = FILES)]
+    pub dry_run: bool,
+    /// Continue what an interrupted run left [default]
+    #[arg(long, overrides_with = "no_resume", help_heading = FILES)]
+    pub resume: bool,
+    /// Start every file over
+    #[arg(long, overrides_with = "resume", help_heading = FILES)]
+    pub no_resume: bool,
+
+    /// Never send faster than this: 800mbit, 1.5gbit, 100m (bits), 50MB/s (bytes)
+    #[arg(long, value_parser = parse_rate, help_heading = SPEED)]
+    pub rate: Option<Rate>,
+    /// What carries the data
+    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = SPEED)]
+    pub transport: Transport,
+    /// What decides how fast to send
+    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = SPEED)]
+    pub control: Control,
+    /// Give up when the other side or the path has been silent for so long
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration, help_heading = SPEED)]
+    pub stall_timeout: Duration,
+
+    /// New packets per acknowledgement (F) [default: chosen by the receiver]
+    #[arg(long, value_name = "F", value_parser = clap::value_parser!(u32).range(1..), help_heading = FOBS)]
+    pub ack_every: Option<u32>,
+    /// Packets sent between two looks for an acknowledgement (B) [default: chosen by rate]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..), help_heading = FOBS)]
+    pub batch: Option<u32>,
+    /// UDP payload bytes per datagram [default: the largest that passes, probed]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(256..=65507), help_heading = FOBS)]
+    pub packet_size: Option<u16>,
+    /// Which unacknowledged packet goes next
+    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = FOBS)]
+    pub select: Select,
+
+    /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
+    #[arg(long, value_name = "FILE", help_heading = REACH)]
+    pub token_file: Option<PathBuf>,
+    /// UDP ports that the far side of an ssh copy may use, such as 7700-7799
+    #[arg(long, value_name = "A-B", value_parser = parse_ports, help_heading = REACH)]
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Command to reach hosts with, in place of ssh; split at spaces
+    #[arg(long, value_name = "CMD", value_parser = non_blank, help_heading = REACH)]
+    pub ssh: Option<String>,
+    /// Never put this program into the far side's cache; it must be installed there
+    #[arg(long, help_heading = REACH)]
+    pub no_deploy: bool,
+
+    /// Say why this transport and pace, and what limited the copy over time
+    #[arg(long, conflicts_with = "quiet", help_heading = OUTPUT)]
+    pub why: bool,
+    /// Print one JSON object on the last line of standard output, whatever happens
+    #[arg(long, help_heading = OUTPUT)]
+    pub json: bool,
+    /// Print errors only
+    #[arg(long, short, help_heading = OUTPUT)]
+    pub quiet: bool,
+    /// When to show progress: a bar on a terminal, lines elsewhere
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, help_heading = OUTPUT)]
+    pub progress: When,
+}
+
+/// What may carry the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// Whatever works best
+    #[default]
+    Auto,
+    /// Object packets over UDP
+    Object,
+    /// Parallel TCP streams
+    #[value(hide = true)]
+    Stripe,
+    /// The ssh connection itself
+    #[value(hide = true)]
+    Ssh,
+}
+
+/// What decides how fast to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Control {
+    /// Fill the path, tell loss from congestion, leave room for others
+    #[default]
+    Adaptive,
+    /// As fast as the host can (FOBS); only where the path is yours
+    Greedy,
+    /// Exactly --rate
+    Fixed,
+}
+
+/// Which unacknowledged packet goes next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Select {
+    /// In a circle, skipping what may still be under way
+    #[default]
+    Circular,
+    /// In a circle exactly as in the FOBS paper
+    CircularStrict,
+    /// The lowest first
+    Sequential,
+    /// Any
+    Random,
+}
+
+/// When to show progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// A bar, or a line every 5 s
+    #[default]
+    Auto,
+    /// A bar, or a line every second
+    Always,
+    /// Not at all
+    Never,
+}
+
+/// Serve a folder to copy from and into
+///
+/// Listens on one port, TCP and UDP. Whoever has the token can read, and unless --read-only
+/// write, below the folder and nowhere else. Everything that travels is encrypted. Prints copy
+/// commands to paste on the other host.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = SERVE_EXAMPLES)]
+pub struct ServeArgs {
+    /// Folder to serve
+    #[arg(long, value_name = "DIR")]
+    pub root: PathBuf,
+    /// Where to listen [default: port 7700 of every address]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
+    pub listen: Option<SocketAddr>,
+    /// File with the token, as LONGHAUL_TOKEN in the environment [default: a fresh one, printed]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Let nobody copy into the folder
+    #[arg(long)]
+    pub read_only: bool,
+    /// Never send faster than this: 800mbit, 1.5gbit, 50MB/s
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub max_rate: Option<Rate>,
+}
+
+/// Race a real copy against kernel TCP over an emulated long haul
+///
+/// Builds a path of 100 Mb/s and 65 ms between two network namespaces, copies a real file over
+/// it with this program and moves as much with the kernel's TCP, without loss and with 1 %.
+/// Needs root, or user namespaces and access to /dev/net/tun. Takes about a minute.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct DemoArgs {
+    /// Size of the file in megabytes
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=4000))]
+    pub megabytes: u64,
+}
+
+/// Print a completion script for a shell
+#[derive(Args, Debug)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
+fn non_blank(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("empty".into()) } else { Ok(text.into()) }
+}
+
+const FILES: &str = "Files";
+const SPEED: &str = "Speed";
+const FOBS: &str = "Packets (for experiments; the defaults tune themselves)";
+const REACH: &str = "Reaching the other host";
+const OUTPUT: &str = "Output";
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  longhaul cp big.tar far.example.org:data/     over ssh, nothing to install there
+  longhaul serve --root /data                   prints the cp line for the other host
+  longhaul demo                                 see it beside kernel TCP, in a minute
+
+Exit status: 0 done and verified, 1 failed, 2 wrong usage, 130 interrupted.";
+
+const CP_EXAMPLES: &str = "\
+Examples:
+  longhaul cp run7/ far.example.org:archive/run7       what is in run7, into archive/run7 there
+  longhaul cp me@far.example.org:'results' .           the folder results, to here
+  longhaul cp --rate 800mbit a.h5 b.h5 far:in/         leave room for others
+  longhaul cp longhaul://far.example.org/set.tar .     from a longhaul serve (LONGHAUL_TOKEN=...)
+  longhaul cp --why --json big.tar far: | tail -1      the story on stderr, the figures as JSON
+
+Exit status: 0 done and verified, 1 failed, 2 wrong usage, 130 interrupted. After 1 and 130 what
+has arrived is kept: run the same command again to go on.";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  longhaul serve --root /data                                  fresh token, both ways
+  longhaul serve --root /data --read-only --max-rate 2gbit     a mirror to fetch from
+  longhaul serve --root /in --token-file ~/.longhaul-token     the same token every time
+
+LONGHAUL_LOG sets what is logged to standard error (error, warn, info, debug, trace).";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
+  longhaul completions zsh > ~/.zfunc/_longhaul
+  longhaul completions fish > ~/.config/fish/completions/longhaul.fish";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn cp(args: &[&str]) -> CpArgs {
+        let line = ["longhaul", "cp"].iter().chain(args);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Cp(cp) => *cp,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_last_path_is_the_destination() {
+        let args = cp(&["a", "b", "far:c"]);
+        assert_eq!((args.sources, args.dest), (vec!["a".into(), "b".into()], "far:c".into()));
+    }
+
+    #[test]
+    fn of_resume_and_no_resume_the_last_counts() {
+        assert!(!cp(&["a", "b"]).no_resume);
+        assert!(cp(&["--resume", "--no-resume", "a", "b"]).no_resume);
+        assert!(!cp(&["--no-resume", "--resume", "a", "b"]).no_resume);
+    }
+
+    #[test]
+    fn names_are_those_of_the_library() {
+        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
+            value().unwrap().get_name().to_string()
+        };
+        let defaults = longhaul::CopyOptions::default();
+        assert_eq!(name(&|| Control::default().to_possible_value()), defaults.control);
+        assert_eq!(name(&|| Select::default().to_possible_value()), defaults.select);
+        assert_eq!(cp(&["a", "b"]).stall_timeout, defaults.stall_timeout);
+    }
+}

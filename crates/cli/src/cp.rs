@@ -1,0 +1,245 @@
+//! `longhaul cp`.
+
+use crate::args::{CpArgs, Transport};
+use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
+use crate::progress::{Display, Verbosity};
+use crate::values::{TOKEN_ENV, find_token, read_file_list};
+use crate::why::{Account, limit_text};
+use crate::{log, signals};
+use clap::ValueEnum;
+use longhaul::{CopyOptions, Failure, Location, Observer, Summary};
+use std::ffi::OsString;
+
+/// Copy, tell, and say how it ended.
+pub fn run(args: &CpArgs) -> Exit {
+    let control = name_of(&args.control);
+    let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
+    let outcome = log::start("off").and_then(|()| {
+        let request = request(args, &mut display)?;
+        let stop = signals::stop_flag()?;
+        longhaul::copy(&request.sources, &request.dest, &request.options, &mut display, stop)
+    });
+    let account = display.finish();
+    let (summary, exit) = match outcome {
+        Ok(summary) => {
+            tell(args, &summary, &account);
+            let exit = if summary.ok { Exit::Done } else { Exit::Failed };
+            (summary, exit)
+        }
+        Err(failure) => {
+            let text = failure.to_string();
+            output::error(&text);
+            (output::failed_summary(&text, &control), Exit::from(&failure))
+        }
+    };
+    if args.json {
+        output::json(&summary);
+    }
+    exit
+}
+
+/// What the library is asked to do.
+struct Request {
+    sources: Vec<Location>,
+    dest: Location,
+    options: CopyOptions,
+}
+
+fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failure> {
+    let sources = args.sources.iter().map(location).collect::<Result<Vec<_>, _>>()?;
+    let dest = location(&args.dest)?;
+    let token = find_token(args.token_file.as_deref()).map_err(Failure::Usage)?;
+    if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
+        observer.warning(warning);
+    }
+    let daemon = sources.iter().chain([&dest]).any(|place| matches!(place, Location::Daemon { .. }));
+    if daemon && token.is_none() {
+        return Err(Failure::Usage(format!(
+            "longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}"
+        )));
+    }
+    let options = options(args, token.map(|token| token.secret))?;
+    Ok(Request { sources, dest, options })
+}
+
+fn location(arg: &OsString) -> Result<Location, Failure> {
+    if arg == "-" {
+        let text =
+            "- (standard input or output) is not available in this version; a file of that name is ./-";
+        return Err(Failure::Usage(text.into()));
+    }
+    Location::parse(arg).map_err(Failure::Usage)
+}
+
+fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure> {
+    let control = name_of(&args.control);
+    if control == "fixed" && args.rate.is_none() {
+        return Err(Failure::Usage("--control fixed needs the rate to keep, such as --rate 800mbit".into()));
+    }
+    let files_from = args.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
+    let mut options = CopyOptions {
+        transport: transport(args.transport)?,
+        control,
+        select: name_of(&args.select),
+        rate: args.rate,
+        ack_every: args.ack_every,
+        batch: args.batch,
+        packet_size: args.packet_size,
+        stall_timeout: args.stall_timeout,
+        token,
+        ports: args.ports.clone(),
+        ssh_command: args.ssh.clone(),
+        deploy: !args.no_deploy,
+        files_from,
+        ..CopyOptions::default()
+    };
+    options.files.resume = !args.no_resume;
+    options.files.checksum = args.checksum;
+    options.files.delete = args.delete;
+    options.files.dry_run = args.dry_run;
+    options.files.exclude.clone_from(&args.exclude);
+    Ok(options)
+}
+
+fn transport(asked: Transport) -> Result<longhaul::Transport, Failure> {
+    match asked {
+        Transport::Auto => Ok(longhaul::Transport::Auto),
+        Transport::Object => Ok(longhaul::Transport::Object),
+        Transport::Stripe | Transport::Ssh => Err(Failure::Usage(format!(
+            "--transport {} is not available in this version; use auto or object",
+            name_of(&asked)
+        ))),
+    }
+}
+
+/// The name of a flag's value, which is also the library's.
+fn name_of(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+}
+
+/// The end of the story on standard error: why, what failed, one line of summary.
+fn tell(args: &CpArgs, summary: &Summary, account: &Account) {
+    if args.why {
+        account.lines(summary).iter().for_each(|line| say(line));
+    }
+    for failure in &summary.failures {
+        output::error(&format!("{}: {}", path_text(&failure.path), failure.reason));
+    }
+    match &summary.error {
+        Some(error) if !summary.ok && summary.failures.is_empty() => output::error(error),
+        _ => {}
+    }
+    if !args.quiet {
+        say(&summary_text(summary, args.dry_run));
+    }
+}
+
+fn summary_text(summary: &Summary, dry_run: bool) -> String {
+    let in_place = summary.files.saturating_sub(summary.files_failed);
+    let files = match summary.files_failed {
+        0 => files_text(summary.files),
+        _ => format!("{in_place} of {}", files_text(summary.files)),
+    };
+    let size = bytes_text(summary.bytes);
+    let already = [(summary.skipped_bytes, "already there"), (summary.resumed_bytes, "resumed")];
+    let already = already.iter().filter(|(bytes, _)| *bytes > 0);
+    let already = already.map(|(bytes, what)| format!("{} {what}", bytes_text(*bytes)));
+    if dry_run {
+        let parts: Vec<_> =
+            [format!("dry run, nothing changed: {size} in {files}")].into_iter().chain(already).collect();
+        return parts.join(", ");
+    }
+    let speed = format!("{} in {} ({:.1} Mb/s)", size, seconds_text(summary.seconds), summary.goodput_mbps);
+    let mut parts: Vec<_> = [speed, files].into_iter().chain(already).collect();
+    parts.push(if summary.hash_verified { "verified" } else { "not verified" }.into());
+    parts.extend(limit_text(summary.limited_by).map(|limit| format!("limited by {limit}")));
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+    use longhaul::Limit;
+
+    fn parsed(args: &[&str]) -> Result<Request, Failure> {
+        let line = ["longhaul", "cp"].iter().chain(args);
+        let Command::Cp(cp) = Cli::try_parse_from(line).unwrap().command else { panic!() };
+        request(&cp, &mut ())
+    }
+
+    fn usage(args: &[&str]) -> String {
+        match parsed(args) {
+            Err(Failure::Usage(text)) => text,
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("{args:?} were taken"),
+        }
+    }
+
+    #[test]
+    fn flags_reach_the_library() {
+        let request = parsed(&[
+            "--control=fixed",
+            "--rate=50MB/s",
+            "--select=random",
+            "--no-resume",
+            "--exclude=*.o",
+            "--exclude=tmp/",
+            "--ports=7700-7710",
+            "--ssh=ssh -p 99",
+            "--no-deploy",
+            "--packet-size=1024",
+            "--dry-run",
+            "a",
+            "h:b",
+        ])
+        .unwrap();
+        let options = request.options;
+        assert_eq!((options.control.as_str(), options.select.as_str()), ("fixed", "random"));
+        assert_eq!(options.rate.unwrap().0, 400_000_000);
+        assert!(!options.files.resume && options.files.dry_run && !options.files.delete && !options.deploy);
+        assert_eq!(options.files.exclude, ["*.o", "tmp/"]);
+        assert_eq!((options.ports, options.packet_size), (Some(7700..=7710), Some(1024)));
+        assert_eq!(request.dest, Location::Ssh { host: "h".into(), path: b"b".into() });
+    }
+
+    #[test]
+    fn without_flags_the_library_decides() {
+        let options = parsed(&["a", "h:b"]).unwrap().options;
+        assert_eq!(format!("{options:?}"), format!("{:?}", CopyOptions::default()));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        assert!(usage(&["--control=fixed", "a", "h:b"]).contains("--rate"));
+        assert!(usage(&["--transport=stripe", "a", "h:b"]).contains("not available in this version"));
+        assert!(usage(&["-", "h:b"]).contains("./-"));
+        assert!(usage(&["a", ""]).contains("empty path"));
+        assert!(usage(&["--token-file=/nowhere/t", "a", "longhaul://h/"]).contains("no such file"));
+    }
+
+    #[test]
+    fn the_summary_is_one_line() {
+        let mut summary = Summary {
+            ok: true,
+            files: 12,
+            bytes: 40_000_000,
+            seconds: 3.91,
+            goodput_mbps: 81.84,
+            limited_by: Limit::Path,
+            hash_verified: true,
+            ..Summary::default()
+        };
+        let text = summary_text(&summary, false);
+        assert_eq!(text, "40.0 MB in 3.9 s (81.8 Mb/s), 12 files, verified, limited by the path");
+        summary = Summary { files_failed: 2, skipped_bytes: 10_000_000, resumed_bytes: 500_000, ..summary };
+        let text = summary_text(&summary, false);
+        assert!(text.contains("10 of 12 files, 10.0 MB already there, 500.0 kB resumed, verified"), "{text}");
+        let text = summary_text(&summary, true);
+        assert!(
+            text.starts_with("dry run, nothing changed: 40.0 MB in 10 of 12 files, 10.0 MB already"),
+            "{text}"
+        );
+    }
+}

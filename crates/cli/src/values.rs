@@ -1,0 +1,255 @@
+//! The other values that flags take: durations, port ranges, addresses, secrets, lists of files.
+
+use longhaul::DEFAULT_PORT;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+/// Read `60s`, `500ms`, `2m`, `1h`, or plain seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..split].parse().map_err(|_| "not a duration; write it like 60s or 2m")?;
+    let seconds = match text[split..].trim() {
+        "" | "s" | "sec" => number,
+        "ms" => number / 1e3,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        unit => return Err(format!("{unit:?} is not a unit of time; write ms, s, m or h")),
+    };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(span) if (SHORTEST_STALL..=LONGEST_STALL).contains(&span) => Ok(span),
+        _ => Err("must be between 1s and 24h".into()),
+    }
+}
+
+/// Read `7700-7799`, or one port.
+pub fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let port = |text: &str| match text.trim().parse() {
+        Ok(0) | Err(_) => Err(format!("{text:?} is not a port (1 to 65535)")),
+        Ok(port) => Ok(port),
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (port(first)?, port(last)?);
+    if first > last {
+        return Err(format!("the range runs backwards; write {last}-{first}"));
+    }
+    Ok(first..=last)
+}
+
+/// Read where to listen: `ADDR:PORT`, `[ADDR]:PORT`, `ADDR`, `:PORT` or `PORT`.
+pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    let any = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    text.parse()
+        .ok()
+        .or_else(|| bare.parse::<IpAddr>().ok().map(|address| SocketAddr::from((address, DEFAULT_PORT))))
+        .or_else(|| text.strip_prefix(':').unwrap_or(text).parse().ok().map(any))
+        .ok_or_else(|| {
+            format!("not an address to listen at; write ADDR:PORT, such as 192.0.2.1:{DEFAULT_PORT}")
+        })
+}
+
+/// Where a secret was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TokenFrom {
+    /// `--token-file`.
+    File(PathBuf),
+    /// The environment variable [`TOKEN_ENV`].
+    Environment,
+}
+
+/// A shared secret, and what the user should know about it.
+#[derive(Debug)]
+pub struct Token {
+    /// The secret.
+    pub secret: String,
+    /// Where it was found.
+    pub from: TokenFrom,
+    /// Something to say about it.
+    pub warning: Option<String>,
+}
+
+/// The secret that `--token-file` or the environment gives; the file wins. The error is a line for the user.
+pub fn find_token(file: Option<&Path>) -> Result<Option<Token>, String> {
+    if let Some(path) = file {
+        return read_token(path).map(Some).map_err(|e| format!("--token-file {}: {e}", path.display()));
+    }
+    let Some(value) = std::env::var_os(TOKEN_ENV) else { return Ok(None) };
+    let secret = check_secret(value.into_encoded_bytes()).map_err(|e| format!("{TOKEN_ENV}: {e}"))?;
+    Ok(Some(Token { secret, from: TokenFrom::Environment, warning: None }))
+}
+
+fn read_token(path: &Path) -> Result<Token, String> {
+    let file = File::open(path).map_err(|e| describe(&e))?;
+    let mode = file.metadata().map_err(|e| describe(&e))?.permissions().mode();
+    let mut bytes = Vec::new();
+    file.take(TOKEN_LEN_MAX + 1).read_to_end(&mut bytes).map_err(|e| describe(&e))?;
+    let secret = check_secret(bytes)?;
+    let warning = (mode & 0o044 != 0).then(|| {
+        let path = path.display();
+        format!("{path} can be read by other users of this host; run: chmod 600 {path}")
+    });
+    Ok(Token { secret, from: TokenFrom::File(path.into()), warning })
+}
+
+fn check_secret(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.len() as u64 > TOKEN_LEN_MAX {
+        return Err(format!("longer than {TOKEN_LEN_MAX} bytes, so not a token"));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| "not text, so not a token")?;
+    match text.trim() {
+        "" => Err("holds no token".into()),
+        secret if secret.contains('\n') => Err("holds more than one line; a token is a single one".into()),
+        secret => Ok(secret.into()),
+    }
+}
+
+/// A token that nobody can guess.
+pub fn fresh_token() -> Result<String, String> {
+    let mut bytes = [0u8; FRESH_TOKEN_LEN];
+    getrandom::fill(&mut bytes).map_err(|e| format!("no randomness for a token: {e}"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Read the list that `--files-from` names (`-`: standard input): one path a line, relative, none leaving the source.
+pub fn read_file_list(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut bytes = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().read_to_end(&mut bytes)
+    } else {
+        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes))
+    };
+    read.map_err(|e| format!("--files-from {}: {}", path.display(), describe(&e)))?;
+    let lines = bytes.split(|b| *b == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+    lines
+        .map(|(at, line)| list_entry(line).map_err(|e| format!("{}:{}: {e}", path.display(), at + 1)))
+        .collect()
+}
+
+fn list_entry(line: &[u8]) -> Result<PathBuf, String> {
+    let path = PathBuf::from(OsString::from_vec(line.into()));
+    if path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
+        Ok(path)
+    } else {
+        Err(format!("{path:?} must be relative to the source and stay below it"))
+    }
+}
+
+/// An I/O error in a few words, without the number.
+pub fn describe(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Environment variable that holds the daemon's token.
+pub const TOKEN_ENV: &str = "LONGHAUL_TOKEN";
+/// Environment variable that says what to log.
+pub const LOG_ENV: &str = "LONGHAUL_LOG";
+/// Below a second an ordinary pause would end a copy.
+const SHORTEST_STALL: Duration = Duration::from_secs(1);
+const LONGEST_STALL: Duration = Duration::from_secs(24 * 3600);
+/// Bytes; whoever names a larger file has named the wrong one.
+const TOKEN_LEN_MAX: u64 = 4096;
+/// Random bytes in a fresh token: 128 bits.
+const FRESH_TOKEN_LEN: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(parse_duration("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1500ms"), Ok(Duration::from_millis(1500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "soon", "5y", "0s", "10ms", "25h", "1e3s", "99999999999999999999999s"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn port_ranges() {
+        assert_eq!(parse_ports("7700-7799"), Ok(7700..=7799));
+        assert_eq!(parse_ports("7700"), Ok(7700..=7700));
+        assert!(parse_ports("9-3").unwrap_err().contains("3-9"));
+        for bad in ["", "-", "0-5", "1-70000", "a-b"] {
+            assert!(parse_ports(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn places_to_listen_at() {
+        for (text, address) in [
+            ("127.0.0.1:99", "127.0.0.1:99"),
+            ("[::1]:99", "[::1]:99"),
+            ("::1", "[::1]:7700"),
+            ("[::1]", "[::1]:7700"),
+            ("10.0.0.1", "10.0.0.1:7700"),
+            (":99", "[::]:99"),
+            ("99", "[::]:99"),
+            ("0", "[::]:0"),
+        ] {
+            assert_eq!(parse_listen(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for bad in ["", "host:99", "1.2.3.4:x", "70000", ":"] {
+            assert!(parse_listen(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_one_line() {
+        assert_eq!(check_secret(b"abc\n".into()), Ok("abc".into()));
+        assert_eq!(check_secret(b"a b\r\n".into()), Ok("a b".into()));
+        for bad in [&b""[..], b"\n\n", b"a\nb", b"\xff\xfe"] {
+            assert!(check_secret(bad.into()).is_err(), "{bad:?}");
+        }
+        assert!(check_secret(vec![b'x'; 5000]).is_err());
+    }
+
+    #[test]
+    fn fresh_tokens_differ() {
+        let (a, b) = (fresh_token().unwrap(), fresh_token().unwrap());
+        assert_eq!(a.len(), 2 * FRESH_TOKEN_LEN);
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn a_token_file_that_others_can_read_is_warned_about() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "secret\n").unwrap();
+        let mode =
+            |bits| std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(bits)).unwrap();
+        mode(0o600);
+        assert!(find_token(Some(file.path())).unwrap().unwrap().warning.is_none());
+        mode(0o640);
+        let token = find_token(Some(file.path())).unwrap().unwrap();
+        assert!(token.warning.unwrap().contains("chmod 600"));
+        assert_eq!((token.secret.as_str(), token.from), ("secret", TokenFrom::File(file.path().into())));
+    }
+
+    #[test]
+    fn lists_of_files_stay_below_the_source() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "a\n\nb/c d\n./e\n#f\n").unwrap();
+        assert_eq!(read_file_list(file.path()).unwrap(), ["a", "b/c d", "./e", "#f"].map(PathBuf::from));
+        std::fs::write(file.path(), "a\n/etc/passwd\n").unwrap();
+        assert!(read_file_list(file.path()).unwrap_err().contains(":2: "));
+        std::fs::write(file.path(), "../x").unwrap();
+        assert!(read_file_list(file.path()).is_err());
+    }
+
+    #[test]
+    fn errors_read_like_prose() {
+        assert_eq!(describe(&io::Error::from_raw_os_error(2)), "no such file or directory");
+    }
+}

@@ -1,0 +1,107 @@
+//! What a lab counts.
+
+use crate::queue::WaitingBytes;
+
+/// What happened since the last reset, per direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// Packets that the left host sent.
+    pub left_to_right: DirectionCounters,
+    /// Packets that the right host sent.
+    pub right_to_left: DirectionCounters,
+}
+
+impl Counters {
+    /// Whether the emulator, not the path it emulates, shaped the result: more than 1 % of the packets were delivered
+    /// over a millisecond late, or packets were dropped that no scenario asked for.
+    pub fn cpu_limited(&self) -> bool {
+        self.left_to_right.cpu_limited() || self.right_to_left.cpu_limited()
+    }
+}
+
+/// What happened to the packets of one direction. Bytes are those of whole IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DirectionCounters {
+    /// Packets that came to the path.
+    pub packets_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Packets handed to the other host (a duplicate counts again).
+    pub packets_delivered: u64,
+    /// Their bytes.
+    pub bytes_delivered: u64,
+    /// Dropped: no room in the bottleneck's queue.
+    pub dropped_queue: u64,
+    /// Dropped: random loss.
+    pub dropped_loss: u64,
+    /// Dropped: the path was cut.
+    pub dropped_cut: u64,
+    /// Dropped: UDP was blocked.
+    pub dropped_udp: u64,
+    /// Delivered with a byte changed; the receiving host's checksum refuses it.
+    pub corrupted: u64,
+    /// Delivered twice.
+    pub duplicated: u64,
+    /// Held back so that others overtake.
+    pub reordered: u64,
+    /// Packets now in the queue or on their way.
+    pub in_flight: u64,
+    /// Bytes waiting in the bottleneck's queue.
+    pub waiting_bytes: WaitingBytes,
+    /// How late the emulator was.
+    pub lateness: Lateness,
+    /// Not asked for by any scenario: the sending host had no room left because the emulator read too late.
+    pub dropped_by_emulator: u64,
+    /// Not asked for by any scenario: dropped in the sending host's card.
+    pub dropped_by_card: u64,
+    /// Not asked for by any scenario: the receiving host's kernel refused the packet.
+    pub refused_by_host: u64,
+}
+
+impl DirectionCounters {
+    fn cpu_limited(&self) -> bool {
+        self.lateness.late_share > 0.01
+            || self.dropped_by_emulator + self.dropped_by_card + self.refused_by_host > 0
+    }
+}
+
+/// How long after their time packets were delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lateness {
+    /// Mean, microseconds.
+    pub mean_us: f64,
+    /// Worst, microseconds.
+    pub max_us: f64,
+    /// Share of the packets that were over a millisecond late, 0 to 1.
+    pub late_share: f64,
+}
+
+/// Lateness while it is being counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LatenessCount {
+    packets: u64,
+    late_packets: u64,
+    sum_ns: u64,
+    max_ns: u64,
+}
+
+impl LatenessCount {
+    pub(crate) fn add(&mut self, ns: u64) {
+        self.packets += 1;
+        self.late_packets += u64::from(ns > LATE_NS);
+        self.sum_ns += ns;
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    pub(crate) fn summary(&self) -> Lateness {
+        let packets = self.packets.max(1) as f64;
+        Lateness {
+            mean_us: self.sum_ns as f64 / packets / 1e3,
+            max_us: self.max_ns as f64 / 1e3,
+            late_share: self.late_packets as f64 / packets,
+        }
+    }
+}
+
+/// A millisecond: well above what timers and wake-ups cost, well below a long path's round trip.
+const LATE_NS: u64 = 1_000_000;

@@ -1,0 +1,418 @@
+//! One direction of the path: queue, impairments, propagation. Knows the time only from its caller and touches no
+//! device; every packet stays in one slot of memory from arrival to delivery.
+
+use crate::End;
+use crate::counters::{DirectionCounters, LatenessCount};
+use crate::impair::{Fate, Flip, Impairments};
+use crate::queue::Bottleneck;
+use longhaul_sim::scenario::Scenario;
+use std::collections::VecDeque;
+
+/// What closes the path to packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Closed {
+    pub(crate) all: bool,
+    pub(crate) udp: bool,
+}
+
+/// Packets of one direction, from one host's device to the other's.
+pub(crate) struct Lane {
+    bottleneck: Bottleneck,
+    impairments: Impairments,
+    delay_ns: u64,
+    jitter_ns: f64,
+    /// What a held packet is held by, times 2 to 8: the time a packet of the MTU takes.
+    packet_time_ns: u64,
+    /// When the last packet that keeps its place is due.
+    ordered_until: u64,
+    flying: VecDeque<Flying>,
+    slots: Slots,
+    counted: DirectionCounters,
+    lateness: LatenessCount,
+}
+
+/// A packet between arrival and delivery.
+#[derive(Clone, Copy)]
+struct Flying {
+    due: u64,
+    slot: u32,
+    len: u32,
+}
+
+impl Lane {
+    /// The way of the packets that `from` sends.
+    pub(crate) fn new(scenario: &Scenario, from: End, now: u64) -> Lane {
+        let bottleneck = Bottleneck::new(scenario.bottleneck_mbit, scenario.queue_bytes(), now);
+        Lane {
+            packet_time_ns: bottleneck.time_for(u64::from(scenario.mtu)),
+            bottleneck,
+            impairments: Impairments::new(scenario, from),
+            delay_ns: (scenario.rtt_ms * 1e6 / 2.0).round() as u64,
+            jitter_ns: scenario.jitter_ms * 1e6,
+            ordered_until: 0,
+            flying: VecDeque::with_capacity(SLOTS_PER_CHUNK),
+            slots: Slots::new(scenario.mtu as usize),
+            counted: DirectionCounters::default(),
+            lateness: LatenessCount::default(),
+        }
+    }
+
+    /// Room for the packet that arrives next.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        let slot = self.slots.next_free();
+        self.slots.bytes_mut(slot)
+    }
+
+    /// A packet of `len` bytes arrived in [`room`](Self::room).
+    pub(crate) fn arrive(&mut self, now: u64, len: usize, closed: Closed) {
+        self.counted.packets_in += 1;
+        self.counted.bytes_in += len as u64;
+        let slot = self.slots.next_free();
+        if closed.all {
+            self.counted.dropped_cut += 1;
+        } else if closed.udp && is_udp(self.slots.bytes(slot, len)) {
+            self.counted.dropped_udp += 1;
+        } else if let Some(sent) = self.bottleneck.offer(now, len as u64) {
+            let fate = self.impairments.next_fate();
+            if fate.lost {
+                self.counted.dropped_loss += 1;
+            } else {
+                self.take_off(sent, len, fate);
+            }
+        } else {
+            self.counted.dropped_queue += 1;
+        }
+    }
+
+    /// When the next packet is to be delivered.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.flying.front().map(|packet| packet.due)
+    }
+
+    /// Hand the next packet to `deliver` if its time has come; says whether there was one. `deliver` returns whether
+    /// the receiving host took it.
+    pub(crate) fn deliver_next(&mut self, now: u64, cut: bool, deliver: impl FnOnce(&[u8]) -> bool) -> bool {
+        let Some(packet) = self.flying.pop_front_if(|packet| packet.due <= now) else {
+            return false;
+        };
+        let bytes = self.slots.bytes(packet.slot, packet.len as usize);
+        if cut {
+            self.counted.dropped_cut += 1;
+        } else if deliver(bytes) {
+            self.counted.packets_delivered += 1;
+            self.counted.bytes_delivered += u64::from(packet.len);
+            self.lateness.add(now - packet.due);
+        } else {
+            self.counted.refused_by_host += 1;
+        }
+        self.slots.release(packet.slot);
+        true
+    }
+
+    /// What happened since the last reset.
+    pub(crate) fn counters(&mut self, now: u64) -> DirectionCounters {
+        DirectionCounters {
+            in_flight: self.flying.len() as u64,
+            waiting_bytes: self.bottleneck.waiting(now),
+            lateness: self.lateness.summary(),
+            ..self.counted
+        }
+    }
+
+    /// Count from zero. Packets on their way stay there and are counted when delivered.
+    pub(crate) fn reset_counters(&mut self, now: u64) {
+        self.counted = DirectionCounters::default();
+        self.lateness = LatenessCount::default();
+        self.bottleneck.restart_window(now);
+    }
+
+    fn take_off(&mut self, sent: u64, len: usize, fate: Fate) {
+        let slot = self.slots.take();
+        let mut due = sent + self.delay_ns + (self.jitter_ns * fate.jitter) as u64;
+        if let Some(packets) = fate.held_packets {
+            self.counted.reordered += 1;
+            due = due.max(self.ordered_until) + u64::from(packets) * self.packet_time_ns;
+        } else {
+            due = due.max(self.ordered_until);
+            self.ordered_until = due;
+        }
+        if let Some(flip) = fate.corrupt {
+            self.counted.corrupted += 1;
+            change_byte(&mut self.slots.bytes_mut(slot)[..len], flip);
+        }
+        self.schedule(Flying { due, slot, len: len as u32 });
+        if fate.duplicated {
+            self.counted.duplicated += 1;
+            let copy = self.slots.take();
+            self.slots.copy(slot, copy, len);
+            self.schedule(Flying { due, slot: copy, len: len as u32 });
+        }
+    }
+
+    /// Keep the order of delivery: almost always at the end, rarely a few places before it.
+    fn schedule(&mut self, packet: Flying) {
+        if self.flying.back().is_none_or(|last| last.due <= packet.due) {
+            self.flying.push_back(packet);
+        } else {
+            let place = self.flying.partition_point(|other| other.due <= packet.due);
+            self.flying.insert(place, packet);
+        }
+    }
+}
+
+/// Memory for packets: grows to what is on its way at the busiest moment, then is only reused.
+struct Slots {
+    slot_bytes: usize,
+    chunks: Vec<Box<[u8]>>,
+    /// Last in, first out, so that memory just used is used again.
+    free: Vec<u32>,
+}
+
+impl Slots {
+    fn new(packet_bytes: usize) -> Slots {
+        let mut slots = Slots {
+            slot_bytes: packet_bytes.next_multiple_of(CACHE_LINE_BYTES),
+            chunks: Vec::new(),
+            free: Vec::new(),
+        };
+        slots.grow();
+        slots
+    }
+
+    /// The slot that [`take`](Self::take) takes next.
+    fn next_free(&mut self) -> u32 {
+        if self.free.is_empty() {
+            self.grow();
+        }
+        self.free[self.free.len() - 1]
+    }
+
+    fn take(&mut self) -> u32 {
+        let slot = self.next_free();
+        self.free.pop();
+        slot
+    }
+
+    fn release(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    fn bytes(&self, slot: u32, len: usize) -> &[u8] {
+        let (chunk, start) = self.place(slot);
+        &self.chunks[chunk][start..start + len]
+    }
+
+    fn bytes_mut(&mut self, slot: u32) -> &mut [u8] {
+        let (chunk, start) = self.place(slot);
+        &mut self.chunks[chunk][start..start + self.slot_bytes]
+    }
+
+    fn copy(&mut self, from: u32, to: u32, len: usize) {
+        let ((from_chunk, from), (to_chunk, to)) = (self.place(from), self.place(to));
+        if from_chunk == to_chunk {
+            self.chunks[from_chunk].copy_within(from..from + len, to);
+        } else if let Ok([source, target]) = self.chunks.get_disjoint_mut([from_chunk, to_chunk]) {
+            target[to..to + len].copy_from_slice(&source[from..from + len]);
+        }
+    }
+
+    fn place(&self, slot: u32) -> (usize, usize) {
+        let slot = slot as usize;
+        (slot / SLOTS_PER_CHUNK, slot % SLOTS_PER_CHUNK * self.slot_bytes)
+    }
+
+    fn grow(&mut self) {
+        let first = (self.chunks.len() * SLOTS_PER_CHUNK) as u32;
+        self.chunks.push(vec![0; SLOTS_PER_CHUNK * self.slot_bytes].into_boxed_slice());
+        self.free.extend((first..first + SLOTS_PER_CHUNK as u32).rev());
+    }
+}
+
+fn is_udp(packet: &[u8]) -> bool {
+    let protocol = match packet.first().map(|byte| byte >> 4) {
+        Some(4) => packet.get(9),
+        Some(6) => packet.get(6),
+        _ => None,
+    };
+    protocol == Some(&UDP)
+}
+
+/// Change a byte behind the IP header, so that the packet still arrives and its transport checksum is wrong.
+fn change_byte(packet: &mut [u8], flip: Flip) {
+    let header = if packet.first().is_some_and(|byte| byte >> 4 == 6) { 40 } else { 20 };
+    let payload = packet.len().saturating_sub(header);
+    if payload > 0 {
+        packet[header + ((payload as f64 * flip.place) as usize).min(payload - 1)] ^= flip.bits;
+    }
+}
+
+const SLOTS_PER_CHUNK: usize = 1024;
+const CACHE_LINE_BYTES: usize = 64;
+const UDP: u8 = 17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const OPEN: Closed = Closed { all: false, udp: false };
+
+    /// An IPv4 packet that carries its number and is of no known protocol.
+    fn packet(number: u32, len: usize) -> Vec<u8> {
+        let mut packet = vec![number as u8; len];
+        packet[0] = 0x45;
+        packet[9] = 0;
+        packet[16..20].copy_from_slice(&number.to_ne_bytes());
+        packet
+    }
+
+    fn send(lane: &mut Lane, now: u64, packet: &[u8]) {
+        lane.room()[..packet.len()].copy_from_slice(packet);
+        lane.arrive(now, packet.len(), OPEN);
+    }
+
+    /// Deliver everything that is due by `now`, each at its own time.
+    fn collect(lane: &mut Lane, now: u64, into: &mut Vec<(u64, Vec<u8>)>) {
+        while let Some(due) = lane.next_due().filter(|due| *due <= now) {
+            lane.deliver_next(due, false, |bytes| {
+                into.push((due, bytes.to_vec()));
+                true
+            });
+        }
+    }
+
+    /// Send packets (gap before each in µs, size) and return when what came out, and the lane.
+    fn drive(scenario: &Scenario, packets: &[(u64, usize)]) -> (Vec<(u64, Vec<u8>)>, Lane) {
+        let mut lane = Lane::new(scenario, End::Left, 0);
+        let (mut now, mut out) = (0, Vec::new());
+        for (number, (gap_us, len)) in packets.iter().enumerate() {
+            now += gap_us * 1000;
+            collect(&mut lane, now, &mut out);
+            send(&mut lane, now, &packet(number as u32, *len));
+        }
+        let before = lane.counters(now);
+        assert_eq!(
+            before.packets_in + before.duplicated,
+            before.packets_delivered + before.dropped_queue + before.dropped_loss + before.in_flight
+        );
+        collect(&mut lane, u64::MAX, &mut out);
+        (out, lane)
+    }
+
+    /// When each packet comes out, told the slow way: by looking back at all that were accepted before.
+    fn expected_times(scenario: &Scenario, packets: &[(u64, usize)]) -> Vec<(u64, u32)> {
+        let (mut now, mut accepted) = (0, Vec::<(u64, u64, u64, u32)>::new()); // start, end, bytes, number
+        for (number, (gap_us, len)) in packets.iter().enumerate() {
+            now += gap_us * 1000;
+            let waiting: u64 =
+                accepted.iter().filter(|(start, ..)| *start > now).map(|(_, _, bytes, _)| bytes).sum();
+            let start = accepted.last().map_or(now, |(_, end, ..)| now.max(*end));
+            if start == now || waiting + *len as u64 <= scenario.queue_bytes() {
+                let end = start + (*len as f64 * 8e3 / scenario.bottleneck_mbit).round() as u64;
+                accepted.push((start, end, *len as u64, number as u32));
+            }
+        }
+        let delay = (scenario.rtt_ms * 5e5) as u64;
+        accepted.into_iter().map(|(_, end, _, number)| (end + delay, number)).collect()
+    }
+
+    fn number_of(packet: &[u8]) -> u32 {
+        u32::from_ne_bytes(*packet[16..].first_chunk().unwrap())
+    }
+
+    fn traffic() -> impl Strategy<Value = Vec<(u64, usize)>> {
+        let gap_us = prop_oneof![Just(0), 1..300u64, 1..5000u64];
+        prop::collection::vec((gap_us, 40..=1500usize), 1..400)
+    }
+
+    proptest! {
+        #[test]
+        fn clean_paths_follow_the_model(
+            packets in traffic(), mbit in 1.0..500.0f64, rtt_ms in 0.0..50.0f64, queue_kb in 0.0..60.0f64,
+        ) {
+            let scenario = Scenario { queue_kb: Some(queue_kb), ..Scenario::new(mbit, rtt_ms) };
+            let (out, mut lane) = drive(&scenario, &packets);
+            let expected = expected_times(&scenario, &packets);
+            let found: Vec<(u64, u32)> = out.iter().map(|(due, bytes)| (*due, number_of(bytes))).collect();
+            prop_assert_eq!(found.len(), expected.len());
+            for ((due, number), (expected_due, expected_number)) in found.iter().zip(&expected) {
+                prop_assert_eq!(number, expected_number);
+                prop_assert!(due.abs_diff(*expected_due) <= 1, "{} instead of {}", due, expected_due);
+            }
+            prop_assert!(lane.counters(u64::MAX).waiting_bytes.max <= scenario.queue_bytes());
+            for (_, bytes) in &out {
+                prop_assert_eq!(bytes, &packet(number_of(bytes), bytes.len()));
+            }
+        }
+
+        #[test]
+        fn rough_paths_lose_nothing_unaccounted(packets in traffic(), share in 0.0..0.5f64, seed: u64) {
+            let scenario = Scenario {
+                loss: share, corrupt: share, duplicate: share, reorder: share, jitter_ms: 2.0, seed,
+                ..Scenario::new(50.0, 5.0)
+            };
+            let (out, mut lane) = drive(&scenario, &packets);
+            let counted = lane.counters(u64::MAX);
+            prop_assert_eq!(counted.in_flight, 0);
+            prop_assert_eq!(counted.packets_delivered, out.len() as u64);
+            prop_assert!(out.is_sorted_by_key(|(due, _)| *due));
+            // A duplicate and its original are changed alike, if at all.
+            let changed = out.iter().filter(|(_, bytes)| *bytes != packet(number_of(bytes), bytes.len())).count();
+            prop_assert!(changed as u64 <= counted.corrupted + counted.duplicated);
+        }
+
+        #[test]
+        fn jitter_alone_keeps_order(packets in traffic(), jitter_ms in 0.0..20.0f64) {
+            let scenario = Scenario { jitter_ms, ..Scenario::new(50.0, 5.0) };
+            let (out, _) = drive(&scenario, &packets);
+            prop_assert!(out.is_sorted_by_key(|(_, bytes)| number_of(bytes)));
+        }
+    }
+
+    #[test]
+    fn held_packets_are_overtaken() {
+        let scenario = Scenario { reorder: 0.1, seed: 3, ..Scenario::new(100.0, 10.0) };
+        let (out, mut lane) = drive(&scenario, &[(120, 1500); 1000]);
+        let mut newest = 0;
+        let overtaken = out
+            .iter()
+            .filter(|(_, bytes)| {
+                let late = number_of(bytes) < newest;
+                newest = newest.max(number_of(bytes));
+                late
+            })
+            .count();
+        let held = lane.counters(u64::MAX).reordered;
+        assert!(held > 50 && overtaken as u64 >= held - 8, "{overtaken} of {held} overtaken");
+    }
+
+    #[test]
+    fn closed_paths_drop_and_say_so() {
+        let mut lane = Lane::new(&Scenario::new(100.0, 10.0), End::Left, 0);
+        let mut udp = packet(0, 100);
+        udp[9] = UDP;
+        let mut udp_v6 = vec![0x60; 100];
+        udp_v6[6] = UDP;
+        for bytes in [&packet(1, 100), &udp, &udp_v6] {
+            lane.room()[..100].copy_from_slice(bytes);
+            lane.arrive(0, 100, Closed { all: false, udp: true });
+        }
+        lane.room()[..100].copy_from_slice(&udp);
+        lane.arrive(0, 100, Closed { all: true, udp: true });
+        assert!(lane.deliver_next(u64::MAX, true, |_| unreachable!("the path is cut")));
+        let counted = lane.counters(0);
+        assert_eq!((counted.dropped_udp, counted.dropped_cut, counted.packets_delivered), (2, 2, 0));
+    }
+
+    #[test]
+    fn memory_is_used_again() {
+        let mut lane = Lane::new(&Scenario::new(1000.0, 1.0), End::Left, 0);
+        let mut out = Vec::new();
+        for number in 0..50_000 {
+            let now = u64::from(number) * 20_000;
+            collect(&mut lane, now, &mut out);
+            send(&mut lane, now, &packet(number, 1500));
+        }
+        assert_eq!(lane.slots.chunks.len(), 1, "26 packets are on their way at any time");
+    }
+}

@@ -1,0 +1,145 @@
+//! One transfer by the kernel's own TCP over a lab's path, to compare with.
+
+use crate::error::LabError;
+use crate::lab::{End, Lab};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How a transfer went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TcpRun {
+    /// From the start of the connect until the sender knew that the receiver had every byte.
+    pub seconds: f64,
+    /// Payload over those seconds, 10⁶ bit/s.
+    pub mbps: f64,
+}
+
+/// Send `bytes` from left to right under this congestion control; the kernel sizes the buffers.
+pub fn transfer(lab: &Lab, bytes: u64, congestion_control: &str) -> Result<TcpRun, LabError> {
+    transfer_within(lab, bytes, congestion_control, DAY)
+}
+
+/// [`transfer`] that gives up with [`LabError::TooSlow`] after `limit`.
+pub fn transfer_within(
+    lab: &Lab,
+    bytes: u64,
+    congestion_control: &str,
+    limit: Duration,
+) -> Result<TcpRun, LabError> {
+    let listener = lab
+        .enter(End::Right, || TcpListener::bind((lab.address(End::Right), 0)))?
+        .map_err(LabError::at("listening on the right host"))?;
+    let address = listener.local_addr().map_err(LabError::at("listening on the right host"))?;
+    let socket = lab.enter(End::Left, || sender_socket(congestion_control))??;
+    let run = Run::new(bytes, limit.min(DAY));
+    let outcome = thread::scope(|scope| {
+        let receiver = scope.spawn(|| run.or_abandon(run.receive(&Socket::from(listener))));
+        let sent = run.or_abandon(run.send(socket, address));
+        let received = receiver.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload));
+        sent.and(received)
+    });
+    let seconds = run.start.elapsed().as_secs_f64();
+    match outcome {
+        Ok(()) => Ok(TcpRun { seconds, mbps: bytes as f64 * 8.0 / seconds / 1e6 }),
+        Err(_) if Instant::now() >= run.deadline => {
+            Err(LabError::TooSlow { seconds, bytes_received: run.received.into_inner() })
+        }
+        Err(error) => Err(LabError::at("a TCP transfer")(error)),
+    }
+}
+
+fn sender_socket(congestion_control: &str) -> Result<Socket, LabError> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .map_err(LabError::at("making a socket"))?;
+    match socket.set_tcp_congestion(congestion_control.as_bytes()) {
+        Ok(()) => Ok(socket),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EPERM)) => {
+            let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+            let available = available.unwrap_or_default().trim().into();
+            Err(LabError::NoCongestionControl { name: congestion_control.into(), available })
+        }
+        Err(error) => Err(LabError::at("choosing a congestion control")(error)),
+    }
+}
+
+/// What sender and receiver of one transfer share.
+struct Run {
+    bytes: u64,
+    start: Instant,
+    deadline: Instant,
+    received: AtomicU64,
+    /// One side failed; over a broken path the other would not hear of it.
+    abandoned: AtomicBool,
+}
+
+impl Run {
+    fn new(bytes: u64, limit: Duration) -> Run {
+        let start = Instant::now();
+        Run { bytes, start, deadline: start + limit, received: 0.into(), abandoned: false.into() }
+    }
+
+    /// Connect, send, wait for the byte that says that all has arrived.
+    fn send(&self, socket: Socket, address: SocketAddr) -> io::Result<()> {
+        // Given up, the rest is thrown away instead of being sent on.
+        socket.set_linger(Some(Duration::ZERO))?;
+        socket.connect_timeout(&address.into(), self.deadline.saturating_duration_since(Instant::now()))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::from(socket);
+        let mut block = vec![0; BLOCK_BYTES];
+        fastrand::Rng::with_seed(1).fill(&mut block);
+        let mut left = self.bytes;
+        while left > 0 {
+            let len = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            left -= self.persist(|| stream.write(&block[..len]))? as u64;
+        }
+        self.persist(|| stream.read_exact(&mut [0]))
+    }
+
+    fn receive(&self, listener: &Socket) -> io::Result<()> {
+        listener.set_read_timeout(Some(PATIENCE))?; // accept obeys it
+        let (socket, _) = self.persist(|| listener.accept())?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::from(socket);
+        let mut block = vec![0; BLOCK_BYTES];
+        while self.received.load(Ordering::Relaxed) < self.bytes {
+            match self.persist(|| stream.read(&mut block))? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                len => self.received.fetch_add(len as u64, Ordering::Relaxed),
+            };
+        }
+        stream.write_all(&[1])
+    }
+
+    /// Try again while there is time.
+    fn persist<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        loop {
+            match attempt() {
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+                {
+                    if Instant::now() >= self.deadline || self.abandoned.load(Ordering::Relaxed) {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn or_abandon(&self, result: io::Result<()>) -> io::Result<()> {
+        if result.is_err() {
+            self.abandoned.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+const BLOCK_BYTES: usize = 256 * 1024;
+/// How long a call blocks before it looks whether there is still time.
+const PATIENCE: Duration = Duration::from_millis(100);
+const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -1,0 +1,154 @@
+//! The thread that moves packets between devices and lanes.
+
+use crate::lane::{Closed, Lane};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::{Errno, read, write};
+use rustix::process::setpriority_process;
+use rustix::thread::{nanosleep, set_current_timer_slack};
+use rustix::time::{ClockId, clock_gettime};
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One direction with the devices at its ends.
+pub(crate) struct Track {
+    pub(crate) lane: Mutex<Lane>,
+    pub(crate) from: Arc<OwnedFd>,
+    pub(crate) to: Arc<OwnedFd>,
+}
+
+/// What the lab tells its threads.
+pub(crate) struct Switches {
+    pub(crate) cut: AtomicBool,
+    pub(crate) block_udp: AtomicBool,
+    stop: AtomicBool,
+    wake: OwnedFd,
+}
+
+impl Switches {
+    pub(crate) fn new() -> Result<Switches, Errno> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Switches { cut: false.into(), block_udp: false.into(), stop: false.into(), wake })
+    }
+
+    /// End all threads that run on these switches.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        // Cannot fail: the counter is far from its limit. It stays readable, so that every thread sees it.
+        let _ = write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Move the packets of one direction until told to stop.
+///
+/// `nap_ns` trades precision for processor time: while packets flow, the thread looks for new and due ones only that
+/// often. Zero wakes it for every packet.
+pub(crate) fn run(track: &Track, switches: &Switches, nap_ns: u64) {
+    hurry();
+    let mut alarm = Alarm::default();
+    let mut moved = false;
+    let mut woken_by = None;
+    while !switches.stop.load(Ordering::Acquire) {
+        let seen = work(track, switches, woken_by.take());
+        moved |= seen.moved;
+        if seen.more {
+            continue;
+        }
+        if moved && nap_ns > 0 {
+            // A nap that a signal interrupts ends early, which does no harm.
+            let _ = nanosleep(&timespec(nap_ns));
+        } else {
+            woken_by = alarm.sleep(track, switches, seen.next_due);
+        }
+        moved = false;
+    }
+}
+
+/// Wakes a thread when a packet comes or is due. A processor that sleeps takes tens of microseconds to wake up, a virtual
+/// one even more. The alarm learns how long from its timers and takes it into account: it sets them that much earlier,
+/// and it knows that a packet that woke it had come that much before.
+#[derive(Default)]
+struct Alarm {
+    lead_ns: u64,
+}
+
+impl Alarm {
+    /// Sleep until there is something to do. If a packet came: when, as far as can be told.
+    fn sleep(&mut self, track: &Track, switches: &Switches, next_due: Option<u64>) -> Option<u64> {
+        let mut wakers =
+            [PollFd::new(&switches.wake, PollFlags::IN), PollFd::new(&track.from, PollFlags::IN)];
+        let asleep = now_ns();
+        let wait_ns = next_due.map(|due| due.saturating_sub(asleep).saturating_sub(self.lead_ns));
+        match (poll(&mut wakers, wait_ns.map(timespec).as_ref()), wait_ns) {
+            (Ok(0), Some(wait_ns @ 1..)) => {
+                let late_ns = now_ns().saturating_sub(asleep + wait_ns).min(LEAD_NS_MAX);
+                self.lead_ns = (self.lead_ns * 7 + late_ns) / 8;
+                None
+            }
+            (Ok(1..), _) => Some(asleep.max(now_ns() - self.lead_ns)),
+            _ => None,
+        }
+    }
+}
+
+/// What a look at a track came to.
+struct Seen {
+    /// Packets were moved.
+    moved: bool,
+    /// There may be more to do at once.
+    more: bool,
+    /// When the next packet is to be delivered.
+    next_due: Option<u64>,
+}
+
+/// Deliver what is due and take in what has arrived, a bounded number of each. The first arrival was at `woken_by` if that
+/// is known; of the others nothing better is known than when they are read.
+fn work(track: &Track, switches: &Switches, mut woken_by: Option<u64>) -> Seen {
+    let mut lane = track.lane.lock().unwrap_or_else(PoisonError::into_inner);
+    let cut = switches.cut.load(Ordering::Relaxed);
+    let closed = Closed { all: cut, udp: switches.block_udp.load(Ordering::Relaxed) };
+    let mut delivered = 0;
+    while delivered < BATCH_PACKETS
+        && lane.deliver_next(now_ns(), cut, |packet| write(&track.to, packet).is_ok())
+    {
+        delivered += 1;
+    }
+    let mut arrived = 0;
+    while arrived < BATCH_PACKETS
+        && let Ok(len) = read(&track.from, lane.room())
+    {
+        lane.arrive(woken_by.take().unwrap_or_else(now_ns), len, closed);
+        arrived += 1;
+    }
+    let next_due = lane.next_due();
+    let more = arrived == BATCH_PACKETS || next_due.is_some_and(|due| due <= now_ns());
+    Seen { moved: delivered + arrived > 0, more, next_due }
+}
+
+/// Get the processor as soon as there is something to do, as far as this user may: a path does not wait until the
+/// programs at its ends have used up their time slices. What is refused shows as lateness.
+fn hurry() {
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: thread 0 is the calling thread and `priority` is a live `sched_param`.
+    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) } != 0;
+    if refused {
+        let _ = setpriority_process(None, -20);
+    }
+}
+
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
+/// Packets moved one way before those of the other queue have their turn: a fraction of a millisecond's work.
+const BATCH_PACKETS: usize = 32;
+/// More than a timer is ever late on a machine that has a processor to spare.
+const LEAD_NS_MAX: u64 = 100_000;

@@ -1,0 +1,190 @@
+//! Compares one entry with what is at its destination.
+
+use super::errors::why;
+use super::folders::Folders;
+use super::hash::hash_of_file;
+use super::names::is_ours;
+use super::resume::{Resumed, resume};
+use super::scan::{mtime, open_to_read};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout};
+use longhaul_proto::session::message::FileOptions;
+use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What is at an entry's destination.
+pub(super) enum Found {
+    /// Nothing that could be used.
+    Nothing,
+    /// The folder.
+    Folder,
+    /// The same file or link; `fix` if its permissions or time differ.
+    Same { fix: bool },
+    /// Part of the file.
+    Part(Resumed),
+    /// Something that it cannot replace.
+    Obstacle(String),
+}
+
+/// Looks at one entry after the other.
+pub(super) struct Looker<'a> {
+    folders: Folders,
+    layout: &'a Layout,
+    options: &'a FileOptions,
+    mode_mask: u32,
+    /// Folders that cannot be made: nothing below them can be stored.
+    blocked: HashSet<Vec<u8>>,
+    replaced_bytes: u64,
+}
+
+impl<'a> Looker<'a> {
+    pub(super) fn new(
+        top: Option<Arc<OwnedFd>>,
+        layout: &'a Layout,
+        options: &'a FileOptions,
+        mode_mask: u32,
+    ) -> Looker<'a> {
+        let folders = Folders::new(top);
+        Looker { folders, layout, options, mode_mask, blocked: HashSet::new(), replaced_bytes: 0 }
+    }
+
+    /// Bytes of files that will give way.
+    pub(super) fn replaced_bytes(&self) -> u64 {
+        self.replaced_bytes
+    }
+
+    /// What is at `path`.
+    pub(super) fn look(&mut self, index: EntryIndex, entry: &Entry, path: &[u8]) -> Found {
+        let found = self.find(index, entry, path);
+        if matches!((&found, &entry.kind), (Found::Obstacle(_), Kind::Dir)) {
+            self.blocked.insert(path.to_vec());
+        }
+        found
+    }
+
+    fn find(&mut self, index: EntryIndex, entry: &Entry, path: &[u8]) -> Found {
+        if path.is_empty() {
+            return Found::Folder;
+        }
+        if path.split(|b| *b == b'/').any(is_ours) {
+            return Found::Obstacle("its name is one that longhaul uses for files on their way; rename it".into());
+        }
+        if !self.blocked.is_empty() && ancestors(path).any(|folder| self.blocked.contains(folder)) {
+            return Found::Obstacle("its folder cannot be made".into());
+        }
+        let (folder, name) = match self.folders.parent(path) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Found::Nothing,
+            Err(error) => return Found::Obstacle(format!("its folder cannot be used: {}", why(error))),
+        };
+        let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(stat),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Found::Obstacle(why(error)),
+        };
+        let there = stat.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
+        match (&entry.kind, there) {
+            (Kind::Dir, None) => Found::Nothing,
+            (Kind::Dir, Some(FileType::Directory)) => Found::Folder,
+            (Kind::Dir, Some(_)) => Found::Obstacle("something that is not a folder is in the way; remove it".into()),
+            (_, Some(FileType::Directory)) => Found::Obstacle("a folder is in the way; remove it".into()),
+            (Kind::Symlink { target }, Some(FileType::Symlink)) => match readlinkat(&folder, name, Vec::new()) {
+                Ok(there) if there.as_bytes() == target => Found::Same { fix: false },
+                _ => Found::Nothing,
+            },
+            (Kind::Symlink { .. }, _) => Found::Nothing,
+            (Kind::File { .. }, _) => self.find_file(index, entry, &folder, name, stat.as_ref()),
+        }
+    }
+
+    fn find_file(&mut self, index: EntryIndex, entry: &Entry, folder: &OwnedFd, name: &[u8], stat: Option<&Stat>) -> Found {
+        if let Some(stat) = stat
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        {
+            let same_time = same_time(entry.mtime, mtime(stat));
+            if self.is_same(entry, folder, name, stat, same_time) {
+                let mode = entry.mode & self.mode_mask;
+                return Found::Same { fix: !same_time || stat.st_mode & 0o7777 != mode };
+            }
+            self.replaced_bytes += (stat.st_blocks as u64).saturating_mul(512);
+        }
+        if self.options.resume
+            && self.layout.group_count(index) > 1
+            && let Some(resumed) = resume(folder, name, index, entry, self.options.checksum)
+        {
+            return Found::Part(resumed);
+        }
+        Found::Nothing
+    }
+
+    fn is_same(&self, entry: &Entry, folder: &OwnedFd, name: &[u8], stat: &Stat, same_time: bool) -> bool {
+        let Kind::File { size, hash, .. } = &entry.kind else { return false };
+        if stat.st_size as u64 != *size {
+            return false;
+        }
+        match hash {
+            Some(hash) if self.options.checksum => {
+                // A file that cannot be read here is replaced; that may still be allowed.
+                let Ok(file) = open_to_read(folder, name) else { return false };
+                hash_of_file(&file, &entry.kind).is_ok_and(|there| there == *hash)
+                    && holes_are_empty(&file, &entry.kind).unwrap_or(false)
+            }
+            _ => same_time,
+        }
+    }
+}
+
+/// Whether what the source has as holes reads as zeros here.
+fn holes_are_empty(file: &std::fs::File, kind: &Kind) -> std::io::Result<bool> {
+    use std::os::unix::fs::FileExt;
+    let Kind::File { size, extents: Some(extents), .. } = kind else { return Ok(true) };
+    let mut buf = vec![0; 1 << 20];
+    // What is a hole here too need not be read.
+    let all = 0..*size;
+    let data = super::extents::data_extents(file, *size).unwrap_or_else(|| vec![all]);
+    let ends = extents.iter().map(|extent| extent.start).chain([*size]);
+    let starts = [0].into_iter().chain(extents.iter().map(|extent| extent.end));
+    for (hole_start, hole_end) in starts.zip(ends) {
+        for there in data.iter().filter(|there| there.start < hole_end && hole_start < there.end) {
+            let (mut at, end) = (there.start.max(hole_start), there.end.min(hole_end));
+            while at < end {
+                let piece = &mut buf[..(end - at).min(1 << 20) as usize];
+                file.read_exact_at(piece, at)?;
+                if piece.iter().any(|byte| *byte != 0) {
+                    return Ok(false);
+                }
+                at += piece.len() as u64;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Whether two times are the same as far as the destination's file system can tell: some keep whole seconds,
+/// microseconds or tenths of them.
+fn same_time(source: (i64, u32), there: (i64, u32)) -> bool {
+    let coarser = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
+    source.0 == there.0 && coarser.iter().any(|unit| there.1 == source.1 / unit * unit)
+}
+
+/// The folders above a path.
+fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_compare_as_finely_as_the_file_system_keeps_them() {
+        assert!(same_time((5, 123_456_789), (5, 123_456_789)));
+        assert!(same_time((5, 123_456_789), (5, 0)));
+        assert!(same_time((5, 123_456_789), (5, 123_456_000)));
+        assert!(same_time((5, 123_456_789), (5, 123_456_700)));
+        assert!(!same_time((5, 123_456_789), (5, 123_456_788)));
+        assert!(!same_time((5, 0), (6, 0)));
+    }
+}

@@ -1,0 +1,35 @@
+//! The thread that keeps what has arrived safe from an interruption.
+
+use super::shared::Shared;
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Until `stop` is closed: have open blocks handed over, write out the journals, and now and then bring all to the
+/// disk itself.
+pub(super) fn keep(shared: &Shared, stop: &Receiver<()>) {
+    let mut synced_at = Instant::now();
+    let mut synced_bytes = 0;
+    while stop.recv_timeout(FLUSH_EVERY) == Err(RecvTimeoutError::Timeout) {
+        if shared.has_open.load(Ordering::Relaxed) {
+            shared.flush_due.store(true, Ordering::Relaxed);
+            shared.wake();
+        }
+        shared.logs.flush(&shared.target);
+        let written_bytes = shared.written_bytes.load(Ordering::Relaxed);
+        if synced_at.elapsed() >= SYNC_EVERY || written_bytes - synced_bytes >= SYNC_BYTES {
+            shared.logs.sync(&shared.target);
+            synced_at = Instant::now();
+            synced_bytes = written_bytes;
+        }
+    }
+}
+
+/// How much time's worth of data a killed receiver may lose: little against any transfer worth resuming.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// After a crash of the whole host, what is younger than this is read and hashed again.
+const SYNC_EVERY: Duration = Duration::from_secs(5);
+
+/// As `SYNC_EVERY`, for fast transfers: what is read again in a second or so.
+const SYNC_BYTES: u64 = 1 << 30;

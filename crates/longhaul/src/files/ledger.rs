@@ -1,0 +1,152 @@
+//! Which groups have been verified: what the sender says of each, and what came in.
+
+use super::hash::file_hash;
+use longhaul_proto::session::manifest::{EntryIndex, Group, Layout};
+use std::collections::HashMap;
+
+/// Hashes of the groups of files on their way.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    files: HashMap<EntryIndex, Sheet>,
+}
+
+/// A file's groups.
+#[derive(Debug)]
+enum Sheet {
+    One(State, [u8; 32]),
+    Many { states: Vec<u8>, hashes: Vec<[u8; 32]>, verified: usize },
+}
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unknown = 0,
+    /// The sender's hash is here, the data is not.
+    Expected = 1,
+    /// The data is here, the sender's hash is not.
+    Computed = 2,
+    Verified = 3,
+}
+
+/// What a new hash tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The other one is still to come (or it says nothing new).
+    Waiting,
+    /// They are equal; `file_complete` if this was the file's last group.
+    Verified { file_complete: bool },
+    /// They differ: the data has to come again.
+    Bad,
+}
+
+impl Ledger {
+    /// The sender's hash of a group.
+    pub(super) fn expect(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
+        let (state, known) = self.get(group);
+        match state {
+            State::Unknown => self.set(layout, group, State::Expected, hash),
+            State::Computed if known == hash => return self.verify(layout, group, hash),
+            State::Computed => {
+                self.set(layout, group, State::Expected, hash);
+                return Verdict::Bad;
+            }
+            State::Expected | State::Verified => {}
+        }
+        Verdict::Waiting
+    }
+
+    /// The hash of the data that came in.
+    pub(super) fn computed(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
+        let (state, known) = self.get(group);
+        match state {
+            State::Unknown => self.set(layout, group, State::Computed, hash),
+            State::Expected if known == hash => return self.verify(layout, group, hash),
+            State::Expected => return Verdict::Bad,
+            State::Computed | State::Verified => {}
+        }
+        Verdict::Waiting
+    }
+
+    /// Groups of a file that an earlier run verified; `true` if they are all.
+    pub(super) fn resume(&mut self, layout: &Layout, entry: EntryIndex, groups: &[(u32, [u8; 32])]) -> bool {
+        let mut complete = false;
+        for (index, hash) in groups {
+            let verdict = self.verify(layout, Group { entry, index: *index }, *hash);
+            complete = verdict == Verdict::Verified { file_complete: true };
+        }
+        complete
+    }
+
+    /// Whether data of this group is known to be wrong already: `Some(false)`, right: `Some(true)`.
+    pub(super) fn preview(&self, group: Group, hash: [u8; 32]) -> Option<bool> {
+        match self.get(group) {
+            (State::Expected, known) => Some(known == hash),
+            _ => None,
+        }
+    }
+
+    /// Whether all data of this group has come in and was not found wrong.
+    pub(super) fn has_data(&self, group: Group) -> bool {
+        matches!(self.get(group).0, State::Computed | State::Verified)
+    }
+
+    /// The hash of a file whose groups are all verified.
+    pub(super) fn file_hash(&self, entry: EntryIndex) -> [u8; 32] {
+        match self.files.get(&entry) {
+            Some(Sheet::One(_, hash)) => *hash,
+            Some(Sheet::Many { hashes, .. }) => file_hash(hashes),
+            None => file_hash(&[]),
+        }
+    }
+
+    /// This file is settled, one way or the other.
+    pub(super) fn forget(&mut self, entry: EntryIndex) {
+        self.files.remove(&entry);
+    }
+
+    fn verify(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
+        let again = self.get(group).0 == State::Verified;
+        self.set(layout, group, State::Verified, hash);
+        let file_complete = match self.files.get_mut(&group.entry) {
+            Some(Sheet::Many { states, verified, .. }) => {
+                *verified += usize::from(!again);
+                *verified == states.len()
+            }
+            _ => true,
+        };
+        Verdict::Verified { file_complete }
+    }
+
+    fn get(&self, group: Group) -> (State, [u8; 32]) {
+        match self.files.get(&group.entry) {
+            None => (State::Unknown, [0; 32]),
+            Some(Sheet::One(state, hash)) => (*state, *hash),
+            Some(Sheet::Many { states, hashes, .. }) => {
+                let at = group.index as usize;
+                let state = match states[at] {
+                    1 => State::Expected,
+                    2 => State::Computed,
+                    3 => State::Verified,
+                    _ => State::Unknown,
+                };
+                (state, hashes[at])
+            }
+        }
+    }
+
+    fn set(&mut self, layout: &Layout, group: Group, state: State, hash: [u8; 32]) {
+        let count = layout.group_count(group.entry) as usize;
+        let sheet = self.files.entry(group.entry).or_insert_with(|| match count {
+            0 | 1 => Sheet::One(State::Unknown, [0; 32]),
+            // Zeroed memory costs nothing until it is used, however large the file claims to be.
+            _ => Sheet::Many { states: vec![0; count], hashes: vec![[0; 32]; count], verified: 0 },
+        });
+        match sheet {
+            Sheet::One(at_state, at_hash) => (*at_state, *at_hash) = (state, hash),
+            Sheet::Many { states, hashes, .. } => {
+                states[group.index as usize] = state as u8;
+                hashes[group.index as usize] = hash;
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The journals of the files on their way: notes are gathered in memory, a thread writes them out.
+
+use super::journal::{Header, Record};
+use super::resume::Resumed;
+use super::target::Target;
+use longhaul_proto::session::manifest::EntryIndex;
+use rustix::fs::fdatasync;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The journals of all large files on their way.
+#[derive(Default)]
+pub(super) struct Logs {
+    logs: Mutex<BTreeMap<EntryIndex, Arc<Mutex<Log>>>>,
+}
+
+/// One file's journal.
+struct Log {
+    header: Header,
+    /// Bytes in the journal file.
+    written_len: u64,
+    /// Bytes to be appended.
+    pending: Vec<u8>,
+    /// The journal file is to be made, in place of any that is there.
+    fresh: bool,
+    /// The journal file is to be cut to `written_len` first: what follows is torn.
+    torn: bool,
+    /// Something was noted since the last marker.
+    unsynced: bool,
+    /// The file has landed: nothing may be written any more.
+    closed: bool,
+}
+
+impl Logs {
+    /// Begin a journal for a new part file.
+    pub(super) fn begin(&self, target: &Target, entry: EntryIndex) {
+        let header = Header::new(target.entry(entry));
+        let pending = header.bytes().to_vec();
+        self.insert(entry, Log { header, written_len: 0, pending, fresh: true, torn: false, unsynced: true, closed: false });
+    }
+
+    /// Go on with the journal of an earlier run.
+    pub(super) fn resume(&self, target: &Target, resumed: &Resumed) {
+        let log = Log {
+            header: Header::new(target.entry(resumed.entry)),
+            written_len: resumed.journal_len,
+            pending: Vec::new(),
+            fresh: false,
+            torn: true,
+            unsynced: true,
+            closed: false,
+        };
+        self.insert(resumed.entry, log);
+        for index in &resumed.lost {
+            self.note(resumed.entry, Record::Lost { index: *index });
+        }
+    }
+
+    /// Note something that holds for the part file from now on. A file without a journal is passed over.
+    pub(super) fn note(&self, entry: EntryIndex, record: Record) {
+        if let Some(log) = self.get(entry) {
+            lock(&log).note(&record);
+        }
+    }
+
+    /// Write out what was noted. What cannot be written stays for the next time.
+    pub(super) fn flush(&self, target: &Target) {
+        for (entry, log) in self.all() {
+            // A journal that cannot be written costs progress after an interruption, not the copy.
+            let _ = lock(&log).flush(target, entry);
+        }
+    }
+
+    /// Bring part files to the disk itself, and note that.
+    pub(super) fn sync(&self, target: &Target) {
+        for (entry, log) in self.all() {
+            if let Err(error) = sync_one(target, entry, &log) {
+                tracing::debug!(entry, %error, "cannot bring a part file to the disk");
+            }
+        }
+    }
+
+    /// Stop a file's journal.
+    pub(super) fn close(&self, entry: EntryIndex) {
+        let log = lock(&self.logs).remove(&entry);
+        if let Some(log) = log {
+            lock(&log).closed = true;
+        }
+    }
+
+    /// Write out what was noted of a file that fails, and stop its journal.
+    pub(super) fn flush_and_close(&self, target: &Target, entry: EntryIndex) {
+        let log = lock(&self.logs).remove(&entry);
+        if let Some(log) = log {
+            let mut log = lock(&log);
+            let _ = log.flush(target, entry);
+            log.closed = true;
+        }
+    }
+
+    fn insert(&self, entry: EntryIndex, log: Log) {
+        lock(&self.logs).insert(entry, Arc::new(Mutex::new(log)));
+    }
+
+    fn get(&self, entry: EntryIndex) -> Option<Arc<Mutex<Log>>> {
+        lock(&self.logs).get(&entry).cloned()
+    }
+
+    fn all(&self) -> Vec<(EntryIndex, Arc<Mutex<Log>>)> {
+        lock(&self.logs).iter().map(|(entry, log)| (*entry, log.clone())).collect()
+    }
+}
+
+fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<()> {
+    let journal_len = {
+        let mut log = lock(log);
+        if log.closed || !log.unsynced {
+            return Ok(());
+        }
+        log.flush(target, entry)?;
+        log.unsynced = false;
+        log.written_len
+    };
+    // The part file is synced without holding up those who note things meanwhile; the marker speaks of what was noted
+    // before.
+    let part = target.part(entry, || target.reopen_part(entry))?;
+    fdatasync(&part.file)?;
+    let mut log = lock(log);
+    let unsynced = log.unsynced;
+    log.note(&Record::Synced { journal_len });
+    log.unsynced = unsynced;
+    log.flush(target, entry)
+}
+
+impl Log {
+    fn note(&mut self, record: &Record) {
+        let position = self.written_len + self.pending.len() as u64;
+        record.write(&self.header, position, &mut self.pending);
+        self.unsynced = true;
+    }
+
+    fn flush(&mut self, target: &Target, entry: EntryIndex) -> io::Result<()> {
+        if self.closed || self.pending.is_empty() {
+            return Ok(());
+        }
+        let file = target.open_journal(entry, self.fresh)?;
+        self.fresh = false;
+        if self.torn {
+            file.set_len(self.written_len)?;
+            self.torn = false;
+        }
+        if let Err(error) = file.write_all_at(&self.pending, self.written_len) {
+            self.torn = true;
+            return Err(error);
+        }
+        self.written_len += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,274 @@
+//! The receiver's first step: what is there already, what can be taken over, what is to come.
+
+use super::compare::{Found, Looker};
+use super::errors::{shown_bytes, why};
+use super::exclude::Exclude;
+use super::folders::{list, split};
+use super::names::{is_ours, journal_name, part_name};
+use super::resume::Resumed;
+use super::root::{Root, Written};
+use super::scan::join;
+use super::target::{Place, room};
+use longhaul_proto::session::manifest::{EntryIndex, Kind, Layout, Manifest, Ranges};
+use longhaul_proto::session::message::{FileFailure, FileOptions, Report};
+use rustix::fs::FileType;
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a copy goes.
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// Where paths are looked up.
+    pub root: Root,
+    /// The destination as the user wrote it.
+    pub dest: PathBuf,
+    /// Permission bits that are taken over from the source.
+    pub mode_mask: u32,
+}
+
+impl Base {
+    /// A destination. A confined root takes over no set-user-ID, set-group-ID and sticky bits.
+    pub fn new(root: Root, dest: impl Into<PathBuf>) -> Base {
+        let mode_mask = if root.is_confined() { 0o777 } else { 0o7777 };
+        Base { root, dest: dest.into(), mode_mask }
+    }
+}
+
+/// What a receiver is going to do.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// Object bytes that need not be sent: of files that are there, that cannot be stored, or that an interrupted run
+    /// left behind.
+    pub have: Ranges,
+    /// Files and links that are there already.
+    pub skipped: Vec<EntryIndex>,
+    /// Data bytes of those files.
+    pub skipped_bytes: u64,
+    /// Bytes taken over from an interrupted run.
+    pub resumed_bytes: u64,
+    /// Bytes still to come.
+    pub bytes_to_come: u64,
+    /// Entries that cannot be stored, and why.
+    pub failures: Vec<FileFailure>,
+    /// What the destination has and the source has not (`delete`): the topmost paths.
+    pub extraneous: Vec<Vec<u8>>,
+    /// The entries of `failures`.
+    pub(super) failed: Vec<EntryIndex>,
+    /// Files that are there with other permissions or another time.
+    pub(super) to_fix: Vec<EntryIndex>,
+    /// Files of which a part is there.
+    pub(super) resumed: Vec<Resumed>,
+    /// Where all goes; `None` if nothing is to be done.
+    goal: Option<Goal>,
+}
+
+/// Compare a validated manifest with what is at the destination. Changes nothing. The error is a line for the user:
+/// nothing of this copy can be done.
+pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<Plan, String> {
+    let exclude = Exclude::new(&options.exclude)?;
+    let layout = Layout::new(manifest);
+    if layout.object_len() > OBJECT_MAX {
+        return Err("a copy of more than 1 PiB is too large; copy its folders one by one".into());
+    }
+    if manifest.entries.is_empty() {
+        return Ok(Plan::default());
+    }
+    let mut goal = Goal::find(base, manifest)?;
+    if goal.exists {
+        goal.top = Some(Arc::new(open(base, &goal.folder)?));
+    }
+    let mut plan = Plan::default();
+    let mut looker = Looker::new(goal.top.clone(), &layout, options, base.mode_mask);
+    for (index, entry) in manifest.entries.iter().enumerate() {
+        let index = index as EntryIndex;
+        let found = looker.look(index, entry, goal.rename.as_deref().unwrap_or(&entry.path));
+        plan.add(&layout, index, entry.kind.data_len(), found, &entry.path);
+    }
+    if options.delete
+        && goal.rename.is_none()
+        && let Some(there) = &goal.top
+    {
+        plan.extraneous = extraneous(there, manifest, &exclude);
+    }
+    check_room(base, &goal, &plan, looker.replaced_bytes())?;
+    if !options.dry_run {
+        plan.goal = Some(goal);
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    /// What there is to report if nothing is done.
+    pub fn report(&self) -> Report {
+        Report {
+            files_skipped: self.skipped.len() as u64,
+            skipped_bytes: self.skipped_bytes,
+            resumed_bytes: self.resumed_bytes,
+            failed: self.failures.clone(),
+            ..Report::default()
+        }
+    }
+
+    /// Where all goes: makes the destination's folder where it is missing. `None` if nothing is to be done.
+    pub(super) fn occupy(&self) -> Result<Option<Place>, String> {
+        self.goal.as_ref().map(Goal::occupy).transpose()
+    }
+
+    fn add(&mut self, layout: &Layout, index: EntryIndex, data_len: u64, found: Found, path: &[u8]) {
+        let range = layout.entry_range(index);
+        match found {
+            Found::Nothing => self.bytes_to_come += data_len,
+            Found::Folder => {}
+            Found::Same { fix } => {
+                self.skipped.push(index);
+                self.skipped_bytes += data_len;
+                if fix {
+                    self.to_fix.push(index);
+                }
+                self.add_range(range);
+            }
+            Found::Part(resumed) => {
+                self.resumed_bytes += resumed.kept_bytes;
+                self.bytes_to_come += data_len - resumed.kept_bytes;
+                for kept in resumed.kept.iter() {
+                    self.add_range(range.start + kept.start..range.start + kept.end);
+                }
+                self.resumed.push(resumed);
+            }
+            Found::Obstacle(reason) => {
+                self.failures.push(FileFailure { path: path.to_vec(), reason });
+                self.failed.push(index);
+                self.add_range(range);
+            }
+        }
+    }
+
+    fn add_range(&mut self, range: std::ops::Range<u64>) {
+        if !range.is_empty() {
+            self.have.insert(range);
+        }
+    }
+}
+
+/// Which folder the entries go below.
+#[derive(Debug)]
+struct Goal {
+    base: Base,
+    folder: PathBuf,
+    /// The name of a copy's only file, where the user gave it one.
+    rename: Option<Vec<u8>>,
+    exists: bool,
+    /// Its handle, if it exists.
+    top: Option<Arc<OwnedFd>>,
+    /// It is the served folder itself.
+    is_root: bool,
+}
+
+impl Goal {
+    /// As rsync does it: a single file goes to the path given, unless that is a folder; all else goes into a folder
+    /// of that path.
+    fn find(base: &Base, manifest: &Manifest) -> Result<Goal, String> {
+        let dest = if base.dest.as_os_str().is_empty() { Path::new(".") } else { &base.dest };
+        let shown = dest.display();
+        let look = |path: &Path| base.root.kind_of(path).map_err(|e| format!("{}: {}", path.display(), why(e)));
+        let kind = look(dest)?;
+        let written = Written::new(dest);
+        let only = match manifest.entries.as_slice() {
+            [only] => !matches!(only.kind, Kind::Dir) && !only.path.contains(&b'/'),
+            _ => false,
+        };
+        if only && kind != Some(FileType::Directory) && !written.is_folder {
+            let exists = match look(&written.parent)? {
+                None => false,
+                Some(FileType::Directory) => true,
+                Some(_) => return Err(format!("{}: not a folder", written.parent.display())),
+            };
+            if let Some(name) = &written.name
+                && (name.len() > 255 || is_ours(name))
+            {
+                return Err(format!("{shown}: this name cannot be used; choose another"));
+            }
+            let (base, folder, rename) = (base.clone(), written.parent, written.name);
+            return Ok(Goal { base, folder, rename, exists, top: None, is_root: false });
+        }
+        let exists = match kind {
+            None => false,
+            Some(FileType::Directory) => true,
+            Some(_) => return Err(format!("{shown}: not a folder; give another destination or remove it first")),
+        };
+        let is_root = base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
+        Ok(Goal { base: base.clone(), folder: dest.into(), rename: None, exists, top: None, is_root })
+    }
+
+    /// Make the folder where it is missing, and hold on to it.
+    fn occupy(&self) -> Result<Place, String> {
+        let base = &self.base;
+        let top = match &self.top {
+            Some(top) => top.clone(),
+            None => {
+                let cannot = |e| format!("{}: cannot make this folder: {}", self.folder.display(), why(e));
+                base.root.create_folder(&self.folder).map_err(cannot)?;
+                Arc::new(open(base, &self.folder)?)
+            }
+        };
+        let rename = self.rename.clone();
+        Ok(Place { top: Some(top), rename, mode_mask: base.mode_mask, keeps_top: self.is_root })
+    }
+}
+
+fn open(base: &Base, folder: &Path) -> Result<OwnedFd, String> {
+    base.root.open_folder(folder).map_err(|e| format!("{}: {}", folder.display(), why(e)))
+}
+
+/// Refuse at once what cannot end well. `replaced` are the bytes of files that will give way to new ones.
+fn check_room(base: &Base, goal: &Goal, plan: &Plan, replaced: u64) -> Result<(), String> {
+    let ancestors = goal.folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a });
+    let Some(folder) = ancestors.filter_map(|a| base.root.open_folder(a).ok()).next() else { return Ok(()) };
+    let Some(room) = room(&folder) else { return Ok(()) };
+    let room = room.saturating_add(replaced);
+    if plan.bytes_to_come <= room {
+        return Ok(());
+    }
+    let (needed, missing) = (shown_bytes(plan.bytes_to_come), shown_bytes(plan.bytes_to_come - room));
+    Err(format!(
+        "{}: not enough room: {needed} are to come; free {missing} and run the same command again",
+        base.dest.display()
+    ))
+}
+
+/// The topmost paths below the folders of the manifest that it does not name and no pattern protects.
+fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec<Vec<u8>> {
+    let mut known: HashSet<Vec<u8>> = HashSet::new();
+    for entry in &manifest.entries {
+        known.insert(entry.path.clone());
+        if matches!(entry.kind, Kind::File { .. }) {
+            let (folder, name) = split(&entry.path);
+            known.extend([join(folder, &part_name(name)), join(folder, &journal_name(name))]);
+        }
+    }
+    let mut folders = super::folders::Folders::new(top.clone());
+    let mut found = Vec::new();
+    for entry in manifest.entries.iter().filter(|entry| matches!(entry.kind, Kind::Dir)) {
+        let Ok(names) = folders.open(&entry.path).and_then(|folder| list(&folder)) else { continue };
+        for (name, kind) in names {
+            let path = join(&entry.path, &name);
+            if !known.contains(&path) && !is_protected(exclude, &path, kind == FileType::Directory) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// A pattern protects what it would have left out at the source. The source may have been given with or without its
+/// own name, so both readings count.
+fn is_protected(exclude: &Exclude, path: &[u8], is_folder: bool) -> bool {
+    let below_name = path.iter().position(|b| *b == b'/').map(|slash| &path[slash + 1..]);
+    exclude.leaves_out(path, is_folder) || below_name.is_some_and(|path| exclude.leaves_out(path, is_folder))
+}
+
+/// Copies larger than this are refused: the size is the other side's word, and memory for it is taken here.
+const OBJECT_MAX: u64 = 1 << 50;

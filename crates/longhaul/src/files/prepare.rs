@@ -1,0 +1,80 @@
+//! What comes before the data and after it: folders, links, empty files; deletions, permissions of folders.
+
+use super::errors::why;
+use super::shared::{Shared, Status};
+use longhaul_proto::session::manifest::{EntryIndex, Kind};
+use longhaul_proto::session::message::FileFailure;
+use std::sync::atomic::Ordering;
+
+/// What is to be done before data is stored.
+#[derive(Default)]
+pub(super) struct Preparation {
+    /// Files that are there with other permissions or another time.
+    pub to_fix: Vec<EntryIndex>,
+    /// Files that an interrupted run received in full but did not put in place.
+    pub complete: Vec<EntryIndex>,
+}
+
+impl Preparation {
+    /// Make folders, links and empty files; `land` puts a complete file in place.
+    pub(super) fn run(self, shared: &Shared, land: impl Fn(EntryIndex)) {
+        let target = &shared.target;
+        for (index, entry) in target.manifest.entries.iter().enumerate() {
+            let index = index as EntryIndex;
+            if !shared.is_open(index) {
+                continue;
+            }
+            let stored = match &entry.kind {
+                Kind::Dir => target.make_folder(index),
+                Kind::Symlink { .. } => target.land_link(index).map(|()| shared.done(index)),
+                Kind::File { .. } if target.layout.group_count(index) == 0 => {
+                    target.land_empty(index).map(|()| shared.done(index))
+                }
+                Kind::File { .. } => Ok(()),
+            };
+            if let Err(error) = stored {
+                shared.fail_storing(index, error);
+            }
+        }
+        for index in self.to_fix {
+            if let Err(error) = target.fix_file(index) {
+                let path = String::from_utf8_lossy(&target.entry(index).path).into_owned();
+                tracing::warn!(path, "cannot set permissions and time: {}", why(error));
+            }
+        }
+        for index in self.complete {
+            land(index);
+        }
+        shared.count_down();
+    }
+}
+
+/// All entries are settled: remove what the source has not, and give folders their permissions and time.
+pub(super) fn finish(shared: &Shared) {
+    let target = &shared.target;
+    let all_well = shared.report().failed.is_empty() && !shared.source_incomplete.load(Ordering::Acquire);
+    if all_well {
+        for path in &shared.extraneous {
+            if let Err(error) = target.remove(path) {
+                fail(shared, path, format!("cannot be removed: {}", why(error)));
+            }
+        }
+        target.forget_folders();
+    }
+    // Children come after their parents in a manifest, so backwards is the deepest first.
+    for (index, entry) in target.manifest.entries.iter().enumerate().rev() {
+        let index = index as EntryIndex;
+        if matches!(entry.kind, Kind::Dir)
+            && shared.status(index) != Status::Settled
+            && let Err(error) = target.finish_folder(index)
+        {
+            fail(shared, &entry.path, format!("its permissions and time cannot be set: {}", why(error)));
+        }
+    }
+    shared.finished.store(true, Ordering::Release);
+    shared.wake();
+}
+
+fn fail(shared: &Shared, path: &[u8], reason: String) {
+    shared.report().failed.push(FileFailure { path: path.to_vec(), reason });
+}

@@ -1,0 +1,349 @@
+//! The sender's bytes: read ahead by threads, hashed while hot, handed out from memory.
+
+use super::blocks::{Bits, Blocks};
+use super::fill::Filler;
+use super::scan::Scan;
+use longhaul_proto::endpoint::{NotReady, Source};
+use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Layout, Ranges};
+use longhaul_proto::session::message::GroupHash;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Tells the network thread to look again.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// The object as the sender has it on disk.
+///
+/// Threads read all that the receiver needs once, in object order, as far ahead as the cache allows, and hash it on
+/// the way. What was sent stays in the cache for as long as there is room, since what gets lost is asked for again
+/// soon; what has left it is read again.
+pub struct Reader {
+    blocks: Arc<Blocks>,
+    /// Blocks of which the receiver needs anything; the others read as zeros.
+    needed: Arc<Bits>,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    held: Vec<Held>,
+    /// Index in `held` of the block read last, and its object range.
+    current: usize,
+    current_range: Range<u64>,
+    /// Counts changes of block: a clock for who was used last.
+    clock: u64,
+    blocks_max: usize,
+    starved: bool,
+}
+
+/// A block in the cache.
+struct Held {
+    block: u64,
+    data: Box<[u8]>,
+    /// Clock when it was used last; `None`: read ahead and not used yet.
+    used: Option<u64>,
+}
+
+/// What the network thread and the reading threads share.
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+    /// There are hashes or failures to fetch.
+    news: AtomicBool,
+    wake: Wake,
+}
+
+struct State {
+    /// Blocks that the network thread waits for, not yet taken up.
+    requests: VecDeque<u64>,
+    /// Blocks that a thread reads now.
+    in_hand: Vec<u64>,
+    /// Blocks whose first reading has begun; their hashes have been given or will be.
+    begun: Bits,
+    /// All blocks before this one have begun.
+    cursor: u64,
+    ready: Vec<(u64, Box<[u8]>)>,
+    /// Blocks that the network thread missed.
+    missed: Vec<u64>,
+    spare: Vec<Box<[u8]>>,
+    /// Buffers that may still be made.
+    unmade: usize,
+    hashes: Vec<GroupHash>,
+    failures: VecDeque<(EntryIndex, String)>,
+    stop: bool,
+}
+
+impl Reader {
+    /// Begin to read what is not in `have`. `wake` is called when something that was not ready is, and when there are
+    /// hashes or failures to fetch.
+    pub fn start(scan: Arc<Scan>, layout: Arc<Layout>, have: &Ranges, wake: Wake) -> Reader {
+        Reader::with_cache(scan, layout, have, wake, CACHE_LEN)
+    }
+
+    /// The same with at most `cache_len` bytes of memory (four blocks at the least).
+    pub fn with_cache(scan: Arc<Scan>, layout: Arc<Layout>, have: &Ranges, wake: Wake, cache_len: usize) -> Reader {
+        let blocks = Arc::new(Blocks::new(&layout, scan.manifest.entries.len()));
+        let mut needed = Bits::new(blocks.count());
+        for missing in have.gaps(&(0..layout.object_len())) {
+            for block in blocks.touching(&missing) {
+                needed.set(block, true);
+            }
+        }
+        let needed = Arc::new(needed);
+        let blocks_max = (cache_len / GROUP_LEN as usize).max(4);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                requests: VecDeque::new(),
+                in_hand: Vec::new(),
+                begun: Bits::new(blocks.count()),
+                cursor: 0,
+                ready: Vec::new(),
+                missed: Vec::new(),
+                spare: Vec::new(),
+                unmade: blocks_max,
+                hashes: Vec::new(),
+                failures: VecDeque::new(),
+                stop: false,
+            }),
+            work: Condvar::new(),
+            news: AtomicBool::new(false),
+            wake,
+        });
+        let filler = Arc::new(Filler::new(scan, layout, have.clone()));
+        let thread = || {
+            let (shared, filler) = (shared.clone(), filler.clone());
+            let (blocks, needed) = (blocks.clone(), needed.clone());
+            std::thread::Builder::new()
+                .name("longhaul-read".into())
+                .spawn(move || shared.work_off(&filler, &blocks, &needed))
+                .expect("the system has threads to give")
+        };
+        let threads = (0..THREADS).map(|_| thread()).collect();
+        Reader {
+            blocks,
+            needed,
+            shared,
+            threads,
+            held: Vec::new(),
+            current: 0,
+            current_range: 0..0,
+            clock: 0,
+            blocks_max,
+            starved: false,
+        }
+    }
+
+    /// Append the hashes of groups read since the last call.
+    pub fn poll_hashes(&mut self, out: &mut Vec<GroupHash>) {
+        if self.shared.news.load(Ordering::Acquire) {
+            let mut state = self.shared.lock();
+            out.append(&mut state.hashes);
+            if state.failures.is_empty() {
+                self.shared.news.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    /// The next file that cannot be read as it was listed, and why. Its bytes read as zeros from now on.
+    pub fn poll_failures(&mut self) -> Option<(EntryIndex, String)> {
+        if !self.shared.news.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut state = self.shared.lock();
+        let failure = state.failures.pop_front();
+        if state.failures.is_empty() && state.hashes.is_empty() {
+            self.shared.news.store(false, Ordering::Release);
+        }
+        failure
+    }
+
+    /// Whether the last read found the disk behind: the transfer is limited by its source.
+    pub fn is_starved(&self) -> bool {
+        self.starved
+    }
+
+    /// Make `block` the current one; `false` if it is not in the cache.
+    fn select(&mut self, block: u64) -> bool {
+        let Some(at) = self.held.iter().position(|held| held.block == block) else { return false };
+        self.clock += 1;
+        self.held[at].used = Some(self.clock);
+        self.current = at;
+        self.current_range = self.blocks.range(block);
+        self.give_back();
+        true
+    }
+
+    /// Let go of the blocks used longest ago when so many are kept that reading ahead suffers.
+    fn give_back(&mut self) {
+        let keep = self.blocks_max - (self.blocks_max / 3).clamp(2, READ_AHEAD_BLOCKS);
+        while self.held.iter().filter(|held| held.used.is_some()).count() > keep {
+            let mut state = self.shared.lock();
+            if state.pass_is_over(self.blocks.count()) || !state.spare.is_empty() || state.unmade > 0 {
+                return;
+            }
+            if let Some(data) = evict(&mut self.held) {
+                state.spare.push(data);
+            }
+            drop(state);
+            self.shared.work.notify_one();
+            self.current = self.held.iter().position(|held| held.used == Some(self.clock)).unwrap_or(0);
+        }
+    }
+
+    /// Fetch what has become ready; if `block` is not among it, ask for it.
+    fn fetch(&mut self, block: u64) -> bool {
+        let mut state = self.shared.lock();
+        for (block, data) in state.ready.drain(..) {
+            self.held.push(Held { block, data, used: None });
+        }
+        if self.held.iter().any(|held| held.block == block) {
+            return true;
+        }
+        if state.missed.contains(&block) {
+            return false;
+        }
+        if state.in_hand.contains(&block) {
+            state.missed.push(block);
+        } else if state.requests.len() < REQUESTS_MAX {
+            state.missed.push(block);
+            state.requests.push_back(block);
+            if state.spare.len() + state.unmade < state.requests.len()
+                && let Some(data) = evict(&mut self.held)
+            {
+                state.spare.push(data);
+                self.current_range = 0..0;
+            }
+            self.shared.work.notify_one();
+        }
+        false
+    }
+}
+
+impl Source for Reader {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), NotReady> {
+        let mut at = offset;
+        let mut rest = buf;
+        while !rest.is_empty() {
+            if !self.current_range.contains(&at) {
+                let block = self.blocks.at(at);
+                if !self.needed.get(block) {
+                    let len = (self.blocks.range(block).end - at).min(rest.len() as u64);
+                    let (piece, after) = rest.split_at_mut(len as usize);
+                    piece.fill(0);
+                    (at, rest) = (at + len, after);
+                    continue;
+                }
+                let ready = self.select(block) || (self.fetch(block) && self.select(block));
+                if !ready {
+                    self.starved = true;
+                    return Err(NotReady);
+                }
+            }
+            let len = (self.current_range.end - at).min(rest.len() as u64);
+            let (piece, after) = rest.split_at_mut(len as usize);
+            let from = (at - self.current_range.start) as usize;
+            piece.copy_from_slice(&self.held[self.current].data[from..from + len as usize]);
+            (at, rest) = (at + len, after);
+        }
+        self.starved = false;
+        Ok(())
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Take out the block used longest ago, or one that was read too far ahead if none was used.
+fn evict(held: &mut Vec<Held>) -> Option<Box<[u8]>> {
+    let oldest = held.iter().enumerate().min_by_key(|(_, h)| (h.used.is_none(), h.used, u64::MAX - h.block))?.0;
+    Some(held.swap_remove(oldest).data)
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What each reading thread does until the reader is dropped.
+    fn work_off(&self, filler: &Filler, blocks: &Blocks, needed: &Bits) {
+        let mut state = self.lock();
+        while !state.stop {
+            let Some((block, mut data, first)) = state.next_job(blocks.count(), needed) else {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(state);
+            let mut hashes = Vec::new();
+            let mut failures = Vec::new();
+            filler.fill(blocks.range(block), &mut data, first, &mut hashes, &mut failures);
+            state = self.lock();
+            state.in_hand.retain(|at| *at != block);
+            state.ready.push((block, data));
+            let missed = state.missed.iter().position(|at| *at == block);
+            if let Some(at) = missed {
+                state.missed.swap_remove(at);
+            }
+            let news = !hashes.is_empty() || !failures.is_empty();
+            state.hashes.append(&mut hashes);
+            state.failures.extend(failures);
+            if news {
+                self.news.store(true, Ordering::Release);
+            }
+            if news || missed.is_some() {
+                drop(state);
+                (self.wake)();
+                state = self.lock();
+            }
+        }
+    }
+}
+
+impl State {
+    /// The next block to read, a buffer for it, and whether it is read for the first time.
+    fn next_job(&mut self, count: u64, needed: &Bits) -> Option<(u64, Box<[u8]>, bool)> {
+        if self.spare.is_empty() && self.unmade == 0 {
+            return None;
+        }
+        let block = match self.requests.pop_front() {
+            Some(block) => block,
+            None => {
+                while !self.pass_is_over(count) && (self.begun.get(self.cursor) || !needed.get(self.cursor)) {
+                    self.cursor += 1;
+                }
+                (!self.pass_is_over(count)).then_some(self.cursor)?
+            }
+        };
+        let first = !self.begun.get(block);
+        self.begun.set(block, true);
+        self.in_hand.push(block);
+        let data = self.spare.pop().unwrap_or_else(|| {
+            self.unmade -= 1;
+            vec![0; GROUP_LEN as usize].into()
+        });
+        Some((block, data, first))
+    }
+
+    fn pass_is_over(&self, count: u64) -> bool {
+        self.cursor >= count
+    }
+}
+
+/// Memory for blocks read ahead and kept for retransmission: a second of 400 Mb/s.
+const CACHE_LEN: usize = 48 << 20;
+
+/// Blocks that at least can be read ahead of the first transmission.
+const READ_AHEAD_BLOCKS: usize = 16;
+
+/// Blocks that the network thread may have asked for at a time.
+const REQUESTS_MAX: usize = 8;
+
+/// Reading threads: while one hashes the other waits for the disk.
+const THREADS: usize = 2;

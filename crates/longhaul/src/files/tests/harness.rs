@@ -1,0 +1,356 @@
+//! Trees to copy, a stand-in for the network, and a close look at the result.
+
+use crate::files::{Base, FileSink, Plan, Reader, Root, Scan, ScanOptions, SinkEvent, SourceSpec, Wake, plan, scan};
+use fastrand::Rng;
+use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
+use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
+use longhaul_proto::session::message::{FileOptions, GroupHash, Report};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, SystemTime};
+
+pub const MIB: u64 = 1 << 20;
+
+/// A folder for a test, in memory where there is such a place.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+pub fn random_bytes(len: u64, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+pub fn write(path: impl AsRef<Path>, bytes: &[u8]) {
+    let path = path.as_ref();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+pub fn set_mtime(path: impl AsRef<Path>, seconds: u64, nanoseconds: u32) {
+    let time = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+    fs::File::open(path).unwrap().set_modified(time).unwrap();
+}
+
+/// What a path is, as far as a copy is to keep it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thing {
+    File { hash: blake3::Hash, size: u64, mode: u32, mtime: (i64, i64) },
+    Folder { mode: u32, mtime: (i64, i64) },
+    Link { target: PathBuf, mtime: (i64, i64) },
+}
+
+/// All that is below a folder, the folder itself included, by path.
+pub fn contents(top: &Path) -> BTreeMap<PathBuf, Thing> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![PathBuf::new()];
+    while let Some(path) = pending.pop() {
+        let full = top.join(&path);
+        let meta = fs::symlink_metadata(&full).unwrap();
+        let (mode, mtime) = (meta.mode() & 0o7777, (meta.mtime(), meta.mtime_nsec()));
+        let thing = if meta.is_symlink() {
+            Thing::Link { target: fs::read_link(&full).unwrap(), mtime }
+        } else if meta.is_dir() {
+            pending.extend(fs::read_dir(&full).unwrap().map(|item| path.join(item.unwrap().file_name())));
+            Thing::Folder { mode, mtime }
+        } else {
+            Thing::File { hash: blake3::hash(&fs::read(&full).unwrap()), size: meta.len(), mode, mtime }
+        };
+        found.insert(path, thing);
+    }
+    found
+}
+
+/// A random tree with all kinds of things in it.
+pub fn grow(top: &Path, rng: &mut Rng, large_files: usize) {
+    let mut folders = vec![top.to_path_buf()];
+    for n in 0..rng.usize(1..6) {
+        let folder = rng.choice(&folders).unwrap().join(format!("folder {n}"));
+        fs::create_dir(&folder).unwrap();
+        folders.push(folder);
+    }
+    let edge = |rng: &mut Rng| (rng.u64(1..4) * MIB).saturating_add_signed(rng.i64(-2..3));
+    for n in 0..rng.usize(0..60) {
+        let len = match rng.u8(0..8) {
+            0 => 0,
+            1..6 => rng.u64(1..9000),
+            _ => rng.u64(1..300_000),
+        };
+        write(rng.choice(&folders).unwrap().join(format!("small-{n}\n")), &random_bytes(len, rng.u64(..)));
+    }
+    for n in 0..large_files {
+        let len = if rng.bool() { edge(rng) } else { rng.u64(MIB..5 * MIB) };
+        write(rng.choice(&folders).unwrap().join(format!("large-{n}")), &random_bytes(len, rng.u64(..)));
+    }
+    for n in 0..rng.usize(0..3) {
+        let file = fs::File::create(rng.choice(&folders).unwrap().join(format!("sparse-{n}"))).unwrap();
+        file.set_len(rng.u64(0..9 * MIB)).unwrap();
+        for _ in 0..rng.usize(0..4) {
+            let bytes = random_bytes(rng.u64(1..2 * MIB), rng.u64(..));
+            file.write_all_at(&bytes, rng.u64(0..8 * MIB)).unwrap();
+        }
+    }
+    let odd: &[u8] = b"odd \xff\xfe name";
+    write(top.join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(odd)), b"odd");
+    write(top.join("x".repeat(250)), b"a long name");
+    for n in 0..rng.usize(0..4) {
+        symlink(format!("../nowhere/{n}"), rng.choice(&folders).unwrap().join(format!("link-{n}"))).unwrap();
+    }
+    dress(top, rng);
+}
+
+/// Give everything below a folder its own permissions and time.
+fn dress(folder: &Path, rng: &mut Rng) {
+    for item in fs::read_dir(folder).unwrap() {
+        let path = item.unwrap().path();
+        let meta = fs::symlink_metadata(&path).unwrap();
+        if meta.is_dir() {
+            dress(&path, rng);
+        }
+        if !meta.is_symlink() {
+            set_mtime(&path, rng.u64(1..2_000_000_000), rng.u32(0..1_000_000_000));
+            let modes: &[u32] = if meta.is_dir() { &[0o755, 0o700, 0o500, 0o2775] } else { &[0o644, 0o600, 0o755, 0o400, 0o4755] };
+            fs::set_permissions(&path, fs::Permissions::from_mode(*rng.choice(modes).unwrap())).unwrap();
+        }
+    }
+}
+
+/// How packets travel.
+#[derive(Clone, Debug)]
+pub struct Road {
+    pub packet_len: u64,
+    pub seed: u64,
+    /// In random order, one in eight twice.
+    pub shuffled: bool,
+    pub reader_cache: usize,
+    pub sink_memory: usize,
+    /// Stop after this share of the packets.
+    pub until: f64,
+    /// Change a byte of every n-th packet once.
+    pub corrupt_every: Option<u64>,
+}
+
+impl Default for Road {
+    fn default() -> Road {
+        Road {
+            packet_len: 1400,
+            seed: 1,
+            shuffled: false,
+            reader_cache: 48 << 20,
+            sink_memory: 64 << 20,
+            until: 1.0,
+            corrupt_every: None,
+        }
+    }
+}
+
+/// Wakes a test that waits.
+#[derive(Default)]
+pub struct Bell {
+    rung: Mutex<bool>,
+    heard: Condvar,
+}
+
+impl Bell {
+    pub fn wake(self: &Arc<Bell>) -> Wake {
+        let bell = self.clone();
+        Arc::new(move || {
+            *bell.rung.lock().unwrap() = true;
+            bell.heard.notify_all();
+        })
+    }
+
+    /// Wait for a ring; the limit only keeps a broken test from hanging.
+    pub fn wait(&self) {
+        let rung = self.rung.lock().unwrap();
+        let (mut rung, _) = self.heard.wait_timeout_while(rung, Duration::from_millis(200), |rung| !*rung).unwrap();
+        *rung = false;
+    }
+}
+
+/// A copy under way.
+pub struct Trip {
+    pub scan: Arc<Scan>,
+    pub layout: Arc<Layout>,
+    pub reader: Reader,
+    pub sink: FileSink,
+    pub bell: Arc<Bell>,
+    /// Packets still to be sent, the next one last.
+    pub to_send: Vec<u64>,
+    pub bad: usize,
+    pub unwanted: Ranges,
+    pub failures: Vec<String>,
+    road: Road,
+    rng: Rng,
+    sent: u64,
+    held_hashes: Vec<GroupHash>,
+}
+
+pub fn sources(paths: &[&Path]) -> Vec<SourceSpec> {
+    paths.iter().map(|path| SourceSpec { path: path.to_path_buf() }).collect()
+}
+
+/// A path with a slash at its end: what is in it.
+pub fn inside(path: &Path) -> PathBuf {
+    path.join("")
+}
+
+pub fn scan_of(path: &Path) -> Scan {
+    scan(&Root::ambient(), &sources(&[path]), &ScanOptions::default())
+}
+
+pub fn options() -> FileOptions {
+    FileOptions { resume: true, ..FileOptions::default() }
+}
+
+pub fn plan_of(manifest: &Manifest, dest: &Path, options: &FileOptions) -> Result<Plan, String> {
+    manifest.validate().unwrap();
+    plan(&Base::new(Root::ambient(), dest), manifest, options)
+}
+
+impl Trip {
+    pub fn begin(scan: Scan, plan: Plan, road: Road) -> Trip {
+        let (scan, bell) = (Arc::new(scan), Arc::new(Bell::default()));
+        let layout = Arc::new(Layout::new(&scan.manifest));
+        let have = plan.have.clone();
+        let reader = Reader::with_cache(scan.clone(), layout.clone(), &have, bell.wake(), road.reader_cache);
+        let manifest = Arc::new(scan.manifest.clone());
+        let sink = FileSink::with_memory(plan, manifest, layout.clone(), bell.wake(), road.sink_memory);
+        let mut rng = Rng::with_seed(road.seed);
+        let mut to_send = packets(&have, &layout, road.packet_len);
+        if road.shuffled {
+            let again: Vec<u64> = to_send.iter().copied().filter(|_| rng.u8(..8) == 0).collect();
+            to_send.extend(again);
+            rng.shuffle(&mut to_send);
+        } else {
+            to_send.reverse();
+        }
+        Trip {
+            scan,
+            layout,
+            reader,
+            sink,
+            bell,
+            to_send,
+            bad: 0,
+            unwanted: Ranges::new(),
+            failures: vec![],
+            road,
+            rng,
+            sent: 0,
+            held_hashes: vec![],
+        }
+    }
+
+    /// Carry packets until the share that the road allows; then, if it allows all, until all has landed.
+    pub fn run(&mut self) {
+        let stop_at = (self.to_send.len() as f64 * (1.0 - self.road.until)) as usize;
+        let mut idle = 0;
+        while self.to_send.len() > stop_at || (self.road.until >= 1.0 && !self.sink.finished()) {
+            let before = self.to_send.len();
+            self.carry();
+            self.pass_on_news();
+            idle = if before != self.to_send.len() { 0 } else { idle + 1 };
+            assert!(idle < 300, "nothing moves: {} packets left, {:?}", before, self.sink.backlog());
+            if self.to_send.is_empty() && !self.sink.finished() {
+                self.sink.object_complete();
+                self.bell.wait();
+            }
+        }
+        self.pass_on_news();
+    }
+
+    /// Send one packet, or wait.
+    fn carry(&mut self) {
+        let Some(packet) = self.to_send.last().copied() else { return };
+        let start = packet * self.road.packet_len;
+        let end = (start + self.road.packet_len).min(self.layout.object_len());
+        let mut buf = vec![0xee; (end - start) as usize];
+        match self.reader.read_at(start, &mut buf) {
+            Err(NotReady) => return self.bell.wait(),
+            Ok(()) => self.sent += 1,
+        }
+        if self.road.corrupt_every.is_some_and(|n| self.sent % n == 0) {
+            buf[0] ^= 1;
+        }
+        match self.sink.write_at(start, &buf) {
+            Ok(()) => {
+                self.to_send.pop();
+            }
+            Err(Full) => std::thread::yield_now(),
+        }
+    }
+
+    pub fn pass_on_news(&mut self) {
+        self.reader.poll_hashes(&mut self.held_hashes);
+        // Hashes travel on another stream: some come late.
+        if self.rng.u8(..4) == 0 || self.to_send.is_empty() {
+            for hash in self.held_hashes.drain(..) {
+                self.sink.expect(hash);
+            }
+        }
+        while let Some((entry, reason)) = self.reader.poll_failures() {
+            self.sink.source_failed(entry, &reason);
+        }
+        while let Some(event) = self.sink.poll_event() {
+            match event {
+                SinkEvent::Bad { ranges } => {
+                    self.bad += 1;
+                    let len = self.road.packet_len;
+                    for range in ranges.iter() {
+                        self.to_send.extend(range.start / len..(range.end - 1) / len + 1);
+                    }
+                }
+                SinkEvent::Unwanted { ranges } => {
+                    let (len, object_len) = (self.road.packet_len, self.layout.object_len());
+                    self.unwanted.extend(ranges);
+                    let unwanted = &self.unwanted;
+                    let whole = |n: &u64| n * len..(n * len + len).min(object_len);
+                    self.to_send.retain(|n| unwanted.gaps(&whole(n)).next().is_some());
+                }
+                SinkEvent::FileFailed(failure) => self.failures.push(failure.reason),
+                SinkEvent::FileDone { .. } => {}
+            }
+        }
+    }
+}
+
+/// Packets that hold anything not in `have`.
+fn packets(have: &Ranges, layout: &Layout, packet_len: u64) -> Vec<u64> {
+    let mut packets = Vec::new();
+    for gap in have.gaps(&(0..layout.object_len())) {
+        for packet in gap.start / packet_len..(gap.end - 1) / packet_len + 1 {
+            if packets.last() != Some(&packet) {
+                packets.push(packet);
+            }
+        }
+    }
+    packets
+}
+
+/// Copy `source` to `dest` all the way.
+pub fn copy(source: &Path, dest: &Path, road: Road) -> Report {
+    copy_with(source, dest, road, &options())
+}
+
+pub fn copy_with(source: &Path, dest: &Path, road: Road, options: &FileOptions) -> Report {
+    let scan_options = ScanOptions { checksum: options.checksum, ..ScanOptions::default() };
+    let scan = scan(&Root::ambient(), &sources(&[source]), &scan_options);
+    assert_eq!(scan.errors, []);
+    let plan = plan_of(&scan.manifest, dest, options).unwrap();
+    let mut trip = Trip::begin(scan, plan, road);
+    trip.run();
+    trip.sink.suspend()
+}
+
+/// No file of ours is left below a folder.
+pub fn assert_tidy(top: &Path) {
+    for path in contents(top).keys() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        assert!(!name.contains(".longhaul-"), "left behind: {path:?}");
+    }
+}

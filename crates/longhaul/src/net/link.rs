@@ -1,0 +1,284 @@
+//! One transfer's datagrams: sealed and opened, over a socket of its own once the peer's address is known.
+
+use super::seal::Keys;
+use super::udp::{Datagram, ReceiveBuffers, UdpSocket};
+use super::wake::{Interest, Waker, wait};
+use crossbeam_channel::Receiver;
+use longhaul_proto::endpoint::{Arrival, Transmit};
+use longhaul_proto::units::Time;
+use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
+use std::io;
+use std::net::SocketAddr;
+
+/// A datagram that came in at a socket open to all and belongs to a transfer.
+#[derive(Debug)]
+pub struct Stray {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// When it reached the host.
+    pub time: Time,
+    /// Who sent it.
+    pub from: SocketAddr,
+}
+
+/// Which keys a datagram is under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The path check.
+    Early,
+    /// The transfer.
+    Main,
+}
+
+/// Where a link's peer is.
+enum Socket {
+    /// Connected to it.
+    Connected(UdpSocket),
+    /// Open to all; it will be connected to whoever first sends something authentic. Until then what we send goes to
+    /// each of these.
+    Open(UdpSocket, Vec<SocketAddr>),
+    /// Served by a daemon's common socket at this address until then.
+    Shared(SocketAddr),
+}
+
+/// See the [module](self).
+pub struct Link {
+    socket: Socket,
+    strays: Option<Receiver<Stray>>,
+    early: Keys,
+    main: Option<Keys>,
+    buffers: ReceiveBuffers,
+    /// A run of sealed datagrams, and how much of it is gone.
+    run: Vec<u8>,
+    run_segment: usize,
+    run_sent: usize,
+    refused: u64,
+    drops_before: u64,
+}
+
+impl Link {
+    /// Over a socket of our own. With no `peers` it waits for the peer to speak first.
+    pub fn open(socket: UdpSocket, peers: Vec<SocketAddr>, early: Keys) -> io::Result<Link> {
+        let socket = if let [peer] = peers[..] {
+            socket.connect(peer)?;
+            Socket::Connected(socket)
+        } else {
+            Socket::Open(socket, peers)
+        };
+        Ok(Link::new(socket, None, early))
+    }
+
+    /// Behind a daemon's common socket, bound to `local`, which hands over what is ours.
+    pub fn shared(local: SocketAddr, strays: Receiver<Stray>, early: Keys) -> Link {
+        Link::new(Socket::Shared(local), Some(strays), early)
+    }
+
+    fn new(socket: Socket, strays: Option<Receiver<Stray>>, early: Keys) -> Link {
+        Link {
+            socket,
+            strays,
+            early,
+            main: None,
+            buffers: ReceiveBuffers::default(),
+            run: vec![],
+            run_segment: 1,
+            run_sent: 0,
+            refused: 0,
+            drops_before: 0,
+        }
+    }
+
+    /// From now on the transfer's own keys count too.
+    pub fn set_main_keys(&mut self, keys: Keys) {
+        self.main = Some(keys);
+    }
+
+    /// Whether the peer's address is known.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.socket, Socket::Connected(_))
+    }
+
+    /// The socket, once there is one.
+    pub fn socket(&self) -> Option<&UdpSocket> {
+        match &self.socket {
+            Socket::Connected(socket) | Socket::Open(socket, _) => Some(socket),
+            Socket::Shared(_) => None,
+        }
+    }
+
+    /// Datagrams that the host dropped for want of buffer.
+    pub fn drops(&self) -> u64 {
+        self.drops_before + self.socket().map_or(0, UdpSocket::drops)
+    }
+
+    /// Datagrams that were not authentic, or came twice.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Take what has come in and hand each authentic body to `handle`. True if there was anything.
+    pub fn receive(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8])) -> io::Result<bool> {
+        let mut any = false;
+        while let Some(mut stray) = self.strays.as_ref().and_then(|strays| strays.try_recv().ok()) {
+            any = true;
+            let datagram = Datagram { bytes: &mut stray.bytes, time: stray.time, from: Some(stray.from) };
+            let authentic = open(&mut self.early, self.main.as_mut(), datagram, &mut handle);
+            self.refused += u64::from(!authentic);
+            if authentic {
+                self.follow(stray.from)?;
+            }
+        }
+        let (socket, known) = match &mut self.socket {
+            Socket::Connected(socket) => (socket, true),
+            Socket::Open(socket, _) => (socket, false),
+            Socket::Shared(_) => return Ok(any),
+        };
+        if !socket.receive(&mut self.buffers)? {
+            return Ok(any);
+        }
+        let mut found = None;
+        for datagram in self.buffers.datagrams() {
+            let from = datagram.from;
+            if open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
+                found = from;
+            } else {
+                self.refused += 1;
+            }
+        }
+        if let (Some(peer), false) = (found, known) {
+            self.follow(peer)?;
+        }
+        Ok(true)
+    }
+
+    /// An authentic datagram came from `peer`: talk to that address from now on.
+    fn follow(&mut self, peer: SocketAddr) -> io::Result<()> {
+        match &self.socket {
+            Socket::Connected(socket) | Socket::Open(socket, _) => socket.connect(peer)?,
+            Socket::Shared(local) => {
+                let socket = UdpSocket::bind(*local, true)?;
+                socket.connect(peer)?;
+                self.socket = Socket::Connected(socket);
+                return Ok(());
+            }
+        }
+        if let Socket::Open(..) = self.socket {
+            let old = std::mem::replace(&mut self.socket, Socket::Shared(peer));
+            if let Socket::Open(socket, _) = old {
+                self.socket = Socket::Connected(socket);
+            }
+        }
+        Ok(())
+    }
+
+    /// Send one datagram. `write` fills a body; `false` if it had none. Back-pressure and unreachable peers count as
+    /// loss: what this sends is small and repeated.
+    pub fn send_one(
+        &mut self,
+        phase: Phase,
+        scratch: &mut Vec<u8>,
+        write: impl FnOnce(&mut [u8]) -> Option<Transmit>,
+    ) -> bool {
+        scratch.resize(SCRATCH, 0);
+        let Some(transmit) = write(&mut scratch[HEADER_LEN..]) else { return false };
+        let len = transmit.len + SEAL_OVERHEAD;
+        let keys = match (phase, &self.main) {
+            (Phase::Early, _) => &self.early,
+            (Phase::Main, Some(keys)) => keys,
+            (Phase::Main, None) => return true,
+        };
+        keys.seal(&mut scratch[..len], transmit.number);
+        match &mut self.socket {
+            Socket::Connected(socket) => drop(socket.send_run(&scratch[..len], len, None)),
+            Socket::Open(socket, peers) => {
+                for peer in peers.iter() {
+                    let _ = socket.send_run(&scratch[..len], len, Some(*peer));
+                }
+            }
+            Socket::Shared(_) => {}
+        }
+        true
+    }
+
+    /// Whether part of a run still waits for the socket.
+    pub fn is_congested(&self) -> bool {
+        self.run_sent < self.run.len()
+    }
+
+    /// Send what is left of a run. True if all is gone.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        let Socket::Connected(socket) = &mut self.socket else { return Ok(true) };
+        while self.run_sent < self.run.len() {
+            match socket.send_run(&self.run[self.run_sent..], self.run_segment, None) {
+                Ok(sent) => self.run_sent += sent,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(false),
+                    // The network is away for the moment, or the peer's port is: as good as lost, the protocol copes.
+                    io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::NetworkDown
+                    | io::ErrorKind::PermissionDenied => self.run_sent = self.run.len(),
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(true)
+    }
+
+    /// Send a run of up to `count` datagrams of at most `datagram_len` bytes under the main keys in one system call.
+    /// `write` fills bodies until it has none. Returns how many there were.
+    pub fn send_run(
+        &mut self,
+        count: usize,
+        datagram_len: usize,
+        mut write: impl FnMut(&mut [u8]) -> Option<Transmit>,
+    ) -> io::Result<usize> {
+        let Some(keys) = &self.main else { return Ok(0) };
+        let count = count.min(super::udp::GSO_SEGMENTS_MAX).min(super::udp::GSO_BYTES_MAX / datagram_len).max(1);
+        self.run.resize(count * datagram_len, 0);
+        let (mut filled, mut datagrams) = (0, 0);
+        while datagrams < count {
+            let slot = &mut self.run[filled..filled + datagram_len];
+            let Some(transmit) = write(&mut slot[HEADER_LEN..]) else { break };
+            let len = transmit.len + SEAL_OVERHEAD;
+            keys.seal(&mut slot[..len], transmit.number);
+            filled += len;
+            datagrams += 1;
+            if len < datagram_len {
+                // GSO allows only the last to be short.
+                break;
+            }
+        }
+        self.run.truncate(filled);
+        (self.run_sent, self.run_segment) = (0, datagram_len);
+        self.flush()?;
+        Ok(datagrams)
+    }
+
+    /// Wait for a datagram, for room to send if a run is stuck, for `waker` or for `deadline`.
+    pub fn wait(&self, waker: &Waker, now: Time, deadline: Time) -> io::Result<()> {
+        let socket = self.socket().map(UdpSocket::as_fd);
+        wait(Interest { socket, writable: self.is_congested() }, waker, now, deadline)
+    }
+}
+
+/// Room for any one datagram.
+const SCRATCH: usize = 1 << 16;
+
+fn open(
+    early: &mut Keys,
+    main: Option<&mut Keys>,
+    datagram: Datagram<'_>,
+    handle: &mut impl FnMut(Phase, Arrival, &mut [u8]),
+) -> bool {
+    let Some(header) = Header::decode(datagram.bytes) else { return false };
+    let (phase, keys) = match (header.early, main) {
+        (true, _) => (Phase::Early, early),
+        (false, Some(keys)) => (Phase::Main, keys),
+        (false, None) => return false,
+    };
+    let Some(body) = keys.open(&header, datagram.bytes) else { return false };
+    handle(phase, Arrival { time: datagram.time, number: header.number }, body);
+    true
+}

@@ -1,0 +1,157 @@
+//! Keys of the datagrams: each is sealed on its own, its header authenticated, its number the nonce.
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use longhaul_proto::seen::Seen;
+use longhaul_proto::units::DatagramNumber;
+use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD, TAG_LEN};
+
+/// Which side of the control stream we are; each direction has a key of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Opened the control stream.
+    Client,
+    /// Accepted it.
+    Server,
+}
+
+/// Seals what we send and opens what the peer sends, in one phase (early or main).
+pub struct Keys {
+    early: bool,
+    connection_id: u64,
+    seal: Key,
+    open: Key,
+    seen: Seen,
+}
+
+struct Key {
+    key: LessSafeKey,
+    iv: [u8; 12],
+}
+
+impl Key {
+    fn derive(secret: &[u8; 32], aes: bool, label: &str) -> Key {
+        let material: [u8; 32] = blake3::derive_key(&format!("longhaul datagram key v1 {label}"), secret);
+        let iv: [u8; 32] = blake3::derive_key(&format!("longhaul datagram iv v1 {label}"), secret);
+        let key = if aes {
+            UnboundKey::new(&AES_128_GCM, &material[..16])
+        } else {
+            UnboundKey::new(&CHACHA20_POLY1305, &material)
+        };
+        let key = LessSafeKey::new(key.expect("the key has the cipher's length"));
+        Key { key, iv: iv[..12].try_into().expect("12 of 32 bytes") }
+    }
+
+    /// As in TLS 1.3 (RFC 8446 §5.3): the number, padded, over the derived vector.
+    fn nonce(&self, number: DatagramNumber) -> Nonce {
+        let mut nonce = self.iv;
+        nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(n, b)| *n ^= b);
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+/// Whether this processor has the instructions that make AES-GCM the faster cipher.
+pub fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}
+
+impl Keys {
+    /// For datagrams before the handshake is done: from the shared key and the client's salt. They carry nothing but
+    /// the path check. ChaCha20, as nothing is agreed yet.
+    pub fn early(psk: &[u8; 32], salt: &[u8; 32], connection_id: u64, side: Side) -> Keys {
+        let secret = *blake3::keyed_hash(psk, salt).as_bytes();
+        Keys::new(&secret, false, connection_id, side, true)
+    }
+
+    /// For the transfer: from the secret that the handshake carried.
+    pub fn main(secret: &[u8; 32], aes: bool, connection_id: u64, side: Side) -> Keys {
+        Keys::new(secret, aes, connection_id, side, false)
+    }
+
+    fn new(secret: &[u8; 32], aes: bool, connection_id: u64, side: Side, early: bool) -> Keys {
+        let [up, down] = ["client to server", "server to client"].map(|label| Key::derive(secret, aes, label));
+        let (seal, open) = if side == Side::Client { (up, down) } else { (down, up) };
+        Keys { early, connection_id, seal, open, seen: Seen::default() }
+    }
+
+    /// Seal in place: `datagram` holds room for the header, the body, room for the tag.
+    pub fn seal(&self, datagram: &mut [u8], number: DatagramNumber) {
+        let header = Header { early: self.early, connection_id: self.connection_id, number }.encode();
+        let (head, rest) = datagram.split_at_mut(HEADER_LEN);
+        let (body, tag_room) = rest.split_at_mut(rest.len() - TAG_LEN);
+        head.copy_from_slice(&header);
+        let tag = self
+            .seal
+            .key
+            .seal_in_place_separate_tag(self.seal.nonce(number), Aad::from(&header), body)
+            .expect("a datagram is far below the cipher's limit");
+        tag_room.copy_from_slice(tag.as_ref());
+    }
+
+    /// Open in place a datagram whose header is `header`. `None`: not authentic, or seen before.
+    pub fn open<'a>(&mut self, header: &Header, datagram: &'a mut [u8]) -> Option<&'a mut [u8]> {
+        if header.connection_id != self.connection_id || datagram.len() < SEAL_OVERHEAD || !self.seen.is_new(header.number)
+        {
+            return None;
+        }
+        let (head, rest) = datagram.split_at_mut(HEADER_LEN);
+        let body = self.open.key.open_in_place(self.open.nonce(header.number), Aad::from(&*head), rest).ok()?;
+        self.seen.insert(header.number);
+        Some(body)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(keys: &Keys, number: u64) -> Vec<u8> {
+        let mut datagram = [&[0; HEADER_LEN][..], b"body", &[0; TAG_LEN]].concat();
+        keys.seal(&mut datagram, number);
+        datagram
+    }
+
+    fn open(keys: &mut Keys, datagram: &[u8]) -> Option<Vec<u8>> {
+        let mut copy = datagram.to_vec();
+        let header = Header::decode(&copy)?;
+        keys.open(&header, &mut copy).map(|body| body.to_vec())
+    }
+
+    #[test]
+    fn opens_once_what_the_other_side_sealed() {
+        for aes in [true, false] {
+            let client = Keys::main(&[3; 32], aes, 9, Side::Client);
+            let mut server = Keys::main(&[3; 32], aes, 9, Side::Server);
+            let datagram = sealed(&client, 5);
+            assert_eq!(open(&mut server, &datagram).as_deref(), Some(&b"body"[..]));
+            assert_eq!(open(&mut server, &datagram), None, "a replay");
+            // A reflected datagram is under the other direction's key.
+            let mut client = client;
+            assert_eq!(open(&mut client, &datagram), None);
+        }
+    }
+
+    #[test]
+    fn any_changed_bit_is_refused() {
+        let client = Keys::main(&[3; 32], true, 9, Side::Client);
+        let datagram = sealed(&client, 5);
+        for bit in 0..datagram.len() * 8 {
+            let mut server = Keys::main(&[3; 32], true, 9, Side::Server);
+            let mut bad = datagram.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(open(&mut server, &bad), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn early_keys_differ_by_salt() {
+        let client = Keys::early(&[1; 32], &[2; 32], 9, Side::Client);
+        let datagram = sealed(&client, 0);
+        assert!(open(&mut Keys::early(&[1; 32], &[2; 32], 9, Side::Server), &datagram).is_some());
+        assert!(open(&mut Keys::early(&[1; 32], &[3; 32], 9, Side::Server), &datagram).is_none());
+    }
+}

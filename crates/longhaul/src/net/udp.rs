@@ -1,0 +1,440 @@
+//! A UDP socket that moves many datagrams a system call (GSO, GRO), tells when each reached the host (kernel
+//! timestamps) and how many the host dropped (`SO_RXQ_OVFL`). Where the system lacks one of these it does without.
+
+use crate::clock;
+use longhaul_proto::units::{Time, nanos};
+use rustix::time::{ClockId, clock_gettime};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Datagrams that one GSO call carries at most (the kernel's UDP_MAX_SEGMENTS is 64 at least).
+pub const GSO_SEGMENTS_MAX: usize = 64;
+/// Bytes that one GSO call carries at most: an IP packet.
+pub const GSO_BYTES_MAX: usize = 65_507;
+
+/// Bytes of socket buffer asked for. The kernel caps this at `rmem_max`/`wmem_max`; what it gave is told by
+/// [`UdpSocket::receive_buffer`].
+const BUFFER_WANTED: usize = 16 << 20;
+/// The send buffer is a queue in front of the pacer's work: long enough for a few GSO calls, no longer.
+const SEND_BUFFER_WANTED: usize = 1 << 20;
+
+/// Messages taken by one receive call; each may hold a whole GRO batch.
+const BATCH: usize = 8;
+const MESSAGE_BYTES: usize = 65_536;
+const CONTROL_BYTES: usize = 128;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: Socket,
+    gso: bool,
+    /// The kernel's drop counter of this socket, as last told.
+    drops: u64,
+    receive_buffer: usize,
+}
+
+/// Buffers for receiving, apart from the socket so that the datagrams can be worked on while it is borrowed.
+pub struct ReceiveBuffers {
+    data: Vec<u8>,
+    control: Box<[Control; BATCH]>,
+    addresses: Box<[libc::sockaddr_storage; BATCH]>,
+    messages: [Message; BATCH],
+    count: usize,
+}
+
+#[repr(align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_BYTES]);
+
+#[derive(Clone, Copy, Default)]
+struct Message {
+    len: usize,
+    segment: usize,
+    time: Time,
+    from: Option<SocketAddr>,
+}
+
+/// A datagram in the buffers.
+pub struct Datagram<'a> {
+    /// Its bytes.
+    pub bytes: &'a mut [u8],
+    /// When it reached the host.
+    pub time: Time,
+    /// Who sent it.
+    pub from: Option<SocketAddr>,
+}
+
+impl Default for ReceiveBuffers {
+    fn default() -> ReceiveBuffers {
+        ReceiveBuffers {
+            data: vec![0; BATCH * MESSAGE_BYTES],
+            control: Box::new([Control([0; CONTROL_BYTES]); BATCH]),
+            // SAFETY: all-zero bytes are a valid sockaddr_storage (family AF_UNSPEC).
+            addresses: Box::new([unsafe { zeroed() }; BATCH]),
+            messages: [Message::default(); BATCH],
+            count: 0,
+        }
+    }
+}
+
+impl ReceiveBuffers {
+    /// The datagrams of the last receive call.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
+        let messages = &self.messages[..self.count];
+        self.data.chunks_mut(MESSAGE_BYTES).zip(messages).flat_map(|(buf, message)| {
+            let (time, from) = (message.time, message.from);
+            buf[..message.len].chunks_mut(message.segment.max(1)).map(move |bytes| Datagram { bytes, time, from })
+        })
+    }
+}
+
+impl UdpSocket {
+    /// Bind to `address`. `shared` lets several sockets of this program have the same port: one open to all, and one
+    /// connected to each peer, which the kernel prefers for that peer's datagrams.
+    pub fn bind(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_nonblocking(true)?;
+        if shared {
+            socket.set_reuse_address(true)?;
+        }
+        if address.is_ipv6() {
+            // Serve IPv4 peers too; a host without IPv4 may refuse, and then there are none to serve.
+            let _ = socket.set_only_v6(false);
+        }
+        // Both are capped silently by the kernel; the drop counter and `receive_buffer` tell what follows from that.
+        let _ = socket.set_recv_buffer_size(BUFFER_WANTED);
+        let _ = socket.set_send_buffer_size(SEND_BUFFER_WANTED);
+        let fd = socket.as_raw_fd();
+        for (level, name, value) in [
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
+            (libc::SOL_UDP, libc::UDP_GRO, 1),
+            // Never fragment; the path check finds what passes (RFC 8899 §3).
+            (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+            (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+        ] {
+            // Each is a convenience that the kernel or the address family may lack.
+            let _ = set_option(fd, level, name, value);
+        }
+        let gso = set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        socket.bind(&address.into())?;
+        let receive_buffer = socket.recv_buffer_size().unwrap_or(0);
+        Ok(UdpSocket { socket, gso, drops: 0, receive_buffer })
+    }
+
+    /// Talk to `peer` only from now on.
+    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(&SockAddr::from(self.reachable(peer)))
+    }
+
+    /// The address it is bound to.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
+    }
+
+    /// For waiting.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Datagrams that the kernel dropped because this socket's buffer was full.
+    pub fn drops(&self) -> u64 {
+        self.drops
+    }
+
+    /// Bytes of receive buffer that the kernel gave (it counts its own bookkeeping in).
+    pub fn receive_buffer(&self) -> usize {
+        self.receive_buffer
+    }
+
+    /// Largest UDP payload that the first hop towards the connected peer takes, if the system says.
+    pub fn first_hop_payload(&self) -> Option<u16> {
+        let v4 = self.socket.peer_addr().ok()?.as_socket()?.ip().to_canonical().is_ipv4();
+        let option = |level, name| get_option(self.socket.as_raw_fd(), level, name).ok().filter(|mtu| *mtu > 0);
+        let mtu = if v4 { option(libc::SOL_IP, libc::IP_MTU) } else { None };
+        let mtu = mtu.or_else(|| option(libc::SOL_IPV6, libc::IPV6_MTU))?;
+        let headers = if v4 { longhaul_proto::wire::IPV4_UDP_LEN } else { longhaul_proto::wire::IPV6_UDP_LEN };
+        Some(u16::try_from(mtu.saturating_sub(headers as i32)).unwrap_or(u16::MAX))
+    }
+
+    /// Send `buf` as datagrams of `segment` bytes (the last may be shorter). Returns how many bytes are gone; fewer
+    /// than all only with `WouldBlock` next.
+    pub fn send_run(&mut self, buf: &[u8], segment: usize, to: Option<SocketAddr>) -> io::Result<usize> {
+        if buf.len() > segment && self.gso {
+            match self.send_message(buf, Some(segment), to) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)) => {
+                    // A device without checksum offload refuses GSO: from now on one by one.
+                    self.gso = false;
+                }
+                other => return other.map(|()| buf.len()),
+            }
+        }
+        let mut sent = 0;
+        for datagram in buf.chunks(segment) {
+            match self.send_message(datagram, None, to) {
+                Ok(()) => sent += datagram.len(),
+                Err(error) if sent > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    }
+
+    fn send_message(&self, buf: &[u8], segment: Option<usize>, to: Option<SocketAddr>) -> io::Result<()> {
+        let address = to.map(|to| SockAddr::from(self.reachable(to)));
+        let mut control = Control([0; CONTROL_BYTES]);
+        let mut iov = libc::iovec { iov_base: buf.as_ptr().cast_mut().cast(), iov_len: buf.len() };
+        // SAFETY: msghdr is plain data for which all-zero is valid; every pointer set below outlives the call, and
+        // the control buffer is aligned for cmsghdr and larger than CMSG_SPACE(2).
+        let sent = unsafe {
+            let mut header: libc::msghdr = zeroed();
+            header.msg_iov = &mut iov;
+            header.msg_iovlen = 1;
+            if let Some(address) = &address {
+                header.msg_name = address.as_ptr().cast_mut().cast();
+                header.msg_namelen = address.len();
+            }
+            if let Some(segment) = segment {
+                header.msg_control = control.0.as_mut_ptr().cast();
+                header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+                let cmsg = libc::CMSG_FIRSTHDR(&header);
+                (*cmsg).cmsg_level = libc::SOL_UDP;
+                (*cmsg).cmsg_type = libc::UDP_SEGMENT;
+                (*cmsg).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+                libc::CMSG_DATA(cmsg).cast::<u16>().write_unaligned(segment as u16);
+            }
+            libc::sendmsg(self.socket.as_raw_fd(), &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+        };
+        if sent >= 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            // Out of device buffers is back-pressure too.
+            Some(libc::ENOBUFS) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Err(error),
+        }
+    }
+
+    /// Take what has come in. `Ok(false)`: nothing. Errors of earlier sends that the kernel reports here (a closed
+    /// port, a too large probe) are swallowed: silence tells the protocol as much.
+    pub fn receive(&mut self, buffers: &mut ReceiveBuffers) -> io::Result<bool> {
+        buffers.count = 0;
+        for _ in 0..4 {
+            match self.receive_batch(buffers) {
+                Ok(count) => {
+                    buffers.count = count;
+                    return Ok(count > 0);
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN) => return Ok(false),
+                    Some(
+                        libc::ECONNREFUSED | libc::EMSGSIZE | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EINTR,
+                    ) => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(false)
+    }
+
+    fn receive_batch(&mut self, buffers: &mut ReceiveBuffers) -> io::Result<usize> {
+        // SAFETY: iovec and mmsghdr are plain data for which all-zero is valid. All pointers lead into `buffers`,
+        // which is borrowed for the whole call, at offsets within bounds.
+        let count = unsafe {
+            let mut iovs: [libc::iovec; BATCH] = zeroed();
+            let mut headers: [libc::mmsghdr; BATCH] = zeroed();
+            for i in 0..BATCH {
+                iovs[i].iov_base = buffers.data.as_mut_ptr().add(i * MESSAGE_BYTES).cast();
+                iovs[i].iov_len = MESSAGE_BYTES;
+                let header = &mut headers[i].msg_hdr;
+                header.msg_iov = &mut iovs[i];
+                header.msg_iovlen = 1;
+                header.msg_control = buffers.control[i].0.as_mut_ptr().cast();
+                header.msg_controllen = CONTROL_BYTES;
+                header.msg_name = (&raw mut buffers.addresses[i]).cast();
+                header.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
+            }
+            let fd = self.socket.as_raw_fd();
+            let flags = libc::MSG_DONTWAIT as _;
+            let count = libc::recvmmsg(fd, headers.as_mut_ptr(), BATCH as u32, flags, std::ptr::null_mut());
+            if count < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let clocks = Clocks::read();
+            for (i, header) in headers.iter().enumerate().take(count as usize) {
+                buffers.messages[i] = self.read_message(header, &buffers.addresses[i], &clocks);
+            }
+            count
+        };
+        Ok(count as usize)
+    }
+
+    /// # Safety
+    /// `header` must be as `recvmmsg` left it, its control buffer still alive.
+    unsafe fn read_message(
+        &mut self,
+        header: &libc::mmsghdr,
+        address: &libc::sockaddr_storage,
+        clocks: &Clocks,
+    ) -> Message {
+        let len = header.msg_len as usize;
+        let mut message = Message { len, segment: len, time: clocks.now, from: socket_addr(address) };
+        // SAFETY: the caller vouches for the header; CMSG_NXTHDR stays within its control buffer, and the kernel
+        // wrote as many bytes as each type holds.
+        unsafe {
+            let mut cmsg = libc::CMSG_FIRSTHDR(&header.msg_hdr);
+            while let Some(c) = cmsg.as_ref() {
+                let data = libc::CMSG_DATA(cmsg);
+                match (c.cmsg_level, c.cmsg_type) {
+                    (libc::SOL_UDP, libc::UDP_GRO) => {
+                        message.segment = data.cast::<u16>().read_unaligned().max(1) as usize;
+                    }
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        message.time = clocks.local(data.cast::<libc::timespec>().read_unaligned());
+                    }
+                    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                        // The kernel's counter is 32 bits wide and wraps.
+                        let told = data.cast::<u32>().read_unaligned();
+                        self.drops += u64::from(told.wrapping_sub(self.drops as u32));
+                    }
+                    _ => {}
+                }
+                cmsg = libc::CMSG_NXTHDR(&header.msg_hdr, cmsg);
+            }
+        }
+        message
+    }
+
+    /// An IPv4 peer as this socket can name it.
+    fn reachable(&self, peer: SocketAddr) -> SocketAddr {
+        let v6 = self.socket.local_addr().is_ok_and(|local| local.is_ipv6());
+        match peer.ip() {
+            IpAddr::V4(ip) if v6 => SocketAddr::new(IpAddr::V6(ip.to_ipv6_mapped()), peer.port()),
+            _ => peer,
+        }
+    }
+}
+
+/// The wall clock, in which the kernel stamps, and ours, read together.
+struct Clocks {
+    now: Time,
+    wall_ns: i128,
+}
+
+impl Clocks {
+    fn read() -> Clocks {
+        let wall = clock_gettime(ClockId::Realtime);
+        Clocks { now: clock::now(), wall_ns: i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec) }
+    }
+
+    /// A kernel timestamp on our clock. An age that cannot be (the wall clock was set) counts as none.
+    fn local(&self, stamp: libc::timespec) -> Time {
+        let stamp_ns = i128::from(stamp.tv_sec) * 1_000_000_000 + i128::from(stamp.tv_nsec);
+        match u64::try_from(self.wall_ns - stamp_ns) {
+            Ok(age_ns) if age_ns < nanos(AGE_MAX) => self.now - Duration::from_nanos(age_ns),
+            _ => self.now,
+        }
+    }
+}
+
+/// No datagram waits longer in a socket buffer.
+const AGE_MAX: Duration = Duration::from_secs(10);
+
+fn socket_addr(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that the storage holds a sockaddr_in, which is smaller.
+            let v4 = unsafe { *(&raw const *storage).cast::<libc::sockaddr_in>() };
+            Some(SocketAddr::new(IpAddr::V4(u32::from_be(v4.sin_addr.s_addr).into()), u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that the storage holds a sockaddr_in6, which is smaller.
+            let v6 = unsafe { *(&raw const *storage).cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let address = std::net::SocketAddrV6::new(ip, u16::from_be(v6.sin6_port), 0, v6.sin6_scope_id);
+            Some(SocketAddr::V6(address))
+        }
+        _ => None,
+    }
+}
+
+fn set_option(fd: i32, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: `value` lives through the call and its size is given.
+    let result =
+        unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as libc::socklen_t) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn get_option(fd: i32, level: i32, name: i32) -> io::Result<i32> {
+    let (mut value, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: `value` and `len` live through the call and `len` is the room that `value` has.
+    let result = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut len) };
+    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (UdpSocket, UdpSocket) {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let (a, b) = (UdpSocket::bind(any, false).unwrap(), UdpSocket::bind(any, false).unwrap());
+        a.connect(b.local_addr().unwrap()).unwrap();
+        b.connect(a.local_addr().unwrap()).unwrap();
+        (a, b)
+    }
+
+    #[test]
+    fn a_run_arrives_as_its_datagrams() {
+        for gso in [true, false] {
+            let (mut a, mut b) = pair();
+            a.gso &= gso;
+            let sent: Vec<u8> = (0..10_500u32).map(|i| i as u8).collect();
+            assert_eq!(a.send_run(&sent, 1000, None).unwrap(), sent.len());
+            let mut buffers = ReceiveBuffers::default();
+            let mut got: Vec<Vec<u8>> = vec![];
+            while got.len() < 11 {
+                assert!(b.receive(&mut buffers).unwrap(), "nothing came");
+                for datagram in buffers.datagrams() {
+                    assert!(clock::now().since(datagram.time) < Duration::from_secs(5));
+                    assert_eq!(datagram.from, Some(a.local_addr().unwrap()));
+                    got.push(datagram.bytes.to_vec());
+                }
+            }
+            assert_eq!(got.concat(), sent);
+            assert!(got[..10].iter().all(|d| d.len() == 1000) && got[10].len() == 500);
+        }
+    }
+
+    #[test]
+    fn drops_of_a_full_buffer_are_counted() {
+        let (mut a, mut b) = pair();
+        b.socket.set_recv_buffer_size(4096).unwrap();
+        (0..200).for_each(|_| drop(a.send_run(&[7; 1000], 1000, None)));
+        let mut buffers = ReceiveBuffers::default();
+        while b.receive(&mut buffers).unwrap() {}
+        // The counter rides on the next datagram that fits.
+        a.send_run(&[7; 100], 100, None).unwrap();
+        b.receive(&mut buffers).unwrap();
+        assert!(b.drops() > 100, "{}", b.drops());
+    }
+
+    #[test]
+    fn a_connected_socket_beside_an_open_one_gets_its_peers_datagrams() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mut open = UdpSocket::bind(any, true).unwrap();
+        let here = open.local_addr().unwrap();
+        let mut peer = UdpSocket::bind(any, false).unwrap();
+        let mut own = UdpSocket::bind(here, true).unwrap();
+        own.connect(peer.local_addr().unwrap()).unwrap();
+        peer.send_run(b"hello", 5, Some(here)).unwrap();
+        let mut buffers = ReceiveBuffers::default();
+        assert!(own.receive(&mut buffers).unwrap());
+        assert!(!open.receive(&mut buffers).unwrap());
+    }
+}

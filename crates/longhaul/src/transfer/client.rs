@@ -1,0 +1,447 @@
+//! The side that was told to copy.
+
+use super::manifest_codec;
+use super::receiving::{ManifestHead, Received, receive};
+use super::sending::{Sent, send};
+use super::session::{Broken, Session};
+use super::ssh;
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary};
+use crate::clock;
+use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
+use crate::net::control::{self, Control, OFFER_MAX, Psk, Stream, psk_of_token};
+use crate::net::link::Link;
+use crate::net::seal::{Keys, Side, has_aes};
+use crate::net::udp::UdpSocket;
+use crate::net::wake::{Waker, precise_timers};
+use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::path::PathCheck;
+use longhaul_proto::session::manifest::{Kind, Layout};
+use longhaul_proto::session::message::{Answer, Direction, FileFailure, Message, Offer, PROTOCOL_VERSION, Report, SenderStatus, TransferOptions};
+use longhaul_proto::units::Time;
+use longhaul_proto::wire;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Copy files between this host and another.
+pub fn copy(
+    sources: &[Location],
+    dest: &Location,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+    stop: Arc<AtomicBool>,
+) -> Result<Summary, Failure> {
+    let job = Job::plan(sources, dest, options).map_err(Failure::Usage)?;
+    precise_timers();
+    let outcome = match job.kind {
+        JobKind::Push { sources } => push(&job.remote, sources, job.far, options, observer, stop),
+        JobKind::Pull { dest } => pull(&job.remote, job.far, dest, options, observer, stop),
+    };
+    outcome.map_err(|broken| match broken {
+        Broken::Interrupted => Failure::Interrupted,
+        Broken::Failed(line) => Failure::Failed(line),
+    })
+}
+
+/// The other host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Remote {
+    Daemon { host: String, port: u16 },
+    Ssh { host: String },
+}
+
+enum JobKind {
+    Push { sources: Vec<PathBuf> },
+    Pull { dest: PathBuf },
+}
+
+struct Job {
+    remote: Remote,
+    /// Paths over there.
+    far: Vec<Vec<u8>>,
+    kind: JobKind,
+}
+
+fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
+    match location {
+        Location::Local(path) => Err(path.clone()),
+        Location::Ssh { host, path } => Ok((Remote::Ssh { host: host.clone() }, path.clone())),
+        Location::Daemon { host, port, path } => Ok((Remote::Daemon { host: host.clone(), port: *port }, path.clone())),
+    }
+}
+
+impl Job {
+    /// Sort out which side is where.
+    fn plan(sources: &[Location], dest: &Location, options: &CopyOptions) -> Result<Job, String> {
+        check_names(options)?;
+        let job = match split(dest) {
+            Ok((remote, path)) => {
+                let local = sources.iter().map(|s| split(s).err()).collect::<Option<Vec<_>>>();
+                let sources = local.ok_or("cannot copy between two other hosts; run longhaul on one of them")?;
+                Job { remote, far: vec![path], kind: JobKind::Push { sources } }
+            }
+            Err(dest) => {
+                let far = sources.iter().map(|s| split(s).ok()).collect::<Option<Vec<_>>>();
+                let far = far.ok_or("one side must be another host: host:path or longhaul://host/path")?;
+                let remote = far.first().ok_or("nothing to copy: name at least one source")?.0.clone();
+                if far.iter().any(|(other, _)| *other != remote) {
+                    return Err("all sources must be on the same host".into());
+                }
+                Job { remote, far: far.into_iter().map(|(_, path)| path).collect(), kind: JobKind::Pull { dest } }
+            }
+        };
+        if matches!(job.remote, Remote::Daemon { .. }) && options.token.is_none() {
+            return Err("longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment".into());
+        }
+        Ok(job)
+    }
+}
+
+fn check_names(options: &CopyOptions) -> Result<(), String> {
+    options.control.parse::<longhaul_proto::control::ControllerKind>()?;
+    options.select.parse::<longhaul_proto::object::SelectorKind>()?;
+    if options.control == "fixed" && options.rate.is_none() {
+        return Err("--control fixed needs a rate: --rate 800mbit".into());
+    }
+    let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
+    if options.packet_size.is_some_and(|size| !sizes.contains(&size)) {
+        return Err(format!("--packet-size must be {} to {} bytes", sizes.start(), sizes.end()));
+    }
+    Ok(())
+}
+
+/// UDP payload lengths tried when none was named: what passes everywhere; Ethernet under IPv6 and IPv4; jumbo frames.
+const CLASSES: [u16; 5] = [wire::BASE_DATAGRAM_LEN, 1452, 1472, 8952, 8972];
+
+fn transfer_options(options: &CopyOptions) -> TransferOptions {
+    TransferOptions {
+        control: options.control.clone(),
+        select: options.select.clone(),
+        rate_cap: options.rate,
+        ack_every: options.ack_every,
+        batch: options.batch,
+        classes: options.packet_size.map_or(CLASSES.to_vec(), |size| vec![size]),
+        stall_timeout_ms: u64::try_from(options.stall_timeout.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Broken> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|e| Broken::Failed(format!("the system gives no random bytes: {e}")))?;
+    Ok(bytes)
+}
+
+/// A connection to the other host, before the handshake.
+struct Contact {
+    stream: Stream,
+    psk: Psk,
+    /// Daemon: where its UDP port is.
+    udp: Option<SocketAddr>,
+    /// Ssh: the process, and the name to resolve if the far side does not know its address.
+    far: Option<(ssh::FarSide, String)>,
+}
+
+fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
+    match remote {
+        Remote::Daemon { host, port } => {
+            let socket = connect_tcp(host, *port, options.stall_timeout.min(CONNECT_PATIENCE))?;
+            let udp = socket.peer_addr()?;
+            let psk = psk_of_token(options.token.as_deref().unwrap_or_default());
+            Ok(Contact { stream: tcp_stream(socket)?, psk, udp: Some(udp), far: None })
+        }
+        Remote::Ssh { host } => {
+            let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
+            let mut far = ssh::start(options.ssh_command.as_deref(), host, options.deploy, ports.as_deref())?;
+            let mut stream = far.stream.take().ok_or_else(|| "the ssh process has no streams".to_string())?;
+            // The key travels inside ssh; the agent reads it before anything else.
+            let psk = random()?;
+            stream.writer.write_all(&psk).map_err(|e| format!("the connection to {host} broke: {e}"))?;
+            let name = host.rsplit('@').next().unwrap_or(host).to_string();
+            Ok(Contact { stream, psk, udp: None, far: Some((far, name)) })
+        }
+    }
+}
+
+fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Broken> {
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|e| format!("cannot find the host {host:?}: {e}; check its name"))?;
+    let mut last = format!("the host {host:?} has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(patience))?;
+                return Ok(socket);
+            }
+            Err(e) => {
+                last = format!("cannot reach {host} port {port}: {e}; is `longhaul serve` running there, and the port open?");
+            }
+        }
+    }
+    Err(Broken::Failed(last))
+}
+
+/// A TCP connection as a control stream. A thread blocked in reading ends when the other half is shut down.
+pub fn tcp_stream(socket: TcpStream) -> std::io::Result<Stream> {
+    let (writer, closing) = (socket.try_clone()?, socket.try_clone()?);
+    let closer = Box::new(move || drop(closing.shutdown(std::net::Shutdown::Both)));
+    Ok(Stream { reader: Box::new(TimeoutTolerant(socket)), writer: Box::new(writer), closer })
+}
+
+/// A reader that has a timeout for the handshake only: after its first bytes silence is the session's to judge.
+struct TimeoutTolerant(TcpStream);
+
+impl std::io::Read for TimeoutTolerant {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.0.read(buf)?;
+        self.0.set_read_timeout(None)?;
+        Ok(read)
+    }
+}
+
+/// The open session and what must live as long.
+struct Opened<'a> {
+    session: Session<'a>,
+    far: Option<ssh::FarSide>,
+}
+
+impl Opened<'_> {
+    fn close(self) {
+        self.session.control.finish();
+        drop(self.far);
+    }
+}
+
+/// What the offer says, beside what is the same for all.
+struct Wish<'a> {
+    direction: Direction,
+    manifest: &'a [u8],
+    sends: bool,
+}
+
+fn open<'a>(
+    contact: Contact,
+    wish: &Wish<'_>,
+    options: &CopyOptions,
+    observer: &'a mut dyn Observer,
+    stop: Arc<AtomicBool>,
+) -> Result<(Opened<'a>, usize), Broken> {
+    let waker = Waker::new()?;
+    let connection_id = u64::from_be_bytes(random()?);
+    let transfer = transfer_options(options);
+    let mut offer = Offer {
+        version: PROTOCOL_VERSION,
+        connection_id,
+        aes: has_aes(),
+        early_salt: random()?,
+        direction: wish.direction.clone(),
+        files: options.files.clone(),
+        transfer: transfer.clone(),
+        manifest_len: wish.manifest.len() as u64,
+        manifest_head: vec![],
+    };
+    if let Some(only) = &options.files_from {
+        offer.files.only = Some(only.iter().map(|p| p.as_os_str().as_bytes().to_vec()).collect());
+    }
+    let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
+    let room = OFFER_MAX.checked_sub(fixed + 8).ok_or_else(|| "too many names or patterns for one request".to_string())?;
+    let head = wish.manifest.len().min(room);
+    offer.manifest_head = wish.manifest[..head].to_vec();
+    let mut check = PathCheck::new(transfer.classes.clone(), wish.sends);
+    let early = || Keys::early(&contact.psk, &offer.early_salt, connection_id, Side::Client);
+    let mut link = match contact.udp {
+        Some(peer) => Some(Link::open(UdpSocket::bind(unspecified(peer), false)?, vec![peer], early())?),
+        None => None,
+    };
+    let mut scratch = vec![];
+    let mut offered = Time::ZERO;
+    let (psk, stream) = (contact.psk, contact.stream);
+    // The path check rides along: its train is on its way while the handshake is.
+    let meanwhile = || {
+        offered = clock::now();
+        if let Some(link) = &mut link {
+            while link.send_one(crate::net::link::Phase::Early, &mut scratch, |buf| check.poll_transmit(clock::now(), buf)) {}
+        }
+    };
+    let (control, answer) =
+        control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|e| Broken::Failed(e.to_string()))?;
+    let rtt = clock::now().since(offered);
+    let Answer::Accept { aes, udp_secret, udp_port, udp_hosts } = answer else {
+        return Err(Broken::Failed("the other side neither accepts nor refuses".into()));
+    };
+    let (far, name) = contact.far.map_or((None, None), |(far, name)| (Some(far), Some(name)));
+    let mut link = match link {
+        Some(link) => link,
+        None => open_link(udp_hosts, udp_port, name.as_deref(), early())?,
+    };
+    link.set_main_keys(Keys::main(&udp_secret, aes, connection_id, Side::Client));
+    confirm(&control);
+    let session = Session {
+        link,
+        control,
+        waker,
+        stop,
+        options: transfer,
+        check,
+        rtt,
+        observer,
+        scratch,
+        last_word: clock::now(),
+        confirmed: true,
+    };
+    let mut opened = Opened { session, far };
+    if let Some(far) = &opened.far {
+        let story = far.story.clone();
+        opened.session.remark(story);
+    }
+    Ok((opened, head))
+}
+
+/// The first message under the session's keys shows the server that our offer was not replayed by somebody.
+fn confirm(control: &Control) {
+    control.send(Message::KeepAlive);
+}
+
+fn unspecified(peer: SocketAddr) -> SocketAddr {
+    let ip = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    SocketAddr::new(ip, 0)
+}
+
+/// Towards an ssh agent: the addresses that it told, and those of the name that ssh was given.
+fn open_link(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>, early: Keys) -> Result<Link, Broken> {
+    let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
+    hosts.extend(named.map(|address| address.ip()));
+    let mut peers: Vec<SocketAddr> = vec![];
+    for host in hosts {
+        let peer = SocketAddr::new(host, port);
+        if !peers.contains(&peer) {
+            peers.push(peer);
+        }
+    }
+    let Some(first) = peers.first() else {
+        return Err(Broken::Failed("the far side's address cannot be found; use a host name that resolves, or an address".into()));
+    };
+    let any = if peers.iter().all(SocketAddr::is_ipv4) { unspecified(*first) } else { SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0) };
+    Ok(Link::open(UdpSocket::bind(any, false)?, peers, early)?)
+}
+
+fn push(
+    remote: &Remote,
+    sources: Vec<PathBuf>,
+    mut far: Vec<Vec<u8>>,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+    stop: Arc<AtomicBool>,
+) -> Result<Summary, Broken> {
+    // Reaching the other host and listing the files take their time side by side.
+    let (contact, scanned) = std::thread::scope(|scope| {
+        let contact = scope.spawn(|| contact(remote, options));
+        let scanned = list(&sources, options);
+        (contact.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))), scanned)
+    });
+    let scan = scanned?;
+    let contact = contact?;
+    let manifest = manifest_codec::encode(&scan.manifest)?;
+    let dest = far.pop().unwrap_or_default();
+    let wish = Wish { direction: Direction::Push { dest }, manifest: &manifest, sends: true };
+    let (mut opened, head) = open(contact, &wish, options, observer, stop)?;
+    let scan = Arc::new(scan);
+    let outcome = send(&mut opened.session, scan.clone(), &manifest[head..], manifest.len() as u64);
+    opened.close();
+    let Sent { report, status, datagram_len } = outcome?;
+    let total = Layout::new(&scan.manifest).object_len();
+    let files = count_files(&scan);
+    Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
+}
+
+fn count_files(scan: &Scan) -> u64 {
+    scan.manifest.entries.iter().filter(|e| matches!(e.kind, Kind::File { .. })).count() as u64
+}
+
+fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {
+    let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
+    let scan_options = ScanOptions {
+        exclude: Exclude::new(&options.files.exclude)?,
+        files_from: options.files_from.clone(),
+        checksum: options.files.checksum,
+    };
+    let scan = scan(&Root::ambient(), &specs, &scan_options);
+    match scan.errors.first() {
+        Some(error) if scan.manifest.entries.is_empty() => Err(Broken::Failed(line_of(error))),
+        None if scan.manifest.entries.is_empty() => Err(Broken::Failed("nothing to copy: everything is left out".into())),
+        _ => Ok(scan),
+    }
+}
+
+/// A failure as a line.
+pub fn line_of(failure: &FileFailure) -> String {
+    format!("{}: {}", String::from_utf8_lossy(&failure.path), failure.reason)
+}
+
+fn pull(
+    remote: &Remote,
+    far: Vec<Vec<u8>>,
+    dest: PathBuf,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+    stop: Arc<AtomicBool>,
+) -> Result<Summary, Broken> {
+    let contact = contact(remote, options)?;
+    let wish = Wish { direction: Direction::Pull { sources: far }, manifest: &[], sends: false };
+    let (mut opened, _) = open(contact, &wish, options, observer, stop)?;
+    let base = Base::new(Root::ambient(), dest);
+    let head = ManifestHead { total: None, bytes: vec![] };
+    let outcome = receive(&mut opened.session, base, options.files.clone(), head);
+    opened.close();
+    let Received { report, status, datagram_len, total, files } = outcome?;
+    Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
+}
+
+struct Totals {
+    total: u64,
+    files: u64,
+    datagram_len: u16,
+}
+
+fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals: Totals) -> Summary {
+    let seconds = clock::now().as_secs_f64();
+    let in_place = totals.total.saturating_sub(report.failed_bytes);
+    let moved = in_place.saturating_sub(report.skipped_bytes + report.resumed_bytes);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let ok = report.failed.is_empty();
+    let headers = wire::IPV4_UDP_LEN as u32;
+    Summary {
+        ok,
+        limited_by: if status.packets_required == 0 { Limit::None } else { status.limited_by },
+        files: totals.files,
+        files_failed: report.failed.len() as u64,
+        bytes: in_place,
+        seconds,
+        goodput_mbps: moved as f64 * 8e-6 / seconds.max(1e-9),
+        transport: "object".into(),
+        control: options.control.clone(),
+        encrypted: true,
+        packets_required: status.packets_required,
+        packets_sent: status.packets_sent,
+        waste: status.packets_sent.saturating_sub(status.packets_required) as f64 / status.packets_required.max(1) as f64,
+        retransmit_share: status.packets_resent as f64 / status.packets_sent.max(1) as f64,
+        rtt_ms_min: ms(status.rtt_ns[0]),
+        rtt_ms_mean: ms(status.rtt_ns[1]),
+        loss: status.loss,
+        receiver_drops: report.receiver_drops,
+        path_mtu: if totals.datagram_len == 0 { 0 } else { u32::from(totals.datagram_len) + headers },
+        resumed_bytes: report.resumed_bytes,
+        skipped_bytes: report.skipped_bytes,
+        streams: 0,
+        hash_verified: ok && !options.files.dry_run,
+        error: report.failed.first().map(line_of),
+        failures: report.failed,
+    }
+}
+
+/// How long a connection may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(15);

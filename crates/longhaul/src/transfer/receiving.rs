@@ -1,0 +1,401 @@
+//! The side that gets the files.
+
+use super::manifest_codec;
+use super::session::{Broken, HEARTBEAT, Session};
+use crate::api::{Phase, Progress};
+use crate::clock;
+use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
+use crate::net::link::Phase as Keys;
+use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::object::{AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, Shape};
+use longhaul_proto::session::manifest::{Kind, Layout, Manifest, Ranges};
+use longhaul_proto::session::message::{FileFailure, FileOptions, Message, Report, SenderStatus};
+use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::wire::{self, Body};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What came of receiving.
+pub struct Received {
+    /// What this side has to report.
+    pub report: Report,
+    /// What the sender said of it.
+    pub status: SenderStatus,
+    /// Largest UDP payload that passed.
+    pub datagram_len: u16,
+    /// Data bytes in all.
+    pub total: u64,
+    /// Regular files in all.
+    pub files: u64,
+}
+
+/// What an offer says of the manifest: how long it is, and its first bytes.
+pub struct ManifestHead {
+    /// Compressed bytes in all, if known yet.
+    pub total: Option<u64>,
+    /// The first of them.
+    pub bytes: Vec<u8>,
+}
+
+/// Receive into `base` over an agreed session.
+pub fn receive(session: &mut Session<'_>, base: Base, files: FileOptions, head: ManifestHead) -> Result<Received, Broken> {
+    let (manifest, source_errors) = get_manifest(session, head)?;
+    let manifest = Arc::new(manifest);
+    let plan = compare(session, base, manifest.clone(), files.clone())?;
+    let layout = Arc::new(Layout::new(&manifest));
+    if files.dry_run {
+        let mut report = plan.report();
+        report.failed.extend(source_errors);
+        return Ok(conclude(session, report, &layout, &manifest, 0));
+    }
+    let have = plan.have.clone();
+    session.control.send(Message::Start { have: have.clone(), skipped: plan.skipped.len() as u64 });
+    await_confirmation(session)?;
+    let waker = session.waker.clone();
+    let mut sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
+    if !source_errors.is_empty() {
+        sink.source_incomplete();
+    }
+    let mut receiving = Receiving::new(session, layout.clone(), have, sink, manifest.clone());
+    receiving.source_errors = source_errors;
+    match receiving.run() {
+        Ok(mut report) => {
+            report.failed.append(&mut receiving.source_errors);
+            report.receiver_drops = receiving.session.link.drops();
+            let datagram_len = receiving.datagram_len;
+            Ok(conclude(session, report, &layout, &manifest, datagram_len))
+        }
+        Err(broken) => {
+            receiving.suspend();
+            Err(broken)
+        }
+    }
+}
+
+fn conclude(session: &mut Session<'_>, report: Report, layout: &Layout, manifest: &Manifest, datagram_len: u16) -> Received {
+    let status = part(session, report.clone());
+    let files = manifest.entries.iter().filter(|e| matches!(e.kind, Kind::File { .. })).count() as u64;
+    Received { report, status, datagram_len, total: layout.object_len(), files }
+}
+
+/// Say that all is done, and hear the sender's last word.
+fn part(session: &mut Session<'_>, report: Report) -> SenderStatus {
+    session.control.send(Message::Finished(report));
+    let deadline = clock::now() + PARTING;
+    loop {
+        match session.poll_message() {
+            Ok(Some(Message::Bye(status))) => return status,
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
+            // All is in place; a peer that left without a word changes nothing.
+            Err(_) => return SenderStatus::default(),
+        }
+        let now = clock::now();
+        if now >= deadline {
+            return SenderStatus::default();
+        }
+        let _ = session.receive(|_, _, _| {});
+        let _ = session.link.wait(&session.waker, now, deadline.min(now + HEARTBEAT));
+    }
+}
+
+/// Run the session's network side until `done` gives something.
+fn serve_until<T>(
+    session: &mut Session<'_>,
+    mut done: impl FnMut(&mut Session<'_>) -> Result<Option<T>, Broken>,
+) -> Result<T, Broken> {
+    loop {
+        session.check_stop()?;
+        if let Some(value) = done(session)? {
+            return Ok(value);
+        }
+        session.receive(|_, _, _| {})?;
+        let now = clock::now();
+        session.run_check(now);
+        if now.since(session.last_word) > session.stall_timeout() {
+            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
+        }
+        let deadline = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
+        session.link.wait(&session.waker, now, deadline)?;
+    }
+}
+
+fn get_manifest(session: &mut Session<'_>, head: ManifestHead) -> Result<(Manifest, Vec<FileFailure>), Broken> {
+    let (mut bytes, mut total, mut errors) = (head.bytes, head.total, vec![]);
+    serve_until(session, |session| {
+        while total.is_none_or(|total| (bytes.len() as u64) < total) {
+            match session.poll_message()? {
+                None => return Ok(None),
+                Some(Message::ManifestPart { total: told, bytes: part }) => {
+                    total.get_or_insert(told);
+                    bytes.extend(part);
+                }
+                Some(Message::SourceErrors(more)) => errors.extend(more),
+                Some(_) => {}
+            }
+        }
+        Ok(Some(()))
+    })?;
+    let manifest = manifest_codec::decode(&bytes).map_err(|line| session.abort(line))?;
+    Ok((manifest, errors))
+}
+
+/// Compare with what is here, on a thread of its own so that probes are answered meanwhile.
+fn compare(session: &mut Session<'_>, base: Base, manifest: Arc<Manifest>, files: FileOptions) -> Result<Plan, Broken> {
+    let (waker, began) = (session.waker.clone(), clock::now());
+    let (done, result) = crossbeam_channel::bounded(1);
+    std::thread::Builder::new().name("compare".into()).spawn(move || {
+        // Nobody waits any more if the session is over.
+        let _ = done.send(plan(&base, &manifest, &files));
+        waker.wake();
+    })?;
+    let plan = serve_until(session, |session| {
+        session.last_word = clock::now();
+        Ok(result.try_recv().ok())
+    })?;
+    let span = clock::now().since(began);
+    session.remark(format!("comparing with what is here took {:.0} ms", span.as_secs_f64() * 1e3));
+    plan.map_err(|line| session.abort(line))
+}
+
+/// Nothing is written before the other side has shown that it holds the session's keys. Its first message has no other
+/// meaning, and comes with the first data.
+fn await_confirmation(session: &mut Session<'_>) -> Result<(), Broken> {
+    serve_until(session, |session| {
+        if !session.confirmed {
+            session.poll_message()?;
+        }
+        Ok(session.confirmed.then_some(()))
+    })
+}
+
+struct Receiving<'a, 's> {
+    session: &'a mut Session<'s>,
+    layout: Arc<Layout>,
+    manifest: Arc<Manifest>,
+    have: Ranges,
+    /// Until the first datagram tells how the object is cut.
+    sink: Option<FileSink>,
+    receiver: Option<Receiver<FileSink>>,
+    source_errors: Vec<FileFailure>,
+    datagram_len: u16,
+    status: SenderStatus,
+    last_news: Time,
+    last_progress: Time,
+    recent: (Time, u64, Rate),
+    complete_told: bool,
+}
+
+impl<'a, 's> Receiving<'a, 's> {
+    fn new(
+        session: &'a mut Session<'s>,
+        layout: Arc<Layout>,
+        have: Ranges,
+        sink: FileSink,
+        manifest: Arc<Manifest>,
+    ) -> Receiving<'a, 's> {
+        let now = clock::now();
+        Receiving {
+            session,
+            layout,
+            manifest,
+            have,
+            sink: Some(sink),
+            receiver: None,
+            source_errors: vec![],
+            datagram_len: 0,
+            status: SenderStatus::default(),
+            last_news: now,
+            last_progress: now,
+            recent: (now, 0, Rate::default()),
+            complete_told: false,
+        }
+    }
+
+    fn sink(&mut self) -> &mut FileSink {
+        match (&mut self.receiver, &mut self.sink) {
+            (Some(receiver), _) => receiver.sink_mut(),
+            (None, Some(sink)) => sink,
+            (None, None) => unreachable!("the sink is in one of the two until the session ends"),
+        }
+    }
+
+    fn run(&mut self) -> Result<Report, Broken> {
+        loop {
+            self.session.check_stop()?;
+            let busy = self.take_datagrams()?;
+            self.take_messages()?;
+            self.heed_sink();
+            let now = clock::now();
+            self.acknowledge(now);
+            self.session.run_check(now);
+            if self.sink().finished() {
+                return Ok(self.sink().report());
+            }
+            self.check_stall(now)?;
+            if now.since(self.last_progress) >= HEARTBEAT {
+                self.last_progress = now;
+                self.tell_progress(now);
+            }
+            if busy {
+                continue;
+            }
+            let timer = self.receiver.as_ref().and_then(Endpoint::poll_timeout).unwrap_or(Time::MAX);
+            let deadline = timer.min(now + HEARTBEAT);
+            self.session.link.wait(&self.session.waker, now, deadline)?;
+        }
+    }
+
+    fn take_datagrams(&mut self) -> Result<bool, Broken> {
+        let Some(receiver) = &mut self.receiver else { return self.take_first() };
+        let any = self.session.receive(|now, arrival, body| receiver.handle_datagram(now, arrival, body))?;
+        if any {
+            self.last_news = clock::now();
+        }
+        Ok(any)
+    }
+
+    /// The first datagram of data tells which size was chosen; from then on there is a receiver.
+    fn take_first(&mut self) -> Result<bool, Broken> {
+        let (classes, sink, receiver) = (self.session.options.classes.clone(), &mut self.sink, &mut self.receiver);
+        let (layout, have) = (&self.layout, &self.have);
+        let (every, rtt) = (self.session.options.ack_every.unwrap_or(DEFAULT_EVERY), self.session.rtt);
+        let any = self.session.receive(|now, arrival, body| {
+            if receiver.is_none() {
+                let Some(Body::Data { class, .. }) = Body::decode(body) else { return };
+                let Some(datagram_len) = classes.get(usize::from(class)) else { return };
+                let packet_len = u32::from(*datagram_len) - wire::DATA_OVERHEAD as u32;
+                let config = ReceiverConfig {
+                    shape: Shape { object_len: layout.object_len(), packet_len },
+                    class,
+                    ack: AckPolicy::new(every, rtt),
+                    have: have.clone(),
+                    max_body: usize::from(*datagram_len).min(ACK_DATAGRAM_MAX) - wire::SEAL_OVERHEAD,
+                };
+                *receiver = sink.take().map(|sink| Receiver::new(config, sink));
+            }
+            if let Some(receiver) = receiver {
+                receiver.handle_datagram(now, arrival, body);
+            }
+        })?;
+        if let Some(receiver) = &self.receiver {
+            self.datagram_len = receiver.shape().packet_len as u16 + wire::DATA_OVERHEAD as u16;
+        }
+        Ok(any)
+    }
+
+    fn take_messages(&mut self) -> Result<(), Broken> {
+        while let Some(message) = self.session.poll_message()? {
+            match message {
+                Message::Hashes(hashes) => hashes.into_iter().for_each(|hash| self.sink().expect(hash)),
+                Message::SourceFailed { entry, reason } if (entry as usize) < self.manifest.entries.len() => {
+                    self.sink().source_failed(entry, &reason);
+                }
+                Message::SourceErrors(errors) => {
+                    self.sink().source_incomplete();
+                    self.source_errors.extend(errors);
+                }
+                Message::Status(mut status) => {
+                    let remarks = std::mem::take(&mut status.remarks);
+                    remarks.into_iter().for_each(|line| self.session.remark(line));
+                    self.status = status;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Pass on what the sink says, to the receiver and to the other side.
+    fn heed_sink(&mut self) {
+        while let Some(event) = self.sink().poll_event() {
+            match event {
+                SinkEvent::Bad { ranges } => {
+                    self.session.remark("a piece failed verification and is asked for again".into());
+                    if let Some(receiver) = &mut self.receiver {
+                        let epoch = receiver.take_back(&ranges);
+                        self.complete_told = false;
+                        self.session.control.send(Message::Resend { epoch, ranges });
+                    }
+                }
+                SinkEvent::Unwanted { ranges } => {
+                    self.have.extend(ranges.iter().cloned());
+                    if let Some(receiver) = &mut self.receiver {
+                        receiver.skip(&self.have);
+                    }
+                    self.session.control.send(Message::Unwanted { ranges: self.have.clone() });
+                }
+                SinkEvent::FileDone { .. } | SinkEvent::FileFailed(_) => {}
+            }
+        }
+        let backlog = self.sink().backlog();
+        let pressure = (255 * backlog.queued_bytes / backlog.limit_bytes.max(1)).min(255) as u8;
+        let drops = self.session.link.drops();
+        if let Some(receiver) = &mut self.receiver {
+            receiver.set_host_state(drops, pressure);
+        }
+    }
+
+    fn acknowledge(&mut self, now: Time) {
+        let Some(receiver) = &mut self.receiver else { return };
+        if receiver.poll_timeout().is_some_and(|at| now >= at) {
+            receiver.handle_timeout(now);
+        }
+        let session = &mut *self.session;
+        while session.link.send_one(Keys::Main, &mut session.scratch, |buf| receiver.poll_transmit(now, buf)) {}
+        while receiver.poll_event().is_some() {
+            if !self.complete_told {
+                self.complete_told = true;
+                receiver.sink_mut().object_complete();
+            }
+        }
+    }
+
+    fn check_stall(&mut self, now: Time) -> Result<(), Broken> {
+        let silent = now.since(self.last_news.max(self.session.last_word));
+        if silent > self.session.stall_timeout() {
+            return Err(self.session.abort(format!(
+                "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",
+                silent.as_secs()
+            )));
+        }
+        Ok(())
+    }
+
+    fn tell_progress(&mut self, now: Time) {
+        let (done, all) = self.receiver.as_ref().map_or((0, false), |receiver| {
+            let done = receiver.received() * u64::from(receiver.shape().packet_len);
+            (done, receiver.received() == receiver.shape().packets())
+        });
+        let (at, before, goodput) = self.recent;
+        if now.since(at) >= RECENT {
+            self.recent = (now, done, Rate::from_bytes_over(done.saturating_sub(before), now.since(at)));
+        }
+        let total = self.layout.object_len();
+        self.session.observer.progress(&Progress {
+            phase: if all { Phase::Verifying } else { Phase::Moving },
+            bytes_done: done.min(total),
+            bytes_total: total,
+            files_total: self.manifest.entries.len() as u64,
+            goodput,
+            loss: self.status.loss,
+            rtt: Duration::from_nanos(self.status.rtt_ns[2]),
+            limited_by: self.status.limited_by,
+        });
+    }
+
+    /// Keep what has arrived for another run.
+    fn suspend(&mut self) {
+        let sink = self.sink.take().or_else(|| self.receiver.take().map(Receiver::into_sink));
+        if let Some(sink) = sink {
+            sink.suspend();
+        }
+    }
+}
+
+/// Acknowledgements stay below what passes everywhere.
+const ACK_DATAGRAM_MAX: usize = wire::BASE_DATAGRAM_LEN as usize;
+/// How long to wait for the sender's last word.
+const PARTING: Duration = Duration::from_secs(5);
+/// Rates shown are over this span.
+const RECENT: Duration = Duration::from_millis(500);

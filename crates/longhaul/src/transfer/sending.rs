@@ -1,0 +1,441 @@
+//! The side that has the files.
+
+use super::manifest_codec;
+use super::session::{Broken, HEARTBEAT, Session};
+use crate::api::{Limit, Phase, Progress};
+use crate::clock;
+use crate::files::{Reader, Scan};
+use crate::net::udp::GSO_SEGMENTS_MAX;
+use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::object::{AckPolicy, Blocked, DEFAULT_EVERY, Sender, SenderConfig, SenderStats, Shape};
+use longhaul_proto::path::PathReport;
+use longhaul_proto::session::limit::LimitMeter;
+use longhaul_proto::session::manifest::{Layout, Ranges};
+use longhaul_proto::session::message::{Message, Report, SenderStatus};
+use longhaul_proto::units::{Rate, Time, nanos};
+use longhaul_proto::wire;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What came of sending.
+pub struct Sent {
+    /// What the receiver reported.
+    pub report: Report,
+    /// How it went.
+    pub status: SenderStatus,
+    /// Largest UDP payload that passed.
+    pub datagram_len: u16,
+}
+
+/// Send `scan` over an agreed session. `manifest_rest`: compressed manifest bytes that did not fit the offer.
+pub fn send(session: &mut Session<'_>, scan: Arc<Scan>, manifest_rest: &[u8], manifest_total: u64) -> Result<Sent, Broken> {
+    for bytes in manifest_rest.chunks(MANIFEST_PART) {
+        session.control.send(Message::ManifestPart { total: manifest_total, bytes: bytes.to_vec() });
+    }
+    if !scan.errors.is_empty() {
+        session.control.send(Message::SourceErrors(scan.errors.clone()));
+    }
+    let layout = Arc::new(Layout::new(&scan.manifest));
+    let (have, path) = match prepare(session, layout.object_len())? {
+        Prepared::Begin(have, path) => (have, path),
+        Prepared::Finished(report) => {
+            session.control.send(Message::Bye(SenderStatus::default()));
+            return Ok(Sent { report, status: SenderStatus::default(), datagram_len: 0 });
+        }
+    };
+    let mut sending = Sending::new(session, scan, layout, have, path);
+    let outcome = sending.run();
+    let status = sending.status_overall();
+    let datagram_len = sending.datagram_len as u16;
+    match outcome {
+        Ok(report) => {
+            session.control.send(Message::Bye(status.clone()));
+            Ok(Sent { report, status, datagram_len })
+        }
+        Err(broken) => Err(broken),
+    }
+}
+
+/// Compress the manifest of a pull and announce it.
+pub fn send_manifest(session: &mut Session<'_>, scan: &Scan) -> Result<(), Broken> {
+    let bytes = manifest_codec::encode(&scan.manifest)?;
+    let total = bytes.len() as u64;
+    for part in bytes.chunks(MANIFEST_PART) {
+        session.control.send(Message::ManifestPart { total, bytes: part.to_vec() });
+    }
+    Ok(())
+}
+
+enum Prepared {
+    /// Send, all but these bytes.
+    Begin(Ranges, PathReport),
+    /// There is nothing to be done (a dry run).
+    Finished(Report),
+}
+
+/// Wait until the receiver says what it needs and the path check knows the path. Nothing needed: no path needed.
+fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, Broken> {
+    let began = clock::now();
+    let mut have: Option<Ranges> = None;
+    loop {
+        session.check_stop()?;
+        while let Some(message) = session.poll_message()? {
+            match message {
+                Message::Start { have: ranges, skipped } => {
+                    session.remark(format!("the other side has {skipped} entries already"));
+                    have = Some(ranges);
+                }
+                Message::Finished(report) => return Ok(Prepared::Finished(report)),
+                _ => {}
+            }
+        }
+        session.receive(|_, _, _| {})?;
+        let now = clock::now();
+        session.run_check(now);
+        let report = session.check.report();
+        if let Some(ranges) = &have {
+            let needed = object_len - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
+            let patience = report.rtt.unwrap_or_default() / 8 + SETTLE;
+            if needed == 0 || session.check.is_settled(now, patience) {
+                return Ok(Prepared::Begin(have.unwrap_or_default(), report));
+            }
+        }
+        if report.rtt.is_none() && now.since(began) > UDP_PATIENCE {
+            let port = session.link.socket().and_then(|s| s.local_addr().ok()).map_or(0, |a| a.port());
+            return Err(session.abort(format!(
+                "UDP does not pass between the two hosts (no answer in {} s; local port {port}); \
+                 open the server's UDP port in the firewalls between them",
+                UDP_PATIENCE.as_secs()
+            )));
+        }
+        if now.since(session.last_word) > session.stall_timeout() {
+            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
+        }
+        let pending = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
+        let settle = session.check.last_news().filter(|_| have.is_some()).map_or(Time::MAX, |at| at + SETTLE);
+        let deadline = pending.min(if settle > now { settle } else { Time::MAX }).min(now + HEARTBEAT);
+        session.link.wait(&session.waker, now, deadline)?;
+    }
+}
+
+struct Sending<'a, 's> {
+    session: &'a mut Session<'s>,
+    sender: Sender<Reader>,
+    scan: Arc<Scan>,
+    layout: Arc<Layout>,
+    datagram_len: usize,
+    batch: usize,
+    meter: LimitMeter,
+    finished: Option<Report>,
+    last_progress: Time,
+    last_status: Time,
+    recent: Recent,
+    remarks: Vec<String>,
+    hashes: Vec<longhaul_proto::session::message::GroupHash>,
+}
+
+/// Counters a moment ago, for recent rates.
+#[derive(Clone, Copy, Default)]
+struct Recent {
+    at: Time,
+    acked: u64,
+    covered: u64,
+    lost: u64,
+    goodput: Rate,
+    loss: f64,
+    time_lost: Duration,
+    cpu_bound: bool,
+}
+
+impl<'a, 's> Sending<'a, 's> {
+    fn new(
+        session: &'a mut Session<'s>,
+        scan: Arc<Scan>,
+        layout: Arc<Layout>,
+        have: Ranges,
+        path: PathReport,
+    ) -> Sending<'a, 's> {
+        let class = path.largest_class.unwrap_or(0);
+        let datagram_len = usize::from(session.options.classes[usize::from(class)]);
+        let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
+        let rtt = path.rtt.unwrap_or(session.rtt);
+        let every = session.options.ack_every.unwrap_or(DEFAULT_EVERY);
+        let config = SenderConfig {
+            shape: Shape { object_len: layout.object_len(), packet_len },
+            class,
+            selector: session.options.select.parse().unwrap_or_default(),
+            rate_cap: session.options.rate_cap,
+            rtt,
+            ack_delay: AckPolicy::new(every, rtt).delay,
+            have: have.clone(),
+            seed: nanos(Duration::from_nanos(clock::now().0)),
+        };
+        let kind: ControllerKind = session.options.control.parse().unwrap_or_default();
+        let control = ControlConfig {
+            datagram_len: datagram_len as u64,
+            rtt,
+            path_rate: path.rate,
+            rate: session.options.rate_cap,
+        };
+        let waker = session.waker.clone();
+        let reader = Reader::start(scan.clone(), layout.clone(), &have, Arc::new(move || waker.wake()));
+        let sender = Sender::new(config, reader, kind.build(control));
+        let rate = path.rate.map_or("unknown".into(), |r| {
+            format!("{}{}", if r.is_bottleneck { "" } else { "at least " }, r.rate)
+        });
+        session.remark(format!(
+            "path check: {datagram_len}-byte datagrams pass, round trip {:.1} ms, rate by train {rate}; control {}",
+            rtt.as_secs_f64() * 1e3,
+            kind.name()
+        ));
+        let batch = session.options.batch.map_or(GSO_SEGMENTS_MAX, |b| b.max(1) as usize);
+        let now = clock::now();
+        Sending {
+            session,
+            sender,
+            scan,
+            layout,
+            datagram_len,
+            batch,
+            meter: LimitMeter::new(now),
+            finished: None,
+            last_progress: Time::ZERO,
+            last_status: now,
+            recent: Recent { at: now, ..Recent::default() },
+            remarks: vec![],
+            hashes: vec![],
+        }
+    }
+
+    fn run(&mut self) -> Result<Report, Broken> {
+        loop {
+            self.session.check_stop()?;
+            self.take_datagrams()?;
+            self.take_messages()?;
+            self.pass_on_source_news();
+            if let Some(report) = self.finished.take() {
+                return Ok(report);
+            }
+            let now = clock::now();
+            if self.sender.poll_timeout().is_some_and(|at| now >= at) {
+                self.sender.handle_timeout(now);
+            }
+            self.session.run_check(now);
+            let more = self.transmit()?;
+            while self.sender.poll_event().is_some() {}
+            let now = clock::now();
+            self.account(now);
+            self.check_stall(now)?;
+            if more {
+                continue;
+            }
+            let deadline = self.sender.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
+            self.session.link.wait(&self.session.waker, now, deadline)?;
+        }
+    }
+
+    fn take_datagrams(&mut self) -> Result<(), Broken> {
+        let sender = &mut self.sender;
+        // Bounded, so that a flood of strangers' datagrams does not keep us from sending.
+        for _ in 0..RECEIVES {
+            if !self.session.receive(|now, arrival, body| sender.handle_datagram(now, arrival, body))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take_messages(&mut self) -> Result<(), Broken> {
+        while let Some(message) = self.session.poll_message()? {
+            match message {
+                Message::Resend { epoch, ranges } => {
+                    self.session.remark("a piece failed verification and is sent again".into());
+                    self.sender.resend(epoch, &ranges);
+                }
+                Message::Unwanted { ranges } => self.sender.skip(&ranges),
+                Message::Finished(report) => self.finished = Some(report),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_on_source_news(&mut self) {
+        let reader = self.sender.source_mut();
+        reader.poll_hashes(&mut self.hashes);
+        if !self.hashes.is_empty() {
+            self.session.control.send(Message::Hashes(std::mem::take(&mut self.hashes)));
+        }
+        while let Some((entry, reason)) = self.sender.source_mut().poll_failures() {
+            self.session.control.send(Message::SourceFailed { entry, reason });
+        }
+    }
+
+    /// One batch (FOBS §3.1, first phase). True if there is more to send at once.
+    fn transmit(&mut self) -> Result<bool, Broken> {
+        if self.session.link.is_congested() && !self.session.link.flush()? {
+            return Ok(false);
+        }
+        let mut left = self.batch;
+        while left > 0 {
+            let sender = &mut self.sender;
+            let now = clock::now();
+            let sent = self.session.link.send_run(left, self.datagram_len, |buf| sender.poll_transmit(now, buf))?;
+            if sent == 0 {
+                return Ok(false);
+            }
+            if self.session.link.is_congested() {
+                return Ok(false);
+            }
+            left -= sent.min(left);
+        }
+        Ok(true)
+    }
+
+    /// What limits the transfer at this moment.
+    fn limit(&self) -> Limit {
+        let snapshot = self.sender.snapshot();
+        if self.session.link.is_congested() {
+            return Limit::Path;
+        }
+        match self.sender.blocked() {
+            Blocked::Source => Limit::Source,
+            Blocked::RateCap => Limit::RateCap,
+            Blocked::Acks | Blocked::Done => Limit::None,
+            Blocked::Pacing | Blocked::Window => {
+                let stats = self.sender.stats();
+                if snapshot.receiver_bound {
+                    let target = stats.pressure > PRESSURE_TARGET || stats.refused > 0;
+                    if target { Limit::Target } else { Limit::Receiver }
+                } else if self.recent.cpu_bound {
+                    Limit::Cpu
+                } else if snapshot.random_loss >= LOSS_WORTH_A_WORD {
+                    Limit::Loss
+                } else {
+                    Limit::Path
+                }
+            }
+        }
+    }
+
+    fn account(&mut self, now: Time) {
+        let limit = self.limit();
+        if let Some(changed) = self.meter.note(now, limit) {
+            let line = format!("limited by {}: {}", changed.name(), changed.explain());
+            self.session.remark(line.clone());
+            self.remarks.push(line);
+        }
+        if now.since(self.recent.at) >= RECENT {
+            self.refresh_recent(now);
+        }
+        if now.since(self.last_progress) >= HEARTBEAT {
+            self.last_progress = now;
+            self.tell_progress();
+        }
+        if now.since(self.last_status) >= STATUS_EVERY {
+            self.last_status = now;
+            let mut status = self.status_overall();
+            status.limited_by = self.meter.current();
+            status.loss = self.recent.loss;
+            status.remarks = std::mem::take(&mut self.remarks);
+            self.session.control.send(Message::Status(status));
+        }
+    }
+
+    fn refresh_recent(&mut self, now: Time) {
+        let (stats, acked, time_lost) = (self.sender.stats(), self.sender.acked(), self.sender.time_lost());
+        let lost = path_losses(&stats);
+        let span = now.since(self.recent.at);
+        let packet = u64::from(self.sender.shape().packet_len);
+        let covered = stats.covered.saturating_sub(self.recent.covered);
+        self.recent = Recent {
+            at: now,
+            acked,
+            covered: stats.covered,
+            lost,
+            goodput: Rate::from_bytes_over(acked.saturating_sub(self.recent.acked) * packet, span),
+            loss: lost.saturating_sub(self.recent.lost) as f64 / covered.max(1) as f64,
+            time_lost,
+            cpu_bound: time_lost - self.recent.time_lost > span / 5,
+        };
+    }
+
+    fn tell_progress(&mut self) {
+        let total = self.layout.object_len();
+        let done = self.sender.acked() * u64::from(self.sender.shape().packet_len);
+        let all = self.sender.acked() == self.sender.shape().packets();
+        self.session.observer.progress(&Progress {
+            phase: if all { Phase::Verifying } else { Phase::Moving },
+            bytes_done: done.min(total),
+            bytes_total: total,
+            files_total: self.scan.manifest.entries.len() as u64,
+            goodput: self.recent.goodput,
+            loss: self.recent.loss,
+            rtt: self.sender.rtt().smoothed(),
+            limited_by: self.meter.current(),
+        });
+    }
+
+    /// The path is silent although there is something to hear, or the peer is.
+    fn check_stall(&mut self, now: Time) -> Result<(), Broken> {
+        let patience = self.session.stall_timeout();
+        let stats = self.sender.stats();
+        let waiting = self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
+        let since_news = now.since(stats.last_news.max(self.recent_start()));
+        if waiting && stats.packets_sent > 0 && since_news > patience {
+            let seconds = patience.as_secs();
+            return Err(self.session.abort(format!(
+                "no data got through for {seconds} s; what arrived is kept, run the same command again to continue"
+            )));
+        }
+        if now.since(self.session.last_word) > patience {
+            return Err(self.session.abort(format!(
+                "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",
+                patience.as_secs()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Silence is counted from here before the first acknowledgement.
+    fn recent_start(&self) -> Time {
+        if self.sender.stats().acks == 0 { self.session.last_word } else { Time::ZERO }
+    }
+
+    fn status_overall(&self) -> SenderStatus {
+        let stats = self.sender.stats();
+        let rtt = self.sender.rtt();
+        SenderStatus {
+            limited_by: self.meter.overall(),
+            packets_required: stats.packets_required,
+            packets_sent: stats.packets_sent,
+            packets_resent: stats.packets_resent,
+            loss: path_losses(&stats) as f64 / stats.covered.max(1) as f64,
+            rtt_ns: [nanos(rtt.min()), nanos(rtt.mean()), nanos(rtt.smoothed())],
+            remarks: self.remarks.clone(),
+        }
+    }
+}
+
+/// Datagrams that the path lost, by the receiver's count: those that must have come by, less those that did, less those
+/// that its host dropped.
+fn path_losses(stats: &SenderStats) -> u64 {
+    stats.covered.saturating_sub(stats.received + stats.receiver_drops)
+}
+
+/// Receive calls between two batches.
+const RECEIVES: usize = 4;
+/// Manifest bytes in a message.
+const MANIFEST_PART: usize = 256 << 10;
+/// How long to try UDP before calling it blocked.
+const UDP_PATIENCE: Duration = Duration::from_secs(6);
+/// After the last answer to a probe, wait this long (and an eighth of the round trip) for more.
+const SETTLE: Duration = Duration::from_millis(2);
+/// Rates shown are over this span.
+const RECENT: Duration = Duration::from_millis(500);
+const STATUS_EVERY: Duration = Duration::from_millis(500);
+/// The sink is so full (of 255) that writing it is what holds the transfer up.
+const PRESSURE_TARGET: u8 = 100;
+/// A share of random loss that costs noticeably.
+const LOSS_WORTH_A_WORD: f64 = 0.02;

@@ -1,0 +1,365 @@
+//! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
+
+use super::client::{line_of, tcp_stream};
+use super::receiving::{ManifestHead, receive};
+use super::sending::{send, send_manifest};
+use super::session::{Broken, Session};
+use crate::api::{Failure, ServeOptions};
+use crate::clock;
+use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
+use crate::net::control::{self, Control, HandshakeError, Psk, Stream, psk_of_token};
+use crate::net::link::{Link, Stray};
+use crate::net::seal::{Keys, Side, has_aes};
+use crate::net::udp::{ReceiveBuffers, UdpSocket};
+use crate::net::wake::{Interest, Waker, precise_timers, wait};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_proto::path::PathCheck;
+use longhaul_proto::session::message::{Answer, Direction, Offer};
+use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::wire::{self, Header};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What every session of a server shares.
+struct Server {
+    root: Root,
+    psk: Psk,
+    read_only: bool,
+    max_rate: Option<Rate>,
+    udp_port: u16,
+    udp_hosts: Vec<IpAddr>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Serve a folder until `stop`. `ready` is told the address that was bound.
+pub fn serve(options: ServeOptions, stop: Arc<AtomicBool>, ready: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
+    let failed = |what: &str, e: io::Error| Failure::Failed(format!("{what}: {e}"));
+    let root = Root::confined(&options.root)
+        .map_err(|e| Failure::Usage(format!("cannot serve {}: {e}", options.root.display())))?;
+    let cannot = format!("cannot listen at {}; is the port taken, or below 1024?", options.listen);
+    let listener = TcpListener::bind(options.listen).map_err(|e| failed(&cannot, e))?;
+    let local = listener.local_addr().map_err(|e| failed(&cannot, e))?;
+    listener.set_nonblocking(true).map_err(|e| failed(&cannot, e))?;
+    let socket = UdpSocket::bind(local, true).map_err(|e| failed(&cannot, e))?;
+    let switchboard = Arc::new(Switchboard::default());
+    let server = Arc::new(Server {
+        root,
+        psk: psk_of_token(&options.token),
+        read_only: options.read_only,
+        max_rate: options.max_rate,
+        udp_port: local.port(),
+        udp_hosts: vec![],
+        stop: stop.clone(),
+    });
+    ready(local);
+    let waker = Waker::new().map_err(|e| failed("cannot wait", e))?;
+    let active = Arc::new(AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| switchboard.run(socket, &stop));
+        while !stop.load(Ordering::Relaxed) {
+            let now = clock::now();
+            let interest = Interest { socket: Some(listener.as_fd()), writable: false };
+            if let Err(error) = wait(interest, &waker, now, now + POLL) {
+                tracing::error!("waiting for connections failed: {error}");
+                break;
+            }
+            while let Ok((socket, peer)) = listener.accept() {
+                if active.load(Ordering::Relaxed) >= SESSIONS_MAX {
+                    tracing::warn!("{peer}: refused, {SESSIONS_MAX} connections are open");
+                    continue;
+                }
+                active.fetch_add(1, Ordering::Relaxed);
+                let (server, switchboard, active) = (server.clone(), switchboard.clone(), active.clone());
+                scope.spawn(move || {
+                    let outcome = serve_connection(&server, &switchboard, socket, local);
+                    active.fetch_sub(1, Ordering::Relaxed);
+                    log_outcome(peer, outcome);
+                });
+            }
+        }
+    });
+    Ok(())
+}
+
+fn log_outcome(peer: SocketAddr, outcome: Result<String, Broken>) {
+    match outcome {
+        Ok(line) => tracing::info!("{peer}: {line}"),
+        Err(Broken::Interrupted) => tracing::warn!("{peer}: interrupted"),
+        Err(Broken::Failed(line)) => tracing::warn!("{peer}: {line}"),
+    }
+}
+
+fn serve_connection(
+    server: &Server,
+    switchboard: &Arc<Switchboard>,
+    socket: TcpStream,
+    local: SocketAddr,
+) -> Result<String, Broken> {
+    socket.set_nonblocking(false)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(HANDSHAKE_PATIENCE))?;
+    let waker = Waker::new()?;
+    let mut line = None;
+    let (control, offer, secret, rtt) = shake_hands(server, tcp_stream(socket)?, &waker, |offer| {
+        line = Some(switchboard.connect(offer.connection_id, waker.clone()));
+    })?;
+    let Some(line) = line else { return Err(Broken::Failed("no offer".into())) };
+    let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
+    let link = Link::shared(local, line.strays.clone(), early);
+    serve_session(server, control, offer, secret, link, waker, rtt)
+}
+
+/// Accept or refuse. Returns the control stream, the offer, the secret of the datagrams' keys and the round trip.
+fn shake_hands(
+    server: &Server,
+    stream: Stream,
+    waker: &Waker,
+    accepted: impl FnOnce(&Offer),
+) -> Result<(Control, Offer, [u8; 32], Duration), Broken> {
+    let mut secret = [0; 32];
+    getrandom::fill(&mut secret).map_err(|e| format!("the system gives no random bytes: {e}"))?;
+    let decide = |offer: &Offer| match objection(server, offer) {
+        Some(line) => Answer::Refuse(line),
+        None => {
+            accepted(offer);
+            Answer::Accept {
+                aes: offer.aes && has_aes(),
+                udp_secret: secret,
+                udp_port: server.udp_port,
+                udp_hosts: server.udp_hosts.clone(),
+            }
+        }
+    };
+    let (control, offer) = control::accept(stream, &server.psk, waker.clone(), decide).map_err(|e| match e {
+        HandshakeError::WrongKey => Broken::Failed("refused: wrong token".into()),
+        HandshakeError::WrongVersion { theirs } => Broken::Failed(format!("refused: speaks protocol version {theirs}")),
+        HandshakeError::NotLonghaul(what) => Broken::Failed(format!("not a longhaul client ({what})")),
+        other => Broken::Failed(other.to_string()),
+    })?;
+    Ok((control, offer, secret, RTT_GUESS))
+}
+
+/// Why an offer cannot be accepted.
+fn objection(server: &Server, offer: &Offer) -> Option<String> {
+    let classes = &offer.transfer.classes;
+    let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
+    if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
+        return Some("the datagram sizes offered make no sense".into());
+    }
+    if server.read_only && matches!(offer.direction, Direction::Push { .. }) {
+        return Some("this server is read-only; it was started with --read-only".into());
+    }
+    None
+}
+
+fn serve_session(
+    server: &Server,
+    control: Control,
+    offer: Offer,
+    secret: [u8; 32],
+    mut link: Link,
+    waker: Waker,
+    rtt: Duration,
+) -> Result<String, Broken> {
+    precise_timers();
+    link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
+    let sends = matches!(offer.direction, Direction::Pull { .. });
+    let mut transfer = offer.transfer.clone();
+    if let (true, Some(max)) = (sends, server.max_rate) {
+        transfer.rate_cap = Some(transfer.rate_cap.map_or(max, |cap| cap.min(max)));
+    }
+    let mut nobody = ();
+    let mut session = Session {
+        link,
+        control,
+        waker,
+        stop: server.stop.clone(),
+        check: PathCheck::new(transfer.classes.clone(), sends),
+        options: transfer,
+        rtt,
+        observer: &mut nobody,
+        scratch: vec![],
+        last_word: clock::now(),
+        confirmed: false,
+    };
+    let began = clock::now();
+    let outcome = match offer.direction.clone() {
+        Direction::Push { dest } => take_push(server, &mut session, dest, offer),
+        Direction::Pull { sources } => give_pull(server, &mut session, sources, &offer),
+    };
+    session.control.finish();
+    outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
+}
+
+fn take_push(server: &Server, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Broken> {
+    let shown = String::from_utf8_lossy(&dest).into_owned();
+    let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
+    let head = ManifestHead { total: Some(offer.manifest_len), bytes: offer.manifest_head };
+    let received = receive(session, base, offer.files, head)?;
+    let (done, failed) = (received.report.files_done, received.report.failed.len());
+    Ok(format!("received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed", received.files, received.total))
+}
+
+fn give_pull(server: &Server, session: &mut Session<'_>, sources: Vec<Vec<u8>>, offer: &Offer) -> Result<String, Broken> {
+    let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
+    let options = ScanOptions {
+        exclude: Exclude::new(&offer.files.exclude).map_err(|line| session.abort(line))?,
+        files_from: offer.files.only.clone().map(|only| only.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
+        checksum: offer.files.checksum,
+    };
+    let scanned = scan(&server.root, &paths.collect::<Vec<_>>(), &options);
+    if scanned.manifest.entries.is_empty() {
+        let line = scanned.errors.first().map_or("nothing to copy: everything is left out".into(), line_of);
+        return Err(session.abort(line));
+    }
+    send_manifest(session, &scanned)?;
+    let files = scanned.manifest.entries.len();
+    let sent = send(session, Arc::new(scanned), &[], 0)?;
+    let failed = sent.report.failed.len();
+    Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
+}
+
+/// Hands datagrams that come in at a daemon's common socket to the sessions they belong to.
+#[derive(Default)]
+struct Switchboard {
+    state: Mutex<Board>,
+}
+
+#[derive(Default)]
+struct Board {
+    lines: HashMap<u64, (Sender<Stray>, Waker)>,
+    /// Datagrams of sessions that are not there yet: a client's first ones may overtake its offer.
+    held: VecDeque<(u64, Stray)>,
+}
+
+/// A session's connection to the switchboard.
+struct Line {
+    strays: Receiver<Stray>,
+    connection_id: u64,
+    board: Arc<Switchboard>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut board = self.board.state.lock().unwrap_or_else(PoisonError::into_inner);
+        board.lines.remove(&self.connection_id);
+    }
+}
+
+impl Switchboard {
+    fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker) -> Line {
+        let (sender, strays) = bounded(STRAYS_MAX);
+        let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ours, others): (VecDeque<_>, VecDeque<_>) = board.held.drain(..).partition(|(id, _)| *id == connection_id);
+        board.held = others;
+        for (_, stray) in ours {
+            // A full line loses datagrams like any queue.
+            let _ = sender.try_send(stray);
+        }
+        board.lines.insert(connection_id, (sender, waker));
+        Line { strays, connection_id, board: self.clone() }
+    }
+
+    fn run(&self, mut socket: UdpSocket, stop: &AtomicBool) {
+        let mut buffers = ReceiveBuffers::default();
+        let Ok(waker) = Waker::new() else { return };
+        while !stop.load(Ordering::Relaxed) {
+            match socket.receive(&mut buffers) {
+                Ok(true) => buffers.datagrams().for_each(|d| self.hand_over(d.bytes, d.time, d.from)),
+                Ok(false) => {
+                    let now = clock::now();
+                    let interest = Interest { socket: Some(socket.as_fd()), writable: false };
+                    if wait(interest, &waker, now, now + POLL).is_err() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    tracing::error!("the UDP socket failed: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, bytes: &[u8], time: Time, from: Option<SocketAddr>) {
+        let (Some(header), Some(from)) = (Header::decode(bytes), from) else { return };
+        let stray = Stray { bytes: bytes.to_vec(), time, from };
+        let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((line, waker)) = board.lines.get(&header.connection_id) {
+            if line.try_send(stray).is_ok() {
+                waker.wake();
+            }
+            return;
+        }
+        if board.held.len() >= HELD_MAX {
+            board.held.pop_front();
+        }
+        board.held.push_back((header.connection_id, stray));
+    }
+}
+
+/// The far side of an ssh copy: talks over stdin and stdout, on a UDP port out of `ports`.
+pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Failure> {
+    let outcome = run_agent(ports, stop);
+    outcome.map_err(|broken| match broken {
+        Broken::Interrupted => Failure::Interrupted,
+        Broken::Failed(line) => Failure::Failed(line),
+    })
+}
+
+fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Broken> {
+    let mut psk = [0; 32];
+    io::stdin().read_exact(&mut psk).map_err(|e| format!("no key came over stdin: {e}"))?;
+    let socket = bind_in(ports)?;
+    let (udp_port, udp_hosts) = (socket.local_addr()?.port(), ssh_address());
+    let root = Root::ambient();
+    let server = Server { root, psk, read_only: false, max_rate: None, udp_port, udp_hosts, stop };
+    let waker = Waker::new()?;
+    let stream = Stream { reader: Box::new(io::stdin()), writer: Box::new(io::stdout()), closer: Box::new(|| {}) };
+    let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, |_| {})?;
+    let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
+    let link = Link::open(socket, vec![], early)?;
+    serve_session(&server, control, offer, secret, link, waker, rtt).map(drop)
+}
+
+fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<UdpSocket, Broken> {
+    let any = |port| [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
+    let shown = ports.clone();
+    for address in ports.unwrap_or(0..=0).flat_map(any) {
+        if let Ok(socket) = UdpSocket::bind(address, false) {
+            return Ok(socket);
+        }
+    }
+    Err(Broken::Failed(match shown {
+        Some(ports) => format!("no UDP port from {} to {} is free; name others with --ports", ports.start(), ports.end()),
+        None => "the far side has no UDP".into(),
+    }))
+}
+
+/// The address at which the ssh client reached this host: `SSH_CONNECTION` is client, port, server, port.
+fn ssh_address() -> Vec<IpAddr> {
+    let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    connection.split(' ').nth(2).and_then(|ip| ip.parse().ok()).into_iter().collect()
+}
+
+/// Look at the stop flag this often.
+const POLL: Duration = Duration::from_millis(100);
+/// A client that says nothing for this long is no client.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
+/// Before anything is measured.
+const RTT_GUESS: Duration = Duration::from_millis(50);
+/// Connections served at once.
+const SESSIONS_MAX: usize = 256;
+/// Datagrams waiting for a session to take them.
+const STRAYS_MAX: usize = 4096;
+/// Datagrams held for sessions that are not there yet, of all clients together.
+const HELD_MAX: usize = 512;

@@ -1,0 +1,138 @@
+//! The far side of an ssh copy: started by the user's own ssh, put there first where it is missing.
+
+use crate::net::control::Stream;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// What runs on the far side. It says which of our programs it found, takes one if it found none, and becomes it.
+/// `@VERSION@`, `@CACHE@` and `@ARGS@` are filled in; nothing in it needs quoting inside single quotes.
+const SCRIPT: &str = r#"c="${XDG_CACHE_HOME:-$HOME/.cache}/longhaul"; b="$c/@CACHE@"
+if [ "$(longhaul --version 2>/dev/null)" = "@VERSION@" ]; then b=longhaul; echo ready
+elif [ -x "$b" ]; then echo ready
+else echo "missing $(uname -sm)"; read -r n || exit 1; [ "$n" -gt 0 ] || exit 1
+if mkdir -p "$c" && head -c "$n" > "$b.$$" && chmod 700 "$b.$$" && mv "$b.$$" "$b"; then echo ready
+else echo "cannot write to $c"; exit 1; fi; fi
+exec "$b" agent @ARGS@"#;
+
+/// A running far side.
+pub struct FarSide {
+    child: Child,
+    /// Its stdin and stdout, until taken.
+    pub stream: Option<Stream>,
+    /// What happened on the way, for `--why`.
+    pub story: String,
+}
+
+impl Drop for FarSide {
+    fn drop(&mut self) {
+        // The streams are closed; ssh ends with the agent. One that hangs is not worth waiting for.
+        for _ in 0..20 {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(25));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Start the agent on `host` through `ssh_command` (plain `ssh` if none).
+pub fn start(ssh_command: Option<&str>, host: &str, deploy: bool, ports: Option<&str>) -> Result<FarSide, String> {
+    let words: Vec<&str> = ssh_command.unwrap_or("ssh").split_whitespace().collect();
+    let (program, args) = words.split_first().ok_or("--ssh needs a command, for example --ssh 'ssh -p 2222'")?;
+    let own = OwnProgram::load()?;
+    let args_for_agent = ports.map(|p| format!("--ports {p}")).unwrap_or_default();
+    let script = SCRIPT
+        .replace("@VERSION@", &format!("longhaul {}", env!("CARGO_PKG_VERSION")))
+        .replace("@CACHE@", &own.cache_name)
+        .replace("@ARGS@", &args_for_agent);
+    let mut child = Command::new(program)
+        .args(args)
+        .arg(host)
+        .arg(format!("exec sh -c '{script}'"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("cannot start {program:?}: {e}; install an ssh client or name one with --ssh"))?;
+    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err("the ssh process has no stdin or stdout".into());
+    };
+    let mut stdout = BufReader::new(stdout);
+    let mut story = format!("{host} has this release of longhaul");
+    loop {
+        let line = match next_line(&mut stdout) {
+            Some(line) => line,
+            None => return Err(no_agent(host, &mut child)),
+        };
+        if line == "ready" {
+            break;
+        } else if let Some(system) = line.strip_prefix("missing ") {
+            own.deploy(host, system, deploy, &mut stdin)?;
+            story = format!("put this program ({} bytes) into the cache of {host}", own.len);
+        } else if let Some(place) = line.strip_prefix("cannot write to ") {
+            return Err(format!("cannot put longhaul into {place} on {host}; install it there, or make room"));
+        }
+        // Anything else is chatter of a login script.
+    }
+    let stream = Stream { reader: Box::new(stdout), writer: Box::new(stdin), closer: Box::new(|| {}) };
+    Ok(FarSide { child, stream: Some(stream), story })
+}
+
+fn no_agent(host: &str, child: &mut Child) -> String {
+    let status = child.wait().ok().and_then(|s| s.code());
+    match status {
+        Some(255) => format!("ssh could not reach {host} or log in there; try `ssh {host} true`"),
+        _ => format!("the far side on {host} ended before it began; does `ssh {host} sh` work there?"),
+    }
+}
+
+/// One line of at most a screen's width or two; `None` at the end of the stream.
+fn next_line(reader: &mut impl BufRead) -> Option<String> {
+    let mut line = vec![];
+    let read = reader.take(LINE_MAX).read_until(b'\n', &mut line).ok()?;
+    (read > 0).then(|| String::from_utf8_lossy(&line).trim().to_string())
+}
+
+const LINE_MAX: u64 = 4096;
+
+/// The program that runs, for the far side to run too.
+struct OwnProgram {
+    bytes: Vec<u8>,
+    len: usize,
+    /// Name in the far side's cache: other bytes, other name.
+    cache_name: String,
+}
+
+impl OwnProgram {
+    fn load() -> Result<OwnProgram, String> {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut bytes = vec![];
+            File::open("/proc/self/exe")?.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(|e| format!("cannot read this program's own file: {e}"))?;
+        let hash = blake3::hash(&bytes).to_hex();
+        Ok(OwnProgram { len: bytes.len(), cache_name: format!("longhaul-{}", &hash[..16]), bytes })
+    }
+
+    fn deploy(&self, host: &str, system: &str, allowed: bool, stdin: &mut ChildStdin) -> Result<(), String> {
+        let ours = rustix::system::uname();
+        let ours = format!("{} {}", ours.sysname().to_string_lossy(), ours.machine().to_string_lossy());
+        if !allowed {
+            return Err(format!("{host} has no longhaul {}; install it there, or leave out --no-deploy", env!("CARGO_PKG_VERSION")));
+        }
+        if system != ours {
+            // Zero bytes tells the script that none will come.
+            let _ = stdin.write_all(b"0\n");
+            return Err(format!("{host} is {system}, this program is for {ours}; install longhaul there"));
+        }
+        let send = |stdin: &mut ChildStdin| -> std::io::Result<()> {
+            stdin.write_all(format!("{}\n", self.len).as_bytes())?;
+            stdin.write_all(&self.bytes)?;
+            stdin.flush()
+        };
+        send(stdin).map_err(|e| format!("the connection to {host} broke while longhaul was put there: {e}"))
+    }
+}

@@ -1,0 +1,209 @@
+//! A simulated host: drives one endpoint by its call-order contract.
+
+use crate::counters::Counters;
+use crate::engine::{EventQueue, LaneId};
+use crate::fabric::Fabric;
+use crate::link::Serializer;
+use crate::packet::{ReplayWindow, mutate};
+use crate::sim::Side;
+use crate::trace::TraceKind;
+use longhaul_proto::endpoint::{Arrival, Endpoint};
+use longhaul_proto::units::{DatagramNumber, Rate};
+use std::time::Duration;
+
+/// One end of a flow.
+#[derive(Debug)]
+pub(crate) struct Node<E> {
+    pub endpoint: E,
+    pub lanes: Lanes,
+    /// Serial number of the flow, for the trace.
+    flow: u32,
+    side: Side,
+    device: Serializer,
+    started: bool,
+    /// The device had no room when the endpoint was last asked to transmit.
+    blocked: bool,
+    last_number: Option<DatagramNumber>,
+    replay: ReplayWindow,
+    /// How far this host's clock is ahead of simulated time.
+    clock_ahead: Duration,
+}
+
+/// Where a host's events wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes {
+    /// Datagrams in the device, not yet transmitted.
+    pub device: LaneId,
+    /// Datagrams on their way to this host.
+    pub arrivals: LaneId,
+    /// The endpoint's deadline.
+    pub timer: LaneId,
+}
+
+impl Lanes {
+    pub(crate) fn open(queue: &mut EventQueue) -> Lanes {
+        Lanes { device: queue.open_lane(), arrivals: queue.open_lane(), timer: queue.open_lane() }
+    }
+}
+
+impl<E: Endpoint> Node<E> {
+    pub(crate) fn new(
+        endpoint: E,
+        lanes: Lanes,
+        flow: u32,
+        side: Side,
+        device: Rate,
+        ahead: Duration,
+    ) -> Node<E> {
+        Node {
+            endpoint,
+            lanes,
+            flow,
+            side,
+            device: Serializer::new(device),
+            started: false,
+            blocked: false,
+            last_number: None,
+            replay: ReplayWindow::new(),
+            clock_ahead: ahead,
+        }
+    }
+
+    /// The time that the endpoint's deadline named has come, or the flow begins.
+    pub(crate) fn on_timer(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
+        fabric.trace(TraceKind::Timer, self.flow, self.side, 0, 0);
+        if self.started {
+            self.endpoint.handle_timeout(fabric.now() + self.clock_ahead);
+        }
+        self.started = true;
+        self.drain(fabric, counters, true);
+    }
+
+    /// Something outside (a disk) may have made the endpoint ready.
+    pub(crate) fn on_wake(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
+        if self.started {
+            fabric.trace(TraceKind::Wake, self.flow, self.side, 0, 0);
+            self.drain(fabric, counters, false);
+        }
+    }
+
+    /// The device has room again.
+    pub(crate) fn on_device_free(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
+        if !self.blocked {
+            return;
+        }
+        let now = fabric.now() + self.clock_ahead;
+        let is_due = self.endpoint.poll_timeout().is_some_and(|deadline| deadline <= now);
+        if is_due {
+            self.endpoint.handle_timeout(now);
+        }
+        self.drain(fabric, counters, is_due);
+    }
+
+    /// A datagram has come through the path. `sent` counts the direction it came by, `counters` the other.
+    pub(crate) fn on_arrival(
+        &mut self,
+        fabric: &mut Fabric,
+        slot: u32,
+        sent: &mut Counters,
+        counters: &mut Counters,
+    ) {
+        let packet = fabric.packets.get_mut(slot);
+        let (number, size, corrupt) = (packet.number, packet.size, packet.corrupt);
+        let is_overtaken = self.replay.is_overtaken(number);
+        if corrupt.is_some() && !fabric.options.deliver_corrupt {
+            sent.dropped.corrupt += 1;
+            fabric.drop_packet(slot, TraceKind::Corrupt, self.flow, self.side.other());
+        } else if !self.replay.admit(number) && !fabric.options.deliver_replays {
+            sent.dropped.replay += 1;
+            fabric.drop_packet(slot, TraceKind::Replay, self.flow, self.side.other());
+        } else {
+            if let Some(seed) = corrupt {
+                mutate(&mut packet.body, seed);
+                sent.mutated += 1;
+            }
+            sent.delivered += 1;
+            sent.delivered_bytes += u64::from(size);
+            sent.reordered += u64::from(is_overtaken);
+            fabric.trace(TraceKind::Delivered, self.flow, self.side.other(), number, size);
+            let now = fabric.now() + self.clock_ahead;
+            let arrival = Arrival { time: now, number };
+            self.endpoint.handle_datagram(now, arrival, &fabric.packets.get(slot).body);
+            fabric.packets.release(slot);
+            self.drain(fabric, counters, false);
+        }
+    }
+
+    /// Take out all that may be sent and the next deadline. `timer_handled`: the endpoint has just been told the time.
+    fn drain(&mut self, fabric: &mut Fabric, counters: &mut Counters, timer_handled: bool) {
+        self.transmit(fabric, counters);
+        self.arm(fabric, timer_handled);
+    }
+
+    /// Take out events; to be called after everything else.
+    pub(crate) fn take_events(&mut self, mut each: impl FnMut(E::Event)) {
+        while let Some(event) = self.endpoint.poll_event() {
+            each(event);
+        }
+    }
+
+    fn transmit(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
+        let now = fabric.now();
+        loop {
+            self.blocked = fabric.queue.len(self.lanes.device) >= fabric.options.device_slots;
+            if self.blocked {
+                return;
+            }
+            let Some(sent) = self.endpoint.poll_transmit(now + self.clock_ahead, &mut fabric.scratch) else {
+                return;
+            };
+            assert!(
+                self.last_number.is_none_or(|last| sent.number > last),
+                "the endpoint gave out datagram number {} after {:?}: numbers must rise",
+                sent.number,
+                self.last_number
+            );
+            self.last_number = Some(sent.number);
+            let (slot, size) = fabric.pack(sent.number, sent.len);
+            counters.sent += 1;
+            counters.sent_bytes += u64::from(size);
+            fabric.trace(TraceKind::Sent, self.flow, self.side, sent.number, size);
+            if size > fabric.mtu {
+                counters.dropped.oversize += 1;
+                fabric.drop_packet(slot, TraceKind::Oversize, self.flow, self.side);
+            } else {
+                let leaves = self.device.transmit(now, size);
+                fabric.queue.schedule(self.lanes.device, leaves, slot);
+            }
+        }
+    }
+
+    fn arm(&mut self, fabric: &mut Fabric, timer_handled: bool) {
+        let now = fabric.now();
+        let deadline = self.endpoint.poll_timeout().map(|at| at - self.clock_ahead);
+        let at = match deadline {
+            // It has just been told and asks again: the device will tell it, or a real timer would take a moment.
+            Some(at) if at <= now && timer_handled && self.blocked => None,
+            Some(at) if at <= now && timer_handled => Some(now + TIMER_GRANULARITY),
+            other => other,
+        };
+        fabric.queue.set_timer(self.lanes.timer, at);
+    }
+
+    /// Close the lanes; whatever was in the device or on its way to this host is gone.
+    pub(crate) fn close(self, fabric: &mut Fabric, sent: &mut Counters, received: &mut Counters) -> E {
+        for slot in fabric.queue.close_lane(self.lanes.device) {
+            sent.dropped.gone += 1;
+            fabric.drop_packet(slot, TraceKind::Gone, self.flow, self.side);
+        }
+        for slot in fabric.queue.close_lane(self.lanes.arrivals) {
+            received.dropped.gone += 1;
+            fabric.drop_packet(slot, TraceKind::Gone, self.flow, self.side.other());
+        }
+        fabric.queue.close_lane(self.lanes.timer).for_each(drop);
+        self.endpoint
+    }
+}
+
+/// What an endpoint waits that asks again and again to be called at once.
+const TIMER_GRANULARITY: Duration = Duration::from_micros(1);

@@ -1,0 +1,166 @@
+//! Packets in flight.
+
+use fastrand::Rng;
+use longhaul_proto::units::DatagramNumber;
+
+/// A datagram on its way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Packet {
+    pub number: DatagramNumber,
+    /// Bytes of the whole IP packet.
+    pub size: u32,
+    /// It arrives with wrong bytes; the number says which.
+    pub corrupt: Option<u64>,
+    pub body: Vec<u8>,
+}
+
+/// Holds the packets in flight in slots that are used again: memory follows the largest number in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Packets {
+    slots: Vec<Packet>,
+    free: Vec<u32>,
+}
+
+impl Packets {
+    pub(crate) fn insert(&mut self, number: DatagramNumber, size: u32, body: &[u8]) -> u32 {
+        let slot = self.take_slot();
+        let packet = &mut self.slots[slot as usize];
+        (packet.number, packet.size, packet.corrupt) = (number, size, None);
+        packet.body.clear();
+        packet.body.extend_from_slice(body);
+        slot
+    }
+
+    pub(crate) fn duplicate(&mut self, slot: u32) -> u32 {
+        let copy = self.take_slot();
+        self.slots[copy as usize] = self.slots[slot as usize].clone();
+        copy
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> &Packet {
+        &self.slots[slot as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: u32) -> &mut Packet {
+        &mut self.slots[slot as usize]
+    }
+
+    pub(crate) fn release(&mut self, slot: u32) {
+        self.free.push(slot);
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Packet::default());
+            u32::try_from(self.slots.len() - 1).expect("fewer than 2³² packets in flight")
+        })
+    }
+}
+
+/// Spoil a body: some bytes change, and sometimes its end is missing or bytes follow it.
+pub(crate) fn mutate(body: &mut Vec<u8>, seed: u64) {
+    let mut rng = Rng::with_seed(seed);
+    match rng.u32(0..8) {
+        0 => body.truncate(rng.usize(..=body.len())),
+        1 => body.extend((0..rng.usize(1..=8)).map(|_| seed as u8)),
+        _ => {}
+    }
+    if !body.is_empty() {
+        for _ in 0..rng.u32(1..=4) {
+            let place = rng.usize(..body.len());
+            body[place] ^= rng.u8(1..);
+        }
+    }
+}
+
+/// The numbers seen lately, as a receiver of sealed datagrams keeps them: each is let in once, and one too old to tell
+/// is not.
+#[derive(Debug)]
+pub(crate) struct ReplayWindow {
+    /// One above the highest number seen.
+    next: DatagramNumber,
+    seen: [u64; WINDOW as usize / 64],
+}
+
+impl ReplayWindow {
+    pub(crate) fn new() -> ReplayWindow {
+        ReplayWindow { next: 0, seen: [0; WINDOW as usize / 64] }
+    }
+
+    /// Whether a higher number has been seen.
+    pub(crate) fn is_overtaken(&self, number: DatagramNumber) -> bool {
+        number.saturating_add(1) < self.next
+    }
+
+    /// Let a number in; false if it is a replay.
+    pub(crate) fn admit(&mut self, number: DatagramNumber) -> bool {
+        if number + WINDOW < self.next {
+            return false;
+        }
+        if number >= self.next {
+            let steps = (number + 1 - self.next).min(WINDOW);
+            for passed in number + 1 - steps..=number {
+                self.seen[word(passed)] &= !bit(passed);
+            }
+            self.next = number + 1;
+        }
+        let is_new = self.seen[word(number)] & bit(number) == 0;
+        self.seen[word(number)] |= bit(number);
+        is_new
+    }
+}
+
+fn word(number: DatagramNumber) -> usize {
+    (number % WINDOW / 64) as usize
+}
+
+fn bit(number: DatagramNumber) -> u64 {
+    1 << (number % 64)
+}
+
+/// Numbers that a receiver looks back.
+const WINDOW: u64 = 8192;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn the_window_is_a_set_that_forgets(numbers in proptest::collection::vec(
+            prop_oneof![0..100u64, 0..30_000u64, 8_100..8_300u64], 1..300)
+        ) {
+            let (mut window, mut set) = (ReplayWindow::new(), BTreeSet::new());
+            for number in numbers {
+                let highest = set.last().copied();
+                prop_assert_eq!(window.is_overtaken(number), highest.is_some_and(|highest| highest > number));
+                let too_old = highest.is_some_and(|highest| highest >= number + WINDOW);
+                prop_assert_eq!(window.admit(number), !too_old && set.insert(number));
+            }
+        }
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut packets = Packets::default();
+        let first = packets.insert(1, 100, b"one");
+        let copy = packets.duplicate(first);
+        packets.release(first);
+        assert_eq!(packets.insert(2, 200, b"three"), first);
+        assert_eq!((packets.get(copy).number, packets.get(copy).body.as_slice()), (1, b"one".as_slice()));
+        assert_eq!((packets.get(first).number, packets.get(first).body.as_slice()), (2, b"three".as_slice()));
+    }
+
+    #[test]
+    fn spoilt_bodies_differ() {
+        for seed in 0..1000 {
+            let mut body = b"whatever it was".to_vec();
+            mutate(&mut body, seed);
+            assert_ne!(body, b"whatever it was");
+            let mut empty = Vec::new();
+            mutate(&mut empty, seed);
+        }
+    }
+}
