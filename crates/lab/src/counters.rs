@@ -13,7 +13,7 @@ pub struct Counters {
 
 impl Counters {
     /// Whether the emulator, not the path it emulates, shaped the result: more than 1 % of the packets were delivered
-    /// over a millisecond late, or packets were dropped that no scenario asked for.
+    /// [late](Lateness::late_share), or packets were dropped that no scenario asked for.
     pub fn cpu_limited(&self) -> bool {
         self.left_to_right.cpu_limited() || self.right_to_left.cpu_limited()
     }
@@ -72,13 +72,14 @@ pub struct Lateness {
     pub mean_us: f64,
     /// Worst, microseconds.
     pub max_us: f64,
-    /// Share of the packets that were over a millisecond late, 0 to 1.
+    /// Share of the packets that were over a millisecond and over a twentieth of the round trip late, 0 to 1.
     pub late_share: f64,
 }
 
 /// Lateness while it is being counted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LatenessCount {
+    tolerance_ns: u64,
     packets: u64,
     late_packets: u64,
     sum_ns: u64,
@@ -86,9 +87,20 @@ pub(crate) struct LatenessCount {
 }
 
 impl LatenessCount {
+    /// For a path of this round trip.
+    pub(crate) fn new(rtt_ms: f64) -> LatenessCount {
+        let tolerance_ns = LATE_NS_MIN.max((rtt_ms * 1e6 * LATE_SHARE_OF_RTT) as u64);
+        LatenessCount { tolerance_ns, packets: 0, late_packets: 0, sum_ns: 0, max_ns: 0 }
+    }
+
+    /// Count from zero.
+    pub(crate) fn reset(&mut self) {
+        *self = LatenessCount { packets: 0, late_packets: 0, sum_ns: 0, max_ns: 0, ..*self };
+    }
+
     pub(crate) fn add(&mut self, ns: u64) {
         self.packets += 1;
-        self.late_packets += u64::from(ns > LATE_NS);
+        self.late_packets += u64::from(ns > self.tolerance_ns);
         self.sum_ns += ns;
         self.max_ns = self.max_ns.max(ns);
     }
@@ -103,5 +115,7 @@ impl LatenessCount {
     }
 }
 
-/// A millisecond: well above what timers and wake-ups cost, well below a long path's round trip.
-const LATE_NS: u64 = 1_000_000;
+/// A millisecond: well above what timers and wake-ups cost.
+const LATE_NS_MIN: u64 = 1_000_000;
+/// What no protocol notices beside the queue's own changes.
+const LATE_SHARE_OF_RTT: f64 = 0.05;

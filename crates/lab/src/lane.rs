@@ -53,7 +53,7 @@ impl Lane {
             flying: VecDeque::with_capacity(SLOTS_PER_CHUNK),
             slots: Slots::new(scenario.mtu as usize),
             counted: DirectionCounters::default(),
-            lateness: LatenessCount::default(),
+            lateness: LatenessCount::new(scenario.rtt_ms),
         }
     }
 
@@ -122,7 +122,7 @@ impl Lane {
     /// Count from zero. Packets on their way stay there and are counted when delivered.
     pub(crate) fn reset_counters(&mut self, now: u64) {
         self.counted = DirectionCounters::default();
-        self.lateness = LatenessCount::default();
+        self.lateness.reset();
         self.bottleneck.restart_window(now);
     }
 

@@ -63,8 +63,8 @@ impl Rtt {
     }
 }
 
-/// Clock granularity of RFC 6298's G: user-space wake-ups jitter by about this.
-const GRANULARITY: Duration = Duration::from_millis(2);
+/// RFC 6298's G: a busy host may be elsewhere for about this long.
+const GRANULARITY: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +82,7 @@ mod tests {
     fn steady_samples_shrink_the_deviation() {
         let mut rtt = Rtt::new(Duration::from_millis(500));
         (0..100).for_each(|_| rtt.sample(Duration::from_millis(40)));
-        assert_eq!(rtt.timeout(Duration::ZERO), Duration::from_millis(42));
+        assert_eq!(rtt.timeout(Duration::ZERO), Duration::from_millis(50));
         assert_eq!(rtt.min(), Duration::from_millis(40));
         assert_eq!(rtt.mean(), Duration::from_millis(40));
     }

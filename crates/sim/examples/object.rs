@@ -29,7 +29,6 @@ fn main() {
         selector: SelectorKind::Circular,
         rate_cap: None,
         rtt,
-        ack_delay: AckPolicy::new(DEFAULT_EVERY, rtt).delay,
         have: Ranges::new(),
         seed: 1,
     };

@@ -60,7 +60,6 @@ fn object(kind: ControllerKind, scenario: &Scenario) {
         selector: SelectorKind::Circular,
         rate_cap: None,
         rtt,
-        ack_delay: ack.delay,
         have: Ranges::new(),
         seed: 1,
     };

@@ -34,11 +34,15 @@ struct Log {
 }
 
 impl Logs {
-    /// Begin a journal for a new part file.
+    /// Begin a journal for a new part file. It is written at once: should the disk fill up, there is a block for what
+    /// follows.
     pub(super) fn begin(&self, target: &Target, entry: EntryIndex) {
         let header = Header::new(target.entry(entry));
         let pending = header.bytes().to_vec();
         self.insert(entry, Log { header, written_len: 0, pending, fresh: true, torn: false, unsynced: true, closed: false });
+        if let Some(log) = self.get(entry) {
+            let _ = lock(&log).flush(target, entry);
+        }
     }
 
     /// Go on with the journal of an earlier run.

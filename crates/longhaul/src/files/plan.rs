@@ -3,15 +3,15 @@
 use super::compare::{Found, Looker};
 use super::errors::{shown_bytes, why};
 use super::exclude::Exclude;
-use super::folders::{list, split};
+use super::folders::{Folders, list, split};
 use super::names::{is_ours, journal_name, part_name};
 use super::resume::Resumed;
 use super::root::{Root, Written};
 use super::scan::join;
 use super::target::{Place, room};
-use longhaul_proto::session::manifest::{EntryIndex, Kind, Layout, Manifest, Ranges};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, FileOptions, Report};
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,8 @@ pub struct Plan {
     pub bytes_to_come: u64,
     /// Entries that cannot be stored, and why.
     pub failures: Vec<FileFailure>,
+    /// Data bytes of those entries.
+    pub failed_bytes: u64,
     /// What the destination has and the source has not (`delete`): the topmost paths.
     pub extraneous: Vec<Vec<u8>>,
     /// The entries of `failures`.
@@ -92,7 +94,7 @@ pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<P
     {
         plan.extraneous = extraneous(there, manifest, &exclude);
     }
-    check_room(base, &goal, &plan, looker.replaced_bytes())?;
+    check_room(base, &goal, &plan, manifest, looker.replaced_bytes())?;
     if !options.dry_run {
         plan.goal = Some(goal);
     }
@@ -107,6 +109,7 @@ impl Plan {
             skipped_bytes: self.skipped_bytes,
             resumed_bytes: self.resumed_bytes,
             failed: self.failures.clone(),
+            failed_bytes: self.failed_bytes,
             ..Report::default()
         }
     }
@@ -140,6 +143,7 @@ impl Plan {
             Found::Obstacle(reason) => {
                 self.failures.push(FileFailure { path: path.to_vec(), reason });
                 self.failed.push(index);
+                self.failed_bytes += data_len;
                 self.add_range(range);
             }
         }
@@ -223,11 +227,14 @@ fn open(base: &Base, folder: &Path) -> Result<OwnedFd, String> {
 }
 
 /// Refuse at once what cannot end well. `replaced` are the bytes of files that will give way to new ones.
-fn check_room(base: &Base, goal: &Goal, plan: &Plan, replaced: u64) -> Result<(), String> {
+fn check_room(base: &Base, goal: &Goal, plan: &Plan, manifest: &Manifest, replaced: u64) -> Result<(), String> {
     let ancestors = goal.folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a });
     let Some(folder) = ancestors.filter_map(|a| base.root.open_folder(a).ok()).next() else { return Ok(()) };
     let Some(room) = room(&folder) else { return Ok(()) };
-    let room = room.saturating_add(replaced);
+    let mut room = room.saturating_add(replaced);
+    if plan.bytes_to_come > room {
+        room = room.saturating_add(left_over(goal, manifest).saturating_sub(plan.resumed_bytes));
+    }
     if plan.bytes_to_come <= room {
         return Ok(());
     }
@@ -236,6 +243,18 @@ fn check_room(base: &Base, goal: &Goal, plan: &Plan, replaced: u64) -> Result<()
         "{}: not enough room: {needed} are to come; free {missing} and run the same command again",
         base.dest.display()
     ))
+}
+
+/// Bytes of part files of earlier runs: they are taken over or give way.
+fn left_over(goal: &Goal, manifest: &Manifest) -> u64 {
+    let mut folders = Folders::new(goal.top.clone());
+    let files = manifest.entries.iter().filter(|entry| entry.kind.data_len() > 0);
+    let size = |entry: &Entry| {
+        let (folder, name) = folders.parent(goal.rename.as_deref().unwrap_or(&entry.path)).ok()?;
+        let stat = statat(&folder, part_name(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_blocks as u64).saturating_mul(512))
+    };
+    files.filter_map(size).sum()
 }
 
 /// The topmost paths below the folders of the manifest that it does not name and no pattern protects.
@@ -248,7 +267,7 @@ fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec
             known.extend([join(folder, &part_name(name)), join(folder, &journal_name(name))]);
         }
     }
-    let mut folders = super::folders::Folders::new(top.clone());
+    let mut folders = Folders::new(top.clone());
     let mut found = Vec::new();
     for entry in manifest.entries.iter().filter(|entry| matches!(entry.kind, Kind::Dir)) {
         let Ok(names) = folders.open(&entry.path).and_then(|folder| list(&folder)) else { continue };

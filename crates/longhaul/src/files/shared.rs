@@ -226,7 +226,11 @@ impl Shared {
         let target = &self.target;
         self.lock_ledger().forget(entry);
         let failure = FileFailure { path: target.entry(entry).path.clone(), reason };
-        self.report().failed.push(failure.clone());
+        {
+            let mut report = self.report();
+            report.failed.push(failure.clone());
+            report.failed_bytes += target.entry(entry).kind.data_len();
+        }
         self.tell(Happened::Failed(failure, entry));
         if !matches!(target.entry(entry).kind, Kind::Dir) {
             self.count_down();

@@ -40,7 +40,22 @@ pub(super) struct Target {
 /// A file on its way.
 pub(super) struct Part {
     pub file: File,
-    pub map: DataMap,
+    map: DataMap,
+    /// Held while writing: the kernel lets in one writer at a time, and others spin before its door.
+    writing: Mutex<()>,
+}
+
+impl Part {
+    /// Store data from a data offset on.
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let _writing = lock(&self.writing);
+        self.map.write(&self.file, offset, data)
+    }
+
+    /// Read back what was stored.
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.map.read(&self.file, offset, buf)
+    }
 }
 
 impl Target {
@@ -74,7 +89,8 @@ impl Target {
             parts[..=at].rotate_right(1);
             return Ok(parts[0].1.clone());
         }
-        let part = Arc::new(Part { file: open()?, map: DataMap::new(&self.entry(entry).kind) });
+        let map = DataMap::new(&self.entry(entry).kind);
+        let part = Arc::new(Part { file: open()?, map, writing: Mutex::new(()) });
         parts.truncate(PARTS_OPEN_MAX - 1);
         parts.insert(0, (entry, part.clone()));
         Ok(part)

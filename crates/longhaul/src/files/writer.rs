@@ -108,14 +108,14 @@ impl Writer {
                 return self.land_at_once(group.entry, data);
             }
             let part = self.part(group.entry)?;
-            part.map.write(&part.file, data_range.start, data)?;
+            part.write(data_range.start, data)?;
             hash
         } else {
             let part = self.part(group.entry)?;
             self.store_runs(&part, group, &local, load)?;
             for gap in load.in_memory.gaps(local.clone()) {
                 let offset = data_range.start + u64::from(gap.start - local.start);
-                part.map.read(&part.file, offset, &mut load.data[gap.start as usize..gap.end as usize])?;
+                part.read(offset, &mut load.data[gap.start as usize..gap.end as usize])?;
             }
             group_hash(group.index, count, &load.data[piece])
         };
@@ -140,7 +140,7 @@ impl Writer {
         let data_start = self.data_range(group).start;
         for run in load.in_memory.within(local.clone()) {
             let offset = data_start + u64::from(run.start - local.start);
-            part.map.write(&part.file, offset, &load.data[run.start as usize..run.end as usize])?;
+            part.write(offset, &load.data[run.start as usize..run.end as usize])?;
             let stored = offset..offset + u64::from(run.end - run.start);
             self.shared.logs.note(group.entry, Record::Range(stored));
         }

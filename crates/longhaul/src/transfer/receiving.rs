@@ -259,7 +259,8 @@ impl<'a, 's> Receiving<'a, 's> {
     fn take_first(&mut self) -> Result<bool, Broken> {
         let (classes, sink, receiver) = (self.session.options.classes.clone(), &mut self.sink, &mut self.receiver);
         let (layout, have) = (&self.layout, &self.have);
-        let (every, rtt) = (self.session.options.ack_every.unwrap_or(DEFAULT_EVERY), self.session.rtt);
+        let every = self.session.options.ack_every.unwrap_or(DEFAULT_EVERY);
+        let rtt = self.session.check.report().rtt.unwrap_or(self.session.rtt);
         let any = self.session.receive(|now, arrival, body| {
             if receiver.is_none() {
                 let Some(Body::Data { class, .. }) = Body::decode(body) else { return };

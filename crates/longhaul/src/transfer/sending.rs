@@ -8,7 +8,7 @@ use crate::files::{Reader, Scan};
 use crate::net::udp::GSO_SEGMENTS_MAX;
 use longhaul_proto::control::{ControlConfig, ControllerKind};
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::object::{AckPolicy, Blocked, DEFAULT_EVERY, Sender, SenderConfig, SenderStats, Shape};
+use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
 use longhaul_proto::path::PathReport;
 use longhaul_proto::session::limit::LimitMeter;
 use longhaul_proto::session::manifest::{Layout, Ranges};
@@ -160,14 +160,12 @@ impl<'a, 's> Sending<'a, 's> {
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
         let rtt = path.rtt.unwrap_or(session.rtt);
-        let every = session.options.ack_every.unwrap_or(DEFAULT_EVERY);
         let config = SenderConfig {
             shape: Shape { object_len: layout.object_len(), packet_len },
             class,
             selector: session.options.select.parse().unwrap_or_default(),
             rate_cap: session.options.rate_cap,
             rtt,
-            ack_delay: AckPolicy::new(every, rtt).delay,
             have: have.clone(),
             seed: nanos(Duration::from_nanos(clock::now().0)),
         };
@@ -359,6 +357,7 @@ impl<'a, 's> Sending<'a, 's> {
             time_lost,
             cpu_bound: time_lost - self.recent.time_lost > span / 5,
         };
+        tracing::debug!(snapshot = ?self.sender.snapshot(), blocked = ?self.sender.blocked(), ?stats, "sending");
     }
 
     fn tell_progress(&mut self) {

@@ -40,8 +40,7 @@ pub struct Adaptive {
     /// Until then the rate does not grow: congestion loss or a full receiver was just met.
     hold_until: Time,
     next_refresh: Time,
-    /// Bound from the receiver's sink, bit/s.
-    receiver_limit: f64,
+    receiver: ReceiverBound,
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
     started: bool,
@@ -71,11 +70,20 @@ struct Tick {
     began: Time,
     arrival: Time,
     received: u64,
-    accepted: u64,
-    overrun: u64,
     owd_min: Option<i64>,
     app_limited: bool,
     samples: u32,
+}
+
+/// What the receiving host takes.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReceiverBound {
+    /// bit/s; infinite while it keeps up.
+    limit: f64,
+    /// Counters at its last review.
+    at: Time,
+    accepted: u64,
+    overrun: u64,
 }
 
 /// About a round trip, over which loss is measured.
@@ -112,7 +120,7 @@ impl Adaptive {
             round: Round::default(),
             hold_until: Time::ZERO,
             next_refresh: Time::ZERO,
-            receiver_limit: f64::INFINITY,
+            receiver: ReceiverBound { limit: f64::INFINITY, ..ReceiverBound::default() },
             before_outage: None,
             started: false,
         }
@@ -138,7 +146,7 @@ impl Adaptive {
             State::Test { delivered, .. } => delivered * TEST_FACTOR,
             _ => self.bandwidth,
         };
-        (base * factor).min(self.receiver_limit).max(RATE_MIN)
+        (base * factor).min(self.receiver.limit).max(RATE_MIN)
     }
 
     fn end_tick(&mut self, ack: &AckSample) {
@@ -166,25 +174,31 @@ impl Adaptive {
         }
         self.round.queued |= queued;
         self.round.app_limited |= self.tick.app_limited;
-        self.heed_receiver(ack, span);
         self.begin_tick(ack);
     }
 
-    /// A receiver that drops, refuses or runs full bounds the rate by what it takes.
-    fn heed_receiver(&mut self, ack: &AckSample, span: Duration) {
-        let overrun = ack.overrun_bytes > self.tick.overrun;
-        let taken =
-            Rate::from_bytes_over(ack.accepted_bytes.saturating_sub(self.tick.accepted), span).0 as f64;
-        if overrun || ack.pressure > PRESSURE_HIGH {
-            let factor = if overrun { 0.9 } else { 1.0 + 0.5 * (PRESSURE_HIGH - ack.pressure) };
-            self.receiver_limit = (taken.min(self.rate()) * factor).max(RATE_MIN);
-            self.hold_until = ack.now + self.rtt * HOLD_ROUNDS;
-        } else if self.receiver_limit.is_finite() {
-            self.receiver_limit *= 1.0 + 0.1 * (PRESSURE_HIGH - ack.pressure);
-            if self.receiver_limit > 2.0 * self.bandwidth {
-                self.receiver_limit = f64::INFINITY;
-            }
+    /// A receiver that drops, refuses or runs full bounds the rate: by what it took lately, a little more while its
+    /// sink is less than half full, a little less while it is fuller.
+    fn heed_receiver(&mut self, ack: &AckSample) {
+        let span = ack.now.since(self.receiver.at);
+        if span < RECEIVER_SPAN.max(self.rtt) {
+            return;
         }
+        let overrun = ack.overrun_bytes > self.receiver.overrun;
+        let taken_bytes = ack.accepted_bytes.saturating_sub(self.receiver.accepted);
+        let taken = Rate::from_bytes_over(taken_bytes, span).0 as f64;
+        self.receiver.at = ack.now;
+        self.receiver.accepted = ack.accepted_bytes;
+        self.receiver.overrun = ack.overrun_bytes;
+        let bound = self.receiver.limit.is_finite();
+        if !(bound || overrun || ack.pressure > PRESSURE_HALF) {
+            return;
+        }
+        let factor = if overrun { OVERRUN_FACTOR } else { 1.0 + PRESSURE_HALF - ack.pressure };
+        // One span in which the host was elsewhere must not bring the rate down to nothing.
+        let limit = (taken * factor).max(self.rate() / 2.0);
+        let free = !overrun && ack.pressure < PRESSURE_HALF / 4.0 && limit > self.bandwidth;
+        self.receiver.limit = if free { f64::INFINITY } else { limit };
     }
 
     fn begin_tick(&mut self, ack: &AckSample) {
@@ -192,8 +206,6 @@ impl Adaptive {
             began: ack.now,
             arrival: ack.arrival,
             received: ack.received_bytes,
-            accepted: ack.accepted_bytes,
-            overrun: ack.overrun_bytes,
             owd_min: None,
             app_limited: false,
             samples: 0,
@@ -319,6 +331,7 @@ impl Controller for Adaptive {
             return;
         }
         self.refresh(ack.now);
+        self.heed_receiver(ack);
         let tick_len = (self.rtt / TICKS_PER_RTT).clamp(TICK_MIN, TICK_MAX);
         if ack.now >= self.tick.began + tick_len && self.tick.samples >= 2 {
             self.end_tick(ack);
@@ -356,7 +369,7 @@ impl Controller for Adaptive {
             bandwidth: Some(Rate(self.bandwidth as u64)),
             queue_delay: Duration::from_nanos(self.queue_ns.max(0.0) as u64),
             random_loss: self.random_loss,
-            receiver_bound: self.receiver_limit < self.bandwidth,
+            receiver_bound: self.receiver.limit < self.bandwidth,
         }
     }
 }
@@ -413,8 +426,12 @@ const LOSS_GAIN: f64 = 0.2;
 const ROUND_DATAGRAMS_MIN: f64 = 50.0;
 /// In a test, the share of the delivered rate that is sent.
 const TEST_FACTOR: f64 = 0.9;
-/// The receiver's sink is filling up.
-const PRESSURE_HIGH: f64 = 0.5;
+/// How full the receiver's sink is meant to be when it is what bounds the rate: it never runs dry then.
+const PRESSURE_HALF: f64 = 0.5;
+/// Share of what was taken that is sent after the receiving host dropped some.
+const OVERRUN_FACTOR: f64 = 0.9;
+/// The receiver's bound is reviewed this often (or once a round trip): its sink holds several times as much.
+const RECEIVER_SPAN: Duration = Duration::from_millis(50);
 /// Empty the queue this often, for about a round trip.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 const REFRESH_FACTOR: f64 = 0.88;

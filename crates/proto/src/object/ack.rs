@@ -34,4 +34,5 @@ impl AckPolicy {
 pub const DEFAULT_EVERY: u32 = 32;
 
 const MIN_DELAY: Duration = Duration::from_millis(1);
-const MAX_DELAY: Duration = Duration::from_millis(25);
+/// No receiver holds an acknowledgement back for longer.
+pub const MAX_DELAY: Duration = Duration::from_millis(25);

@@ -10,7 +10,7 @@ mod receiver;
 mod selector;
 mod sender;
 
-pub use ack::{AckPolicy, DEFAULT_EVERY};
+pub use ack::{AckPolicy, DEFAULT_EVERY, MAX_DELAY};
 pub use receiver::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats};
 pub use selector::{Selector, SelectorKind, View};
 pub use sender::{Blocked, Sender, SenderConfig, SenderEvent, SenderStats};

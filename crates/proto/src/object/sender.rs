@@ -1,6 +1,6 @@
 //! The sending side.
 
-use super::Shape;
+use super::{MAX_DELAY, Shape};
 use super::flight::Flight;
 use super::selector::{Selector, SelectorKind, View};
 use crate::blocks::Blocks;
@@ -28,8 +28,6 @@ pub struct SenderConfig {
     pub rate_cap: Option<Rate>,
     /// Round trip measured beforehand.
     pub rtt: Duration,
-    /// The longest that the receiver holds an acknowledgement back.
-    pub ack_delay: Duration,
     /// Object bytes that the receiver has or does not want.
     pub have: Ranges,
     /// Seed of the random selector.
@@ -351,7 +349,7 @@ impl<S: Source> Sender<S> {
 
     /// How long the oldest datagram may stay unacknowledged.
     fn timeout(&self) -> Duration {
-        let base = self.rtt.timeout(self.config.ack_delay);
+        let base = self.rtt.timeout(MAX_DELAY);
         (base * (1 << self.stats.timeouts_in_a_row.min(6))).min(base.max(TIMEOUT_MAX))
     }
 
@@ -416,8 +414,11 @@ impl<S: Source> Endpoint for Sender<S> {
             return;
         }
         self.stats.timeouts_in_a_row += 1;
-        self.controller.on_timeout(now);
-        let deadline = now - self.rtt.timeout(self.config.ack_delay);
+        if self.stats.timeouts_in_a_row > 1 {
+            // Once may be the loss of the last few datagrams; again is silence.
+            self.controller.on_timeout(now);
+        }
+        let deadline = now - self.rtt.timeout(MAX_DELAY);
         self.give_up(now, DatagramNumber::MAX, deadline);
     }
 

@@ -115,7 +115,6 @@ impl Case {
             selector: self.selector,
             rate_cap: None,
             rtt: self.rtt(),
-            ack_delay: ack.delay,
             have: self.have(),
             seed: self.scenario.seed,
         };

@@ -10,7 +10,10 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A copy that does nothing for so long will never end.
+const HANGS: Duration = Duration::from_secs(30);
 
 pub const MIB: u64 = 1 << 20;
 
@@ -130,7 +133,7 @@ pub struct Road {
     pub sink_memory: usize,
     /// Stop after this share of the packets.
     pub until: f64,
-    /// Change a byte of every n-th packet once.
+    /// Change a byte of every n-th packet, five times in all.
     pub corrupt_every: Option<u64>,
 }
 
@@ -174,7 +177,6 @@ impl Bell {
 
 /// A copy under way.
 pub struct Trip {
-    pub scan: Arc<Scan>,
     pub layout: Arc<Layout>,
     pub reader: Reader,
     pub sink: FileSink,
@@ -187,6 +189,7 @@ pub struct Trip {
     road: Road,
     rng: Rng,
     sent: u64,
+    pub damaged: usize,
     held_hashes: Vec<GroupHash>,
 }
 
@@ -230,7 +233,6 @@ impl Trip {
             to_send.reverse();
         }
         Trip {
-            scan,
             layout,
             reader,
             sink,
@@ -242,26 +244,45 @@ impl Trip {
             road,
             rng,
             sent: 0,
+            damaged: 0,
             held_hashes: vec![],
         }
+    }
+
+    /// A copy of a made-up manifest without data.
+    pub fn begin_with(manifest: Manifest, plan: Plan) -> Trip {
+        let mut scan = Scan::default();
+        scan.manifest = manifest;
+        Trip::begin(scan, plan, Road::default())
     }
 
     /// Carry packets until the share that the road allows; then, if it allows all, until all has landed.
     pub fn run(&mut self) {
         let stop_at = (self.to_send.len() as f64 * (1.0 - self.road.until)) as usize;
-        let mut idle = 0;
+        let mut moved = Instant::now();
         while self.to_send.len() > stop_at || (self.road.until >= 1.0 && !self.sink.finished()) {
             let before = self.to_send.len();
             self.carry();
             self.pass_on_news();
-            idle = if before != self.to_send.len() { 0 } else { idle + 1 };
-            assert!(idle < 300, "nothing moves: {} packets left, {:?}", before, self.sink.backlog());
+            if before != self.to_send.len() {
+                moved = Instant::now();
+            }
+            assert!(moved.elapsed() < HANGS, "nothing moves: {before} packets left, {:?}", self.sink.backlog());
             if self.to_send.is_empty() && !self.sink.finished() {
                 self.sink.object_complete();
                 self.bell.wait();
             }
         }
         self.pass_on_news();
+    }
+
+    /// Carry so many packets more.
+    pub fn carry_some(&mut self, count: usize) {
+        let left = self.to_send.len().saturating_sub(count);
+        while self.to_send.len() > left {
+            self.carry();
+            self.pass_on_news();
+        }
     }
 
     /// Send one packet, or wait.
@@ -274,14 +295,17 @@ impl Trip {
             Err(NotReady) => return self.bell.wait(),
             Ok(()) => self.sent += 1,
         }
-        if self.road.corrupt_every.is_some_and(|n| self.sent % n == 0) {
+        let mut damage = 0;
+        if self.damaged < 5 && self.road.corrupt_every.is_some_and(|n| self.sent.is_multiple_of(n)) {
             buf[0] ^= 1;
+            damage = 1;
         }
         match self.sink.write_at(start, &buf) {
             Ok(()) => {
                 self.to_send.pop();
+                self.damaged += damage;
             }
-            Err(Full) => std::thread::yield_now(),
+            Err(Full) => std::thread::sleep(Duration::from_micros(100)),
         }
     }
 

@@ -1,1 +1,244 @@
-//! To come.
+//! What is copied, where it goes, what counts as there already.
+
+use super::harness::*;
+use crate::files::{Exclude, Root, Scan, ScanOptions, scan};
+use longhaul_proto::session::manifest::Kind;
+use longhaul_proto::session::message::FileOptions;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+fn paths(scan: &Scan) -> Vec<String> {
+    scan.manifest.entries.iter().map(|e| String::from_utf8_lossy(&e.path).into_owned()).collect()
+}
+
+fn errors(scan: &Scan) -> Vec<(String, String)> {
+    scan.errors.iter().map(|e| (String::from_utf8_lossy(&e.path).into_owned(), e.reason.clone())).collect()
+}
+
+/// `a/x`, `a/b/y`, `a/b/z.o`, `f`, a link to a folder and one to a file.
+fn sample() -> tempfile::TempDir {
+    let top = folder();
+    write(top.path().join("a/x"), b"x");
+    write(top.path().join("a/b/y"), b"y");
+    write(top.path().join("a/b/z.o"), b"z");
+    write(top.path().join("f"), b"f");
+    symlink("a", top.path().join("to-folder")).unwrap();
+    symlink("f", top.path().join("to-file")).unwrap();
+    top
+}
+
+fn scan_with(top: &Path, names: &[&str], options: &ScanOptions) -> Scan {
+    let given: Vec<_> = names.iter().map(|name| top.join(name)).collect();
+    let given: Vec<&Path> = given.iter().map(|path| path.as_path()).collect();
+    let scan = scan(&Root::ambient(), &sources(&given), options);
+    scan.manifest.validate().unwrap();
+    scan
+}
+
+fn listed(names: &[&str]) -> Vec<String> {
+    let top = sample();
+    let scan = scan_with(top.path(), names, &ScanOptions::default());
+    assert_eq!(errors(&scan), []);
+    paths(&scan)
+}
+
+#[test]
+fn a_trailing_slash_means_the_contents() {
+    assert_eq!(listed(&["a"]), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
+    for contents in ["a/", "a/.", "a/b/..", "to-folder/"] {
+        assert_eq!(listed(&[contents]), ["", "x", "b", "b/y", "b/z.o"], "{contents}");
+    }
+    assert_eq!(listed(&["f", "a/x"]), ["f", "x"]);
+    assert_eq!(listed(&["to-folder", "to-file"]), ["to-folder", "to-file"]);
+}
+
+#[test]
+fn sources_of_one_name_merge_or_conflict() {
+    let top = sample();
+    write(top.path().join("other/a/x"), b"another");
+    write(top.path().join("other/a/new"), b"new");
+    write(top.path().join("other/f/file"), b"file");
+    let scan = scan_with(top.path(), &["a", "f", "other/a", "other/f", "f"], &ScanOptions::default());
+    assert_eq!(paths(&scan), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o", "f", "a/new"]);
+    let failed: Vec<_> = errors(&scan).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(failed, ["a/x", "f", "f"]);
+}
+
+#[test]
+fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
+    let top = sample();
+    let fifo = top.path().join("a/fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    write(top.path().join("a/.x.longhaul-part"), b"left over");
+    let scan = scan_with(top.path(), &["a", "missing", "f/"], &ScanOptions::default());
+    assert_eq!(paths(&scan), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
+    let shown = |name: &str| top.path().join(name).display().to_string();
+    let expected = [
+        ("a/fifo".to_string(), "not a regular file; skipped".to_string()),
+        (shown("missing"), "no such file or folder".into()),
+        (shown("f/"), "something that is not a folder is in the way".into()),
+    ];
+    assert_eq!(errors(&scan), expected);
+}
+
+#[test]
+fn patterns_and_lists_choose_files() {
+    let top = sample();
+    let exclude = |patterns: &[&str]| ScanOptions { exclude: Exclude::new(patterns).unwrap(), ..ScanOptions::default() };
+    assert_eq!(paths(&scan_with(top.path(), &["a"], &exclude(&["*.o"]))), ["a", "a/x", "a/b", "a/b/y"]);
+    assert_eq!(paths(&scan_with(top.path(), &["a"], &exclude(&["/b"]))), ["a", "a/x"]);
+    assert_eq!(paths(&scan_with(top.path(), &["a/"], &exclude(&["b/*.o"]))), ["", "x", "b", "b/y"]);
+    assert_eq!(paths(&scan_with(top.path(), &["a", "f"], &exclude(&["f"]))), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
+    let only = |names: &[&str]| ScanOptions {
+        files_from: Some(names.iter().map(|name| name.into()).collect()),
+        ..ScanOptions::default()
+    };
+    assert_eq!(paths(&scan_with(top.path(), &[""], &only(&["a/b/y", "/a/x", "a/b/y"]))), ["", "a", "a/b", "a/b/y", "a/x"]);
+    assert_eq!(paths(&scan_with(top.path(), &["a"], &only(&["b/y", "b", "."]))), ["", "b", "b/y", "b/z.o", "x"]);
+    let bad = scan_with(top.path(), &["a"], &only(&["../f", "x", "none"]));
+    assert_eq!((paths(&bad).len(), bad.errors.len()), (2, 2));
+}
+
+#[test]
+fn scanning_a_confined_root_stays_inside() {
+    let (top, outside) = (sample(), folder());
+    write(outside.path().join("secret"), b"secret");
+    symlink(outside.path(), top.path().join("a/out")).unwrap();
+    let root = Root::confined(top.path()).unwrap();
+    let list = |path: &str| scan(&root, &sources(&[Path::new(path)]), &ScanOptions::default());
+    let inside = list("/a");
+    assert_eq!(paths(&inside), ["a", "a/out", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
+    assert!(matches!(inside.manifest.entries[1].kind, Kind::Symlink { .. }));
+    assert_eq!(paths(&list("to-folder/")), ["", "out", "x", "b", "b/y", "b/z.o"]);
+    let escapes = ["../", "a/../..", "a/out/", "a/out/secret", "../secret"];
+    for escape in escapes {
+        let scan = list(escape);
+        assert!(scan.manifest.entries.is_empty() && scan.errors.len() == 1, "{escape}: {scan:?}");
+    }
+}
+
+#[test]
+fn a_single_file_takes_the_name_given() {
+    let top = sample();
+    let dest = folder();
+    copy(&top.path().join("f"), &dest.path().join("new"), Road::default());
+    assert_eq!(fs::read(dest.path().join("new")).unwrap(), b"f");
+    copy(&top.path().join("f"), &inside(&dest.path().join("folder/deep")), Road::default());
+    assert_eq!(fs::read(dest.path().join("folder/deep/f")).unwrap(), b"f");
+    copy(&top.path().join("a/x"), dest.path(), Road::default());
+    assert_eq!(fs::read(dest.path().join("x")).unwrap(), b"x");
+    copy(&top.path().join("to-file"), &dest.path().join("link"), Road::default());
+    assert_eq!(fs::read_link(dest.path().join("link")).unwrap(), Path::new("f"));
+    // The folder's own name stays.
+    copy(&top.path().join("a"), &dest.path().join("made"), Road::default());
+    assert_eq!(fs::read(dest.path().join("made/a/b/y")).unwrap(), b"y");
+    let over_file = scan_of(&top.path().join("a"));
+    let refused = plan_of(&over_file.manifest, &dest.path().join("new"), &options()).unwrap_err();
+    assert!(refused.contains("not a folder"), "{refused}");
+}
+
+#[test]
+fn what_is_there_is_skipped_and_its_permissions_follow() {
+    let (top, dest) = (sample(), folder());
+    copy(&inside(top.path()), dest.path(), Road::default());
+    fs::set_permissions(dest.path().join("f"), fs::Permissions::from_mode(0o600)).unwrap();
+    write(top.path().join("a/x"), b"longer than before");
+    let report = copy(&inside(top.path()), dest.path(), Road::default());
+    assert_eq!((report.files_done, report.files_skipped, report.skipped_bytes), (1, 5, 3));
+    assert_eq!(contents(top.path()), contents(dest.path()));
+}
+
+#[test]
+fn contents_count_with_checksum() {
+    let (top, dest) = (sample(), folder());
+    copy(&inside(top.path()), dest.path(), Road::default());
+    let checksum = FileOptions { checksum: true, ..options() };
+    // Same size and time, other content: only its hash tells.
+    let time = fs::metadata(dest.path().join("f")).unwrap().modified().unwrap();
+    write(dest.path().join("f"), b"g");
+    fs::File::open(dest.path().join("f")).unwrap().set_modified(time).unwrap();
+    assert_eq!(copy(&inside(top.path()), dest.path(), Road::default()).files_done, 0);
+    assert_eq!(copy_with(&inside(top.path()), dest.path(), Road::default(), &checksum).files_done, 1);
+    // Same content, other time: nothing to send, but the time follows.
+    set_mtime(dest.path().join("a/x"), 77, 0);
+    let report = copy_with(&inside(top.path()), dest.path(), Road::default(), &checksum);
+    assert_eq!((report.files_done, report.files_skipped), (0, 6));
+    assert_eq!(contents(top.path()), contents(dest.path()));
+}
+
+#[test]
+fn delete_removes_what_the_source_has_not() {
+    let (top, dest) = (sample(), folder());
+    copy(&inside(top.path()), dest.path(), Road::default());
+    write(dest.path().join("old/deep/file"), b"old");
+    write(dest.path().join("a/b/old"), b"old");
+    write(dest.path().join("a/kept.log"), b"kept");
+    write(dest.path().join("f"), b"changed here");
+    let delete = FileOptions { delete: true, exclude: vec!["*.log".into()], ..options() };
+    let scan = scan_of(&inside(top.path()));
+    let dry = plan_of(&scan.manifest, dest.path(), &FileOptions { dry_run: true, ..delete.clone() }).unwrap();
+    assert_eq!(dry.extraneous, [b"a/b/old".to_vec(), b"old".to_vec()]);
+    let report = copy_with(&inside(top.path()), dest.path(), Road::default(), &delete);
+    assert_eq!(report.failed, []);
+    assert!(dest.path().join("a/kept.log").exists());
+    fs::remove_file(dest.path().join("a/kept.log")).unwrap();
+    set_mtime(dest.path().join("a"), 5, 0);
+    copy(&inside(top.path()), dest.path(), Road::default());
+    assert_eq!(contents(top.path()), contents(dest.path()));
+}
+
+#[test]
+fn nothing_is_deleted_when_the_source_was_not_listed_in_full() {
+    let (top, dest) = (sample(), folder());
+    write(dest.path().join("old"), b"old");
+    let scan = scan_of(&inside(top.path()));
+    let plan = plan_of(&scan.manifest, dest.path(), &FileOptions { delete: true, ..options() }).unwrap();
+    assert_eq!(plan.extraneous.len(), 1);
+    let mut trip = Trip::begin(scan, plan, Road::default());
+    trip.sink.source_incomplete();
+    trip.run();
+    assert!(dest.path().join("old").exists());
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let (top, dest) = (sample(), folder());
+    write(dest.path().join("old"), b"old");
+    let before = contents(dest.path());
+    let dry = FileOptions { dry_run: true, delete: true, ..options() };
+    for to in [dest.path().to_path_buf(), dest.path().join("new/deep")] {
+        let scan = scan_of(&inside(top.path()));
+        let plan = plan_of(&scan.manifest, &to, &dry).unwrap();
+        assert_eq!((plan.bytes_to_come, plan.skipped.len()), (4, 0));
+        let mut trip = Trip::begin(scan, plan, Road::default());
+        trip.run();
+        assert_eq!(contents(dest.path()), before);
+    }
+}
+
+#[test]
+fn obstacles_fail_alone() {
+    let (top, dest) = (sample(), folder());
+    fs::create_dir_all(dest.path().join("f/full")).unwrap();
+    write(dest.path().join("a/b"), b"a file where a folder goes");
+    symlink("/etc/hostname", dest.path().join("to-folder")).unwrap();
+    let report = copy(&inside(top.path()), dest.path(), Road::default());
+    let mut failed: Vec<_> = report.failed.iter().map(|f| String::from_utf8_lossy(&f.path).into_owned()).collect();
+    failed.sort();
+    assert_eq!(failed, ["a/b", "a/b/y", "a/b/z.o", "f"]);
+    assert_eq!(report.files_done, 3);
+    assert_eq!(fs::read_link(dest.path().join("to-folder")).unwrap(), Path::new("a"));
+    assert_eq!(fs::read(dest.path().join("a/x")).unwrap(), b"x");
+    assert_eq!(fs::read(dest.path().join("a/b")).unwrap(), b"a file where a folder goes");
+}
+
+#[test]
+fn a_file_replaces_a_link_and_not_what_it_points_to() {
+    let (top, dest) = (sample(), folder());
+    write(dest.path().join("pointed-to"), b"safe");
+    symlink("pointed-to", dest.path().join("f")).unwrap();
+    copy(&top.path().join("f"), dest.path(), Road::default());
+    assert_eq!(fs::read(dest.path().join("f")).unwrap(), b"f");
+    assert_eq!(fs::read(dest.path().join("pointed-to")).unwrap(), b"safe");
+}
