@@ -170,7 +170,7 @@ fn copy(lab: &Lab, source: &Path, served: &Path, flags: &[&str], rtt_ms: f64) ->
     stdout.lines().map_while(Result::ok).find(|line| line.contains("longhaul://")).expect("the server listens");
     let mut cp = lab.command(End::Left, program);
     let target = format!("longhaul://{}/", lab.address(End::Right));
-    cp.args(["cp", "--json", "--quiet"]).args(flags).arg(source).arg(target).env("LONGHAUL_TOKEN", token);
+    cp.args(["cp", "--json", if std::env::var_os("LONGHAUL_LOG").is_some() { "--why" } else { "--quiet" }]).args(flags).arg(source).arg(target).env("LONGHAUL_TOKEN", token);
     if std::env::var_os("LONGHAUL_LOG").is_none() {
         cp.stderr(Stdio::null());
     }

@@ -35,8 +35,8 @@ fn measure(top: &Path) -> Result<(), Box<dyn std::error::Error>> {
     for (name, source) in [("one file of 1 GB", &large), ("20 000 files of 8 KB", &small)] {
         println!("{name}");
         read(source)?;
-        // The second time the system has warm memory to give.
-        for _ in 0..2 {
+        // From the second time on the system has warm memory to give.
+        for _ in 0..3 {
             store(source, &top.join("stored"), &bytes, source == &large)?;
             fs::remove_dir_all(top.join("stored"))?;
         }
@@ -174,7 +174,8 @@ impl Bell {
 
     fn wait(&self) {
         if let Ok(rung) = self.rung.lock()
-            && let Ok((mut rung, _)) = self.heard.wait_timeout_while(rung, Duration::from_millis(100), |rung| !*rung)
+            && let Ok((mut rung, _)) =
+                self.heard.wait_timeout_while(rung, Duration::from_millis(100), |rung| !*rung)
         {
             *rung = false;
         }

@@ -50,8 +50,12 @@ impl Location {
         let colon = bracket.map(|b| b + 1).or(colon);
         match colon {
             Some(at) if at < slash && at > 0 => {
-                let host = std::str::from_utf8(&bytes[..at]).map_err(|_| format!("{arg:?}: the host name is not UTF-8"))?;
+                let host = std::str::from_utf8(&bytes[..at])
+                    .map_err(|_| format!("{arg:?}: the host name is not UTF-8"))?;
                 let host = host.trim_start_matches('[').trim_end_matches(']');
+                if host.is_empty() {
+                    return Err(format!("{arg:?}: there is no host name before the colon"));
+                }
                 if host.starts_with('-') {
                     return Err(format!("{arg:?}: a host name cannot begin with '-'"));
                 }
@@ -83,7 +87,10 @@ fn parse_daemon(rest: &[u8]) -> Result<Location, String> {
     }
     let port = match port {
         None => DEFAULT_PORT,
-        Some(port) => port.parse().map_err(|_| format!("{port:?} is not a port (1 to 65535)"))?,
+        Some(port) => match port.parse() {
+            Ok(port) if port > 0 => port,
+            _ => return Err(format!("{port:?} is not a port (1 to 65535)")),
+        },
     };
     Ok(Location::Daemon { host: host.into(), port, path: path.into() })
 }
@@ -311,7 +318,8 @@ mod tests {
         assert_eq!(parse("me@far:d"), Location::Ssh { host: "me@far".into(), path: b"d".into() });
         assert_eq!(parse("far:"), Location::Ssh { host: "far".into(), path: b".".into() });
         assert_eq!(parse("[::1]:d"), Location::Ssh { host: "::1".into(), path: b"d".into() });
-        let daemon = |host: &str, port, path: &str| Location::Daemon { host: host.into(), port, path: path.into() };
+        let daemon =
+            |host: &str, port, path: &str| Location::Daemon { host: host.into(), port, path: path.into() };
         assert_eq!(parse("longhaul://h/a/b"), daemon("h", 7700, "a/b"));
         assert_eq!(parse("longhaul://h:99"), daemon("h", 99, ""));
         assert_eq!(parse("longhaul://[::1]:99/"), daemon("::1", 99, ""));
@@ -320,7 +328,8 @@ mod tests {
 
     #[test]
     fn bad_locations_say_why() {
-        for arg in ["longhaul:///x", "longhaul://h:0x/", "-oProxyCommand=x:y", ""] {
+        for arg in ["longhaul:///x", "longhaul://h:0x/", "longhaul://h:0/", "[]:x", "-oProxyCommand=x:y", ""]
+        {
             assert!(Location::parse(&arg.into()).is_err(), "{arg}");
         }
     }

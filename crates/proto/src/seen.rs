@@ -148,6 +148,6 @@ mod tests {
         (0..70_000).for_each(|n| seen.insert(n));
         seen.insert(400_000);
         let ack = Ack { largest: seen.largest, runs: seen.runs(), ..Ack::default() };
-        assert_eq!(ack.received_ranges().collect::<Vec<_>>(), [400_000..400_001]);
+        assert!(ack.received_ranges().eq(std::iter::once(400_000..400_001)));
     }
 }

@@ -1,24 +1,47 @@
 //! Runs the real program.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod lab;
+pub mod relay;
+pub mod tree;
+
+use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
+
+/// The program.
+pub const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
 /// The program with nothing of the caller's environment that would change what it does.
 pub fn longhaul() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    undisturbed(Command::new(LONGHAUL))
+}
+
+/// A command that starts the program in some special way, with the same environment.
+pub fn undisturbed(mut command: Command) -> Command {
     command.env_remove("LONGHAUL_TOKEN").env_remove("LONGHAUL_LOG").env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
 
+/// Wait until `done`, which must be so soon.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}: not after {PATIENCE:?}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
 /// Run it to its end.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {
-    Ended::of(longhaul().args(args).output().expect("the program starts"))
+    Running::start(longhaul().args(args)).finish()
 }
 
 /// A run that has ended.
@@ -57,7 +80,77 @@ impl Ended {
     }
 }
 
-/// A `longhaul serve` on a free loopback port. Dropping it kills it.
+/// A run that goes on. Dropping it kills it.
+pub struct Running {
+    child: Child,
+    /// Read as they come, so that a run that says much does not wait for us.
+    streams: [Option<JoinHandle<Vec<u8>>>; 2],
+}
+
+impl Running {
+    /// Start it, its output captured.
+    pub fn start(command: &mut Command) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let streams = [stdout.map(collect), stderr.map(collect)];
+        Running { child, streams }
+    }
+
+    /// Send it a signal.
+    pub fn signal(&self, signal: Signal) {
+        send(&self.child, signal);
+    }
+
+    /// Whether it has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child can be waited for").is_none()
+    }
+
+    /// Wait for its end, which must come within `limit`.
+    pub fn finish_within(mut self, limit: Duration) -> Ended {
+        let deadline = Instant::now() + limit;
+        while self.is_running() && Instant::now() < deadline {
+            sleep(Duration::from_millis(5));
+        }
+        let late = self.is_running();
+        if late {
+            let _ = self.child.kill();
+        }
+        let status = self.child.wait().expect("a child can be waited for");
+        let [stdout, stderr] = self.streams.each_mut().map(|stream| {
+            stream.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+        });
+        let ended = Ended::of(Output { status, stdout, stderr });
+        assert!(!late, "still running after {limit:?}; stderr: {}", ended.stderr);
+        ended
+    }
+
+    /// Wait for its end, which must come soon.
+    pub fn finish(self) -> Ended {
+        self.finish_within(PATIENCE)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = vec![];
+        let _ = stream.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// Longer than any copy of these tests takes on a slow machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A `longhaul serve` on a free port. Dropping it kills it.
 pub struct Server {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -67,13 +160,16 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serve `root`, with more arguments, and wait until it listens.
+    /// Serve `root` on loopback, with more arguments, and wait until it listens.
     pub fn start(root: &Path, more: &[&str]) -> Server {
+        Server::start_with(longhaul(), root, &[&["--listen", "127.0.0.1:0"], more].concat())
+    }
+
+    /// The same with a command of one's own making, which says where to listen.
+    pub fn start_with(mut command: Command, root: &Path, more: &[&str]) -> Server {
         let keys = tempfile::tempdir().expect("a temporary folder");
         let token_file = token_file(keys.path());
-        let mut command = longhaul();
-        command.arg("serve").arg("--root").arg(root).args(["--listen", "127.0.0.1:0"]);
-        command.arg("--token-file").arg(&token_file).args(more);
+        command.arg("serve").arg("--root").arg(root).arg("--token-file").arg(&token_file).args(more);
         command.stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("the server starts");
         let mut stdout = BufReader::new(child.stdout.take().expect("its standard output is a pipe"));
@@ -86,6 +182,21 @@ impl Server {
         Server { child, stdout, url, token_file, _keys: keys }
     }
 
+    /// Where it listens, TCP and UDP.
+    pub fn address(&self) -> SocketAddr {
+        self.url["longhaul://".len()..].trim_end_matches('/').parse().expect("the URL holds an address and a port")
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The file with its token.
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
     /// `longhaul://127.0.0.1:PORT/` and a path.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url)
@@ -93,23 +204,33 @@ impl Server {
 
     /// `cp --json` with this server's token, not yet started.
     pub fn cp_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
-        let mut command = longhaul();
+        self.cp_by(longhaul(), args)
+    }
+
+    /// The same with a command of one's own making.
+    pub fn cp_by<A: AsRef<OsStr>>(&self, mut command: Command, args: impl IntoIterator<Item = A>) -> Command {
         command.args(["cp", "--json", "--token-file"]).arg(&self.token_file).args(args);
         command
     }
 
     /// Run `cp --json` with this server's token.
     pub fn cp<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
-        Ended::of(self.cp_command(args).output().expect("the program starts"))
+        Running::start(&mut self.cp_command(args)).finish()
     }
 
     /// Send it a signal.
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub fn signal(&self, signal: Signal) {
         send(&self.child, signal);
     }
 
+    /// Kill it as a crash does.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Send it a signal and say how it ended.
-    pub fn stop(mut self, signal: rustix::process::Signal) -> i32 {
+    pub fn stop(mut self, signal: Signal) -> i32 {
         self.signal(signal);
         wait(&mut self.child, Duration::from_secs(10))
     }
@@ -131,7 +252,7 @@ pub fn token_file(folder: &Path) -> PathBuf {
 }
 
 /// Send a signal to a child.
-pub fn send(child: &Child, signal: rustix::process::Signal) {
+pub fn send(child: &Child, signal: Signal) {
     let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).expect("a child has an id");
     rustix::process::kill_process(pid, signal).expect("the child is there");
 }
@@ -144,6 +265,6 @@ pub fn wait(child: &mut Child, limit: Duration) -> i32 {
             Some(status) => return status.code().unwrap_or(-1),
             None => assert!(Instant::now() < deadline, "still running after {limit:?}"),
         }
-        std::thread::sleep(Duration::from_millis(10));
+        sleep(Duration::from_millis(10));
     }
 }

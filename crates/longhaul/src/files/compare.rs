@@ -69,7 +69,9 @@ impl<'a> Looker<'a> {
             return Found::Folder;
         }
         if path.split(|b| *b == b'/').any(is_ours) {
-            return Found::Obstacle("its name is one that longhaul uses for files on their way; rename it".into());
+            return Found::Obstacle(
+                "its name is one that longhaul uses for files on their way; rename it".into(),
+            );
         }
         if !self.blocked.is_empty() && ancestors(path).any(|folder| self.blocked.contains(folder)) {
             return Found::Obstacle("its folder cannot be made".into());
@@ -88,18 +90,29 @@ impl<'a> Looker<'a> {
         match (&entry.kind, there) {
             (Kind::Dir, None) => Found::Nothing,
             (Kind::Dir, Some(FileType::Directory)) => Found::Folder,
-            (Kind::Dir, Some(_)) => Found::Obstacle("something that is not a folder is in the way; remove it".into()),
+            (Kind::Dir, Some(_)) => {
+                Found::Obstacle("something that is not a folder is in the way; remove it".into())
+            }
             (_, Some(FileType::Directory)) => Found::Obstacle("a folder is in the way; remove it".into()),
-            (Kind::Symlink { target }, Some(FileType::Symlink)) => match readlinkat(&folder, name, Vec::new()) {
-                Ok(there) if there.as_bytes() == target => Found::Same { fix: false },
-                _ => Found::Nothing,
-            },
+            (Kind::Symlink { target }, Some(FileType::Symlink)) => {
+                match readlinkat(&folder, name, Vec::new()) {
+                    Ok(there) if there.as_bytes() == target => Found::Same { fix: false },
+                    _ => Found::Nothing,
+                }
+            }
             (Kind::Symlink { .. }, _) => Found::Nothing,
             (Kind::File { .. }, _) => self.find_file(index, entry, &folder, name, stat.as_ref()),
         }
     }
 
-    fn find_file(&mut self, index: EntryIndex, entry: &Entry, folder: &OwnedFd, name: &[u8], stat: Option<&Stat>) -> Found {
+    fn find_file(
+        &mut self,
+        index: EntryIndex,
+        entry: &Entry,
+        folder: &OwnedFd,
+        name: &[u8],
+        stat: Option<&Stat>,
+    ) -> Found {
         if let Some(stat) = stat
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         {

@@ -59,7 +59,8 @@ impl Rule {
         };
         let anchored = rest.contains('/');
         let rest = rest.strip_prefix('/').unwrap_or(rest);
-        let matcher = glob(rest).map_err(|error| format!("--exclude {pattern:?}: {}", error.kind()))?.compile_matcher();
+        let matcher =
+            glob(rest).map_err(|error| format!("--exclude {pattern:?}: {}", error.kind()))?.compile_matcher();
         Ok(Rule { matcher, anchored, folders_only, leaves_out })
     }
 }

@@ -39,7 +39,8 @@ impl DataMap {
                 at = data.end;
                 return Some(place);
             };
-            let (start, extent) = &extents[extents.partition_point(|(start, _)| *start <= at).checked_sub(1)?];
+            let (start, extent) =
+                &extents[extents.partition_point(|(start, _)| *start <= at).checked_sub(1)?];
             let file_offset = extent.start + (at - start);
             let len = extent.end.checked_sub(file_offset).filter(|len| *len > 0)?.min(data.end - at);
             at += len;

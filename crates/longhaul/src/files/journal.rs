@@ -151,7 +151,9 @@ pub(super) fn recover(header: &Header, data_len: u64, bytes: &[u8]) -> Option<Re
     let mut synced_len = 0;
     while let Some((record, len)) = Record::read(header, found.journal_len, rest) {
         match record {
-            Record::Range(range) if range.start < range.end && range.end <= data_len => found.ranges.insert(range),
+            Record::Range(range) if range.start < range.end && range.end <= data_len => {
+                found.ranges.insert(range)
+            }
             Record::Group { index, hash } if group_range(index, data_len).is_some() => {
                 found.groups.insert(index, VerifiedGroup { hash, synced: false });
                 noted_at.insert(index, found.journal_len);

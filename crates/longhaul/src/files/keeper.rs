@@ -18,7 +18,7 @@ pub(super) fn keep(shared: &Shared, stop: &Receiver<()>) {
         shared.logs.flush(&shared.target);
         let written_bytes = shared.written_bytes.load(Ordering::Relaxed);
         if synced_at.elapsed() >= SYNC_EVERY || written_bytes - synced_bytes >= SYNC_BYTES {
-            shared.logs.sync(&shared.target);
+            shared.logs.sync(&shared.target, |entry, error| shared.fail_storing(entry, error));
             synced_at = Instant::now();
             synced_bytes = written_bytes;
         }

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     files: HashMap<EntryIndex, Sheet>,
+    /// How often a group came in wrong.
+    bad: HashMap<Group, u32>,
 }
 
 /// A file's groups.
@@ -97,6 +99,13 @@ impl Ledger {
             Some(Sheet::Many { hashes, .. }) => file_hash(hashes),
             None => file_hash(&[]),
         }
+    }
+
+    /// A group came in wrong: how often it has by now.
+    pub(super) fn count_bad(&mut self, group: Group) -> u32 {
+        let times = self.bad.entry(group).or_default();
+        *times += 1;
+        *times
     }
 
     /// This file is settled, one way or the other.

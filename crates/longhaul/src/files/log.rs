@@ -39,7 +39,10 @@ impl Logs {
     pub(super) fn begin(&self, target: &Target, entry: EntryIndex) {
         let header = Header::new(target.entry(entry));
         let pending = header.bytes().to_vec();
-        self.insert(entry, Log { header, written_len: 0, pending, fresh: true, torn: false, unsynced: true, closed: false });
+        self.insert(
+            entry,
+            Log { header, written_len: 0, pending, fresh: true, torn: false, unsynced: true, closed: false },
+        );
         if let Some(log) = self.get(entry) {
             let _ = lock(&log).flush(target, entry);
         }
@@ -77,12 +80,19 @@ impl Logs {
         }
     }
 
-    /// Bring part files to the disk itself, and note that.
-    pub(super) fn sync(&self, target: &Target) {
+    /// Bring part files to the disk itself, and note that. What cannot be brought there is told.
+    pub(super) fn sync(&self, target: &Target, failed: impl Fn(EntryIndex, io::Error)) {
         for (entry, log) in self.all() {
             if let Err(error) = sync_one(target, entry, &log) {
-                tracing::debug!(entry, %error, "cannot bring a part file to the disk");
+                failed(entry, error);
             }
+        }
+    }
+
+    /// Write out what was noted of all files, and stop their journals.
+    pub(super) fn close_all(&self, target: &Target) {
+        for (entry, _) in self.all() {
+            self.flush_and_close(target, entry);
         }
     }
 
@@ -120,22 +130,23 @@ impl Logs {
 fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<()> {
     let journal_len = {
         let mut log = lock(log);
-        if log.closed || !log.unsynced {
+        if log.closed || !log.unsynced || log.flush(target, entry).is_err() {
             return Ok(());
         }
-        log.flush(target, entry)?;
         log.unsynced = false;
         log.written_len
     };
-    // The part file is synced without holding up those who note things meanwhile; the marker speaks of what was noted
-    // before.
-    let part = target.part(entry, || target.reopen_part(entry))?;
+    // It may have landed meanwhile.
+    let Ok(part) = target.part(entry, || target.reopen_part(entry)) else { return Ok(()) };
+    // Others may go on noting things; the marker speaks of what was noted before.
     fdatasync(&part.file)?;
     let mut log = lock(log);
     let unsynced = log.unsynced;
     log.note(&Record::Synced { journal_len });
     log.unsynced = unsynced;
-    log.flush(target, entry)
+    // What cannot be written now stays for the next time.
+    let _ = log.flush(target, entry);
+    Ok(())
 }
 
 impl Log {

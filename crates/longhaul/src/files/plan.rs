@@ -176,7 +176,8 @@ impl Goal {
     fn find(base: &Base, manifest: &Manifest) -> Result<Goal, String> {
         let dest = if base.dest.as_os_str().is_empty() { Path::new(".") } else { &base.dest };
         let shown = dest.display();
-        let look = |path: &Path| base.root.kind_of(path).map_err(|e| format!("{}: {}", path.display(), why(e)));
+        let look =
+            |path: &Path| base.root.kind_of(path).map_err(|e| format!("{}: {}", path.display(), why(e)));
         let kind = look(dest)?;
         let written = Written::new(dest);
         let only = match manifest.entries.as_slice() {
@@ -200,9 +201,12 @@ impl Goal {
         let exists = match kind {
             None => false,
             Some(FileType::Directory) => true,
-            Some(_) => return Err(format!("{shown}: not a folder; give another destination or remove it first")),
+            Some(_) => {
+                return Err(format!("{shown}: not a folder; give another destination or remove it first"));
+            }
         };
-        let is_root = base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
+        let is_root =
+            base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
         Ok(Goal { base: base.clone(), folder: dest.into(), rename: None, exists, top: None, is_root })
     }
 
@@ -227,8 +231,15 @@ fn open(base: &Base, folder: &Path) -> Result<OwnedFd, String> {
 }
 
 /// Refuse at once what cannot end well. `replaced` are the bytes of files that will give way to new ones.
-fn check_room(base: &Base, goal: &Goal, plan: &Plan, manifest: &Manifest, replaced: u64) -> Result<(), String> {
-    let ancestors = goal.folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a });
+fn check_room(
+    base: &Base,
+    goal: &Goal,
+    plan: &Plan,
+    manifest: &Manifest,
+    replaced: u64,
+) -> Result<(), String> {
+    let ancestors =
+        goal.folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a });
     let Some(folder) = ancestors.filter_map(|a| base.root.open_folder(a).ok()).next() else { return Ok(()) };
     let Some(room) = room(&folder) else { return Ok(()) };
     let mut room = room.saturating_add(replaced);

@@ -30,9 +30,13 @@ pub struct Reader {
     /// Index in `held` of the block read last, and its object range.
     current: usize,
     current_range: Range<u64>,
+    /// The block used last.
+    place: u64,
     /// Counts changes of block: a clock for who was used last.
     clock: u64,
     blocks_max: usize,
+    /// The block that had to be read again last, and how many after it are read along.
+    sweep: (u64, u64),
     starved: bool,
 }
 
@@ -42,6 +46,13 @@ struct Held {
     data: Box<[u8]>,
     /// Clock when it was used last; `None`: read ahead and not used yet.
     used: Option<u64>,
+}
+
+impl Held {
+    /// Whether this block is likely to be used for the first time, when `place` is the block used last.
+    fn is_ahead(&self, place: u64) -> bool {
+        self.used.is_none() && self.block > place
+    }
 }
 
 /// What the network thread and the reading threads share.
@@ -81,7 +92,13 @@ impl Reader {
     }
 
     /// The same with at most `cache_len` bytes of memory (four blocks at the least).
-    pub fn with_cache(scan: Arc<Scan>, layout: Arc<Layout>, have: &Ranges, wake: Wake, cache_len: usize) -> Reader {
+    pub fn with_cache(
+        scan: Arc<Scan>,
+        layout: Arc<Layout>,
+        have: &Ranges,
+        wake: Wake,
+        cache_len: usize,
+    ) -> Reader {
         let blocks = Arc::new(Blocks::new(&layout, scan.manifest.entries.len()));
         let mut needed = Bits::new(blocks.count());
         for missing in have.gaps(&(0..layout.object_len())) {
@@ -127,8 +144,10 @@ impl Reader {
             held: Vec::new(),
             current: 0,
             current_range: 0..0,
+            place: 0,
             clock: 0,
             blocks_max,
+            sweep: (u64::MAX, 0),
             starved: false,
         }
     }
@@ -157,6 +176,22 @@ impl Reader {
         failure
     }
 
+    pub fn debug(&self) -> String {
+        let s = self.shared.lock();
+        format!(
+            "cursor {} count {} req {:?} hand {:?} ready {} spare {} unmade {} missed {:?} held {:?} place {}",
+            s.cursor,
+            self.blocks.count(),
+            s.requests,
+            s.in_hand,
+            s.ready.len(),
+            s.spare.len(),
+            s.unmade,
+            s.missed,
+            self.held.iter().map(|h| (h.block, h.used)).collect::<Vec<_>>(),
+            self.place
+        )
+    }
     /// Whether the last read found the disk behind: the transfer is limited by its source.
     pub fn is_starved(&self) -> bool {
         self.starved
@@ -164,58 +199,108 @@ impl Reader {
 
     /// Make `block` the current one; `false` if it is not in the cache.
     fn select(&mut self, block: u64) -> bool {
-        let Some(at) = self.held.iter().position(|held| held.block == block) else { return false };
+        let Some(held) = self.held.iter_mut().find(|held| held.block == block) else { return false };
         self.clock += 1;
-        self.held[at].used = Some(self.clock);
-        self.current = at;
+        held.used = Some(self.clock);
+        let (last, width) = self.sweep;
+        if width > 0 && block > last {
+            self.sweep.0 = block;
+            let shared = self.shared.clone();
+            let mut state = shared.lock();
+            self.take_ready(&mut state);
+            self.read_along(&mut state, block);
+        }
+        self.give_back(block);
+        // Blocks may have changed places meanwhile, but the one used last stays.
+        self.current = self.held.iter().position(|held| held.block == block).unwrap_or_default();
         self.current_range = self.blocks.range(block);
-        self.give_back();
         true
     }
 
     /// Let go of the blocks used longest ago when so many are kept that reading ahead suffers.
-    fn give_back(&mut self) {
+    fn give_back(&mut self, block: u64) {
+        self.place = block;
         let keep = self.blocks_max - (self.blocks_max / 3).clamp(2, READ_AHEAD_BLOCKS);
-        while self.held.iter().filter(|held| held.used.is_some()).count() > keep {
-            let mut state = self.shared.lock();
-            if state.pass_is_over(self.blocks.count()) || !state.spare.is_empty() || state.unmade > 0 {
+        while self.held.iter().filter(|held| !held.is_ahead(block)).count() > keep {
+            let shared = self.shared.clone();
+            let mut state = shared.lock();
+            if state.pass_is_over(self.blocks.count()) || state.has_buffer() {
                 return;
             }
-            if let Some(data) = evict(&mut self.held) {
-                state.spare.push(data);
-            }
-            drop(state);
-            self.shared.work.notify_one();
-            self.current = self.held.iter().position(|held| held.used == Some(self.clock)).unwrap_or(0);
+            state.spare.extend(self.evict());
+            shared.work.notify_one();
         }
+    }
+
+    /// Take out a block that was passed over or used longest ago, or one that was read too far ahead if there is no
+    /// such. The one used last stays.
+    fn evict(&mut self) -> Option<Box<[u8]>> {
+        let rank = |held: &Held| (held.is_ahead(self.place), held.used, u64::MAX - held.block);
+        let others = self.held.iter().enumerate().filter(|(_, held)| held.used != Some(self.clock));
+        let (at, _) = others.min_by_key(|(_, held)| rank(held))?;
+        self.current_range = 0..0;
+        Some(self.held.swap_remove(at).data)
     }
 
     /// Fetch what has become ready; if `block` is not among it, ask for it.
     fn fetch(&mut self, block: u64) -> bool {
-        let mut state = self.shared.lock();
-        for (block, data) in state.ready.drain(..) {
-            self.held.push(Held { block, data, used: None });
-        }
+        let shared = self.shared.clone();
+        let mut state = shared.lock();
+        self.take_ready(&mut state);
         if self.held.iter().any(|held| held.block == block) {
             return true;
         }
-        if state.missed.contains(&block) {
-            return false;
+        if !state.missed.contains(&block) && (state.is_coming(block) || self.ask(&mut state, block)) {
+            state.missed.push(block);
         }
-        if state.in_hand.contains(&block) {
-            state.missed.push(block);
-        } else if state.requests.len() < REQUESTS_MAX {
-            state.missed.push(block);
-            state.requests.push_back(block);
-            if state.spare.len() + state.unmade < state.requests.len()
-                && let Some(data) = evict(&mut self.held)
-            {
-                state.spare.push(data);
-                self.current_range = 0..0;
-            }
-            self.shared.work.notify_one();
+        if state.pass_is_over(self.blocks.count()) {
+            self.sweep = (block, self.widened(block));
+            self.read_along(&mut state, block);
+        }
+        if !state.requests.is_empty() && !state.has_buffer() {
+            state.spare.extend(self.evict());
+            shared.work.notify_one();
         }
         false
+    }
+
+    /// What gets lost comes again in order as a rule: where one block after the other has to be read again, ever more
+    /// of those that follow are read along.
+    fn widened(&self, block: u64) -> u64 {
+        let (last, width) = self.sweep;
+        match block.checked_sub(last) {
+            Some(1..=SWEEP_STEP_MAX) => (width * 2).clamp(1, SWEEP_WIDTH_MAX),
+            Some(0) => width,
+            _ => 0,
+        }
+    }
+
+    /// Ask for the blocks that follow `block` in a sweep.
+    fn read_along(&mut self, state: &mut State, block: u64) {
+        let end = block.saturating_add(1 + self.sweep.1).min(self.blocks.count());
+        for next in block + 1..end {
+            let held = self.held.iter().any(|held| held.block == next);
+            if self.needed.get(next) && !held && !state.is_coming(next) && !self.ask(state, next) {
+                return;
+            }
+        }
+    }
+
+    /// Have a block read, and see to it that there is memory for it; `false` if enough is asked for already.
+    fn ask(&mut self, state: &mut State, block: u64) -> bool {
+        if state.requests.len() >= REQUESTS_MAX {
+            return false;
+        }
+        state.requests.push_back(block);
+        if state.spare.len() + state.unmade < state.requests.len() {
+            state.spare.extend(self.evict());
+        }
+        self.shared.work.notify_one();
+        true
+    }
+
+    fn take_ready(&mut self, state: &mut State) {
+        self.held.extend(state.ready.drain(..).map(|(block, data)| Held { block, data, used: None }));
     }
 }
 
@@ -261,12 +346,6 @@ impl Drop for Reader {
     }
 }
 
-/// Take out the block used longest ago, or one that was read too far ahead if none was used.
-fn evict(held: &mut Vec<Held>) -> Option<Box<[u8]>> {
-    let oldest = held.iter().enumerate().min_by_key(|(_, h)| (h.used.is_none(), h.used, u64::MAX - h.block))?.0;
-    Some(held.swap_remove(oldest).data)
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -288,16 +367,16 @@ impl Shared {
             state.in_hand.retain(|at| *at != block);
             state.ready.push((block, data));
             let missed = state.missed.iter().position(|at| *at == block);
-            if let Some(at) = missed {
-                state.missed.swap_remove(at);
-            }
+            missed.map(|at| state.missed.swap_remove(at));
             let news = !hashes.is_empty() || !failures.is_empty();
             state.hashes.append(&mut hashes);
             state.failures.extend(failures);
             if news {
                 self.news.store(true, Ordering::Release);
             }
-            if news || missed.is_some() {
+            // Somebody has to find memory for what was asked for.
+            let stuck = !state.requests.is_empty() && !state.has_buffer();
+            if news || missed.is_some() || stuck {
                 drop(state);
                 (self.wake)();
                 state = self.lock();
@@ -309,7 +388,7 @@ impl Shared {
 impl State {
     /// The next block to read, a buffer for it, and whether it is read for the first time.
     fn next_job(&mut self, count: u64, needed: &Bits) -> Option<(u64, Box<[u8]>, bool)> {
-        if self.spare.is_empty() && self.unmade == 0 {
+        if !self.has_buffer() {
             return None;
         }
         let block = match self.requests.pop_front() {
@@ -331,6 +410,16 @@ impl State {
         Some((block, data, first))
     }
 
+    /// Whether there is memory to read a block into.
+    fn has_buffer(&self) -> bool {
+        !self.spare.is_empty() || self.unmade > 0
+    }
+
+    /// Whether a block is being read or will be soon.
+    fn is_coming(&self, block: u64) -> bool {
+        self.in_hand.contains(&block) || self.requests.contains(&block)
+    }
+
     fn pass_is_over(&self, count: u64) -> bool {
         self.cursor >= count
     }
@@ -344,6 +433,12 @@ const READ_AHEAD_BLOCKS: usize = 16;
 
 /// Blocks that the network thread may have asked for at a time.
 const REQUESTS_MAX: usize = 8;
+
+/// Blocks read again that are no further apart than this belong to one sweep.
+const SWEEP_STEP_MAX: u64 = 4;
+
+/// Blocks that are read along in a sweep at most.
+const SWEEP_WIDTH_MAX: u64 = 6;
 
 /// Reading threads: while one hashes the other waits for the disk.
 const THREADS: usize = 2;

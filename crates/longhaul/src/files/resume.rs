@@ -86,7 +86,14 @@ fn is_within(map: &DataMap, data: &Range<u64>, len: u64) -> bool {
     map.places(data.end - 1..data.end).all(|(at, _)| at < len)
 }
 
-fn hash_again(part: &File, map: &DataMap, range: &Range<u64>, index: u32, count: u32, buf: &mut Vec<u8>) -> Option<[u8; 32]> {
+fn hash_again(
+    part: &File,
+    map: &DataMap,
+    range: &Range<u64>,
+    index: u32,
+    count: u32,
+    buf: &mut Vec<u8>,
+) -> Option<[u8; 32]> {
     buf.resize((range.end - range.start) as usize, 0);
     map.read(part, range.start, buf).ok()?;
     Some(group_hash(index, count, buf))

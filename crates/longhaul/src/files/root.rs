@@ -46,7 +46,10 @@ impl Root {
                     Component::Normal(name) => local.push(name),
                     Component::CurDir | Component::RootDir => {}
                     Component::ParentDir | Component::Prefix(_) => {
-                        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "\"..\" is not allowed here"));
+                        return Err(io::Error::new(
+                            io::ErrorKind::PermissionDenied,
+                            "\"..\" is not allowed here",
+                        ));
                     }
                 }
             }
@@ -62,7 +65,9 @@ impl Root {
         let path = self.local(path)?;
         match &self.jail {
             Some(jail) => Ok(jail.open_dir(path)?.into_std_file().into()),
-            None => Ok(openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?),
+            None => {
+                Ok(openat(CWD, &path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+            }
         }
     }
 
@@ -119,7 +124,11 @@ impl Written {
         let (parent, name) = trimmed.split_at(cut);
         let dots = name.is_empty() || name == b"." || name == b"..";
         Written {
-            parent: if parent.is_empty() { PathBuf::from(".") } else { PathBuf::from(OsStr::from_bytes(parent)) },
+            parent: if parent.is_empty() {
+                PathBuf::from(".")
+            } else {
+                PathBuf::from(OsStr::from_bytes(parent))
+            },
             name: (!dots).then(|| name.to_vec()),
             is_folder: dots || trimmed.len() < bytes.len(),
         }
@@ -134,7 +143,11 @@ mod tests {
     fn a_written_path_says_whether_it_means_a_folder() {
         let read = |path: &str| {
             let w = Written::new(Path::new(path));
-            (w.parent.to_str().unwrap().to_string(), w.name.map(|n| String::from_utf8(n).unwrap()), w.is_folder)
+            (
+                w.parent.to_str().unwrap().to_string(),
+                w.name.map(|n| String::from_utf8(n).unwrap()),
+                w.is_folder,
+            )
         };
         assert_eq!(read("a"), (".".into(), Some("a".into()), false));
         assert_eq!(read("a/b//"), ("a/".into(), Some("b".into()), true));

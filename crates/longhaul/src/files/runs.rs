@@ -52,7 +52,8 @@ impl Runs {
     /// Whether all of a range is in.
     pub(super) fn covers(&self, range: &Range<u32>) -> bool {
         let at = self.runs.partition_point(|run| run.end < range.end);
-        range.is_empty() || self.runs.get(at).is_some_and(|run| run.start <= range.start && range.end <= run.end)
+        range.is_empty()
+            || self.runs.get(at).is_some_and(|run| run.start <= range.start && range.end <= run.end)
     }
 
     /// The parts of `range` that are in.

@@ -247,7 +247,8 @@ impl Scanner<'_> {
             *extents = found;
         }
         if self.options.checksum {
-            let sum = hash_of_file(&file, &kind).map_err(|error| format!("cannot be read: {}", why(error)))?;
+            let sum =
+                hash_of_file(&file, &kind).map_err(|error| format!("cannot be read: {}", why(error)))?;
             if let Kind::File { hash, .. } = &mut kind {
                 *hash = Some(sum);
             }
@@ -266,7 +267,10 @@ impl Scanner<'_> {
             let path = match relative_parts(listed) {
                 Some(parts) => parts.join(&b'/'),
                 None => {
-                    self.fail(listed.as_os_str().as_bytes(), "\"..\" is not allowed in a list of files".into());
+                    self.fail(
+                        listed.as_os_str().as_bytes(),
+                        "\"..\" is not allowed in a list of files".into(),
+                    );
                     continue;
                 }
             };
@@ -322,7 +326,12 @@ impl Scanner<'_> {
     }
 
     fn push(&mut self, path: Vec<u8>, kind: Kind, stat: &Stat) {
-        self.scan.manifest.entries.push(Entry { path, kind, mode: stat.st_mode & 0o7777, mtime: mtime(stat) });
+        self.scan.manifest.entries.push(Entry {
+            path,
+            kind,
+            mode: stat.st_mode & 0o7777,
+            mtime: mtime(stat),
+        });
     }
 
     fn fail(&mut self, path: &[u8], reason: String) {

@@ -240,7 +240,11 @@ impl Shared {
     fn no_room_line(&self, error: io::Error) -> String {
         let remaining = self.bytes_to_come.saturating_sub(self.written_bytes.load(Ordering::Relaxed));
         let missing = remaining.saturating_sub(self.target.room().unwrap_or(0)).max(MISSING_MIN);
-        format!("{} at the destination; free {} and run the same command again", why(error), shown_bytes(missing))
+        format!(
+            "{} at the destination; free {} and run the same command again",
+            why(error),
+            shown_bytes(missing)
+        )
     }
 }
 

@@ -71,13 +71,16 @@ pub struct FileSink {
     clock: u64,
     jobs: Vec<Sender<Job>>,
     spare: Receiver<Box<[u8]>>,
+    /// Buffers at hand; the last one came back last and is still in the processor's cache.
+    at_hand: Vec<Box<[u8]>>,
     /// Buffers made, and how many there may be.
     made: usize,
     made_max: usize,
     refused: u64,
     happened: Receiver<Happened>,
     events: VecDeque<SinkEvent>,
-    keeper: Option<(Sender<()>, JoinHandle<()>)>,
+    /// The keeper works until this is dropped.
+    keeper: Option<Sender<()>>,
     writers: Vec<JoinHandle<()>>,
 }
 
@@ -119,7 +122,8 @@ impl FileSink {
         let nothing_to_do = place.is_none() && obstacle.is_none();
         let target = Target::new(manifest, layout, place.unwrap_or_default());
         let talk = (tell, wake, jobs[0].clone());
-        let shared = Arc::new(Shared::new(target, blocks, plan.report(), plan.bytes_to_come, plan.extraneous, talk));
+        let shared =
+            Arc::new(Shared::new(target, blocks, plan.report(), plan.bytes_to_come, plan.extraneous, talk));
         for entry in plan.skipped.iter().chain(&plan.failed) {
             shared.settle_beforehand(*entry);
         }
@@ -140,10 +144,8 @@ impl FileSink {
         }
         let writers = start_writers(&shared, queues, &give_back, preparation);
         let (stop, stopped) = unbounded();
-        let keeper = {
-            let shared = shared.clone();
-            spawn("longhaul-keep", move || keep(&shared, &stopped))
-        };
+        let kept = shared.clone();
+        spawn("longhaul-keep", move || keep(&kept, &stopped));
         FileSink {
             shared,
             closed,
@@ -154,12 +156,13 @@ impl FileSink {
             clock: 0,
             jobs,
             spare,
+            at_hand: Vec::new(),
             made: 0,
             made_max: (memory_len / GROUP_LEN as usize).max(4),
             refused: 0,
             happened,
             events: VecDeque::new(),
-            keeper: Some((stop, keeper)),
+            keeper: Some(stop),
             writers,
         }
     }
@@ -245,11 +248,11 @@ impl FileSink {
         for writer in self.writers.drain(..) {
             let _ = writer.join();
         }
-        let Some((stop, keeper)) = self.keeper.take() else { return };
+        let Some(stop) = self.keeper.take() else { return };
+        // Nobody waits for the keeper, which may be waiting for the disk: it has nothing more to say.
         drop(stop);
-        let _ = keeper.join();
         let target = &self.shared.target;
-        self.shared.logs.flush(target);
+        self.shared.logs.close_all(target);
         for entry in 0..target.manifest.entries.len() as EntryIndex {
             if self.shared.status(entry) == Status::Started && !target.is_journalled(entry) {
                 // Without a journal nobody could go on from it.
@@ -364,7 +367,7 @@ impl FileSink {
 
     /// Buffers that the writers hold.
     fn queued(&self) -> usize {
-        self.made - self.open.len() - self.spare.len()
+        self.made - self.open.len() - self.spare.len() - self.at_hand.len()
     }
 
     /// Make sure that a block is open; `false` if there is no memory for it.
@@ -373,13 +376,14 @@ impl FileSink {
             open.touched = self.clock;
             return true;
         }
-        let data = match self.spare.try_recv() {
-            Ok(data) => data,
-            Err(_) if self.made < self.made_max => {
+        self.at_hand.extend(self.spare.try_iter());
+        let data = match self.at_hand.pop() {
+            Some(data) => data,
+            None if self.made < self.made_max => {
                 self.made += 1;
                 vec![0; GROUP_LEN as usize].into()
             }
-            Err(_) => {
+            None => {
                 if self.queued() * 4 < self.made_max {
                     self.hand_over_oldest();
                 }

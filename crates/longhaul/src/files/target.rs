@@ -5,8 +5,8 @@ use super::folders::{Folders, split};
 use super::names::{journal_name, part_name};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod, fstat, fstatvfs, futimens, mkdirat, openat,
-    renameat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat, fstatvfs, futimens,
+    mkdirat, openat, renameat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -195,7 +195,12 @@ impl Target {
                     return Err(Errno::NOTDIR.into());
                 }
                 if stat.st_mode & 0o700 != 0o700 {
-                    chmodat(&folder, name, Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700), AtFlags::empty())?;
+                    chmodat(
+                        &folder,
+                        name,
+                        Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700),
+                        AtFlags::empty(),
+                    )?;
                 }
                 Ok(())
             }
@@ -314,7 +319,8 @@ fn remove_tree(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
 
 fn times(entry: &Entry) -> Timestamps {
     let stamp = Timespec { tv_sec: entry.mtime.0, tv_nsec: entry.mtime.1.into() };
-    Timestamps { last_access: stamp, last_modification: stamp }
+    let untouched = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    Timestamps { last_access: untouched, last_modification: stamp }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -169,8 +169,13 @@ impl Writer {
     }
 
     fn bad(&self, group: Group) {
-        self.shared.logs.note(group.entry, Record::Lost { index: group.index });
-        self.shared.tell(Happened::Bad(group));
+        let shared = &self.shared;
+        shared.logs.note(group.entry, Record::Lost { index: group.index });
+        if shared.lock_ledger().count_bad(group) >= BAD_MAX {
+            shared.fail(group.entry, UNVERIFIABLE.into());
+            return;
+        }
+        shared.tell(Happened::Bad(group));
     }
 
     /// Store a small file that is all there and verified, in one go.
@@ -248,5 +253,10 @@ impl Writer {
         self.shared.written_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
+
+/// A piece that came in wrong so often is not going to come in right.
+const BAD_MAX: u32 = 5;
+
+const UNVERIFIABLE: &str = "cannot be verified; is it being written to while it is copied? copy it again";
 
 const CHANGED: &str = "its content changed after it was listed; copy it again";

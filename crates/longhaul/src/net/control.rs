@@ -39,10 +39,14 @@ pub struct Stream {
 #[derive(Debug, thiserror::Error)]
 pub enum HandshakeError {
     /// The other side has another key.
-    #[error("the other side does not accept the token; give the one that its `longhaul serve` was started with")]
+    #[error(
+        "the other side does not accept the token; give the one that its `longhaul serve` was started with"
+    )]
     WrongKey,
     /// The other side speaks another version.
-    #[error("the other side speaks version {theirs} of the protocol, this program {PROTOCOL_VERSION}; install the same release on both")]
+    #[error(
+        "the other side speaks version {theirs} of the protocol, this program {PROTOCOL_VERSION}; install the same release on both"
+    )]
     WrongVersion {
         /// The other side's.
         theirs: u32,
@@ -51,7 +55,9 @@ pub enum HandshakeError {
     #[error("{0}")]
     Refused(String),
     /// The other side is something else, or went away.
-    #[error("the other side does not answer as longhaul does ({0}); is it `longhaul serve`, and the right port?")]
+    #[error(
+        "the other side does not answer as longhaul does ({0}); is it `longhaul serve`, and the right port?"
+    )]
     NotLonghaul(&'static str),
     /// The stream broke.
     #[error("the connection broke during the handshake: {0}")]
@@ -108,7 +114,9 @@ pub fn connect(
 ) -> Result<(Control, Answer), HandshakeError> {
     let mut state = noise(psk).build_initiator().expect("an initiator needs nothing more");
     let mut frame = vec![0; FRAME_MAX];
-    let len = state.write_message(&to_bytes(offer), &mut frame).map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
+    let len = state
+        .write_message(&to_bytes(offer), &mut frame)
+        .map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
     let mut first = vec![MAGIC[0], MAGIC[1], MAGIC[2], PROTOCOL_VERSION as u8];
     write_frame(&mut first, &frame[..len])?;
     stream.writer.write_all(&first)?;
@@ -124,7 +132,9 @@ pub fn connect(
             _ => HandshakeError::NotLonghaul("an unknown refusal"),
         });
     }
-    let len = state.read_message(&reply, &mut frame).map_err(|_| HandshakeError::NotLonghaul("a reply under another key"))?;
+    let len = state
+        .read_message(&reply, &mut frame)
+        .map_err(|_| HandshakeError::NotLonghaul("a reply under another key"))?;
     let answer: Answer = from_bytes(&frame[..len])?;
     if let Answer::Refuse(reason) = answer {
         return Err(HandshakeError::Refused(reason));
@@ -190,7 +200,7 @@ pub enum Incoming {
     /// A message.
     Message(Message),
     /// It ended; nothing more will come.
-    Closed(String),
+    Closed,
 }
 
 /// An open control stream. Two threads serve it, so that neither a slow peer nor a slow network holds up the owner.
@@ -218,8 +228,14 @@ impl Control {
         std::thread::Builder::new().name("control-read".into()).spawn(move || {
             let mut incoming = MessageReader { reader: &mut *reader, state: &state, nonce: 0, plain: vec![] };
             loop {
-                let message = incoming.next().map_or_else(|e| Incoming::Closed(e.to_string()), Incoming::Message);
-                let last = matches!(message, Incoming::Closed(_));
+                let message = incoming.next().map_or_else(
+                    |error| {
+                        tracing::debug!("the control stream ended: {error}");
+                        Incoming::Closed
+                    },
+                    Incoming::Message,
+                );
+                let last = matches!(message, Incoming::Closed);
                 let gone = arrived.send(message).is_err();
                 waker.wake();
                 if last || gone {
@@ -242,16 +258,7 @@ impl Control {
         match self.inbox.try_recv() {
             Ok(incoming) => Some(incoming),
             Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Incoming::Closed("it ended".into())),
-        }
-    }
-
-    /// The next message, if one comes in time.
-    pub fn wait(&self, patience: Duration) -> Option<Incoming> {
-        match self.inbox.recv_timeout(patience) {
-            Ok(incoming) => Some(incoming),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => Some(Incoming::Closed("it ended".into())),
+            Err(TryRecvError::Disconnected) => Some(Incoming::Closed),
         }
     }
 
@@ -276,7 +283,11 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(5);
 /// A silent stream says that it is alive this often.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(3);
 
-fn write_messages(writer: &mut dyn Write, state: &StatelessTransportState, messages: &Receiver<Message>) -> io::Result<()> {
+fn write_messages(
+    writer: &mut dyn Write,
+    state: &StatelessTransportState,
+    messages: &Receiver<Message>,
+) -> io::Result<()> {
     let (mut nonce, mut frame, mut out) = (0, vec![0; FRAME_MAX], vec![]);
     loop {
         let message = match messages.recv_timeout(KEEP_ALIVE_EVERY) {
@@ -343,6 +354,10 @@ mod tests {
     use longhaul_proto::session::message::{Direction, FileOptions, TransferOptions};
     use std::os::unix::net::UnixStream;
 
+    fn next(control: &Control) -> Incoming {
+        control.inbox.recv_timeout(FINISH_PATIENCE).unwrap()
+    }
+
     fn stream(socket: UnixStream) -> Stream {
         let (writer, closing) = (socket.try_clone().unwrap(), socket.try_clone().unwrap());
         let closer = Box::new(move || drop(closing.shutdown(std::net::Shutdown::Both)));
@@ -388,16 +403,17 @@ mod tests {
         let long = Message::ManifestPart { total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
         server.send(long.clone());
         client.send(Message::KeepAlive);
-        assert!(matches!(client.wait(FINISH_PATIENCE), Some(Incoming::Message(m)) if m == long));
-        assert!(matches!(server.wait(FINISH_PATIENCE), Some(Incoming::Message(Message::KeepAlive))));
+        assert!(matches!(next(&client), Incoming::Message(m) if m == long));
+        assert!(matches!(next(&server), Incoming::Message(Message::KeepAlive)));
         client.finish();
-        assert!(matches!(server.wait(FINISH_PATIENCE), Some(Incoming::Closed(_))));
+        assert!(matches!(next(&server), Incoming::Closed));
     }
 
     #[test]
     fn a_wrong_key_is_named_on_both_sides() {
         let (a, b) = UnixStream::pair().unwrap();
-        let server = std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
+        let server =
+            std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
         let error = connect(stream(a), &[8; 32], &offer(), Waker::new().unwrap(), || {}).err();
         assert!(matches!(error, Some(HandshakeError::WrongKey)), "{error:?}");
         assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongKey)));
@@ -406,7 +422,8 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let (mut a, b) = UnixStream::pair().unwrap();
-        let server = std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
+        let server =
+            std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
         a.write_all(&[MAGIC[0], MAGIC[1], MAGIC[2], 77, 0, 0]).unwrap();
         let mut reply = [0; 4];
         a.read_exact(&mut reply).unwrap();

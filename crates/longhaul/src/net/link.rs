@@ -93,9 +93,13 @@ impl Link {
         self.main = Some(keys);
     }
 
-    /// Whether the peer's address is known.
-    pub fn is_connected(&self) -> bool {
-        matches!(self.socket, Socket::Connected(_))
+    /// Whether there is anybody to send to yet.
+    pub fn has_peer(&self) -> bool {
+        match &self.socket {
+            Socket::Connected(_) => true,
+            Socket::Open(_, peers) => !peers.is_empty(),
+            Socket::Shared(_) => false,
+        }
     }
 
     /// The socket, once there is one.
@@ -235,7 +239,8 @@ impl Link {
         mut write: impl FnMut(&mut [u8]) -> Option<Transmit>,
     ) -> io::Result<usize> {
         let Some(keys) = &self.main else { return Ok(0) };
-        let count = count.min(super::udp::GSO_SEGMENTS_MAX).min(super::udp::GSO_BYTES_MAX / datagram_len).max(1);
+        let count =
+            count.min(super::udp::GSO_SEGMENTS_MAX).min(super::udp::GSO_BYTES_MAX / datagram_len).max(1);
         self.run.resize(count * datagram_len, 0);
         let (mut filled, mut datagrams) = (0, 0);
         while datagrams < count {

@@ -73,7 +73,8 @@ impl Keys {
     }
 
     fn new(secret: &[u8; 32], aes: bool, connection_id: u64, side: Side, early: bool) -> Keys {
-        let [up, down] = ["client to server", "server to client"].map(|label| Key::derive(secret, aes, label));
+        let [up, down] =
+            ["client to server", "server to client"].map(|label| Key::derive(secret, aes, label));
         let (seal, open) = if side == Side::Client { (up, down) } else { (down, up) };
         Keys { early, connection_id, seal, open, seen: Seen::default() }
     }
@@ -94,12 +95,15 @@ impl Keys {
 
     /// Open in place a datagram whose header is `header`. `None`: not authentic, or seen before.
     pub fn open<'a>(&mut self, header: &Header, datagram: &'a mut [u8]) -> Option<&'a mut [u8]> {
-        if header.connection_id != self.connection_id || datagram.len() < SEAL_OVERHEAD || !self.seen.is_new(header.number)
+        if header.connection_id != self.connection_id
+            || datagram.len() < SEAL_OVERHEAD
+            || !self.seen.is_new(header.number)
         {
             return None;
         }
         let (head, rest) = datagram.split_at_mut(HEADER_LEN);
-        let body = self.open.key.open_in_place(self.open.nonce(header.number), Aad::from(&*head), rest).ok()?;
+        let body =
+            self.open.key.open_in_place(self.open.nonce(header.number), Aad::from(&*head), rest).ok()?;
         self.seen.insert(header.number);
         Some(body)
     }

@@ -20,7 +20,7 @@ pub const GSO_BYTES_MAX: usize = 65_507;
 /// [`UdpSocket::receive_buffer`].
 const BUFFER_WANTED: usize = 16 << 20;
 /// The send buffer is a queue in front of the pacer's work: long enough for a few GSO calls, no longer.
-const SEND_BUFFER_WANTED: usize = 1 << 20;
+const SEND_BUFFER_WANTED: usize = 1 << 18;
 
 /// Messages taken by one receive call; each may hold a whole GRO batch.
 const BATCH: usize = 8;
@@ -87,7 +87,11 @@ impl ReceiveBuffers {
         let messages = &self.messages[..self.count];
         self.data.chunks_mut(MESSAGE_BYTES).zip(messages).flat_map(|(buf, message)| {
             let (time, from) = (message.time, message.from);
-            buf[..message.len].chunks_mut(message.segment.max(1)).map(move |bytes| Datagram { bytes, time, from })
+            buf[..message.len].chunks_mut(message.segment.max(1)).map(move |bytes| Datagram {
+                bytes,
+                time,
+                from,
+            })
         })
     }
 }
@@ -151,22 +155,14 @@ impl UdpSocket {
         self.receive_buffer
     }
 
-    /// Largest UDP payload that the first hop towards the connected peer takes, if the system says.
-    pub fn first_hop_payload(&self) -> Option<u16> {
-        let v4 = self.socket.peer_addr().ok()?.as_socket()?.ip().to_canonical().is_ipv4();
-        let option = |level, name| get_option(self.socket.as_raw_fd(), level, name).ok().filter(|mtu| *mtu > 0);
-        let mtu = if v4 { option(libc::SOL_IP, libc::IP_MTU) } else { None };
-        let mtu = mtu.or_else(|| option(libc::SOL_IPV6, libc::IPV6_MTU))?;
-        let headers = if v4 { longhaul_proto::wire::IPV4_UDP_LEN } else { longhaul_proto::wire::IPV6_UDP_LEN };
-        Some(u16::try_from(mtu.saturating_sub(headers as i32)).unwrap_or(u16::MAX))
-    }
-
     /// Send `buf` as datagrams of `segment` bytes (the last may be shorter). Returns how many bytes are gone; fewer
     /// than all only with `WouldBlock` next.
     pub fn send_run(&mut self, buf: &[u8], segment: usize, to: Option<SocketAddr>) -> io::Result<usize> {
         if buf.len() > segment && self.gso {
             match self.send_message(buf, Some(segment), to) {
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)) => {
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)) =>
+                {
                     // A device without checksum offload refuses GSO: from now on one by one.
                     self.gso = false;
                 }
@@ -233,7 +229,11 @@ impl UdpSocket {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return Ok(false),
                     Some(
-                        libc::ECONNREFUSED | libc::EMSGSIZE | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EINTR,
+                        libc::ECONNREFUSED
+                        | libc::EMSGSIZE
+                        | libc::EHOSTUNREACH
+                        | libc::ENETUNREACH
+                        | libc::EINTR,
                     ) => {}
                     _ => return Err(error),
                 },
@@ -329,7 +329,10 @@ struct Clocks {
 impl Clocks {
     fn read() -> Clocks {
         let wall = clock_gettime(ClockId::Realtime);
-        Clocks { now: clock::now(), wall_ns: i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec) }
+        Clocks {
+            now: clock::now(),
+            wall_ns: i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec),
+        }
     }
 
     /// A kernel timestamp on our clock. An age that cannot be (the wall clock was set) counts as none.
@@ -350,7 +353,10 @@ fn socket_addr(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
         libc::AF_INET => {
             // SAFETY: the family says that the storage holds a sockaddr_in, which is smaller.
             let v4 = unsafe { *(&raw const *storage).cast::<libc::sockaddr_in>() };
-            Some(SocketAddr::new(IpAddr::V4(u32::from_be(v4.sin_addr.s_addr).into()), u16::from_be(v4.sin_port)))
+            Some(SocketAddr::new(
+                IpAddr::V4(u32::from_be(v4.sin_addr.s_addr).into()),
+                u16::from_be(v4.sin_port),
+            ))
         }
         libc::AF_INET6 => {
             // SAFETY: the family says that the storage holds a sockaddr_in6, which is smaller.
@@ -365,16 +371,10 @@ fn socket_addr(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
 
 fn set_option(fd: i32, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: `value` lives through the call and its size is given.
-    let result =
-        unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as libc::socklen_t) };
+    let result = unsafe {
+        libc::setsockopt(fd, level, name, (&raw const value).cast(), size_of::<i32>() as libc::socklen_t)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn get_option(fd: i32, level: i32, name: i32) -> io::Result<i32> {
-    let (mut value, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: `value` and `len` live through the call and `len` is the room that `value` has.
-    let result = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut len) };
-    if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -44,12 +44,14 @@ pub fn wait(interest: Interest<'_>, waker: &Waker, now: Time, deadline: Time) ->
     if span.is_zero() {
         return Ok(());
     }
-    let timeout = Timespec { tv_sec: span.as_secs().min(3600) as i64, tv_nsec: i64::from(span.subsec_nanos()) };
+    let timeout =
+        Timespec { tv_sec: span.as_secs().min(3600) as i64, tv_nsec: i64::from(span.subsec_nanos()) };
     let event = waker.event.as_fd();
     let flags = if interest.writable { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let woken = match interest.socket {
         Some(socket) => {
-            let mut fds = [PollFd::from_borrowed_fd(event, PollFlags::IN), PollFd::from_borrowed_fd(socket, flags)];
+            let mut fds =
+                [PollFd::from_borrowed_fd(event, PollFlags::IN), PollFd::from_borrowed_fd(socket, flags)];
             poll_fds(&mut fds, &timeout)?;
             !fds[0].revents().is_empty()
         }

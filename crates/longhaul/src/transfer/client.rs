@@ -16,7 +16,9 @@ use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::manifest::{Kind, Layout};
-use longhaul_proto::session::message::{Answer, Direction, FileFailure, Message, Offer, PROTOCOL_VERSION, Report, SenderStatus, TransferOptions};
+use longhaul_proto::session::message::{
+    Answer, Direction, FileFailure, Message, Offer, PROTOCOL_VERSION, Report, SenderStatus, TransferOptions,
+};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -69,7 +71,9 @@ fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
     match location {
         Location::Local(path) => Err(path.clone()),
         Location::Ssh { host, path } => Ok((Remote::Ssh { host: host.clone() }, path.clone())),
-        Location::Daemon { host, port, path } => Ok((Remote::Daemon { host: host.clone(), port: *port }, path.clone())),
+        Location::Daemon { host, port, path } => {
+            Ok((Remote::Daemon { host: host.clone(), port: *port }, path.clone()))
+        }
     }
 }
 
@@ -80,7 +84,8 @@ impl Job {
         let job = match split(dest) {
             Ok((remote, path)) => {
                 let local = sources.iter().map(|s| split(s).err()).collect::<Option<Vec<_>>>();
-                let sources = local.ok_or("cannot copy between two other hosts; run longhaul on one of them")?;
+                let sources =
+                    local.ok_or("cannot copy between two other hosts; run longhaul on one of them")?;
                 Job { remote, far: vec![path], kind: JobKind::Push { sources } }
             }
             Err(dest) => {
@@ -90,7 +95,11 @@ impl Job {
                 if far.iter().any(|(other, _)| *other != remote) {
                     return Err("all sources must be on the same host".into());
                 }
-                Job { remote, far: far.into_iter().map(|(_, path)| path).collect(), kind: JobKind::Pull { dest } }
+                Job {
+                    remote,
+                    far: far.into_iter().map(|(_, path)| path).collect(),
+                    kind: JobKind::Pull { dest },
+                }
             }
         };
         if matches!(job.remote, Remote::Daemon { .. }) && options.token.is_none() {
@@ -130,7 +139,8 @@ fn transfer_options(options: &CopyOptions) -> TransferOptions {
 
 fn random<const N: usize>() -> Result<[u8; N], Broken> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| Broken::Failed(format!("the system gives no random bytes: {e}")))?;
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Broken::Failed(format!("the system gives no random bytes: {e}")))?;
     Ok(bytes)
 }
 
@@ -178,7 +188,9 @@ fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, B
                 return Ok(socket);
             }
             Err(e) => {
-                last = format!("cannot reach {host} port {port}: {e}; is `longhaul serve` running there, and the port open?");
+                last = format!(
+                    "cannot reach {host} port {port}: {e}; is `longhaul serve` running there, and the port open?"
+                );
             }
         }
     }
@@ -248,7 +260,9 @@ fn open<'a>(
         offer.files.only = Some(only.iter().map(|p| p.as_os_str().as_bytes().to_vec()).collect());
     }
     let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
-    let room = OFFER_MAX.checked_sub(fixed + 8).ok_or_else(|| "too many names or patterns for one request".to_string())?;
+    let room = OFFER_MAX
+        .checked_sub(fixed + 8)
+        .ok_or_else(|| "too many names or patterns for one request".to_string())?;
     let head = wish.manifest.len().min(room);
     offer.manifest_head = wish.manifest[..head].to_vec();
     let mut check = PathCheck::new(transfer.classes.clone(), wish.sends);
@@ -264,11 +278,13 @@ fn open<'a>(
     let meanwhile = || {
         offered = clock::now();
         if let Some(link) = &mut link {
-            while link.send_one(crate::net::link::Phase::Early, &mut scratch, |buf| check.poll_transmit(clock::now(), buf)) {}
+            while link.send_one(crate::net::link::Phase::Early, &mut scratch, |buf| {
+                check.poll_transmit(clock::now(), buf)
+            }) {}
         }
     };
-    let (control, answer) =
-        control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|e| Broken::Failed(e.to_string()))?;
+    let (control, answer) = control::connect(stream, &psk, &offer, waker.clone(), meanwhile)
+        .map_err(|e| Broken::Failed(e.to_string()))?;
     let rtt = clock::now().since(offered);
     let Answer::Accept { aes, udp_secret, udp_port, udp_hosts } = answer else {
         return Err(Broken::Failed("the other side neither accepts nor refuses".into()));
@@ -307,7 +323,8 @@ fn confirm(control: &Control) {
 }
 
 fn unspecified(peer: SocketAddr) -> SocketAddr {
-    let ip = if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    let ip =
+        if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
     SocketAddr::new(ip, 0)
 }
 
@@ -323,9 +340,15 @@ fn open_link(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>, early: Keys)
         }
     }
     let Some(first) = peers.first() else {
-        return Err(Broken::Failed("the far side's address cannot be found; use a host name that resolves, or an address".into()));
+        return Err(Broken::Failed(
+            "the far side's address cannot be found; use a host name that resolves, or an address".into(),
+        ));
     };
-    let any = if peers.iter().all(SocketAddr::is_ipv4) { unspecified(*first) } else { SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0) };
+    let any = if peers.iter().all(SocketAddr::is_ipv4) {
+        unspecified(*first)
+    } else {
+        SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)
+    };
     Ok(Link::open(UdpSocket::bind(any, false)?, peers, early)?)
 }
 
@@ -341,7 +364,10 @@ fn push(
     let (contact, scanned) = std::thread::scope(|scope| {
         let contact = scope.spawn(|| contact(remote, options));
         let scanned = list(&sources, options);
-        (contact.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))), scanned)
+        (
+            contact.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))),
+            scanned,
+        )
     });
     let scan = scanned?;
     let contact = contact?;
@@ -372,7 +398,9 @@ fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {
     let scan = scan(&Root::ambient(), &specs, &scan_options);
     match scan.errors.first() {
         Some(error) if scan.manifest.entries.is_empty() => Err(Broken::Failed(line_of(error))),
-        None if scan.manifest.entries.is_empty() => Err(Broken::Failed("nothing to copy: everything is left out".into())),
+        None if scan.manifest.entries.is_empty() => {
+            Err(Broken::Failed("nothing to copy: everything is left out".into()))
+        }
         _ => Ok(scan),
     }
 }
@@ -427,7 +455,8 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         encrypted: true,
         packets_required: status.packets_required,
         packets_sent: status.packets_sent,
-        waste: status.packets_sent.saturating_sub(status.packets_required) as f64 / status.packets_required.max(1) as f64,
+        waste: status.packets_sent.saturating_sub(status.packets_required) as f64
+            / status.packets_required.max(1) as f64,
         retransmit_share: status.packets_resent as f64 / status.packets_sent.max(1) as f64,
         rtt_ms_min: ms(status.rtt_ns[0]),
         rtt_ms_mean: ms(status.rtt_ns[1]),

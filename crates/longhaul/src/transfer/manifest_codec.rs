@@ -10,7 +10,8 @@ const EXPANDED_MAX: u64 = 8 << 30;
 
 /// Compress.
 pub fn encode(manifest: &Manifest) -> Result<Vec<u8>, String> {
-    let plain = postcard::to_allocvec(manifest).map_err(|e| format!("the list of files cannot be written: {e}"))?;
+    let plain =
+        postcard::to_allocvec(manifest).map_err(|e| format!("the list of files cannot be written: {e}"))?;
     zstd::bulk::compress(&plain, LEVEL).map_err(|e| format!("the list of files cannot be compressed: {e}"))
 }
 
@@ -20,8 +21,8 @@ pub fn decode(bytes: &[u8]) -> Result<Manifest, String> {
     let mut plain = vec![];
     let expander = zstd::stream::read::Decoder::new(bytes).map_err(garbled)?;
     expander.take(EXPANDED_MAX).read_to_end(&mut plain).map_err(garbled)?;
-    let manifest: Manifest =
-        postcard::from_bytes(&plain).map_err(|_| "the other side sent a list of files that makes no sense".to_string())?;
+    let manifest: Manifest = postcard::from_bytes(&plain)
+        .map_err(|_| "the other side sent a list of files that makes no sense".to_string())?;
     manifest.validate().map_err(|bad| bad.to_string())?;
     Ok(manifest)
 }

@@ -38,7 +38,12 @@ pub struct ManifestHead {
 }
 
 /// Receive into `base` over an agreed session.
-pub fn receive(session: &mut Session<'_>, base: Base, files: FileOptions, head: ManifestHead) -> Result<Received, Broken> {
+pub fn receive(
+    session: &mut Session<'_>,
+    base: Base,
+    files: FileOptions,
+    head: ManifestHead,
+) -> Result<Received, Broken> {
     let (manifest, source_errors) = get_manifest(session, head)?;
     let manifest = Arc::new(manifest);
     let plan = compare(session, base, manifest.clone(), files.clone())?;
@@ -58,7 +63,9 @@ pub fn receive(session: &mut Session<'_>, base: Base, files: FileOptions, head: 
     }
     let mut receiving = Receiving::new(session, layout.clone(), have, sink, manifest.clone());
     receiving.source_errors = source_errors;
-    match receiving.run() {
+    let outcome = receiving.run();
+    receiving.warn_of_drops();
+    match outcome {
         Ok(mut report) => {
             report.failed.append(&mut receiving.source_errors);
             report.receiver_drops = receiving.session.link.drops();
@@ -72,7 +79,13 @@ pub fn receive(session: &mut Session<'_>, base: Base, files: FileOptions, head: 
     }
 }
 
-fn conclude(session: &mut Session<'_>, report: Report, layout: &Layout, manifest: &Manifest, datagram_len: u16) -> Received {
+fn conclude(
+    session: &mut Session<'_>,
+    report: Report,
+    layout: &Layout,
+    manifest: &Manifest,
+    datagram_len: u16,
+) -> Received {
     let status = part(session, report.clone());
     let files = manifest.entries.iter().filter(|e| matches!(e.kind, Kind::File { .. })).count() as u64;
     Received { report, status, datagram_len, total: layout.object_len(), files }
@@ -120,7 +133,10 @@ fn serve_until<T>(
     }
 }
 
-fn get_manifest(session: &mut Session<'_>, head: ManifestHead) -> Result<(Manifest, Vec<FileFailure>), Broken> {
+fn get_manifest(
+    session: &mut Session<'_>,
+    head: ManifestHead,
+) -> Result<(Manifest, Vec<FileFailure>), Broken> {
     let (mut bytes, mut total, mut errors) = (head.bytes, head.total, vec![]);
     serve_until(session, |session| {
         while total.is_none_or(|total| (bytes.len() as u64) < total) {
@@ -141,7 +157,12 @@ fn get_manifest(session: &mut Session<'_>, head: ManifestHead) -> Result<(Manife
 }
 
 /// Compare with what is here, on a thread of its own so that probes are answered meanwhile.
-fn compare(session: &mut Session<'_>, base: Base, manifest: Arc<Manifest>, files: FileOptions) -> Result<Plan, Broken> {
+fn compare(
+    session: &mut Session<'_>,
+    base: Base,
+    manifest: Arc<Manifest>,
+    files: FileOptions,
+) -> Result<Plan, Broken> {
     let (waker, began) = (session.waker.clone(), clock::now());
     let (done, result) = crossbeam_channel::bounded(1);
     std::thread::Builder::new().name("compare".into()).spawn(move || {
@@ -257,7 +278,8 @@ impl<'a, 's> Receiving<'a, 's> {
 
     /// The first datagram of data tells which size was chosen; from then on there is a receiver.
     fn take_first(&mut self) -> Result<bool, Broken> {
-        let (classes, sink, receiver) = (self.session.options.classes.clone(), &mut self.sink, &mut self.receiver);
+        let (classes, sink, receiver) =
+            (self.session.options.classes.clone(), &mut self.sink, &mut self.receiver);
         let (layout, have) = (&self.layout, &self.have);
         let every = self.session.options.ack_every.unwrap_or(DEFAULT_EVERY);
         let rtt = self.session.check.report().rtt.unwrap_or(self.session.rtt);
@@ -343,7 +365,9 @@ impl<'a, 's> Receiving<'a, 's> {
             receiver.handle_timeout(now);
         }
         let session = &mut *self.session;
-        while session.link.send_one(Keys::Main, &mut session.scratch, |buf| receiver.poll_transmit(now, buf)) {}
+        while session.link.send_one(Keys::Main, &mut session.scratch, |buf| receiver.poll_transmit(now, buf))
+        {
+        }
         while receiver.poll_event().is_some() {
             if !self.complete_told {
                 self.complete_told = true;
@@ -385,6 +409,24 @@ impl<'a, 's> Receiving<'a, 's> {
         });
     }
 
+    /// Datagrams that this host dropped are nobody else's fault: say what helps.
+    fn warn_of_drops(&mut self) {
+        let (drops, refused) = (self.session.link.drops(), self.session.link.refused());
+        let received = self.receiver.as_ref().map_or(0, |receiver| receiver.stats().received);
+        tracing::debug!(
+            "{received} datagrams received, {drops} dropped by this host, {refused} not authentic or repeated"
+        );
+        if drops > received / DROPS_WORTH_A_WORD {
+            let buffer = self.session.link.socket().map_or(0, |socket| socket.receive_buffer()) >> 10;
+            let line = format!(
+                "this host dropped {drops} datagrams: its socket buffer holds {buffer} KiB; \
+                 raise net.core.rmem_max (sysctl) to 16 MiB or more, or relieve its processor"
+            );
+            tracing::warn!("{line}");
+            self.session.observer.warning(&line);
+        }
+    }
+
     /// Keep what has arrived for another run.
     fn suspend(&mut self) {
         let sink = self.sink.take().or_else(|| self.receiver.take().map(Receiver::into_sink));
@@ -396,6 +438,8 @@ impl<'a, 's> Receiving<'a, 's> {
 
 /// Acknowledgements stay below what passes everywhere.
 const ACK_DATAGRAM_MAX: usize = wire::BASE_DATAGRAM_LEN as usize;
+/// A drop in so many datagrams is worth a word.
+const DROPS_WORTH_A_WORD: u64 = 1000;
 /// How long to wait for the sender's last word.
 const PARTING: Duration = Duration::from_secs(5);
 /// Rates shown are over this span.

@@ -29,7 +29,12 @@ pub struct Sent {
 }
 
 /// Send `scan` over an agreed session. `manifest_rest`: compressed manifest bytes that did not fit the offer.
-pub fn send(session: &mut Session<'_>, scan: Arc<Scan>, manifest_rest: &[u8], manifest_total: u64) -> Result<Sent, Broken> {
+pub fn send(
+    session: &mut Session<'_>,
+    scan: Arc<Scan>,
+    manifest_rest: &[u8],
+    manifest_total: u64,
+) -> Result<Sent, Broken> {
     for bytes in manifest_rest.chunks(MANIFEST_PART) {
         session.control.send(Message::ManifestPart { total: manifest_total, bytes: bytes.to_vec() });
     }
@@ -95,9 +100,9 @@ fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, Broke
         session.run_check(now);
         let report = session.check.report();
         if let Some(ranges) = &have {
-            let needed = object_len - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
-            let patience = report.rtt.unwrap_or_default() / 8 + SETTLE;
-            if needed == 0 || session.check.is_settled(now, patience) {
+            let needed = object_len
+                - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
+            if needed == 0 || session.check.is_settled(now, settle_patience(&report)) {
                 return Ok(Prepared::Begin(have.unwrap_or_default(), report));
             }
         }
@@ -113,10 +118,18 @@ fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, Broke
             return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
         }
         let pending = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
-        let settle = session.check.last_news().filter(|_| have.is_some()).map_or(Time::MAX, |at| at + SETTLE);
-        let deadline = pending.min(if settle > now { settle } else { Time::MAX }).min(now + HEARTBEAT);
-        session.link.wait(&session.waker, now, deadline)?;
+        let settled = session
+            .check
+            .last_news()
+            .filter(|_| have.is_some())
+            .map_or(Time::MAX, |at| at + settle_patience(&report));
+        session.link.wait(&session.waker, now, pending.min(settled))?;
     }
+}
+
+/// How long after the last answer to a probe more may be on their way.
+fn settle_patience(report: &PathReport) -> Duration {
+    SETTLE + report.rtt.unwrap_or_default() / 32
 }
 
 struct Sending<'a, 's> {
@@ -279,7 +292,8 @@ impl<'a, 's> Sending<'a, 's> {
         while left > 0 {
             let sender = &mut self.sender;
             let now = clock::now();
-            let sent = self.session.link.send_run(left, self.datagram_len, |buf| sender.poll_transmit(now, buf))?;
+            let sent =
+                self.session.link.send_run(left, self.datagram_len, |buf| sender.poll_transmit(now, buf))?;
             if sent == 0 {
                 return Ok(false);
             }
@@ -300,7 +314,7 @@ impl<'a, 's> Sending<'a, 's> {
         match self.sender.blocked() {
             Blocked::Source => Limit::Source,
             Blocked::RateCap => Limit::RateCap,
-            Blocked::Acks | Blocked::Done => Limit::None,
+            Blocked::No | Blocked::Acks | Blocked::Done => Limit::None,
             Blocked::Pacing | Blocked::Window => {
                 let stats = self.sender.stats();
                 if snapshot.receiver_bound {
@@ -380,7 +394,8 @@ impl<'a, 's> Sending<'a, 's> {
     fn check_stall(&mut self, now: Time) -> Result<(), Broken> {
         let patience = self.session.stall_timeout();
         let stats = self.sender.stats();
-        let waiting = self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
+        let waiting =
+            self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
         let since_news = now.since(stats.last_news.max(self.recent_start()));
         if waiting && stats.packets_sent > 0 && since_news > patience {
             let seconds = patience.as_secs();
@@ -429,7 +444,7 @@ const RECEIVES: usize = 4;
 const MANIFEST_PART: usize = 256 << 10;
 /// How long to try UDP before calling it blocked.
 const UDP_PATIENCE: Duration = Duration::from_secs(6);
-/// After the last answer to a probe, wait this long (and an eighth of the round trip) for more.
+/// After the last answer to a probe, wait at least this long for more.
 const SETTLE: Duration = Duration::from_millis(2);
 /// Rates shown are over this span.
 const RECENT: Duration = Duration::from_millis(500);

@@ -41,7 +41,11 @@ struct Server {
 }
 
 /// Serve a folder until `stop`. `ready` is told the address that was bound.
-pub fn serve(options: ServeOptions, stop: Arc<AtomicBool>, ready: impl FnOnce(SocketAddr)) -> Result<(), Failure> {
+pub fn serve(
+    options: ServeOptions,
+    stop: Arc<AtomicBool>,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), Failure> {
     let failed = |what: &str, e: io::Error| Failure::Failed(format!("{what}: {e}"));
     let root = Root::confined(&options.root)
         .map_err(|e| Failure::Usage(format!("cannot serve {}: {e}", options.root.display())))?;
@@ -139,12 +143,15 @@ fn shake_hands(
             }
         }
     };
-    let (control, offer) = control::accept(stream, &server.psk, waker.clone(), decide).map_err(|e| match e {
-        HandshakeError::WrongKey => Broken::Failed("refused: wrong token".into()),
-        HandshakeError::WrongVersion { theirs } => Broken::Failed(format!("refused: speaks protocol version {theirs}")),
-        HandshakeError::NotLonghaul(what) => Broken::Failed(format!("not a longhaul client ({what})")),
-        other => Broken::Failed(other.to_string()),
-    })?;
+    let (control, offer) =
+        control::accept(stream, &server.psk, waker.clone(), decide).map_err(|e| match e {
+            HandshakeError::WrongKey => Broken::Failed("refused: wrong token".into()),
+            HandshakeError::WrongVersion { theirs } => {
+                Broken::Failed(format!("refused: speaks protocol version {theirs}"))
+            }
+            HandshakeError::NotLonghaul(what) => Broken::Failed(format!("not a longhaul client ({what})")),
+            other => Broken::Failed(other.to_string()),
+        })?;
     Ok((control, offer, secret, RTT_GUESS))
 }
 
@@ -200,20 +207,37 @@ fn serve_session(
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
 }
 
-fn take_push(server: &Server, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Broken> {
+fn take_push(
+    server: &Server,
+    session: &mut Session<'_>,
+    dest: Vec<u8>,
+    offer: Offer,
+) -> Result<String, Broken> {
     let shown = String::from_utf8_lossy(&dest).into_owned();
     let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
     let head = ManifestHead { total: Some(offer.manifest_len), bytes: offer.manifest_head };
     let received = receive(session, base, offer.files, head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.len());
-    Ok(format!("received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed", received.files, received.total))
+    Ok(format!(
+        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed",
+        received.files, received.total
+    ))
 }
 
-fn give_pull(server: &Server, session: &mut Session<'_>, sources: Vec<Vec<u8>>, offer: &Offer) -> Result<String, Broken> {
+fn give_pull(
+    server: &Server,
+    session: &mut Session<'_>,
+    sources: Vec<Vec<u8>>,
+    offer: &Offer,
+) -> Result<String, Broken> {
     let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
     let options = ScanOptions {
         exclude: Exclude::new(&offer.files.exclude).map_err(|line| session.abort(line))?,
-        files_from: offer.files.only.clone().map(|only| only.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
+        files_from: offer
+            .files
+            .only
+            .clone()
+            .map(|only| only.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
         checksum: offer.files.checksum,
     };
     let scanned = scan(&server.root, &paths.collect::<Vec<_>>(), &options);
@@ -259,7 +283,8 @@ impl Switchboard {
     fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker) -> Line {
         let (sender, strays) = bounded(STRAYS_MAX);
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (ours, others): (VecDeque<_>, VecDeque<_>) = board.held.drain(..).partition(|(id, _)| *id == connection_id);
+        let (ours, others): (VecDeque<_>, VecDeque<_>) =
+            board.held.drain(..).partition(|(id, _)| *id == connection_id);
         board.held = others;
         for (_, stray) in ours {
             // A full line loses datagrams like any queue.
@@ -324,7 +349,8 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
     let root = Root::ambient();
     let server = Server { root, psk, read_only: false, max_rate: None, udp_port, udp_hosts, stop };
     let waker = Waker::new()?;
-    let stream = Stream { reader: Box::new(io::stdin()), writer: Box::new(io::stdout()), closer: Box::new(|| {}) };
+    let stream =
+        Stream { reader: Box::new(io::stdin()), writer: Box::new(io::stdout()), closer: Box::new(|| {}) };
     let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, |_| {})?;
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
     let link = Link::open(socket, vec![], early)?;
@@ -340,7 +366,9 @@ fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<UdpSocket, Broken> {
         }
     }
     Err(Broken::Failed(match shown {
-        Some(ports) => format!("no UDP port from {} to {} is free; name others with --ports", ports.start(), ports.end()),
+        Some(ports) => {
+            format!("no UDP port from {} to {} is free; name others with --ports", ports.start(), ports.end())
+        }
         None => "the far side has no UDP".into(),
     }))
 }

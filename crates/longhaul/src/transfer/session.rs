@@ -7,8 +7,7 @@ use crate::net::link::{Link, Phase};
 use crate::net::wake::Waker;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::manifest::EntryIndex;
-use longhaul_proto::session::message::{FileFailure, Message, TransferOptions};
+use longhaul_proto::session::message::{Message, TransferOptions};
 use longhaul_proto::units::Time;
 use std::io;
 use std::sync::Arc;
@@ -66,7 +65,9 @@ impl Session<'_> {
     /// Whether to go on: the stop flag is not set. Tells the peer otherwise.
     pub fn check_stop(&self) -> Result<(), Broken> {
         if self.stop.load(Ordering::Relaxed) {
-            self.control.send(Message::Abort("the other side was interrupted; run the same command again to continue".into()));
+            self.control.send(Message::Abort(
+                "the other side was interrupted; run the same command again to continue".into(),
+            ));
             return Err(Broken::Interrupted);
         }
         Ok(())
@@ -82,8 +83,9 @@ impl Session<'_> {
     pub fn poll_message(&mut self) -> Result<Option<Message>, Broken> {
         match self.control.poll() {
             None => Ok(None),
-            Some(Incoming::Closed(_)) => Err(Broken::Failed(
-                "the other side went away; what arrived is kept, run the same command again to continue".into(),
+            Some(Incoming::Closed) => Err(Broken::Failed(
+                "the other side went away; what arrived is kept, run the same command again to continue"
+                    .into(),
             )),
             Some(Incoming::Message(message)) => {
                 self.last_word = clock::now();
@@ -112,7 +114,11 @@ impl Session<'_> {
             self.check.handle_timeout(now);
         }
         let check = &mut self.check;
-        while self.link.send_one(Phase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf)) {}
+        // A probe to nowhere would count as sent.
+        while self.link.has_peer()
+            && self.link.send_one(Phase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
+        {
+        }
     }
 
     /// A line for `--why`.
@@ -125,11 +131,6 @@ impl Session<'_> {
     pub fn stall_timeout(&self) -> Duration {
         Duration::from_millis(self.options.stall_timeout_ms.max(1000))
     }
-}
-
-/// Path of an entry for a failure.
-pub fn failure(manifest: &longhaul_proto::session::manifest::Manifest, entry: EntryIndex, reason: String) -> FileFailure {
-    FileFailure { path: manifest.entries[entry as usize].path.clone(), reason }
 }
 
 /// Look at the control stream, timers and the stop flag at least this often.

@@ -39,9 +39,15 @@ impl Drop for FarSide {
 }
 
 /// Start the agent on `host` through `ssh_command` (plain `ssh` if none).
-pub fn start(ssh_command: Option<&str>, host: &str, deploy: bool, ports: Option<&str>) -> Result<FarSide, String> {
+pub fn start(
+    ssh_command: Option<&str>,
+    host: &str,
+    deploy: bool,
+    ports: Option<&str>,
+) -> Result<FarSide, String> {
     let words: Vec<&str> = ssh_command.unwrap_or("ssh").split_whitespace().collect();
-    let (program, args) = words.split_first().ok_or("--ssh needs a command, for example --ssh 'ssh -p 2222'")?;
+    let (program, args) =
+        words.split_first().ok_or("--ssh needs a command, for example --ssh 'ssh -p 2222'")?;
     let own = OwnProgram::load()?;
     let args_for_agent = ports.map(|p| format!("--ports {p}")).unwrap_or_default();
     let script = SCRIPT
@@ -55,7 +61,9 @@ pub fn start(ssh_command: Option<&str>, host: &str, deploy: bool, ports: Option<
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|e| format!("cannot start {program:?}: {e}; install an ssh client or name one with --ssh"))?;
+        .map_err(|e| {
+            format!("cannot start {program:?}: {e}; install an ssh client or name one with --ssh")
+        })?;
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
         return Err("the ssh process has no stdin or stdout".into());
     };
@@ -72,7 +80,9 @@ pub fn start(ssh_command: Option<&str>, host: &str, deploy: bool, ports: Option<
             own.deploy(host, system, deploy, &mut stdin)?;
             story = format!("put this program ({} bytes) into the cache of {host}", own.len);
         } else if let Some(place) = line.strip_prefix("cannot write to ") {
-            return Err(format!("cannot put longhaul into {place} on {host}; install it there, or make room"));
+            return Err(format!(
+                "cannot put longhaul into {place} on {host}; install it there, or make room"
+            ));
         }
         // Anything else is chatter of a login script.
     }
@@ -121,7 +131,10 @@ impl OwnProgram {
         let ours = rustix::system::uname();
         let ours = format!("{} {}", ours.sysname().to_string_lossy(), ours.machine().to_string_lossy());
         if !allowed {
-            return Err(format!("{host} has no longhaul {}; install it there, or leave out --no-deploy", env!("CARGO_PKG_VERSION")));
+            return Err(format!(
+                "{host} has no longhaul {}; install it there, or leave out --no-deploy",
+                env!("CARGO_PKG_VERSION")
+            ));
         }
         if system != ours {
             // Zero bytes tells the script that none will come.

@@ -126,7 +126,8 @@ impl Flight {
             let settled = record.state == State::Settled;
             if !settled {
                 let acked = is_acked(record.packet);
-                if !acked && !(number < below && record.sent <= deadline) {
+                let overdue = number < below && record.sent <= deadline;
+                if !(acked || overdue) {
                     break;
                 }
                 self.outstanding -= 1;

@@ -1,8 +1,8 @@
 //! The sending side.
 
-use super::{MAX_DELAY, Shape};
 use super::flight::Flight;
 use super::selector::{Selector, SelectorKind, View};
+use super::{MAX_DELAY, Shape};
 use crate::blocks::Blocks;
 use crate::control::{AckSample, Controller, LossSample, Sent, Snapshot};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
@@ -44,6 +44,8 @@ pub enum SenderEvent {
 /// Why nothing can be sent at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
+    /// Something was sent just now.
+    No,
     /// The controller's rate.
     Pacing,
     /// The user's cap on the rate.
@@ -358,10 +360,8 @@ impl<S: Source> Sender<S> {
     }
 
     fn choose(&mut self) -> Option<(PacketNumber, bool)> {
-        if let Some((packet, hedge)) = self.pending.take() {
-            if !self.acked.contains(packet) {
-                return Some((packet, hedge));
-            }
+        if let Some(pending) = self.pending.take().filter(|(packet, _)| !self.acked.contains(*packet)) {
+            return Some(pending);
         }
         match self.selector.next(View { acked: &self.acked, busy: &self.busy }) {
             Some(packet) => {
@@ -452,6 +452,7 @@ impl<S: Source> Endpoint for Sender<S> {
             self.pacer.skip_idle(now);
             return None;
         }
+        self.blocked = Blocked::No;
         wire::encode_data_prefix(buf, self.config.class, packet);
         let again = !self.tried.insert(packet);
         let number = self.flight.push(packet, now, again);

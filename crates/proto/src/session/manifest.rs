@@ -15,6 +15,15 @@ pub const GROUP_LEN: u64 = 1 << 20;
 /// Ranges of object bytes.
 pub type Ranges = RangeSet<u64>;
 
+/// Ranges from the other side: one that is empty or runs backwards makes the whole message senseless.
+pub(super) fn read_ranges<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Ranges, D::Error> {
+    let list = Vec::<Range<u64>>::deserialize(from)?;
+    if list.iter().any(|range| range.start >= range.end) {
+        return Err(serde::de::Error::custom("an empty range"));
+    }
+    Ok(list.into_iter().collect())
+}
+
 /// Index of an entry in its manifest.
 pub type EntryIndex = u32;
 

@@ -1,7 +1,7 @@
 //! The messages of the control stream.
 
 use super::limit::Limit;
-use super::manifest::{EntryIndex, Group, Ranges};
+use super::manifest::{EntryIndex, Group, Ranges, read_ranges};
 use crate::units::Rate;
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +170,7 @@ pub enum Message {
     /// Receiver to sender: begin. Everything in `have` is not needed.
     Start {
         /// Object bytes that the receiver has or does not want.
+        #[serde(deserialize_with = "read_ranges")]
         have: Ranges,
         /// How many entries are already there as a whole.
         skipped: u64,
@@ -190,11 +191,13 @@ pub enum Message {
         /// The epoch from now on.
         epoch: u16,
         /// Which bytes.
+        #[serde(deserialize_with = "read_ranges")]
         ranges: Ranges,
     },
     /// Receiver to sender: an entry cannot be stored; its bytes are not needed any more.
     Unwanted {
         /// Object bytes.
+        #[serde(deserialize_with = "read_ranges")]
         ranges: Ranges,
     },
     /// Receiver to sender: all that could be done is done.

@@ -8,7 +8,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 fn file(path: &str, size: u64) -> Entry {
-    Entry { path: path.into(), kind: Kind::File { size, extents: None, hash: None }, mode: 0o4755, mtime: (5, 0) }
+    Entry {
+        path: path.into(),
+        kind: Kind::File { size, extents: None, hash: None },
+        mode: 0o4755,
+        mtime: (5, 0),
+    }
 }
 
 fn dir(path: &str) -> Entry {
@@ -51,7 +56,8 @@ fn entries_do_not_follow_links_out_of_the_destination() {
     let (dest, outside) = (folder(), folder());
     symlink(outside.path(), dest.path().join("d")).unwrap();
     symlink(outside.path(), dest.path().join("e")).unwrap();
-    let manifest = Manifest { entries: vec![dir("d"), file("d/f", 0), dir("d/sub"), file("e/f", 0), file("ok", 0)] };
+    let manifest =
+        Manifest { entries: vec![dir("d"), file("d/f", 0), dir("d/sub"), file("e/f", 0), file("ok", 0)] };
     let plan = plan_of(&manifest, dest.path(), &options()).unwrap();
     assert_eq!(plan.failures.len(), 4);
     let mut trip = Trip::begin_with(manifest, plan);
@@ -148,7 +154,11 @@ fn a_disk_that_fills_up_fails_what_is_left_and_keeps_what_came() {
         assert!(report.files_done >= 1 && report.files_done < 3, "{report:?}");
         assert_eq!(report.files_done + report.failed.len() as u64, 3);
         for failure in &report.failed {
-            assert!(failure.reason.starts_with("no space left at the destination; free "), "{}", failure.reason);
+            assert!(
+                failure.reason.starts_with("no space left at the destination; free "),
+                "{}",
+                failure.reason
+            );
             assert!(failure.reason.ends_with(" MB and run the same command again"), "{}", failure.reason);
         }
         // Room again: the same command goes on.

@@ -1,6 +1,8 @@
 //! Trees to copy, a stand-in for the network, and a close look at the result.
 
-use crate::files::{Base, FileSink, Plan, Reader, Root, Scan, ScanOptions, SinkEvent, SourceSpec, Wake, plan, scan};
+use crate::files::{
+    Base, FileSink, Plan, Reader, Root, Scan, ScanOptions, SinkEvent, SourceSpec, Wake, plan, scan,
+};
 use fastrand::Rng;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
@@ -116,7 +118,11 @@ fn dress(folder: &Path, rng: &mut Rng) {
         }
         if !meta.is_symlink() {
             set_mtime(&path, rng.u64(1..2_000_000_000), rng.u32(0..1_000_000_000));
-            let modes: &[u32] = if meta.is_dir() { &[0o755, 0o700, 0o500, 0o2775] } else { &[0o644, 0o600, 0o755, 0o400, 0o4755] };
+            let modes: &[u32] = if meta.is_dir() {
+                &[0o755, 0o700, 0o500, 0o2775]
+            } else {
+                &[0o644, 0o600, 0o755, 0o400, 0o4755]
+            };
             fs::set_permissions(&path, fs::Permissions::from_mode(*rng.choice(modes).unwrap())).unwrap();
         }
     }
@@ -135,6 +141,8 @@ pub struct Road {
     pub until: f64,
     /// Change a byte of every n-th packet, five times in all.
     pub corrupt_every: Option<u64>,
+    /// The object byte at this offset always arrives changed.
+    pub spoiled: Option<u64>,
 }
 
 impl Default for Road {
@@ -147,6 +155,7 @@ impl Default for Road {
             sink_memory: 64 << 20,
             until: 1.0,
             corrupt_every: None,
+            spoiled: None,
         }
     }
 }
@@ -170,7 +179,8 @@ impl Bell {
     /// Wait for a ring; the limit only keeps a broken test from hanging.
     pub fn wait(&self) {
         let rung = self.rung.lock().unwrap();
-        let (mut rung, _) = self.heard.wait_timeout_while(rung, Duration::from_millis(200), |rung| !*rung).unwrap();
+        let (mut rung, _) =
+            self.heard.wait_timeout_while(rung, Duration::from_millis(200), |rung| !*rung).unwrap();
         *rung = false;
     }
 }
@@ -267,13 +277,23 @@ impl Trip {
             if before != self.to_send.len() {
                 moved = Instant::now();
             }
-            assert!(moved.elapsed() < HANGS, "nothing moves: {before} packets left, {:?}", self.sink.backlog());
+            assert!(
+                moved.elapsed() < HANGS,
+                "nothing moves: {before} packets left, {:?}",
+                self.sink.backlog()
+            );
             if self.to_send.is_empty() && !self.sink.finished() {
                 self.sink.object_complete();
                 self.bell.wait();
             }
         }
         self.pass_on_news();
+    }
+
+    /// Carry what is left.
+    pub fn finish(&mut self) {
+        self.road.until = 1.0;
+        self.run();
     }
 
     /// Carry so many packets more.
@@ -299,6 +319,9 @@ impl Trip {
         if self.damaged < 5 && self.road.corrupt_every.is_some_and(|n| self.sent.is_multiple_of(n)) {
             buf[0] ^= 1;
             damage = 1;
+        }
+        if let Some(spoiled) = self.road.spoiled.filter(|at| (start..end).contains(at)) {
+            buf[(spoiled - start) as usize] ^= 1;
         }
         match self.sink.write_at(start, &buf) {
             Ok(()) => {

@@ -2,6 +2,7 @@
 
 mod escapes;
 mod harness;
+mod reading;
 mod resuming;
 mod rules;
 mod trips;

@@ -1,8 +1,10 @@
 //! What an interruption leaves is taken over, and never makes a wrong file.
 
 use super::harness::*;
+use crate::files::journal::{Header, Record};
 use crate::files::names::{journal_name, part_name};
 use fastrand::Rng;
+use longhaul_proto::session::message::FileOptions;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -108,7 +110,8 @@ fn a_kill_at_any_moment_leaves_nothing_wrong() {
     let dest = folder();
     let scan = scan_of(&inside(source.path()));
     let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
-    let mut trip = Trip::begin(scan, plan, Road { shuffled: true, sink_memory: 4 << 20, until: 0.0, ..Road::default() });
+    let mut trip =
+        Trip::begin(scan, plan, Road { shuffled: true, sink_memory: 4 << 20, until: 0.0, ..Road::default() });
     let step = trip.to_send.len() / 12 + 1;
     for _ in 0..12 {
         trip.carry_some(step);
@@ -126,7 +129,11 @@ fn stopped() -> (tempfile::TempDir, Vec<u8>, Vec<u8>, Vec<u8>) {
     let bytes = random_bytes(3 * MIB + 4321, 9);
     write(source.path().join("f"), &bytes);
     set_mtime(source.path().join("f"), 1000, 5);
-    interrupt(&source.path().join("f"), dest.path(), Road { until: 0.8, packet_len: 8000, ..Road::default() });
+    interrupt(
+        &source.path().join("f"),
+        dest.path(),
+        Road { until: 0.8, packet_len: 8000, ..Road::default() },
+    );
     let (journal, part) = leftovers(dest.path(), "f");
     (source, bytes, fs::read(journal).unwrap(), fs::read(part).unwrap())
 }
@@ -177,6 +184,24 @@ fn damage_to_journal_or_part_never_makes_a_wrong_file() {
 }
 
 #[test]
+fn what_reached_the_disk_is_believed_unless_contents_are_to_be_compared() {
+    let (source, _, mut journal, mut part) = stopped();
+    let scan = scan_of(&source.path().join("f"));
+    let header = Header::new(&scan.manifest.entries[0]);
+    let len = journal.len() as u64;
+    Record::Synced { journal_len: len }.write(&header, len, &mut journal);
+    part[100] ^= 1;
+    let dest = folder();
+    let (journal_path, part_path) = leftovers(dest.path(), "f");
+    write(journal_path, &journal);
+    write(part_path, &part);
+    let believed = plan_of(&scan.manifest, dest.path(), &options()).unwrap().resumed_bytes;
+    let read_again = FileOptions { checksum: true, ..options() };
+    let checked = plan_of(&scan.manifest, dest.path(), &read_again).unwrap().resumed_bytes;
+    assert_eq!(believed - checked, MIB);
+}
+
+#[test]
 fn a_source_that_changed_starts_over() {
     let (source, _, journal, part) = stopped();
     let newer = random_bytes(3 * MIB + 4321, 10);
@@ -192,8 +217,7 @@ fn without_resume_leftovers_are_not_looked_at() {
     let (journal_path, part_path) = leftovers(dest.path(), "f");
     write(&journal_path, &journal);
     write(&part_path, &part);
-    let options = crate::files::tests::harness::options();
-    let afresh = longhaul_proto::session::message::FileOptions { resume: false, ..options };
+    let afresh = FileOptions { resume: false, ..options() };
     let report = copy_with(&source.path().join("f"), dest.path(), Road::default(), &afresh);
     assert_eq!((report.resumed_bytes, report.files_done), (0, 1));
     assert_eq!(fs::read(dest.path().join("f")).unwrap(), bytes);
@@ -206,7 +230,11 @@ fn many_stopped_files_go_on() {
     for n in 0..150 {
         write(source.path().join(format!("d/f{n}")), &random_bytes(MIB + 1 + n * 7, n));
     }
-    let first = interrupt(&inside(source.path()), dest.path(), Road { until: 0.7, shuffled: true, sink_memory: 4 << 20, ..Road::default() });
+    let first = interrupt(
+        &inside(source.path()),
+        dest.path(),
+        Road { until: 0.7, shuffled: true, sink_memory: 4 << 20, ..Road::default() },
+    );
     let report = copy(&inside(source.path()), dest.path(), Road::default());
     assert!(report.resumed_bytes * 10 > first * 7, "{} of {first}", report.resumed_bytes);
     assert_eq!(contents(source.path()), contents(dest.path()));

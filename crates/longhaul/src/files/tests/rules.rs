@@ -69,7 +69,8 @@ fn sources_of_one_name_merge_or_conflict() {
 fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
     let top = sample();
     let fifo = top.path().join("a/fifo");
-    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
     write(top.path().join("a/.x.longhaul-part"), b"left over");
     let scan = scan_with(top.path(), &["a", "missing", "f/"], &ScanOptions::default());
     assert_eq!(paths(&scan), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
@@ -85,17 +86,29 @@ fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
 #[test]
 fn patterns_and_lists_choose_files() {
     let top = sample();
-    let exclude = |patterns: &[&str]| ScanOptions { exclude: Exclude::new(patterns).unwrap(), ..ScanOptions::default() };
+    let exclude = |patterns: &[&str]| ScanOptions {
+        exclude: Exclude::new(patterns).unwrap(),
+        ..ScanOptions::default()
+    };
     assert_eq!(paths(&scan_with(top.path(), &["a"], &exclude(&["*.o"]))), ["a", "a/x", "a/b", "a/b/y"]);
     assert_eq!(paths(&scan_with(top.path(), &["a"], &exclude(&["/b"]))), ["a", "a/x"]);
     assert_eq!(paths(&scan_with(top.path(), &["a/"], &exclude(&["b/*.o"]))), ["", "x", "b", "b/y"]);
-    assert_eq!(paths(&scan_with(top.path(), &["a", "f"], &exclude(&["f"]))), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
+    assert_eq!(
+        paths(&scan_with(top.path(), &["a", "f"], &exclude(&["f"]))),
+        ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]
+    );
     let only = |names: &[&str]| ScanOptions {
         files_from: Some(names.iter().map(|name| name.into()).collect()),
         ..ScanOptions::default()
     };
-    assert_eq!(paths(&scan_with(top.path(), &[""], &only(&["a/b/y", "/a/x", "a/b/y"]))), ["", "a", "a/b", "a/b/y", "a/x"]);
-    assert_eq!(paths(&scan_with(top.path(), &["a"], &only(&["b/y", "b", "."]))), ["", "b", "b/y", "b/z.o", "x"]);
+    assert_eq!(
+        paths(&scan_with(top.path(), &[""], &only(&["a/b/y", "/a/x", "a/b/y"]))),
+        ["", "a", "a/b", "a/b/y", "a/x"]
+    );
+    assert_eq!(
+        paths(&scan_with(top.path(), &["a"], &only(&["b/y", "b", "."]))),
+        ["", "b", "b/y", "b/z.o", "x"]
+    );
     let bad = scan_with(top.path(), &["a"], &only(&["../f", "x", "none"]));
     assert_eq!((paths(&bad).len(), bad.errors.len()), (2, 2));
 }
@@ -224,7 +237,8 @@ fn obstacles_fail_alone() {
     write(dest.path().join("a/b"), b"a file where a folder goes");
     symlink("/etc/hostname", dest.path().join("to-folder")).unwrap();
     let report = copy(&inside(top.path()), dest.path(), Road::default());
-    let mut failed: Vec<_> = report.failed.iter().map(|f| String::from_utf8_lossy(&f.path).into_owned()).collect();
+    let mut failed: Vec<_> =
+        report.failed.iter().map(|f| String::from_utf8_lossy(&f.path).into_owned()).collect();
     failed.sort();
     assert_eq!(failed, ["a/b", "a/b/y", "a/b/z.o", "f"]);
     assert_eq!(report.files_done, 3);

@@ -4,6 +4,7 @@ use super::harness::*;
 use crate::files::{Base, FileSink, Root, plan};
 use fastrand::Rng;
 use longhaul_proto::session::manifest::Layout;
+use longhaul_proto::session::message::FileOptions;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -131,4 +132,46 @@ fn unwanted_hashes_and_packets_do_no_harm() {
         while sink.poll_event().is_some() {}
     }
     assert_eq!(fs::read(dest.path().join("f")).unwrap(), b"hello");
+}
+
+#[test]
+fn what_never_verifies_fails_in_the_end() {
+    let (source, dest) = (folder(), folder());
+    write(source.path().join("a"), &random_bytes(2 * MIB, 1));
+    write(source.path().join("b"), b"good");
+    let scan = scan_of(&inside(source.path()));
+    let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
+    let mut trip = Trip::begin(scan, plan, Road { spoiled: Some(MIB + 7), ..Road::default() });
+    trip.run();
+    let report = trip.sink.suspend();
+    assert_eq!((report.files_done, report.failed.len(), report.failed_bytes), (1, 1, 2 * MIB));
+    assert!(report.failed[0].reason.starts_with("cannot be verified"), "{:?}", report.failed);
+    assert!(!dest.path().join("a").exists());
+}
+
+#[test]
+fn two_copies_of_one_file_do_not_mix() {
+    let (source, dest) = (folder(), folder());
+    let bytes = random_bytes(3 * MIB + 9, 1);
+    write(source.path().join("f"), &bytes);
+    let begin = |until| {
+        let scan = scan_of(&source.path().join("f"));
+        let plan = plan_of(&scan.manifest, dest.path(), &FileOptions { resume: false, ..options() }).unwrap();
+        Trip::begin(scan, plan, Road { until, ..Road::default() })
+    };
+    let mut first = begin(0.9);
+    first.run();
+    let mut second = begin(0.8);
+    second.run();
+    // Whoever lost its part file says so; whatever lands is right.
+    for trip in [&mut first, &mut second] {
+        trip.finish();
+        let report = trip.sink.report();
+        for failure in &report.failed {
+            let reason = &failure.reason;
+            assert!(reason.contains("another copy") || reason.contains("no such file"), "{reason}");
+        }
+    }
+    assert!(first.sink.report().files_done + second.sink.report().files_done >= 1);
+    assert_eq!(fs::read(dest.path().join("f")).unwrap(), bytes);
 }

@@ -1,0 +1,71 @@
+# `make demo` shows what longhaul does, `make test` checks all of it. Both work on a fresh machine with Rust 1.95
+# (rustup), a C compiler and make; what the tests need beyond that is installed by `make setup`.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+export CARGO_TARGET_DIR ?= target
+
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul
+export TOOLS := $(CARGO_TARGET_DIR)/tools
+
+.PHONY: help
+help: ## List what there is to make
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: demo
+demo: build ## Race a real copy against kernel TCP over an emulated long haul (a minute)
+	$(PROGRAM) demo
+
+.PHONY: build
+build: ## Build the release program, one static file
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked --release --target $(HOST) -p longhaul-cli
+	@echo "built $(PROGRAM)"
+
+.PHONY: install
+install: ## Install it and its shell completions below PREFIX (/usr/local); after make build
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/longhaul
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
+	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
+
+.PHONY: setup
+setup: ## Install what the tests need and this machine lacks
+	@.ci/setup
+
+# The cheapest checks first, the tests and their summary last.
+.PHONY: test
+test: setup fmt deny lint doc fuzz unit ## Run every check and test
+
+.PHONY: fmt
+fmt: ## Check the format of the sources
+	$(CARGO) fmt --all --check
+
+.PHONY: deny
+deny: ## Check licences, sources and duplicates of the dependencies
+	$(TOOLS)/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph bans licenses sources
+
+.PHONY: lint
+lint: ## Run clippy; a warning is an error
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc: ## Build the API documentation; a warning is an error
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
+		$(CARGO) doc --locked --workspace --exclude longhaul-fuzz --no-deps --lib
+
+.PHONY: fuzz
+fuzz: ## Give every parser mutated bytes, the same each time (RUNS=n per target, SEED=n for others)
+	$(CARGO) run --locked -q -p longhaul-fuzz -- --runs $(or $(RUNS),50000) --seed $(or $(SEED),1)
+
+.PHONY: unit
+unit: ## Run the tests of all crates, those over emulated paths and real sockets included
+	$(CARGO) test --locked --workspace
+
+.PHONY: advisories
+advisories: setup ## Ask the RustSec database about the dependencies (needs GitHub)
+	$(TOOLS)/bin/cargo-deny --locked check advisories

@@ -1,0 +1,82 @@
+//! Tests over an emulated path. They have a harness of their own: an ordinary user must enter a user namespace before
+//! the first thread starts, and some need the machine for themselves.
+
+use super::{Ended, LONGHAUL, Running, Server, undisturbed};
+use longhaul_lab::{End, Lab, Scenario};
+use std::ffi::OsStr;
+use std::panic;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// A name and what it stands for.
+pub type Test = (&'static str, fn());
+
+/// Run those tests whose name contains one of the program's arguments (all if there are none), `at_once` of them at a
+/// time. Without the privileges that a lab needs they are skipped, which is said.
+pub fn run(tests: &[Test], at_once: usize) -> ExitCode {
+    if let Err(error) = longhaul_lab::ensure_privileges() {
+        println!("{} tests skipped: {error}", tests.len());
+        return ExitCode::SUCCESS;
+    }
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let chosen: Vec<&Test> =
+        tests.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))).collect();
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some((name, test)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let passed = panic::catch_unwind(test).is_ok();
+                    println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+                    failed.fetch_add(usize::from(!passed), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {verdict}. {} passed; {failed} failed; {} filtered out", chosen.len() - failed, tests.len() - chosen.len());
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A path, and a server at its far end.
+pub struct Haul {
+    /// The path.
+    pub lab: Lab,
+    /// At its right end.
+    pub server: Server,
+}
+
+impl Haul {
+    /// Serve `root` at the far end of a path.
+    pub fn start(scenario: &Scenario, root: &Path) -> Haul {
+        Haul::start_with(scenario, root, |_| {})
+    }
+
+    /// The same; `furnish` may change how the server is started.
+    pub fn start_with(scenario: &Scenario, root: &Path, furnish: impl FnOnce(&mut Command)) -> Haul {
+        let lab = Lab::start(scenario).expect("a lab can be made here");
+        let mut command = undisturbed(lab.command(End::Right, LONGHAUL));
+        furnish(&mut command);
+        let listen = format!("{}:0", lab.address(End::Right));
+        let server = Server::start_with(command, root, &["--listen", &listen]);
+        Haul { lab, server }
+    }
+
+    /// `cp --json` at the near end, not yet started.
+    pub fn cp_command<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Command {
+        self.server.cp_by(undisturbed(self.lab.command(End::Left, LONGHAUL)), args)
+    }
+
+    /// Start `cp --json` at the near end.
+    pub fn start_cp<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Running {
+        Running::start(&mut self.cp_command(args))
+    }
+
+    /// Run `cp --json` at the near end.
+    pub fn cp<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+        self.start_cp(args).finish()
+    }
+}

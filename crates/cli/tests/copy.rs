@@ -1,0 +1,346 @@
+//! Copies that go well: what arrives, where, and what is left alone.
+
+mod common;
+
+use common::Server;
+use common::tree::*;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A path with a slash behind it: what is in that folder.
+fn inside(folder: &Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    path.push("/");
+    path
+}
+
+/// Push the content of `from` into `to` of the server, which must go well.
+fn push(server: &Server, from: &Path, to: &str, more: &[&str]) -> serde_json::Value {
+    let args = [inside(from), server.url(to).into()].into_iter().chain(more.iter().map(OsString::from));
+    let json = server.cp(args).expect_code(0).json();
+    assert_eq!((&json["ok"], &json["error"], &json["files_failed"]), (&true.into(), &().into(), &0.into()), "{json}");
+    json
+}
+
+#[test]
+fn one_file_goes_there_and_back() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("data"), 5_000_000, 1);
+    set_mode(here.path().join("data"), 0o640);
+    set_mtime(here.path().join("data"), 1_234_567_890, 123_456_789);
+    let server = Server::start(there.path(), &[]);
+    let to = [here.path().join("data").into_os_string(), server.url("data").into()];
+    let json = server.cp(to).expect_code(0).json();
+    assert_eq!((&json["files"], &json["bytes"]), (&1.into(), &5_000_000.into()));
+    assert_eq!((&json["encrypted"], &json["hash_verified"]), (&true.into(), &true.into()));
+    let back = [server.url("data").into(), here.path().join("back").into_os_string()];
+    server.cp(back).expect_code(0);
+    let all = snapshot(here.path());
+    assert_eq!(all[Path::new("data")], all[Path::new("back")]);
+    assert_eq!(snapshot(there.path())[Path::new("data")], all[Path::new("data")]);
+}
+
+#[test]
+fn a_tree_goes_there_and_back() {
+    let (here, there) = (folder(), folder());
+    write_zoo(&here.path().join("zoo"));
+    let server = Server::start(there.path(), &[]);
+    let json = push(&server, &here.path().join("zoo"), "copy", &[]);
+    assert_eq!(json["files"], 56);
+    let original = snapshot(&here.path().join("zoo"));
+    assert_eq!(snapshot(&there.path().join("copy")), original);
+    server.cp([server.url("copy/").into(), here.path().join("back").into_os_string()]).expect_code(0);
+    assert_eq!(snapshot(&here.path().join("back")), original);
+}
+
+#[test]
+fn holes_stay_holes() {
+    let (here, there) = (folder(), folder());
+    let data = noise(300_000, 1);
+    write_sparse(here.path().join("sparse"), 200 << 20, &[(5 << 20, &data), (150 << 20, &data)]);
+    write_sparse(here.path().join("hole"), 50 << 20, &[]);
+    let server = Server::start(there.path(), &[]);
+    let json = push(&server, here.path(), "push", &[]);
+    assert!(json["bytes"].as_u64().unwrap() < 2 << 20, "holes are not sent: {json}");
+    server.cp([server.url("push/").into(), here.path().join("pull").into_os_string()]).expect_code(0);
+    for copy in [there.path().join("push"), here.path().join("pull")] {
+        for name in ["sparse", "hole"] {
+            assert_same_bytes(here.path().join(name), copy.join(name));
+            assert!(disk_bytes(copy.join(name)) < 2 << 20, "{}", copy.join(name).display());
+        }
+    }
+}
+
+#[test]
+fn a_trailing_slash_means_what_is_inside() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("dir/sub/file"), b"file");
+    let server = Server::start(there.path(), &[]);
+    let local = |name: &str| here.path().join(name).into_os_string();
+    server.cp([local("dir"), server.url("named").into()]).expect_code(0);
+    server.cp([local("dir/"), server.url("bare").into()]).expect_code(0);
+    server.cp([local("dir/sub/file"), server.url("into/").into()]).expect_code(0);
+    server.cp([local("dir/sub/file"), server.url("").into()]).expect_code(0);
+    let arrived = [
+        "bare/", "bare/sub/", "bare/sub/file", "file", "into/", "into/file", "named/", "named/dir/", "named/dir/sub/",
+        "named/dir/sub/file",
+    ];
+    assert_eq!(names(there.path()), arrived);
+    let pulled = folder();
+    for (from, to) in [("named/dir", "a"), ("named/dir/", "b"), ("file", "c"), ("file", "d/")] {
+        server.cp([server.url(from).into(), pulled.path().join(to).into_os_string()]).expect_code(0);
+    }
+    let arrived = ["a/", "a/dir/", "a/dir/sub/", "a/dir/sub/file", "b/", "b/sub/", "b/sub/file", "c", "d/", "d/file"];
+    assert_eq!(names(pulled.path()), arrived);
+}
+
+#[test]
+fn several_sources_come_together() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("a/one"), 1000, 1);
+    write_noise(here.path().join("b/two"), 2000, 2);
+    write_noise(here.path().join("three"), 3000, 3);
+    let server = Server::start(there.path(), &[]);
+    let local = |name: &str| here.path().join(name).into_os_string();
+    server.cp([local("a"), local("b/"), local("three"), server.url("all").into()]).expect_code(0);
+    assert_eq!(names(&there.path().join("all")), ["a/", "a/one", "three", "two"]);
+    let urls = ["all/a/one", "all/two"].map(|path| OsString::from(server.url(path)));
+    server.cp(urls.into_iter().chain([local("back")])).expect_code(0);
+    assert_eq!(names(&here.path().join("back")), ["one", "two"]);
+}
+
+#[test]
+fn a_second_run_sends_nothing() {
+    let (here, there) = (folder(), folder());
+    write_zoo(here.path());
+    let server = Server::start(there.path(), &[]);
+    let first = push(&server, here.path(), "copy", &[]);
+    let again = push(&server, here.path(), "copy", &[]);
+    assert_eq!((&again["skipped_bytes"], &again["packets_sent"]), (&first["bytes"], &0.into()), "{again}");
+    let pull = || server.cp([server.url("copy/").into(), here.path().join("back").into_os_string()]).expect_code(0).json();
+    let (first, again) = (pull(), pull());
+    assert_eq!((&again["skipped_bytes"], &again["packets_sent"]), (&first["bytes"], &0.into()), "{again}");
+}
+
+#[test]
+fn only_checksum_sees_a_change_that_left_size_and_time() {
+    let (here, there) = (folder(), folder());
+    let file = here.path().join("file");
+    let write_version = |seed| {
+        write_noise(&file, 3_000_000, seed);
+        set_mtime(&file, 1_000_000_000, 0);
+    };
+    let server = Server::start(there.path(), &[]);
+    write_version(1);
+    push(&server, here.path(), "", &[]);
+    write_version(2);
+    assert_eq!(push(&server, here.path(), "", &[])["skipped_bytes"], 3_000_000);
+    assert_eq!(push(&server, here.path(), "", &["--checksum"])["skipped_bytes"], 0);
+    assert_same_bytes(&file, there.path().join("file"));
+    assert_eq!(push(&server, here.path(), "", &["--checksum"])["skipped_bytes"], 3_000_000);
+    write_version(3);
+    let pull = [server.url("file").into(), here.path().join("file").into_os_string(), "--checksum".into()];
+    server.cp(pull).expect_code(0);
+    assert_same_bytes(&file, there.path().join("file"));
+}
+
+#[test]
+fn what_is_excluded_stays_behind() {
+    let (here, there) = (folder(), folder());
+    for path in ["keep", "a.tmp", "cache/x", "sub/b.tmp", "sub/keep"] {
+        write(here.path().join(path), path);
+    }
+    let server = Server::start(there.path(), &[]);
+    let patterns = ["--exclude", "*.tmp", "--exclude=cache/"];
+    push(&server, here.path(), "copy", &patterns);
+    assert_eq!(names(&there.path().join("copy")), ["keep", "sub/", "sub/keep"]);
+    push(&server, here.path(), "full", &[]);
+    let pull = [server.url("full/").into(), here.path().join("back").into_os_string()];
+    server.cp(pull.into_iter().chain(patterns.map(OsString::from))).expect_code(0);
+    assert_eq!(names(&here.path().join("back")), ["keep", "sub/", "sub/keep"]);
+}
+
+#[test]
+fn a_list_names_what_is_copied() {
+    let (here, there) = (folder(), folder());
+    for path in ["data/a", "data/b", "data/sub/c", "data/sub/d"] {
+        write(here.path().join(path), path);
+    }
+    write(here.path().join("list"), "b\nsub/c\n");
+    let list = here.path().join("list");
+    let list = ["--files-from", list.to_str().unwrap()];
+    let server = Server::start(there.path(), &[]);
+    push(&server, &here.path().join("data"), "push", &list);
+    assert_eq!(names(&there.path().join("push")), ["b", "sub/", "sub/c"]);
+    push(&server, &here.path().join("data"), "full", &[]);
+    let pull = [server.url("full").into(), here.path().join("pull").into_os_string()];
+    server.cp(pull.into_iter().chain(list.map(OsString::from))).expect_code(0);
+    assert_eq!(names(&here.path().join("pull")), ["b", "sub/", "sub/c"]);
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let (here, there) = (folder(), folder());
+    write_zoo(here.path());
+    write(there.path().join("copy/old"), b"old");
+    write(there.path().join("copy/large"), b"older");
+    let before = snapshot(there.path());
+    let server = Server::start(there.path(), &[]);
+    for to in ["copy", "not/there/yet"] {
+        let json = push(&server, here.path(), to, &["--dry-run", "--delete"]);
+        assert_eq!((&json["packets_sent"], &json["hash_verified"]), (&0.into(), &false.into()), "{json}");
+        assert_eq!(snapshot(there.path()), before);
+    }
+    let before = snapshot(here.path());
+    let pull = [server.url("copy/").into(), inside(here.path()), "--dry-run".into(), "--delete".into()];
+    server.cp(pull).expect_code(0);
+    assert_eq!(snapshot(here.path()), before);
+}
+
+#[test]
+fn delete_removes_what_the_source_does_not_have() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("data/new"), b"new");
+    for path in ["copy/old", "copy/gone/deep/file", "copy/kept.log", "beside"] {
+        write(there.path().join(path), path);
+    }
+    let server = Server::start(there.path(), &[]);
+    push(&server, &here.path().join("data"), "copy", &["--delete", "--exclude=*.log"]);
+    assert_eq!(names(there.path()), ["beside", "copy/", "copy/kept.log", "copy/new"]);
+    write(here.path().join("back/old"), b"old");
+    let pull = [server.url("copy/").into(), here.path().join("back").into_os_string(), "--delete".into()];
+    server.cp(pull).expect_code(0);
+    assert_eq!(names(&here.path().join("back")), ["kept.log", "new"]);
+}
+
+#[test]
+fn an_existing_file_stays_whole_until_the_new_one_takes_its_place() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 4_000_000, 1);
+    write_noise(there.path().join("file"), 3_000_000, 2);
+    let (old, target) = (read(there.path().join("file")), there.path().join("file"));
+    let inode = fs::metadata(&target).unwrap().ino();
+    let server = Server::start(there.path(), &[]);
+    let args = [here.path().join("file").into_os_string(), server.url("").into(), "--rate=30mbit".into()];
+    let mut running = common::Running::start(&mut server.cp_command(args));
+    let mut seen_old = 0;
+    while running.is_running() {
+        // The file may be replaced between the two looks, and then is new.
+        let bytes = read(&target);
+        if bytes == old {
+            seen_old += 1;
+        } else {
+            assert!(bytes == read(here.path().join("file")), "neither the old file nor the new one");
+        }
+        sleep(Duration::from_millis(5));
+    }
+    running.finish().expect_code(0);
+    assert!(seen_old > 10, "looked only {seen_old} times");
+    assert_ne!(fs::metadata(&target).unwrap().ino(), inode);
+    assert_same_bytes(here.path().join("file"), &target);
+    assert_eq!(names(there.path()), ["file"]);
+}
+
+#[test]
+fn it_goes_over_ipv6_too() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        println!("skipped: this host has no IPv6");
+        return;
+    }
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 3_000_000, 1);
+    let server = Server::start_with(common::longhaul(), there.path(), &["--listen", "[::1]:0"]);
+    assert!(server.url("").starts_with("longhaul://[::1]:"));
+    push(&server, here.path(), "", &[]);
+    server.cp([server.url("file").into(), here.path().join("back").into_os_string()]).expect_code(0);
+    assert_same_bytes(here.path().join("file"), here.path().join("back"));
+}
+
+#[test]
+fn a_server_of_all_addresses_serves_ipv4_and_ipv6() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 100_000, 1);
+    let server = Server::start_with(common::longhaul(), there.path(), &["--listen", "[::]:0"]);
+    let port = server.address().port();
+    for (n, host) in ["127.0.0.1", "[::1]", "localhost"].iter().enumerate() {
+        let url = format!("longhaul://{host}:{port}/{n}");
+        server.cp([here.path().join("file").into_os_string(), url.into()]).expect_code(0);
+        assert_same_bytes(here.path().join("file"), there.path().join(n.to_string()));
+    }
+}
+
+#[test]
+fn every_control_and_selector_delivers() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 2_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    for control in ["adaptive", "greedy", "fixed"] {
+        for select in ["circular", "circular-strict", "sequential", "random"] {
+            let to = format!("{control}-{select}");
+            let json =
+                push(&server, here.path(), &to, &["--control", control, "--select", select, "--rate", "200mbit"]);
+            assert_eq!(json["control"], control);
+            assert_same_bytes(here.path().join("file"), there.path().join(&to).join("file"));
+        }
+    }
+}
+
+#[test]
+fn packet_size_batch_and_acknowledgements_can_be_set() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 1_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    for (size, every, batch) in [(256, 1, 1), (1024, 16, 2), (1400, 1000, 64), (8000, 3, 7), (65_507, 64, 64)] {
+        let flags = [
+            format!("--packet-size={size}"),
+            format!("--ack-every={every}"),
+            format!("--batch={batch}"),
+            "--rate=400mbit".into(),
+        ];
+        let to = size.to_string();
+        let json = push(&server, here.path(), &to, &flags.each_ref().map(String::as_str));
+        // 38 bytes of each datagram are not data; 28 of IP and UDP come on top.
+        assert_eq!(json["packets_required"], 1_000_000u64.div_ceil(size - 38), "{json}");
+        assert_eq!(json["path_mtu"], size + 28, "{json}");
+        assert_same_bytes(here.path().join("file"), there.path().join(&to).join("file"));
+    }
+}
+
+#[test]
+fn a_rate_is_not_exceeded() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 10_000_000, 1);
+    let server = Server::start(there.path(), &["--max-rate", "60mbit"]);
+    for control in ["adaptive", "greedy", "fixed"] {
+        let json = push(&server, here.path(), control, &["--rate=80mbit", "--control", control]);
+        let mbps = json["goodput_mbps"].as_f64().unwrap();
+        assert!(mbps < 80.0 * 1.15, "{control}: {json}");
+    }
+    // The server's own limit holds for what it sends.
+    let json = server.cp([server.url("fixed/file").into(), here.path().join("back").into_os_string()]).expect_code(0).json();
+    assert!(json["goodput_mbps"].as_f64().unwrap() < 60.0 * 1.15, "{json}");
+}
+
+#[test]
+fn twenty_copies_at_once_do_not_mix() {
+    let (here, there) = (folder(), folder());
+    for n in 0..20 {
+        write_noise(here.path().join(n.to_string()), 300_000 + n * 1000, n as u64);
+    }
+    let server = Server::start(there.path(), &[]);
+    let start = |n: usize| {
+        let args = [here.path().join(n.to_string()).into_os_string(), server.url("").into()];
+        common::Running::start(&mut server.cp_command(args))
+    };
+    let running: Vec<_> = (0..20).map(start).collect();
+    for copy in running {
+        copy.finish().expect_code(0);
+    }
+    for n in 0..20 {
+        assert_same_bytes(here.path().join(n.to_string()), there.path().join(n.to_string()));
+    }
+}

@@ -1,0 +1,104 @@
+//! Random, repeatable fuzzing with any compiler: `longhaul-fuzz [--runs N] [--seed S] [TARGET | TARGET=FILE]...`.
+//!
+//! `TARGET=FILE` gives a target one input from a file, such as one that made it fail.
+
+use longhaul_fuzz::{TARGETS, Target, mutate};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+use std::{fs, panic};
+
+fn main() -> ExitCode {
+    match Job::parse(std::env::args().skip(1)) {
+        Ok(job) => job.run(),
+        Err(error) => {
+            eprintln!("longhaul-fuzz: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What to do.
+struct Job {
+    runs: u64,
+    seed: u64,
+    targets: Vec<&'static Target>,
+    files: Vec<(&'static Target, PathBuf)>,
+}
+
+impl Job {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Job, String> {
+        let mut job = Job { runs: RUNS_DEFAULT, seed: SEED_DEFAULT, targets: vec![], files: vec![] };
+        while let Some(arg) = args.next() {
+            let mut number = || {
+                let value = args.next().unwrap_or_default();
+                value.parse().map_err(|_| format!("{arg} needs a number, not {value:?}"))
+            };
+            match (arg.as_str(), arg.split_once('=')) {
+                ("--runs", _) => job.runs = number()?,
+                ("--seed", _) => job.seed = number()?,
+                (_, Some((name, file))) => job.files.push((find(name)?, file.into())),
+                (name, None) => job.targets.push(find(name)?),
+            }
+        }
+        if job.targets.is_empty() && job.files.is_empty() {
+            job.targets.extend(TARGETS);
+        }
+        Ok(job)
+    }
+
+    fn run(&self) -> ExitCode {
+        for (target, file) in &self.files {
+            match fs::read(file) {
+                Ok(input) => (target.run)(&input),
+                Err(error) => {
+                    eprintln!("longhaul-fuzz: {}: {error}", file.display());
+                    return ExitCode::from(2);
+                }
+            }
+            println!("{} {} ... ok", target.name, file.display());
+        }
+        let failed = self.targets.iter().filter(|target| !self.fuzz(target)).count();
+        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Whether a target took all its inputs.
+    fn fuzz(&self, target: &Target) -> bool {
+        let seeds = (target.seeds)();
+        let began = Instant::now();
+        let random = (0..self.runs).map(|run| {
+            // Every run has a seed of its own, so that what comes of it does not hang on the runs before.
+            let mut rng = fastrand::Rng::with_seed(self.seed.wrapping_add(run));
+            mutate::input(&mut rng, &seeds)
+        });
+        for input in seeds.iter().cloned().chain(random) {
+            if panic::catch_unwind(|| (target.run)(&input)).is_err() {
+                report(target, &input);
+                return false;
+            }
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        println!("fuzz {} ... ok ({} seeds, {} runs, {seconds:.1} s)", target.name, seeds.len(), self.runs);
+        true
+    }
+}
+
+fn find(name: &str) -> Result<&'static Target, String> {
+    Target::find(name).ok_or_else(|| {
+        let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+        format!("there is no target {name:?}; choose of {}", names.join(", "))
+    })
+}
+
+/// Keep the input that made a target fail.
+fn report(target: &Target, input: &[u8]) {
+    let name = format!("longhaul-fuzz-{}-{}", target.name, &blake3::hash(input).to_hex()[..8]);
+    let file = std::env::temp_dir().join(name);
+    match fs::write(&file, input) {
+        Ok(()) => println!("fuzz {0} ... FAILED; again: longhaul-fuzz {0}={1}", target.name, file.display()),
+        Err(_) => println!("fuzz {} ... FAILED with {input:02x?}", target.name),
+    }
+}
+
+const RUNS_DEFAULT: u64 = 50_000;
+const SEED_DEFAULT: u64 = 1;

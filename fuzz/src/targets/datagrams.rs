@@ -1,0 +1,98 @@
+//! What stands in a datagram.
+
+use longhaul_proto::units::Time;
+use longhaul_proto::wire::{self, Ack, Body, DATA_PREFIX, HEADER_LEN, Header, MAX_NUMBER, SEAL_OVERHEAD};
+use std::time::Duration;
+
+/// A header that is read is written the same.
+pub fn header(bytes: &[u8]) {
+    let Some(header) = Header::decode(bytes) else { return };
+    assert!(bytes.len() >= SEAL_OVERHEAD && header.number < MAX_NUMBER);
+    assert_eq!(header.encode(), bytes[..HEADER_LEN]);
+}
+
+pub fn header_seeds() -> Vec<Vec<u8>> {
+    let header = |early, number| {
+        let header = Header { early, connection_id: 0x0102_0304_0506_0708, number };
+        [&header.encode()[..], &[0; SEAL_OVERHEAD]].concat()
+    };
+    vec![header(true, 0), header(false, 7), header(false, MAX_NUMBER - 1)]
+}
+
+/// A body that is read means the same when it is written and read again, and keeps to its bounds.
+pub fn body(bytes: &[u8]) {
+    let Some(body) = Body::decode(bytes) else { return };
+    let mut buf = vec![0; BODY_LEN_MAX];
+    let written = match &body {
+        Body::Data { class, packet, data } => {
+            assert!(usize::from(*class) < wire::MAX_CLASSES && *packet < MAX_NUMBER && !data.is_empty());
+            wire::encode_data_prefix(&mut buf, *class, *packet);
+            buf[DATA_PREFIX..DATA_PREFIX + data.len()].copy_from_slice(data);
+            DATA_PREFIX + data.len()
+        }
+        Body::Ack(ack) => {
+            check(ack);
+            ack.encode(&mut buf)
+        }
+        Body::Probe { class, len } => {
+            assert_eq!(*len, bytes.len());
+            wire::encode_probe(&mut buf[..*len], *class);
+            *len
+        }
+        Body::Reply { probe, arrival } => wire::encode_reply(&mut buf, *probe, *arrival),
+    };
+    assert_eq!(Body::decode(&buf[..written]), Some(body));
+}
+
+fn check(ack: &Ack) {
+    assert!(ack.runs.len() <= wire::MAX_RUNS && ack.slice.len() <= wire::MAX_SLICE_WORDS);
+    assert!(ack.latest <= ack.largest && ack.slice_start % 64 == 0);
+    let floor = ack.runs_floor();
+    let mut above = ack.largest.saturating_add(1);
+    for range in ack.received_ranges() {
+        assert!(floor <= range.start && range.start <= range.end && range.end <= above);
+        above = range.start;
+    }
+}
+
+pub fn body_seeds() -> Vec<Vec<u8>> {
+    let mut data = vec![7; DATA_PREFIX + 100];
+    wire::encode_data_prefix(&mut data, 2, 77);
+    let mut probe = vec![0; 1169];
+    wire::encode_probe(&mut probe, 0);
+    let mut reply = vec![0; wire::REPLY_LEN];
+    wire::encode_reply(&mut reply, 3, Time::from_millis(5));
+    vec![data, probe, reply, ack_body(&Ack::default()), ack_body(&full_ack())]
+}
+
+/// An acknowledgement with something in every field.
+pub fn full_ack() -> Ack {
+    Ack {
+        epoch: 1,
+        complete: false,
+        pressure: 128,
+        latest: 98,
+        latest_time: Time::from_millis(1234),
+        delay: Duration::from_micros(150),
+        received: 90,
+        distinct: 88,
+        dropped: 2,
+        refused: 1,
+        low: 60,
+        largest: 99,
+        runs: vec![10, 5, 20, 1, 64],
+        slice_start: 64,
+        slice: vec![0x00ff_00ff_00ff_00ff, u64::MAX],
+    }
+}
+
+/// An acknowledgement as it travels.
+pub fn ack_body(ack: &Ack) -> Vec<u8> {
+    let mut buf = vec![0; 1400];
+    let len = ack.encode(&mut buf);
+    buf.truncate(len);
+    buf
+}
+
+/// More than any input that the fuzzers make.
+const BODY_LEN_MAX: usize = 1 << 20;

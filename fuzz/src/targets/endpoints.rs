@@ -1,0 +1,271 @@
+//! Endpoints and controllers that meet a hostile peer.
+
+use super::datagrams::{ack_body, body_seeds, full_ack};
+use super::{Script, put_piece};
+use longhaul_proto::control::{AckSample, ControlConfig, Controller, ControllerKind, LossSample, Sent};
+use longhaul_proto::endpoint::{Arrival, Endpoint, Sink, Transmit};
+use longhaul_proto::object::{
+    AckPolicy, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, Shape,
+};
+use longhaul_proto::path::{PathCheck, PathRate};
+use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::wire::{self, Ack, DATA_PREFIX};
+use std::time::Duration;
+
+const SHAPE: Shape = Shape { object_len: 150_000, packet_len: 1000 };
+const RTT: Duration = Duration::from_millis(20);
+
+/// Step the clock by what the script says, give the endpoint a body, drain it as a driver does.
+fn drive<E: Endpoint>(endpoint: &mut E, bytes: &[u8], mut sent: impl FnMut(Transmit, &[u8])) {
+    let mut script = Script { bytes };
+    let (mut now, mut buf) = (Time::from_millis(1), vec![0; 9000]);
+    while let (Some(step_us), Some(number), Some(body)) = (script.u16(), script.u16(), script.piece()) {
+        now = now + Duration::from_micros(u64::from(step_us) * 4);
+        let arrival = Arrival { time: now, number: number.into() };
+        endpoint.handle_datagram(now, arrival, body);
+        for _ in 0..TRANSMITS_MAX {
+            let Some(transmit) = endpoint.poll_transmit(now, &mut buf) else { break };
+            assert!(transmit.len > 0 && transmit.len <= buf.len());
+            sent(transmit, &buf[..transmit.len]);
+        }
+        if endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            endpoint.handle_timeout(now);
+        }
+        while endpoint.poll_event().is_some() {}
+    }
+}
+
+/// Whatever acknowledgements say, a sender numbers its datagrams upwards and sends its object's bytes.
+pub fn sender(bytes: &[u8]) {
+    let [choice, rest @ ..] = bytes else { return };
+    let kind = ControllerKind::ALL[usize::from(choice / 4) % ControllerKind::ALL.len()];
+    let config = SenderConfig {
+        shape: SHAPE,
+        class: 0,
+        selector: SelectorKind::ALL[usize::from(choice % 4)],
+        rate_cap: None,
+        rtt: RTT,
+        have: Ranges::new(),
+        seed: 1,
+    };
+    let object: Vec<u8> = (0..SHAPE.object_len).map(|at| at as u8).collect();
+    let mut sender = Sender::new(config, object, kind.build(control_config()));
+    let mut next = 0;
+    drive(&mut sender, rest, |transmit, body| {
+        assert_eq!(transmit.number, next);
+        next += 1;
+        let Some(wire::Body::Data { packet, data, .. }) = wire::Body::decode(body) else {
+            panic!("not data")
+        };
+        let range = SHAPE.range(packet);
+        assert_eq!(data.len() as u64, range.end - range.start);
+        assert_eq!(data[0], range.start as u8);
+    });
+    let stats = sender.stats();
+    assert!(stats.packets_sent == next && sender.acked() <= SHAPE.packets());
+}
+
+pub fn sender_seeds() -> Vec<Vec<u8>> {
+    let acks = [1, 20, 40, 99, 140, 150].map(|count| {
+        let runs = if count > 30 { vec![10, 2, count - 12] } else { vec![count] };
+        Ack {
+            received: count,
+            distinct: count,
+            largest: count - 1,
+            latest: count - 1,
+            runs,
+            ..Ack::default()
+        }
+    });
+    let script = |choice: u8, acks: &[Ack]| {
+        let mut script = vec![choice];
+        for (number, ack) in acks.iter().enumerate() {
+            script.extend(5000u16.to_be_bytes());
+            script.extend((number as u16).to_be_bytes());
+            put_piece(&mut script, &ack_body(ack));
+        }
+        script
+    };
+    let complete = Ack { complete: true, low: SHAPE.packets(), ..full_ack() };
+    let mut seeds: Vec<_> = (0..12).map(|choice| script(choice, &acks)).collect();
+    seeds.push(script(0, &[full_ack(), complete]));
+    seeds
+}
+
+/// Writes are counted and must lie within the object.
+#[derive(Default)]
+struct Bounded {
+    writes: u64,
+}
+
+impl Sink for Bounded {
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), longhaul_proto::endpoint::Full> {
+        assert!(offset + data.len() as u64 <= SHAPE.object_len);
+        self.writes += 1;
+        if self.writes.is_multiple_of(7) { Err(longhaul_proto::endpoint::Full) } else { Ok(()) }
+    }
+}
+
+/// Whatever datagrams say, a receiver writes within the object and acknowledges in datagrams that fit.
+pub fn receiver(bytes: &[u8]) {
+    let config = ReceiverConfig {
+        shape: SHAPE,
+        class: 0,
+        ack: AckPolicy::new(4, RTT),
+        have: Ranges::new(),
+        max_body: ACK_BODY_MAX,
+    };
+    let mut receiver = Receiver::new(config, Bounded::default());
+    drive(&mut receiver, bytes, |transmit, body| {
+        assert!(transmit.len <= ACK_BODY_MAX);
+        assert!(matches!(wire::Body::decode(body), Some(wire::Body::Ack(_))));
+    });
+    let (stats, received) = (receiver.stats(), receiver.received());
+    assert!(received <= SHAPE.packets() && stats.repeats + stats.refused <= stats.received);
+}
+
+pub fn receiver_seeds() -> Vec<Vec<u8>> {
+    let script = |packets: &[u64]| {
+        let mut script = vec![];
+        for (number, packet) in packets.iter().enumerate() {
+            script.extend(20u16.to_be_bytes());
+            script.extend((number as u16 * 3).to_be_bytes());
+            let range = SHAPE.range(*packet);
+            let mut body = vec![1; DATA_PREFIX + (range.end - range.start) as usize];
+            wire::encode_data_prefix(&mut body, 0, *packet);
+            put_piece(&mut script, &body);
+        }
+        script
+    };
+    vec![script(&[0, 1, 2, 3, 4, 5, 6]), script(&[149, 0, 149, 75]), script(&[3, 3, 3])]
+}
+
+/// Whatever comes in, a path check sends no more than it was told to, and replies that are shorter than probes.
+pub fn path_check(bytes: &[u8]) {
+    let [train, rest @ ..] = bytes else { return };
+    let mut check = PathCheck::new(CLASSES.to_vec(), train % 2 == 0);
+    let mut probes = 0;
+    drive(&mut check, rest, |transmit, body| match wire::Body::decode(body) {
+        Some(wire::Body::Probe { class, len }) => {
+            probes += 1;
+            assert_eq!(len + wire::SEAL_OVERHEAD, usize::from(CLASSES[usize::from(class)]));
+        }
+        Some(wire::Body::Reply { .. }) => assert_eq!(transmit.len, wire::REPLY_LEN),
+        other => panic!("{other:?}"),
+    });
+    assert!(probes < 256);
+    let report = check.report();
+    assert!(report.largest_class.is_none_or(|class| usize::from(class) < CLASSES.len()));
+}
+
+pub fn path_check_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = vec![];
+    for train in [0, 1] {
+        let mut script = vec![train];
+        for number in 0..40u16 {
+            let mut body = vec![0; if number % 4 == 0 { 1000 } else { wire::REPLY_LEN }];
+            if number % 4 == 0 {
+                wire::encode_probe(&mut body, 0);
+            } else {
+                wire::encode_reply(&mut body, number.into(), Time::from_millis(u64::from(number)));
+            }
+            script.extend(100u16.to_be_bytes());
+            script.extend(number.to_be_bytes());
+            put_piece(&mut script, &body);
+        }
+        seeds.push(script);
+    }
+    seeds.extend(body_seeds());
+    seeds
+}
+
+fn control_config() -> ControlConfig {
+    ControlConfig { datagram_len: 1038, rtt: RTT, path_rate: None, rate: Some(Rate::from_mbps(50.0)) }
+}
+
+/// Whatever samples say, a controller gives a rate and a window with which a transfer gets on.
+pub fn controller(bytes: &[u8]) {
+    let [choice, rest @ ..] = bytes else { return };
+    let rate = PathRate { rate: Rate::from_mbps(f64::from(*choice)), is_bottleneck: choice % 2 == 0 };
+    let path_rate = (choice % 3 > 0).then_some(rate);
+    let mut controller = ControllerKind::Adaptive.build(ControlConfig { path_rate, ..control_config() });
+    let mut script = Script { bytes: rest };
+    let mut now = Time::ZERO;
+    while let Some(()) = step(controller.as_mut(), &mut script, &mut now) {
+        let rate = controller.pacing_rate().expect("adaptive paces");
+        assert!(rate >= Rate(100_000), "{rate}");
+        assert!(controller.window().is_none_or(|window| window >= 1038), "{controller:?}");
+        let snapshot = controller.snapshot();
+        assert!((0.0..=1.0).contains(&snapshot.random_loss), "{snapshot:?}");
+    }
+}
+
+/// One thing that happens to a controller.
+fn step(controller: &mut dyn Controller, script: &mut Script<'_>, now: &mut Time) -> Option<()> {
+    let kind = script.u8()?;
+    *now = *now + Duration::from_micros(u64::from(script.u16()?) * 8);
+    match kind % 8 {
+        0 => controller.on_timeout(*now),
+        1 => {
+            controller.on_loss(&LossSample { now: *now, lost_bytes: script.u64()?, in_flight: script.u64()? })
+        }
+        2 => controller.on_sent(&Sent { now: *now, bytes: 1038, in_flight: script.u64()? }),
+        _ => {
+            let [arrival, one_way, received, accepted, covered, overrun, largest, next] =
+                [(); 8].map(|()| script.u64());
+            let rtt_us = script.u16()?;
+            let pressure = script.u8()?;
+            controller.on_ack(&AckSample {
+                now: *now,
+                arrival: Time(arrival?),
+                one_way_ns: Some(one_way?.cast_signed()),
+                rtt: Some(Duration::from_micros(rtt_us.into())),
+                rtt_min: Duration::from_micros(rtt_us.into()),
+                received_bytes: received?,
+                accepted_bytes: accepted?,
+                covered_bytes: covered?,
+                overrun_bytes: overrun?,
+                pressure: f64::from(pressure) / 255.0,
+                largest: largest?,
+                next_number: next?,
+                in_flight: 100_000,
+                app_limited: kind & 8 > 0,
+            });
+        }
+    }
+    Some(())
+}
+
+pub fn controller_seeds() -> Vec<Vec<u8>> {
+    let script = |choice: u8, datagrams_per_ms: u64, loss_percent: u64| {
+        let mut script = vec![choice];
+        for ms in 1..60u64 {
+            let covered = ms * datagrams_per_ms;
+            let received = covered * (100 - loss_percent) / 100;
+            script.push(3);
+            script.extend(125u16.to_be_bytes());
+            let fields = [
+                ms * 1_000_000 + 10_000_000,
+                10_000_000 + ms * 20_000,
+                received * 1038,
+                received * 1038,
+                covered * 1038,
+                0,
+                covered,
+                covered + 20 * datagrams_per_ms,
+            ];
+            fields.iter().for_each(|field| script.extend(field.to_be_bytes()));
+            script.extend(20_000u16.to_be_bytes());
+            script.push(10);
+        }
+        script
+    };
+    vec![script(0, 10, 0), script(1, 10, 5), script(101, 100, 0), script(40, 3, 30)]
+}
+
+/// UDP payload lengths that the path check tries.
+const CLASSES: [u16; 3] = [1200, 1472, 8972];
+/// A driver never asks without end; a sender without control would go on for the whole object.
+const TRANSMITS_MAX: usize = 300;
+const ACK_BODY_MAX: usize = 1169;

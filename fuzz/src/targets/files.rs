@@ -1,0 +1,141 @@
+//! What is said of files: by the other side, and by what an earlier run left on the disk.
+
+use super::Script;
+use longhaul::files::Exclude;
+use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
+
+// The crate keeps these to itself: here they are taken in as source, and what no target calls is dead.
+#[allow(dead_code)]
+#[path = "../../../crates/longhaul/src/files/journal.rs"]
+mod journal_source;
+#[allow(dead_code)]
+#[path = "../../../crates/longhaul/src/transfer/manifest_codec.rs"]
+mod manifest_codec;
+
+use journal_source::{Header, Record, group_range, recover};
+
+/// A manifest that is accepted names nothing outside the destination, and its layout is sound.
+pub fn manifest(bytes: &[u8]) {
+    let [kind, rest @ ..] = bytes else { return };
+    let manifest = if kind % 2 == 0 {
+        let Ok(manifest) = manifest_codec::decode(rest) else { return };
+        manifest
+    } else {
+        // Past the compression, where mutations seldom get.
+        let Ok(manifest) = postcard::from_bytes::<Manifest>(rest) else { return };
+        if manifest.validate().is_err() {
+            return;
+        }
+        let encoded = manifest_codec::encode(&manifest).expect("a manifest can be written");
+        assert_eq!(manifest_codec::decode(&encoded).as_ref(), Ok(&manifest));
+        manifest
+    };
+    for entry in &manifest.entries {
+        let mut parts = entry.path.split(|b| *b == b'/');
+        let top = entry.path.is_empty() && entry.kind == Kind::Dir;
+        assert!(top || parts.all(|part| !matches!(part, b"" | b"." | b"..") && !part.contains(&0)));
+    }
+    check_layout(&manifest);
+}
+
+fn check_layout(manifest: &Manifest) {
+    let layout = Layout::new(manifest);
+    let total: u64 = manifest.entries.iter().map(|entry| entry.kind.data_len()).sum();
+    assert_eq!(layout.object_len(), total);
+    if total > OBJECT_MAX {
+        return;
+    }
+    let mut at = 0;
+    for group in layout.groups_in(0..total).take(GROUPS_LOOKED_AT) {
+        let range = layout.group_range(group);
+        assert!(range.start == at && range.end > at && layout.group_at(range.end - 1) == group);
+        at = range.end;
+    }
+}
+
+pub fn manifest_seeds() -> Vec<Vec<u8>> {
+    let entry = |path: &str, kind| Entry { path: path.into(), kind, mode: 0o644, mtime: (1_700_000_000, 5) };
+    let file = |size, extents| Kind::File { size, extents, hash: None };
+    let entries = vec![
+        entry("", Kind::Dir),
+        entry("a", Kind::Dir),
+        entry("a/big", file(5 << 20, None)),
+        entry("a/holes", file(1 << 30, Some(vec![0..4096, 1 << 20..3 << 20]))),
+        entry("a/link", Kind::Symlink { target: b"../x".to_vec() }),
+        entry("b", Kind::File { size: 77, extents: None, hash: Some([1; 32]) }),
+    ];
+    let manifest = Manifest { entries };
+    let plain = postcard::to_allocvec(&manifest).expect("plain data always serialises");
+    let packed = manifest_codec::encode(&manifest).expect("a manifest can be written");
+    vec![[&[0][..], &packed].concat(), [&[1][..], &plain].concat()]
+}
+
+/// What a journal yields lies within the file, and its sound part alone yields the same.
+pub fn journal(bytes: &[u8]) {
+    let header = Header::new(&journalled());
+    let [kind, rest @ ..] = bytes else { return };
+    let bytes = if kind % 2 == 0 { rest.to_vec() } else { written(&header, rest) };
+    let Some(found) = recover(&header, DATA_LEN, &bytes) else { return };
+    assert!(found.journal_len <= bytes.len() as u64);
+    assert!(found.ranges.iter().all(|range| range.end <= DATA_LEN));
+    for index in found.groups.keys() {
+        let range = group_range(*index, DATA_LEN).expect("a group of this file");
+        assert!(!found.ranges.overlaps(&range));
+    }
+    let sound = &bytes[..found.journal_len as usize];
+    assert_eq!(recover(&header, DATA_LEN, sound), Some(found));
+}
+
+/// A journal whose records are all well made and say what a script says.
+fn written(header: &Header, script: &[u8]) -> Vec<u8> {
+    let mut script = Script { bytes: script };
+    let mut journal = header.bytes().to_vec();
+    while let (Some(kind), Some(a), Some(b)) = (script.u8(), script.u64(), script.u64()) {
+        let record = match kind % 4 {
+            0 => Record::Range(a..b),
+            1 => Record::Group { index: a as u32, hash: [b as u8; 32] },
+            2 => Record::Lost { index: a as u32 },
+            _ => Record::Synced { journal_len: a },
+        };
+        record.write(header, journal.len() as u64, &mut journal);
+    }
+    journal
+}
+
+fn journalled() -> Entry {
+    let kind = Kind::File { size: DATA_LEN, extents: None, hash: None };
+    Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 2) }
+}
+
+pub fn journal_seeds() -> Vec<Vec<u8>> {
+    let mut script = vec![1];
+    for (kind, a, b) in [(0, 0, 5000), (1, 1, 9), (3, 150, 0), (0, 2 << 20, 3 << 20), (2, 1, 0), (1, 4, 1)] {
+        script.push(kind);
+        script.extend(u64::to_be_bytes(a));
+        script.extend(u64::to_be_bytes(b));
+    }
+    let journal = written(&Header::new(&journalled()), &script[1..]);
+    vec![[&[0][..], &journal].concat(), script]
+}
+
+/// Patterns from a client are understood or refused; none makes matching fail.
+pub fn exclude(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let patterns: Vec<&str> = text.lines().collect();
+    if let Ok(exclude) = Exclude::new(&patterns) {
+        for path in [&b"a/b/c.o"[..], b"cache", b"\xff/[x]", b""] {
+            let _ = exclude.leaves_out(path, true);
+            let _ = exclude.leaves_out(path, false);
+        }
+    }
+}
+
+pub fn exclude_seeds() -> Vec<Vec<u8>> {
+    ["*.o\n!keep.o", "/a/**/b?.[ch]", "cache/\n{x,y{1,2}}*", "\\*[!a-z]"].map(|text| text.into()).to_vec()
+}
+
+/// Four groups and a bit.
+const DATA_LEN: u64 = (4 << 20) + 77;
+/// Larger copies are refused before they are laid out.
+const OBJECT_MAX: u64 = 1 << 50;
+const GROUPS_LOOKED_AT: usize = 1000;

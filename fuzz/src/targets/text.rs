@@ -1,0 +1,76 @@
+//! What people write: scenarios, places, rates.
+
+use longhaul::Location;
+use longhaul_sim::scenario::Scenario;
+use rate_source::parse_rate;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+// The program keeps this to itself: here it is taken in as source.
+#[path = "../../../crates/cli/src/rate.rs"]
+mod rate_source;
+
+/// A scenario that is read describes a path that can be, and is read the same from what it is written as.
+pub fn scenario(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let scenario = match Scenario::parse(&text) {
+        Ok(scenario) => scenario,
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            return;
+        }
+    };
+    scenario.validate().expect("what was read was checked");
+    assert!(scenario.queue_bytes() >= u64::from(scenario.mtu) && scenario.bottleneck_mbit > 0.0);
+    let written = toml::to_string(&scenario).expect("a scenario can be written");
+    assert_eq!(Scenario::parse(&written).expect("what was written can be read"), scenario);
+}
+
+pub fn scenario_seeds() -> Vec<Vec<u8>> {
+    let files = [
+        include_str!("../../../scenarios/long-haul-100m.toml"),
+        include_str!("../../../scenarios/fobs-nic.toml"),
+        include_str!("../../../scenarios/rough.toml"),
+        "bottleneck_mbit = 10\nrtt_ms = 1e3\nqueue_bdp = 0.5\nmtu = 9000\nseed = 7\n",
+    ];
+    files.map(|text| text.into()).to_vec()
+}
+
+/// A place that is understood can be handed to ssh or to a resolver.
+pub fn location(bytes: &[u8]) {
+    match Location::parse(&OsString::from_vec(bytes.to_vec())) {
+        Ok(Location::Local(path)) => assert_eq!(path.as_os_str(), OsString::from_vec(bytes.to_vec())),
+        Ok(Location::Ssh { host, path }) => {
+            // Neither an option of ssh nor nothing.
+            assert!(!host.is_empty() && !host.starts_with('-') && !path.is_empty(), "{host:?} {path:?}");
+        }
+        Ok(Location::Daemon { host, .. }) => assert!(!host.is_empty()),
+        Err(reason) => assert!(!reason.is_empty()),
+    }
+}
+
+pub fn location_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        "a/b:c",
+        "me@far.example.org:data/",
+        "[2001:db8::1]:x",
+        "longhaul://far.example.org:7700/a/b",
+        "longhaul://[::1]:99/",
+        "far:",
+        "-oProxyCommand=x:y",
+    ];
+    texts.map(|text| text.into()).to_vec()
+}
+
+/// A rate that is read is one that a path can have.
+pub fn rate(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match parse_rate(&text) {
+        Ok(rate) => assert!((1_000..1_000_000_000_000_000).contains(&rate.0), "{rate:?}"),
+        Err(reason) => assert!(!reason.is_empty()),
+    }
+}
+
+pub fn rate_seeds() -> Vec<Vec<u8>> {
+    ["800mbit", "1.5gbit/s", "50MB/s", "1MiB/s", "9600 bits", ".5g", "1Tbps"].map(|text| text.into()).to_vec()
+}
