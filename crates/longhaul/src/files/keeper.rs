@@ -10,10 +10,14 @@ use std::time::{Duration, Instant};
 pub(super) fn keep(shared: &Shared, stop: &Receiver<()>) {
     let mut synced_at = Instant::now();
     let mut synced_bytes = 0;
-    while stop.recv_timeout(FLUSH_EVERY) == Err(RecvTimeoutError::Timeout) {
+    while stop.recv_timeout(FLUSH_EVERY - WRITE_OUT) == Err(RecvTimeoutError::Timeout) {
         if shared.has_open.load(Ordering::Relaxed) {
             shared.flush_due.store(true, Ordering::Relaxed);
             shared.wake();
+            // What the writers store and note now is to stand in the journals this time, not the next.
+            if stop.recv_timeout(WRITE_OUT) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
         }
         shared.logs.flush(&shared.target);
         let written_bytes = shared.written_bytes.load(Ordering::Relaxed);
@@ -27,6 +31,9 @@ pub(super) fn keep(shared: &Shared, stop: &Receiver<()>) {
 
 /// How much time's worth of data a killed receiver may lose: little against any transfer worth resuming.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// How long open blocks may take to be stored before the journals are written out.
+const WRITE_OUT: Duration = Duration::from_millis(20);
 
 /// After a crash of the whole host, what is younger than this is read and hashed again.
 const SYNC_EVERY: Duration = Duration::from_secs(5);

@@ -252,7 +252,7 @@ fn check_room(
     let (needed, missing) = (shown_bytes(plan.bytes_to_come), shown_bytes(plan.bytes_to_come - room));
     Err(format!(
         "{}: not enough room: {needed} are to come; free {missing} and run the same command again",
-        base.dest.display()
+        if base.dest.as_os_str().is_empty() { "the destination".into() } else { base.dest.to_string_lossy() }
     ))
 }
 

@@ -176,22 +176,6 @@ impl Reader {
         failure
     }
 
-    pub fn debug(&self) -> String {
-        let s = self.shared.lock();
-        format!(
-            "cursor {} count {} req {:?} hand {:?} ready {} spare {} unmade {} missed {:?} held {:?} place {}",
-            s.cursor,
-            self.blocks.count(),
-            s.requests,
-            s.in_hand,
-            s.ready.len(),
-            s.spare.len(),
-            s.unmade,
-            s.missed,
-            self.held.iter().map(|h| (h.block, h.used)).collect::<Vec<_>>(),
-            self.place
-        )
-    }
     /// Whether the last read found the disk behind: the transfer is limited by its source.
     pub fn is_starved(&self) -> bool {
         self.starved

@@ -14,8 +14,9 @@ use longhaul_proto::session::message::{Answer, Message, Offer, PROTOCOL_VERSION}
 use serde::{Serialize, de::DeserializeOwned};
 use snow::StatelessTransportState;
 use std::io::{self, Read, Write};
-use std::sync::Arc;
-use std::time::Duration;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// A shared key of 32 bytes.
 pub type Psk = [u8; 32];
@@ -33,6 +34,45 @@ pub struct Stream {
     pub writer: Box<dyn Write + Send>,
     /// Ends both directions at once, so that a blocked reader returns.
     pub closer: Box<dyn FnOnce() + Send>,
+    /// Called when the handshake is done: from then on silence is the session's to judge.
+    pub settled: Box<dyn FnOnce() + Send>,
+}
+
+/// A TCP connection as a control stream, with `patience` for the whole handshake.
+pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
+    let (writer, closing, settling) = (socket.try_clone()?, socket.try_clone()?, socket.try_clone()?);
+    let until = Arc::new(Mutex::new(Some(Instant::now() + patience)));
+    let lift = until.clone();
+    Ok(Stream {
+        reader: Box::new(Hurried { socket, until }),
+        writer: Box::new(writer),
+        closer: Box::new(move || drop(closing.shutdown(Shutdown::Both))),
+        settled: Box::new(move || {
+            *lift.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            // Fails only on a socket that is gone, which reading will tell.
+            let _ = settling.set_read_timeout(None);
+        }),
+    })
+}
+
+/// A reader with a deadline until it is lifted: a byte now and then does not hold a connection open for ever.
+struct Hurried {
+    socket: TcpStream,
+    until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Read for Hurried {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.socket.set_read_timeout(Some(left))?;
+        }
+        self.socket.read(buf)
+    }
 }
 
 /// Why a control stream did not come about.
@@ -213,6 +253,7 @@ pub struct Control {
 
 impl Control {
     fn start(stream: Stream, state: StatelessTransportState, waker: Waker) -> io::Result<Control> {
+        (stream.settled)();
         let state = Arc::new(state);
         let (outbox, to_write) = unbounded();
         let (arrived, inbox) = unbounded();
@@ -280,8 +321,8 @@ impl Drop for Control {
 
 /// How long last words may take to leave.
 const FINISH_PATIENCE: Duration = Duration::from_secs(5);
-/// A silent stream says that it is alive this often.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(3);
+/// A silent stream says that it is alive this often: well within the shortest stall timeout.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
 
 fn write_messages(
     writer: &mut dyn Write,
@@ -361,7 +402,7 @@ mod tests {
     fn stream(socket: UnixStream) -> Stream {
         let (writer, closing) = (socket.try_clone().unwrap(), socket.try_clone().unwrap());
         let closer = Box::new(move || drop(closing.shutdown(std::net::Shutdown::Both)));
-        Stream { reader: Box::new(socket), writer: Box::new(writer), closer }
+        Stream { reader: Box::new(socket), writer: Box::new(writer), closer, settled: Box::new(|| {}) }
     }
 
     fn offer() -> Offer {

@@ -8,7 +8,7 @@ use super::ssh;
 use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
-use crate::net::control::{self, Control, OFFER_MAX, Psk, Stream, psk_of_token};
+use crate::net::control::{self, Control, OFFER_MAX, Psk, Stream, psk_of_token, tcp_stream};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
@@ -157,10 +157,11 @@ struct Contact {
 fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
     match remote {
         Remote::Daemon { host, port } => {
-            let socket = connect_tcp(host, *port, options.stall_timeout.min(CONNECT_PATIENCE))?;
+            let patience = options.stall_timeout.min(CONNECT_PATIENCE);
+            let socket = connect_tcp(host, *port, patience)?;
             let udp = socket.peer_addr()?;
             let psk = psk_of_token(options.token.as_deref().unwrap_or_default());
-            Ok(Contact { stream: tcp_stream(socket)?, psk, udp: Some(udp), far: None })
+            Ok(Contact { stream: tcp_stream(socket, patience)?, psk, udp: Some(udp), far: None })
         }
         Remote::Ssh { host } => {
             let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
@@ -184,7 +185,6 @@ fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, B
         match TcpStream::connect_timeout(&address, patience) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
-                socket.set_read_timeout(Some(patience))?;
                 return Ok(socket);
             }
             Err(e) => {
@@ -195,24 +195,6 @@ fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, B
         }
     }
     Err(Broken::Failed(last))
-}
-
-/// A TCP connection as a control stream. A thread blocked in reading ends when the other half is shut down.
-pub fn tcp_stream(socket: TcpStream) -> std::io::Result<Stream> {
-    let (writer, closing) = (socket.try_clone()?, socket.try_clone()?);
-    let closer = Box::new(move || drop(closing.shutdown(std::net::Shutdown::Both)));
-    Ok(Stream { reader: Box::new(TimeoutTolerant(socket)), writer: Box::new(writer), closer })
-}
-
-/// A reader that has a timeout for the handshake only: after its first bytes silence is the session's to judge.
-struct TimeoutTolerant(TcpStream);
-
-impl std::io::Read for TimeoutTolerant {
-    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.0.read(buf)?;
-        self.0.set_read_timeout(None)?;
-        Ok(read)
-    }
 }
 
 /// The open session and what must live as long.

@@ -403,7 +403,8 @@ impl<'a, 's> Sending<'a, 's> {
                 "no data got through for {seconds} s; what arrived is kept, run the same command again to continue"
             )));
         }
-        if now.since(self.session.last_word) > patience {
+        // A word over UDP is a word.
+        if now.since(self.session.last_word.max(stats.last_news)) > patience {
             return Err(self.session.abort(format!(
                 "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",
                 patience.as_secs()

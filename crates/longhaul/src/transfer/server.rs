@@ -1,13 +1,13 @@
 //! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
 
-use super::client::{line_of, tcp_stream};
+use super::client::line_of;
 use super::receiving::{ManifestHead, receive};
 use super::sending::{send, send_manifest};
 use super::session::{Broken, Session};
 use crate::api::{Failure, ServeOptions};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
-use crate::net::control::{self, Control, HandshakeError, Psk, Stream, psk_of_token};
+use crate::net::control::{self, Control, HandshakeError, Psk, Stream, psk_of_token, tcp_stream};
 use crate::net::link::{Link, Stray};
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::{ReceiveBuffers, UdpSocket};
@@ -110,10 +110,9 @@ fn serve_connection(
 ) -> Result<String, Broken> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(HANDSHAKE_PATIENCE))?;
     let waker = Waker::new()?;
     let mut line = None;
-    let (control, offer, secret, rtt) = shake_hands(server, tcp_stream(socket)?, &waker, |offer| {
+    let (control, offer, secret, rtt) = shake_hands(server, tcp_stream(socket, HANDSHAKE_PATIENCE)?, &waker, |offer| {
         line = Some(switchboard.connect(offer.connection_id, waker.clone()));
     })?;
     let Some(line) = line else { return Err(Broken::Failed("no offer".into())) };
@@ -350,7 +349,7 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
     let server = Server { root, psk, read_only: false, max_rate: None, udp_port, udp_hosts, stop };
     let waker = Waker::new()?;
     let stream =
-        Stream { reader: Box::new(io::stdin()), writer: Box::new(io::stdout()), closer: Box::new(|| {}) };
+        Stream { reader: Box::new(io::stdin()), writer: Box::new(io::stdout()), closer: Box::new(|| {}), settled: Box::new(|| {}) };
     let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, |_| {})?;
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
     let link = Link::open(socket, vec![], early)?;

@@ -86,7 +86,7 @@ pub fn start(
         }
         // Anything else is chatter of a login script.
     }
-    let stream = Stream { reader: Box::new(stdout), writer: Box::new(stdin), closer: Box::new(|| {}) };
+    let stream = Stream { reader: Box::new(stdout), writer: Box::new(stdin), closer: Box::new(|| {}), settled: Box::new(|| {}) };
     Ok(FarSide { child, stream: Some(stream), story })
 }
 
