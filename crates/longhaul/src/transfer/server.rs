@@ -37,6 +37,8 @@ struct Server {
     max_rate: Option<Rate>,
     udp_port: u16,
     udp_hosts: Vec<IpAddr>,
+    /// Why no offer can be accepted.
+    unable: Option<String>,
     stop: Arc<AtomicBool>,
 }
 
@@ -62,6 +64,7 @@ pub fn serve(
         max_rate: options.max_rate,
         udp_port: local.port(),
         udp_hosts: vec![],
+        unable: None,
         stop: stop.clone(),
     });
     ready(local);
@@ -112,9 +115,10 @@ fn serve_connection(
     socket.set_nodelay(true)?;
     let waker = Waker::new()?;
     let mut line = None;
-    let (control, offer, secret, rtt) = shake_hands(server, tcp_stream(socket, HANDSHAKE_PATIENCE)?, &waker, |offer| {
-        line = Some(switchboard.connect(offer.connection_id, waker.clone()));
-    })?;
+    let (control, offer, secret, rtt) =
+        shake_hands(server, tcp_stream(socket, HANDSHAKE_PATIENCE)?, &waker, |offer| {
+            line = Some(switchboard.connect(offer.connection_id, waker.clone()));
+        })?;
     let Some(line) = line else { return Err(Broken::Failed("no offer".into())) };
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
     let link = Link::shared(local, line.strays.clone(), early);
@@ -156,6 +160,9 @@ fn shake_hands(
 
 /// Why an offer cannot be accepted.
 fn objection(server: &Server, offer: &Offer) -> Option<String> {
+    if server.unable.is_some() {
+        return server.unable.clone();
+    }
     let classes = &offer.transfer.classes;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
@@ -343,20 +350,31 @@ pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
 fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Broken> {
     let mut psk = [0; 32];
     io::stdin().read_exact(&mut psk).map_err(|e| format!("no key came over stdin: {e}"))?;
-    let socket = bind_in(ports)?;
-    let (udp_port, udp_hosts) = (socket.local_addr()?.port(), ssh_address());
-    let root = Root::ambient();
-    let server = Server { root, psk, read_only: false, max_rate: None, udp_port, udp_hosts, stop };
+    let bound = bind_in(ports).and_then(|socket| {
+        let port = socket.local_addr().map_err(|e| e.to_string())?.port();
+        Ok((socket, port))
+    });
+    let (udp_port, unable) = match &bound {
+        Ok((_, port)) => (*port, None),
+        // The client is told in the answer to its offer: what we print here may be seen by nobody.
+        Err(line) => (0, Some(line.clone())),
+    };
+    let (root, udp_hosts) = (Root::ambient(), ssh_address());
+    let server = Server { root, psk, read_only: false, max_rate: None, udp_port, udp_hosts, unable, stop };
     let waker = Waker::new()?;
-    let stream =
-        Stream { reader: Box::new(io::stdin()), writer: Box::new(io::stdout()), closer: Box::new(|| {}), settled: Box::new(|| {}) };
+    let stream = Stream {
+        reader: Box::new(io::stdin()),
+        writer: Box::new(io::stdout()),
+        closer: Box::new(|| {}),
+        settled: Box::new(|| {}),
+    };
     let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, |_| {})?;
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::open(socket, vec![], early)?;
+    let link = Link::open(bound?.0, vec![], early)?;
     serve_session(&server, control, offer, secret, link, waker, rtt).map(drop)
 }
 
-fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<UdpSocket, Broken> {
+fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<UdpSocket, String> {
     let any = |port| [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
     let shown = ports.clone();
     for address in ports.unwrap_or(0..=0).flat_map(any) {
@@ -364,12 +382,12 @@ fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<UdpSocket, Broken> {
             return Ok(socket);
         }
     }
-    Err(Broken::Failed(match shown {
+    Err(match shown {
         Some(ports) => {
             format!("no UDP port from {} to {} is free; name others with --ports", ports.start(), ports.end())
         }
         None => "the far side has no UDP".into(),
-    }))
+    })
 }
 
 /// The address at which the ssh client reached this host: `SSH_CONNECTION` is client, port, server, port.

@@ -69,15 +69,17 @@ pub fn start(
     };
     let mut stdout = BufReader::new(stdout);
     let mut story = format!("{host} has this release of longhaul");
+    let mut broken = None;
     loop {
         let line = match next_line(&mut stdout) {
             Some(line) => line,
-            None => return Err(no_agent(host, &mut child)),
+            None => return Err(broken.unwrap_or_else(|| no_agent(host, &mut child))),
         };
         if line == "ready" {
             break;
         } else if let Some(system) = line.strip_prefix("missing ") {
-            own.deploy(host, system, deploy, &mut stdin)?;
+            // Where the far side cannot take it, its next line says why; that it stopped reading says less.
+            broken = own.deploy(host, system, deploy, &mut stdin)?;
             story = format!("put this program ({} bytes) into the cache of {host}", own.len);
         } else if let Some(place) = line.strip_prefix("cannot write to ") {
             return Err(format!(
@@ -86,7 +88,12 @@ pub fn start(
         }
         // Anything else is chatter of a login script.
     }
-    let stream = Stream { reader: Box::new(stdout), writer: Box::new(stdin), closer: Box::new(|| {}), settled: Box::new(|| {}) };
+    let stream = Stream {
+        reader: Box::new(stdout),
+        writer: Box::new(stdin),
+        closer: Box::new(|| {}),
+        settled: Box::new(|| {}),
+    };
     Ok(FarSide { child, stream: Some(stream), story })
 }
 
@@ -127,7 +134,14 @@ impl OwnProgram {
         Ok(OwnProgram { len: bytes.len(), cache_name: format!("longhaul-{}", &hash[..16]), bytes })
     }
 
-    fn deploy(&self, host: &str, system: &str, allowed: bool, stdin: &mut ChildStdin) -> Result<(), String> {
+    /// Send it. A broken connection is `Ok` with a line to show if the far side says nothing better.
+    fn deploy(
+        &self,
+        host: &str,
+        system: &str,
+        allowed: bool,
+        stdin: &mut ChildStdin,
+    ) -> Result<Option<String>, String> {
         let ours = rustix::system::uname();
         let ours = format!("{} {}", ours.sysname().to_string_lossy(), ours.machine().to_string_lossy());
         if !allowed {
@@ -146,6 +160,7 @@ impl OwnProgram {
             stdin.write_all(&self.bytes)?;
             stdin.flush()
         };
-        send(stdin).map_err(|e| format!("the connection to {host} broke while longhaul was put there: {e}"))
+        let broken = send(stdin).err();
+        Ok(broken.map(|e| format!("the connection to {host} broke while longhaul was put there: {e}")))
     }
 }
