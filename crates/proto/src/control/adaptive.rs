@@ -4,7 +4,7 @@
 //! - the **delivery rate** over a *tick* (a fraction of a round trip). While the bottleneck's queue holds something,
 //!   that is the path's rate; otherwise a lower bound of it;
 //! - the **queueing delay**: the least one-way delay within the tick over the least seen (PCP's and LEDBAT's signal);
-//! - the **loss share** of a round trip, without what the receiving host itself dropped.
+//! - the **loss share** of a few hundred datagrams, without what the receiving host itself dropped.
 //!
 //! ```text
 //! Train ──first dispersion──▶ Cruise ◀──────────▶ Test       loss rose: is it ours?
@@ -35,8 +35,11 @@ pub struct Adaptive {
     queue_ns: f64,
     /// Share of datagrams that are lost whatever the rate.
     random_loss: f64,
+    /// Half of the queue that was there when the path last dropped for want of room: the target stays below.
+    room_ns: f64,
     tick: Tick,
     round: Round,
+    counted: Counted,
     /// Until then the rate does not grow: congestion loss or a full receiver was just met.
     hold_until: Time,
     next_refresh: Time,
@@ -51,12 +54,13 @@ enum State {
     /// The first datagrams leave as a train; its dispersion tells the path's rate.
     Train,
     Cruise,
-    /// Sending below the delivered rate until datagram `until` is covered, to see whether loss goes away.
+    /// Sending below the delivered rate since datagram `from`, to see whether loss goes away.
     Test {
         from: DatagramNumber,
-        until: DatagramNumber,
+        measuring: bool,
         loss: f64,
         delivered: f64,
+        queue_ns: f64,
     },
     /// Sending slower until `until`, to see the delay of an empty queue.
     Refresh {
@@ -86,13 +90,34 @@ struct ReceiverBound {
     overrun: u64,
 }
 
-/// About a round trip, over which loss is measured.
+/// Counters where the current stretch of loss measurement began: long enough to tell chance from a trend.
 #[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    ends: DatagramNumber,
+struct Counted {
     covered: u64,
     received: u64,
     overrun: u64,
+}
+
+impl Counted {
+    fn at(ack: &AckSample) -> Counted {
+        Counted { covered: ack.covered_bytes, received: ack.received_bytes, overrun: ack.overrun_bytes }
+    }
+
+    /// Bytes that must have come by since, and the share of them that the path lost.
+    fn loss_until(&self, ack: &AckSample) -> (f64, f64) {
+        let covered = ack.covered_bytes.saturating_sub(self.covered) as f64;
+        let received = ack.received_bytes.saturating_sub(self.received) as f64;
+        let overrun = ack.overrun_bytes.saturating_sub(self.overrun) as f64;
+        (covered, ((covered - received - overrun) / covered.max(1.0)).clamp(0.0, 1.0))
+    }
+}
+
+/// About a round trip, after which the rate may grow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    ends: DatagramNumber,
+    began: Time,
+    ticks: u32,
     /// Largest delivery rate of its ticks.
     delivered: f64,
     /// Whether any of its ticks saw a queue.
@@ -116,6 +141,8 @@ impl Adaptive {
             delay: DelayBase::default(),
             queue_ns: 0.0,
             random_loss: 0.0,
+            room_ns: f64::INFINITY,
+            counted: Counted::default(),
             tick: Tick::default(),
             round: Round::default(),
             hold_until: Time::ZERO,
@@ -128,7 +155,7 @@ impl Adaptive {
 
     /// The queue aimed at: long enough that the bottleneck never idles, short against a round trip.
     fn target_ns(&self) -> f64 {
-        TARGET_SHARE * nanos(self.rtt) as f64 + TARGET_MIN_NS
+        (TARGET_SHARE * nanos(self.rtt) as f64 + TARGET_MIN_NS).min(self.room_ns)
     }
 
     fn rate(&self) -> f64 {
@@ -157,7 +184,7 @@ impl Adaptive {
         if let Some(owd) = self.tick.owd_min {
             self.queue_ns = self.delay.queue_ns(owd);
         }
-        let queued = self.queue_ns > (self.target_ns() / 2.0).max(QUEUE_NOISE_NS);
+        let queued = self.queue_ns > (self.target_ns() / 2.0).max(QUEUE_NOISE_NS.min(self.room_ns));
         if span > Duration::ZERO && delivered.is_finite() {
             let carried = delivered / share_kept;
             if queued && !self.tick.app_limited {
@@ -168,6 +195,7 @@ impl Adaptive {
                 self.bandwidth = carried.min(bound);
             }
             self.round.delivered = self.round.delivered.max(delivered);
+            self.round.ticks += 1;
         }
         if queued {
             self.growth = 0.0;
@@ -213,16 +241,9 @@ impl Adaptive {
     }
 
     fn end_round(&mut self, ack: &AckSample) {
-        let covered = ack.covered_bytes.saturating_sub(self.round.covered) as f64;
-        let overrun = ack.overrun_bytes.saturating_sub(self.round.overrun) as f64;
-        let received = ack.received_bytes.saturating_sub(self.round.received) as f64;
-        let datagrams = covered / self.datagram_len;
-        let loss = ((covered - received - overrun) / covered.max(1.0)).clamp(0.0, 1.0);
         match self.state {
-            State::Test { loss: before, delivered, .. } => {
-                self.judge(ack, before, loss, delivered, datagrams)
-            }
-            _ => self.watch_loss(ack, loss, datagrams),
+            State::Test { .. } => self.judge(ack),
+            _ => self.watch_loss(ack),
         }
         let grows = self.state == State::Cruise
             && !self.round.queued
@@ -230,13 +251,7 @@ impl Adaptive {
             && ack.now >= self.hold_until
             && self.round.delivered >= DELIVERED_ENOUGH * self.bandwidth * (1.0 - self.random_loss);
         self.growth = if grows { (self.growth * 2.0).clamp(GROWTH_FIRST, GROWTH_MAX) } else { 0.0 };
-        self.round = Round {
-            ends: ack.next_number,
-            covered: ack.covered_bytes,
-            received: ack.received_bytes,
-            overrun: ack.overrun_bytes,
-            ..Round::default()
-        };
+        self.round = Round { ends: ack.next_number, began: ack.now, ..Round::default() };
     }
 
     /// How far a loss share measured over `datagrams` may stray by chance: three standard deviations.
@@ -245,32 +260,52 @@ impl Adaptive {
         3.0 * (share * (1.0 - share) / datagrams.max(1.0)).sqrt()
     }
 
-    fn watch_loss(&mut self, ack: &AckSample, loss: f64, datagrams: f64) {
-        let excess = loss - self.random_loss;
-        if datagrams >= ROUND_DATAGRAMS_MIN && excess > LOSS_EXCESS + self.chance(datagrams) {
-            let delivered = if self.round.delivered > 0.0 { self.round.delivered } else { self.bandwidth };
+    /// More loss than is known to be random calls for a test. The random share itself only falls here: if it followed
+    /// what is measured while the bottleneck is full, it would take our own congestion for the path's nature, send
+    /// more to make up for it, and so lose ever more.
+    fn watch_loss(&mut self, ack: &AckSample) {
+        let (covered, loss) = self.counted.loss_until(ack);
+        let datagrams = covered / self.datagram_len;
+        if datagrams < LOSS_DATAGRAMS {
+            return;
+        }
+        self.counted = Counted::at(ack);
+        if loss - self.random_loss > LOSS_EXCESS + self.chance(datagrams) {
             self.growth = 0.0;
-            self.state = State::Test { from: ack.next_number, until: DatagramNumber::MAX, loss, delivered };
-        } else if datagrams >= ROUND_DATAGRAMS_MIN {
+            self.state = State::Test {
+                from: ack.next_number,
+                measuring: false,
+                loss,
+                delivered: self.round.delivered,
+                queue_ns: self.queue_ns,
+            };
+        } else if loss < self.random_loss {
             self.random_loss += (loss - self.random_loss) * LOSS_GAIN;
         }
     }
 
-    /// End of a round in `Test`. Its first round still saw the old rate; the second one answers.
-    fn judge(&mut self, ack: &AckSample, before: f64, loss: f64, delivered: f64, datagrams: f64) {
-        let State::Test { from, until, .. } = &mut self.state else { return };
-        if *until == DatagramNumber::MAX {
-            *until = ack.next_number;
+    /// End of a round in `Test`: once what was sent at the old rate is through, count; when enough is counted, judge.
+    fn judge(&mut self, ack: &AckSample) {
+        let State::Test { from, measuring, loss: before, delivered, queue_ns } = self.state else { return };
+        if !measuring {
+            if ack.largest >= from {
+                self.counted = Counted::at(ack);
+                self.state = State::Test { from, measuring: true, loss: before, delivered, queue_ns };
+            }
             return;
         }
-        if ack.largest < *from {
+        let (covered, loss) = self.counted.loss_until(ack);
+        let datagrams = covered / self.datagram_len;
+        if datagrams < LOSS_DATAGRAMS / 2.0 {
             return;
         }
+        self.counted = Counted::at(ack);
         let still = loss > before / 2.0 || (before - loss) < self.chance(datagrams);
         self.random_loss = loss;
         if !still {
             // It was ours: what was delivered while it lasted is what the path carries.
             self.bandwidth = delivered / (1.0 - loss).max(0.1);
+            self.room_ns = (queue_ns / 2.0).max(ROOM_MIN_NS);
             self.hold_until = ack.now + self.rtt * HOLD_ROUNDS;
         }
         self.state = State::Cruise;
@@ -280,6 +315,7 @@ impl Adaptive {
         match self.state {
             State::Refresh { until } if now >= until => {
                 self.state = State::Cruise;
+                self.room_ns *= ROOM_RECOVERY;
                 self.next_refresh = now + REFRESH_EVERY;
             }
             State::Cruise if now >= self.next_refresh => {
@@ -336,7 +372,9 @@ impl Controller for Adaptive {
         if ack.now >= self.tick.began + tick_len && self.tick.samples >= 2 {
             self.end_tick(ack);
         }
-        if ack.largest >= self.round.ends && ack.covered_bytes > self.round.covered {
+        // A round on a short path lasts several ticks: what it says of loss must come with a rate that was measured.
+        let enough = self.round.ticks >= TICKS_PER_RTT && ack.now >= self.round.began + self.rtt;
+        if ack.largest >= self.round.ends && enough {
             self.end_round(ack);
         }
     }
@@ -422,8 +460,12 @@ const HOLD_ROUNDS: u32 = 6;
 const LOSS_EXCESS: f64 = 0.02;
 /// Weight of a new round's loss share.
 const LOSS_GAIN: f64 = 0.2;
-/// A round with fewer datagrams tells nothing of loss.
-const ROUND_DATAGRAMS_MIN: f64 = 50.0;
+/// Datagrams over which loss is measured.
+const LOSS_DATAGRAMS: f64 = 200.0;
+/// However little room the path's queue has, this much is aimed at …
+const ROOM_MIN_NS: f64 = 100_000.0;
+/// … and more again after each refresh.
+const ROOM_RECOVERY: f64 = 1.2;
 /// In a test, the share of the delivered rate that is sent.
 const TEST_FACTOR: f64 = 0.9;
 /// How full the receiver's sink is meant to be when it is what bounds the rate: it never runs dry then.
