@@ -159,6 +159,8 @@ struct Recent {
     loss: f64,
     time_lost: Duration,
     cpu_bound: bool,
+    receiver_late: Duration,
+    receiver_bound: bool,
 }
 
 impl<'a, 's> Sending<'a, 's> {
@@ -320,6 +322,8 @@ impl<'a, 's> Sending<'a, 's> {
                 if snapshot.receiver_bound {
                     let target = stats.pressure > PRESSURE_TARGET || stats.refused > 0;
                     if target { Limit::Target } else { Limit::Receiver }
+                } else if self.recent.receiver_bound {
+                    Limit::Receiver
                 } else if self.recent.cpu_bound {
                     Limit::Cpu
                 } else if snapshot.random_loss >= LOSS_WORTH_A_WORD {
@@ -370,6 +374,8 @@ impl<'a, 's> Sending<'a, 's> {
             loss: lost.saturating_sub(self.recent.lost) as f64 / covered.max(1) as f64,
             time_lost,
             cpu_bound: time_lost - self.recent.time_lost > span / 5,
+            receiver_late: stats.receiver_late,
+            receiver_bound: stats.receiver_late - self.recent.receiver_late > span / 5,
         };
         tracing::debug!(snapshot = ?self.sender.snapshot(), blocked = ?self.sender.blocked(), ?stats, "sending");
     }

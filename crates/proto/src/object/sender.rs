@@ -60,6 +60,13 @@ pub enum Blocked {
     Done,
 }
 
+impl Blocked {
+    /// Whether it is the pacer that says when to go on, so that coming late is coming late.
+    fn is_paced(self) -> bool {
+        matches!(self, Blocked::No | Blocked::Pacing | Blocked::RateCap)
+    }
+}
+
 /// Counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SenderStats {
@@ -91,6 +98,8 @@ pub struct SenderStats {
     pub refused: u64,
     /// How full the receiver's sink was at last, 0 to 255.
     pub pressure: u8,
+    /// For how long the receiving host left datagrams lying for longer than any receiver waits of its own accord.
+    pub receiver_late: Duration,
     /// Timeouts in a row without an acknowledgement.
     pub timeouts_in_a_row: u32,
     /// When the last acknowledgement with news came in.
@@ -307,6 +316,9 @@ impl<S: Source> Sender<S> {
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
         stats.refused = stats.refused.max(ack.refused);
         stats.pressure = ack.pressure;
+        if ack.delay > MAX_DELAY {
+            stats.receiver_late += now.since(stats.last_news).min(ack.delay);
+        }
         let rtt = latest_sent.map(|sent| now.since(sent).saturating_sub(ack.delay));
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
@@ -451,6 +463,10 @@ impl<S: Source> Endpoint for Sender<S> {
             self.app_limited = true;
             self.pacer.skip_idle(now);
             return None;
+        }
+        // Only a sender that is paced can be late; one that had no data, no room or no beginning waited for others.
+        if self.stats.packets_sent == 0 || !self.blocked.is_paced() {
+            self.pacer.skip_idle(now);
         }
         self.blocked = Blocked::No;
         wire::encode_data_prefix(buf, self.config.class, packet);
