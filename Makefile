@@ -22,8 +22,9 @@ demo: build ## Race a real copy against kernel TCP over an emulated long haul (a
 	$(PROGRAM) demo
 
 .PHONY: build
-build: ## Build the release program, one static file
-	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --locked --release --target $(HOST) -p longhaul-cli
+build: ## Build the release program: one static file, small enough to be sent ahead over ssh
+	RUSTFLAGS="-C target-feature=+crt-static" CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols \
+		$(CARGO) build --locked --release --target $(HOST) -p longhaul-cli
 	@echo "built $(PROGRAM)"
 
 .PHONY: install
@@ -59,12 +60,18 @@ doc: ## Build the API documentation; a warning is an error
 		$(CARGO) doc --locked --workspace --exclude longhaul-fuzz --no-deps --lib
 
 .PHONY: fuzz
-fuzz: ## Give every parser mutated bytes, the same each time (RUNS=n per target, SEED=n for others)
+fuzz: ## Give every parser mutated bytes, the same each time (RUNS=n for more, SEED=n for others)
 	$(CARGO) run --locked -q -p longhaul-fuzz -- --runs $(or $(RUNS),50000) --seed $(or $(SEED),1)
 
 .PHONY: unit
 unit: ## Run the tests of all crates, those over emulated paths and real sockets included
 	$(CARGO) test --locked --workspace
+
+.PHONY: bench
+bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk side, the simulator
+	$(CARGO) bench --locked -p longhaul-cli --bench paths -- $(FILTER)
+	$(CARGO) run --locked --release -p longhaul --example disk
+	$(CARGO) run --locked --release -p longhaul-sim --example speed
 
 .PHONY: advisories
 advisories: setup ## Ask the RustSec database about the dependencies (needs GitHub)

@@ -16,6 +16,8 @@ pub struct Target {
     pub name: &'static str,
     /// Give it bytes. Panics if a property does not hold.
     pub run: fn(&[u8]),
+    /// One run takes so many times as long as one of most targets: it gets so many times fewer.
+    pub weight: u64,
     /// Inputs that reach deep, to be mutated.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }

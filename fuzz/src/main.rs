@@ -5,10 +5,16 @@
 use longhaul_fuzz::{TARGETS, Target, mutate};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use std::{fs, panic};
 
 fn main() -> ExitCode {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        PANICKED.store(true, Ordering::Relaxed);
+        usual(info);
+    }));
     match Job::parse(std::env::args().skip(1)) {
         Ok(job) => job.run(),
         Err(error) => {
@@ -17,6 +23,9 @@ fn main() -> ExitCode {
         }
     }
 }
+
+/// Some thread has panicked, perhaps one that nobody waits for.
+static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// What to do.
 struct Job {
@@ -66,19 +75,22 @@ impl Job {
     fn fuzz(&self, target: &Target) -> bool {
         let seeds = (target.seeds)();
         let began = Instant::now();
-        let random = (0..self.runs).map(|run| {
+        let runs = self.runs.div_ceil(target.weight);
+        let random = (0..runs).map(|run| {
             // Every run has a seed of its own, so that what comes of it does not hang on the runs before.
             let mut rng = fastrand::Rng::with_seed(self.seed.wrapping_add(run));
             mutate::input(&mut rng, &seeds)
         });
         for input in seeds.iter().cloned().chain(random) {
-            if panic::catch_unwind(|| (target.run)(&input)).is_err() {
+            let survived = panic::catch_unwind(|| (target.run)(&input)).is_ok();
+            if !survived || PANICKED.load(Ordering::Relaxed) {
+                PANICKED.store(false, Ordering::Relaxed);
                 report(target, &input);
                 return false;
             }
         }
         let seconds = began.elapsed().as_secs_f64();
-        println!("fuzz {} ... ok ({} seeds, {} runs, {seconds:.1} s)", target.name, seeds.len(), self.runs);
+        println!("fuzz {} ... ok ({} seeds, {runs} runs, {seconds:.1} s)", target.name, seeds.len());
         true
     }
 }

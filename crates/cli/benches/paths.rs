@@ -18,7 +18,10 @@ fn main() {
         println!("no emulated paths here: {error}");
         return;
     }
-    println!("{:<34} {:>8} {:>8} {:>7} {:>7} {:>7}  limited by", "path", "seconds", "Mb/s", "limit", "waste", "queue");
+    println!(
+        "{:<34} {:>8} {:>8} {:>7} {:>7} {:>7}  limited by",
+        "path", "seconds", "Mb/s", "limit", "waste", "queue"
+    );
     for row in rows() {
         if filters.is_empty() || filters.iter().any(|f| row.name.contains(f.as_str())) {
             row.run();
@@ -72,9 +75,19 @@ fn rows() -> Vec<Row> {
         row("queue 100M 65ms 200MB", 100.0, 65.0, 0.0, Load::File(200 * MB)),
     ];
     for (rtt, every) in [(26.0, "8"), (26.0, "32"), (26.0, "128"), (65.0, "8"), (65.0, "32"), (65.0, "128")] {
-        let mut fobs = row(&format!("fobs nic 100M {rtt}ms F={every}"), 1000.0, rtt, 0.0, Load::File(40 * MB));
+        let mut fobs =
+            row(&format!("fobs nic 100M {rtt}ms F={every}"), 1000.0, rtt, 0.0, Load::File(40 * MB));
         fobs.scenario.nic_mbit = Some(100.0);
-        fobs.flags = vec!["--control", "greedy", "--select", "circular-strict", "--packet-size", "1062", "--batch", "2"];
+        fobs.flags = vec![
+            "--control",
+            "greedy",
+            "--select",
+            "circular-strict",
+            "--packet-size",
+            "1062",
+            "--batch",
+            "2",
+        ];
         fobs.flags.extend(["--ack-every", every]);
         rows.push(fobs);
     }
@@ -82,7 +95,8 @@ fn rows() -> Vec<Row> {
     rows.push(row("many 20000x8K 100M 65ms", 100.0, 65.0, 0.0, Load::Files(20_000, 8000)));
     rows.push(row("small 1000x4K 200M 100ms", 200.0, 100.0, 0.0, Load::Files(1000, 4096)));
     for loss in [0.0, 0.001, 0.01] {
-        let mut versus = row(&format!("versus 200M 100ms {}%", loss * 100.0), 200.0, 100.0, loss, Load::File(64 * MB));
+        let mut versus =
+            row(&format!("versus 200M 100ms {}%", loss * 100.0), 200.0, 100.0, loss, Load::File(64 * MB));
         versus.peers = vec![Peer::Tcp("bbr"), Peer::Uftp];
         rows.push(versus);
     }
@@ -91,7 +105,8 @@ fn rows() -> Vec<Row> {
 
 impl Row {
     fn run(&self) {
-        let folder = tempfile::Builder::new().prefix("longhaul-bench-").tempdir_in(memory()).expect("a folder");
+        let folder =
+            tempfile::Builder::new().prefix("longhaul-bench-").tempdir_in(memory()).expect("a folder");
         let (source, served) = (folder.path().join("source"), folder.path().join("served"));
         fs::create_dir(&served).expect("a folder");
         let bytes = make(&source, &self.load);
@@ -118,7 +133,9 @@ impl Row {
                     let run = tcp::transfer_within(&lab, bytes, control, limit);
                     (format!("  kernel {control}"), run.map_or(f64::INFINITY, |run| run.seconds))
                 }
-                Peer::Uftp => ("  uftp".into(), uftp(&lab, &source, folder.path(), self.scenario.bottleneck_mbit)),
+                Peer::Uftp => {
+                    ("  uftp".into(), uftp(&lab, &source, folder.path(), self.scenario.bottleneck_mbit))
+                }
             };
             let mbps = bytes as f64 * 8e-6 / seconds;
             println!("{name:<34} {seconds:>8.3} {mbps:>8.1} {:>6.1}%", 100.0 * mbps / limit_mbps);
@@ -167,10 +184,18 @@ fn copy(lab: &Lab, source: &Path, served: &Path, flags: &[&str], rtt_ms: f64) ->
     server.args(["serve", "--listen", "0.0.0.0:7700", "--root"]).arg(served).env("LONGHAUL_TOKEN", token);
     let mut server = Killed(server.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a server"));
     let stdout = BufReader::new(server.0.stdout.take().expect("its output"));
-    stdout.lines().map_while(Result::ok).find(|line| line.contains("longhaul://")).expect("the server listens");
+    stdout
+        .lines()
+        .map_while(Result::ok)
+        .find(|line| line.contains("longhaul://"))
+        .expect("the server listens");
     let mut cp = lab.command(End::Left, program);
     let target = format!("longhaul://{}/", lab.address(End::Right));
-    cp.args(["cp", "--json", if std::env::var_os("LONGHAUL_LOG").is_some() { "--why" } else { "--quiet" }]).args(flags).arg(source).arg(target).env("LONGHAUL_TOKEN", token);
+    cp.args(["cp", "--json", if std::env::var_os("LONGHAUL_LOG").is_some() { "--why" } else { "--quiet" }])
+        .args(flags)
+        .arg(source)
+        .arg(target)
+        .env("LONGHAUL_TOKEN", token);
     if std::env::var_os("LONGHAUL_LOG").is_none() {
         cp.stderr(Stdio::null());
     }
@@ -182,7 +207,8 @@ fn copy(lab: &Lab, source: &Path, served: &Path, flags: &[&str], rtt_ms: f64) ->
     let mut text = String::new();
     cp.0.stdout.take().expect("its output").read_to_string(&mut text).expect("its result");
     let counters = lab.counters();
-    let json: Value = text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or(Value::Null);
+    let json: Value =
+        text.lines().last().and_then(|line| serde_json::from_str(line).ok()).unwrap_or(Value::Null);
     let mut remark = String::new();
     if lab.cpu_limited() {
         remark += "(the emulator was late at times) ";
@@ -212,7 +238,8 @@ fn uftp(lab: &Lab, source: &Path, folder: &Path, bottleneck_mbit: f64) -> f64 {
     let mut client = lab.command(End::Left, "uftp");
     client.args(["-R", &rate_kbit.to_string(), "-I", "10.73.0.1", "-M", "10.73.0.2", "-t", "8"]).arg(source);
     let began = Instant::now();
-    let done = client.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    let done =
+        client.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success());
     if done { began.elapsed().as_secs_f64() } else { f64::INFINITY }
 }
 

@@ -22,7 +22,11 @@ fn inside(folder: &Path) -> OsString {
 fn push(server: &Server, from: &Path, to: &str, more: &[&str]) -> serde_json::Value {
     let args = [inside(from), server.url(to).into()].into_iter().chain(more.iter().map(OsString::from));
     let json = server.cp(args).expect_code(0).json();
-    assert_eq!((&json["ok"], &json["error"], &json["files_failed"]), (&true.into(), &().into(), &0.into()), "{json}");
+    assert_eq!(
+        (&json["ok"], &json["error"], &json["files_failed"]),
+        (&true.into(), &().into(), &0.into()),
+        "{json}"
+    );
     json
 }
 
@@ -86,7 +90,15 @@ fn a_trailing_slash_means_what_is_inside() {
     server.cp([local("dir/sub/file"), server.url("into/").into()]).expect_code(0);
     server.cp([local("dir/sub/file"), server.url("").into()]).expect_code(0);
     let arrived = [
-        "bare/", "bare/sub/", "bare/sub/file", "file", "into/", "into/file", "named/", "named/dir/", "named/dir/sub/",
+        "bare/",
+        "bare/sub/",
+        "bare/sub/file",
+        "file",
+        "into/",
+        "into/file",
+        "named/",
+        "named/dir/",
+        "named/dir/sub/",
         "named/dir/sub/file",
     ];
     assert_eq!(names(there.path()), arrived);
@@ -94,7 +106,8 @@ fn a_trailing_slash_means_what_is_inside() {
     for (from, to) in [("named/dir", "a"), ("named/dir/", "b"), ("file", "c"), ("file", "d/")] {
         server.cp([server.url(from).into(), pulled.path().join(to).into_os_string()]).expect_code(0);
     }
-    let arrived = ["a/", "a/dir/", "a/dir/sub/", "a/dir/sub/file", "b/", "b/sub/", "b/sub/file", "c", "d/", "d/file"];
+    let arrived =
+        ["a/", "a/dir/", "a/dir/sub/", "a/dir/sub/file", "b/", "b/sub/", "b/sub/file", "c", "d/", "d/file"];
     assert_eq!(names(pulled.path()), arrived);
 }
 
@@ -121,7 +134,12 @@ fn a_second_run_sends_nothing() {
     let first = push(&server, here.path(), "copy", &[]);
     let again = push(&server, here.path(), "copy", &[]);
     assert_eq!((&again["skipped_bytes"], &again["packets_sent"]), (&first["bytes"], &0.into()), "{again}");
-    let pull = || server.cp([server.url("copy/").into(), here.path().join("back").into_os_string()]).expect_code(0).json();
+    let pull = || {
+        server
+            .cp([server.url("copy/").into(), here.path().join("back").into_os_string()])
+            .expect_code(0)
+            .json()
+    };
     let (first, again) = (pull(), pull());
     assert_eq!((&again["skipped_bytes"], &again["packets_sent"]), (&first["bytes"], &0.into()), "{again}");
 }
@@ -281,8 +299,12 @@ fn every_control_and_selector_delivers() {
     for control in ["adaptive", "greedy", "fixed"] {
         for select in ["circular", "circular-strict", "sequential", "random"] {
             let to = format!("{control}-{select}");
-            let json =
-                push(&server, here.path(), &to, &["--control", control, "--select", select, "--rate", "200mbit"]);
+            let json = push(
+                &server,
+                here.path(),
+                &to,
+                &["--control", control, "--select", select, "--rate", "200mbit"],
+            );
             assert_eq!(json["control"], control);
             assert_same_bytes(here.path().join("file"), there.path().join(&to).join("file"));
         }
@@ -294,7 +316,8 @@ fn packet_size_batch_and_acknowledgements_can_be_set() {
     let (here, there) = (folder(), folder());
     write_noise(here.path().join("file"), 1_000_000, 1);
     let server = Server::start(there.path(), &[]);
-    for (size, every, batch) in [(256, 1, 1), (1024, 16, 2), (1400, 1000, 64), (8000, 3, 7), (65_507, 64, 64)] {
+    for (size, every, batch) in [(256, 1, 1), (1024, 16, 2), (1400, 1000, 64), (8000, 3, 7), (65_507, 64, 64)]
+    {
         let flags = [
             format!("--packet-size={size}"),
             format!("--ack-every={every}"),
@@ -321,8 +344,23 @@ fn a_rate_is_not_exceeded() {
         assert!(mbps < 80.0 * 1.15, "{control}: {json}");
     }
     // The server's own limit holds for what it sends.
-    let json = server.cp([server.url("fixed/file").into(), here.path().join("back").into_os_string()]).expect_code(0).json();
+    let json = server
+        .cp([server.url("fixed/file").into(), here.path().join("back").into_os_string()])
+        .expect_code(0)
+        .json();
     assert!(json["goodput_mbps"].as_f64().unwrap() < 60.0 * 1.15, "{json}");
+}
+
+#[test]
+fn a_short_patience_is_enough_for_a_live_copy() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 30_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    push(&server, here.path(), "", &["--rate=80mbit", "--stall-timeout=1s"]);
+    let back = [server.url("file").into(), here.path().join("back").into_os_string()];
+    server
+        .cp(back.into_iter().chain(["--rate=80mbit", "--stall-timeout=1s"].map(OsString::from)))
+        .expect_code(0);
 }
 
 #[test]

@@ -110,8 +110,12 @@ fn ends_and_goes_on_later(scene: &Scene, break_path: impl Fn(bool)) {
     break_path(true);
     let broken = Instant::now();
     let ended = copy.finish_within(Duration::from_secs(20)).expect_code(1);
-    assert!(broken.elapsed() < Duration::from_secs(3 + 8), "it took {:?}", broken.elapsed());
-    assert!(broken.elapsed() > Duration::from_millis(2500), "it gave up after {:?}", broken.elapsed());
+    let after = broken.elapsed();
+    // Half a second: what was under way at the break still counts as news.
+    assert!(
+        (Duration::from_millis(2500)..Duration::from_secs(11)).contains(&after),
+        "it gave up after {after:?}"
+    );
     let error = ended.json()["error"].as_str().unwrap().to_string();
     assert!(error.contains("run the same command again") && !error.contains('\n'), "{error}");
     assert!(!scene.destination().join("file").exists());
@@ -146,7 +150,8 @@ fn udp_blocked_midway_ends_a_pull() {
 fn blocked_udp_is_named() {
     for scene in [Scene::push(), Scene::pull()] {
         scene.haul.lab.block_udp(true);
-        let ended = scene.haul.start_cp(scene.args(&[])).finish_within(Duration::from_secs(12)).expect_code(1);
+        let ended =
+            scene.haul.start_cp(scene.args(&[])).finish_within(Duration::from_secs(12)).expect_code(1);
         let error = ended.json()["error"].as_str().unwrap().to_string();
         assert!(error.contains("UDP") && error.contains("firewall") && !error.contains('\n'), "{error}");
         assert_eq!(names(scene.destination()), Vec::<String>::new());

@@ -46,7 +46,7 @@ pub fn body(bytes: &[u8]) {
 
 fn check(ack: &Ack) {
     assert!(ack.runs.len() <= wire::MAX_RUNS && ack.slice.len() <= wire::MAX_SLICE_WORDS);
-    assert!(ack.latest <= ack.largest && ack.slice_start % 64 == 0);
+    assert!(ack.latest <= ack.largest && ack.slice_start.is_multiple_of(64));
     let floor = ack.runs_floor();
     let mut above = ack.largest.saturating_add(1);
     for range in ack.received_ranges() {

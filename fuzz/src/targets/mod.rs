@@ -10,21 +10,25 @@ use crate::Target;
 
 /// All of them.
 pub const TARGETS: &[Target] = &[
-    Target { name: "header", run: datagrams::header, seeds: datagrams::header_seeds },
-    Target { name: "body", run: datagrams::body, seeds: datagrams::body_seeds },
-    Target { name: "sender", run: endpoints::sender, seeds: endpoints::sender_seeds },
-    Target { name: "receiver", run: endpoints::receiver, seeds: endpoints::receiver_seeds },
-    Target { name: "path-check", run: endpoints::path_check, seeds: endpoints::path_check_seeds },
-    Target { name: "controller", run: endpoints::controller, seeds: endpoints::controller_seeds },
-    Target { name: "handshake", run: streams::handshake, seeds: streams::handshake_seeds },
-    Target { name: "message", run: streams::message, seeds: streams::message_seeds },
-    Target { name: "manifest", run: files::manifest, seeds: files::manifest_seeds },
-    Target { name: "journal", run: files::journal, seeds: files::journal_seeds },
-    Target { name: "exclude", run: files::exclude, seeds: files::exclude_seeds },
-    Target { name: "scenario", run: text::scenario, seeds: text::scenario_seeds },
-    Target { name: "location", run: text::location, seeds: text::location_seeds },
-    Target { name: "rate", run: text::rate, seeds: text::rate_seeds },
+    target("header", datagrams::header, datagrams::header_seeds),
+    target("body", datagrams::body, datagrams::body_seeds),
+    Target { weight: 4, ..target("sender", endpoints::sender, endpoints::sender_seeds) },
+    target("receiver", endpoints::receiver, endpoints::receiver_seeds),
+    target("path-check", endpoints::path_check, endpoints::path_check_seeds),
+    target("controller", endpoints::controller, endpoints::controller_seeds),
+    Target { weight: 20, ..target("handshake", streams::handshake, streams::handshake_seeds) },
+    target("message", streams::message, streams::message_seeds),
+    target("manifest", files::manifest, files::manifest_seeds),
+    target("journal", files::journal, files::journal_seeds),
+    target("exclude", files::exclude, files::exclude_seeds),
+    target("scenario", text::scenario, text::scenario_seeds),
+    target("location", text::location, text::location_seeds),
+    target("rate", text::rate, text::rate_seeds),
 ];
+
+const fn target(name: &'static str, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Target {
+    Target { name, run, weight: 1, seeds }
+}
 
 /// Bytes read as a list of numbers and pieces; when they run out, there is nothing more to do.
 struct Script<'a> {

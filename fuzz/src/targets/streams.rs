@@ -10,8 +10,11 @@ use longhaul_proto::session::message::{
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, Cursor};
-use std::time::Duration;
+use snow::HandshakeState;
+use std::collections::VecDeque;
+use std::io::{self, Cursor, Read, Write};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 // The crate keeps these to itself: here they are taken in as source, and what no target calls is dead.
 #[allow(dead_code)]
@@ -23,59 +26,148 @@ mod wake;
 
 const PSK: [u8; 32] = [9; 32];
 
-/// A server that meets a stranger, a server that meets a client with the key, a client that meets a stranger: whatever
-/// the bytes, the handshake ends, and what follows it is read or refused.
+/// A server that meets a stranger, a client that meets one, a server whose client has the key and offers nonsense, a
+/// server whose client says nonsense later: whatever the bytes, the handshake ends, and what follows is read or refused.
 pub fn handshake(bytes: &[u8]) {
     match bytes {
-        [0, from_client @ ..] => drop(accept(from_client.to_vec())),
+        [0, from_client @ ..] => accept(Cursor::new(from_client.to_vec()), io::sink()),
         [1, from_server @ ..] => {
             let waker = wake::Waker::new().expect("an event descriptor");
-            drop(control::connect(stream(from_server.to_vec()), &PSK, &offer(), waker, || {}));
+            let stream = stream(Cursor::new(from_server.to_vec()), io::sink());
+            drop(control::connect(stream, &PSK, &offer(), waker, || {}));
         }
-        [_, rest @ ..] => {
-            let mut script = Script { bytes: rest };
-            let Some(offered) = script.piece() else { return };
-            drop(accept(first_flight(offered)));
+        [2, offered @ ..] => accept(Cursor::new(first_flight(&mut initiator(), offered)), io::sink()),
+        [_, said @ ..] => {
+            let client = Client::new(said);
+            accept(client.clone(), client);
         }
         [] => {}
     }
 }
 
-fn accept(from_client: Vec<u8>) -> Result<(), control::HandshakeError> {
+fn accept(from_client: impl Read + Send + 'static, to_client: impl Write + Send + 'static) {
     let waker = wake::Waker::new().expect("an event descriptor");
-    let (control, _) = control::accept(stream(from_client), &PSK, waker, |_| answer())?;
-    // Nothing can follow, since a client seals what follows with our answer; the reader sees the end.
-    while let Some(control::Incoming::Message(_)) = control.wait(Duration::from_secs(5)) {}
-    Ok(())
-}
-
-fn stream(from_other_side: Vec<u8>) -> control::Stream {
-    control::Stream {
-        reader: Box::new(Cursor::new(from_other_side)),
-        writer: Box::new(io::sink()),
-        closer: Box::new(|| {}),
+    let stream = stream(from_client, to_client);
+    let Ok((control, _)) = control::accept(stream, &PSK, waker, |_| answer()) else { return };
+    while !matches!(control.poll(), Some(control::Incoming::Closed)) {
+        thread::yield_now();
     }
 }
 
-/// What a client that holds the key sends first, with these bytes in place of an offer.
-fn first_flight(offered: &[u8]) -> Vec<u8> {
+fn stream(reader: impl Read + Send + 'static, writer: impl Write + Send + 'static) -> control::Stream {
+    control::Stream {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        closer: Box::new(|| {}),
+        settled: Box::new(|| {}),
+    }
+}
+
+fn initiator() -> HandshakeState {
     let params = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s".parse().expect("a pattern that snow knows");
     let builder = snow::Builder::new(params).psk(0, &PSK).expect("a key at 0");
-    let mut state = builder.build_initiator().expect("an initiator needs nothing more");
-    let mut frame = vec![0; 65_535];
-    let len = state.write_message(offered, &mut frame).expect("inputs are shorter than a frame");
+    builder.build_initiator().expect("an initiator needs nothing more")
+}
+
+/// What a client that holds the key sends first, with these bytes in place of an offer.
+fn first_flight(state: &mut HandshakeState, offered: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_MAX];
+    let offered = &offered[..offered.len().min(control::OFFER_MAX)];
+    let len = state.write_message(offered, &mut frame).expect("it fits a frame");
     let mut first = vec![b'L', b'H', b'C', PROTOCOL_VERSION as u8];
     put_piece(&mut first, &frame[..len]);
     first
 }
 
+/// A client that holds the key, offers what makes sense, and says anything under the session's keys: both halves of
+/// the stream that a server has with it.
+#[derive(Clone)]
+struct Client {
+    shared: Arc<Mutex<ClientState>>,
+}
+
+struct ClientState {
+    /// Until the server's answer is needed.
+    handshake: Option<HandshakeState>,
+    from_server: Vec<u8>,
+    to_server: VecDeque<u8>,
+    said: Vec<u8>,
+}
+
+impl Client {
+    fn new(said: &[u8]) -> Client {
+        let mut handshake = initiator();
+        let to_server = first_flight(&mut handshake, &to_bytes(&offer())).into();
+        let said = said.to_vec();
+        let state = ClientState { handshake: Some(handshake), from_server: vec![], to_server, said };
+        Client { shared: Arc::new(Mutex::new(state)) }
+    }
+}
+
+impl ClientState {
+    /// Take the server's answer and seal what is to be said, cut into pieces as a script.
+    fn speak(&mut self) {
+        let Some(mut handshake) = self.handshake.take() else { return };
+        let (mut frame, mut sealed) = (vec![0; FRAME_MAX], vec![]);
+        handshake.read_message(&self.from_server[2..], &mut frame).expect("the server's answer");
+        let mut transport = handshake.into_transport_mode().expect("two messages complete NN");
+        let mut script = Script { bytes: &self.said };
+        while let Some(piece) = script.piece() {
+            let piece = &piece[..piece.len().min(FRAME_MAX - 16)];
+            let len = transport.write_message(piece, &mut frame).expect("it fits a frame");
+            put_piece(&mut sealed, &frame[..len]);
+        }
+        self.to_server.extend(sealed);
+    }
+}
+
+impl Read for Client {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.shared.lock().expect("nobody panics while holding it");
+        if state.to_server.is_empty() {
+            state.speak();
+        }
+        state.to_server.read(buf)
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let mut state = self.shared.lock().expect("nobody panics while holding it");
+        if state.handshake.is_some() {
+            state.from_server.extend_from_slice(buf);
+        }
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 pub fn handshake_seeds() -> Vec<Vec<u8>> {
     let offered = to_bytes(&offer());
-    let mut with_key = vec![2];
-    put_piece(&mut with_key, &offered);
-    let refusal = [&[1, 0, 0, 1, 1][..], &[1, 0, 0, 2, 9]].map(<[u8]>::to_vec);
-    let reply = [&[1, 0, 48][..], &[5; 48]].concat();
-    [vec![[&[0][..], &first_flight(&offered)].concat(), with_key, reply], refusal.to_vec()].concat()
+    let tagged = |tag: u8, bytes: &[u8]| [&[tag], bytes].concat();
+    let mut said = vec![];
+    for message in messages() {
+        let bytes = to_bytes(&message);
+        let plain = [&(bytes.len() as u32).to_be_bytes()[..], &bytes].concat();
+        // Some whole, some cut in two.
+        let (head, tail) = plain.split_at(if plain.len() % 2 == 0 { plain.len() } else { plain.len() / 2 });
+        put_piece(&mut said, head);
+        if !tail.is_empty() {
+            put_piece(&mut said, tail);
+        }
+    }
+    vec![
+        tagged(0, &first_flight(&mut initiator(), &offered)),
+        tagged(1, &[0, 0, 1, 1]),
+        tagged(1, &[0, 0, 2, 9]),
+        tagged(1, &[&[0, 48][..], &[5; 48]].concat()),
+        tagged(2, &offered),
+        tagged(3, &said),
+        tagged(3, &said[..said.len() / 2]),
+    ]
 }
 
 /// What is read means the same when it is written and read again.
@@ -161,3 +253,6 @@ fn answer() -> Answer {
 fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("plain data always serialises")
 }
+
+/// Noise's largest message.
+const FRAME_MAX: usize = 65_535;

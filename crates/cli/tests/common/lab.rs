@@ -21,8 +21,10 @@ pub fn run(tests: &[Test], at_once: usize) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let chosen: Vec<&Test> =
-        tests.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))).collect();
+    let chosen: Vec<&Test> = tests
+        .iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())))
+        .collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..at_once {
@@ -37,7 +39,11 @@ pub fn run(tests: &[Test], at_once: usize) -> ExitCode {
     });
     let failed = failed.into_inner();
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {verdict}. {} passed; {failed} failed; {} filtered out", chosen.len() - failed, tests.len() - chosen.len());
+    println!(
+        "\ntest result: {verdict}. {} passed; {failed} failed; {} filtered out",
+        chosen.len() - failed,
+        tests.len() - chosen.len()
+    );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

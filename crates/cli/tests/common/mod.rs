@@ -3,6 +3,7 @@
 
 pub mod lab;
 pub mod relay;
+pub mod shim;
 pub mod tree;
 
 use rustix::process::Signal;
@@ -118,9 +119,10 @@ impl Running {
             let _ = self.child.kill();
         }
         let status = self.child.wait().expect("a child can be waited for");
-        let [stdout, stderr] = self.streams.each_mut().map(|stream| {
-            stream.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
-        });
+        let [stdout, stderr] = self
+            .streams
+            .each_mut()
+            .map(|stream| stream.take().and_then(|thread| thread.join().ok()).unwrap_or_default());
         let ended = Ended::of(Output { status, stdout, stderr });
         assert!(!late, "still running after {limit:?}; stderr: {}", ended.stderr);
         ended
@@ -184,7 +186,10 @@ impl Server {
 
     /// Where it listens, TCP and UDP.
     pub fn address(&self) -> SocketAddr {
-        self.url["longhaul://".len()..].trim_end_matches('/').parse().expect("the URL holds an address and a port")
+        self.url["longhaul://".len()..]
+            .trim_end_matches('/')
+            .parse()
+            .expect("the URL holds an address and a port")
     }
 
     /// Its process.
@@ -253,7 +258,12 @@ pub fn token_file(folder: &Path) -> PathBuf {
 
 /// Send a signal to a child.
 pub fn send(child: &Child, signal: Signal) {
-    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).expect("a child has an id");
+    send_to(child.id(), signal);
+}
+
+/// Send a signal to a child by its id.
+pub fn send_to(id: u32, signal: Signal) {
+    let pid = rustix::process::Pid::from_raw(id.cast_signed()).expect("a child has an id");
     rustix::process::kill_process(pid, signal).expect("the child is there");
 }
 

@@ -123,7 +123,8 @@ impl Shared {
             client.set_nonblocking(false).expect("a socket can block");
             let Ok(server) = TcpStream::connect(self.server) else { continue };
             for (from, to) in [(&client, &server), (&server, &client)] {
-                let (from, to) = (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
+                let (from, to) =
+                    (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
                 // These end with their connections.
                 thread::spawn(move || pass_stream(from, to));
             }

@@ -43,7 +43,14 @@ pub fn assert_same_bytes(left: impl AsRef<Path>, right: impl AsRef<Path>) {
     let (a, b) = (read(&left), read(&right));
     let differ = a.iter().zip(&b).position(|(a, b)| a != b);
     let shown = (left.as_ref().display(), right.as_ref().display());
-    assert!(a == b, "{} and {}: {} and {} bytes, first difference at {differ:?}", shown.0, shown.1, a.len(), b.len());
+    assert!(
+        a == b,
+        "{} and {}: {} and {} bytes, first difference at {differ:?}",
+        shown.0,
+        shown.1,
+        a.len(),
+        b.len()
+    );
 }
 
 /// Set permissions.
@@ -98,7 +105,9 @@ pub fn write_zoo(top: &Path) {
     set_mode(top.join("empty"), 0o400);
     set_mode(top.join("hollow"), 0o711);
     set_mode(top.join("deep/er"), 0o500);
-    for (n, path) in ["large", "link", "empty", "deep/er/small", "deep/er", "hollow", "deep", ""].iter().enumerate() {
+    for (n, path) in
+        ["large", "link", "empty", "deep/er/small", "deep/er", "hollow", "deep", ""].iter().enumerate()
+    {
         set_mtime(top.join(path), 1_000_000_000 + n as i64, 123_456_789);
     }
 }
@@ -123,7 +132,8 @@ pub fn snapshot(top: &Path) -> BTreeMap<PathBuf, Thing> {
         let meta = fs::symlink_metadata(&full).unwrap_or_else(|e| panic!("{}: {e}", full.display()));
         let (mode, mtime) = (meta.mode() & 0o7777, (meta.mtime(), meta.mtime_nsec()));
         let thing = if meta.is_dir() {
-            let names = fs::read_dir(&full).expect("a folder can be listed").map(|item| item.unwrap().file_name());
+            let names =
+                fs::read_dir(&full).expect("a folder can be listed").map(|item| item.unwrap().file_name());
             pending.extend(names.map(|name| path.join(name)));
             Thing::Folder(mode, mtime)
         } else if meta.is_symlink() {

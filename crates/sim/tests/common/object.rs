@@ -108,7 +108,6 @@ impl Case {
     }
 
     fn sender(&self) -> Sender<Disk> {
-        let ack = AckPolicy::new(self.ack_every, self.rtt());
         let config = SenderConfig {
             shape: self.shape(),
             class: 0,
