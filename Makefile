@@ -48,7 +48,7 @@ fmt: ## Check the format of the sources
 
 .PHONY: deny
 deny: ## Check licences, sources and duplicates of the dependencies
-	$(TOOLS)/bin/cargo-deny --locked --log-level error check --hide-inclusion-graph bans licenses sources
+	$(TOOLS)/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 
 .PHONY: lint
 lint: ## Run clippy; a warning is an error

@@ -260,7 +260,7 @@ impl Small {
         });
         let can = unshare.args(["mount", "-t", "tmpfs", "none"]).arg(mount_point.path()).output();
         if !can.is_ok_and(|output| output.status.success()) {
-            println!("skipped: this user cannot mount a small file system (unshare --mount)");
+            common::skip("this user cannot mount a small file system (unshare --mount)");
             return None;
         }
         let mut command = Command::new("unshare");

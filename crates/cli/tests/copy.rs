@@ -266,7 +266,7 @@ fn an_existing_file_stays_whole_until_the_new_one_takes_its_place() {
 #[test]
 fn it_goes_over_ipv6_too() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
-        println!("skipped: this host has no IPv6");
+        common::skip("this host has no IPv6");
         return;
     }
     let (here, there) = (folder(), folder());

@@ -162,25 +162,24 @@ fn blocked_udp_is_named() {
 }
 
 fn a_path_with_every_fault_delivers() {
-    let scenario = Scenario {
-        loss: 0.03,
-        loss_reverse: 0.1,
+    let faulty = Scenario {
         burst: Some(3.0),
         jitter_ms: 3.0,
         reorder: 0.02,
         duplicate: 0.02,
-        corrupt: 0.02,
+        corrupt: 0.01,
         queue_bdp: Some(0.3),
         ..Scenario::new(50.0, 40.0)
     };
-    for pull in [false, true] {
-        let scene = Scene::new(&scenario, pull);
+    // Of the data 3 % are lost, of the acknowledgements 6 %.
+    for (pull, loss, loss_reverse) in [(false, 0.03, 0.06), (true, 0.06, 0.03)] {
+        let scene = Scene::new(&Scenario { loss, loss_reverse, ..faulty.clone() }, pull);
         let json = scene.haul.cp(scene.args(&[])).expect_code(0).json();
         scene.assert_arrived();
         let counters = scene.haul.lab.counters();
         let way = if pull { counters.right_to_left } else { counters.left_to_right };
         let faults = [way.dropped_loss, way.corrupted, way.duplicated, way.reordered];
         assert!(faults.iter().all(|count| *count > 10), "the path was too kind: {way:?}");
-        assert!(json["loss"].as_f64().unwrap() > 0.01, "{json}");
+        assert!(json["loss"].as_f64().unwrap() > 0.02, "{json}");
     }
 }

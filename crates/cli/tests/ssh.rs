@@ -28,7 +28,7 @@ impl Sshd {
         let Some(program) =
             ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|path| Path::new(path).exists())
         else {
-            println!("skipped: no sshd here; install openssh-server");
+            common::skip("no sshd here; install openssh-server");
             return None;
         };
         if rustix::process::geteuid().is_root() {

@@ -4,7 +4,6 @@
 use super::{Ended, LONGHAUL, Running, Server, undisturbed};
 use longhaul_lab::{End, Lab, Scenario};
 use std::ffi::OsStr;
-use std::panic;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +29,9 @@ pub fn run(tests: &[Test], at_once: usize) -> ExitCode {
         for _ in 0..at_once {
             scope.spawn(|| {
                 while let Some((name, test)) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let passed = panic::catch_unwind(test).is_ok();
+                    // On a thread of its own that bears its name, for what is said of it.
+                    let thread = thread::Builder::new().name((*name).into()).spawn(*test);
+                    let passed = thread.expect("a thread can be started").join().is_ok();
                     println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
                     failed.fetch_add(usize::from(!passed), Ordering::Relaxed);
                 }

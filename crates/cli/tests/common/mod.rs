@@ -9,7 +9,7 @@ pub mod tree;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,12 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}: not after {PATIENCE:?}");
         sleep(Duration::from_millis(2));
     }
+}
+
+/// Say that the test that asks is skipped, and why; also where the harness hides what passing tests print.
+pub fn skip(why: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", thread.name().unwrap_or("a test"));
 }
 
 /// Run it to its end.

@@ -49,7 +49,7 @@ impl Shim {
         // The loader lists what it would load, and does not start the program; a static one has no loader.
         let loaded = Command::new(LONGHAUL).env("LD_TRACE_LOADED_OBJECTS", "1").output().ok()?;
         if !String::from_utf8_lossy(&loaded.stdout).contains("libc.so") {
-            println!("skipped: the program is linked statically, its calls cannot be slowed down");
+            super::skip("the program is linked statically, its calls cannot be slowed down");
             return None;
         }
         let (source, library) = (folder.join("slow.c"), folder.join("slow.so"));
@@ -64,7 +64,7 @@ impl Shim {
             Ok(output) if output.status.success() => Some(Shim { library }),
             Ok(output) => panic!("the C compiler refused: {}", String::from_utf8_lossy(&output.stderr)),
             Err(error) => {
-                println!("skipped: no C compiler (cc): {error}");
+                super::skip(&format!("no C compiler (cc): {error}"));
                 None
             }
         }

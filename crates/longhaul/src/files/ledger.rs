@@ -8,8 +8,16 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     files: HashMap<EntryIndex, Sheet>,
-    /// How often a group came in wrong.
-    bad: HashMap<Group, u32>,
+    /// Groups that came in wrong.
+    bad: HashMap<Group, Bad>,
+}
+
+/// What is known of a group that came in wrong.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bad {
+    times: u32,
+    /// The network thread has not heard of it yet: what it hands over still counts the wrong data as there.
+    untold: bool,
 }
 
 /// A file's groups.
@@ -87,9 +95,10 @@ impl Ledger {
         }
     }
 
-    /// Whether all data of this group has come in and was not found wrong.
-    pub(super) fn has_data(&self, group: Group) -> bool {
-        matches!(self.get(group).0, State::Computed | State::Verified)
+    /// Whether data of this group is of use: it is not there yet, and it is not what was found to be wrong.
+    pub(super) fn takes_data(&self, group: Group) -> bool {
+        let untold = self.bad.get(&group).is_some_and(|bad| bad.untold);
+        !untold && !matches!(self.get(group).0, State::Computed | State::Verified)
     }
 
     /// The hash of a file whose groups are all verified.
@@ -101,11 +110,19 @@ impl Ledger {
         }
     }
 
-    /// A group came in wrong: how often it has by now.
-    pub(super) fn count_bad(&mut self, group: Group) -> u32 {
-        let times = self.bad.entry(group).or_default();
-        *times += 1;
-        *times
+    /// A group came in wrong: takes no data of it until it is begun anew, and says how often that has been by now.
+    pub(super) fn reject(&mut self, group: Group) -> u32 {
+        let bad = self.bad.entry(group).or_default();
+        bad.times += 1;
+        bad.untold = true;
+        bad.times
+    }
+
+    /// From now on, data of this group is new data.
+    pub(super) fn begin_anew(&mut self, group: Group) {
+        if let Some(bad) = self.bad.get_mut(&group) {
+            bad.untold = false;
+        }
     }
 
     /// This file is settled, one way or the other.

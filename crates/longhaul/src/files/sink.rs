@@ -279,6 +279,7 @@ impl FileSink {
                 Happened::Bad(group) => {
                     let range = self.shared.target.layout.group_range(group);
                     self.mark_wanted(&range);
+                    self.send(self.shared.blocks.at(range.start), Job::BeginAnew(group));
                     self.events.push_back(SinkEvent::Bad { ranges: [range].into_iter().collect() });
                 }
                 Happened::NoRoom(reason) => no_room = Some(reason),

@@ -20,6 +20,8 @@ pub(super) enum Job {
     Block(Load),
     /// The sender's hash of a group of this writer's blocks.
     Expect(GroupHash),
+    /// What is handed over of this group from now on came in after it was found to be wrong.
+    BeginAnew(Group),
     /// All entries are settled: do what comes last.
     Finish,
     /// Do no more.
@@ -59,6 +61,7 @@ impl Writer {
             match job {
                 Job::Block(load) => self.block(load),
                 Job::Expect(expected) => self.expect(expected),
+                Job::BeginAnew(group) => self.shared.lock_ledger().begin_anew(group),
                 Job::Finish => super::prepare::finish(&self.shared),
                 Job::Stop => return,
             }
@@ -72,7 +75,7 @@ impl Writer {
             if shared.no_room.load(Ordering::Relaxed) {
                 break;
             }
-            if !shared.is_open(group.entry) || shared.lock_ledger().has_data(group) {
+            if !shared.is_open(group.entry) || !shared.lock_ledger().takes_data(group) {
                 continue;
             }
             let place = shared.target.layout.group_range(group);
@@ -171,7 +174,7 @@ impl Writer {
     fn bad(&self, group: Group) {
         let shared = &self.shared;
         shared.logs.note(group.entry, Record::Lost { index: group.index });
-        if shared.lock_ledger().count_bad(group) >= BAD_MAX {
+        if shared.lock_ledger().reject(group) >= BAD_MAX {
             shared.fail(group.entry, UNVERIFIABLE.into());
             return;
         }

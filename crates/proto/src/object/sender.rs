@@ -286,9 +286,9 @@ impl<S: Source> Sender<S> {
         }
         let news = self.acked.count() > before || ack.received > self.stats.received;
         if news {
+            self.report(now, ack, latest_sent);
             self.stats.last_news = now;
             self.stats.timeouts_in_a_row = 0;
-            self.report(now, ack, latest_sent);
         }
         self.check_complete();
     }
