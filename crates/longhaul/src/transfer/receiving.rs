@@ -51,7 +51,8 @@ pub fn receive(
     if files.dry_run {
         let mut report = plan.report();
         report.failed.extend(source_errors);
-        return Ok(conclude(session, report, &layout, &manifest, 0));
+        let seen = Seen { datagram_len: 0, status: SenderStatus::default() };
+        return Ok(conclude(session, report, &layout, &manifest, seen));
     }
     let have = plan.have.clone();
     session.control.send(Message::Start { have: have.clone(), skipped: plan.skipped.len() as u64 });
@@ -69,8 +70,8 @@ pub fn receive(
         Ok(mut report) => {
             report.failed.append(&mut receiving.source_errors);
             report.receiver_drops = receiving.session.link.drops();
-            let datagram_len = receiving.datagram_len;
-            Ok(conclude(session, report, &layout, &manifest, datagram_len))
+            let seen = Seen { datagram_len: receiving.datagram_len, status: receiving.status.clone() };
+            Ok(conclude(session, report, &layout, &manifest, seen))
         }
         Err(broken) => {
             receiving.suspend();
@@ -79,20 +80,26 @@ pub fn receive(
     }
 }
 
+/// What was learnt of the transfer while it ran.
+struct Seen {
+    datagram_len: u16,
+    status: SenderStatus,
+}
+
 fn conclude(
     session: &mut Session<'_>,
     report: Report,
     layout: &Layout,
     manifest: &Manifest,
-    datagram_len: u16,
+    seen: Seen,
 ) -> Received {
-    let status = part(session, report.clone());
+    let status = part(session, report.clone(), seen.status);
     let files = manifest.entries.iter().filter(|e| matches!(e.kind, Kind::File { .. })).count() as u64;
-    Received { report, status, datagram_len, total: layout.object_len(), files }
+    Received { report, status, datagram_len: seen.datagram_len, total: layout.object_len(), files }
 }
 
-/// Say that all is done, and hear the sender's last word.
-fn part(session: &mut Session<'_>, report: Report) -> SenderStatus {
+/// Say that all is done, and hear the sender's last word; `last` is what it said before.
+fn part(session: &mut Session<'_>, report: Report, last: SenderStatus) -> SenderStatus {
     session.control.send(Message::Finished(report));
     let deadline = clock::now() + PARTING;
     loop {
@@ -101,11 +108,11 @@ fn part(session: &mut Session<'_>, report: Report) -> SenderStatus {
             Ok(Some(_)) => continue,
             Ok(None) => {}
             // All is in place; a peer that left without a word changes nothing.
-            Err(_) => return SenderStatus::default(),
+            Err(_) => return last,
         }
         let now = clock::now();
         if now >= deadline {
-            return SenderStatus::default();
+            return last;
         }
         let _ = session.receive(|_, _, _| {});
         let _ = session.link.wait(&session.waker, now, deadline.min(now + HEARTBEAT));

@@ -100,11 +100,14 @@ impl Session<'_> {
 
     /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`.
     pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8])) -> io::Result<bool> {
-        let now = clock::now();
         let check = &mut self.check;
-        self.link.receive(|phase, arrival, body| match phase {
-            Phase::Early => check.handle_datagram(now, arrival, body),
-            Phase::Main => handle(now, arrival, body),
+        self.link.receive(|phase, arrival, body| {
+            // Read for each datagram: never before its arrival, however long the process was off the processor.
+            let now = clock::now();
+            match phase {
+                Phase::Early => check.handle_datagram(now, arrival, body),
+                Phase::Main => handle(now, arrival, body),
+            }
         })
     }
 
