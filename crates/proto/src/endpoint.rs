@@ -1,6 +1,7 @@
 //! The contract between a protocol and its driver.
 
 use crate::units::{DatagramNumber, Time};
+use crate::wire::SEAL_OVERHEAD;
 
 /// How a datagram came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,41 @@ pub trait Endpoint {
 
     /// The next event.
     fn poll_event(&mut self) -> Option<Self::Event>;
+
+    /// Bytes that go around each body on the wire, IP and UDP headers not counted: header and tag of the AEAD seal,
+    /// unless the protocol goes in clear.
+    fn framing(&self) -> usize {
+        SEAL_OVERHEAD
+    }
+}
+
+/// Endpoints of different protocols that tell the same things can share a driver.
+impl<E: Endpoint + ?Sized> Endpoint for Box<E> {
+    type Event = E::Event;
+
+    fn handle_datagram(&mut self, now: Time, arrival: Arrival, body: &[u8]) {
+        (**self).handle_datagram(now, arrival, body);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        (**self).handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        (**self).poll_transmit(now, buf)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        (**self).poll_timeout()
+    }
+
+    fn poll_event(&mut self) -> Option<Self::Event> {
+        (**self).poll_event()
+    }
+
+    fn framing(&self) -> usize {
+        (**self).framing()
+    }
 }
 
 /// Where a sender takes the object's bytes from.

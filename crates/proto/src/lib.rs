@@ -6,7 +6,7 @@
 //!
 //! - [`endpoint`]: the contract between a protocol and its driver.
 //! - [`object`]: the FOBS object transfer (Dickens & Gropp): sender, receiver, selectors, ack policies.
-//! - [`control`]: how fast to send: `greedy`, `fixed`, `adaptive`.
+//! - [`control`]: how fast to send.
 //! - [`path`]: what a few datagrams tell of a path before the transfer: does UDP pass, how large, how fast.
 //! - [`session`]: what the two programs say to each other around a transfer: offer, manifest, resume, verify, done.
 #![forbid(unsafe_code)]
@@ -20,5 +20,6 @@ pub mod path;
 pub mod rtt;
 pub mod seen;
 pub mod session;
+pub mod suggest;
 pub mod units;
 pub mod wire;

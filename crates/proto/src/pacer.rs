@@ -1,5 +1,6 @@
 //! Spreads datagrams over time, by absolute deadlines so that late wake-ups do not add up.
 
+use crate::control::BURST;
 use crate::units::{Rate, Time, nanos};
 use core::time::Duration;
 
@@ -11,14 +12,15 @@ pub struct Pacer {
     /// What the last deadline left over, in units of 1/rate ns.
     remainder: u64,
     rate: Option<Rate>,
-    /// Time lost because the caller came later than [`CATCH_UP`] after a deadline.
+    burst: Duration,
+    /// Time lost because the caller came later than [`CATCH_UP`] bursts after a deadline.
     lost: Duration,
 }
 
 impl Pacer {
     /// Unpaced until told a rate.
     pub fn new() -> Pacer {
-        Pacer { due: Time::ZERO, remainder: 0, rate: None, lost: Duration::ZERO }
+        Pacer { due: Time::ZERO, remainder: 0, rate: None, burst: BURST, lost: Duration::ZERO }
     }
 
     /// The rate from now on; `None` sends as fast as the socket takes it.
@@ -27,6 +29,11 @@ impl Pacer {
             self.rate = rate;
             self.remainder = 0;
         }
+    }
+
+    /// Datagrams that fall due within this span may leave together; zero spaces each by itself.
+    pub fn set_burst(&mut self, burst: Duration) {
+        self.burst = burst;
     }
 
     /// Whether a datagram may go now.
@@ -38,9 +45,10 @@ impl Pacer {
     pub fn on_sent(&mut self, now: Time, bytes: u64) {
         let Some(rate) = self.rate else { return };
         let lag = now.since(self.due);
-        if lag > CATCH_UP {
-            self.lost += lag - CATCH_UP;
-            self.due = now - CATCH_UP;
+        let catch_up = self.burst * CATCH_UP;
+        if lag > catch_up {
+            self.lost += lag - catch_up;
+            self.due = now - catch_up;
             self.remainder = 0;
         }
         let rate = rate.0.max(1);
@@ -48,6 +56,11 @@ impl Pacer {
         let step = u64::try_from(scaled / u128::from(rate)).unwrap_or(u64::MAX);
         self.remainder = (scaled % u128::from(rate)) as u64;
         self.due = Time(self.due.0.saturating_add(step));
+    }
+
+    /// The next datagram is due now.
+    pub fn restart(&mut self, now: Time) {
+        (self.due, self.remainder) = (now, 0);
     }
 
     /// Nothing was there to send until now: the time gone by earns no credit.
@@ -62,7 +75,7 @@ impl Pacer {
     pub fn wake_at(&self, datagram_bytes: u64) -> Option<Time> {
         let rate = self.rate?;
         let gap = nanos(rate.time_for(datagram_bytes));
-        let burst = nanos(BURST).checked_div(gap).unwrap_or(MAX_BURST).clamp(1, MAX_BURST);
+        let burst = nanos(self.burst).checked_div(gap).unwrap_or(MAX_BURST).clamp(1, MAX_BURST);
         Some(Time(self.due.0.saturating_add(gap.saturating_mul(burst - 1))))
     }
 
@@ -78,11 +91,8 @@ impl Default for Pacer {
     }
 }
 
-/// A caller that comes late may make up for this much, no more, lest a stalled process floods the path.
-const CATCH_UP: Duration = Duration::from_millis(2);
-
-/// Datagrams that fall due within this span may leave together: short against any queue worth the name.
-const BURST: Duration = Duration::from_micros(500);
+/// A caller that comes late may make up for this many bursts, no more, lest a stalled process floods the path.
+const CATCH_UP: u32 = 4;
 
 /// Datagrams in a burst at most: what one GSO call carries.
 const MAX_BURST: u64 = 44;

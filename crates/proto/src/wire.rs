@@ -3,7 +3,7 @@
 //! ```text
 //! datagram   flags u8 · connection id u64 · number u48 · sealed body · tag 16      (the first 15 bytes authenticated)
 //! body       kind u8 · …
-//!   DATA     0x10 + size class · packet u48 · the packet's bytes
+//!   DATA     0x10 + size class · packet u48 · the packet's bytes                    (+ 8: tell its arrival at once)
 //!   ACK      0x01 · fixed fields · runs · slice                                     (see [`Ack`])
 //!   PROBE    0x02 · size class u8 · zeros up to the class's size                    (path check)
 //!   REPLY    0x03 · probe number u48 · arrival u64                                  (path check)
@@ -81,6 +81,8 @@ pub enum Body<'a> {
     Data {
         /// Which of the negotiated datagram sizes numbers the packets.
         class: u8,
+        /// The sender wants to know at once when it came in.
+        timed: bool,
         /// Which packet.
         packet: PacketNumber,
         /// Its bytes.
@@ -108,6 +110,7 @@ const KIND_ACK: u8 = 1;
 const KIND_PROBE: u8 = 2;
 const KIND_REPLY: u8 = 3;
 const KIND_DATA: u8 = 0x10;
+const DATA_TIMED: u8 = MAX_CLASSES as u8;
 
 /// Most size classes that a transfer may try.
 pub const MAX_CLASSES: usize = 8;
@@ -123,8 +126,13 @@ impl Body<'_> {
                 probe: u48(rest)?,
                 arrival: Time(u64::from_be_bytes(rest[6..14].try_into().ok()?)),
             }),
-            _ if (KIND_DATA..KIND_DATA + MAX_CLASSES as u8).contains(&kind) && rest.len() > 6 => {
-                Some(Body::Data { class: kind - KIND_DATA, packet: u48(rest)?, data: &rest[6..] })
+            _ if (KIND_DATA..KIND_DATA + 2 * DATA_TIMED).contains(&kind) && rest.len() > 6 => {
+                Some(Body::Data {
+                    class: (kind - KIND_DATA) % DATA_TIMED,
+                    timed: kind - KIND_DATA >= DATA_TIMED,
+                    packet: u48(rest)?,
+                    data: &rest[6..],
+                })
             }
             _ => None,
         }
@@ -132,8 +140,8 @@ impl Body<'_> {
 }
 
 /// Write a DATA body's first bytes; the packet's own follow at [`DATA_PREFIX`].
-pub fn encode_data_prefix(buf: &mut [u8], class: u8, packet: PacketNumber) {
-    buf[0] = KIND_DATA + class;
+pub fn encode_data_prefix(buf: &mut [u8], class: u8, timed: bool, packet: PacketNumber) {
+    buf[0] = KIND_DATA + class + if timed { DATA_TIMED } else { 0 };
     buf[1..7].copy_from_slice(&packet.to_be_bytes()[2..]);
 }
 
@@ -185,6 +193,8 @@ pub struct Ack {
     pub largest: DatagramNumber,
     /// From `largest` downwards: so many came in, so many did not, so many did, …
     pub runs: Vec<u64>,
+    /// Datagrams of trains that came in lately, and when, on the receiver's clock; newest first.
+    pub timed: Vec<(DatagramNumber, Time)>,
     /// First packet of `slice`, a multiple of 64.
     pub slice_start: PacketNumber,
     /// Bits of the object's map, 64 packets a word.
@@ -194,6 +204,8 @@ pub struct Ack {
 const ACK_COMPLETE: u8 = 1;
 /// Runs in an acknowledgement at most.
 pub const MAX_RUNS: usize = 256;
+/// Arrivals told one by one in an acknowledgement at most.
+pub const MAX_TIMED: usize = 24;
 /// Words of the object's map in an acknowledgement at most.
 pub const MAX_SLICE_WORDS: usize = 32;
 
@@ -209,6 +221,13 @@ impl Ack {
             w.varint(value);
         }
         w.varint(self.largest.saturating_sub(self.latest));
+        let timed =
+            self.timed.len().min(MAX_TIMED).min(w.left().saturating_sub(TIMED_RESERVE) / TIMED_LEN_MAX);
+        w.bytes(&[timed as u8]);
+        for (number, time) in &self.timed[..timed] {
+            w.varint(self.largest.saturating_sub(*number));
+            w.varint(self.latest_time.0.saturating_sub(time.0));
+        }
         let count_at = w.at;
         w.bytes(&[0, 0]);
         let slice_bytes = if self.slice.is_empty() { 0 } else { 10 + 8 * self.slice.len() };
@@ -250,6 +269,15 @@ impl Ack {
             ..Ack::default()
         };
         ack.latest = ack.largest.checked_sub(r.varint()?)?;
+        let [timed] = r.array()?;
+        if usize::from(timed) > MAX_TIMED {
+            return None;
+        }
+        for _ in 0..timed {
+            let number = ack.largest.checked_sub(r.varint()?)?;
+            let time = Time(ack.latest_time.0.checked_sub(r.varint()?)?);
+            ack.timed.push((number, time));
+        }
         let runs = usize::from(u16::from_be_bytes(r.array()?));
         if runs > MAX_RUNS {
             return None;
@@ -284,6 +312,11 @@ impl Ack {
         self.runs.iter().fold(self.largest.saturating_add(1), |at, run| at.saturating_sub(*run))
     }
 }
+
+/// Two varints: a datagram's distance below 2⁴⁸ and a span of time.
+const TIMED_LEN_MAX: usize = 7 + 10;
+/// Room that runs and slice need behind them.
+const TIMED_RESERVE: usize = 64;
 
 struct Writer<'a> {
     buf: &'a mut [u8],
@@ -352,11 +385,16 @@ mod tests {
         let head = (any::<u16>(), any::<bool>(), any::<u8>(), any::<u64>(), any::<u32>());
         let tail = (
             prop::collection::vec(any::<u64>(), 0..30),
+            prop::collection::vec((0..1000u64, 0..1u64 << 40), 0..MAX_TIMED),
             prop::collection::vec(any::<u64>(), 0..32),
             0..1u64 << 40,
         );
         (head, counters, (0..MAX_NUMBER, 0..1000u64), tail).prop_map(
-            |(h, c, (largest, back), (runs, slice, word))| Ack {
+            |(h, c, (largest, back), (runs, timed, slice, word))| Ack {
+                timed: timed
+                    .iter()
+                    .map(|(n, t)| (largest.saturating_sub(*n), Time(h.3.saturating_sub(*t))))
+                    .collect(),
                 epoch: h.0,
                 complete: h.1,
                 pressure: h.2,

@@ -32,7 +32,7 @@ fn main() {
         have: Ranges::new(),
         seed: 1,
     };
-    let control = ControlConfig { datagram_len: 1472, rtt, path_rate: None, rate: None };
+    let control = ControlConfig::new(1472, rtt);
     let sender = Sender::new(config, Zeros, kind.build(control));
     let ack = AckPolicy::new(DEFAULT_EVERY, rtt);
     let config = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: 1400 };

@@ -48,12 +48,8 @@ fn object(kind: ControllerKind, scenario: &Scenario) {
     let rtt = Duration::from_secs_f64(scenario.rtt_ms / 1e3);
     let shape = Shape { object_len: 1 << 30, packet_len: 1434 };
     let ack = AckPolicy::new(32, rtt);
-    let control = ControlConfig {
-        datagram_len: 1472,
-        rtt,
-        path_rate: None,
-        rate: Some(Rate::from_mbps(scenario.bottleneck_mbit * 0.97)),
-    };
+    let rate = Rate::from_mbps(scenario.bottleneck_mbit * 0.97);
+    let control = ControlConfig { rate: Some(rate), ..ControlConfig::new(1472, rtt) };
     let sender = SenderConfig {
         shape,
         class: 0,

@@ -8,7 +8,7 @@ use crate::path::PathConfig;
 use crate::sim::{Options, Side};
 use crate::trace::{Record, Trace, TraceKind};
 use longhaul_proto::units::{DatagramNumber, Time};
-use longhaul_proto::wire::{IPV4_UDP_LEN, MAX_DATAGRAM_LEN, SEAL_OVERHEAD};
+use longhaul_proto::wire::{IPV4_UDP_LEN, MAX_DATAGRAM_LEN};
 use std::time::Duration;
 
 /// The shared part of a simulation.
@@ -43,7 +43,7 @@ impl Fabric {
             packets: Packets::default(),
             options,
             mtu: path.mtu,
-            scratch: vec![0; usize::from(MAX_DATAGRAM_LEN) - SEAL_OVERHEAD],
+            scratch: vec![0; usize::from(MAX_DATAGRAM_LEN)],
             trace: Trace::new(options.trace),
             links: [&path.forward, &path.reverse].map(|config| Link::new(config, options.measure_from)),
         }
@@ -57,9 +57,9 @@ impl Fabric {
         &mut self.links[from.index()]
     }
 
-    /// Make a packet of the body in `scratch`.
-    pub(crate) fn pack(&mut self, number: DatagramNumber, len: usize) -> (u32, u32) {
-        let size = (len + SEAL_OVERHEAD + IPV4_UDP_LEN) as u32;
+    /// Make a packet of the body in `scratch`, with `framing` bytes around it.
+    pub(crate) fn pack(&mut self, number: DatagramNumber, len: usize, framing: usize) -> (u32, u32) {
+        let size = (len + framing + IPV4_UDP_LEN) as u32;
         (self.packets.insert(number, size, &self.scratch[..len]), size)
     }
 

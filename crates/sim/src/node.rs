@@ -164,7 +164,7 @@ impl<E: Endpoint> Node<E> {
                 self.last_number
             );
             self.last_number = Some(sent.number);
-            let (slot, size) = fabric.pack(sent.number, sent.len);
+            let (slot, size) = fabric.pack(sent.number, sent.len, self.endpoint.framing());
             counters.sent += 1;
             counters.sent_bytes += u64::from(size);
             fabric.trace(TraceKind::Sent, self.flow, self.side, sent.number, size);

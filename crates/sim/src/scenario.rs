@@ -260,7 +260,7 @@ impl FieldLines {
             Some((unknown, line)) => Err(ScenarioError::Invalid {
                 file: None,
                 line: Some(*line),
-                problem: format!("a scenario has no field {unknown}; {}", suggest(unknown)),
+                problem: longhaul_proto::suggest::unknown("field", unknown, FIELDS.iter().copied()),
             }),
         }
     }
@@ -289,41 +289,6 @@ fn place(file: Option<&Path>, line: Option<usize>) -> String {
         (None, Some(line)) => format!("line {line}: "),
         (None, None) => String::new(),
     }
-}
-
-/// Which fields the user may have meant.
-fn suggest(unknown: &str) -> String {
-    let near: Vec<&str> = FIELDS
-        .iter()
-        .copied()
-        .filter(|field| edit_distance(unknown, field) <= 2 || shares_a_word(unknown, field))
-        .collect();
-    if near.is_empty() {
-        format!("it may have {}", FIELDS.join(", "))
-    } else {
-        format!("did you mean {}?", near.join(" or "))
-    }
-}
-
-fn shares_a_word(unknown: &str, field: &str) -> bool {
-    let stem = |name: &str| name.split(['_', '-']).next().unwrap_or_default().to_lowercase();
-    !stem(unknown).is_empty() && stem(unknown) == stem(field)
-}
-
-/// How many letters must be put in, taken out or changed to make `b` of `a` (Levenshtein).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn positive(field: &'static str, value: f64, max: f64) -> Result<(), InvalidField> {

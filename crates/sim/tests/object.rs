@@ -49,7 +49,7 @@ fn random_case(seed: u64) -> Case {
         object_len,
         packet_len,
         selector: SelectorKind::ALL[rng.usize(..4)],
-        controller: ControllerKind::ALL[rng.usize(..3)],
+        controller: ControllerKind::ALL[rng.usize(..ControllerKind::ALL.len())],
         ack_every: [1, 2, 32, 1000][rng.usize(..4)],
         hold_ms: rng.bool().then(|| rng.u64(1..100)),
         outage_ms: (rng.u32(..4) == 0).then(|| begin..begin + rng.u64(1..2000)),
@@ -140,7 +140,7 @@ fn equal_seeds_give_equal_traces() {
 #[test]
 fn every_selector_and_controller_completes() {
     for selector in SelectorKind::ALL {
-        for controller in ControllerKind::ALL {
+        for controller in ControllerKind::ALL.iter().copied() {
             for loss in [0.0, 0.01, 0.2] {
                 let mut case = Case { selector, controller, object_len: 1_000_000, ..Case::plain() };
                 (case.scenario.loss, case.scenario.loss_reverse) = (loss, loss);
@@ -170,7 +170,7 @@ fn what_the_receiver_has_is_not_sent() {
 
 #[test]
 fn a_lost_word_of_completion_is_said_again() {
-    for controller in ControllerKind::ALL {
+    for controller in ControllerKind::ALL.iter().copied() {
         let case = Case { controller, ..Case::plain() };
         let mut acks_lost = 0;
         let mut is_out = false;
@@ -208,7 +208,7 @@ fn acknowledgements_may_overtake_each_other() {
     let slow = Scenario { reorder: 0.2601611279208114, seed: 50, ..Scenario::new(1.6759075135631842, 10.0) };
     let fast = Scenario { reorder: 0.07567734492219966, seed: 6, ..Scenario::new(208.3413002054175, 0.0) };
     for (scenario, object_len, hold_ms) in [(slow, 62_058, None), (fast, 319_371, Some(95))] {
-        for controller in ControllerKind::ALL {
+        for controller in ControllerKind::ALL.iter().copied() {
             let scenario = scenario.clone();
             let done = Case { scenario, object_len, hold_ms, controller, packet_len: 141, ..Case::plain() }
                 .succeed();
@@ -219,7 +219,7 @@ fn acknowledgements_may_overtake_each_other() {
 
 #[test]
 fn a_sink_that_is_full_for_a_while_stops_nothing() {
-    for controller in ControllerKind::ALL {
+    for controller in ControllerKind::ALL.iter().copied() {
         let case = Case { controller, ..Case::plain() };
         let until = Time::from_millis(700);
         let done = case.run_with(|sim, id| {
@@ -233,7 +233,7 @@ fn a_sink_that_is_full_for_a_while_stops_nothing() {
 
 #[test]
 fn a_source_that_is_not_ready_for_a_while_stops_nothing() {
-    for controller in ControllerKind::ALL {
+    for controller in ControllerKind::ALL.iter().copied() {
         let case = Case { controller, ..Case::plain() };
         let until = Time::from_millis(700);
         let mut stalls = 0;
@@ -249,7 +249,7 @@ fn a_source_that_is_not_ready_for_a_while_stops_nothing() {
 
 #[test]
 fn after_a_long_outage_the_transfer_goes_on() {
-    for controller in ControllerKind::ALL {
+    for controller in ControllerKind::ALL.iter().copied() {
         let outage_ms = Some(15..60_000);
         let done = Case { controller, outage_ms, ..Case::plain() }.succeed();
         assert!(done.outcome.time > Time::from_millis(60_000));

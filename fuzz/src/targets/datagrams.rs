@@ -24,9 +24,9 @@ pub fn body(bytes: &[u8]) {
     let Some(body) = Body::decode(bytes) else { return };
     let mut buf = vec![0; BODY_LEN_MAX];
     let written = match &body {
-        Body::Data { class, packet, data } => {
+        Body::Data { class, timed, packet, data } => {
             assert!(usize::from(*class) < wire::MAX_CLASSES && *packet < MAX_NUMBER && !data.is_empty());
-            wire::encode_data_prefix(&mut buf, *class, *packet);
+            wire::encode_data_prefix(&mut buf, *class, *timed, *packet);
             buf[DATA_PREFIX..DATA_PREFIX + data.len()].copy_from_slice(data);
             DATA_PREFIX + data.len()
         }
@@ -57,7 +57,7 @@ fn check(ack: &Ack) {
 
 pub fn body_seeds() -> Vec<Vec<u8>> {
     let mut data = vec![7; DATA_PREFIX + 100];
-    wire::encode_data_prefix(&mut data, 2, 77);
+    wire::encode_data_prefix(&mut data, 2, false, 77);
     let mut probe = vec![0; 1169];
     wire::encode_probe(&mut probe, 0);
     let mut reply = vec![0; wire::REPLY_LEN];
@@ -81,6 +81,7 @@ pub fn full_ack() -> Ack {
         low: 60,
         largest: 99,
         runs: vec![10, 5, 20, 1, 64],
+        timed: vec![],
         slice_start: 64,
         slice: vec![0x00ff_00ff_00ff_00ff, u64::MAX],
     }

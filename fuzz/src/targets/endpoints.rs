@@ -133,7 +133,7 @@ pub fn receiver_seeds() -> Vec<Vec<u8>> {
             script.extend((number as u16 * 3).to_be_bytes());
             let range = SHAPE.range(*packet);
             let mut body = vec![1; DATA_PREFIX + (range.end - range.start) as usize];
-            wire::encode_data_prefix(&mut body, 0, *packet);
+            wire::encode_data_prefix(&mut body, 0, false, *packet);
             put_piece(&mut script, &body);
         }
         script
@@ -181,7 +181,7 @@ pub fn path_check_seeds() -> Vec<Vec<u8>> {
 }
 
 fn control_config() -> ControlConfig {
-    ControlConfig { datagram_len: 1038, rtt: RTT, path_rate: None, rate: Some(Rate::from_mbps(50.0)) }
+    ControlConfig { rate: Some(Rate::from_mbps(50.0)), ..ControlConfig::new(1038, RTT) }
 }
 
 /// Whatever samples say, a controller gives a rate and a window with which a transfer gets on.
@@ -208,9 +208,17 @@ fn step(controller: &mut dyn Controller, script: &mut Script<'_>, now: &mut Time
     match kind % 8 {
         0 => controller.on_timeout(*now),
         1 => {
-            controller.on_loss(&LossSample { now: *now, lost_bytes: script.u64()?, in_flight: script.u64()? })
+            let (lost_bytes, in_flight) = (script.u64()?, script.u64()?);
+            let new_episode = kind & 8 > 0;
+            controller.on_loss(&LossSample { now: *now, lost_bytes, new_episode, in_flight });
         }
-        2 => controller.on_sent(&Sent { now: *now, bytes: 1038, in_flight: script.u64()? }),
+        2 => controller.on_sent(&Sent {
+            now: *now,
+            number: script.u64()?,
+            bytes: 1038,
+            in_train: kind & 8 > 0,
+            in_flight: script.u64()?,
+        }),
         _ => {
             let [arrival, one_way, received, accepted, covered, overrun, largest, next] =
                 [(); 8].map(|()| script.u64());
@@ -227,6 +235,7 @@ fn step(controller: &mut dyn Controller, script: &mut Script<'_>, now: &mut Time
                 covered_bytes: covered?,
                 overrun_bytes: overrun?,
                 pressure: f64::from(pressure) / 255.0,
+                latest: largest?,
                 largest: largest?,
                 next_number: next?,
                 in_flight: 100_000,

@@ -186,10 +186,10 @@ impl<'a, 's> Sending<'a, 's> {
         };
         let kind: ControllerKind = session.options.control.parse().unwrap_or_default();
         let control = ControlConfig {
-            datagram_len: datagram_len as u64,
-            rtt,
             path_rate: path.rate,
             rate: session.options.rate_cap,
+            seed: config.seed,
+            ..ControlConfig::new(datagram_len as u64, rtt)
         };
         let waker = session.waker.clone();
         let reader = Reader::start(scan.clone(), layout.clone(), &have, Arc::new(move || waker.wake()));

@@ -408,6 +408,7 @@ impl Controller for Adaptive {
             queue_delay: Duration::from_nanos(self.queue_ns.max(0.0) as u64),
             random_loss: self.random_loss,
             receiver_bound: self.receiver.limit < self.bandwidth,
+            phase: "",
         }
     }
 }

@@ -3,15 +3,15 @@
 mod adaptive;
 mod fixed;
 mod greedy;
+mod kind;
 
 pub use adaptive::Adaptive;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
+pub use kind::{ControlConfig, ControllerKind};
 
-use crate::path::PathRate;
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
-use core::str::FromStr;
 use core::time::Duration;
 
 /// What the sender learns from one acknowledgement. All byte counts are whole datagrams, all totals cumulative, so
@@ -39,6 +39,8 @@ pub struct AckSample {
     pub overrun_bytes: u64,
     /// How full the receiver's sink is, 0 to 1.
     pub pressure: f64,
+    /// Number of the datagram that came in last: `arrival`, `one_way_ns` and `rtt` are its.
+    pub latest: DatagramNumber,
     /// Largest datagram number that came in.
     pub largest: DatagramNumber,
     /// Number of the next datagram to be sent.
@@ -56,6 +58,8 @@ pub struct LossSample {
     pub now: Time,
     /// How much.
     pub lost_bytes: u64,
+    /// The first loss among what was sent since the last time this was true: one congestion episode, one reduction.
+    pub new_episode: bool,
     /// Bytes still on their way.
     pub in_flight: u64,
 }
@@ -65,10 +69,35 @@ pub struct LossSample {
 pub struct Sent {
     /// When.
     pub now: Time,
+    /// Its number.
+    pub number: DatagramNumber,
     /// Its whole length.
     pub bytes: u64,
+    /// It belongs to the train that [`Controller::poll_probe`] asked for last.
+    pub in_train: bool,
     /// Bytes on their way, with it.
     pub in_flight: u64,
+}
+
+/// A short run of datagrams at a rate of its own: they carry data like all others, but leave one by one, each at its
+/// time, and the receiver tells when each came in (PCP's probe, UDT's packet pair).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProbeTrain {
+    /// How many.
+    pub datagrams: u32,
+    /// Their spacing; [`Rate`]`(u64::MAX)`: back to back.
+    pub rate: Rate,
+}
+
+/// When a datagram of a train left and came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedArrival {
+    /// Which.
+    pub number: DatagramNumber,
+    /// When it left, on this host's clock.
+    pub sent: Time,
+    /// When it came in, on the receiver's clock.
+    pub arrival: Time,
 }
 
 /// State of a controller for traces and displays.
@@ -86,6 +115,8 @@ pub struct Snapshot {
     pub random_loss: f64,
     /// The receiver, not the path, bounds the rate.
     pub receiver_bound: bool,
+    /// What it is doing, in a word of its own; empty where there is only one thing it does.
+    pub phase: &'static str,
 }
 
 /// How fast to send. One of the three plug points of the object transfer.
@@ -96,6 +127,9 @@ pub trait Controller: fmt::Debug + Send {
     fn on_ack(&mut self, ack: &AckSample);
     /// Datagrams were found lost.
     fn on_loss(&mut self, _loss: &LossSample) {}
+    /// The receiver told when datagrams of a train came in; called before `on_ack` for the same acknowledgement. A
+    /// datagram may be told again.
+    fn on_timed(&mut self, _now: Time, _arrivals: &[TimedArrival]) {}
     /// Nothing was acknowledged for a whole timeout.
     fn on_timeout(&mut self, _now: Time) {}
     /// The pacer obeys this; `None`: as fast as the socket takes it.
@@ -104,70 +138,21 @@ pub trait Controller: fmt::Debug + Send {
     fn window(&self) -> Option<u64> {
         None
     }
+    /// A train to send now, if one is wanted. Asked whenever something may be sent, even ahead of the pacer; while a
+    /// train is on its way out nothing else is sent. A train ends early where there is nothing more to send.
+    fn poll_probe(&mut self, _now: Time) -> Option<ProbeTrain> {
+        None
+    }
+    /// Datagrams that fall due within this span may leave together; zero spaces each by itself.
+    fn burst(&self) -> Duration {
+        BURST
+    }
     /// For traces and displays.
     fn snapshot(&self) -> Snapshot {
         Snapshot { pacing_rate: self.pacing_rate(), window: self.window(), ..Snapshot::default() }
     }
 }
 
-/// What a controller is told at its birth.
-#[derive(Clone, Copy, Debug)]
-pub struct ControlConfig {
-    /// Whole bytes of a full datagram.
-    pub datagram_len: u64,
-    /// Round trip measured before the first datagram (handshake, path check).
-    pub rtt: Duration,
-    /// What a train of packets through the path said of its rate.
-    pub path_rate: Option<PathRate>,
-    /// The rate that the user named: `fixed` sends at it.
-    pub rate: Option<Rate>,
-}
-
-/// The controllers there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ControllerKind {
-    /// The default: finds the path's rate fast, keeps its queue short, does not take random loss for congestion.
-    #[default]
-    Adaptive,
-    /// The paper's FOBS: no control at all.
-    Greedy,
-    /// The rate that the user names, as RBUDP.
-    Fixed,
-}
-
-impl ControllerKind {
-    /// Every kind, in the order of a help text.
-    pub const ALL: [ControllerKind; 3] =
-        [ControllerKind::Adaptive, ControllerKind::Greedy, ControllerKind::Fixed];
-
-    /// The name that the command line uses.
-    pub fn name(self) -> &'static str {
-        match self {
-            ControllerKind::Adaptive => "adaptive",
-            ControllerKind::Greedy => "greedy",
-            ControllerKind::Fixed => "fixed",
-        }
-    }
-
-    /// Make one.
-    pub fn build(self, config: ControlConfig) -> Box<dyn Controller> {
-        match self {
-            ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
-            ControllerKind::Greedy => Box::new(Greedy),
-            ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
-        }
-    }
-}
-
-/// What `fixed` sends at when nobody named a rate.
-const FIXED_DEFAULT: Rate = Rate(100_000_000);
-
-impl FromStr for ControllerKind {
-    type Err = String;
-    fn from_str(name: &str) -> Result<ControllerKind, String> {
-        ControllerKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let names = ControllerKind::ALL.map(ControllerKind::name).join(", ");
-            format!("there is no controller {name:?}; choose one of {names}")
-        })
-    }
-}
+/// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
+/// every datagram.
+pub const BURST: Duration = Duration::from_micros(500);

@@ -37,6 +37,15 @@ struct GivenUp {
     sent: Time,
 }
 
+/// Datagrams given up at one time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// How many.
+    pub count: u64,
+    /// The last of them.
+    pub largest: DatagramNumber,
+}
+
 /// A datagram that was found to have come in.
 #[derive(Clone, Copy, Debug)]
 pub struct Landed {
@@ -112,15 +121,15 @@ impl Flight {
 
     /// Drop settled records from the front, and settle those whose packet arrived by other news. Then give up those
     /// that left before `deadline` and have a number below `below`. Calls `lost` for each packet whose newest copy is
-    /// gone. Returns how many datagrams were given up.
+    /// gone. Returns the datagrams given up.
     pub fn expire(
         &mut self,
         below: DatagramNumber,
         deadline: Time,
         is_acked: impl Fn(PacketNumber) -> bool,
         mut lost: impl FnMut(PacketNumber),
-    ) -> u64 {
-        let mut given_up = 0;
+    ) -> Lost {
+        let mut given_up = Lost::default();
         while let Some(record) = self.records.front().copied() {
             let number = self.base;
             let settled = record.state == State::Settled;
@@ -132,7 +141,7 @@ impl Flight {
                 }
                 self.outstanding -= 1;
                 if !acked {
-                    given_up += 1;
+                    given_up = Lost { count: given_up.count + 1, largest: number };
                     self.given_up.push_back(GivenUp { number, sent: record.sent });
                     if self.newest.get(&record.packet).is_none_or(|newest| *newest == number) {
                         lost(record.packet);

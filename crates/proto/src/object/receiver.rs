@@ -6,7 +6,7 @@ use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use crate::seen::Seen;
 use crate::session::manifest::Ranges;
 use crate::units::{DatagramNumber, PacketNumber, Time};
-use crate::wire::{Ack, Body, MAX_SLICE_WORDS};
+use crate::wire::{Ack, Body, MAX_SLICE_WORDS, MAX_TIMED};
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -63,6 +63,8 @@ pub struct Receiver<K> {
     pressure: u8,
     latest: DatagramNumber,
     latest_time: Time,
+    /// Arrivals that the sender wants to know one by one, newest first.
+    timed: VecDeque<(DatagramNumber, Time)>,
     /// Packet above which none has come in yet.
     frontier: PacketNumber,
     /// Where the next slice of the map begins.
@@ -96,6 +98,7 @@ impl<K: Sink> Receiver<K> {
             pressure: 0,
             latest: 0,
             latest_time: Time::ZERO,
+            timed: VecDeque::new(),
             frontier: 0,
             slice_from: 0,
             unspoken: 0,
@@ -195,6 +198,12 @@ impl<K: Sink> Receiver<K> {
         self.check_complete();
     }
 
+    fn note_timed(&mut self, arrival: Arrival) {
+        self.timed.push_front((arrival.number, arrival.time));
+        self.timed.truncate(MAX_TIMED);
+        self.ack_now = true;
+    }
+
     /// Acknowledge at once in the beginning, when the sender knows nothing of the path, then ever less often up to F.
     fn policy(&self) -> AckPolicy {
         let ramp = (self.stats.received / 4).clamp(1, u64::from(self.config.ack.every));
@@ -222,6 +231,7 @@ impl<K: Sink> Receiver<K> {
             low,
             largest: self.seen.largest(),
             runs: self.seen.runs(),
+            timed: self.timed.drain(..).collect(),
             ..Ack::default()
         };
         if low < self.frontier {
@@ -243,7 +253,7 @@ impl<K: Sink> Endpoint for Receiver<K> {
 
     fn handle_datagram(&mut self, now: Time, arrival: Arrival, body: &[u8]) {
         match Body::decode(body) {
-            Some(Body::Data { class, packet, data })
+            Some(Body::Data { class, timed, packet, data })
                 if class == self.config.class
                     && packet < self.map.len()
                     && data.len() as u64 == {
@@ -251,6 +261,9 @@ impl<K: Sink> Endpoint for Receiver<K> {
                         range.end - range.start
                     } =>
             {
+                if timed {
+                    self.note_timed(arrival);
+                }
                 self.on_data(now, arrival, packet, data);
             }
             _ => self.stats.malformed += 1,

@@ -1,6 +1,7 @@
 //! Which packet goes next.
 
 use crate::blocks::Blocks;
+use crate::suggest::unknown;
 use crate::units::PacketNumber;
 use core::fmt;
 use core::str::FromStr;
@@ -68,12 +69,10 @@ impl SelectorKind {
 impl FromStr for SelectorKind {
     type Err = String;
     fn from_str(name: &str) -> Result<SelectorKind, String> {
-        SelectorKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            format!(
-                "there is no selector {name:?}; choose one of {}",
-                SelectorKind::ALL.map(SelectorKind::name).join(", ")
-            )
-        })
+        SelectorKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| unknown("selector", name, SelectorKind::ALL.iter().map(|kind| kind.name())))
     }
 }
 

@@ -4,7 +4,7 @@ use super::flight::Flight;
 use super::selector::{Selector, SelectorKind, View};
 use super::{MAX_DELAY, Shape};
 use crate::blocks::Blocks;
-use crate::control::{AckSample, Controller, LossSample, Sent, Snapshot};
+use crate::control::{AckSample, Controller, LossSample, Sent, Snapshot, TimedArrival};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
 use crate::rtt::Rtt;
@@ -126,6 +126,10 @@ pub struct Sender<S> {
     /// Chosen, but the source was not ready.
     pending: Option<(PacketNumber, bool)>,
     epoch: u16,
+    /// Datagrams left to send of the controller's train.
+    train_left: u32,
+    /// A loss from here on opens a new congestion episode.
+    episode_from: DatagramNumber,
     /// When the largest acknowledged datagram left.
     largest_sent: Time,
     reorder_window: Duration,
@@ -159,6 +163,8 @@ impl<S: Source> Sender<S> {
             flight: Flight::default(),
             pending: None,
             epoch: 0,
+            train_left: 0,
+            episode_from: 0,
             largest_sent: Time::ZERO,
             reorder_window: (config.rtt / 8).max(REORDER_MIN),
             app_limited: false,
@@ -259,6 +265,7 @@ impl<S: Source> Sender<S> {
             return;
         }
         self.stats.acks += 1;
+        self.tell_timed(now, ack);
         let latest_sent = self.flight.sent_time(ack.latest);
         if let Some(sent) = self.flight.sent_time(ack.largest) {
             self.largest_sent = self.largest_sent.max(sent);
@@ -291,6 +298,20 @@ impl<S: Source> Sender<S> {
             self.stats.timeouts_in_a_row = 0;
         }
         self.check_complete();
+    }
+
+    fn tell_timed(&mut self, now: Time, ack: &Ack) {
+        let arrivals: Vec<TimedArrival> = ack
+            .timed
+            .iter()
+            .rev()
+            .filter_map(|&(number, arrival)| {
+                self.flight.sent_time(number).map(|sent| TimedArrival { number, sent, arrival })
+            })
+            .collect();
+        if !arrivals.is_empty() {
+            self.controller.on_timed(now, &arrivals);
+        }
     }
 
     /// Merge what the acknowledgement says of the object itself: everything below `low`, and the slice.
@@ -335,6 +356,7 @@ impl<S: Source> Sender<S> {
             covered_bytes: stats.covered.saturating_mul(len),
             overrun_bytes: stats.receiver_drops.saturating_add(stats.refused).saturating_mul(len),
             pressure: f64::from(ack.pressure) / 255.0,
+            latest: ack.latest,
             largest: ack.largest,
             next_number: self.flight.next_number(),
             in_flight: self.flight.outstanding() * len,
@@ -353,11 +375,16 @@ impl<S: Source> Sender<S> {
                 busy.remove(p);
             },
         );
-        if lost > 0 {
-            self.stats.given_up += lost;
+        if lost.count > 0 {
+            self.stats.given_up += lost.count;
             let len = self.datagram_len();
             let in_flight = self.flight.outstanding() * len;
-            self.controller.on_loss(&LossSample { now, lost_bytes: lost * len, in_flight });
+            let new_episode = lost.largest >= self.episode_from;
+            if new_episode {
+                self.episode_from = self.flight.next_number();
+            }
+            let lost_bytes = lost.count * len;
+            self.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
         }
     }
 
@@ -404,6 +431,25 @@ impl<S: Source> Sender<S> {
         }
     }
 
+    /// Set the pacer for what goes next: the controller's train, or the flow as a whole.
+    fn set_pace(&mut self, now: Time) -> Blocked {
+        if self.train_left == 0
+            && let Some(train) = self.controller.poll_probe(now)
+        {
+            self.train_left = train.datagrams;
+            self.pacer.set_rate(Some(train.rate));
+            self.pacer.set_burst(Duration::ZERO);
+            self.pacer.restart(now);
+        }
+        if self.train_left > 0 {
+            return Blocked::Pacing;
+        }
+        let (rate, reason) = self.effective_rate();
+        self.pacer.set_rate(rate);
+        self.pacer.set_burst(self.controller.burst());
+        reason
+    }
+
     fn window_is_full(&self) -> bool {
         let len = self.datagram_len();
         let window = self.controller.window().unwrap_or(u64::MAX).max(4 * len);
@@ -443,13 +489,13 @@ impl<S: Source> Endpoint for Sender<S> {
             self.blocked = Blocked::Window;
             return None;
         }
-        let (rate, reason) = self.effective_rate();
-        self.pacer.set_rate(rate);
+        let reason = self.set_pace(now);
         if !self.pacer.may_send(now) {
             self.blocked = reason;
             return None;
         }
         let Some((packet, hedge)) = self.choose() else {
+            self.train_left = 0;
             self.blocked = Blocked::Acks;
             self.app_limited = true;
             self.pacer.skip_idle(now);
@@ -460,6 +506,7 @@ impl<S: Source> Endpoint for Sender<S> {
         if self.source.read_at(range.start, &mut buf[wire::DATA_PREFIX..len]).is_err() {
             self.pending = Some((packet, hedge));
             self.blocked = Blocked::Source;
+            self.train_left = 0;
             self.app_limited = true;
             self.pacer.skip_idle(now);
             return None;
@@ -469,7 +516,9 @@ impl<S: Source> Endpoint for Sender<S> {
             self.pacer.skip_idle(now);
         }
         self.blocked = Blocked::No;
-        wire::encode_data_prefix(buf, self.config.class, packet);
+        let in_train = self.train_left > 0;
+        self.train_left = self.train_left.saturating_sub(1);
+        wire::encode_data_prefix(buf, self.config.class, in_train, packet);
         let again = !self.tried.insert(packet);
         let number = self.flight.push(packet, now, again);
         self.busy.insert(packet);
@@ -478,7 +527,8 @@ impl<S: Source> Endpoint for Sender<S> {
         self.stats.packets_hedged += u64::from(hedge);
         let bytes = self.datagram_len();
         self.pacer.on_sent(now, bytes);
-        self.controller.on_sent(&Sent { now, bytes, in_flight: self.flight.outstanding() * bytes });
+        let in_flight = self.flight.outstanding() * bytes;
+        self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
         Some(Transmit { number, len })
     }
 

@@ -6,7 +6,7 @@ use crate::units::Rate;
 use serde::{Deserialize, Serialize};
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Which way the object travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -118,10 +118,8 @@ impl Case {
             seed: self.scenario.seed,
         };
         let control = ControlConfig {
-            datagram_len: u64::from(self.packet_len) + 38,
-            rtt: self.rtt(),
-            path_rate: None,
             rate: Some(Rate::from_mbps(self.scenario.bottleneck_mbit)),
+            ..ControlConfig::new(u64::from(self.packet_len) + 38, self.rtt())
         };
         Sender::new(config, Disk::new(self), self.controller.build(control))
     }

@@ -1,0 +1,92 @@
+//! The controllers there are, by name.
+
+use super::{Adaptive, Controller, Fixed, Greedy};
+use crate::path::PathRate;
+use crate::suggest::unknown;
+use crate::units::Rate;
+use core::str::FromStr;
+use core::time::Duration;
+
+/// What a controller is told at its birth.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlConfig {
+    /// Whole bytes of a full datagram.
+    pub datagram_len: u64,
+    /// Round trip measured before the first datagram (handshake, path check).
+    pub rtt: Duration,
+    /// What a train of packets through the path said of its rate.
+    pub path_rate: Option<PathRate>,
+    /// The rate that the user named: `fixed` sends at it.
+    pub rate: Option<Rate>,
+    /// What an earlier transfer to the same destination found (PCP's history).
+    pub remembered: Option<Rate>,
+    /// Yield to all other traffic.
+    pub background: bool,
+    /// Seed of whatever the controller leaves to chance.
+    pub seed: u64,
+}
+
+impl ControlConfig {
+    /// Nothing known of the path but its round trip.
+    pub fn new(datagram_len: u64, rtt: Duration) -> ControlConfig {
+        ControlConfig {
+            datagram_len,
+            rtt,
+            path_rate: None,
+            rate: None,
+            remembered: None,
+            background: false,
+            seed: 1,
+        }
+    }
+}
+
+/// The controllers there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ControllerKind {
+    /// The default: finds the path's rate fast, keeps its queue short, does not take random loss for congestion.
+    #[default]
+    Adaptive,
+    /// The paper's FOBS: no control at all.
+    Greedy,
+    /// The rate that the user names.
+    Fixed,
+}
+
+impl ControllerKind {
+    /// Every kind, in the order of a help text.
+    pub const ALL: &'static [ControllerKind] =
+        &[ControllerKind::Adaptive, ControllerKind::Greedy, ControllerKind::Fixed];
+
+    /// The name that the command line uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            ControllerKind::Adaptive => "adaptive",
+            ControllerKind::Greedy => "greedy",
+            ControllerKind::Fixed => "fixed",
+        }
+    }
+
+    /// Make one.
+    pub fn build(self, config: ControlConfig) -> Box<dyn Controller> {
+        match self {
+            ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
+            ControllerKind::Greedy => Box::new(Greedy),
+            ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
+        }
+    }
+}
+
+/// What `fixed` sends at when nobody named a rate.
+const FIXED_DEFAULT: Rate = Rate(100_000_000);
+
+impl FromStr for ControllerKind {
+    type Err = String;
+    fn from_str(name: &str) -> Result<ControllerKind, String> {
+        ControllerKind::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| unknown("controller", name, ControllerKind::ALL.iter().map(|kind| kind.name())))
+    }
+}
