@@ -29,9 +29,11 @@ mod outcome;
 mod packet;
 pub mod path;
 pub mod queue;
+mod route;
 pub mod scenario;
 mod sim;
 pub mod trace;
 
 pub use outcome::{Direction, End, Limits, Outcome, Run};
+pub use route::{HopId, Placement, Route};
 pub use sim::{FlowEvent, FlowId, Options, Side, Sim, run_pair};
