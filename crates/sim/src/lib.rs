@@ -22,8 +22,10 @@
 pub mod counters;
 pub mod engine;
 mod fabric;
+pub mod flow;
 pub mod impair;
 pub mod link;
+pub mod metrics;
 mod node;
 mod outcome;
 mod packet;
@@ -33,6 +35,8 @@ mod route;
 pub mod scenario;
 mod sim;
 pub mod trace;
+pub mod traffic;
+pub mod workload;
 
 pub use outcome::{Direction, End, Limits, Outcome, Run};
 pub use route::{HopId, Placement, Route};
