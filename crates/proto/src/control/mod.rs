@@ -8,7 +8,7 @@ mod kind;
 pub use adaptive::Adaptive;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
-pub use kind::{ControlConfig, ControllerKind};
+pub use kind::{Companions, ControlConfig, ControllerKind};
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
