@@ -1,11 +1,13 @@
 //! Rate control: how fast to send, and how much may be on its way.
 
 mod adaptive;
+mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
 
 pub use adaptive::Adaptive;
+pub use bbr::Bbr;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::{Companions, ControlConfig, ControllerKind};
