@@ -1,15 +1,17 @@
 //! Rate control: how fast to send, and how much may be on its way.
 
 mod adaptive;
+mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
 pub mod window;
 
 pub use adaptive::Adaptive;
+pub use bbr::Bbr;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
-pub use kind::{ControlConfig, ControllerKind};
+pub use kind::{Companions, ControlConfig, ControllerKind};
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
