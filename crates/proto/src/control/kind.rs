@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Cubic, NewReno, Windowed};
-use super::{Adaptive, Controller, Fixed, Greedy};
+use super::{Adaptive, Controller, Fixed, Greedy, Switch};
 use crate::object::{AckKind, DEFAULT_EVERY, SelectorKind};
 use crate::path::PathRate;
 use crate::suggest::unknown;
@@ -59,6 +59,8 @@ pub enum ControllerKind {
     Greedy,
     /// The rate that the user names.
     Fixed,
+    /// `adaptive`, and TCP windows in its place while others' traffic lasts (FOBS §7).
+    Switch,
     /// One segment a round trip, half after a loss (RFC 5681).
     NewReno,
     /// A cubic function of the time since the last loss (RFC 9438).
@@ -101,6 +103,7 @@ impl ControllerKind {
         ControllerKind::Fixed,
         ControllerKind::Greedy,
         ControllerKind::Rbudp,
+        ControllerKind::Switch,
         ControllerKind::NewReno,
         ControllerKind::Cubic,
     ];
@@ -111,6 +114,7 @@ impl ControllerKind {
             ControllerKind::Adaptive => "adaptive",
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::Switch => "switch",
             ControllerKind::NewReno => "newreno",
             ControllerKind::Cubic => "cubic",
             ControllerKind::Rbudp => "rbudp",
@@ -124,6 +128,7 @@ impl ControllerKind {
             ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
             ControllerKind::Fixed => "exactly --rate",
             ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
+            ControllerKind::Switch => "adaptive, and TCP while others' traffic lasts (FOBS, future work)",
             ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
             ControllerKind::Cubic => "TCP CUBIC, as most of the Internet",
         }
@@ -154,6 +159,7 @@ impl ControllerKind {
             ControllerKind::Fixed | ControllerKind::Rbudp => {
                 Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
             }
+            ControllerKind::Switch => Box::new(Switch::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
             ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),
         }

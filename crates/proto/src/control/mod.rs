@@ -5,6 +5,7 @@ mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
+mod switch;
 pub mod window;
 
 pub use adaptive::Adaptive;
@@ -12,6 +13,7 @@ pub use bbr::Bbr;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::{Companions, ControlConfig, ControllerKind};
+pub use switch::Switch;
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
