@@ -1,8 +1,7 @@
 //! The controllers there are, by name.
 
-use super::window::{Cubic, NewReno, Windowed};
-use super::{Adaptive, Controller, Fixed, Greedy, Switch};
-use crate::object::{AckKind, DEFAULT_EVERY, SelectorKind};
+use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
+use super::{Adaptive, Controller, Fixed, Greedy};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -59,53 +58,38 @@ pub enum ControllerKind {
     Greedy,
     /// The rate that the user names.
     Fixed,
-    /// `adaptive`, and TCP windows in its place while others' traffic lasts (FOBS §7).
-    Switch,
     /// One segment a round trip, half after a loss (RFC 5681).
     NewReno,
+    /// Grows by a share of the window (Kelly's Scalable TCP).
+    Scalable,
+    /// AIMD with factors that depend on the window (RFC 3649).
+    HighSpeed,
+    /// Grows the faster the longer ago the last loss (Shorten and Leith).
+    HTcp,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
-    /// Reliable Blast UDP: the rate that the user names, in rounds.
-    Rbudp,
-}
-
-/// What goes with a controller where the user names nothing else: the protocol that it comes from, if there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Companions {
-    /// Which packet next.
-    pub selector: SelectorKind,
-    /// When to acknowledge.
-    pub ack: AckKind,
-}
-
-impl Companions {
-    /// What suits most.
-    pub const USUAL: Companions =
-        Companions { selector: SelectorKind::Circular, ack: AckKind::Every(DEFAULT_EVERY) };
-
-    /// With what the user names in their place. Both sides must come to the same.
-    pub fn with(self, select: Option<SelectorKind>, ack_every: Option<u32>) -> Companions {
-        let selector = select.unwrap_or(self.selector);
-        let ack = match (ack_every, self.ack) {
-            (Some(packets), _) => AckKind::Every(packets),
-            // Only a sender that works in rounds asks.
-            (None, AckKind::OnRequest) if selector != SelectorKind::Rounds => Companions::USUAL.ack,
-            (None, ack) => ack,
-        };
-        Companions { selector, ack }
-    }
+    /// Binary search for the window of the last loss (Xu, Harfoush and Rhee).
+    Bic,
+    /// One flow that takes the share of several (Crowcroft and Oechslin).
+    MulTcp,
+    /// A fixed delay in the queue, yielding to all that builds more (RFC 6817).
+    Ledbat,
 }
 
 impl ControllerKind {
     /// Every kind, in the order of a help text.
     pub const ALL: &'static [ControllerKind] = &[
         ControllerKind::Adaptive,
-        ControllerKind::Fixed,
         ControllerKind::Greedy,
-        ControllerKind::Rbudp,
-        ControllerKind::Switch,
+        ControllerKind::Fixed,
         ControllerKind::NewReno,
+        ControllerKind::Scalable,
+        ControllerKind::HighSpeed,
+        ControllerKind::HTcp,
         ControllerKind::Cubic,
+        ControllerKind::Bic,
+        ControllerKind::MulTcp,
+        ControllerKind::Ledbat,
     ];
 
     /// The name that the command line uses.
@@ -114,40 +98,14 @@ impl ControllerKind {
             ControllerKind::Adaptive => "adaptive",
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
-            ControllerKind::Switch => "switch",
             ControllerKind::NewReno => "newreno",
+            ControllerKind::Scalable => "scalable",
+            ControllerKind::HighSpeed => "hstcp",
+            ControllerKind::HTcp => "htcp",
             ControllerKind::Cubic => "cubic",
-            ControllerKind::Rbudp => "rbudp",
-        }
-    }
-
-    /// What it is, in a line of a help text.
-    pub fn summary(self) -> &'static str {
-        match self {
-            ControllerKind::Adaptive => "fill the path, tell loss from congestion, leave room for others",
-            ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
-            ControllerKind::Fixed => "exactly --rate",
-            ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
-            ControllerKind::Switch => "adaptive, and TCP while others' traffic lasts (FOBS, future work)",
-            ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
-            ControllerKind::Cubic => "TCP CUBIC, as most of the Internet",
-        }
-    }
-
-    /// Whether it makes no sense without a rate that the user names.
-    pub fn needs_rate(self) -> bool {
-        matches!(self, ControllerKind::Fixed | ControllerKind::Rbudp)
-    }
-
-    /// Its selector and acknowledgements where the user names none.
-    pub fn companions(self) -> Companions {
-        match self {
-            // FOBS §3.1: "in circular order, unacknowledged".
-            ControllerKind::Greedy => {
-                Companions { selector: SelectorKind::CircularStrict, ..Companions::USUAL }
-            }
-            ControllerKind::Rbudp => Companions { selector: SelectorKind::Rounds, ack: AckKind::OnRequest },
-            _ => Companions::USUAL,
+            ControllerKind::Bic => "bic",
+            ControllerKind::MulTcp => "multcp",
+            ControllerKind::Ledbat => "ledbat",
         }
     }
 
@@ -156,12 +114,18 @@ impl ControllerKind {
         match self {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
             ControllerKind::Greedy => Box::new(Greedy),
-            ControllerKind::Fixed | ControllerKind::Rbudp => {
-                Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
-            }
-            ControllerKind::Switch => Box::new(Switch::new(config)),
+            ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
+            ControllerKind::Scalable => Box::new(Windowed::new(config, Scalable)),
+            ControllerKind::HighSpeed => Box::new(Windowed::new(config, HighSpeed)),
+            ControllerKind::HTcp => Box::new(Windowed::new(config, HTcp::new())),
             ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),
+            ControllerKind::Bic => Box::new(Windowed::new(config, Bic::default())),
+            ControllerKind::MulTcp => Box::new(Windowed::new(config, MulTcp::new(config.streams))),
+            ControllerKind::Ledbat => {
+                let target = if config.background { ledbat::TARGET_BACKGROUND } else { ledbat::TARGET };
+                Box::new(Windowed::new(config, Ledbat::new(target)))
+            }
         }
     }
 }
@@ -180,28 +144,5 @@ impl FromStr for ControllerKind {
             .copied()
             .find(|kind| kind.name() == name)
             .ok_or_else(|| unknown("controller", name, ControllerKind::ALL.iter().map(|kind| kind.name())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_user_names_takes_the_place_of_what_goes_with_a_controller() {
-        let rbudp = ControllerKind::Rbudp.companions();
-        assert_eq!(rbudp.with(None, None), rbudp);
-        assert_eq!(rbudp.with(None, Some(8)).ack, AckKind::Every(8));
-        let circular = rbudp.with(Some(SelectorKind::Circular), None);
-        assert_eq!(circular, Companions::USUAL, "a sender that never asks would hear nothing");
-        assert_eq!(Companions::USUAL.with(Some(SelectorKind::Rounds), None).ack, Companions::USUAL.ack);
-    }
-
-    #[test]
-    fn names_are_read_back() {
-        for kind in ControllerKind::ALL.iter().copied() {
-            assert_eq!(kind.name().parse(), Ok(kind));
-            assert!(kind.summary().len() < 75, "{}: a line of help", kind.name());
-        }
     }
 }
