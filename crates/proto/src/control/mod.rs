@@ -1,16 +1,19 @@
 //! Rate control: how fast to send, and how much may be on its way.
 
+mod about;
 mod adaptive;
 mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
+pub mod window;
 
+pub use about::Companions;
 pub use adaptive::Adaptive;
 pub use bbr::Bbr;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
-pub use kind::{Companions, ControlConfig, ControllerKind};
+pub use kind::{ControlConfig, ControllerKind};
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
