@@ -1,6 +1,6 @@
 //! The controllers there are, by name.
 
-use super::{Adaptive, Controller, Fixed, Greedy};
+use super::{Adaptive, Controller, Fixed, Greedy, Pcp, Remembered};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -19,7 +19,7 @@ pub struct ControlConfig {
     /// The rate that the user named: `fixed` sends at it.
     pub rate: Option<Rate>,
     /// What an earlier transfer to the same destination found (PCP's history).
-    pub remembered: Option<Rate>,
+    pub remembered: Option<Remembered>,
     /// Yield to all other traffic.
     pub background: bool,
     /// Seed of whatever the controller leaves to chance.
@@ -51,12 +51,14 @@ pub enum ControllerKind {
     Greedy,
     /// The rate that the user names.
     Fixed,
+    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
+    Pcp,
 }
 
 impl ControllerKind {
     /// Every kind, in the order of a help text.
     pub const ALL: &'static [ControllerKind] =
-        &[ControllerKind::Adaptive, ControllerKind::Greedy, ControllerKind::Fixed];
+        &[ControllerKind::Adaptive, ControllerKind::Greedy, ControllerKind::Fixed, ControllerKind::Pcp];
 
     /// The name that the command line uses.
     pub fn name(self) -> &'static str {
@@ -64,6 +66,7 @@ impl ControllerKind {
             ControllerKind::Adaptive => "adaptive",
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::Pcp => "pcp",
         }
     }
 
@@ -73,6 +76,7 @@ impl ControllerKind {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
             ControllerKind::Greedy => Box::new(Greedy),
             ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
+            ControllerKind::Pcp => Box::new(Pcp::new(config)),
         }
     }
 }
