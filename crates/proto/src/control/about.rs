@@ -39,6 +39,9 @@ impl ControllerKind {
             ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
             ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
             ControllerKind::Bbr => "at the largest delivery rate seen lately (BBRv1)",
+            ControllerKind::Pcp => {
+                "by probing: faster only after a train of data showed that it passes (PCP)"
+            }
             ControllerKind::NewReno => "a window: one more a round trip, half after a loss (TCP)",
             ControllerKind::Cubic => "a window: a cubic function of the time since the last loss (TCP)",
         }

@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Cubic, NewReno, Windowed};
-use super::{Adaptive, Bbr, Controller, Fixed, Greedy};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -20,7 +20,7 @@ pub struct ControlConfig {
     /// The rate that the user named: `fixed` sends at it.
     pub rate: Option<Rate>,
     /// What an earlier transfer to the same destination found (PCP's history).
-    pub remembered: Option<Rate>,
+    pub remembered: Option<Remembered>,
     /// Yield to all other traffic.
     pub background: bool,
     /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
@@ -66,6 +66,8 @@ pub enum ControllerKind {
     NewReno,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
+    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
+    Pcp,
 }
 
 impl ControllerKind {
@@ -76,6 +78,7 @@ impl ControllerKind {
         ControllerKind::Greedy,
         ControllerKind::Rbudp,
         ControllerKind::Bbr,
+        ControllerKind::Pcp,
         ControllerKind::NewReno,
         ControllerKind::Cubic,
     ];
@@ -90,6 +93,7 @@ impl ControllerKind {
             ControllerKind::Bbr => "bbr",
             ControllerKind::NewReno => "newreno",
             ControllerKind::Cubic => "cubic",
+            ControllerKind::Pcp => "pcp",
         }
     }
 
@@ -104,6 +108,7 @@ impl ControllerKind {
             ControllerKind::Bbr => Box::new(Bbr::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
             ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),
+            ControllerKind::Pcp => Box::new(Pcp::new(config)),
         }
     }
 }
