@@ -1,6 +1,6 @@
 //! What goes with each controller: a line of help, and the rest of the protocol that it comes from.
 
-use super::ControllerKind;
+use super::{ControllerKind, SYN};
 use crate::object::{AckKind, DEFAULT_EVERY, SelectorKind};
 
 /// What goes with a controller where the user names nothing else: the protocol that it comes from, if there is one.
@@ -38,6 +38,7 @@ impl ControllerKind {
             ControllerKind::Fixed => "exactly --rate",
             ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
             ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
+            ControllerKind::Udt => "by the clock, towards what packet pairs say of the link (UDT4)",
             ControllerKind::Bbr => "at the largest delivery rate seen lately (BBRv1)",
             ControllerKind::Pcp => {
                 "by probing: faster only after a train of data showed that it passes (PCP)"
@@ -60,6 +61,7 @@ impl ControllerKind {
                 Companions { selector: SelectorKind::CircularStrict, ..Companions::USUAL }
             }
             ControllerKind::Rbudp => Companions { selector: SelectorKind::Rounds, ack: AckKind::OnRequest },
+            ControllerKind::Udt => Companions { ack: AckKind::Timed(SYN), ..Companions::USUAL },
             _ => Companions::USUAL,
         }
     }

@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Cubic, NewReno, Windowed};
-use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Udt};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -60,6 +60,8 @@ pub enum ControllerKind {
     Fixed,
     /// Reliable Blast UDP: the rate that the user names, in rounds.
     Rbudp,
+    /// UDT, version 4: by the clock, towards what packet pairs say of the link.
+    Udt,
     /// BBR, version 1: paces at the largest delivery rate seen lately.
     Bbr,
     /// One segment a round trip, half after a loss (RFC 5681).
@@ -77,6 +79,7 @@ impl ControllerKind {
         ControllerKind::Fixed,
         ControllerKind::Greedy,
         ControllerKind::Rbudp,
+        ControllerKind::Udt,
         ControllerKind::Bbr,
         ControllerKind::Pcp,
         ControllerKind::NewReno,
@@ -90,6 +93,7 @@ impl ControllerKind {
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
             ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Udt => "udt",
             ControllerKind::Bbr => "bbr",
             ControllerKind::NewReno => "newreno",
             ControllerKind::Cubic => "cubic",
@@ -105,6 +109,7 @@ impl ControllerKind {
             ControllerKind::Fixed | ControllerKind::Rbudp => {
                 Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
             }
+            ControllerKind::Udt => Box::new(Udt::new(config)),
             ControllerKind::Bbr => Box::new(Bbr::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
             ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),

@@ -575,8 +575,7 @@ impl<S: Source> Endpoint for Sender<S> {
         self.stats.packets_hedged += u64::from(hedge);
         let bytes = self.datagram_len();
         if in_train && self.train_left == 0 {
-            // What follows the train keeps its usual distance from it.
-            self.pacer.set_rate(self.effective_rate().0);
+            self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
         }
         self.pacer.on_sent(now, bytes);
         let in_flight = self.flight.outstanding() * bytes;
