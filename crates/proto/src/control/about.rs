@@ -43,8 +43,8 @@ impl ControllerKind {
             ControllerKind::Pcp => {
                 "by probing: faster only after a train of data showed that it passes (PCP)"
             }
-            ControllerKind::NewReno => "a window: one more a round trip, half after a loss (TCP)",
-            ControllerKind::Cubic => "a window: a cubic function of the time since the last loss (TCP)",
+            ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
+            ControllerKind::Cubic => "TCP CUBIC, as most of the Internet",
         }
     }
 
