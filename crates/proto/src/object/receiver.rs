@@ -66,7 +66,7 @@ pub struct Receiver<K> {
     latest: DatagramNumber,
     latest_time: Time,
     /// Arrivals that the sender wants to know one by one, newest first.
-    timed: VecDeque<(DatagramNumber, Time)>,
+    timed: VecDeque<Timed>,
     /// Packet above which none has come in yet.
     frontier: PacketNumber,
     /// Where the next slice of the map begins.
@@ -93,6 +93,15 @@ struct Answering {
     from: PacketNumber,
     /// When the next part goes.
     due: Time,
+}
+
+/// An arrival to be told.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    number: DatagramNumber,
+    time: Time,
+    /// In so many more acknowledgements.
+    untold: u8,
 }
 
 impl<K: Sink> Receiver<K> {
@@ -231,9 +240,19 @@ impl<K: Sink> Receiver<K> {
     }
 
     fn note_timed(&mut self, arrival: Arrival) {
-        self.timed.push_front((arrival.number, arrival.time));
+        self.timed.push_front(Timed { number: arrival.number, time: arrival.time, untold: TIMED_TOLD });
         self.timed.truncate(MAX_TIMED);
         self.ack_now = true;
+    }
+
+    /// Each arrival is told several times: an acknowledgement that gets lost must not look like a lost datagram.
+    fn tell_timed(&mut self) -> Vec<(DatagramNumber, Time)> {
+        let told = self.timed.iter().map(|timed| (timed.number, timed.time)).collect();
+        self.timed.retain_mut(|timed| {
+            timed.untold -= 1;
+            timed.untold > 0
+        });
+        told
     }
 
     fn policy(&self) -> AckPolicy {
@@ -267,8 +286,7 @@ impl<K: Sink> Receiver<K> {
 
     /// An acknowledgement of the receiver's own accord: what came in lately, and the next slice of the map in turn.
     fn compose_news(&mut self, now: Time) -> Ack {
-        let mut ack =
-            Ack { runs: self.seen.runs(), timed: self.timed.drain(..).collect(), ..self.compose(now) };
+        let mut ack = Ack { runs: self.seen.runs(), timed: self.tell_timed(), ..self.compose(now) };
         if ack.low < self.frontier {
             if self.slice_from < ack.low || self.slice_from >= self.frontier {
                 self.slice_from = ack.low;
@@ -369,6 +387,8 @@ impl<K: Sink> Endpoint for Receiver<K> {
     }
 }
 
+/// Acknowledgements in a row that tell of a timed arrival.
+const TIMED_TOLD: u8 = 4;
 /// Late data after completion is answered this often: the sender missed the word, once is not enough.
 const REMINDER_GAP: Duration = Duration::from_millis(5);
 

@@ -5,7 +5,7 @@ use super::flight::Flight;
 use super::selector::{Selector, SelectorKind, View};
 use super::{MAX_DELAY, STATUS_EVERY, Shape};
 use crate::blocks::Blocks;
-use crate::control::{AckSample, Controller, LossSample, Sent, Snapshot, TimedArrival};
+use crate::control::{AckSample, Controller, LossSample, Remembered, Sent, Snapshot, TimedArrival};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
 use crate::rtt::Rtt;
@@ -219,6 +219,11 @@ impl<S: Source> Sender<S> {
     /// Packets that the receiver has (with those it had before).
     pub fn acked(&self) -> u64 {
         self.acked.count()
+    }
+
+    /// What the controller has learnt of the path, for a later transfer.
+    pub fn remember(&self) -> Option<Remembered> {
+        self.controller.remember()
     }
 
     /// How the object is cut.
@@ -470,12 +475,11 @@ impl<S: Source> Sender<S> {
     /// Set the pacer for what goes next: the controller's train, or the flow as a whole.
     fn set_pace(&mut self, now: Time) -> Blocked {
         if self.train_left == 0
+            && self.may_probe()
             && let Some(train) = self.controller.poll_probe(now)
         {
             self.train_left = train.datagrams;
-            self.pacer.set_rate(Some(train.rate));
-            self.pacer.set_burst(Duration::ZERO);
-            self.pacer.restart(now);
+            self.pacer.begin_train(now, train.rate.min(self.config.rate_cap.unwrap_or(train.rate)));
         }
         if self.train_left > 0 {
             return Blocked::Pacing;
@@ -484,6 +488,11 @@ impl<S: Source> Sender<S> {
         self.pacer.set_rate(rate);
         self.pacer.set_burst(self.controller.burst());
         reason
+    }
+
+    /// A rate that the user does not allow need not be looked for.
+    fn may_probe(&self) -> bool {
+        self.config.rate_cap.is_none_or(|cap| self.controller.pacing_rate().is_some_and(|rate| rate < cap))
     }
 
     fn window_is_full(&self) -> bool {
@@ -566,8 +575,7 @@ impl<S: Source> Endpoint for Sender<S> {
         self.stats.packets_hedged += u64::from(hedge);
         let bytes = self.datagram_len();
         if in_train && self.train_left == 0 {
-            // What follows the train keeps its usual distance from it.
-            self.pacer.set_rate(self.effective_rate().0);
+            self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
         }
         self.pacer.on_sent(now, bytes);
         let in_flight = self.flight.outstanding() * bytes;
@@ -581,7 +589,8 @@ impl<S: Source> Endpoint for Sender<S> {
         }
         let paced = matches!(self.blocked, Blocked::Pacing | Blocked::RateCap);
         let wake = if paced { self.pacer.wake_at(self.datagram_len()) } else { None };
-        [wake, self.timeout_at(), self.ask_at()].into_iter().flatten().min()
+        let probe = self.controller.probe_at().filter(|_| paced && self.train_left == 0 && self.may_probe());
+        [wake, probe, self.timeout_at(), self.ask_at()].into_iter().flatten().min()
     }
 
     fn poll_event(&mut self) -> Option<SenderEvent> {
