@@ -27,15 +27,28 @@ pub(super) struct Cut {
     pub is_full: bool,
 }
 
+/// How base traffic leaves at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// bit/s.
+    pub rate: f64,
+    /// Between two datagrams.
+    pub gap: Duration,
+    pub rtt: Duration,
+}
+
 /// Where lowering the rate round after round does not shorten the queue, others fill it, and yielding only makes room
 /// for more of theirs (PCP §3.5).
 #[derive(Clone, Copy, Debug)]
 struct TitForTat {
     /// Share of the full compensation that is applied.
     strength: f64,
-    /// Rounds at this strength with a queue, and the mean queueing delay in the first, ns.
+    /// Rounds at this strength with a queue; the mean queueing delay in the first, ns, and the rate then.
     rounds: u32,
     first_ns: f64,
+    first_rate: f64,
+    /// What sending slower since has taken off the queue if nobody filled it up, ns.
+    drained_ns: f64,
     /// The full strength is tried again, by small cuts.
     is_retry: bool,
 }
@@ -75,9 +88,9 @@ impl Compensation {
         self.least.note(now, delay_ns);
     }
 
-    /// The delay of a datagram of base traffic, which leave `gap` apart. Says by how much to lower the base rate, once
-    /// a round trip's worth calls for it.
-    pub fn on_base(&mut self, ack: &AckSample, rtt: Duration, gap: Duration) -> Option<Cut> {
+    /// The delay of a datagram of base traffic. Says by how much to lower the base rate, once a round trip's worth
+    /// calls for it.
+    pub fn on_base(&mut self, ack: &AckSample, pace: Pace) -> Option<Cut> {
         let delay = ack.one_way_ns?;
         if let Some(last) = self.last_delay.replace(delay) {
             self.jitter_ns += (delay.abs_diff(last) as f64 - self.jitter_ns) * JITTER_GAIN;
@@ -99,7 +112,7 @@ impl Compensation {
             return None;
         }
         let round = *round;
-        let cut = self.review(&round, rtt, gap);
+        let cut = self.review(&round, pace);
         // What is on its way left at the old rate: it says nothing of the new.
         let begins = if cut.is_some() { ack.next_number } else { ends };
         self.round = Round { begins, ..Round::default() };
@@ -107,16 +120,16 @@ impl Compensation {
     }
 
     /// The end of a round.
-    fn review(&mut self, round: &Round, rtt: Duration, gap: Duration) -> Option<Cut> {
-        let rtt_ns = nanos(rtt) as f64;
+    fn review(&mut self, round: &Round, pace: Pace) -> Option<Cut> {
+        let rtt_ns = nanos(pace.rtt) as f64;
         // A stranger's packet ahead of ours is no queue yet, nor is what the host sends in one go.
-        let crossing = (nanos(gap) as f64).min(rtt_ns / 10.0);
+        let crossing = (nanos(pace.gap) as f64).min(rtt_ns / 10.0);
         let noise = NOISE_MIN_NS.max(crossing) + NOISE_JITTER * self.jitter_ns;
         if round.most_ns <= noise {
             self.tit_for_tat = TitForTat::IDLE;
             return None;
         }
-        let most = self.tit_for_tat.on_round(round.line.mean_y());
+        let most = self.tit_for_tat.on_round(round.line.mean_y(), pace.rate, rtt_ns);
         // (Δout − Δin)/Δout: what we send beyond what passes; and what stands in the queue, to be gone in a round trip.
         let slope = round.line.slope().max(0.0);
         let growing = slope / (1.0 + slope);
@@ -128,22 +141,31 @@ impl Compensation {
 
 impl TitForTat {
     /// Compensation works, or has not been needed.
-    const IDLE: TitForTat = TitForTat { strength: 1.0, rounds: 0, first_ns: 0.0, is_retry: false };
+    const IDLE: TitForTat = TitForTat {
+        strength: 1.0,
+        rounds: 0,
+        first_ns: 0.0,
+        first_rate: 0.0,
+        drained_ns: 0.0,
+        is_retry: false,
+    };
 
     /// A round with a queue of `mean_ns` is over. Returns the largest cut allowed.
-    fn on_round(&mut self, mean_ns: f64) -> f64 {
+    fn on_round(&mut self, mean_ns: f64, rate: f64, rtt_ns: f64) -> f64 {
         if self.rounds == 0 {
-            self.first_ns = mean_ns;
+            (self.first_ns, self.first_rate) = (mean_ns, rate);
         }
         self.rounds += 1;
-        let is_full = self.strength == 1.0;
-        if is_full && self.rounds > FUTILE_ROUNDS {
-            let helped = mean_ns < self.first_ns * HELPED;
-            let strength = if helped { 1.0 } else { 1.0 / TIT_FOR_TAT };
-            *self = TitForTat { strength, rounds: 0, first_ns: 0.0, is_retry: false };
-        } else if !is_full && self.rounds > RETRY_ROUNDS {
-            *self = TitForTat { strength: 1.0, rounds: 0, first_ns: 0.0, is_retry: true };
-        } else if !is_full && self.rounds.is_multiple_of(FUTILE_ROUNDS) {
+        self.drained_ns += (1.0 - rate / self.first_rate) * rtt_ns;
+        if self.strength == 1.0 {
+            if mean_ns < self.first_ns * HELPED {
+                *self = TitForTat::IDLE;
+            } else if self.rounds > FUTILE_ROUNDS && self.drained_ns > self.first_ns * FUTILE_DRAIN {
+                *self = TitForTat { strength: 1.0 / TIT_FOR_TAT, ..TitForTat::IDLE };
+            }
+        } else if self.rounds > RETRY_ROUNDS {
+            *self = TitForTat { is_retry: true, ..TitForTat::IDLE };
+        } else if self.rounds.is_multiple_of(FUTILE_ROUNDS) {
             self.strength = (self.strength / TIT_FOR_TAT).max(STRENGTH_MIN);
         }
         if self.is_retry { RETRY_CUT_MAX } else { CUT_MAX }
@@ -186,9 +208,11 @@ const SAMPLES_MIN: f64 = 4.0;
 const CUT_MAX: f64 = 0.5;
 /// … and less is not worth a change.
 const CUT_MIN: f64 = 0.001;
-/// A full cut is meant to drain the queue in a round trip. If after so many of them …
+/// A full cut is meant to drain the queue in a round trip. If after so many rounds with one …
 const FUTILE_ROUNDS: u32 = 4;
-/// … it is not shorter than this part of what it was, compensation does not work …
+/// … enough has been held back to drain it so many times over …
+const FUTILE_DRAIN: f64 = 2.0;
+/// … but it is not shorter than this part of what it was, compensation does not work …
 const HELPED: f64 = 0.7;
 /// … and is divided by this (PCP §3.5), again and again down to a thousandth,
 const TIT_FOR_TAT: f64 = 10.0;
@@ -206,16 +230,19 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
     const GAP: Duration = Duration::from_millis(1);
+    const RATE: f64 = 10e6;
 
-    /// Feeds base traffic, one acknowledgement per datagram, 50 of them on their way.
+    /// Feeds base traffic, one acknowledgement per datagram, 50 of them on their way; only the rate that is told follows
+    /// the cuts.
     struct Feed {
         watched: Compensation,
         number: DatagramNumber,
+        rate: f64,
     }
 
     impl Feed {
         fn new() -> Feed {
-            Feed { watched: Compensation::new(), number: 0 }
+            Feed { watched: Compensation::new(), number: 0, rate: RATE }
         }
 
         /// `count` datagrams with the delay (µs, beyond a constant) that `delay` gives; returns the cuts.
@@ -243,7 +270,10 @@ mod tests {
                     app_limited: false,
                 };
                 self.watched.note(ack.now, delay as i64);
-                cuts.extend(self.watched.on_base(&ack, RTT, GAP).map(|cut| cut.share));
+                if let Some(cut) = self.watched.on_base(&ack, Pace { rate: self.rate, gap: GAP, rtt: RTT }) {
+                    self.rate *= 1.0 - cut.share;
+                    cuts.push(cut.share);
+                }
                 self.number += 1;
             }
             cuts

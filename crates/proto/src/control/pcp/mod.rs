@@ -29,7 +29,7 @@ use super::{
 };
 use crate::rtt::Rtt;
 use crate::units::{Rate, Time};
-use compensation::Compensation;
+use compensation::{Compensation, Pace};
 use core::time::Duration;
 use fastrand::Rng;
 use search::Search;
@@ -144,7 +144,8 @@ impl Pcp {
             return;
         }
         let gap = self.base().time_for(self.datagram_len);
-        if let Some(cut) = self.compensation.on_base(ack, self.rtt(), gap) {
+        let pace = Pace { rate: self.search.base(), gap, rtt: self.rtt() };
+        if let Some(cut) = self.compensation.on_base(ack, pace) {
             self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
         }
     }

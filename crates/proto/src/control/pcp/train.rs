@@ -145,16 +145,19 @@ fn acceptance(line: &Line, span_ns: f64, gap_ns: f64) -> f64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrainLen {
     longest: f64,
+    /// A probe met the path's limit: from then on being sure matters more than being quick.
+    is_near: bool,
 }
 
 impl TrainLen {
     /// Nothing is known of the path's losses.
     pub fn new() -> TrainLen {
-        TrainLen { longest: TRAIN_FIRST }
+        TrainLen { longest: TRAIN_FIRST, is_near: false }
     }
 
     /// A probe is over.
     pub fn on_verdict(&mut self, verdict: Verdict) {
+        self.is_near |= matches!(verdict, Verdict::Queued(_));
         self.longest = match verdict {
             Verdict::Carried(_) | Verdict::Queued(_) => (self.longest * 2.0).min(TRAIN_MAX),
             Verdict::Lost => (self.longest / 2.0).max(TRAIN_FEW),
@@ -167,7 +170,7 @@ impl TrainLen {
     /// is not held up by slow trains.
     pub fn of(&self, rate: f64, datagram_len: u64, rtt: Duration) -> u32 {
         let per_rtt = rate * rtt.as_secs_f64() / (8.0 * datagram_len as f64);
-        let few = (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW);
+        let few = if self.is_near { TRAIN_FEW } else { (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW) };
         let many = (1.0 + (per_rtt / 8.0).ceil()).min(self.longest);
         few.max(many).max(TRAIN_MIN) as u32
     }
@@ -289,6 +292,8 @@ mod tests {
         assert_eq!(first, [2, 2, 3, 5, 5, 9, 10]);
         lengths.on_verdict(Verdict::Carried(1.0));
         assert_eq!([126.0, 1000.0].map(|rate| of(lengths, rate)), [17, 20]);
+        lengths.on_verdict(Verdict::Queued(1.0));
+        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [5, 5, 17]);
     }
 
     #[test]
