@@ -1,6 +1,7 @@
 //! The controllers there are, by name.
 
-use super::{Adaptive, Controller, Fixed, Greedy, Pcp, Remembered};
+use super::window::{Cubic, NewReno, Windowed};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Udt};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -22,6 +23,10 @@ pub struct ControlConfig {
     pub remembered: Option<Remembered>,
     /// Yield to all other traffic.
     pub background: bool,
+    /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
+    pub paced: bool,
+    /// How many flows `multcp` stands for.
+    pub streams: u32,
     /// Seed of whatever the controller leaves to chance.
     pub seed: u64,
 }
@@ -36,6 +41,8 @@ impl ControlConfig {
             rate: None,
             remembered: None,
             background: false,
+            paced: true,
+            streams: STREAMS_DEFAULT,
             seed: 1,
         }
     }
@@ -51,14 +58,33 @@ pub enum ControllerKind {
     Greedy,
     /// The rate that the user names.
     Fixed,
+    /// Reliable Blast UDP: the rate that the user names, in rounds.
+    Rbudp,
+    /// UDT, version 4: by the clock, towards what packet pairs say of the link.
+    Udt,
+    /// BBR, version 1: paces at the largest delivery rate seen lately.
+    Bbr,
+    /// One segment a round trip, half after a loss (RFC 5681).
+    NewReno,
+    /// A cubic function of the time since the last loss (RFC 9438).
+    Cubic,
     /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
     Pcp,
 }
 
 impl ControllerKind {
     /// Every kind, in the order of a help text.
-    pub const ALL: &'static [ControllerKind] =
-        &[ControllerKind::Adaptive, ControllerKind::Greedy, ControllerKind::Fixed, ControllerKind::Pcp];
+    pub const ALL: &'static [ControllerKind] = &[
+        ControllerKind::Adaptive,
+        ControllerKind::Fixed,
+        ControllerKind::Greedy,
+        ControllerKind::Rbudp,
+        ControllerKind::Udt,
+        ControllerKind::Bbr,
+        ControllerKind::Pcp,
+        ControllerKind::NewReno,
+        ControllerKind::Cubic,
+    ];
 
     /// The name that the command line uses.
     pub fn name(self) -> &'static str {
@@ -66,6 +92,11 @@ impl ControllerKind {
             ControllerKind::Adaptive => "adaptive",
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Udt => "udt",
+            ControllerKind::Bbr => "bbr",
+            ControllerKind::NewReno => "newreno",
+            ControllerKind::Cubic => "cubic",
             ControllerKind::Pcp => "pcp",
         }
     }
@@ -75,7 +106,13 @@ impl ControllerKind {
         match self {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
             ControllerKind::Greedy => Box::new(Greedy),
-            ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
+            ControllerKind::Fixed | ControllerKind::Rbudp => {
+                Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
+            }
+            ControllerKind::Udt => Box::new(Udt::new(config)),
+            ControllerKind::Bbr => Box::new(Bbr::new(config)),
+            ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
+            ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),
             ControllerKind::Pcp => Box::new(Pcp::new(config)),
         }
     }
@@ -83,6 +120,9 @@ impl ControllerKind {
 
 /// What `fixed` sends at when nobody named a rate.
 const FIXED_DEFAULT: Rate = Rate(100_000_000);
+
+/// How many flows `multcp` stands for unless told.
+const STREAMS_DEFAULT: u32 = 4;
 
 impl FromStr for ControllerKind {
     type Err = String;

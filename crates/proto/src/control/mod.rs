@@ -1,16 +1,23 @@
 //! Rate control: how fast to send, and how much may be on its way.
 
+mod about;
 mod adaptive;
+mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
 mod pcp;
+mod udt;
+pub mod window;
 
+pub use about::Companions;
 pub use adaptive::Adaptive;
+pub use bbr::Bbr;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::{ControlConfig, ControllerKind};
 pub use pcp::Pcp;
+pub use udt::Udt;
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
@@ -182,6 +189,9 @@ pub trait Controller: fmt::Debug + Send {
         Snapshot { pacing_rate: self.pacing_rate(), window: self.window(), ..Snapshot::default() }
     }
 }
+
+/// The interval at which SABUL and UDT acknowledge and think.
+pub const SYN: Duration = Duration::from_millis(10);
 
 /// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
 /// every datagram.
