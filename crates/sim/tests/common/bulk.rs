@@ -217,6 +217,7 @@ impl Shared {
                 ends(&self.scenario, endless, member.kind, member.extra, |config| ControlConfig {
                     background: member.background,
                     seed: i as u64 + 1,
+                    paced: member.kind == ControllerKind::Adaptive,
                     ..config
                 });
             let start = Time::ZERO + member.start;
