@@ -1,7 +1,8 @@
 //! The default controller over a grid of paths: one line a path, then what the grid amounts to.
 //!
 //! `grid [rate=10,100,1000,10000] [rtt=1,10,100,300] [loss=0,0.001,0.01,0.05] [queue=0.1,0.5,1,2] [jitter=0]
-//! [reorder=0] [ahead=0] [burst=1] [control=adaptive] [seconds=20] [threads=2] [seed=1]`: rates in Mb/s, round trips
+//! [reorder=0] [ahead=0] [burst=1] [control=adaptive] [seconds=20] [threads=2] [seed=1]
+//! [trace=SECONDS]`: rates in Mb/s, round trips
 //! and jitter in ms, loss as a share, queues in bandwidth-delay products, the receiver's clock ahead by seconds.
 
 #[path = "../tests/common/bulk.rs"]
@@ -9,6 +10,7 @@ mod bulk;
 
 use bulk::{Bulk, Figures};
 use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::Time;
 use longhaul_sim::scenario::Scenario;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -24,7 +26,7 @@ fn main() {
         for _ in 0..args.numbers("threads", "2")[0] as usize {
             scope.spawn(|| {
                 while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let figures = cell.run();
+                    let figures = run(cell, args.numbers("trace", "0")[0]);
                     println!("{}", line(cell, &figures));
                     let at = cells.iter().position(|other| std::ptr::eq(other, cell));
                     if let (Some(at), Ok(mut results)) = (at, results.lock()) {
@@ -38,6 +40,19 @@ fn main() {
     let done: Vec<(&Bulk, Figures)> =
         cells.iter().zip(results).filter_map(|(cell, figures)| Some((cell, figures?))).collect();
     summarise(&done);
+}
+
+/// Run it, with a line about the sender every `trace_s` seconds if that is not 0.
+fn run(cell: &Bulk, trace_s: f64) -> Figures {
+    let (mut told, mut acked) = (Time::ZERO, 0);
+    cell.run_with(|sim, id| {
+        let span = sim.now().since(told).as_secs_f64();
+        if trace_s > 0.0 && span >= trace_s {
+            let sender = sim.left(id);
+            println!("{}", bulk::line_of(sim.now(), sender, (sender.acked() - acked) as f64 / span));
+            (told, acked) = (sim.now(), sender.acked());
+        }
+    })
 }
 
 fn line(cell: &Bulk, figures: &Figures) -> String {

@@ -48,7 +48,8 @@ impl QueueDelay {
     }
 
     /// What the last tick saw is the delay of an empty queue, after all.
-    pub fn rebase(&mut self) {
+    pub fn rebase(&mut self, now: Time) {
+        self.empty_at = now;
         self.one_way.rebase();
         self.round_trip.rebase();
         self.queue_ns = 0.0;

@@ -54,6 +54,8 @@ pub struct Adaptive {
     vigil: Vigil,
     tick: Tick,
     round: Round,
+    /// When a queue was last found to be none.
+    rebased_at: Time,
     receiver: ReceiverBound,
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
@@ -138,6 +140,8 @@ struct Refresh {
     settles: Time,
     /// Refreshes in a row after which the queue was not empty.
     failures: u32,
+    /// How long the queue may stay without being empty: short while little is known, longer with every success.
+    every: Duration,
 }
 
 impl Adaptive {
@@ -148,7 +152,7 @@ impl Adaptive {
         let mut adaptive = Adaptive {
             datagram_len: config.datagram_len as f64,
             is_background: config.background,
-            bandwidth: TRAIN_RATE,
+            bandwidth: f64::INFINITY,
             growth: 0.0,
             startup: None,
             state: State::Train,
@@ -162,10 +166,11 @@ impl Adaptive {
                 hold: Duration::ZERO,
                 bandwidth: 0.0,
             },
-            refresh: Refresh::default(),
+            refresh: Refresh { every: REFRESH_FIRST.max(rtt * REFRESH_FIRST_ROUNDS), ..Refresh::default() },
             vigil: Vigil::default(),
             tick: Tick::default(),
             round: Round::default(),
+            rebased_at: Time::ZERO,
             receiver: ReceiverBound::new(),
             before_outage: None,
             started: false,
@@ -182,7 +187,7 @@ impl Adaptive {
         self.state = State::Cruise;
         self.growth = GROWTH_MAX;
         self.bandwidth = (rate * STARTUP_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
-        self.startup = Some(if is_bottleneck { rate.max(RATE_MIN) } else { f64::INFINITY });
+        self.startup = Some(if is_bottleneck { rate } else { f64::INFINITY });
     }
 
     /// The queue aimed at: long enough that the bottleneck never idles, short against a round trip, and shorter the
@@ -199,7 +204,7 @@ impl Adaptive {
 
     /// The queue that is ours or that of our like, at most.
     fn own_queue_ns(&self) -> f64 {
-        2.0 * self.target_ns() + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
+        OWN_QUEUE_TARGETS * self.target_ns() + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
     }
 
     fn rate(&self) -> f64 {
@@ -211,7 +216,7 @@ impl Adaptive {
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
                 let factor = (1.0 + self.growth + GAIN * error).clamp(FACTOR_MIN, FACTOR_MAX);
-                (self.bandwidth * factor).min(self.startup.unwrap_or(f64::INFINITY))
+                self.bandwidth * factor
             }
         };
         rate.min(self.receiver.limit).max(RATE_MIN)
@@ -231,6 +236,11 @@ impl Adaptive {
         }
         if queued {
             (self.growth, self.startup) = (0.0, None);
+        } else if let Some(limit) = self.startup
+            && delivered >= limit * STARTUP_SHARE * DELIVERED_ENOUGH
+        {
+            // Half of it passes and nothing waits: the rest is free as well.
+            (self.growth, self.startup, self.bandwidth) = (0.0, None, limit);
         }
         self.round.queued |= queued;
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
@@ -290,11 +300,10 @@ impl Adaptive {
             && !self.round.app_limited
             && ack.now >= self.ceiling.hold_until
             && self.round.delivered_max >= DELIVERED_ENOUGH * self.bandwidth * (1.0 - self.loss.random);
-        let is_found = self.startup.is_some_and(|limit| self.bandwidth * (1.0 + self.growth) >= limit * 1.5);
-        if !grows || is_found {
+        if !grows {
             self.startup = None;
         }
-        self.growth = match (grows && !is_found, self.startup) {
+        self.growth = match (grows, self.startup) {
             (false, _) => 0.0,
             (true, Some(_)) => GROWTH_MAX,
             (true, None) => (self.growth * 2.0).clamp(GROWTH_FIRST, GROWTH_MAX),
@@ -315,7 +324,10 @@ impl Adaptive {
 
     /// End of a round that is no test: too much loss, or rivals?
     fn watch(&mut self, ack: &AckSample, delivered: f64) {
-        if let Some(loss) = self.loss.excess(ack, self.datagram_len) {
+        // While the rate doubles, what a full bottleneck drops is soon half of it: anything less can wait.
+        let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
+        if let Some(loss) = self.loss.excess(ack, self.datagram_len).filter(|loss| *loss > tolerated) {
+            let delivered = if self.growth > 0.0 { self.round.delivered_max } else { delivered };
             (self.growth, self.startup) = (0.0, None);
             self.state = State::Test(Test {
                 from: ack.next_number,
@@ -332,14 +344,7 @@ impl Adaptive {
         let least_ns = self.round.queue_least_ns;
         let Some(before) = self.vigil.end_round(least_ns, STUCK * self.target_ns(), self.bandwidth) else { return };
         self.vigil = Vigil::default();
-        if least_ns < self.own_queue_ns() {
-            // Too short for a rival's queue: what was seen once was luck, or the way is longer now.
-            self.delay.rebase();
-            self.bandwidth = before;
-        } else if !self.is_background {
-            let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
-            self.state = State::Compete(Compete::new(ack.now, before * round_s / 8.0 / self.datagram_len));
-        }
+        self.give_in(ack.now, least_ns, before);
     }
 
     /// End of a round in a test: once what was sent at the old rate is through, count; when enough is counted, judge.
@@ -387,36 +392,68 @@ impl Adaptive {
                 self.refresh.settles = now + self.rtt + self.rtt / 4;
                 self.refresh.next = self.refresh.settles;
             }
-            State::Cruise if now >= self.refresh.next && now >= self.delay.empty_at + REFRESH_EVERY => {
-                if self.refresh.failures >= FAILURES_MAX {
-                    self.refresh = Refresh { next: now + REFRESH_EVERY, ..Refresh::default() };
-                    return;
+            State::Cruise if now >= self.refresh.next && now >= self.delay.empty_at + self.refresh.every => {
+                if self.refresh.failures < FAILURES_MAX {
+                    self.begin_refresh(now);
+                } else {
+                    self.refresh.failures = 0;
+                    self.give_in(now, self.delay.queue_ns, self.bandwidth);
                 }
-                let rtt_ns = nanos(self.rtt) as f64;
-                let target_ns = self.target_ns();
-                let drain_ns = self.delay.queue_ns.min(2.0 * target_ns) + target_ns / 2.0 + REFRESH_MARGIN * rtt_ns;
-                let wanted = drain_ns / rtt_ns * f64::from(1 << self.refresh.failures);
-                let depth = wanted.clamp(DEPTH_MIN, DEPTH_MAX);
-                let span_ns = rtt_ns * (wanted / depth).clamp(1.0, 2.0) + nanos(TICK_MIN) as f64;
-                self.state = State::Refresh { until: now + Duration::from_nanos(span_ns as u64), depth };
-                self.refresh.failures += 1;
-                self.growth = 0.0;
             }
-            State::Cruise if now < self.delay.empty_at + REFRESH_EVERY => self.refresh.failures = 0,
+            State::Cruise if self.refresh.failures > 0 && now < self.delay.empty_at + self.refresh.every => {
+                self.refresh.failures = 0;
+                self.refresh.every = (self.refresh.every * 2).min(REFRESH_EVERY);
+            }
             _ => {}
         }
     }
 
-    /// The train's first acknowledgements: from the second on, their spacing is the path's.
+    /// Send less for as long as it takes to empty the queue, if all who fill it do the same.
+    fn begin_refresh(&mut self, now: Time) {
+        let rtt_ns = nanos(self.rtt) as f64;
+        let target_ns = self.target_ns();
+        let drain_ns = self.delay.queue_ns.min(2.0 * target_ns) + target_ns / 2.0 + REFRESH_MARGIN * rtt_ns;
+        let wanted = drain_ns / rtt_ns * f64::from(1 << self.refresh.failures);
+        let depth = wanted.clamp(DEPTH_MIN, DEPTH_MAX);
+        let span_ns = rtt_ns * (wanted / depth).clamp(1.0, 2.0) + nanos(TICK_MIN) as f64;
+        self.state = State::Refresh { until: now + Duration::from_nanos(span_ns as u64), depth };
+        self.refresh.failures += 1;
+        self.growth = 0.0;
+    }
+
+    /// The queue stays although we sent less. One that is long, or that came back after we thought it was none, is a
+    /// rival's; a short one was none: the way is longer now, or its least delay was luck.
+    fn give_in(&mut self, now: Time, queue_ns: f64, bandwidth_before: f64) {
+        let again = now.since(self.rebased_at) < REBASED_LATELY.max(self.rtt * REFRESH_FIRST_ROUNDS);
+        if queue_ns < self.own_queue_ns() && !(again && queue_ns > RIVAL_QUEUE_NS) {
+            self.delay.rebase(now);
+            self.rebased_at = now;
+            self.refresh.every = REFRESH_FIRST.max(self.rtt * REFRESH_FIRST_ROUNDS);
+            self.bandwidth = bandwidth_before;
+        } else if !self.is_background {
+            let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
+            let window = bandwidth_before * round_s / 8.0 / self.datagram_len;
+            self.state = State::Compete(Compete::new(now, window));
+        }
+    }
+
+    /// The train's acknowledgements: from the second on, their spacing is the path's.
     fn read_train(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
-        if bytes as f64 >= TRAIN_READ * self.datagram_len && span > Duration::ZERO {
-            let rate = Rate::from_bytes_over(bytes, span).0 as f64;
-            self.start_up(rate.min(TRAIN_RATE), rate < TRAIN_RATE * TRAIN_STRETCHED);
+        if bytes > 0 && span > Duration::ZERO {
+            self.bandwidth = Rate::from_bytes_over(bytes, span).0 as f64;
+        }
+        if bytes as f64 >= TRAIN_READ * self.datagram_len {
+            self.leave_train();
             self.begin_tick(ack);
             self.begin_round(ack);
         }
+    }
+
+    /// Begin with what the train said until now.
+    fn leave_train(&mut self) {
+        self.start_up(self.bandwidth.min(TRAIN_RATE), self.bandwidth < TRAIN_RATE * TRAIN_STRETCHED);
     }
 }
 
@@ -454,10 +491,11 @@ impl Controller for Adaptive {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
-        if let State::Compete(compete) = &mut self.state
-            && loss.new_episode
-        {
-            compete.on_loss(loss.now);
+        match &mut self.state {
+            State::Compete(compete) if loss.new_episode => compete.on_loss(loss.now),
+            // So little of the train came through that its reading was waited for in vain.
+            State::Train if self.started && self.bandwidth < f64::INFINITY => self.leave_train(),
+            _ => {}
         }
     }
 
@@ -472,6 +510,9 @@ impl Controller for Adaptive {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
+        if self.state == State::Train {
+            return None;
+        }
         Some(Rate(self.rate() as u64))
     }
 
@@ -528,7 +569,8 @@ const TARGET_RATE: f64 = 1e8;
 const TARGET_FACTOR_MAX: f64 = 4.0;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
-/// A queue longer than twice the target by this share of the round trip and this much is not the work of our like.
+/// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
+const OWN_QUEUE_TARGETS: f64 = 1.5;
 const OWN_QUEUE_SHARE: f64 = 0.05;
 const OWN_QUEUE_NS: f64 = 1e6;
 /// A queue that stays longer than this many targets while we yield is not ours.
@@ -551,6 +593,8 @@ const GROWTH_FIRST: f64 = 0.05;
 const GROWTH_MAX: f64 = 1.0;
 /// Share of the train's rate that is sent first.
 const STARTUP_SHARE: f64 = 0.5;
+/// Loss that can wait until the first rate is found.
+const STARTUP_LOSS: f64 = 0.15;
 /// Rounds without growth after congestion loss, twice as many each time that it is met again, within bounds.
 const HOLD_ROUNDS: u32 = 6;
 const HOLD_MIN: Duration = Duration::from_millis(200);
@@ -569,8 +613,14 @@ const BURST_FIRST_NS: f64 = 50_000.0;
 const BURST_TEST: f64 = 0.25;
 /// In a test, the share of the delivered rate that is sent.
 const TEST_FACTOR: f64 = 0.9;
-/// Empty the queue if it has not been for so long.
+/// Empty the queue if it has not been for so long; at first, and when the base delay was wrong, sooner.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
+const REFRESH_FIRST: Duration = Duration::from_millis(500);
+const REFRESH_FIRST_ROUNDS: u32 = 10;
+/// A queue that is back after so short a time was not none …
+const REBASED_LATELY: Duration = Duration::from_secs(5);
+/// … unless jitter explains it.
+const RIVAL_QUEUE_NS: f64 = 3e6;
 /// How far below an empty queue that goes, in round trips.
 const REFRESH_MARGIN: f64 = 0.01;
 /// By which share less is sent meanwhile.
@@ -585,8 +635,8 @@ const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
 const TICKS_PER_RTT: u32 = 3;
 const TICK_MIN: Duration = Duration::from_millis(4);
 const TICK_MAX: Duration = Duration::from_millis(50);
-/// The first train: so many datagrams at this rate (bit/s); read when so many have come in after its first. It was
-/// stretched if it came in below this share of its rate.
+/// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
+/// (bit/s) hosts that bundle arrivals leave no spacing to be read; it was stretched if it came in below this share.
 const TRAIN_LEN: f64 = 32.0;
 const TRAIN_RATE: f64 = 1e9;
 const TRAIN_READ: f64 = 12.0;
