@@ -21,6 +21,7 @@
 
 pub mod counters;
 pub mod engine;
+pub mod experiments;
 mod fabric;
 pub mod impair;
 pub mod link;
