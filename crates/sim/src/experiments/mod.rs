@@ -4,6 +4,8 @@
 //! tables of figures, and a [`Statement`] on each claim whose verdict is computed from the figures. What is shown, and
 //! how, is the caller's affair.
 
+mod fobs;
+mod host;
 mod report;
 
 pub use report::{Claim, Column, Report, Source, Statement, Table, Unit, Value, Verdict};
@@ -98,6 +100,16 @@ impl Experiment {
     }
 }
 
+/// Run jobs, `options.threads` at a time; the results come in the order of the jobs.
+fn run_jobs<J: Sync, R: Send>(options: &Options<'_>, jobs: &[J], run: impl Fn(&J) -> R + Sync) -> Vec<R> {
+    let mut results = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        results.push(run(job));
+        (options.progress)(results.len(), jobs.len());
+    }
+    results
+}
+
 /// Every experiment, in the order of a list.
 pub fn all() -> impl Iterator<Item = &'static Experiment> {
     GROUPS.iter().flat_map(|group| group.experiments)
@@ -118,4 +130,7 @@ pub struct Group {
 }
 
 /// Every experiment, by where it comes from.
-pub const GROUPS: &[Group] = &[];
+pub const GROUPS: &[Group] = &[Group {
+    title: "FOBS: Dickens and Gropp, object-based data transfers",
+    experiments: fobs::EXPERIMENTS,
+}];
