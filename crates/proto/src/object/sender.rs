@@ -178,6 +178,12 @@ impl<S: Source> Sender<S> {
         }
     }
 
+    /// Choose packets by a selector that has no name among [`SelectorKind`].
+    pub fn with_selector(mut self, selector: Box<dyn Selector>) -> Sender<S> {
+        self.selector = selector;
+        self
+    }
+
     /// The source, for its owner's own business with it.
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source

@@ -26,8 +26,8 @@ pub struct HostCosts {
 pub struct HostConfig {
     /// What things take.
     pub costs: HostCosts,
-    /// Datagrams sent in a row before the host looks for what has come in (FOBS's batch); it also looks when there is
-    /// nothing to send.
+    /// Datagrams sent in a row before the host takes in all that has come in (FOBS's batch); it also looks, for one
+    /// datagram at a time, when there is nothing to send.
     pub batch: u32,
     /// Room of the socket's receive buffer, bytes; what does not fit is lost.
     pub buffer_bytes: usize,
@@ -73,7 +73,9 @@ impl<E: Endpoint> Host<E> {
     }
 
     fn look(&mut self, now: Time) {
-        self.sent_since_look = 0;
+        if self.waiting.len() <= 1 {
+            self.sent_since_look = 0;
+        }
         self.busy_until = now + self.config.costs.look;
         let Some((arrival, body)) = self.waiting.pop_front() else { return };
         self.waiting_bytes -= body.len();

@@ -134,3 +134,29 @@ pub const GROUPS: &[Group] = &[Group {
     title: "FOBS: Dickens and Gropp, object-based data transfers",
     experiments: fobs::EXPERIMENTS,
 }];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ_and_are_found() {
+        let mut ids: Vec<_> = all().map(|one| one.id).collect();
+        assert!(ids.iter().all(|id| find(id).is_ok_and(|one| one.id == *id)));
+        ids.sort_unstable();
+        assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
+        assert_eq!(find("fobs-figg1").unwrap_err(), "there is no experiment \"fobs-figg1\"; did you mean fobs-fig1?");
+    }
+
+    #[test]
+    fn every_experiment_runs_and_answers_its_claims() {
+        for experiment in all() {
+            let report = experiment.run(&Options { scale: Scale::Smoke, threads: 2, ..Options::default() });
+            let answered: Vec<_> = report.statements.iter().map(|statement| statement.claim.as_str()).collect();
+            let claimed: Vec<_> = experiment.claims.iter().map(|claim| claim.text).collect();
+            assert_eq!(answered, claimed, "{}", experiment.id);
+            assert!(!report.method.is_empty(), "{}", experiment.id);
+            assert!(report.tables.iter().any(|table| !table.rows.is_empty()), "{}", experiment.id);
+        }
+    }
+}

@@ -39,7 +39,7 @@ fn batch(options: &Options<'_>) -> Findings {
     }
     Findings {
         method: vec![
-            "As fobs-fig1 with F = 64. A look costs the host 10 µs, and takes in one acknowledgement if one has come."
+            "As fobs-fig1 with F = 64. A look costs the host 10 µs; it takes in all acknowledgements that have come."
                 .into(),
         ],
         tables: vec![table],

@@ -8,7 +8,7 @@ use crate::{FlowEvent, Limits, Options, Sim};
 use longhaul_proto::control::Greedy;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::object::{
-    AckPolicy, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent, Shape,
+    AckPolicy, Receiver, ReceiverConfig, Selector, SelectorKind, Sender, SenderConfig, SenderEvent, Shape,
 };
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
@@ -24,13 +24,22 @@ pub struct Transfer {
     /// New packets per acknowledgement, the paper's F.
     pub ack_every: u32,
     /// Which packet next.
-    pub selector: SelectorKind,
+    pub order: Order,
     /// The sending host.
     pub sender: HostConfig,
     /// The receiving host.
     pub receiver: HostConfig,
     /// Size of the object.
     pub object_len: u64,
+}
+
+/// Which packet goes next.
+#[derive(Clone, Copy, Debug)]
+pub enum Order {
+    /// One that the program offers.
+    Kind(SelectorKind),
+    /// One made for an experiment.
+    Own(fn() -> Box<dyn Selector>),
 }
 
 /// What came of it.
@@ -55,7 +64,7 @@ impl Transfer {
             scenario,
             packet_len: PACKET_LEN,
             ack_every: 64,
-            selector: SelectorKind::CircularStrict,
+            order: Order::Kind(SelectorKind::CircularStrict),
             sender: DESKTOP_SENDER,
             receiver: DESKTOP_RECEIVER,
             object_len: OBJECT_LEN,
@@ -75,14 +84,20 @@ impl Transfer {
         let sender = SenderConfig {
             shape,
             class: 0,
-            selector: self.selector,
+            selector: SelectorKind::CircularStrict,
             rate_cap: None,
             rtt,
             have: Ranges::new(),
             seed: self.scenario.seed,
         };
         let receiver = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: ACK_BODY_MAX };
-        let sender = Host::new(Sender::new(sender, Zeros, Box::new(Greedy)), self.sender);
+        let sender = match self.order {
+            Order::Kind(selector) => {
+                Sender::new(SenderConfig { selector, ..sender }, Zeros, Box::new(Greedy))
+            }
+            Order::Own(build) => Sender::new(sender, Zeros, Box::new(Greedy)).with_selector(build()),
+        };
+        let sender = Host::new(sender, self.sender);
         let receiver = Host::new(Receiver::new(receiver, Zeros), self.receiver);
         let options = Options { trace: TraceMode::Off, ..Options::default() };
         let mut sim = Sim::with_path(PathConfig::new(&self.scenario), options);
