@@ -370,7 +370,7 @@ impl Reader<'_> {
     }
 }
 
-fn u48(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn u48(bytes: &[u8]) -> Option<u64> {
     let b: [u8; 6] = bytes.get(..6)?.try_into().ok()?;
     Some(b.iter().fold(0, |n, byte| n << 8 | u64::from(*byte)))
 }

@@ -1,5 +1,6 @@
 //! The controllers there are, by name.
 
+use super::window::{Cubic, NewReno, Windowed};
 use super::{Adaptive, Controller, Fixed, Greedy};
 use crate::path::PathRate;
 use crate::suggest::unknown;
@@ -22,6 +23,10 @@ pub struct ControlConfig {
     pub remembered: Option<Rate>,
     /// Yield to all other traffic.
     pub background: bool,
+    /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
+    pub paced: bool,
+    /// How many flows `multcp` stands for.
+    pub streams: u32,
     /// Seed of whatever the controller leaves to chance.
     pub seed: u64,
 }
@@ -36,6 +41,8 @@ impl ControlConfig {
             rate: None,
             remembered: None,
             background: false,
+            paced: true,
+            streams: STREAMS_DEFAULT,
             seed: 1,
         }
     }
@@ -51,12 +58,21 @@ pub enum ControllerKind {
     Greedy,
     /// The rate that the user names.
     Fixed,
+    /// One segment a round trip, half after a loss (RFC 5681).
+    NewReno,
+    /// A cubic function of the time since the last loss (RFC 9438).
+    Cubic,
 }
 
 impl ControllerKind {
     /// Every kind, in the order of a help text.
-    pub const ALL: &'static [ControllerKind] =
-        &[ControllerKind::Adaptive, ControllerKind::Greedy, ControllerKind::Fixed];
+    pub const ALL: &'static [ControllerKind] = &[
+        ControllerKind::Adaptive,
+        ControllerKind::Greedy,
+        ControllerKind::Fixed,
+        ControllerKind::NewReno,
+        ControllerKind::Cubic,
+    ];
 
     /// The name that the command line uses.
     pub fn name(self) -> &'static str {
@@ -64,6 +80,8 @@ impl ControllerKind {
             ControllerKind::Adaptive => "adaptive",
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::NewReno => "newreno",
+            ControllerKind::Cubic => "cubic",
         }
     }
 
@@ -73,12 +91,17 @@ impl ControllerKind {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
             ControllerKind::Greedy => Box::new(Greedy),
             ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
+            ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
+            ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),
         }
     }
 }
 
 /// What `fixed` sends at when nobody named a rate.
 const FIXED_DEFAULT: Rate = Rate(100_000_000);
+
+/// How many flows `multcp` stands for unless told.
+const STREAMS_DEFAULT: u32 = 4;
 
 impl FromStr for ControllerKind {
     type Err = String;

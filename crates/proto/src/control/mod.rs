@@ -4,6 +4,7 @@ mod adaptive;
 mod fixed;
 mod greedy;
 mod kind;
+pub mod window;
 
 pub use adaptive::Adaptive;
 pub use fixed::Fixed;

@@ -1,0 +1,104 @@
+//! CUBIC (RFC 9438): a cubic function of the time since the last loss, flat around the window at which it happened.
+
+use super::slow_start::HyStart;
+use super::{Acked, Lost, Rule, SlowStart};
+use crate::units::Time;
+
+/// State of CUBIC; windows in segments, names as in RFC 9438 §4.1.2.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cubic {
+    /// The window just before the last reduction, or less where fast convergence makes room.
+    w_max: f64,
+    /// The window just before the last reduction.
+    cwnd_prior: f64,
+    /// None until congestion avoidance begins after a reduction.
+    epoch: Option<Epoch>,
+}
+
+/// A stage of congestion avoidance.
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// When it began; later by the time during which the window did not count.
+    start: Time,
+    /// The last acknowledgement.
+    last: Time,
+    /// Seconds from its beginning to `w_max`.
+    k: f64,
+    /// The window that Reno would have.
+    w_est: f64,
+}
+
+impl Cubic {
+    /// Its beginning. RFC 9438 §4.2; §4.8 where no loss told `w_max`.
+    fn begin(&mut self, now: Time, window: f64) -> Epoch {
+        let k = if window < self.w_max {
+            ((self.w_max - window) / C).cbrt()
+        } else {
+            self.w_max = window;
+            0.0
+        };
+        Epoch { start: now, last: now, k, w_est: window }
+    }
+
+    /// W_cubic(t), RFC 9438 (1).
+    fn w_cubic(&self, k: f64, t: f64) -> f64 {
+        C * (t - k).powi(3) + self.w_max
+    }
+}
+
+impl Rule for Cubic {
+    fn slow_start(&self) -> SlowStart {
+        SlowStart::HyStart(HyStart::default())
+    }
+
+    fn grow(&mut self, acked: &Acked) -> f64 {
+        let window = acked.window;
+        let mut epoch = self.epoch.unwrap_or_else(|| self.begin(acked.now, window));
+        epoch.last = acked.now;
+        // RFC 9438 §4.3: as Reno with this decrease factor until the window of the last loss, then as Reno itself.
+        let alpha = if epoch.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
+        epoch.w_est += alpha * acked.segments / window;
+        self.epoch = Some(epoch);
+        let t = acked.now.since(epoch.start).as_secs_f64();
+        if self.w_cubic(epoch.k, t) < epoch.w_est {
+            return window.max(epoch.w_est);
+        }
+        // RFC 9438 §4.4, §4.5.
+        let target = self.w_cubic(epoch.k, t + acked.rtt_smoothed.as_secs_f64());
+        let target = target.clamp(window, TARGET_MAX * window);
+        window + (target - window) * (acked.segments / window).min(1.0)
+    }
+
+    fn hold(&mut self, acked: &Acked) -> f64 {
+        // RFC 9438 §5.8: time during which the window was not used does not count.
+        if let Some(epoch) = &mut self.epoch {
+            epoch.start = epoch.start + acked.now.since(epoch.last);
+            epoch.last = acked.now;
+        }
+        acked.window
+    }
+
+    fn reduce(&mut self, lost: &Lost) -> f64 {
+        self.epoch = None;
+        self.cwnd_prior = lost.window;
+        self.w_max = if lost.by_timeout {
+            // RFC 9438 §4.8: the next stage starts anew from where slow start leaves it.
+            0.0
+        } else if lost.window < self.w_max {
+            // RFC 9438 §4.7: fast convergence, for others that are on their way up.
+            lost.window * (1.0 + BETA) / 2.0
+        } else {
+            lost.window
+        };
+        lost.window * BETA
+    }
+}
+
+/// RFC 9438 §5.
+const C: f64 = 0.4;
+/// RFC 9438 §4.6.
+const BETA: f64 = 0.7;
+/// RFC 9438 §4.3.
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// RFC 9438 §4.2: per round trip.
+const TARGET_MAX: f64 = 1.5;
