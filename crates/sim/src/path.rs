@@ -34,6 +34,8 @@ impl PathConfig {
             rate,
             delay,
             queue_bytes: scenario.queue_bytes(),
+            discipline: scenario.queue_discipline,
+            mtu: scenario.mtu,
             impairments: Impairments {
                 loss,
                 burst: scenario.burst,
@@ -43,6 +45,7 @@ impl PathConfig {
                 hold: packet * HOLD_MIN_PACKETS..=packet * HOLD_MAX_PACKETS,
                 jitter: millis(scenario.jitter_ms),
             },
+            steps: Vec::new(),
             seed: mix(scenario.seed ^ mix(direction)),
         };
         PathConfig {

@@ -1,5 +1,6 @@
 //! One path description, read by the simulator and by the emulated WAN alike.
 
+use crate::queue::QueueDiscipline;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ pub struct Scenario {
     pub queue_bdp: Option<f64>,
     /// Room of the bottleneck's queue in 1000 bytes.
     pub queue_kb: Option<f64>,
+    /// Who is served next, and what is dropped: `drop-tail`, `fq` or `codel`.
+    pub queue_discipline: QueueDiscipline,
     /// Share of packets lost at random from left to right, 0 to 1.
     pub loss: f64,
     /// Share of packets lost at random from right to left, 0 to 1.
@@ -56,6 +59,7 @@ impl Scenario {
             rtt_ms,
             queue_bdp: None,
             queue_kb: None,
+            queue_discipline: QueueDiscipline::DropTail,
             loss: 0.0,
             loss_reverse: 0.0,
             burst: None,
@@ -195,6 +199,9 @@ impl fmt::Display for Scenario {
                 writeln!(f, "{field} = {value:?}")?;
             }
         }
+        if self.queue_discipline != QueueDiscipline::DropTail {
+            writeln!(f, "queue_discipline = \"{}\"", self.queue_discipline)?;
+        }
         writeln!(f, "mtu = {}\nseed = {}", self.mtu, self.seed)
     }
 }
@@ -309,13 +316,14 @@ fn refuse(field: &'static str, reason: impl Into<String>) -> Result<(), InvalidF
     Err(InvalidField { field, reason: reason.into() })
 }
 
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 16] = [
     "name",
     "nic_mbit",
     "bottleneck_mbit",
     "rtt_ms",
     "queue_bdp",
     "queue_kb",
+    "queue_discipline",
     "loss",
     "loss_reverse",
     "burst",
@@ -389,13 +397,13 @@ mod tests {
     #[test]
     fn unknown_fields_name_line_and_near_matches() {
         let text = "bottleneck_mbit = 1\nrtt_ms = 1\n\nlos = 0.1\n";
-        assert_eq!(problem(text), "line 4: a scenario has no field los; did you mean loss?");
+        assert_eq!(problem(text), "line 4: there is no field \"los\"; did you mean loss?");
         let text = "queue_bytes = 1\nbottleneck_mbit = 1\nrtt_ms = 1\n";
         assert_eq!(
             problem(text),
-            "line 1: a scenario has no field queue_bytes; did you mean queue_bdp or queue_kb?"
+            "line 1: there is no field \"queue_bytes\"; did you mean queue_bdp or queue_kb or queue_discipline?"
         );
-        assert!(problem("colour = 1").contains("it may have name, nic_mbit"));
+        assert!(problem("colour = 1").contains("choose one of name, nic_mbit"));
     }
 
     #[test]

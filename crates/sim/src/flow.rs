@@ -1,0 +1,311 @@
+//! Flows of every protocol in one simulation: what to send and how, the endpoints for it, and what came of it.
+
+use crate::route::Placement;
+use crate::sim::{FlowId, Side, Sim};
+use longhaul_proto::control::{ControlConfig, ControllerKind, Snapshot};
+use longhaul_proto::endpoint::{Arrival, Endpoint, Full, NotReady, Sink, Source, Transmit};
+use longhaul_proto::object::{
+    AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, ReceiverEvent, SelectorKind, Sender, SenderConfig,
+    SenderEvent, Shape,
+};
+use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::wire::{DATA_OVERHEAD, DATA_PREFIX};
+use std::time::Duration;
+
+/// A flow to be: how many bytes, by which protocol.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowSpec {
+    /// By which protocol.
+    pub protocol: Protocol,
+    /// How many bytes; [`ENDLESS`] for a flow that is to be stopped.
+    pub bytes: u64,
+    /// The side that sends them.
+    pub from: Side,
+    /// Seed of whatever the protocol leaves to chance.
+    pub seed: u64,
+}
+
+/// More than any simulated flow comes to send: 220 seconds at 10 Gb/s. The bitmaps of an object of this length take
+/// 200 KB, a TCP's state nothing.
+pub const ENDLESS: u64 = 1 << 38;
+
+/// How a flow's bytes are moved.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Protocol {
+    /// The object transfer over datagrams.
+    Object(ObjectFlow),
+}
+
+/// An object transfer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectFlow {
+    /// How fast.
+    pub control: ControllerKind,
+    /// Which packet next.
+    pub selector: SelectorKind,
+    /// Acknowledge after so many packets (FOBS's F).
+    pub ack_every: u32,
+    /// Object bytes in a packet.
+    pub packet_len: u32,
+    /// The rate that the user names: `fixed` sends at it.
+    pub rate: Option<Rate>,
+    /// Never faster than this.
+    pub rate_cap: Option<Rate>,
+    /// What an earlier transfer to the same destination found.
+    pub remembered: Option<Rate>,
+    /// Yield to all other traffic.
+    pub background: bool,
+    /// Round trips between the flow's beginning and its first data: what the two ends need to agree, and where the
+    /// sender's first round-trip time comes from.
+    pub setup_round_trips: u32,
+}
+
+impl ObjectFlow {
+    /// With everything but the controller as `longhaul cp` has it over Ethernet, and a set-up of one round trip, as
+    /// TCP's.
+    pub fn new(control: ControllerKind) -> ObjectFlow {
+        ObjectFlow {
+            control,
+            selector: SelectorKind::default(),
+            ack_every: DEFAULT_EVERY,
+            packet_len: PACKET_LEN,
+            rate: None,
+            rate_cap: None,
+            remembered: None,
+            background: false,
+            setup_round_trips: 1,
+        }
+    }
+}
+
+impl FlowSpec {
+    /// An object transfer from left to right.
+    pub fn object(control: ControllerKind, bytes: u64) -> FlowSpec {
+        FlowSpec::new(Protocol::Object(ObjectFlow::new(control)), bytes)
+    }
+
+    /// A flow from left to right.
+    pub fn new(protocol: Protocol, bytes: u64) -> FlowSpec {
+        FlowSpec { protocol, bytes, from: Side::Left, seed: 1 }
+    }
+
+    /// Both ends, the sender first; `rtt` is the round trip that the set-up measured.
+    pub fn build(&self, rtt: Duration) -> (FlowEnd, FlowEnd) {
+        match &self.protocol {
+            Protocol::Object(flow) => build_object(self, flow, rtt),
+        }
+    }
+
+    /// How long after its beginning the flow's endpoints begin, over a path with this round trip.
+    fn setup_time(&self, rtt: Duration) -> Duration {
+        match &self.protocol {
+            Protocol::Object(flow) => rtt * flow.setup_round_trips,
+        }
+    }
+}
+
+fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, FlowEnd) {
+    let shape = Shape { object_len: spec.bytes, packet_len: flow.packet_len };
+    let sender = SenderConfig {
+        shape,
+        class: 0,
+        selector: flow.selector,
+        rate_cap: flow.rate_cap,
+        rtt,
+        have: Ranges::new(),
+        seed: spec.seed,
+    };
+    let control = ControlConfig {
+        rate: flow.rate,
+        remembered: flow.remembered,
+        background: flow.background,
+        seed: spec.seed,
+        ..ControlConfig::new(u64::from(flow.packet_len) + DATA_OVERHEAD as u64, rtt)
+    };
+    let receiver = ReceiverConfig {
+        shape,
+        class: 0,
+        ack: AckPolicy::new(flow.ack_every, rtt),
+        have: Ranges::new(),
+        max_body: flow.packet_len as usize + DATA_PREFIX,
+    };
+    (
+        FlowEnd::ObjectSender(Box::new(Sender::new(sender, Blank, flow.control.build(control)))),
+        FlowEnd::ObjectReceiver(Box::new(Receiver::new(receiver, Blank))),
+    )
+}
+
+/// One end of a flow of any protocol.
+#[derive(Debug)]
+pub enum FlowEnd {
+    /// Of an object transfer.
+    ObjectSender(Box<Sender<Blank>>),
+    /// Of an object transfer.
+    ObjectReceiver(Box<Receiver<Blank>>),
+}
+
+/// What the ends of a flow tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowNews {
+    /// The receiver has everything.
+    Delivered,
+    /// The sender knows that the receiver has everything; after this the flow does nothing more.
+    Acknowledged,
+}
+
+/// What came of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Different bytes that the receiver has taken.
+    pub bytes_delivered: u64,
+    /// Packets that the flow's bytes fill.
+    pub packets_required: u64,
+    /// Packets of data sent.
+    pub packets_sent: u64,
+    /// Of those, sent before.
+    pub packets_resent: u64,
+    /// Times that the sender heard nothing for too long.
+    pub timeouts: u64,
+    /// Shortest round trip seen.
+    pub rtt_min: Duration,
+    /// Round trip as the sender smoothes it.
+    pub rtt: Duration,
+}
+
+impl FlowStats {
+    /// Packets sent in excess of those required, as a share of them: FOBS's waste. Of a flow that has not ended it
+    /// means nothing.
+    pub fn waste(&self) -> f64 {
+        if self.packets_required == 0 {
+            return 0.0;
+        }
+        (self.packets_sent as f64 - self.packets_required as f64) / self.packets_required as f64
+    }
+}
+
+impl FlowEnd {
+    /// Add what this end knows.
+    fn add_to(&self, stats: &mut FlowStats) {
+        match self {
+            FlowEnd::ObjectSender(sender) => {
+                let told = sender.stats();
+                stats.packets_required = told.packets_required;
+                stats.packets_sent = told.packets_sent;
+                stats.packets_resent = told.packets_resent;
+                stats.rtt_min = sender.rtt().min();
+                stats.rtt = sender.rtt().smoothed();
+            }
+            FlowEnd::ObjectReceiver(receiver) => {
+                let shape = receiver.shape();
+                let bytes = receiver.received() * u64::from(shape.packet_len);
+                stats.bytes_delivered = bytes.min(shape.object_len);
+            }
+        }
+    }
+
+    /// The controller's view; `None` for a receiver.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        match self {
+            FlowEnd::ObjectSender(sender) => Some(sender.snapshot()),
+            FlowEnd::ObjectReceiver(_) => None,
+        }
+    }
+}
+
+impl Endpoint for FlowEnd {
+    type Event = FlowNews;
+
+    fn handle_datagram(&mut self, now: Time, arrival: Arrival, body: &[u8]) {
+        match self {
+            FlowEnd::ObjectSender(end) => end.handle_datagram(now, arrival, body),
+            FlowEnd::ObjectReceiver(end) => end.handle_datagram(now, arrival, body),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            FlowEnd::ObjectSender(end) => end.handle_timeout(now),
+            FlowEnd::ObjectReceiver(end) => end.handle_timeout(now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        match self {
+            FlowEnd::ObjectSender(end) => end.poll_transmit(now, buf),
+            FlowEnd::ObjectReceiver(end) => end.poll_transmit(now, buf),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        match self {
+            FlowEnd::ObjectSender(end) => end.poll_timeout(),
+            FlowEnd::ObjectReceiver(end) => end.poll_timeout(),
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<FlowNews> {
+        match self {
+            FlowEnd::ObjectSender(end) => {
+                end.poll_event().map(|SenderEvent::Complete| FlowNews::Acknowledged)
+            }
+            FlowEnd::ObjectReceiver(end) => {
+                end.poll_event().map(|ReceiverEvent::Complete| FlowNews::Delivered)
+            }
+        }
+    }
+
+    fn framing(&self) -> usize {
+        match self {
+            FlowEnd::ObjectSender(end) => end.framing(),
+            FlowEnd::ObjectReceiver(end) => end.framing(),
+        }
+    }
+}
+
+/// A simulation of flows of any protocol.
+pub type FlowSim = Sim<FlowEnd, FlowEnd>;
+
+impl FlowSim {
+    /// Add a flow; it sends its first data as soon as its set-up, which begins at the placement's start, is over.
+    pub fn add(&mut self, spec: &FlowSpec, placement: &Placement) -> FlowId {
+        let rtt = self.base_rtt(placement);
+        let (sender, receiver) = spec.build(rtt);
+        let (left, right) = match spec.from {
+            Side::Left => (sender, receiver),
+            Side::Right => (receiver, sender),
+        };
+        let start = placement.start + spec.setup_time(rtt);
+        self.place_flow(left, right, &Placement { start, ..placement.clone() })
+    }
+
+    /// What came of a flow so far.
+    ///
+    /// # Panics
+    /// If the flow has been removed.
+    pub fn stats(&self, id: FlowId) -> FlowStats {
+        let mut stats = FlowStats::default();
+        self.left(id).add_to(&mut stats);
+        self.right(id).add_to(&mut stats);
+        stats
+    }
+}
+
+/// Bytes that nobody looks at: as a source it leaves the buffer as it is, as a sink it forgets.
+#[derive(Clone, Copy, Debug)]
+pub struct Blank;
+
+impl Source for Blank {
+    fn read_at(&mut self, _: u64, _: &mut [u8]) -> Result<(), NotReady> {
+        Ok(())
+    }
+}
+
+impl Sink for Blank {
+    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
+        Ok(())
+    }
+}
+
+/// What fills an IPv4 packet of 1500 bytes.
+const PACKET_LEN: u32 = 1434;
