@@ -4,10 +4,16 @@
 //! tables of figures, and a [`Statement`] on each claim whose verdict is computed from the figures. What is shown, and
 //! how, is the caller's affair.
 
+mod contestant;
 mod fobs;
+mod grid;
 mod host;
+mod over;
 mod report;
+mod single;
 
+pub use contestant::Contestant;
+pub use over::over;
 pub use report::{Claim, Column, Report, Source, Statement, Table, Unit, Value, Verdict};
 
 use longhaul_proto::suggest::unknown;
@@ -22,6 +28,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// What is claimed, by a paper or by us; the report judges each.
     pub claims: &'static [Claim],
+    /// Whether it minds [`Options::contestants`].
+    pub takes_contestants: bool,
     simulate: fn(&Options<'_>) -> Findings,
 }
 
@@ -63,14 +71,16 @@ pub struct Options<'a> {
     pub seed: u64,
     /// Simulations that run side by side; no result depends on it.
     pub threads: usize,
+    /// Who takes part, in experiments that leave it open; none: everybody.
+    pub contestants: &'a [Contestant],
     /// Told after each simulation how many are done, and of how many.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
 }
 
 impl Default for Options<'_> {
-    /// All of it, seed 1, one thread.
+    /// All of it, seed 1, one thread, everybody.
     fn default() -> Self {
-        Options { scale: Scale::Full, seed: 1, threads: 1, progress: &|_, _| {} }
+        Options { scale: Scale::Full, seed: 1, threads: 1, contestants: &[], progress: &|_, _| {} }
     }
 }
 
@@ -81,6 +91,12 @@ impl fmt::Debug for Options<'_> {
             .field("seed", &self.seed)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
+    }
+}
+
+impl Options<'_> {
+    fn contestants_or_all(&self) -> Vec<Contestant> {
+        if self.contestants.is_empty() { Contestant::all() } else { self.contestants.to_vec() }
     }
 }
 

@@ -8,6 +8,7 @@ pub const FIGURE_1: Experiment = Experiment {
     id: "fobs-fig1",
     title: "share of the card's 100 Mb/s that FOBS gets, against packets per acknowledgement",
     claims: &[NINETY, BOTH_HAULS],
+    takes_contestants: false,
     simulate: figure_1,
 };
 
@@ -16,6 +17,7 @@ pub const FIGURE_2: Experiment = Experiment {
     id: "fobs-fig2",
     title: "packets that FOBS sends in vain, against packets per acknowledgement",
     claims: &[WASTE],
+    takes_contestants: false,
     simulate: figure_2,
 };
 

@@ -8,6 +8,7 @@ pub const BATCH: Experiment = Experiment {
     id: "fobs-batch",
     title: "packets sent between two looks for an acknowledgement",
     claims: &[TWO, OFTEN],
+    takes_contestants: false,
     simulate: batch,
 };
 

@@ -10,6 +10,7 @@ pub const SELECT: Experiment = Experiment {
     id: "fobs-select",
     title: "which unacknowledged packet goes next",
     claims: &[CIRCULAR],
+    takes_contestants: false,
     simulate: select,
 };
 

@@ -11,6 +11,7 @@ pub const FIGURE_3: Experiment = Experiment {
     id: "fobs-fig3",
     title: "share of an OC-12 that FOBS gets between gigabit hosts, against the size of its packets",
     claims: &[TREMENDOUS, PEAK],
+    takes_contestants: false,
     simulate: figure_3,
 };
 
