@@ -30,6 +30,7 @@ pub mod metrics;
 mod node;
 mod outcome;
 mod packet;
+pub mod parallel;
 pub mod path;
 pub mod queue;
 mod route;

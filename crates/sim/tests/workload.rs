@@ -3,6 +3,7 @@
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_sim::flow::{ENDLESS, FlowSpec, ObjectFlow, Protocol};
+use longhaul_sim::parallel::run_all;
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::traffic::{Arrivals, Distribution, Pair, Pick, Traffic};
@@ -138,6 +139,15 @@ fn many(seed: u64) -> Measured {
         ..Workload::over(&scenario, vec![short, long], Time::from_millis(60_000))
     }
     .run()
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    let seeds: Vec<u64> = (1..=6).collect();
+    let hashes = |threads| run_all(&seeds, threads, |seed| many(*seed).outcome.trace_hash, |_| ());
+    let one = hashes(1);
+    assert_eq!(one, hashes(4));
+    assert!(one.iter().skip(1).all(|hash| *hash != one[0]));
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub fn full_ack() -> Ack {
         low: 60,
         largest: 99,
         runs: vec![10, 5, 20, 1, 64],
-        timed: vec![],
+        timed: vec![(97, Time::from_millis(1233)), (96, Time::from_millis(1232))],
         slice_start: 64,
         slice: vec![0x00ff_00ff_00ff_00ff, u64::MAX],
     }

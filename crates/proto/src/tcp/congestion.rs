@@ -125,6 +125,11 @@ impl Congestion {
         (self.sack, self.full) = (sack, full);
     }
 
+    /// It is the repair of a loss, not the window, that says how much may be sent.
+    pub fn is_repairing(&self) -> bool {
+        matches!(self.phase, Phase::Repair { .. })
+    }
+
     /// Bytes that count against the window.
     pub fn in_flight(&self) -> u64 {
         // Both are far below 2⁶³: the one by the receive window, the other by it too.

@@ -196,11 +196,6 @@ impl Scoreboard {
         self.sacked.insert(segments);
     }
 
-    /// Whether all of `segments` is sacked already.
-    pub fn is_sacked(&self, segments: &Range<SegmentIndex>) -> bool {
-        self.sacked.gaps(segments).next().is_none()
-    }
-
     /// RFC 6675 §4, IsLost: what has [`DUP_THRESH`] sacked segments above it is lost. Returns the weight of what was not
     /// lost before.
     pub fn find_lost(&mut self) -> u64 {

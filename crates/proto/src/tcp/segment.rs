@@ -19,6 +19,7 @@ pub(super) const SYN_LEN: usize = 32;
 /// Blocks that TCP's options have room for beside a timestamp (RFC 2018 §3).
 pub(super) const BLOCKS_MAX: usize = 3;
 /// Bytes of the longest acknowledgement.
+#[cfg(test)]
 pub(super) const ACK_LEN_MAX: usize = BLOCKS_AT + BLOCK_LEN * BLOCKS_MAX;
 
 const BLOCKS_AT: usize = HEADER_LEN + 4;
@@ -100,11 +101,6 @@ impl Blocks {
             self.ends[self.count] = (start as u32, end as u32);
             self.count += 1;
         }
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.count
     }
 
     /// In full length, given a sequence within 2³¹ of all. Those that run backwards or begin before zero are left out.

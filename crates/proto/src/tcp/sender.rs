@@ -211,18 +211,20 @@ impl<S: Source> Sender<S> {
         }
     }
 
-    /// The blocks in segments. Of one that speaks of repeated bytes (RFC 2883 §4), a note is taken and no more.
+    /// The blocks in segments. Of one that speaks of repeated bytes, a note is taken and no more: it is the first, and
+    /// acknowledged already or within the second (RFC 2883 §4).
     fn blocks(&mut self, blocks: &Blocks, next: u64) -> [Option<Range<SegmentIndex>>; BLOCKS_MAX] {
         let mut found = [const { None }; BLOCKS_MAX];
-        let board = self.congestion.board();
-        for (i, (start, end)) in blocks.unwrap(next).enumerate() {
-            let segments = self.cut.segments_within(start, end);
-            if segments.start < board.una() || (i == 0 && board.is_sacked(&segments)) {
-                let is_repeat = i == 0 && (start < next || blocks.len() > 1);
-                self.stats.spurious += u64::from(is_repeat && !segments.is_empty());
+        let mut told = blocks.unwrap(next).peekable();
+        let mut i = 0;
+        while let Some((start, end)) = told.next() {
+            let within_next = told.peek().is_some_and(|second| second.0 <= start && end <= second.1);
+            if i == 0 && (start < next || within_next) {
+                self.stats.spurious += 1;
             } else {
-                found[i] = Some(segments);
+                found[i] = Some(self.cut.segments_within(start, end));
             }
+            i += 1;
         }
         found
     }
@@ -252,7 +254,8 @@ impl<S: Source> Sender<S> {
             largest: totals.largest,
             next_number: self.next_number,
             in_flight: self.congestion.in_flight(),
-            app_limited: std::mem::take(&mut self.app_limited),
+            // A window that is not in use has not shown that it may grow.
+            app_limited: std::mem::take(&mut self.app_limited) || self.congestion.is_repairing(),
         };
         self.congestion.controller_mut().on_ack(&sample);
     }
