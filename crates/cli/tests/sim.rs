@@ -37,7 +37,8 @@ fn an_experiment_prints_figures_and_verdicts() {
 
 #[test]
 fn json_opens_with_command_version_and_seed() {
-    let lines = lines(&sim(&["fobs-fig3", "--quick", "--json", "--seed", "7", "--threads", "1"]).expect_code(0));
+    let lines =
+        lines(&sim(&["fobs-fig3", "--quick", "--json", "--seed", "7", "--threads", "1"]).expect_code(0));
     let head = &lines[0];
     assert_eq!((&head["kind"], &head["seed"], &head["scale"]), (&"run".into(), &7.into(), &"quick".into()));
     assert!(head["command"].as_str().unwrap().ends_with("sim fobs-fig3 --quick --json --seed 7 --threads 1"));
@@ -85,7 +86,9 @@ fn a_scenario_is_run_for_each_controller() {
     let lines = lines(&sim(&[&[path, "--json"][..], &names].concat()).expect_code(0));
     let rows: Vec<_> = lines.iter().filter(|line| line["kind"] == "row").collect();
     assert_eq!(rows.len(), 2);
-    assert!(rows.iter().all(|row| row["goodput_mbps"].as_f64().is_some_and(|mbps| mbps > 1.0 && mbps < 50.0)));
+    assert!(
+        rows.iter().all(|row| row["goodput_mbps"].as_f64().is_some_and(|mbps| mbps > 1.0 && mbps < 50.0))
+    );
     let ended = sim(&[path, "--control", "adptive"]).expect_code(2);
     assert!(ended.stderr.contains("did you mean adaptive?"), "{}", ended.stderr);
     fs::write(path, "bottleneck_mbit = 50\nrtt_ms = 40\nlos = 0.001\n").unwrap();

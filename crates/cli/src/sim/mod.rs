@@ -65,9 +65,8 @@ fn experiment(args: &SimArgs, contestants: &[Contestant]) -> Result<(), Failure>
 }
 
 fn find(name: &str) -> Result<&'static Experiment, String> {
-    experiments::find(name).map_err(|_| {
-        unknown("experiment", name, experiments::all().map(|one| one.id).chain([LIST]))
-    })
+    experiments::find(name)
+        .map_err(|_| unknown("experiment", name, experiments::all().map(|one| one.id).chain([LIST])))
 }
 
 /// Simulate, and print what comes of it.

@@ -26,7 +26,10 @@ impl Contestant {
     /// The protocol, for a path that carries `payload` of object bytes a second: what must be told a rate is told
     /// nine tenths of that.
     pub fn protocol(self, payload: Rate) -> Protocol {
-        Protocol::Object(ObjectFlow { rate: Some(payload.scale(TOLD_SHARE)), ..ObjectFlow::new(self.control) })
+        Protocol::Object(ObjectFlow {
+            rate: Some(payload.scale(TOLD_SHARE)),
+            ..ObjectFlow::new(self.control)
+        })
     }
 
     /// The default of the program.

@@ -18,7 +18,8 @@ pub(super) const GRID: Experiment = Experiment {
 
 const MEDIAN: Claim = Claim::ours("adaptive gets at least 95 % of what the path carries in the median cell");
 const WORST: Claim = Claim::ours("adaptive gets at least 80 % in the worst cell");
-const WASTE: Claim = Claim::ours("adaptive wastes at most 2 points more than random loss makes, in every cell");
+const WASTE: Claim =
+    Claim::ours("adaptive wastes at most 2 points more than random loss makes, in every cell");
 const QUEUE: Claim =
     Claim::ours("adaptive keeps the mean queue within 0.3 bandwidth-delay products or 1 ms, in every cell");
 
@@ -202,15 +203,26 @@ fn judge(results: &[SingleResult], cells: &[Scenario]) -> Vec<Statement> {
     let long = count(|done| done.queue_bdp > 0.3 && done.queue_ms > 1.0);
     let most = |figure: fn(&SingleResult) -> f64| Summary::of(results.iter().map(figure)).max;
     vec![
-        MEDIAN.judge(share.median >= 0.95, format!("{:.1} % in the median of {} cells", share.median * 100.0, cells.len())),
+        MEDIAN.judge(
+            share.median >= 0.95,
+            format!("{:.1} % in the median of {} cells", share.median * 100.0, cells.len()),
+        ),
         WORST.judge(share.min >= 0.8, format!("{:.1} % at {place}", share.min * 100.0)),
         WASTE.judge(
             wasteful == 0,
-            format!("{wasteful} of {} cells beyond that, {:.1} points at most", cells.len(), most(|done| done.waste_over_loss) * 100.0),
+            format!(
+                "{wasteful} of {} cells beyond that, {:.1} points at most",
+                cells.len(),
+                most(|done| done.waste_over_loss) * 100.0
+            ),
         ),
         QUEUE.judge(
             long == 0,
-            format!("{long} of {} cells beyond that, {:.2} products at most", cells.len(), most(|done| done.queue_bdp)),
+            format!(
+                "{long} of {} cells beyond that, {:.2} products at most",
+                cells.len(),
+                most(|done| done.queue_bdp)
+            ),
         ),
     ]
 }

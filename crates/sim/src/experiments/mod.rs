@@ -16,6 +16,7 @@ pub use contestant::Contestant;
 pub use over::over;
 pub use report::{Claim, Column, Report, Source, Statement, Table, Unit, Value, Verdict};
 
+use crate::parallel;
 use longhaul_proto::suggest::unknown;
 use std::fmt;
 
@@ -118,12 +119,7 @@ impl Experiment {
 
 /// Run jobs, `options.threads` at a time; the results come in the order of the jobs.
 fn run_jobs<J: Sync, R: Send>(options: &Options<'_>, jobs: &[J], run: impl Fn(&J) -> R + Sync) -> Vec<R> {
-    let mut results = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        results.push(run(job));
-        (options.progress)(results.len(), jobs.len());
-    }
-    results
+    parallel::run_all(jobs, options.threads, run, |done| (options.progress)(done, jobs.len()))
 }
 
 /// Every experiment, in the order of a list.
@@ -146,10 +142,10 @@ pub struct Group {
 }
 
 /// Every experiment, by where it comes from.
-pub const GROUPS: &[Group] = &[Group {
-    title: "FOBS: Dickens and Gropp, object-based data transfers",
-    experiments: fobs::EXPERIMENTS,
-}];
+pub const GROUPS: &[Group] = &[
+    Group { title: "FOBS: Dickens and Gropp, object-based data transfers", experiments: fobs::EXPERIMENTS },
+    Group { title: "Our own", experiments: &[grid::GRID] },
+];
 
 #[cfg(test)]
 mod tests {
@@ -161,14 +157,18 @@ mod tests {
         assert!(ids.iter().all(|id| find(id).is_ok_and(|one| one.id == *id)));
         ids.sort_unstable();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
-        assert_eq!(find("fobs-figg1").unwrap_err(), "there is no experiment \"fobs-figg1\"; did you mean fobs-fig1?");
+        assert_eq!(
+            find("fobs-figg1").unwrap_err(),
+            "there is no experiment \"fobs-figg1\"; did you mean fobs-fig1?"
+        );
     }
 
     #[test]
     fn every_experiment_runs_and_answers_its_claims() {
         for experiment in all() {
             let report = experiment.run(&Options { scale: Scale::Smoke, threads: 2, ..Options::default() });
-            let answered: Vec<_> = report.statements.iter().map(|statement| statement.claim.as_str()).collect();
+            let answered: Vec<_> =
+                report.statements.iter().map(|statement| statement.claim.as_str()).collect();
             let claimed: Vec<_> = experiment.claims.iter().map(|claim| claim.text).collect();
             assert_eq!(answered, claimed, "{}", experiment.id);
             assert!(!report.method.is_empty(), "{}", experiment.id);
