@@ -9,8 +9,12 @@ use longhaul_proto::object::{
     SenderEvent, Shape,
 };
 use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::suggest::unknown;
+use longhaul_proto::tcp;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire::{DATA_OVERHEAD, DATA_PREFIX};
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// A flow to be: how many bytes, by which protocol.
@@ -35,6 +39,36 @@ pub const ENDLESS: u64 = 1 << 38;
 pub enum Protocol {
     /// The object transfer over datagrams.
     Object(ObjectFlow),
+    /// A user-level TCP.
+    Tcp(TcpFlow),
+}
+
+/// By name, with defaults: that of a controller for an object transfer, `tcp:` and that of a controller for a TCP.
+impl FromStr for Protocol {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Protocol, String> {
+        let kind = |name: &str| ControllerKind::ALL.iter().copied().find(|kind| kind.name() == name);
+        let found = match name.strip_prefix(TCP_PREFIX) {
+            Some(name) => kind(name).map(|kind| Protocol::Tcp(TcpFlow::new(kind))),
+            None => kind(name).map(|kind| Protocol::Object(ObjectFlow::new(kind))),
+        };
+        found.ok_or_else(|| {
+            let objects = ControllerKind::ALL.iter().map(|kind| kind.name().to_owned());
+            let tcps = ControllerKind::ALL.iter().map(|kind| format!("{TCP_PREFIX}{}", kind.name()));
+            let known: Vec<String> = objects.chain(tcps).collect();
+            unknown("control", name, known.iter().map(String::as_str))
+        })
+    }
+}
+
+/// The name that it is parsed from.
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Protocol::Object(flow) => f.write_str(flow.control.name()),
+            Protocol::Tcp(flow) => write!(f, "{TCP_PREFIX}{}", flow.control.name()),
+        }
+    }
 }
 
 /// An object transfer.
@@ -56,6 +90,10 @@ pub struct ObjectFlow {
     pub remembered: Option<Rate>,
     /// Yield to all other traffic.
     pub background: bool,
+    /// Windows are spread over the round trip.
+    pub paced: bool,
+    /// How many flows `multcp` stands for; absent: its default.
+    pub streams: Option<u32>,
     /// Round trips between the flow's beginning and its first data: what the two ends need to agree, and where the
     /// sender's first round-trip time comes from.
     pub setup_round_trips: u32,
@@ -74,8 +112,32 @@ impl ObjectFlow {
             rate_cap: None,
             remembered: None,
             background: false,
+            paced: true,
+            streams: None,
             setup_round_trips: 1,
         }
+    }
+}
+
+/// A TCP connection that carries one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpFlow {
+    /// Its congestion control.
+    pub control: ControllerKind,
+    /// What both sides can do; `connection` is set by the flow's seed.
+    pub config: tcp::Config,
+    /// Windows are spread over the round trip instead of being clocked out by acknowledgements alone.
+    pub paced: bool,
+    /// The rate at which `fixed` sends.
+    pub rate: Option<Rate>,
+    /// How many flows `multcp` stands for; absent: its default.
+    pub streams: Option<u32>,
+}
+
+impl TcpFlow {
+    /// Over Ethernet, with selective acknowledgements and large windows.
+    pub fn new(control: ControllerKind) -> TcpFlow {
+        TcpFlow { control, config: tcp::Config::default(), paced: false, rate: None, streams: None }
     }
 }
 
@@ -83,6 +145,11 @@ impl FlowSpec {
     /// An object transfer from left to right.
     pub fn object(control: ControllerKind, bytes: u64) -> FlowSpec {
         FlowSpec::new(Protocol::Object(ObjectFlow::new(control)), bytes)
+    }
+
+    /// A TCP from left to right.
+    pub fn tcp(control: ControllerKind, bytes: u64) -> FlowSpec {
+        FlowSpec::new(Protocol::Tcp(TcpFlow::new(control)), bytes)
     }
 
     /// A flow from left to right.
@@ -94,6 +161,7 @@ impl FlowSpec {
     pub fn build(&self, rtt: Duration) -> (FlowEnd, FlowEnd) {
         match &self.protocol {
             Protocol::Object(flow) => build_object(self, flow, rtt),
+            Protocol::Tcp(flow) => build_tcp(self, flow, rtt),
         }
     }
 
@@ -101,6 +169,8 @@ impl FlowSpec {
     fn setup_time(&self, rtt: Duration) -> Duration {
         match &self.protocol {
             Protocol::Object(flow) => rtt * flow.setup_round_trips,
+            // its own set-up is part of what it sends
+            Protocol::Tcp(_) => Duration::ZERO,
         }
     }
 }
@@ -116,12 +186,15 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, 
         have: Ranges::new(),
         seed: spec.seed,
     };
+    let plain = ControlConfig::new(u64::from(flow.packet_len) + DATA_OVERHEAD as u64, rtt);
     let control = ControlConfig {
         rate: flow.rate,
         remembered: flow.remembered,
         background: flow.background,
+        paced: flow.paced,
+        streams: flow.streams.unwrap_or(plain.streams),
         seed: spec.seed,
-        ..ControlConfig::new(u64::from(flow.packet_len) + DATA_OVERHEAD as u64, rtt)
+        ..plain
     };
     let receiver = ReceiverConfig {
         shape,
@@ -136,6 +209,30 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, 
     )
 }
 
+fn build_tcp(spec: &FlowSpec, flow: &TcpFlow, rtt: Duration) -> (FlowEnd, FlowEnd) {
+    let config = tcp::Config { connection: spec.seed as u32, ..flow.config };
+    let plain = ControlConfig::new(config.datagram_len(), rtt);
+    let control = ControlConfig {
+        rate: flow.rate,
+        paced: flow.paced,
+        streams: flow.streams.unwrap_or(plain.streams),
+        seed: spec.seed,
+        ..plain
+    };
+    let sender = tcp::Sender::new(config, spec.bytes, Blank, flow.control.build(control));
+    (
+        FlowEnd::TcpSender(Box::new(sender), TcpCut { bytes: spec.bytes, mss: config.mss }),
+        FlowEnd::TcpReceiver(Box::new(tcp::Receiver::new(config, Blank))),
+    )
+}
+
+/// How a stream is cut into segments.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpCut {
+    bytes: u64,
+    mss: u16,
+}
+
 /// One end of a flow of any protocol.
 #[derive(Debug)]
 pub enum FlowEnd {
@@ -143,11 +240,17 @@ pub enum FlowEnd {
     ObjectSender(Box<Sender<Blank>>),
     /// Of an object transfer.
     ObjectReceiver(Box<Receiver<Blank>>),
+    /// Of a TCP.
+    TcpSender(Box<tcp::Sender<Blank>>, TcpCut),
+    /// Of a TCP.
+    TcpReceiver(Box<tcp::Receiver<Blank>>),
 }
 
 /// What the ends of a flow tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowNews {
+    /// This end of a TCP has heard from the other.
+    Connected,
     /// The receiver has everything.
     Delivered,
     /// The sender knows that the receiver has everything; after this the flow does nothing more.
@@ -165,7 +268,7 @@ pub struct FlowStats {
     pub packets_sent: u64,
     /// Of those, sent before.
     pub packets_resent: u64,
-    /// Times that the sender heard nothing for too long.
+    /// Times that a TCP's sender heard nothing for too long.
     pub timeouts: u64,
     /// Shortest round trip seen.
     pub rtt_min: Duration,
@@ -201,6 +304,16 @@ impl FlowEnd {
                 let bytes = receiver.received() * u64::from(shape.packet_len);
                 stats.bytes_delivered = bytes.min(shape.object_len);
             }
+            FlowEnd::TcpSender(sender, cut) => {
+                let told = sender.stats();
+                stats.packets_required = cut.bytes.div_ceil(u64::from(cut.mss.max(1)));
+                stats.packets_sent = told.segments_sent;
+                stats.packets_resent = told.retransmitted;
+                stats.timeouts = told.timeouts;
+                stats.rtt_min = sender.rtt().min();
+                stats.rtt = sender.rtt().smoothed();
+            }
+            FlowEnd::TcpReceiver(receiver) => stats.bytes_delivered = receiver.delivered_bytes(),
         }
     }
 
@@ -208,7 +321,8 @@ impl FlowEnd {
     pub fn snapshot(&self) -> Option<Snapshot> {
         match self {
             FlowEnd::ObjectSender(sender) => Some(sender.snapshot()),
-            FlowEnd::ObjectReceiver(_) => None,
+            FlowEnd::TcpSender(sender, _) => Some(sender.snapshot()),
+            FlowEnd::ObjectReceiver(_) | FlowEnd::TcpReceiver(_) => None,
         }
     }
 }
@@ -220,6 +334,8 @@ impl Endpoint for FlowEnd {
         match self {
             FlowEnd::ObjectSender(end) => end.handle_datagram(now, arrival, body),
             FlowEnd::ObjectReceiver(end) => end.handle_datagram(now, arrival, body),
+            FlowEnd::TcpSender(end, _) => end.handle_datagram(now, arrival, body),
+            FlowEnd::TcpReceiver(end) => end.handle_datagram(now, arrival, body),
         }
     }
 
@@ -227,6 +343,8 @@ impl Endpoint for FlowEnd {
         match self {
             FlowEnd::ObjectSender(end) => end.handle_timeout(now),
             FlowEnd::ObjectReceiver(end) => end.handle_timeout(now),
+            FlowEnd::TcpSender(end, _) => end.handle_timeout(now),
+            FlowEnd::TcpReceiver(end) => end.handle_timeout(now),
         }
     }
 
@@ -234,6 +352,8 @@ impl Endpoint for FlowEnd {
         match self {
             FlowEnd::ObjectSender(end) => end.poll_transmit(now, buf),
             FlowEnd::ObjectReceiver(end) => end.poll_transmit(now, buf),
+            FlowEnd::TcpSender(end, _) => end.poll_transmit(now, buf),
+            FlowEnd::TcpReceiver(end) => end.poll_transmit(now, buf),
         }
     }
 
@@ -241,24 +361,36 @@ impl Endpoint for FlowEnd {
         match self {
             FlowEnd::ObjectSender(end) => end.poll_timeout(),
             FlowEnd::ObjectReceiver(end) => end.poll_timeout(),
+            FlowEnd::TcpSender(end, _) => end.poll_timeout(),
+            FlowEnd::TcpReceiver(end) => end.poll_timeout(),
         }
     }
 
     fn poll_event(&mut self) -> Option<FlowNews> {
-        match self {
-            FlowEnd::ObjectSender(end) => {
-                end.poll_event().map(|SenderEvent::Complete| FlowNews::Acknowledged)
-            }
-            FlowEnd::ObjectReceiver(end) => {
-                end.poll_event().map(|ReceiverEvent::Complete| FlowNews::Delivered)
-            }
-        }
+        Some(match self {
+            FlowEnd::ObjectSender(end) => match end.poll_event()? {
+                SenderEvent::Complete => FlowNews::Acknowledged,
+            },
+            FlowEnd::ObjectReceiver(end) => match end.poll_event()? {
+                ReceiverEvent::Complete => FlowNews::Delivered,
+            },
+            FlowEnd::TcpSender(end, _) => match end.poll_event()? {
+                tcp::SenderEvent::Connected => FlowNews::Connected,
+                tcp::SenderEvent::Complete => FlowNews::Acknowledged,
+            },
+            FlowEnd::TcpReceiver(end) => match end.poll_event()? {
+                tcp::ReceiverEvent::Connected => FlowNews::Connected,
+                tcp::ReceiverEvent::Complete => FlowNews::Delivered,
+            },
+        })
     }
 
     fn framing(&self) -> usize {
         match self {
             FlowEnd::ObjectSender(end) => end.framing(),
             FlowEnd::ObjectReceiver(end) => end.framing(),
+            FlowEnd::TcpSender(end, _) => end.framing(),
+            FlowEnd::TcpReceiver(end) => end.framing(),
         }
     }
 }
@@ -307,5 +439,7 @@ impl Sink for Blank {
     }
 }
 
+/// Before the name of a TCP's congestion control.
+const TCP_PREFIX: &str = "tcp:";
 /// What fills an IPv4 packet of 1500 bytes.
 const PACKET_LEN: u32 = 1434;

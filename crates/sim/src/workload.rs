@@ -368,6 +368,7 @@ impl<'a> Runner<'a> {
         for (id, news) in news {
             let Some(live) = self.live.get_mut(&id) else { continue };
             match news {
+                FlowNews::Connected => {}
                 FlowNews::Delivered => live.record.delivered = Some(now),
                 FlowNews::Acknowledged => {
                     live.record.acknowledged = Some(now);
