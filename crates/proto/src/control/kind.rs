@@ -1,6 +1,6 @@
 //! The controllers there are, by name.
 
-use super::window::{Cubic, NewReno, Windowed};
+use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
 use super::{Adaptive, Controller, Fixed, Greedy};
 use crate::path::PathRate;
 use crate::suggest::unknown;
@@ -60,8 +60,20 @@ pub enum ControllerKind {
     Fixed,
     /// One segment a round trip, half after a loss (RFC 5681).
     NewReno,
+    /// Grows by a share of the window (Kelly's Scalable TCP).
+    Scalable,
+    /// AIMD with factors that depend on the window (RFC 3649).
+    HighSpeed,
+    /// Grows the faster the longer ago the last loss (Shorten and Leith).
+    HTcp,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
+    /// Binary search for the window of the last loss (Xu, Harfoush and Rhee).
+    Bic,
+    /// One flow that takes the share of several (Crowcroft and Oechslin).
+    MulTcp,
+    /// A fixed delay in the queue, yielding to all that builds more (RFC 6817).
+    Ledbat,
 }
 
 impl ControllerKind {
@@ -71,7 +83,13 @@ impl ControllerKind {
         ControllerKind::Greedy,
         ControllerKind::Fixed,
         ControllerKind::NewReno,
+        ControllerKind::Scalable,
+        ControllerKind::HighSpeed,
+        ControllerKind::HTcp,
         ControllerKind::Cubic,
+        ControllerKind::Bic,
+        ControllerKind::MulTcp,
+        ControllerKind::Ledbat,
     ];
 
     /// The name that the command line uses.
@@ -81,7 +99,13 @@ impl ControllerKind {
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
             ControllerKind::NewReno => "newreno",
+            ControllerKind::Scalable => "scalable",
+            ControllerKind::HighSpeed => "hstcp",
+            ControllerKind::HTcp => "htcp",
             ControllerKind::Cubic => "cubic",
+            ControllerKind::Bic => "bic",
+            ControllerKind::MulTcp => "multcp",
+            ControllerKind::Ledbat => "ledbat",
         }
     }
 
@@ -92,7 +116,16 @@ impl ControllerKind {
             ControllerKind::Greedy => Box::new(Greedy),
             ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
+            ControllerKind::Scalable => Box::new(Windowed::new(config, Scalable)),
+            ControllerKind::HighSpeed => Box::new(Windowed::new(config, HighSpeed)),
+            ControllerKind::HTcp => Box::new(Windowed::new(config, HTcp::new())),
             ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),
+            ControllerKind::Bic => Box::new(Windowed::new(config, Bic::default())),
+            ControllerKind::MulTcp => Box::new(Windowed::new(config, MulTcp::new(config.streams))),
+            ControllerKind::Ledbat => {
+                let target = if config.background { ledbat::TARGET_BACKGROUND } else { ledbat::TARGET };
+                Box::new(Windowed::new(config, Ledbat::new(target)))
+            }
         }
     }
 }

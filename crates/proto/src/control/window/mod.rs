@@ -14,15 +14,29 @@
 //! Windows are in segments (full datagrams); a segment acknowledged is a segment that came in at the receiver, however
 //! many acknowledgements tell of it.
 
+mod bic;
 mod cubic;
+mod hstcp;
+mod htcp;
+pub mod ledbat;
+mod multcp;
 mod newreno;
+mod scalable;
 mod slow_start;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
+pub use bic::Bic;
 pub use cubic::Cubic;
+pub use hstcp::HighSpeed;
+pub use htcp::HTcp;
+pub use ledbat::Ledbat;
+pub use multcp::MulTcp;
 pub use newreno::NewReno;
-pub use slow_start::SlowStart;
+pub use scalable::Scalable;
+pub use slow_start::{HyStart, SlowStart};
 
 use super::{AckSample, BURST, ControlConfig, Controller, LossSample, Sent, Snapshot};
 use crate::rtt::Rtt;
@@ -72,9 +86,9 @@ pub trait Rule: fmt::Debug + Send {
     /// Every acknowledgement, whatever the phase, before anything else is asked.
     fn observe(&mut self, _acked: &Acked) {}
 
-    /// Whether slow start is to end here, though nothing was lost.
-    fn ends_slow_start(&self) -> bool {
-        false
+    /// The window at which slow start is to end, though nothing was lost.
+    fn ends_slow_start(&self, _acked: &Acked) -> Option<f64> {
+        None
     }
 
     /// The window after an acknowledgement in congestion avoidance, all of the window being in use.
@@ -199,7 +213,8 @@ impl<R: Rule> Windowed<R> {
     }
 
     fn start_slowly(&mut self, acked: &Acked, may_grow: bool) {
-        if self.rule.ends_slow_start() {
+        if let Some(window) = self.rule.ends_slow_start(acked) {
+            self.set_window(window);
             self.ssthresh = self.window;
             return;
         }
