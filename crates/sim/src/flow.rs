@@ -2,11 +2,10 @@
 
 use crate::route::Placement;
 use crate::sim::{FlowId, Side, Sim};
-use longhaul_proto::control::{ControlConfig, ControllerKind, Snapshot};
+use longhaul_proto::control::{ControlConfig, ControllerKind, Remembered, Snapshot};
 use longhaul_proto::endpoint::{Arrival, Endpoint, Full, NotReady, Sink, Source, Transmit};
 use longhaul_proto::object::{
-    AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, ReceiverEvent, SelectorKind, Sender, SenderConfig,
-    SenderEvent, Shape,
+    AckKind, Receiver, ReceiverConfig, ReceiverEvent, SelectorKind, Sender, SenderConfig, SenderEvent, Shape,
 };
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::suggest::unknown;
@@ -78,8 +77,8 @@ pub struct ObjectFlow {
     pub control: ControllerKind,
     /// Which packet next.
     pub selector: SelectorKind,
-    /// Acknowledge after so many packets (FOBS's F).
-    pub ack_every: u32,
+    /// When to acknowledge (FOBS's F).
+    pub ack: AckKind,
     /// Object bytes in a packet.
     pub packet_len: u32,
     /// The rate that the user names: `fixed` sends at it.
@@ -87,7 +86,7 @@ pub struct ObjectFlow {
     /// Never faster than this.
     pub rate_cap: Option<Rate>,
     /// What an earlier transfer to the same destination found.
-    pub remembered: Option<Rate>,
+    pub remembered: Option<Remembered>,
     /// Yield to all other traffic.
     pub background: bool,
     /// Windows are spread over the round trip.
@@ -103,10 +102,11 @@ impl ObjectFlow {
     /// With everything but the controller as `longhaul cp` has it over Ethernet, and a set-up of one round trip, as
     /// TCP's.
     pub fn new(control: ControllerKind) -> ObjectFlow {
+        let companions = control.companions();
         ObjectFlow {
             control,
-            selector: SelectorKind::default(),
-            ack_every: DEFAULT_EVERY,
+            selector: companions.selector,
+            ack: companions.ack,
             packet_len: PACKET_LEN,
             rate: None,
             rate_cap: None,
@@ -199,7 +199,7 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, 
     let receiver = ReceiverConfig {
         shape,
         class: 0,
-        ack: AckPolicy::new(flow.ack_every, rtt),
+        ack: flow.ack.policy(rtt),
         have: Ranges::new(),
         max_body: flow.packet_len as usize + DATA_PREFIX,
     };

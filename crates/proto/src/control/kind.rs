@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
-use super::{Adaptive, Controller, Fixed, Greedy};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -20,7 +20,7 @@ pub struct ControlConfig {
     /// The rate that the user named: `fixed` sends at it.
     pub rate: Option<Rate>,
     /// What an earlier transfer to the same destination found (PCP's history).
-    pub remembered: Option<Rate>,
+    pub remembered: Option<Remembered>,
     /// Yield to all other traffic.
     pub background: bool,
     /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
@@ -58,6 +58,10 @@ pub enum ControllerKind {
     Greedy,
     /// The rate that the user names.
     Fixed,
+    /// Reliable Blast UDP: the rate that the user names, in rounds.
+    Rbudp,
+    /// BBR, version 1: paces at the largest delivery rate seen lately.
+    Bbr,
     /// One segment a round trip, half after a loss (RFC 5681).
     NewReno,
     /// Grows by a share of the window (Kelly's Scalable TCP).
@@ -74,14 +78,19 @@ pub enum ControllerKind {
     MulTcp,
     /// A fixed delay in the queue, yielding to all that builds more (RFC 6817).
     Ledbat,
+    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
+    Pcp,
 }
 
 impl ControllerKind {
     /// Every kind, in the order of a help text.
     pub const ALL: &'static [ControllerKind] = &[
         ControllerKind::Adaptive,
-        ControllerKind::Greedy,
         ControllerKind::Fixed,
+        ControllerKind::Greedy,
+        ControllerKind::Rbudp,
+        ControllerKind::Bbr,
+        ControllerKind::Pcp,
         ControllerKind::NewReno,
         ControllerKind::Scalable,
         ControllerKind::HighSpeed,
@@ -98,6 +107,8 @@ impl ControllerKind {
             ControllerKind::Adaptive => "adaptive",
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Bbr => "bbr",
             ControllerKind::NewReno => "newreno",
             ControllerKind::Scalable => "scalable",
             ControllerKind::HighSpeed => "hstcp",
@@ -106,6 +117,7 @@ impl ControllerKind {
             ControllerKind::Bic => "bic",
             ControllerKind::MulTcp => "multcp",
             ControllerKind::Ledbat => "ledbat",
+            ControllerKind::Pcp => "pcp",
         }
     }
 
@@ -114,7 +126,10 @@ impl ControllerKind {
         match self {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
             ControllerKind::Greedy => Box::new(Greedy),
-            ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
+            ControllerKind::Fixed | ControllerKind::Rbudp => {
+                Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
+            }
+            ControllerKind::Bbr => Box::new(Bbr::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
             ControllerKind::Scalable => Box::new(Windowed::new(config, Scalable)),
             ControllerKind::HighSpeed => Box::new(Windowed::new(config, HighSpeed)),
@@ -126,6 +141,7 @@ impl ControllerKind {
                 let target = if config.background { ledbat::TARGET_BACKGROUND } else { ledbat::TARGET };
                 Box::new(Windowed::new(config, Ledbat::new(target)))
             }
+            ControllerKind::Pcp => Box::new(Pcp::new(config)),
         }
     }
 }

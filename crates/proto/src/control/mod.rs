@@ -1,19 +1,26 @@
 //! Rate control: how fast to send, and how much may be on its way.
 
+mod about;
 mod adaptive;
+mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
+mod pcp;
 pub mod window;
 
+pub use about::Companions;
 pub use adaptive::Adaptive;
+pub use bbr::Bbr;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::{ControlConfig, ControllerKind};
+pub use pcp::Pcp;
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// What the sender learns from one acknowledgement. All byte counts are whole datagrams, all totals cumulative, so
 /// that a lost acknowledgement is made up for by the next.
@@ -101,6 +108,25 @@ pub struct TimedArrival {
     pub arrival: Time,
 }
 
+/// What a transfer found of a path, for a later one to the same destination to begin with (PCP §3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// What the path carried in the end.
+    pub rate: Rate,
+    /// The share of it to try first, at most [`Remembered::SHARE_MAX`]: less after guesses that were wrong.
+    pub share: f64,
+}
+
+impl Remembered {
+    /// Several senders that remember the same must not fill the path with their first tests (PCP §3.4).
+    pub const SHARE_MAX: f64 = 1.0 / 3.0;
+
+    /// A rate that nothing is known against.
+    pub fn new(rate: Rate) -> Remembered {
+        Remembered { rate, share: Remembered::SHARE_MAX }
+    }
+}
+
 /// State of a controller for traces and displays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -142,6 +168,14 @@ pub trait Controller: fmt::Debug + Send {
     /// A train to send now, if one is wanted. Asked whenever something may be sent, even ahead of the pacer; while a
     /// train is on its way out nothing else is sent. A train ends early where there is nothing more to send.
     fn poll_probe(&mut self, _now: Time) -> Option<ProbeTrain> {
+        None
+    }
+    /// When [`Controller::poll_probe`] is to be asked at the latest, though nothing may be due to be sent.
+    fn probe_at(&self) -> Option<Time> {
+        None
+    }
+    /// What a later transfer to the same destination may begin with.
+    fn remember(&self) -> Option<Remembered> {
         None
     }
     /// Datagrams that fall due within this span may leave together; zero spaces each by itself.
