@@ -45,7 +45,7 @@ fn transfers(args: &SimArgs, mut contestants: Vec<Contestant>) -> Result<(), Fai
         scenario.name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     }
     if contestants.is_empty() {
-        contestants.push(Contestant::object(Default::default()));
+        contestants.push(Contestant::default());
     }
     let (name, seed) = (scenario.name.clone(), scenario.seed);
     present(args, &name, seed, |options| experiments::over(&scenario, &contestants, args.bytes, options));

@@ -98,15 +98,15 @@ fn grid(options: &Options<'_>) -> Findings {
     let contestants = options.contestants_or_all();
     let singles: Vec<Single> = contestants
         .iter()
-        .flat_map(|&contestant| cells.iter().map(move |scenario| (contestant, scenario.clone())))
+        .flat_map(|contestant| cells.iter().map(move |scenario| (contestant.clone(), scenario.clone())))
         .map(|(contestant, scenario)| {
             let bytes = payload_rate(&scenario).bytes_in(axes.length).max(1);
             Single { scenario, contestant, bytes, until: Time::ZERO + axes.length * STOP_FACTOR }
         })
         .collect();
     let results = run_singles(options, &singles);
-    let by_contestant: Vec<(Contestant, &[SingleResult])> =
-        contestants.iter().copied().zip(results.chunks(cells.len())).collect();
+    let by_contestant: Vec<(&Contestant, &[SingleResult])> =
+        contestants.iter().zip(results.chunks(cells.len())).collect();
     let default = by_contestant.iter().find(|(contestant, _)| contestant.is_default());
     Findings {
         method: vec![
@@ -124,7 +124,7 @@ fn grid(options: &Options<'_>) -> Findings {
     }
 }
 
-fn summary(by_contestant: &[(Contestant, &[SingleResult])], cells: &[Scenario]) -> Table {
+fn summary(by_contestant: &[(&Contestant, &[SingleResult])], cells: &[Scenario]) -> Table {
     let columns = vec![
         Column::text("control"),
         Column::new("median", Unit::Share),

@@ -11,7 +11,12 @@ use longhaul_proto::units::Time;
 pub fn over(scenario: &Scenario, contestants: &[Contestant], bytes: u64, options: &Options<'_>) -> Report {
     let singles: Vec<Single> = contestants
         .iter()
-        .map(|&contestant| Single { scenario: scenario.clone(), contestant, bytes, until: PATIENCE })
+        .map(|contestant| Single {
+            scenario: scenario.clone(),
+            contestant: contestant.clone(),
+            bytes,
+            until: PATIENCE,
+        })
         .collect();
     let columns = vec![
         Column::text("control"),
