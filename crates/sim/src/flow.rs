@@ -128,6 +128,8 @@ pub struct TcpFlow {
     pub config: tcp::Config,
     /// Windows are spread over the round trip instead of being clocked out by acknowledgements alone.
     pub paced: bool,
+    /// Windows that begin with one segment and count acknowledgements, as up to 2006.
+    pub classic: bool,
     /// The rate at which `fixed` sends.
     pub rate: Option<Rate>,
     /// How many flows `multcp` stands for; absent: its default.
@@ -137,7 +139,8 @@ pub struct TcpFlow {
 impl TcpFlow {
     /// Over Ethernet, with selective acknowledgements and large windows.
     pub fn new(control: ControllerKind) -> TcpFlow {
-        TcpFlow { control, config: tcp::Config::default(), paced: false, rate: None, streams: None }
+        let config = tcp::Config::default();
+        TcpFlow { control, config, paced: false, classic: false, rate: None, streams: None }
     }
 }
 
@@ -215,6 +218,7 @@ fn build_tcp(spec: &FlowSpec, flow: &TcpFlow, rtt: Duration) -> (FlowEnd, FlowEn
     let control = ControlConfig {
         rate: flow.rate,
         paced: flow.paced,
+        classic: flow.classic,
         streams: flow.streams.unwrap_or(plain.streams),
         seed: spec.seed,
         ..plain

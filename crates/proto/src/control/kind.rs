@@ -25,6 +25,9 @@ pub struct ControlConfig {
     pub background: bool,
     /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
     pub paced: bool,
+    /// Windows as the TCPs that papers up to 2006 compared with: one segment in the beginning, and no more than one more
+    /// for each acknowledgement, however much it acknowledges (RFC 2581).
+    pub classic: bool,
     /// How many flows `multcp` stands for.
     pub streams: u32,
     /// Seed of whatever the controller leaves to chance.
@@ -42,6 +45,7 @@ impl ControlConfig {
             remembered: None,
             background: false,
             paced: true,
+            classic: false,
             streams: STREAMS_DEFAULT,
             seed: 1,
         }

@@ -125,6 +125,8 @@ pub struct Windowed<R> {
     is_silent: bool,
     round: Round,
     paced: bool,
+    /// At most one segment is counted for each acknowledgement.
+    classic: bool,
 }
 
 /// A round trip, told by datagram numbers.
@@ -153,7 +155,7 @@ impl<R: Rule> Windowed<R> {
             slow_start: rule.slow_start(),
             rule,
             segment,
-            window: initial_window(segment),
+            window: if config.classic { 1.0 } else { initial_window(segment) },
             ssthresh: f64::INFINITY,
             rtt: Rtt::new(config.rtt),
             received: 0,
@@ -162,6 +164,7 @@ impl<R: Rule> Windowed<R> {
             is_silent: false,
             round: Round::default(),
             paced: config.paced,
+            classic: config.classic,
         }
     }
 
@@ -202,7 +205,7 @@ impl<R: Rule> Windowed<R> {
         }
         Acked {
             now: ack.now,
-            segments,
+            segments: if self.classic { segments.min(1.0) } else { segments },
             window: self.window,
             rtt_smoothed: self.rtt.smoothed(),
             rtt: ack.rtt,

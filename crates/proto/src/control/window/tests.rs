@@ -16,6 +16,33 @@ fn initial_window_is_that_of_rfc_6928() {
 }
 
 #[test]
+fn a_classic_window_begins_with_one_segment_and_counts_acknowledgements() {
+    let mut control = windowed(ControlConfig { classic: true, ..ControlConfig::new(LEN, RTT) });
+    assert_eq!(control.window(), Some(LEN));
+    let ack = |received: u64, in_flight: u64| AckSample {
+        now: Time::from_millis(100 * received),
+        arrival: Time::ZERO,
+        one_way_ns: None,
+        rtt: Some(RTT),
+        rtt_min: RTT,
+        received_bytes: received * LEN,
+        accepted_bytes: received * LEN,
+        covered_bytes: received * LEN,
+        overrun_bytes: 0,
+        pressure: 0.0,
+        latest: received - 1,
+        largest: received - 1,
+        next_number: received + in_flight,
+        in_flight: in_flight * LEN,
+        app_limited: false,
+    };
+    control.on_ack(&ack(1, 0));
+    // two segments, one acknowledgement
+    control.on_ack(&ack(3, 0));
+    assert_eq!(control.window(), Some(3 * LEN));
+}
+
+#[test]
 fn a_window_that_is_not_used_does_not_grow() {
     for (window, ssthresh) in [(100.0, 100.0), (100.0, f64::INFINITY)] {
         let mut flow = Flow::in_avoidance(Path::delay(RTT), NewReno, window);
