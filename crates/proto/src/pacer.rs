@@ -15,6 +15,8 @@ pub struct Pacer {
     burst: Duration,
     /// A caller that is later than this does not make up for it.
     catch_up: Duration,
+    /// How late the flow was when a train began.
+    owed: Duration,
     /// Time lost because the caller came later than that.
     lost: Duration,
 }
@@ -28,6 +30,7 @@ impl Pacer {
             rate: None,
             burst: BURST,
             catch_up: BURST * CATCH_UP,
+            owed: Duration::ZERO,
             lost: Duration::ZERO,
         }
     }
@@ -48,9 +51,17 @@ impl Pacer {
     /// Begin a train now: each of its datagrams leaves by itself, and one that leaves late does not delay the next, so
     /// that the train as a whole keeps to its rate.
     pub fn begin_train(&mut self, now: Time, rate: Rate) {
+        self.owed = if self.rate.is_some() { now.since(self.due).min(self.catch_up) } else { Duration::ZERO };
         self.set_rate(Some(rate));
         (self.burst, self.catch_up) = (Duration::ZERO, TRAIN_CATCH_UP);
         (self.due, self.remainder) = (now, 0);
+    }
+
+    /// The train's last datagram goes now: the flow takes up where it was, and what follows keeps its usual distance.
+    pub fn end_train(&mut self, now: Time, rate: Option<Rate>, burst: Duration) {
+        self.set_rate(rate);
+        self.set_burst(burst);
+        self.due = now - self.owed;
     }
 
     /// Whether a datagram may go now.
@@ -137,6 +148,31 @@ mod tests {
             let took = pacer.due.since(start).as_nanos() as u64;
             prop_assert!(took.abs_diff(ideal) <= 2, "{} {}", took, ideal);
         }
+    }
+
+    #[test]
+    fn a_pair_costs_the_flow_one_packet_time_and_none_of_what_it_was_owed() {
+        // Woken every 500 µs for five packets of 100 µs each, the first two of which leave as a pair.
+        let rate = Some(Rate::from_mbps(100.0));
+        let mut pacer = Pacer::new();
+        pacer.set_rate(rate);
+        let (start, mut sent) = (Time::from_millis(5), 0);
+        pacer.skip_idle(start);
+        for wake in 0..100 {
+            let now = start + BURST * wake;
+            pacer.begin_train(now, Rate(u64::MAX));
+            pacer.on_sent(now, 1250);
+            assert!(pacer.may_send(now), "the second at once");
+            pacer.end_train(now, rate, BURST);
+            pacer.on_sent(now, 1250);
+            sent += 2;
+            while pacer.may_send(now) {
+                pacer.on_sent(now, 1250);
+                sent += 1;
+            }
+        }
+        assert_eq!(sent, 1 + 500 * 99 / 100 + 100, "as many as fell due, and one more for each pair");
+        assert_eq!(pacer.time_lost(), Duration::ZERO);
     }
 
     #[test]

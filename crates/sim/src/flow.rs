@@ -2,7 +2,7 @@
 
 use crate::route::Placement;
 use crate::sim::{FlowId, Side, Sim};
-use longhaul_proto::control::{ControlConfig, ControllerKind, Remembered, Snapshot};
+use longhaul_proto::control::{Companions, ControlConfig, ControllerKind, Remembered, Snapshot};
 use longhaul_proto::endpoint::{Arrival, Endpoint, Full, NotReady, Sink, Source, Transmit};
 use longhaul_proto::object::{
     AckKind, Receiver, ReceiverConfig, ReceiverEvent, SelectorKind, Sender, SenderConfig, SenderEvent, Shape,
@@ -77,7 +77,7 @@ pub struct ObjectFlow {
     pub control: ControllerKind,
     /// Which packet next.
     pub selector: SelectorKind,
-    /// When to acknowledge (FOBS's F).
+    /// When the receiver acknowledges.
     pub ack: AckKind,
     /// Object bytes in a packet.
     pub packet_len: u32,
@@ -99,14 +99,14 @@ pub struct ObjectFlow {
 }
 
 impl ObjectFlow {
-    /// With everything but the controller as `longhaul cp` has it over Ethernet, and a set-up of one round trip, as
-    /// TCP's.
+    /// With what goes with the controller, all else as `longhaul cp` has it over Ethernet, and a set-up of one round
+    /// trip, as TCP's.
     pub fn new(control: ControllerKind) -> ObjectFlow {
-        let companions = control.companions();
+        let Companions { selector, ack } = control.companions();
         ObjectFlow {
             control,
-            selector: companions.selector,
-            ack: companions.ack,
+            selector,
+            ack,
             packet_len: PACKET_LEN,
             rate: None,
             rate_cap: None,

@@ -10,7 +10,10 @@ use crate::queue::Occupancy;
 use crate::route::HopId;
 use crate::sim::{FlowEvent, FlowId, Options, Side};
 use crate::traffic::{Coming, Stream, Traffic};
-use crate::{impair::mix, scenario::Scenario};
+use crate::{
+    impair::mix,
+    scenario::{InvalidField, Scenario},
+};
 use longhaul_proto::units::{Rate, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -49,9 +52,15 @@ impl Workload {
         }
     }
 
-    /// Traffic over the path of a scenario, beside the scenario's own.
-    pub fn over(scenario: &Scenario, traffic: Vec<Traffic>, until: Time) -> Workload {
-        Workload { seed: scenario.seed, ..Workload::new(PathConfig::new(scenario), traffic, until) }
+    /// Traffic over the path of a scenario, with the scenario's own behind it.
+    pub fn over(
+        scenario: &Scenario,
+        mut traffic: Vec<Traffic>,
+        until: Time,
+    ) -> Result<Workload, InvalidField> {
+        scenario.validate()?;
+        traffic.extend(scenario.cross_traffic()?);
+        Ok(Workload { seed: scenario.seed, ..Workload::new(PathConfig::new(scenario), traffic, until) })
     }
 
     /// Run it.

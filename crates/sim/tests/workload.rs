@@ -136,7 +136,7 @@ fn many(seed: u64) -> Measured {
     let scenario = Scenario { loss: 0.001, seed, ..Scenario::new(50.0, 20.0) };
     Workload {
         sample_every: Some(Duration::from_millis(100)),
-        ..Workload::over(&scenario, vec![short, long], Time::from_millis(60_000))
+        ..Workload::over(&scenario, vec![short, long], Time::from_millis(60_000)).unwrap()
     }
     .run()
 }

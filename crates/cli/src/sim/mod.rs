@@ -48,8 +48,10 @@ fn transfers(args: &SimArgs, mut contestants: Vec<Contestant>) -> Result<(), Fai
         contestants.push(Contestant::default());
     }
     let (name, seed) = (scenario.name.clone(), scenario.seed);
-    present(args, &name, seed, |options| experiments::over(&scenario, &contestants, args.bytes, options));
-    Ok(())
+    present(args, &name, seed, |options| {
+        let report = experiments::over(&scenario, &contestants, args.bytes, options);
+        report.map_err(|bad| Failure::Usage(format!("{}: {bad}", path.display())))
+    })
 }
 
 fn experiment(args: &SimArgs, contestants: &[Contestant]) -> Result<(), Failure> {
@@ -59,9 +61,8 @@ fn experiment(args: &SimArgs, contestants: &[Contestant]) -> Result<(), Failure>
         return Err(Failure::Usage(text));
     }
     present(args, experiment.id, args.seed.unwrap_or(SEED), |options| {
-        experiment.run(&Options { contestants, ..*options })
-    });
-    Ok(())
+        Ok(experiment.run(&Options { contestants, ..*options }))
+    })
 }
 
 fn find(name: &str) -> Result<&'static Experiment, String> {
@@ -70,7 +71,12 @@ fn find(name: &str) -> Result<&'static Experiment, String> {
 }
 
 /// Simulate, and print what comes of it.
-fn present(args: &SimArgs, what: &str, seed: u64, simulate: impl FnOnce(&Options<'_>) -> Report) {
+fn present(
+    args: &SimArgs,
+    what: &str,
+    seed: u64,
+    simulate: impl FnOnce(&Options<'_>) -> Result<Report, Failure>,
+) -> Result<(), Failure> {
     let begun = Instant::now();
     let (scale, scale_name) = if args.quick { (Scale::Quick, "quick") } else { (Scale::Full, "full") };
     if args.json {
@@ -84,6 +90,7 @@ fn present(args: &SimArgs, what: &str, seed: u64, simulate: impl FnOnce(&Options
     let threads = args.threads.map_or_else(longhaul_sim::parallel::all_cores, usize::from);
     let report = simulate(&Options { scale, seed, threads, contestants: &[], progress: &show });
     bar.finish_and_clear();
+    let report = report?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
         for line in json::lines(&report) {
@@ -94,6 +101,7 @@ fn present(args: &SimArgs, what: &str, seed: u64, simulate: impl FnOnce(&Options
         output::result(&text::report(&report));
         output::result(&format!("\nseed {seed}, {scale_name}, {}", output::seconds_text(seconds)));
     }
+    Ok(())
 }
 
 fn list(as_json: bool) {

@@ -1,6 +1,6 @@
 //! What goes with each controller: a line of help, and the rest of the protocol that it comes from.
 
-use super::ControllerKind;
+use super::{ControllerKind, SYN};
 use crate::object::{AckKind, DEFAULT_EVERY, SelectorKind};
 
 /// What goes with a controller where the user names nothing else: the protocol that it comes from, if there is one.
@@ -38,20 +38,22 @@ impl ControllerKind {
             ControllerKind::Fixed => "exactly --rate",
             ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
             ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
+            ControllerKind::Udt => "by the clock, towards what packet pairs say of the link (UDT4)",
             ControllerKind::Bbr => "at the largest delivery rate seen lately (BBRv1)",
             ControllerKind::Pcp => {
                 "by probing: faster only after a train of data showed that it passes (PCP)"
             }
-            ControllerKind::NewReno => "a window: one more a round trip, half after a loss (TCP)",
-            ControllerKind::Scalable => {
-                "a window: a hundredth more a round trip, an eighth less after a loss"
+            ControllerKind::Switch => {
+                "adaptive, and TCP windows while others' traffic lasts (FOBS, future work)"
             }
-            ControllerKind::HighSpeed => "a window: steps that grow with it (TCP, RFC 3649)",
-            ControllerKind::HTcp => "a window: steps that grow with the time since the last loss (TCP)",
-            ControllerKind::Bic => "a window: a binary search for that of the last loss (TCP)",
-            ControllerKind::MulTcp => "a window: as several NewReno flows together (TCP)",
-            ControllerKind::Ledbat => "a window: yields to all that fills the queue (LEDBAT)",
-            ControllerKind::Cubic => "a window: a cubic function of the time since the last loss (TCP)",
+            ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
+            ControllerKind::Scalable => "Scalable TCP: grows by a share of the window",
+            ControllerKind::HighSpeed => "HighSpeed TCP: the larger the window the bolder (RFC 3649)",
+            ControllerKind::HTcp => "H-TCP: the longer without loss the bolder",
+            ControllerKind::Cubic => "TCP CUBIC, as most of the Internet",
+            ControllerKind::Bic => "BIC TCP, CUBIC's forerunner",
+            ControllerKind::MulTcp => "one flow with the share of four TCP ones",
+            ControllerKind::Ledbat => "yields to all that fills the queue (RFC 6817)",
         }
     }
 
@@ -68,6 +70,7 @@ impl ControllerKind {
                 Companions { selector: SelectorKind::CircularStrict, ..Companions::USUAL }
             }
             ControllerKind::Rbudp => Companions { selector: SelectorKind::Rounds, ack: AckKind::OnRequest },
+            ControllerKind::Udt => Companions { ack: AckKind::Timed(SYN), ..Companions::USUAL },
             _ => Companions::USUAL,
         }
     }

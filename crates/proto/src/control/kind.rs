@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
-use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Switch, Udt};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -58,12 +58,18 @@ pub enum ControllerKind {
     /// The default: finds the path's rate fast, keeps its queue short, does not take random loss for congestion.
     #[default]
     Adaptive,
-    /// The paper's FOBS: no control at all.
-    Greedy,
     /// The rate that the user names.
     Fixed,
+    /// The paper's FOBS: no control at all.
+    Greedy,
+    /// `adaptive`, and TCP windows in its place while others' traffic lasts (FOBS §7).
+    Switch,
     /// Reliable Blast UDP: the rate that the user names, in rounds.
     Rbudp,
+    /// UDT, version 4: by the clock, towards what packet pairs say of the link.
+    Udt,
+    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
+    Pcp,
     /// BBR, version 1: paces at the largest delivery rate seen lately.
     Bbr,
     /// One segment a round trip, half after a loss (RFC 5681).
@@ -82,8 +88,6 @@ pub enum ControllerKind {
     MulTcp,
     /// A fixed delay in the queue, yielding to all that builds more (RFC 6817).
     Ledbat,
-    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
-    Pcp,
 }
 
 impl ControllerKind {
@@ -92,9 +96,11 @@ impl ControllerKind {
         ControllerKind::Adaptive,
         ControllerKind::Fixed,
         ControllerKind::Greedy,
+        ControllerKind::Switch,
         ControllerKind::Rbudp,
-        ControllerKind::Bbr,
+        ControllerKind::Udt,
         ControllerKind::Pcp,
+        ControllerKind::Bbr,
         ControllerKind::NewReno,
         ControllerKind::Scalable,
         ControllerKind::HighSpeed,
@@ -109,9 +115,12 @@ impl ControllerKind {
     pub fn name(self) -> &'static str {
         match self {
             ControllerKind::Adaptive => "adaptive",
-            ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::Greedy => "greedy",
+            ControllerKind::Switch => "switch",
             ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Udt => "udt",
+            ControllerKind::Pcp => "pcp",
             ControllerKind::Bbr => "bbr",
             ControllerKind::NewReno => "newreno",
             ControllerKind::Scalable => "scalable",
@@ -121,7 +130,6 @@ impl ControllerKind {
             ControllerKind::Bic => "bic",
             ControllerKind::MulTcp => "multcp",
             ControllerKind::Ledbat => "ledbat",
-            ControllerKind::Pcp => "pcp",
         }
     }
 
@@ -129,10 +137,13 @@ impl ControllerKind {
     pub fn build(self, config: ControlConfig) -> Box<dyn Controller> {
         match self {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
-            ControllerKind::Greedy => Box::new(Greedy),
             ControllerKind::Fixed | ControllerKind::Rbudp => {
                 Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
             }
+            ControllerKind::Greedy => Box::new(Greedy),
+            ControllerKind::Switch => Box::new(Switch::new(config)),
+            ControllerKind::Udt => Box::new(Udt::new(config)),
+            ControllerKind::Pcp => Box::new(Pcp::new(config)),
             ControllerKind::Bbr => Box::new(Bbr::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
             ControllerKind::Scalable => Box::new(Windowed::new(config, Scalable)),
@@ -145,7 +156,6 @@ impl ControllerKind {
                 let target = if config.background { ledbat::TARGET_BACKGROUND } else { ledbat::TARGET };
                 Box::new(Windowed::new(config, Ledbat::new(target)))
             }
-            ControllerKind::Pcp => Box::new(Pcp::new(config)),
         }
     }
 }

@@ -7,6 +7,8 @@ mod fixed;
 mod greedy;
 mod kind;
 mod pcp;
+mod switch;
+mod udt;
 pub mod window;
 
 pub use about::Companions;
@@ -16,6 +18,8 @@ pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::{ControlConfig, ControllerKind};
 pub use pcp::Pcp;
+pub use switch::Switch;
+pub use udt::Udt;
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
@@ -187,6 +191,9 @@ pub trait Controller: fmt::Debug + Send {
         Snapshot { pacing_rate: self.pacing_rate(), window: self.window(), ..Snapshot::default() }
     }
 }
+
+/// The interval at which SABUL and UDT acknowledge and think.
+pub const SYN: Duration = Duration::from_millis(10);
 
 /// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
 /// every datagram.

@@ -1,14 +1,20 @@
 //! Transfers over the path that a scenario file describes.
 
 use super::contestant::Contestant;
-use super::single::{Single, payload_rate, run_singles};
+use super::single::{Single, checked, payload_rate, run_singles};
 use super::{Column, Options, Report, Table, Unit};
-use crate::scenario::Scenario;
+use crate::scenario::{InvalidField, Scenario};
 use longhaul_proto::units::Time;
 
 /// Simulate a transfer of `bytes` over `scenario` for each contestant, one after another on an idle path, and report
 /// what came of it.
-pub fn over(scenario: &Scenario, contestants: &[Contestant], bytes: u64, options: &Options<'_>) -> Report {
+pub fn over(
+    scenario: &Scenario,
+    contestants: &[Contestant],
+    bytes: u64,
+    options: &Options<'_>,
+) -> Result<Report, InvalidField> {
+    checked(scenario)?;
     let singles: Vec<Single> = contestants
         .iter()
         .map(|contestant| Single {
@@ -45,7 +51,7 @@ pub fn over(scenario: &Scenario, contestants: &[Contestant], bytes: u64, options
             done.timeouts.into(),
         ]);
     }
-    Report {
+    Ok(Report {
         id: scenario.name.clone(),
         title: describe(scenario),
         method: vec![
@@ -61,7 +67,7 @@ pub fn over(scenario: &Scenario, contestants: &[Contestant], bytes: u64, options
         ],
         tables: vec![table],
         statements: Vec::new(),
-    }
+    })
 }
 
 /// The path in a line.

@@ -3,13 +3,13 @@
 use super::contestant::Contestant;
 use super::{Options, run_jobs};
 use crate::flow::FlowSpec;
-use crate::scenario::Scenario;
+use crate::scenario::{InvalidField, Scenario};
 use crate::trace::TraceMode;
 use crate::traffic::{Arrivals, Traffic};
 use crate::workload::Workload;
 use longhaul_proto::units::{Rate, Time};
 
-/// A transfer to simulate.
+/// A transfer to simulate, over a path that has been [checked](checked).
 #[derive(Clone, Debug)]
 pub(super) struct Single {
     pub scenario: Scenario,
@@ -48,10 +48,11 @@ impl Single {
             ..FlowSpec::new(self.contestant.protocol(payload_rate(scenario)), self.bytes)
         };
         let traffic = Traffic::new(spec, Arrivals::Together { at: Time::ZERO, count: 1 });
-        let mut workload = Workload::over(scenario, vec![traffic], self.until);
+        let workload = Workload::over(scenario, vec![traffic], self.until);
+        let mut workload = workload.expect("the scenario has been checked");
         workload.options.trace = TraceMode::Off;
         let measured = workload.run();
-        let flow = &measured.flows[0];
+        let flow = measured.of(0).next().expect("the transfer began");
         let stats = flow.stats;
         let goodput_mbps = flow.goodput() / 1e6;
         let delivered_share = stats.bytes_delivered as f64 / self.bytes as f64;
@@ -73,6 +74,12 @@ impl Single {
             timeouts: stats.timeouts,
         }
     }
+}
+
+/// Whether `scenario` can be simulated.
+pub(super) fn checked(scenario: &Scenario) -> Result<(), InvalidField> {
+    scenario.validate()?;
+    scenario.cross_traffic().map(drop)
 }
 
 /// Run all of them.

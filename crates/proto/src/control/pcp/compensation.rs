@@ -15,11 +15,42 @@ pub(super) struct Compensation {
     round: Round,
     /// The last queueing delay, ns.
     queue_ns: f64,
-    /// Share of the full compensation that is applied (tit for tat).
+    tit_for_tat: TitForTat,
+}
+
+/// By how much to lower the base rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cut {
+    /// Share of the base rate.
+    pub share: f64,
+    /// It is expected to drain the queue: let it, before the next probe.
+    pub is_full: bool,
+}
+
+/// How base traffic leaves at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// bit/s.
+    pub rate: f64,
+    /// Between two datagrams.
+    pub gap: Duration,
+    pub rtt: Duration,
+}
+
+/// Where lowering the rate round after round does not shorten the queue, others fill it, and yielding only makes room
+/// for more of theirs (PCP §3.5).
+#[derive(Clone, Copy, Debug)]
+struct TitForTat {
+    /// Share of the full compensation that is applied.
     strength: f64,
-    /// Mean queueing delay when the rate was last lowered, ns, and how often that did not help in a row.
-    before: Option<f64>,
-    futile: u32,
+    /// Rounds at this strength with a queue; the mean queueing delay in the first, ns, and the rate then.
+    rounds: u32,
+    first_ns: f64,
+    first_rate: f64,
+    /// What sending slower since has taken off the queue if nobody filled it up, ns.
+    drained_ns: f64,
+    /// The full strength is tried again, by small cuts.
+    is_retry: bool,
 }
 
 /// Base traffic sent within about a round trip.
@@ -43,9 +74,7 @@ impl Compensation {
             last_delay: None,
             round: Round::default(),
             queue_ns: 0.0,
-            strength: 1.0,
-            before: None,
-            futile: 0,
+            tit_for_tat: TitForTat::IDLE,
         }
     }
 
@@ -59,9 +88,9 @@ impl Compensation {
         self.least.note(now, delay_ns);
     }
 
-    /// The delay of a datagram of base traffic, which leave `gap` apart. Returns the share by which to lower the base
-    /// rate, once a round trip's worth says so.
-    pub fn on_base(&mut self, ack: &AckSample, rtt: Duration, gap: Duration) -> Option<f64> {
+    /// The delay of a datagram of base traffic. Says by how much to lower the base rate, once a round trip's worth
+    /// calls for it.
+    pub fn on_base(&mut self, ack: &AckSample, pace: Pace) -> Option<Cut> {
         let delay = ack.one_way_ns?;
         if let Some(last) = self.last_delay.replace(delay) {
             self.jitter_ns += (delay.abs_diff(last) as f64 - self.jitter_ns) * JITTER_GAIN;
@@ -83,7 +112,7 @@ impl Compensation {
             return None;
         }
         let round = *round;
-        let cut = self.review(&round, rtt, gap);
+        let cut = self.review(&round, pace);
         // What is on its way left at the old rate: it says nothing of the new.
         let begins = if cut.is_some() { ack.next_number } else { ends };
         self.round = Round { begins, ..Round::default() };
@@ -91,35 +120,55 @@ impl Compensation {
     }
 
     /// The end of a round.
-    fn review(&mut self, round: &Round, rtt: Duration, gap: Duration) -> Option<f64> {
-        let rtt_ns = nanos(rtt) as f64;
+    fn review(&mut self, round: &Round, pace: Pace) -> Option<Cut> {
+        let rtt_ns = nanos(pace.rtt) as f64;
         // A stranger's packet ahead of ours is no queue yet, nor is what the host sends in one go.
-        let crossing = (nanos(gap) as f64).min(rtt_ns / 10.0);
+        let crossing = (nanos(pace.gap) as f64).min(rtt_ns / 10.0);
         let noise = NOISE_MIN_NS.max(crossing) + NOISE_JITTER * self.jitter_ns;
         if round.most_ns <= noise {
-            (self.strength, self.before, self.futile) = (1.0, None, 0);
+            self.tit_for_tat = TitForTat::IDLE;
             return None;
         }
-        let mean = round.line.mean_y();
-        self.judge_last_cut(mean);
+        let most = self.tit_for_tat.on_round(round.line.mean_y(), pace.rate, rtt_ns);
         // (Δout − Δin)/Δout: what we send beyond what passes; and what stands in the queue, to be gone in a round trip.
         let slope = round.line.slope().max(0.0);
         let growing = slope / (1.0 + slope);
         let standing = (round.least_ns - noise / 2.0).max(0.0) / rtt_ns;
-        let cut = (self.strength * (growing + standing)).min(CUT_MAX);
-        self.before = Some(mean);
-        (cut >= CUT_MIN).then_some(cut)
+        let share = ((growing + standing) * self.tit_for_tat.strength).min(most);
+        (share >= CUT_MIN).then_some(Cut { share, is_full: self.tit_for_tat.strength == 1.0 })
     }
+}
 
-    /// Tit for tat: where lowering the rate several times in a row did not shorten the queue, others fill it, and
-    /// yielding to them only makes room for more.
-    fn judge_last_cut(&mut self, mean: f64) {
-        let Some(before) = self.before else { return };
-        self.futile = if mean > before * HELPED { self.futile + 1 } else { 0 };
-        if self.futile >= FUTILE_MAX {
-            self.strength = (self.strength / TIT_FOR_TAT).max(STRENGTH_MIN);
-            self.futile = 0;
+impl TitForTat {
+    /// Compensation works, or has not been needed.
+    const IDLE: TitForTat = TitForTat {
+        strength: 1.0,
+        rounds: 0,
+        first_ns: 0.0,
+        first_rate: 0.0,
+        drained_ns: 0.0,
+        is_retry: false,
+    };
+
+    /// A round with a queue of `mean_ns` is over. Returns the largest cut allowed.
+    fn on_round(&mut self, mean_ns: f64, rate: f64, rtt_ns: f64) -> f64 {
+        if self.rounds == 0 {
+            (self.first_ns, self.first_rate) = (mean_ns, rate);
         }
+        self.rounds += 1;
+        self.drained_ns += (1.0 - rate / self.first_rate) * rtt_ns;
+        if self.strength == 1.0 {
+            if mean_ns < self.first_ns * HELPED {
+                *self = TitForTat::IDLE;
+            } else if self.rounds > FUTILE_ROUNDS && self.drained_ns > self.first_ns * FUTILE_DRAIN {
+                *self = TitForTat { strength: 1.0 / TIT_FOR_TAT, ..TitForTat::IDLE };
+            }
+        } else if self.rounds > RETRY_ROUNDS {
+            *self = TitForTat { is_retry: true, ..TitForTat::IDLE };
+        } else if self.rounds.is_multiple_of(FUTILE_ROUNDS) {
+            self.strength = (self.strength / TIT_FOR_TAT).max(STRENGTH_MIN);
+        }
+        if self.is_retry { RETRY_CUT_MAX } else { CUT_MAX }
     }
 }
 
@@ -159,13 +208,19 @@ const SAMPLES_MIN: f64 = 4.0;
 const CUT_MAX: f64 = 0.5;
 /// … and less is not worth a change.
 const CUT_MIN: f64 = 0.001;
-/// The queue must be shorter than this part of what it was for a cut to have helped.
-const HELPED: f64 = 0.95;
-/// Rounds in a row without help until compensation is divided.
-const FUTILE_MAX: u32 = 3;
-/// PCP §3.5.
+/// A full cut is meant to drain the queue in a round trip. If after so many rounds with one …
+const FUTILE_ROUNDS: u32 = 4;
+/// … enough has been held back to drain it so many times over …
+const FUTILE_DRAIN: f64 = 2.0;
+/// … but it is not shorter than this part of what it was, compensation does not work …
+const HELPED: f64 = 0.7;
+/// … and is divided by this (PCP §3.5), again and again down to a thousandth,
 const TIT_FOR_TAT: f64 = 10.0;
 const STRENGTH_MIN: f64 = 0.001;
+/// until after so many rounds it is tried again, lest a flow that fills the queue alone goes on for ever,
+const RETRY_ROUNDS: u32 = 16;
+/// by cuts that cost little if others still fill it.
+const RETRY_CUT_MAX: f64 = 1.0 / 16.0;
 /// The least delay is that of one to two such spans: 50 ppm between two clocks make 0.6 ms in one.
 const LEAST_AGE: Duration = Duration::from_secs(12);
 
@@ -175,16 +230,19 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
     const GAP: Duration = Duration::from_millis(1);
+    const RATE: f64 = 10e6;
 
-    /// Feeds base traffic, one acknowledgement per datagram, 50 of them on their way.
+    /// Feeds base traffic, one acknowledgement per datagram, 50 of them on their way; only the rate that is told follows
+    /// the cuts.
     struct Feed {
         watched: Compensation,
         number: DatagramNumber,
+        rate: f64,
     }
 
     impl Feed {
         fn new() -> Feed {
-            Feed { watched: Compensation::new(), number: 0 }
+            Feed { watched: Compensation::new(), number: 0, rate: RATE }
         }
 
         /// `count` datagrams with the delay (µs, beyond a constant) that `delay` gives; returns the cuts.
@@ -212,7 +270,10 @@ mod tests {
                     app_limited: false,
                 };
                 self.watched.note(ack.now, delay as i64);
-                cuts.extend(self.watched.on_base(&ack, RTT, GAP));
+                if let Some(cut) = self.watched.on_base(&ack, Pace { rate: self.rate, gap: GAP, rtt: RTT }) {
+                    self.rate *= 1.0 - cut.share;
+                    cuts.push(cut.share);
+                }
                 self.number += 1;
             }
             cuts
@@ -260,8 +321,13 @@ mod tests {
     fn compensation_that_does_not_help_is_divided_until_the_queue_is_gone() {
         let mut feed = Feed::new();
         feed.send(100, |_| 0);
-        let cuts = feed.send(1500, |_| 10_000);
+        // Four full cuts, then weak ones for 16 rounds: about 25 rounds of 50, twice that while cuts are full.
+        let cuts = feed.send(1000, |_| 10_000);
         assert!(cuts[1] > 0.15 && *cuts.last().unwrap() < 0.02, "{cuts:?}");
+        // Then small ones again.
+        let cuts = feed.send(1000, |_| 10_000);
+        assert!(cuts.contains(&RETRY_CUT_MAX), "{cuts:?}");
+        assert!(cuts.iter().all(|cut| *cut <= RETRY_CUT_MAX), "{cuts:?}");
         feed.send(1000, |_| 0);
         let again = feed.send(200, |_| 10_000);
         assert!(again.iter().any(|cut| *cut > 0.15), "{again:?}");

@@ -29,11 +29,11 @@ use super::{
 };
 use crate::rtt::Rtt;
 use crate::units::{Rate, Time};
-use compensation::Compensation;
+use compensation::{Compensation, Pace};
 use core::time::Duration;
 use fastrand::Rng;
 use search::Search;
-use train::{Train, Verdict, train_len};
+use train::{Train, TrainLen, Verdict};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -43,6 +43,7 @@ pub struct Pcp {
     search: Search,
     /// The probe on its way.
     train: Option<Train>,
+    train_len: TrainLen,
     compensation: Compensation,
     /// Send times of the last two trains and of what they may still delay: no base traffic.
     disturbed: [(Time, Time); 2],
@@ -73,6 +74,7 @@ impl Pcp {
             rtt: Rtt::new(rtt),
             search: Search::new(config.datagram_len.max(1), rtt, known),
             train: None,
+            train_len: TrainLen::new(),
             compensation: Compensation::new(),
             disturbed: [(Time::ZERO, Time::ZERO); 2],
             idle_until: Time::ZERO,
@@ -97,7 +99,9 @@ impl Pcp {
     /// The probe on its way is over.
     fn conclude(&mut self, now: Time) {
         let Some(train) = self.train.take() else { return };
-        match train.judge(&mut self.rng) {
+        let verdict = train.judge(&mut self.rng);
+        self.train_len.on_verdict(verdict);
+        match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
             Verdict::Queued(rate) => self.search.on_failed(train.asked_at(), Some(rate), &mut self.rng),
             Verdict::Lost => self.search.on_failed(train.asked_at(), None, &mut self.rng),
@@ -120,7 +124,7 @@ impl Pcp {
 
     fn begin_train(&mut self, now: Time) -> ProbeTrain {
         let rate = self.search.test_rate();
-        let datagrams = train_len(rate, self.datagram_len, self.rtt());
+        let datagrams = self.train_len.of(rate, self.datagram_len, self.rtt());
         let ask = ProbeTrain { datagrams, rate: Rate(rate as u64) };
         self.train = Some(Train::new(ask, self.datagram_len, now));
         self.disturbed = [self.disturbed[1], (now, Time::MAX)];
@@ -140,8 +144,9 @@ impl Pcp {
             return;
         }
         let gap = self.base().time_for(self.datagram_len);
-        if let Some(share) = self.compensation.on_base(ack, self.rtt(), gap) {
-            self.search.lower(ack.now, share, &mut self.rng);
+        let pace = Pace { rate: self.search.base(), gap, rtt: self.rtt() };
+        if let Some(cut) = self.compensation.on_base(ack, pace) {
+            self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
         }
     }
 
@@ -172,7 +177,7 @@ impl Pcp {
         }
         let lost = covered.saturating_sub(received + overrun) as f64 / covered.max(1) as f64;
         if covered >= LOSS_DATAGRAMS * self.datagram_len && lost > LOSS_MAX {
-            self.search.lower(ack.now, lost / 2.0, &mut self.rng);
+            self.search.lower(ack.now, lost / 2.0, true, &mut self.rng);
         }
     }
 }
@@ -221,7 +226,7 @@ impl Controller for Pcp {
     fn on_timeout(&mut self, now: Time) {
         // Circuit breaker: nothing comes back at all.
         self.train = None;
-        self.search.lower(now, 0.5, &mut self.rng);
+        self.search.lower(now, 0.5, true, &mut self.rng);
     }
 
     fn pacing_rate(&self) -> Option<Rate> {

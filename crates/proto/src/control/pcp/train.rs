@@ -140,14 +140,40 @@ fn acceptance(line: &Line, span_ns: f64, gap_ns: f64) -> f64 {
     normal_cdf(-slope / line.slope_error(gap_ns * SCATTER))
 }
 
-/// How many datagrams a probe at `rate` (bit/s) has. PCP §3.1 varies the rate by how long a probe takes more than by
-/// how much it carries. A quarter of a round trip is spent on the first few, then an eighth, so that a search is not
-/// held up by slow trains; more than twenty would not make it surer but fill small queues.
-pub(super) fn train_len(rate: f64, datagram_len: u64, rtt: Duration) -> u32 {
-    let per_rtt = rate * rtt.as_secs_f64() / (8.0 * datagram_len as f64);
-    let few = (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW);
-    let many = (1.0 + (per_rtt / 8.0).ceil()).min(TRAIN_MAX);
-    few.max(many).max(TRAIN_MIN) as u32
+/// How long trains may be. Longer ones see through more noise, but where datagrams get lost few long ones come in
+/// whole: the longest is halved after a loss, and comes back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrainLen {
+    longest: f64,
+    /// A probe met the path's limit: from then on being sure matters more than being quick.
+    is_near: bool,
+}
+
+impl TrainLen {
+    /// Nothing is known of the path's losses.
+    pub fn new() -> TrainLen {
+        TrainLen { longest: TRAIN_FIRST, is_near: false }
+    }
+
+    /// A probe is over.
+    pub fn on_verdict(&mut self, verdict: Verdict) {
+        self.is_near |= matches!(verdict, Verdict::Queued(_));
+        self.longest = match verdict {
+            Verdict::Carried(_) | Verdict::Queued(_) => (self.longest * 2.0).min(TRAIN_MAX),
+            Verdict::Lost => (self.longest / 2.0).max(TRAIN_FEW),
+            Verdict::Void(_) => self.longest,
+        };
+    }
+
+    /// How many datagrams a probe at `rate` (bit/s) has. PCP §3.1 varies the rate by how long a probe takes more than
+    /// by how much it carries. A quarter of a round trip is spent on the first few, then an eighth, so that a search
+    /// is not held up by slow trains.
+    pub fn of(&self, rate: f64, datagram_len: u64, rtt: Duration) -> u32 {
+        let per_rtt = rate * rtt.as_secs_f64() / (8.0 * datagram_len as f64);
+        let few = if self.is_near { TRAIN_FEW } else { (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW) };
+        let many = (1.0 + (per_rtt / 8.0).ceil()).min(self.longest);
+        few.max(many).max(TRAIN_MIN) as u32
+    }
 }
 
 /// So many later arrivals make a missing one lost, as TCP's duplicate acknowledgements do (RFC 5681 §3.2).
@@ -161,6 +187,8 @@ const SCATTER: f64 = 0.1;
 /// Two tell a slope, five how sure it is.
 const TRAIN_MIN: f64 = 2.0;
 const TRAIN_FEW: f64 = 5.0;
+/// The longest at first, and ever: more would not make a probe surer but fill small queues.
+const TRAIN_FIRST: f64 = 10.0;
 const TRAIN_MAX: f64 = 20.0;
 
 #[cfg(test)]
@@ -258,8 +286,26 @@ mod tests {
     #[test]
     fn lengths_follow_the_rate() {
         let rtt = Duration::from_millis(100);
-        let len = |per_rtt: f64| train_len(per_rtt * 8.0 * LEN as f64 / 0.1, LEN, rtt);
-        let lengths: Vec<u32> = [1.0, 2.0, 6.0, 14.0, 30.0, 62.0, 126.0, 1000.0].map(len).into();
-        assert_eq!(lengths, [2, 2, 3, 5, 5, 9, 17, 20]);
+        let mut lengths = TrainLen::new();
+        let of = |lengths: TrainLen, per_rtt: f64| lengths.of(per_rtt * 8.0 * LEN as f64 / 0.1, LEN, rtt);
+        let first = [1.0, 2.0, 6.0, 14.0, 30.0, 62.0, 126.0].map(|rate| of(lengths, rate));
+        assert_eq!(first, [2, 2, 3, 5, 5, 9, 10]);
+        lengths.on_verdict(Verdict::Carried(1.0));
+        assert_eq!([126.0, 1000.0].map(|rate| of(lengths, rate)), [17, 20]);
+        lengths.on_verdict(Verdict::Queued(1.0));
+        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [5, 5, 17]);
+    }
+
+    #[test]
+    fn losses_make_trains_shorter_for_a_while() {
+        let rtt = Duration::from_millis(100);
+        let mut lengths = TrainLen::new();
+        let mut of_fast = |verdict| {
+            lengths.on_verdict(verdict);
+            lengths.of(1e9, LEN, rtt)
+        };
+        let verdicts =
+            [Verdict::Lost, Verdict::Lost, Verdict::Void(1.0), Verdict::Queued(1.0), Verdict::Carried(1.0)];
+        assert_eq!(verdicts.map(&mut of_fast), [5, 5, 5, 10, 20]);
     }
 }
