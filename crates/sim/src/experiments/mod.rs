@@ -9,6 +9,7 @@ mod fobs;
 mod grid;
 mod host;
 mod over;
+mod pcp;
 mod report;
 mod single;
 
@@ -144,6 +145,7 @@ pub struct Group {
 /// Every experiment, by where it comes from.
 pub const GROUPS: &[Group] = &[
     Group { title: "FOBS: Dickens and Gropp, object-based data transfers", experiments: fobs::EXPERIMENTS },
+    Group { title: "PCP: endpoint congestion control by probing (NSDI 2006)", experiments: pcp::EXPERIMENTS },
     Group { title: "Our own", experiments: &[grid::GRID] },
 ];
 

@@ -58,21 +58,25 @@ impl Default for Dumbbell {
 pub enum Sender {
     /// The paper's.
     Pcp,
-    /// What it is compared with: TCP-SACK by the NewReno rule.
+    /// What it is compared with: TCP-SACK by the NewReno rule, that begins with one segment and counts
+    /// acknowledgements.
     Tcp,
+    /// TCP as it is now: CUBIC that begins with ten segments.
+    Cubic,
     /// What `longhaul cp` does.
     Adaptive,
 }
 
 impl Sender {
     /// In the order of columns.
-    pub const ALL: [Sender; 3] = [Sender::Pcp, Sender::Tcp, Sender::Adaptive];
+    pub const ALL: [Sender; 4] = [Sender::Pcp, Sender::Tcp, Sender::Cubic, Sender::Adaptive];
 
     /// In tables.
     pub fn name(self) -> &'static str {
         match self {
             Sender::Pcp => "PCP",
             Sender::Tcp => "TCP",
+            Sender::Cubic => "CUBIC",
             Sender::Adaptive => "adaptive",
         }
     }
@@ -82,6 +86,7 @@ impl Sender {
         let name = match self {
             Sender::Pcp => "pcp",
             Sender::Tcp => "tcp:newreno",
+            Sender::Cubic => "tcp:cubic",
             Sender::Adaptive => ControllerKind::Adaptive.name(),
         };
         let mut protocol: Protocol = name.parse().expect("the program offers it");
@@ -91,6 +96,7 @@ impl Sender {
                 flow.packet_len
             }
             Protocol::Tcp(flow) => {
+                flow.classic = self == Sender::Tcp;
                 flow.config.mss = (PACKET_BYTES - TCP_HEADERS) as u16;
                 PACKET_BYTES - TCP_HEADERS
             }
@@ -180,9 +186,8 @@ impl Dumbbell {
     }
 
     fn sample(&self, measured: &Measured, pairs: &[Pair], payload: u32) -> Sample {
-        let rtt_s = |flow: &FlowRecord| {
-            self.least_rtt_s() + 2.0 * pairs[flow.pair].access_delay.as_secs_f64()
-        };
+        let rtt_s =
+            |flow: &FlowRecord| self.least_rtt_s() + 2.0 * pairs[flow.pair].access_delay.as_secs_f64();
         let mut fluid: Vec<(FluidFlow, f64)> = measured
             .flows
             .iter()
@@ -198,8 +203,11 @@ impl Dumbbell {
         fluid.sort_by(|a, b| a.0.arrival_s.total_cmp(&b.0.arrival_s));
         let flows: Vec<FluidFlow> = fluid.iter().map(|(flow, _)| *flow).collect();
         let done = fair_shares(&flows, self.rate_mbit * 1e6);
-        let ideal_s =
-            done.iter().zip(&fluid).map(|(done, (flow, overhead))| done - flow.arrival_s + overhead).collect();
+        let ideal_s = done
+            .iter()
+            .zip(&fluid)
+            .map(|(done, (flow, overhead))| done - flow.arrival_s + overhead)
+            .collect();
         let link = measured.hops[0].forward.totals;
         Sample {
             responses_s: measured
@@ -234,10 +242,8 @@ impl Dumbbell {
         let mut rng = fastrand::Rng::with_seed(mix(seed ^ PAIRS_SEED));
         let spread = self.rtt_ms * (RTT_SPREAD.1 - RTT_SPREAD.0) / 1e3;
         let access = Distribution::Uniform { from: 0.0, to: spread / 2.0 };
-        let mut pair = || Pair {
-            access_delay: Duration::from_secs_f64(access.sample(&mut rng)),
-            ..Pair::default()
-        };
+        let mut pair =
+            || Pair { access_delay: Duration::from_secs_f64(access.sample(&mut rng)), ..Pair::default() };
         (0..PAIRS).map(|_| pair()).collect()
     }
 

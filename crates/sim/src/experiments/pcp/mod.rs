@@ -4,6 +4,7 @@
 mod dumbbell;
 mod fluid;
 mod sims;
+mod verdicts;
 
 use super::Experiment;
 
