@@ -168,6 +168,14 @@ impl FlowSpec {
         FlowSpec { protocol, bytes, from: Side::Left, seed: 1 }
     }
 
+    /// What an earlier flow between the same hosts learnt of the path.
+    pub(crate) fn remember(&mut self, learnt: Option<Remembered>) {
+        match &mut self.protocol {
+            Protocol::Object(flow) => flow.remembered = learnt,
+            Protocol::Tcp(_) => {}
+        }
+    }
+
     /// Both ends, the sender first, for a path that the set-up has shown to be like this.
     pub fn build(&self, path: KnownPath) -> (FlowEnd, FlowEnd) {
         match &self.protocol {
@@ -340,6 +348,14 @@ impl FlowEnd {
                 stats.rtt = sender.rtt().smoothed();
             }
             FlowEnd::TcpReceiver(receiver) => stats.bytes_delivered = receiver.delivered_bytes(),
+        }
+    }
+
+    /// What the controller has learnt of the path, for a later flow.
+    pub fn learnt(&self) -> Option<Remembered> {
+        match self {
+            FlowEnd::ObjectSender(sender) => sender.remember(),
+            _ => None,
         }
     }
 

@@ -56,8 +56,10 @@ impl Default for Dumbbell {
 /// Who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// The paper's.
+    /// The paper's, that remembers what earlier flows between the same hosts found.
     Pcp,
+    /// The same without memory: every flow is the first.
+    PcpFresh,
     /// What it is compared with: TCP-SACK by the NewReno rule, that begins with one segment and counts
     /// acknowledgements.
     Tcp,
@@ -69,12 +71,14 @@ pub enum Sender {
 
 impl Sender {
     /// In the order of columns.
-    pub const ALL: [Sender; 4] = [Sender::Pcp, Sender::Tcp, Sender::Cubic, Sender::Adaptive];
+    pub const ALL: [Sender; 5] =
+        [Sender::Pcp, Sender::PcpFresh, Sender::Tcp, Sender::Cubic, Sender::Adaptive];
 
     /// In tables.
     pub fn name(self) -> &'static str {
         match self {
             Sender::Pcp => "PCP",
+            Sender::PcpFresh => "PCP without history",
             Sender::Tcp => "TCP",
             Sender::Cubic => "CUBIC",
             Sender::Adaptive => "adaptive",
@@ -84,7 +88,7 @@ impl Sender {
     /// The protocol with packets of [`PACKET_BYTES`], and the bytes of data in each.
     fn protocol(self) -> (Protocol, u32) {
         let name = match self {
-            Sender::Pcp => "pcp",
+            Sender::Pcp | Sender::PcpFresh => "pcp",
             Sender::Tcp => "tcp:newreno",
             Sender::Cubic => "tcp:cubic",
             Sender::Adaptive => ControllerKind::Adaptive.name(),
@@ -92,13 +96,15 @@ impl Sender {
         let mut protocol: Protocol = name.parse().expect("the program offers it");
         let payload = match &mut protocol {
             Protocol::Object(flow) => {
-                flow.packet_len = PACKET_BYTES - (IPV4_UDP_LEN + DATA_OVERHEAD) as u32;
-                flow.packet_len
+                let payload = PACKET_BYTES - (IPV4_UDP_LEN + DATA_OVERHEAD) as u32;
+                flow.packet_len = Some(payload);
+                payload
             }
             Protocol::Tcp(flow) => {
                 flow.classic = self == Sender::Tcp;
-                flow.config.mss = (PACKET_BYTES - TCP_HEADERS) as u16;
-                PACKET_BYTES - TCP_HEADERS
+                let payload = PACKET_BYTES - TCP_HEADERS;
+                flow.mss = Some(payload as u16);
+                payload
             }
         };
         (protocol, payload)
@@ -176,6 +182,7 @@ impl Dumbbell {
             sizes: Some(self.sizes(f64::from(payload))),
             pairs: pairs.clone(),
             pick: Pick::AtRandom,
+            remembers: sender == Sender::Pcp,
             ..Traffic::new(FlowSpec::new(protocol, 0), self.arrivals(span))
         };
         let path = PathConfig::new(&self.scenario(seed));

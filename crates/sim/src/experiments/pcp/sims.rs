@@ -166,10 +166,11 @@ fn method(length: &Length) -> Vec<String> {
             length.span.as_secs(),
             length.seeds
         ),
-        "Response: from the beginning of the set-up, a round trip for all, until the receiver has everything. TCP: SACK, \
-         NewReno's rule, delayed acknowledgements, one segment to begin with, as the paper's; CUBIC: with ten, as TCP \
-         is now. PCP remembers nothing of earlier flows. Ideal: a router shares the link equally among the flows that \
-         are there and tells each its rate after one round trip (computed as a fluid)."
+        "Response: from the beginning of the set-up, a round trip for all, until the receiver has everything. PCP \
+         remembers what the last flow between the same two hosts found (§3.4); PCP without history: every flow is the \
+         first. TCP: SACK, NewReno's rule, delayed acknowledgements, one segment to begin with, as the paper's; CUBIC: \
+         with ten, as TCP is now. Ideal: a router shares the link equally among the flows that are there and tells each \
+         its rate after one round trip (computed as a fluid)."
             .into(),
     ]
 }
