@@ -217,7 +217,7 @@ impl<R: Rule> Windowed<R> {
 
     fn start_slowly(&mut self, acked: &Acked, may_grow: bool) {
         if let Some(window) = self.rule.ends_slow_start(acked) {
-            self.set_window(window);
+            self.set_window(window.max(SSTHRESH_MIN));
             self.ssthresh = self.window;
             return;
         }
