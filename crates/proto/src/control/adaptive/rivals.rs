@@ -28,11 +28,8 @@ impl Vigil {
             return None;
         }
         let bandwidth_before = self.calm_bandwidth.max(bandwidth);
-        let stuck = self.stuck.get_or_insert(Stuck {
-            queue_ns: least_ns,
-            bandwidth: bandwidth_before,
-            rounds: 0,
-        });
+        let stuck =
+            self.stuck.get_or_insert(Stuck { queue_ns: least_ns, bandwidth: bandwidth_before, rounds: 0 });
         if least_ns < STILL_THERE * stuck.queue_ns {
             // It drains, if slowly.
             (stuck.queue_ns, stuck.rounds) = (least_ns, 0);
