@@ -228,6 +228,8 @@ struct Runner<'a> {
 struct Live {
     record: FlowRecord,
     stop: Option<Time>,
+    /// Where it came from.
+    stream: usize,
     from: Side,
     /// Bytes delivered at the last sample, and when measuring began.
     sampled: u64,
@@ -353,6 +355,7 @@ impl<'a> Runner<'a> {
         let live = Live {
             record,
             stop: coming.stop,
+            stream,
             from: coming.spec.from,
             sampled: 0,
             baseline: 0,
@@ -361,7 +364,9 @@ impl<'a> Runner<'a> {
         self.stops.extend(coming.stop.map(|at| (at, id)));
         self.live.insert(id, live);
         // the flow that came is awaited in place of the one that was to come
-        self.draw(stream);
+        if !self.streams[stream].is_chained() {
+            self.draw(stream);
+        }
     }
 
     fn take_news(&mut self) {
@@ -409,6 +414,10 @@ impl<'a> Runner<'a> {
         self.sim.remove_flow(id);
         self.awaited -= usize::from(!live.is_background);
         self.done.push((id, live.record));
+        if self.streams[live.stream].is_chained() {
+            self.streams[live.stream].on_end(now);
+            self.draw(live.stream);
+        }
     }
 
     fn begin_measuring(&mut self) {
