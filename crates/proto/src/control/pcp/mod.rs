@@ -127,11 +127,19 @@ impl Pcp {
         let datagrams = self.train_len.of(rate, self.datagram_len, self.rtt());
         let ask = ProbeTrain { datagrams, rate: Rate(rate as u64) };
         self.train = Some(Train::new(ask, self.datagram_len, now));
-        self.disturbed = [self.disturbed[1], (now, Time::MAX)];
         ask
     }
 
-    /// Base traffic alone tells of a queue that stays: what a train heaps up is gone after about twice its span.
+    /// A train is out. What it heaps up if it exceeds the path is no queue that stays: what leaves meanwhile tells
+    /// nothing. A train that hardly exceeds the base rate is as good as base traffic.
+    fn note_disturbance(&mut self, train_began: Time, train_ended: Time) {
+        let excess = 1.0 - self.search.base() / self.search.test_rate();
+        if excess > DISTURBING {
+            let span = train_ended.since(train_began);
+            self.disturbed = [self.disturbed[1], (train_began, train_ended + span.mul_f64(2.0 * excess))];
+        }
+    }
+
     fn is_base(&self, sent: Time) -> bool {
         self.disturbed.iter().all(|(from, to)| sent < *from || sent > *to)
     }
@@ -189,7 +197,8 @@ impl Controller for Pcp {
         };
         train.on_sent(sent.number, sent.now);
         if train.is_out() {
-            self.disturbed[1] = (train.asked_at(), sent.now + train.span() * 2);
+            let began = train.asked_at();
+            self.note_disturbance(began, sent.now);
         }
     }
 
@@ -286,6 +295,8 @@ impl Controller for Pcp {
 const RTT_MIN: Duration = Duration::from_micros(50);
 /// What falls due within this leaves together.
 const BURST: Duration = Duration::from_micros(250);
+/// Share of a train's rate beyond the base rate that makes it more than base traffic.
+const DISTURBING: f64 = 0.15;
 /// The base rate is idle with less than this part of what a round trip holds on its way.
 const IDLE_SHARE: u64 = 4;
 /// Acknowledgements are held back by no more ([`AckPolicy`](crate::object::AckPolicy)).

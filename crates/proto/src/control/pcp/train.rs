@@ -68,11 +68,6 @@ impl Train {
         self.last_sent
     }
 
-    /// The span that it takes to leave.
-    pub fn span(&self) -> Duration {
-        self.last_sent.since(self.asked_at)
-    }
-
     pub fn on_timed(&mut self, arrivals: &[TimedArrival]) {
         let Some(first) = self.first else { return };
         for arrival in arrivals {
@@ -145,19 +140,24 @@ fn acceptance(line: &Line, span_ns: f64, gap_ns: f64) -> f64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrainLen {
     longest: f64,
-    /// A probe met the path's limit: from then on being sure matters more than being quick.
-    is_near: bool,
+    /// Probes to succeed in a row before being quick matters more again than being sure: zero until one meets the
+    /// path's limit.
+    near: u32,
 }
 
 impl TrainLen {
     /// Nothing is known of the path's losses.
     pub fn new() -> TrainLen {
-        TrainLen { longest: TRAIN_FIRST, is_near: false }
+        TrainLen { longest: TRAIN_FIRST, near: 0 }
     }
 
     /// A probe is over.
     pub fn on_verdict(&mut self, verdict: Verdict) {
-        self.is_near |= matches!(verdict, Verdict::Queued(_));
+        self.near = match verdict {
+            Verdict::Queued(_) => NEAR,
+            Verdict::Carried(_) => self.near.saturating_sub(1),
+            Verdict::Lost | Verdict::Void(_) => self.near,
+        };
         self.longest = match verdict {
             Verdict::Carried(_) | Verdict::Queued(_) => (self.longest * 2.0).min(TRAIN_MAX),
             Verdict::Lost => (self.longest / 2.0).max(TRAIN_FEW),
@@ -167,10 +167,14 @@ impl TrainLen {
 
     /// How many datagrams a probe at `rate` (bit/s) has. PCP §3.1 varies the rate by how long a probe takes more than
     /// by how much it carries. A quarter of a round trip is spent on the first few, then an eighth, so that a search
-    /// is not held up by slow trains.
+    /// is not held up by slow trains. Near the path's limit all are as long as may be: there a step is a small part of
+    /// the rate, and a short train among strangers' packets would be accepted or not by chance.
     pub fn of(&self, rate: f64, datagram_len: u64, rtt: Duration) -> u32 {
         let per_rtt = rate * rtt.as_secs_f64() / (8.0 * datagram_len as f64);
-        let few = if self.is_near { TRAIN_FEW } else { (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW) };
+        if self.near > 0 {
+            return self.longest as u32;
+        }
+        let few = (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW);
         let many = (1.0 + (per_rtt / 8.0).ceil()).min(self.longest);
         few.max(many).max(TRAIN_MIN) as u32
     }
@@ -187,6 +191,8 @@ const SCATTER: f64 = 0.1;
 /// Two tell a slope, five how sure it is.
 const TRAIN_MIN: f64 = 2.0;
 const TRAIN_FEW: f64 = 5.0;
+/// So many successes in a row are no chance.
+const NEAR: u32 = 3;
 /// The longest at first, and ever: more would not make a probe surer but fill small queues.
 const TRAIN_FIRST: f64 = 10.0;
 const TRAIN_MAX: f64 = 20.0;
@@ -293,7 +299,9 @@ mod tests {
         lengths.on_verdict(Verdict::Carried(1.0));
         assert_eq!([126.0, 1000.0].map(|rate| of(lengths, rate)), [17, 20]);
         lengths.on_verdict(Verdict::Queued(1.0));
-        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [5, 5, 17]);
+        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [20, 20, 20]);
+        (0..3).for_each(|_| lengths.on_verdict(Verdict::Carried(1.0)));
+        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [2, 5, 17]);
     }
 
     #[test]
