@@ -80,6 +80,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Test {
+    began: Time,
     /// The first datagram sent at the lower rate.
     from: DatagramNumber,
     /// Where counting began: once what was sent before is through.
@@ -199,7 +200,7 @@ impl Adaptive {
         } else {
             (TARGET_RATE / self.bandwidth).cbrt().min(TARGET_FACTOR_MAX)
         };
-        (base * share + self.delay.noise_ns.min(base)).min(self.ceiling.room_ns)
+        (base * share + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)).min(self.ceiling.room_ns)
     }
 
     /// The queue that is ours or that of our like, at most.
@@ -330,6 +331,7 @@ impl Adaptive {
             let delivered = if self.growth > 0.0 { self.round.delivered_max } else { delivered };
             (self.growth, self.startup) = (0.0, None);
             self.state = State::Test(Test {
+                began: ack.now,
                 from: ack.next_number,
                 counted: None,
                 loss,
@@ -342,7 +344,7 @@ impl Adaptive {
             return;
         }
         let least_ns = self.round.queue_least_ns;
-        let Some(before) = self.vigil.end_round(least_ns, STUCK * self.target_ns(), self.bandwidth) else { return };
+        let Some(before) = self.vigil.end_round(ack.now, least_ns, STUCK * self.target_ns(), self.bandwidth) else { return };
         self.vigil = Vigil::default();
         self.give_in(ack.now, least_ns, before);
     }
@@ -356,7 +358,8 @@ impl Adaptive {
             return;
         };
         let (datagrams, loss) = counted.until(ack, self.datagram_len);
-        if datagrams < self.loss.datagrams_to_judge(test.loss) {
+        let is_long = ack.now >= test.began + TEST_MAX.max(self.rtt * TEST_ROUNDS_MAX);
+        if datagrams < self.loss.datagrams_to_judge(test.loss) && !is_long {
             return;
         }
         let still = loss > test.loss / 2.0 || (test.loss - loss) < chance(self.loss.random, datagrams);
@@ -397,7 +400,11 @@ impl Adaptive {
                     self.begin_refresh(now);
                 } else {
                     self.refresh.failures = 0;
-                    self.give_in(now, self.delay.queue_ns, self.bandwidth);
+                    self.refresh.next = now + self.refresh.every;
+                    let queue_ns = self.delay.queue_ns;
+                    if queue_ns < RIVAL_QUEUE_NS || queue_ns > self.own_queue_ns() {
+                        self.give_in(now, queue_ns, self.bandwidth);
+                    }
                 }
             }
             State::Cruise if self.refresh.failures > 0 && now < self.delay.empty_at + self.refresh.every => {
@@ -468,7 +475,7 @@ impl Controller for Adaptive {
         self.tick.app_limited |= ack.app_limited;
         self.tick.samples += 1;
         if !self.started {
-            self.started = true;
+            (self.started, self.delay.empty_at) = (true, ack.now);
             self.begin_tick(ack);
             self.begin_round(ack);
             return;
@@ -567,6 +574,9 @@ const TARGET_MAX_NS: f64 = 2_500_000.0;
 const TARGET_RATE: f64 = 1e8;
 /// A slower flow's target grows no further than this.
 const TARGET_FACTOR_MAX: f64 = 4.0;
+/// What the measured delay strays by goes on top, so many times, up to so many bases.
+const NOISE_FACTOR: f64 = 2.0;
+const NOISE_TARGETS: f64 = 1.0;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
@@ -613,6 +623,9 @@ const BURST_FIRST_NS: f64 = 50_000.0;
 const BURST_TEST: f64 = 0.25;
 /// In a test, the share of the delivered rate that is sent.
 const TEST_FACTOR: f64 = 0.9;
+/// It takes no longer than this, or so many round trips.
+const TEST_MAX: Duration = Duration::from_secs(1);
+const TEST_ROUNDS_MAX: u32 = 4;
 /// Empty the queue if it has not been for so long; at first, and when the base delay was wrong, sooner.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 const REFRESH_FIRST: Duration = Duration::from_millis(500);
