@@ -115,13 +115,15 @@ struct Round {
     queued: bool,
     /// Shortest queue of its ticks, ns.
     queue_least_ns: f64,
+    /// The longest, of the round before, too.
+    queue_most_ns: f64,
     app_limited: bool,
 }
 
 /// What is known of the bottleneck's limits from having met them.
 #[derive(Clone, Copy, Debug)]
 struct Ceiling {
-    /// Half of the queue that was there when the path last dropped for want of room: the target stays below.
+    /// The target's base that makes half of the queue that was there when the path last dropped for want of room.
     room_ns: f64,
     /// Bursts that the queue takes, ns.
     burst_ns: f64,
@@ -194,18 +196,25 @@ impl Adaptive {
     /// The queue aimed at: long enough that the bottleneck never idles, short against a round trip, and shorter the
     /// more we carry.
     fn target_ns(&self) -> f64 {
-        let base = (TARGET_SHARE * nanos(self.rtt) as f64 + TARGET_MIN_NS).min(TARGET_MAX_NS);
-        let share = if self.is_background {
-            BACKGROUND_TARGET
-        } else {
-            (TARGET_RATE / self.bandwidth).cbrt().min(TARGET_FACTOR_MAX)
-        };
-        (base * share + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)).min(self.ceiling.room_ns)
+        let base = self.target_base_ns().min(self.ceiling.room_ns);
+        base * self.target_share() + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
+    }
+
+    fn target_base_ns(&self) -> f64 {
+        (TARGET_SHARE * nanos(self.rtt) as f64 + TARGET_MIN_NS).min(TARGET_MAX_NS)
+    }
+
+    fn target_share(&self) -> f64 {
+        if self.is_background {
+            return BACKGROUND_TARGET;
+        }
+        (TARGET_RATE / self.bandwidth).cbrt().min(TARGET_FACTOR_MAX)
     }
 
     /// The queue that is ours or that of our like, at most.
     fn own_queue_ns(&self) -> f64 {
-        OWN_QUEUE_TARGETS * self.target_ns() + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
+        let target = self.target_base_ns() * self.target_share();
+        OWN_QUEUE_TARGETS * target + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
     }
 
     fn rate(&self) -> f64 {
@@ -229,7 +238,8 @@ impl Adaptive {
         let delivered = Rate::from_bytes_over(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
-        let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(QUEUE_NOISE_NS.min(self.ceiling.room_ns));
+        let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
+        let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         if span > Duration::ZERO {
             self.learn_bandwidth(ack.now, delivered / (1.0 - self.loss.random).max(0.1), queued);
             self.round.delivered_max = self.round.delivered_max.max(delivered);
@@ -245,6 +255,7 @@ impl Adaptive {
         }
         self.round.queued |= queued;
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
+        self.round.queue_most_ns = self.round.queue_most_ns.max(self.delay.queue_ns);
         self.round.app_limited |= self.tick.app_limited;
         if let State::Compete(mut compete) = self.state {
             let own_ns = self.target_ns();
@@ -319,6 +330,7 @@ impl Adaptive {
             arrival: ack.arrival,
             received: ack.received_bytes,
             queue_least_ns: f64::INFINITY,
+            queue_most_ns: self.delay.queue_ns,
             ..Round::default()
         };
     }
@@ -336,7 +348,7 @@ impl Adaptive {
                 counted: None,
                 loss,
                 delivered,
-                queue_ns: self.delay.queue_ns,
+                queue_ns: self.round.queue_most_ns,
             });
             return;
         }
@@ -344,7 +356,7 @@ impl Adaptive {
             return;
         }
         let least_ns = self.round.queue_least_ns;
-        let Some(before) = self.vigil.end_round(ack.now, least_ns, STUCK * self.target_ns(), self.bandwidth) else { return };
+        let Some(before) = self.vigil.end_round(ack.now, least_ns, STUCK * self.target_base_ns() * self.target_share(), self.bandwidth) else { return };
         self.vigil = Vigil::default();
         self.give_in(ack.now, least_ns, before);
     }
@@ -375,11 +387,12 @@ impl Adaptive {
 
     /// The path dropped for want of room when its queue was `queue_ns` long by our measure.
     fn meet_ceiling(&mut self, now: Time, queue_ns: f64) {
+        let share = self.target_share();
         let ceiling = &mut self.ceiling;
         if queue_ns < ROOM_MIN_NS.max(ceiling.burst_ns) {
             ceiling.burst_ns /= 2.0;
         }
-        ceiling.room_ns = (queue_ns / 2.0).max(ROOM_MIN_NS);
+        ceiling.room_ns = (queue_ns / 2.0 / share).max(ROOM_MIN_NS);
         ceiling.hold = (ceiling.hold * 2).clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
         ceiling.hold_until = now + ceiling.hold;
         ceiling.bandwidth = self.bandwidth;
@@ -565,7 +578,7 @@ impl Controller for Adaptive {
 }
 
 /// The queue aimed at: this share of the round trip and this much …
-const TARGET_SHARE: f64 = 0.1;
+const TARGET_SHARE: f64 = 0.12;
 const TARGET_MIN_NS: f64 = 200_000.0;
 /// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
 const TARGET_MAX_NS: f64 = 2_500_000.0;
