@@ -54,6 +54,8 @@ pub struct Adaptive {
     vigil: Vigil,
     tick: Tick,
     round: Round,
+    /// When something was last lost on a path that loses nothing by chance.
+    dropped_at: Time,
     /// When a queue was last found to be none.
     rebased_at: Time,
     receiver: ReceiverBound,
@@ -143,8 +145,18 @@ struct Refresh {
     settles: Time,
     /// Refreshes in a row after which the queue was not empty.
     failures: u32,
+    /// Series of failures in a row.
+    series: u32,
+    /// Largest bandwidth before the failures.
+    bandwidth: f64,
     /// How long the queue may stay without being empty: short while little is known, longer with every success.
     every: Duration,
+}
+
+impl Refresh {
+    fn is_failing(&self) -> bool {
+        self.failures > 0 || self.series > 0
+    }
 }
 
 impl Adaptive {
@@ -173,6 +185,7 @@ impl Adaptive {
             vigil: Vigil::default(),
             tick: Tick::default(),
             round: Round::default(),
+            dropped_at: Time::ZERO,
             rebased_at: Time::ZERO,
             receiver: ReceiverBound::new(),
             before_outage: None,
@@ -409,22 +422,34 @@ impl Adaptive {
                 self.refresh.next = self.refresh.settles;
             }
             State::Cruise if now >= self.refresh.next && now >= self.delay.empty_at + self.refresh.every => {
+                if self.refresh.failures == 0 {
+                    self.refresh.bandwidth = self.refresh.bandwidth.max(self.bandwidth);
+                }
                 if self.refresh.failures < FAILURES_MAX {
                     self.begin_refresh(now);
                 } else {
-                    self.refresh.failures = 0;
-                    self.refresh.next = now + self.refresh.every;
-                    let queue_ns = self.delay.queue_ns;
-                    if queue_ns < RIVAL_QUEUE_NS || queue_ns > self.own_queue_ns() {
-                        self.give_in(now, queue_ns, self.bandwidth);
-                    }
+                    self.fail_refresh(now);
                 }
             }
-            State::Cruise if self.refresh.failures > 0 && now < self.delay.empty_at + self.refresh.every => {
-                self.refresh.failures = 0;
+            State::Cruise if self.refresh.is_failing() && now < self.delay.empty_at + self.refresh.every => {
+                (self.refresh.failures, self.refresh.series, self.refresh.bandwidth) = (0, 0, 0.0);
                 self.refresh.every = (self.refresh.every * 2).min(REFRESH_EVERY);
             }
             _ => {}
+        }
+    }
+
+    /// However little we sent, the queue was not empty. If packets were dropped as well, somebody fills it to the brim.
+    fn fail_refresh(&mut self, now: Time) {
+        self.refresh.failures = 0;
+        self.refresh.series += 1;
+        self.refresh.next = now + self.refresh.every;
+        let queue_ns = self.delay.queue_ns;
+        let is_rivals = self.dropped_at > self.delay.empty_at && self.refresh.series >= SERIES_MAX;
+        if is_rivals && !self.is_background {
+            self.compete(now, self.refresh.bandwidth);
+        } else if queue_ns < RIVAL_QUEUE_NS || queue_ns > self.own_queue_ns() {
+            self.give_in(now, queue_ns, self.bandwidth);
         }
     }
 
@@ -447,14 +472,20 @@ impl Adaptive {
         let again = now.since(self.rebased_at) < REBASED_LATELY.max(self.rtt * REFRESH_FIRST_ROUNDS);
         if queue_ns < self.own_queue_ns() && !(again && queue_ns > RIVAL_QUEUE_NS) {
             self.delay.rebase(now);
+            self.ceiling.room_ns = f64::INFINITY;
             self.rebased_at = now;
             self.refresh.every = REFRESH_FIRST.max(self.rtt * REFRESH_FIRST_ROUNDS);
             self.bandwidth = bandwidth_before;
         } else if !self.is_background {
-            let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
-            let window = bandwidth_before * round_s / 8.0 / self.datagram_len;
-            self.state = State::Compete(Compete::new(now, window));
+            self.compete(now, bandwidth_before);
         }
+    }
+
+    /// Hold our own, beginning at `bandwidth`.
+    fn compete(&mut self, now: Time, bandwidth: f64) {
+        let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
+        self.state = State::Compete(Compete::new(now, bandwidth * round_s / 8.0 / self.datagram_len));
+        (self.refresh.failures, self.refresh.series, self.refresh.bandwidth) = (0, 0, 0.0);
     }
 
     /// The train's acknowledgements: from the second on, their spacing is the path's.
@@ -511,6 +542,9 @@ impl Controller for Adaptive {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
+        if self.loss.random < RANDOM_NONE {
+            self.dropped_at = loss.now;
+        }
         match &mut self.state {
             State::Compete(compete) if loss.new_episode => compete.on_loss(loss.now),
             // So little of the train came through that its reading was waited for in vain.
@@ -627,7 +661,7 @@ const CEILING_GONE: f64 = 1.1;
 /// However little room the path's queue has, this much is aimed at …
 const ROOM_MIN_NS: f64 = 100_000.0;
 /// … and more again after each refresh.
-const ROOM_RECOVERY: f64 = 1.2;
+const ROOM_RECOVERY: f64 = 1.5;
 /// The first bursts: this share of a round trip (queues are sized by it), and what a 10 Gb/s host needs for one system
 /// call to carry 40 datagrams.
 const BURST_SHARE: f64 = 1.0 / 16.0;
@@ -654,6 +688,10 @@ const DEPTH_MIN: f64 = 0.03;
 const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, it is left for a while.
 const FAILURES_MAX: u32 = 4;
+/// So many such series, and a loss meanwhile, are the work of rivals.
+const SERIES_MAX: u32 = 2;
+/// On a path that loses less than this share by chance, a loss is a full queue.
+const RANDOM_NONE: f64 = 0.001;
 /// How long an old base delay is believed while the queue never runs empty.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
