@@ -387,7 +387,8 @@ impl Adaptive {
         if datagrams < self.loss.datagrams_to_judge(test.loss) && !is_long {
             return;
         }
-        let still = loss > test.loss / 2.0 || (test.loss - loss) < chance(self.loss.random, datagrams);
+        let (before, now) = (test.loss - self.loss.random, loss - self.loss.random);
+        let still = now > before / 2.0 || before - now < chance(self.loss.random, datagrams);
         self.loss.random = loss;
         self.loss.restart(ack);
         self.state = State::Cruise;
@@ -612,7 +613,7 @@ impl Controller for Adaptive {
 }
 
 /// The queue aimed at: this share of the round trip and this much …
-const TARGET_SHARE: f64 = 0.12;
+const TARGET_SHARE: f64 = 0.1;
 const TARGET_MIN_NS: f64 = 200_000.0;
 /// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
 const TARGET_MAX_NS: f64 = 2_500_000.0;
@@ -623,7 +624,7 @@ const TARGET_RATE: f64 = 1e8;
 const TARGET_FACTOR_MAX: f64 = 4.0;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_FACTOR: f64 = 2.0;
-const NOISE_TARGETS: f64 = 1.0;
+const NOISE_TARGETS: f64 = 0.5;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
@@ -689,7 +690,7 @@ const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, it is left for a while.
 const FAILURES_MAX: u32 = 4;
 /// So many such series, and a loss meanwhile, are the work of rivals.
-const SERIES_MAX: u32 = 2;
+const SERIES_MAX: u32 = 1;
 /// On a path that loses less than this share by chance, a loss is a full queue.
 const RANDOM_NONE: f64 = 0.001;
 /// How long an old base delay is believed while the queue never runs empty.
@@ -702,7 +703,7 @@ const TICK_MAX: Duration = Duration::from_millis(50);
 /// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
 /// (bit/s) hosts that bundle arrivals leave no spacing to be read; it was stretched if it came in below this share.
 const TRAIN_LEN: f64 = 32.0;
-const TRAIN_RATE: f64 = 1e9;
+const TRAIN_RATE: f64 = 2e9;
 const TRAIN_READ: f64 = 12.0;
 const TRAIN_STRETCHED: f64 = 0.9;
 /// Never slower: a datagram every 120 ms.
