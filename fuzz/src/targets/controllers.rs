@@ -2,7 +2,8 @@
 
 use super::Script;
 use longhaul_proto::control::{
-    AckSample, ControlConfig, Controller, ControllerKind, LossSample, ProbeTrain, Sent, TimedArrival,
+    AckSample, ControlConfig, Controller, ControllerKind, LossSample, ProbeTrain, Remembered, Sent,
+    TimedArrival,
 };
 use longhaul_proto::path::PathRate;
 use longhaul_proto::units::{Rate, Time, nanos};
@@ -34,7 +35,7 @@ fn config(choice: u8) -> ControlConfig {
     ControlConfig {
         path_rate: has(1).then_some(PathRate { rate, is_bottleneck: has(2) }),
         rate: Some(Rate::from_mbps(50.0)),
-        remembered: has(3).then_some(rate),
+        remembered: has(3).then_some(Remembered { rate, share: f64::from(choice) / 255.0 }),
         background: has(4),
         paced: has(5),
         streams: u32::from(choice / 32),

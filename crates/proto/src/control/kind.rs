@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
-use super::{Adaptive, Controller, Fixed, Greedy};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Switch, Udt};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -20,7 +20,7 @@ pub struct ControlConfig {
     /// The rate that the user named: `fixed` sends at it.
     pub rate: Option<Rate>,
     /// What an earlier transfer to the same destination found (PCP's history).
-    pub remembered: Option<Rate>,
+    pub remembered: Option<Remembered>,
     /// Yield to all other traffic.
     pub background: bool,
     /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
@@ -54,10 +54,20 @@ pub enum ControllerKind {
     /// The default: finds the path's rate fast, keeps its queue short, does not take random loss for congestion.
     #[default]
     Adaptive,
-    /// The paper's FOBS: no control at all.
-    Greedy,
     /// The rate that the user names.
     Fixed,
+    /// The paper's FOBS: no control at all.
+    Greedy,
+    /// `adaptive`, and TCP windows in its place while others' traffic lasts (FOBS §7).
+    Switch,
+    /// Reliable Blast UDP: the rate that the user names, in rounds.
+    Rbudp,
+    /// UDT, version 4: by the clock, towards what packet pairs say of the link.
+    Udt,
+    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
+    Pcp,
+    /// BBR, version 1: paces at the largest delivery rate seen lately.
+    Bbr,
     /// One segment a round trip, half after a loss (RFC 5681).
     NewReno,
     /// Grows by a share of the window (Kelly's Scalable TCP).
@@ -80,8 +90,13 @@ impl ControllerKind {
     /// Every kind, in the order of a help text.
     pub const ALL: &'static [ControllerKind] = &[
         ControllerKind::Adaptive,
-        ControllerKind::Greedy,
         ControllerKind::Fixed,
+        ControllerKind::Greedy,
+        ControllerKind::Switch,
+        ControllerKind::Rbudp,
+        ControllerKind::Udt,
+        ControllerKind::Pcp,
+        ControllerKind::Bbr,
         ControllerKind::NewReno,
         ControllerKind::Scalable,
         ControllerKind::HighSpeed,
@@ -96,8 +111,13 @@ impl ControllerKind {
     pub fn name(self) -> &'static str {
         match self {
             ControllerKind::Adaptive => "adaptive",
-            ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::Greedy => "greedy",
+            ControllerKind::Switch => "switch",
+            ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Udt => "udt",
+            ControllerKind::Pcp => "pcp",
+            ControllerKind::Bbr => "bbr",
             ControllerKind::NewReno => "newreno",
             ControllerKind::Scalable => "scalable",
             ControllerKind::HighSpeed => "hstcp",
@@ -113,8 +133,14 @@ impl ControllerKind {
     pub fn build(self, config: ControlConfig) -> Box<dyn Controller> {
         match self {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
+            ControllerKind::Fixed | ControllerKind::Rbudp => {
+                Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
+            }
             ControllerKind::Greedy => Box::new(Greedy),
-            ControllerKind::Fixed => Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT))),
+            ControllerKind::Switch => Box::new(Switch::new(config)),
+            ControllerKind::Udt => Box::new(Udt::new(config)),
+            ControllerKind::Pcp => Box::new(Pcp::new(config)),
+            ControllerKind::Bbr => Box::new(Bbr::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
             ControllerKind::Scalable => Box::new(Windowed::new(config, Scalable)),
             ControllerKind::HighSpeed => Box::new(Windowed::new(config, HighSpeed)),

@@ -167,6 +167,19 @@ impl<R: Rule> Windowed<R> {
         }
     }
 
+    /// Go on in congestion avoidance with a window of so many segments.
+    pub fn resumed(config: ControlConfig, rule: R, window: f64) -> Windowed<R> {
+        let mut resumed = Windowed::new(config, rule);
+        resumed.set_window(window.max(SSTHRESH_MIN));
+        resumed.ssthresh = resumed.window;
+        resumed
+    }
+
+    /// Whether a loss is being repaired: further ones belong to the same episode.
+    pub fn is_repairing(&self) -> bool {
+        self.repair.is_some()
+    }
+
     fn is_slow_starting(&self) -> bool {
         self.window < self.ssthresh
     }
