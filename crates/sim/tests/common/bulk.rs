@@ -269,7 +269,11 @@ impl Shared {
         let full = self.scenario.bottleneck_mbit * 1e6 * payload_share(&self.scenario) * span;
         let bits = f64::from(PACKET_LEN) * 8.0;
         Shares {
-            each: before.iter().zip(&after).map(|(from, to)| (to - from) as f64 * bits / full).collect(),
+            each: before
+                .iter()
+                .zip(&after)
+                .map(|(from, to)| if *from == 0 { 0.0 } else { (to - from) as f64 * bits / full })
+                .collect(),
             queue_bdp: outcome.forward.queue.mean_bytes / self.scenario.bdp_bytes().max(1) as f64,
         }
     }

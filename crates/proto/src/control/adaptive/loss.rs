@@ -52,8 +52,8 @@ impl LossWatch {
             if loss > self.random + tolerated + chance(self.random, datagrams) {
                 return Some(loss);
             }
-            if loss < self.random {
-                self.random += (loss - self.random) * FALL;
+            if loss < self.random - chance(self.random, datagrams) {
+                self.random = loss;
             }
         }
         None
@@ -79,8 +79,6 @@ pub(super) fn chance(share: f64, datagrams: f64) -> f64 {
 const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, 0.003)];
 /// Where nothing seems to be lost, chance is reckoned with this share.
 const SHARE_MIN: f64 = 0.003;
-/// Weight of a stretch that lost less than the random share.
-const FALL: f64 = 0.2;
 /// Bounds of the datagrams that a judgement takes.
 const JUDGE_MIN: f64 = 100.0;
 const JUDGE_MAX: f64 = 3000.0;
