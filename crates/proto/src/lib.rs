@@ -6,6 +6,7 @@
 //!
 //! - [`endpoint`]: the contract between a protocol and its driver.
 //! - [`object`]: the FOBS object transfer (Dickens & Gropp): sender, receiver, selectors, ack policies.
+//! - [`tcp`]: a TCP of user level, to compare with and to fall back to.
 //! - [`control`]: how fast to send.
 //! - [`path`]: what a few datagrams tell of a path before the transfer: does UDP pass, how large, how fast.
 //! - [`session`]: what the two programs say to each other around a transfer: offer, manifest, resume, verify, done.
@@ -21,5 +22,6 @@ pub mod rtt;
 pub mod seen;
 pub mod session;
 pub mod suggest;
+pub mod tcp;
 pub mod units;
 pub mod wire;

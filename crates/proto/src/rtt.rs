@@ -37,6 +37,11 @@ impl Rtt {
         self.smoothed
     }
 
+    /// The smoothed mean deviation.
+    pub fn deviation(&self) -> Duration {
+        self.deviation
+    }
+
     /// The shortest seen (the guess before the first sample).
     pub fn min(&self) -> Duration {
         self.min

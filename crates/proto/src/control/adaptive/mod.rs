@@ -197,6 +197,14 @@ impl Adaptive {
         adaptive
     }
 
+    /// Go on after another controller has driven the flow, at the rate that it left.
+    pub(super) fn resume(&mut self, rate: Rate) {
+        self.bandwidth = (rate.0 as f64).max(RATE_MIN);
+        self.growth = 0.0;
+        self.startup = None;
+        self.state = State::Cruise;
+    }
+
     /// A train came in at `rate`. The path may be in use by others, so half of it is sent first. A train that the path
     /// did not stretch tells only that there is at least so much: go on doubling then.
     fn start_up(&mut self, rate: f64, is_bottleneck: bool) {
@@ -306,8 +314,7 @@ impl Adaptive {
     fn end_round(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
-        let delivered =
-            if span.is_zero() { 0.0 } else { Rate::from_bytes_over(bytes, span).0 as f64 };
+        let delivered = if span.is_zero() { 0.0 } else { Rate::from_bytes_over(bytes, span).0 as f64 };
         match self.state {
             State::Test(test) => self.judge(ack, test),
             State::Compete(_) => {}
@@ -369,7 +376,14 @@ impl Adaptive {
             return;
         }
         let least_ns = self.round.queue_least_ns;
-        let Some(before) = self.vigil.end_round(ack.now, least_ns, STUCK * self.target_base_ns() * self.target_share(), self.bandwidth) else { return };
+        let Some(before) = self.vigil.end_round(
+            ack.now,
+            least_ns,
+            STUCK * self.target_base_ns() * self.target_share(),
+            self.bandwidth,
+        ) else {
+            return;
+        };
         self.vigil = Vigil::default();
         self.give_in(ack.now, least_ns, before);
     }
@@ -407,7 +421,8 @@ impl Adaptive {
             ceiling.burst_ns /= 2.0;
         }
         ceiling.room_ns = (queue_ns / 2.0 / share).max(ROOM_MIN_NS);
-        ceiling.hold = (ceiling.hold * 2).clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
+        ceiling.hold = (ceiling.hold * 2)
+            .clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
         ceiling.hold_until = now + ceiling.hold;
         ceiling.bandwidth = self.bandwidth;
     }
