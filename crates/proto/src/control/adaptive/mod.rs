@@ -628,10 +628,10 @@ impl Controller for Adaptive {
 }
 
 /// The queue aimed at: this share of the round trip and this much …
-const TARGET_SHARE: f64 = 0.1;
+const TARGET_SHARE: f64 = 0.09;
 const TARGET_MIN_NS: f64 = 200_000.0;
 /// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
-const TARGET_MAX_NS: f64 = 2_500_000.0;
+const TARGET_MAX_NS: f64 = 2_000_000.0;
 /// … by a flow that carries so much (bit/s); by the cube root less by one that carries more: twice the rate at a target
 /// a fifth lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
 const TARGET_RATE: f64 = 1e8;
@@ -654,7 +654,7 @@ const QUEUE_NOISE_NS: f64 = 300_000.0;
 /// is 0.8, well below the π/2 at which a proportional loop begins to swing.
 const GAIN: f64 = 0.65;
 /// What a tick and the host's timers add to the feedback delay.
-const LOOP_LAG_NS: f64 = 5e6;
+const LOOP_LAG_NS: f64 = 15e6;
 const FACTOR_MIN: f64 = 0.35;
 const FACTOR_MAX: f64 = 2.5;
 /// Weight of a new delivery rate while there is a queue.
