@@ -22,6 +22,7 @@
 mod compensation;
 mod line;
 mod search;
+mod tit_for_tat;
 mod train;
 
 use super::{
@@ -91,6 +92,11 @@ impl Pcp {
         Rate(self.search.base() as u64)
     }
 
+    fn pace(&self) -> Pace {
+        let gap = self.base().time_for(self.datagram_len);
+        Pace { rate: self.search.base(), gap, rtt: self.rtt() }
+    }
+
     /// A datagram lost beyond doubt: nothing was heard of it for as long as RFC 6298 waits.
     fn train_deadline(&self, train: &Train) -> Time {
         train.last_sent() + self.rtt.timeout(Duration::ZERO)
@@ -99,7 +105,8 @@ impl Pcp {
     /// The probe on its way is over.
     fn conclude(&mut self, now: Time) {
         let Some(train) = self.train.take() else { return };
-        let verdict = train.judge(&mut self.rng);
+        let burden = self.compensation.burden(train.first_delay(), self.pace());
+        let verdict = train.judge(burden, &mut self.rng);
         self.train_len.on_verdict(verdict);
         match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
@@ -151,10 +158,12 @@ impl Pcp {
         if !self.is_base(sent) {
             return;
         }
-        let gap = self.base().time_for(self.datagram_len);
-        let pace = Pace { rate: self.search.base(), gap, rtt: self.rtt() };
-        if let Some(cut) = self.compensation.on_base(ack, pace) {
+        if let Some(cut) = self.compensation.on_base(ack, self.pace()) {
             self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
+        }
+        if let Some(rate) = self.compensation.poll_given_up() {
+            self.search.retake(ack.now, rate);
+            self.train_len.hurry();
         }
     }
 
@@ -230,7 +239,11 @@ impl Controller for Pcp {
     }
 
     /// No loss by itself lowers the rate (§3.1): delays do.
-    fn on_loss(&mut self, _loss: &LossSample) {}
+    fn on_loss(&mut self, loss: &LossSample) {
+        if loss.new_episode {
+            self.compensation.on_loss();
+        }
+    }
 
     fn on_timeout(&mut self, now: Time) {
         // Circuit breaker: nothing comes back at all.
