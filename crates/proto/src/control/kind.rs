@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Cubic, NewReno, Windowed};
-use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Udt};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Sabul, Udt};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -60,6 +60,8 @@ pub enum ControllerKind {
     Fixed,
     /// Reliable Blast UDP: the rate that the user names, in rounds.
     Rbudp,
+    /// SABUL: by the clock, every loss is congestion.
+    Sabul,
     /// UDT, version 4: by the clock, towards what packet pairs say of the link.
     Udt,
     /// BBR, version 1: paces at the largest delivery rate seen lately.
@@ -79,6 +81,7 @@ impl ControllerKind {
         ControllerKind::Fixed,
         ControllerKind::Greedy,
         ControllerKind::Rbudp,
+        ControllerKind::Sabul,
         ControllerKind::Udt,
         ControllerKind::Bbr,
         ControllerKind::Pcp,
@@ -93,6 +96,7 @@ impl ControllerKind {
             ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
             ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Sabul => "sabul",
             ControllerKind::Udt => "udt",
             ControllerKind::Bbr => "bbr",
             ControllerKind::NewReno => "newreno",
@@ -109,6 +113,7 @@ impl ControllerKind {
             ControllerKind::Fixed | ControllerKind::Rbudp => {
                 Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
             }
+            ControllerKind::Sabul => Box::new(Sabul::new(config)),
             ControllerKind::Udt => Box::new(Udt::new(config)),
             ControllerKind::Bbr => Box::new(Bbr::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
