@@ -258,7 +258,7 @@ fn after_a_long_outage_the_transfer_goes_on() {
         let outage_ms = Some(15..60_000);
         let done = Case { outage_ms, ..Case::of(controller) }.succeed();
         assert!(done.outcome.time > Time::from_millis(60_000));
-        assert!(done.outcome.time < Time::from_millis(70_000), "{done:#?}");
+        assert!(done.outcome.time < Time::from_millis(70_000), "{}: {done:#?}", controller.name());
     }
 }
 

@@ -405,3 +405,96 @@ const PROBE_RTT_SPAN: Duration = Duration::from_millis(200);
 const RTT_UNKNOWN: Duration = Duration::from_millis(1);
 /// Never slower: a datagram every 120 ms. (Ours: a rate of nothing could never be measured to be more.)
 const RATE_MIN: Rate = Rate(100_000);
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, loss};
+    use super::*;
+
+    fn bbr() -> Bbr {
+        Bbr::new(ControlConfig::new(1000, Duration::from_millis(20)))
+    }
+
+    /// A datagram of 1000 bytes every 100 µs, acknowledged by tens over 20 ms: 80 Mb/s.
+    fn run(bbr: &mut Bbr, ms: core::ops::Range<u64>) {
+        for at in ms {
+            bbr.on_ack(&AckSample { next_number: 10 * at + 200, in_flight: 200_000, ..ack(at, 10 * at) });
+        }
+    }
+
+    #[test]
+    fn it_begins_with_ten_datagrams_in_a_round_trip_and_gain() {
+        let bbr = bbr();
+        assert_eq!(bbr.window(), Some(10_000));
+        assert_eq!(bbr.pacing_rate(), Some(Rate(4_000_000).scale(2.885)));
+    }
+
+    #[test]
+    fn the_rate_is_that_of_delivery_and_the_pipe_is_full_after_three_rounds_without_growth() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..41);
+        assert_eq!(bbr.bandwidth.get(), Some(Rate::from_mbps(80.0)));
+        assert_eq!(bbr.pacing_rate(), Some(Rate::from_mbps(80.0).scale(2.885 * 0.99)));
+        assert_eq!(bbr.snapshot().phase, "startup");
+        run(&mut bbr, 41..110);
+        assert!(bbr.pipe.is_full);
+        assert_ne!(bbr.snapshot().phase, "startup");
+    }
+
+    #[test]
+    fn an_idle_sender_tells_nothing_of_the_path_unless_it_is_more() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..60);
+        for at in 60..600 {
+            let largest = 590 + (at - 59);
+            bbr.on_ack(&AckSample { app_limited: true, next_number: largest + 20, ..ack(at, largest) });
+        }
+        assert_eq!(
+            bbr.bandwidth.get(),
+            Some(Rate::from_mbps(80.0)),
+            "though only 8 came in for ten rounds and more"
+        );
+    }
+
+    #[test]
+    fn the_largest_rate_is_forgotten_after_ten_rounds() {
+        let mut most = MaxRate::default();
+        for (round, rate) in [(1, 50), (2, 90), (3, 70), (4, 80)] {
+            most.update(round, Rate(rate));
+        }
+        assert_eq!(most.get(), Some(Rate(90)));
+        for (round, kept) in [(11, 90), (12, 80), (13, 80), (14, 10)] {
+            most.update(round, Rate(10));
+            assert_eq!(most.get(), Some(Rate(kept)), "round {round}");
+        }
+    }
+
+    #[test]
+    fn for_a_round_after_a_loss_no_more_leaves_than_comes_in() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..200);
+        let before = bbr.window().unwrap();
+        assert!(before > 300_000, "twice what the path holds: {before}");
+        bbr.on_loss(&LossSample { in_flight: 150_000, ..loss(200, 3, true) });
+        assert_eq!(bbr.window(), Some(150_000));
+        let step = |at, in_flight| AckSample { next_number: 10 * at + 200, in_flight, ..ack(at, 10 * at) };
+        bbr.on_ack(&step(200, 148_000));
+        assert_eq!(bbr.window(), Some(158_000), "what is on its way and what came in");
+        bbr.on_loss(&LossSample { in_flight: 100_000, ..loss(201, 3, true) });
+        (201..220).for_each(|at| bbr.on_ack(&step(at, 140_000)));
+        assert_eq!(bbr.window(), Some(158_000), "once in a recovery");
+        bbr.on_ack(&step(221, 150_000));
+        assert!(bbr.window() >= Some(before - 20_000), "{:?} of {before}", bbr.window());
+    }
+
+    #[test]
+    fn silence_leaves_four_datagrams_and_the_first_round_restores_the_window() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..200);
+        let before = bbr.window().unwrap();
+        (0..3).for_each(|n| bbr.on_timeout(Time::from_millis(300 + n)));
+        assert_eq!(bbr.window(), Some(4000));
+        run(&mut bbr, 400..440);
+        assert!(bbr.window() >= Some(before - 20_000), "{:?} of {before}", bbr.window());
+    }
+}
