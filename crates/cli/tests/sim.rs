@@ -60,7 +60,7 @@ fn equal_seeds_give_equal_results_whatever_the_threads() {
 #[test]
 fn what_is_unknown_gets_a_suggestion() {
     for (args, says) in [
-        (&["fobs-figg1"][..], "did you mean fobs-fig1?"),
+        (&["fobs-figg1"][..], "did you mean fobs-fig1"),
         (&["lst"], "did you mean list?"),
         (&["nothing-like-it"], "choose one of"),
         (&["fobs-fig1", "--bytes", "many"], "write it like 40MB"),

@@ -159,10 +159,8 @@ mod tests {
         assert!(ids.iter().all(|id| find(id).is_ok_and(|one| one.id == *id)));
         ids.sort_unstable();
         assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "{ids:?}");
-        assert_eq!(
-            find("fobs-figg1").unwrap_err(),
-            "there is no experiment \"fobs-figg1\"; did you mean fobs-fig1?"
-        );
+        let error = find("grdi").unwrap_err();
+        assert_eq!(error, "there is no experiment \"grdi\"; did you mean grid?");
     }
 
     #[test]
