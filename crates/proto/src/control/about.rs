@@ -44,8 +44,17 @@ impl ControllerKind {
             ControllerKind::Pcp => {
                 "by probing: faster only after a train of data showed that it passes (PCP)"
             }
+            ControllerKind::Switch => {
+                "adaptive, and TCP windows while others' traffic lasts (FOBS, future work)"
+            }
             ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
+            ControllerKind::Scalable => "Scalable TCP: grows by a share of the window",
+            ControllerKind::HighSpeed => "HighSpeed TCP: the larger the window the bolder (RFC 3649)",
+            ControllerKind::HTcp => "H-TCP: the longer without loss the bolder",
             ControllerKind::Cubic => "TCP CUBIC, as most of the Internet",
+            ControllerKind::Bic => "BIC TCP, CUBIC's forerunner",
+            ControllerKind::MulTcp => "one flow with the share of four TCP ones",
+            ControllerKind::Ledbat => "yields to all that fills the queue (RFC 6817)",
         }
     }
 

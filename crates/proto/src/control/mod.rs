@@ -8,6 +8,7 @@ mod greedy;
 mod kind;
 mod pcp;
 mod sabul;
+mod switch;
 #[cfg(test)]
 mod testing;
 mod udt;
@@ -21,6 +22,7 @@ pub use greedy::Greedy;
 pub use kind::{ControlConfig, ControllerKind};
 pub use pcp::Pcp;
 pub use sabul::Sabul;
+pub use switch::Switch;
 pub use udt::Udt;
 
 use crate::units::{DatagramNumber, Rate, Time};

@@ -92,6 +92,11 @@ impl Flight {
         self.records.get(index as usize).map(|r| r.sent)
     }
 
+    /// Number of the oldest unsettled datagram.
+    pub fn oldest_number(&self) -> Option<DatagramNumber> {
+        (!self.records.is_empty()).then_some(self.base)
+    }
+
     /// When the oldest unsettled datagram left.
     pub fn oldest(&self) -> Option<Time> {
         self.records.front().map(|r| r.sent)

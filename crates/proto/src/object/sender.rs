@@ -4,7 +4,7 @@ use super::asking::Asking;
 use super::flight::Flight;
 use super::selector::{Selector, View};
 use super::sending::{Blocked, SenderConfig, SenderEvent, SenderStats};
-use super::{MAX_DELAY, STATUS_EVERY, Shape};
+use super::{AckPolicy, MAX_DELAY, STATUS_EVERY, Shape};
 use crate::blocks::Blocks;
 use crate::control::{AckSample, Controller, LossSample, Remembered, Sent, Snapshot, TimedArrival};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
@@ -90,6 +90,12 @@ impl<S: Source> Sender<S> {
             config,
             source,
         }
+    }
+
+    /// Choose packets by a selector that has no name among [`SelectorKind`].
+    pub fn with_selector(mut self, selector: Box<dyn Selector>) -> Sender<S> {
+        self.selector = selector;
+        self
     }
 
     /// The source, for its owner's own business with it.
@@ -326,6 +332,16 @@ impl<S: Source> Sender<S> {
         self.flight.oldest().map(|sent| sent.max(self.stats.last_news) + self.timeout())
     }
 
+    /// When a datagram is lost that later ones overtook, though nothing more was acknowledged since (RFC 8985 §6.2,
+    /// step 5): had it only been late, the acknowledgement after the last would have told of it. Without this the
+    /// losses among the last datagrams of an object would wait for the timeout.
+    fn overtaken_at(&self) -> Option<Time> {
+        let waits_for_question = self.selector.round_is_over().is_some();
+        let is_overtaken = self.flight.oldest_number()? + 1 < self.stats.covered && !waits_for_question;
+        let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
+        is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
+    }
+
     fn choose(&mut self) -> Option<(PacketNumber, bool)> {
         if let Some(pending) = self.pending.take().filter(|(packet, _)| !self.acked.contains(*packet)) {
             return Some(pending);
@@ -419,7 +435,13 @@ impl<S: Source> Endpoint for Sender<S> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.complete || self.timeout_at().is_none_or(|at| now < at) {
+        if self.complete {
+            return;
+        }
+        if self.overtaken_at().is_some_and(|at| now >= at) {
+            self.give_up(now, self.stats.covered - 1, self.largest_sent);
+        }
+        if self.timeout_at().is_none_or(|at| now < at) {
             return;
         }
         self.stats.timeouts_in_a_row += 1;
@@ -496,7 +518,8 @@ impl<S: Source> Endpoint for Sender<S> {
         let paced = matches!(self.blocked, Blocked::Pacing | Blocked::RateCap);
         let wake = if paced { self.pacer.wake_at(self.datagram_len()) } else { None };
         let probe = self.controller.probe_at().filter(|_| paced && self.train_left == 0 && self.may_probe());
-        [wake, probe, self.timeout_at(), self.ask_at()].into_iter().flatten().min()
+        let all = [wake, probe, self.overtaken_at(), self.timeout_at(), self.ask_at()];
+        all.into_iter().flatten().min()
     }
 
     fn poll_event(&mut self) -> Option<SenderEvent> {

@@ -1,6 +1,7 @@
-//! How much to slow down because a queue builds (PCP §3.2), and when not to because it does not help (§3.5).
+//! How much to slow down because a queue builds (PCP §3.2).
 
 use super::line::Line;
+use super::tit_for_tat::{QueuedRound, TitForTat};
 use crate::control::AckSample;
 use crate::units::{DatagramNumber, Time, nanos};
 use core::time::Duration;
@@ -13,13 +14,32 @@ pub(super) struct Compensation {
     jitter_ns: f64,
     last_delay: Option<i64>,
     round: Round,
-    /// The last queueing delay, ns.
+    /// The last queueing delay, ns, and the longest.
     queue_ns: f64,
-    /// Share of the full compensation that is applied (tit for tat).
-    strength: f64,
-    /// Mean queueing delay when the rate was last lowered, ns, and how often that did not help in a row.
-    before: Option<f64>,
-    futile: u32,
+    longest_ns: f64,
+    /// Datagrams were lost while the queue was about as long as it gets.
+    overflowed: bool,
+    tit_for_tat: TitForTat,
+    given_up: Option<f64>,
+}
+
+/// By how much to lower the base rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cut {
+    /// Share of the base rate.
+    pub share: f64,
+    /// It is expected to drain the queue: let it, before the next probe.
+    pub is_full: bool,
+}
+
+/// How base traffic leaves at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// bit/s.
+    pub rate: f64,
+    /// Between two datagrams.
+    pub gap: Duration,
+    pub rtt: Duration,
 }
 
 /// Base traffic sent within about a round trip.
@@ -43,9 +63,10 @@ impl Compensation {
             last_delay: None,
             round: Round::default(),
             queue_ns: 0.0,
-            strength: 1.0,
-            before: None,
-            futile: 0,
+            longest_ns: 0.0,
+            overflowed: false,
+            tit_for_tat: TitForTat::new(),
+            given_up: None,
         }
     }
 
@@ -54,19 +75,31 @@ impl Compensation {
         Duration::from_nanos(self.queue_ns as u64)
     }
 
+    /// Others have just let go of the queue: the rate, in bit/s, that was given up for them in vain.
+    pub fn poll_given_up(&mut self) -> Option<f64> {
+        self.given_up.take()
+    }
+
+    /// Datagrams were lost.
+    pub fn on_loss(&mut self) {
+        self.overflowed |= self.queue_ns > self.longest_ns * OVERFLOW;
+    }
+
     /// A delay of any datagram, for the least one.
     pub fn note(&mut self, now: Time, delay_ns: i64) {
         self.least.note(now, delay_ns);
     }
 
-    /// The delay of a datagram of base traffic, which leave `gap` apart. Returns the share by which to lower the base
-    /// rate, once a round trip's worth says so.
-    pub fn on_base(&mut self, ack: &AckSample, rtt: Duration, gap: Duration) -> Option<f64> {
+    /// The delay of a datagram of base traffic. Says by how much to lower the base rate, once a round trip's worth
+    /// calls for it.
+    pub fn on_base(&mut self, ack: &AckSample, pace: Pace) -> Option<Cut> {
         let delay = ack.one_way_ns?;
         if let Some(last) = self.last_delay.replace(delay) {
             self.jitter_ns += (delay.abs_diff(last) as f64 - self.jitter_ns) * JITTER_GAIN;
         }
         self.queue_ns = self.least.excess(delay);
+        self.longest_ns = self.longest_ns.max(self.queue_ns);
+        self.given_up = self.tit_for_tat.on_delay(self.queue_ns).or(self.given_up);
         let round = &mut self.round;
         if ack.latest < round.begins {
             return None;
@@ -83,7 +116,7 @@ impl Compensation {
             return None;
         }
         let round = *round;
-        let cut = self.review(&round, rtt, gap);
+        let cut = self.review(&round, pace);
         // What is on its way left at the old rate: it says nothing of the new.
         let begins = if cut.is_some() { ack.next_number } else { ends };
         self.round = Round { begins, ..Round::default() };
@@ -91,35 +124,44 @@ impl Compensation {
     }
 
     /// The end of a round.
-    fn review(&mut self, round: &Round, rtt: Duration, gap: Duration) -> Option<f64> {
-        let rtt_ns = nanos(rtt) as f64;
-        // A stranger's packet ahead of ours is no queue yet, nor is what the host sends in one go.
-        let crossing = (nanos(gap) as f64).min(rtt_ns / 10.0);
-        let noise = NOISE_MIN_NS.max(crossing) + NOISE_JITTER * self.jitter_ns;
+    fn review(&mut self, round: &Round, pace: Pace) -> Option<Cut> {
+        let overflowed = std::mem::take(&mut self.overflowed);
+        let noise = self.noise_ns(pace);
         if round.most_ns <= noise {
-            (self.strength, self.before, self.futile) = (1.0, None, 0);
+            self.tit_for_tat.on_empty();
             return None;
         }
-        let mean = round.line.mean_y();
-        self.judge_last_cut(mean);
         // (Δout − Δin)/Δout: what we send beyond what passes; and what stands in the queue, to be gone in a round trip.
         let slope = round.line.slope().max(0.0);
         let growing = slope / (1.0 + slope);
+        let rtt_ns = nanos(pace.rtt) as f64;
         let standing = (round.least_ns - noise / 2.0).max(0.0) / rtt_ns;
-        let cut = (self.strength * (growing + standing)).min(CUT_MAX);
-        self.before = Some(mean);
-        (cut >= CUT_MIN).then_some(cut)
+        let share = self.tit_for_tat.on_round(&QueuedRound {
+            mean_ns: round.line.mean_y(),
+            rate: pace.rate,
+            rtt_ns,
+            overflowed,
+            full: growing + standing,
+        });
+        (share >= CUT_MIN).then_some(Cut { share, is_full: !self.tit_for_tat.is_weak() })
     }
 
-    /// Tit for tat: where lowering the rate several times in a row did not shorten the queue, others fill it, and
-    /// yielding to them only makes room for more.
-    fn judge_last_cut(&mut self, mean: f64) {
-        let Some(before) = self.before else { return };
-        self.futile = if mean > before * HELPED { self.futile + 1 } else { 0 };
-        if self.futile >= FUTILE_MAX {
-            self.strength = (self.strength / TIT_FOR_TAT).max(STRENGTH_MIN);
-            self.futile = 0;
+    /// A delay that exceeds the least by less is no sign of a queue: a stranger's packet ahead of ours is none yet,
+    /// nor is what the host sends in one go, nor jitter.
+    fn noise_ns(&self, pace: Pace) -> f64 {
+        let crossing = (nanos(pace.gap) as f64).min(nanos(pace.rtt) as f64 / 10.0);
+        NOISE_MIN_NS.max(crossing) + NOISE_JITTER * self.jitter_ns
+    }
+
+    /// What a probe whose first datagram had this delay is to make up for. Flat delays say that the path carries the
+    /// test if its queue is empty; if it holds something, that the path is full. So much of what is sent keeps the
+    /// queue from draining within two round trips.
+    pub fn burden(&self, delay_ns: i64, pace: Pace) -> f64 {
+        if self.tit_for_tat.is_weak() {
+            return 0.0;
         }
+        let queue_ns = self.least.excess(delay_ns) - self.noise_ns(pace) / 2.0;
+        queue_ns.max(0.0) / (2.0 * nanos(pace.rtt) as f64)
     }
 }
 
@@ -155,17 +197,10 @@ const NOISE_JITTER: f64 = 3.0;
 const NOISE_MIN_NS: f64 = 500_000.0;
 /// Fewer make no line.
 const SAMPLES_MIN: f64 = 4.0;
-/// At most this much at once …
-const CUT_MAX: f64 = 0.5;
-/// … and less is not worth a change.
+/// Less is not worth a change.
 const CUT_MIN: f64 = 0.001;
-/// The queue must be shorter than this part of what it was for a cut to have helped.
-const HELPED: f64 = 0.95;
-/// Rounds in a row without help until compensation is divided.
-const FUTILE_MAX: u32 = 3;
-/// PCP §3.5.
-const TIT_FOR_TAT: f64 = 10.0;
-const STRENGTH_MIN: f64 = 0.001;
+/// Losses at this part of the longest queueing delay are the queue's.
+const OVERFLOW: f64 = 0.75;
 /// The least delay is that of one to two such spans: 50 ppm between two clocks make 0.6 ms in one.
 const LEAST_AGE: Duration = Duration::from_secs(12);
 
@@ -175,16 +210,23 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
     const GAP: Duration = Duration::from_millis(1);
+    const RATE: f64 = 10e6;
 
-    /// Feeds base traffic, one acknowledgement per datagram, 50 of them on their way.
+    fn pace() -> Pace {
+        Pace { rate: RATE, gap: GAP, rtt: RTT }
+    }
+
+    /// Feeds base traffic, one acknowledgement per datagram, 50 of them on their way; only the rate that is told follows
+    /// the cuts.
     struct Feed {
         watched: Compensation,
         number: DatagramNumber,
+        rate: f64,
     }
 
     impl Feed {
         fn new() -> Feed {
-            Feed { watched: Compensation::new(), number: 0 }
+            Feed { watched: Compensation::new(), number: 0, rate: RATE }
         }
 
         /// `count` datagrams with the delay (µs, beyond a constant) that `delay` gives; returns the cuts.
@@ -212,7 +254,10 @@ mod tests {
                     app_limited: false,
                 };
                 self.watched.note(ack.now, delay as i64);
-                cuts.extend(self.watched.on_base(&ack, RTT, GAP));
+                if let Some(cut) = self.watched.on_base(&ack, Pace { rate: self.rate, ..pace() }) {
+                    self.rate *= 1.0 - cut.share;
+                    cuts.push(cut.share);
+                }
                 self.number += 1;
             }
             cuts
@@ -257,14 +302,27 @@ mod tests {
     }
 
     #[test]
-    fn compensation_that_does_not_help_is_divided_until_the_queue_is_gone() {
+    fn a_queue_that_others_fill_is_left_to_them() {
         let mut feed = Feed::new();
         feed.send(100, |_| 0);
-        let cuts = feed.send(1500, |_| 10_000);
+        let cuts = feed.send(1000, |_| 10_000);
         assert!(cuts[1] > 0.15 && *cuts.last().unwrap() < 0.02, "{cuts:?}");
-        feed.send(1000, |_| 0);
+        assert_eq!(feed.watched.burden(35_000_000, pace()), 0.0);
+        assert_eq!(feed.watched.poll_given_up(), None);
+        feed.send(10, |_| 4_000);
+        assert_eq!(feed.watched.poll_given_up(), Some(RATE));
+        feed.send(200, |_| 0);
         let again = feed.send(200, |_| 10_000);
         assert!(again.iter().any(|cut| *cut > 0.15), "{again:?}");
+    }
+
+    #[test]
+    fn a_probe_has_to_make_up_for_the_queue_it_meets() {
+        let mut feed = Feed::new();
+        feed.send(200, |_| 0);
+        // 10 ms less half the noise (a gap of 1 ms), to be gone in 100 ms.
+        assert!((feed.watched.burden(35_000_000, pace()) - 0.095).abs() < 1e-9);
+        assert_eq!(feed.watched.burden(25_400_000, pace()), 0.0);
     }
 
     #[test]

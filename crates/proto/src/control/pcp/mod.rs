@@ -22,6 +22,7 @@
 mod compensation;
 mod line;
 mod search;
+mod tit_for_tat;
 mod train;
 
 use super::{
@@ -29,11 +30,11 @@ use super::{
 };
 use crate::rtt::Rtt;
 use crate::units::{Rate, Time};
-use compensation::Compensation;
+use compensation::{Compensation, Pace};
 use core::time::Duration;
 use fastrand::Rng;
 use search::Search;
-use train::{Train, Verdict, train_len};
+use train::{Train, TrainLen, Verdict};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -43,6 +44,7 @@ pub struct Pcp {
     search: Search,
     /// The probe on its way.
     train: Option<Train>,
+    train_len: TrainLen,
     compensation: Compensation,
     /// Send times of the last two trains and of what they may still delay: no base traffic.
     disturbed: [(Time, Time); 2],
@@ -73,6 +75,7 @@ impl Pcp {
             rtt: Rtt::new(rtt),
             search: Search::new(config.datagram_len.max(1), rtt, known),
             train: None,
+            train_len: TrainLen::new(),
             compensation: Compensation::new(),
             disturbed: [(Time::ZERO, Time::ZERO); 2],
             idle_until: Time::ZERO,
@@ -89,6 +92,11 @@ impl Pcp {
         Rate(self.search.base() as u64)
     }
 
+    fn pace(&self) -> Pace {
+        let gap = self.base().time_for(self.datagram_len);
+        Pace { rate: self.search.base(), gap, rtt: self.rtt() }
+    }
+
     /// A datagram lost beyond doubt: nothing was heard of it for as long as RFC 6298 waits.
     fn train_deadline(&self, train: &Train) -> Time {
         train.last_sent() + self.rtt.timeout(Duration::ZERO)
@@ -97,7 +105,10 @@ impl Pcp {
     /// The probe on its way is over.
     fn conclude(&mut self, now: Time) {
         let Some(train) = self.train.take() else { return };
-        match train.judge(&mut self.rng) {
+        let burden = self.compensation.burden(train.first_delay(), self.pace());
+        let verdict = train.judge(burden, &mut self.rng);
+        self.train_len.on_verdict(verdict);
+        match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
             Verdict::Queued(rate) => self.search.on_failed(train.asked_at(), Some(rate), &mut self.rng),
             Verdict::Lost => self.search.on_failed(train.asked_at(), None, &mut self.rng),
@@ -120,14 +131,22 @@ impl Pcp {
 
     fn begin_train(&mut self, now: Time) -> ProbeTrain {
         let rate = self.search.test_rate();
-        let datagrams = train_len(rate, self.datagram_len, self.rtt());
+        let datagrams = self.train_len.of(rate, self.datagram_len, self.rtt());
         let ask = ProbeTrain { datagrams, rate: Rate(rate as u64) };
         self.train = Some(Train::new(ask, self.datagram_len, now));
-        self.disturbed = [self.disturbed[1], (now, Time::MAX)];
         ask
     }
 
-    /// Base traffic alone tells of a queue that stays: what a train heaps up is gone after about twice its span.
+    /// A train is out. What it heaps up if it exceeds the path is no queue that stays: what leaves meanwhile tells
+    /// nothing. A train that hardly exceeds the base rate is as good as base traffic.
+    fn note_disturbance(&mut self, train_began: Time, train_ended: Time) {
+        let excess = 1.0 - self.search.base() / self.search.test_rate();
+        if excess > DISTURBING {
+            let span = train_ended.since(train_began);
+            self.disturbed = [self.disturbed[1], (train_began, train_ended + span.mul_f64(2.0 * excess))];
+        }
+    }
+
     fn is_base(&self, sent: Time) -> bool {
         self.disturbed.iter().all(|(from, to)| sent < *from || sent > *to)
     }
@@ -139,9 +158,12 @@ impl Pcp {
         if !self.is_base(sent) {
             return;
         }
-        let gap = self.base().time_for(self.datagram_len);
-        if let Some(share) = self.compensation.on_base(ack, self.rtt(), gap) {
-            self.search.lower(ack.now, share, &mut self.rng);
+        if let Some(cut) = self.compensation.on_base(ack, self.pace()) {
+            self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
+        }
+        if let Some(rate) = self.compensation.poll_given_up() {
+            self.search.retake(ack.now, rate);
+            self.train_len.hurry();
         }
     }
 
@@ -172,7 +194,7 @@ impl Pcp {
         }
         let lost = covered.saturating_sub(received + overrun) as f64 / covered.max(1) as f64;
         if covered >= LOSS_DATAGRAMS * self.datagram_len && lost > LOSS_MAX {
-            self.search.lower(ack.now, lost / 2.0, &mut self.rng);
+            self.search.lower(ack.now, lost / 2.0, true, &mut self.rng);
         }
     }
 }
@@ -184,7 +206,8 @@ impl Controller for Pcp {
         };
         train.on_sent(sent.number, sent.now);
         if train.is_out() {
-            self.disturbed[1] = (train.asked_at(), sent.now + train.span() * 2);
+            let began = train.asked_at();
+            self.note_disturbance(began, sent.now);
         }
     }
 
@@ -216,12 +239,16 @@ impl Controller for Pcp {
     }
 
     /// No loss by itself lowers the rate (§3.1): delays do.
-    fn on_loss(&mut self, _loss: &LossSample) {}
+    fn on_loss(&mut self, loss: &LossSample) {
+        if loss.new_episode {
+            self.compensation.on_loss();
+        }
+    }
 
     fn on_timeout(&mut self, now: Time) {
         // Circuit breaker: nothing comes back at all.
         self.train = None;
-        self.search.lower(now, 0.5, &mut self.rng);
+        self.search.lower(now, 0.5, true, &mut self.rng);
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -281,6 +308,8 @@ impl Controller for Pcp {
 const RTT_MIN: Duration = Duration::from_micros(50);
 /// What falls due within this leaves together.
 const BURST: Duration = Duration::from_micros(250);
+/// Share of a train's rate beyond the base rate that makes it more than base traffic.
+const DISTURBING: f64 = 0.15;
 /// The base rate is idle with less than this part of what a round trip holds on its way.
 const IDLE_SHARE: u64 = 4;
 /// Acknowledgements are held back by no more ([`AckPolicy`](crate::object::AckPolicy)).

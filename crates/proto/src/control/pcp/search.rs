@@ -112,12 +112,21 @@ impl Search {
         self.next = now + self.rtt;
     }
 
-    /// The base rate was too high: lower it by `share`, and look for what that leaves soon.
-    pub fn lower(&mut self, now: Time, share: f64, rng: &mut Rng) {
+    /// The base rate was too high: lower it by `share`. What that leaves is looked for soon, but if `drains` only
+    /// once the queue has had the time to go.
+    pub fn lower(&mut self, now: Time, share: f64, drains: bool, rng: &mut Rng) {
         self.proven = (self.base() * (1.0 - share)).max(RATE_MIN);
         self.step = self.step.min(self.proven).max(self.step_min());
         self.failures = self.failures.min(1);
-        self.next = self.next.min(now + self.rtt.mul_f64(2.0 + 2.0 * rng.f64()));
+        let soon = now + self.rtt.mul_f64(2.0 + 2.0 * rng.f64());
+        self.next = if drains { soon } else { self.next.min(soon) };
+    }
+
+    /// The queue that others filled is gone: what they leave, perhaps up to `rate`, is looked for at once.
+    pub fn retake(&mut self, now: Time, rate: f64) {
+        self.step = self.step.max(rate - self.base());
+        self.failures = 0;
+        self.next = now;
     }
 
     /// The receiver takes no more than `rate`.
@@ -282,7 +291,7 @@ mod tests {
         let (mut search, mut rng) = (search(None), rng());
         search.on_carried(Time::ZERO, 10e6);
         (0..6).for_each(|_| search.on_failed(Time::ZERO, None, &mut rng));
-        search.lower(Time::ZERO, 0.1, &mut rng);
+        search.lower(Time::ZERO, 0.1, true, &mut rng);
         assert!((search.base() - 9e6).abs() < 1.0);
         assert!(search.next() <= Time::ZERO + RTT * 4);
     }
