@@ -15,6 +15,7 @@ struct Done {
     seconds: f64,
     sender: SenderStats,
     forward: Counters,
+    reverse: Counters,
     /// Whenever it changed.
     snapshots: Vec<(Time, Snapshot)>,
 }
@@ -45,6 +46,7 @@ fn transfer(flow: ObjectFlow, scenario: &Scenario, bytes: u64) -> Done {
         seconds: sim.now().as_secs_f64(),
         sender: sender.stats(),
         forward: sim.flow_counters(id, Side::Left),
+        reverse: sim.flow_counters(id, Side::Right),
         snapshots,
     }
 }
@@ -74,11 +76,14 @@ fn rbudp_sends_again_what_was_lost_and_nothing_else() {
     // With losses of requests and answers too, and with an answer that does not fit one datagram.
     for seed in 0..20 {
         let scenario = Scenario { loss: 0.1, loss_reverse: 0.1, seed, ..Scenario::new(1000.0, 30.0) };
-        let Done { sender, forward, .. } = transfer(rbudp(800.0), &scenario, 30_000_000);
+        let Done { sender, forward, reverse, seconds, .. } = transfer(rbudp(800.0), &scenario, 30_000_000);
         let lost = forward.dropped.loss;
         let data = lost.saturating_sub(sender.requests)..=lost;
         assert!(data.contains(&sender.packets_resent), "{lost} lost, {} sent again", sender.packets_resent);
         assert_eq!(sender.packets_sent, sender.packets_required + sender.packets_resent);
+        // Three datagrams hold the map; beside them there are signs of life and the word of completion.
+        let told_most = 3 * sender.requests + (seconds / 0.2) as u64 + 2;
+        assert!(reverse.sent <= told_most, "{} acknowledgements, {told_most} expected", reverse.sent);
         // Each round leaves a tenth: 20 921 packets last four or five rounds, seldom one more.
         assert!((4..=7).contains(&sender.rounds), "{} rounds", sender.rounds);
     }

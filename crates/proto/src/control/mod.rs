@@ -202,8 +202,9 @@ pub const SYN: Duration = Duration::from_millis(10);
 
 /// By how much SABUL and UDT lengthen the gap between packets when they take a loss for congestion.
 const DECREASE: f64 = 1.125;
-/// Gaps that no path calls for: a packet of 1500 bytes at 12 Tb/s, and one a second.
-const GAP_S: RangeInclusive<f64> = 1e-9..=1.0;
+/// Their gap is never shorter, which is a packet of 1500 bytes at 12 Tb/s, nor longer: ten packets a second get a
+/// transfer to its end however many are lost.
+const GAP_S: RangeInclusive<f64> = 1e-9..=0.1;
 
 /// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
 /// every datagram.
