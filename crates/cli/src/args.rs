@@ -91,6 +91,9 @@ pub struct CpArgs {
     /// What decides how fast to send
     #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = SPEED)]
     pub control: Control,
+    /// Yield to all other traffic on the path
+    #[arg(long, help_heading = SPEED)]
+    pub background: bool,
     /// Give up when the other side or the path has been silent for so long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration, help_heading = SPEED)]
     pub stall_timeout: Duration,

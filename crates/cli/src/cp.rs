@@ -82,6 +82,7 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
         control,
         select: name_of(&args.select),
         rate: args.rate,
+        background: args.background,
         ack_every: args.ack_every,
         batch: args.batch,
         packet_size: args.packet_size,

@@ -116,6 +116,8 @@ pub struct CopyOptions {
     pub select: String,
     /// Never faster than this.
     pub rate: Option<Rate>,
+    /// Yield to all other traffic.
+    pub background: bool,
     /// FOBS's F.
     pub ack_every: Option<u32>,
     /// FOBS's B.
@@ -145,6 +147,7 @@ impl Default for CopyOptions {
             control: "adaptive".into(),
             select: "circular".into(),
             rate: None,
+            background: false,
             ack_every: None,
             batch: None,
             packet_size: None,

@@ -13,14 +13,26 @@ pub struct Pacer {
     remainder: u64,
     rate: Option<Rate>,
     burst: Duration,
-    /// Time lost because the caller came later than [`CATCH_UP`] bursts after a deadline.
+    /// A caller that is later than this does not make up for it.
+    catch_up: Duration,
+    /// How late the flow was when a train began.
+    owed: Duration,
+    /// Time lost because the caller came later than that.
     lost: Duration,
 }
 
 impl Pacer {
     /// Unpaced until told a rate.
     pub fn new() -> Pacer {
-        Pacer { due: Time::ZERO, remainder: 0, rate: None, burst: BURST, lost: Duration::ZERO }
+        Pacer {
+            due: Time::ZERO,
+            remainder: 0,
+            rate: None,
+            burst: BURST,
+            catch_up: BURST * CATCH_UP,
+            owed: Duration::ZERO,
+            lost: Duration::ZERO,
+        }
     }
 
     /// The rate from now on; `None` sends as fast as the socket takes it.
@@ -33,7 +45,23 @@ impl Pacer {
 
     /// Datagrams that fall due within this span may leave together; zero spaces each by itself.
     pub fn set_burst(&mut self, burst: Duration) {
-        self.burst = burst;
+        (self.burst, self.catch_up) = (burst, burst * CATCH_UP);
+    }
+
+    /// Begin a train now: each of its datagrams leaves by itself, and one that leaves late does not delay the next, so
+    /// that the train as a whole keeps to its rate.
+    pub fn begin_train(&mut self, now: Time, rate: Rate) {
+        self.owed = if self.rate.is_some() { now.since(self.due).min(self.catch_up) } else { Duration::ZERO };
+        self.set_rate(Some(rate));
+        (self.burst, self.catch_up) = (Duration::ZERO, TRAIN_CATCH_UP);
+        (self.due, self.remainder) = (now, 0);
+    }
+
+    /// The train's last datagram goes now: the flow takes up where it was, and what follows keeps its usual distance.
+    pub fn end_train(&mut self, now: Time, rate: Option<Rate>, burst: Duration) {
+        self.set_rate(rate);
+        self.set_burst(burst);
+        self.due = now - self.owed;
     }
 
     /// Whether a datagram may go now.
@@ -45,10 +73,9 @@ impl Pacer {
     pub fn on_sent(&mut self, now: Time, bytes: u64) {
         let Some(rate) = self.rate else { return };
         let lag = now.since(self.due);
-        let catch_up = self.burst * CATCH_UP;
-        if lag > catch_up {
-            self.lost += lag - catch_up;
-            self.due = now - catch_up;
+        if lag > self.catch_up {
+            self.lost += lag - self.catch_up;
+            self.due = now - self.catch_up;
             self.remainder = 0;
         }
         let rate = rate.0.max(1);
@@ -56,11 +83,6 @@ impl Pacer {
         let step = u64::try_from(scaled / u128::from(rate)).unwrap_or(u64::MAX);
         self.remainder = (scaled % u128::from(rate)) as u64;
         self.due = Time(self.due.0.saturating_add(step));
-    }
-
-    /// The next datagram is due now.
-    pub fn restart(&mut self, now: Time) {
-        (self.due, self.remainder) = (now, 0);
     }
 
     /// Nothing was there to send until now: the time gone by earns no credit.
@@ -94,6 +116,9 @@ impl Default for Pacer {
 /// A caller that comes late may make up for this many bursts, no more, lest a stalled process floods the path.
 const CATCH_UP: u32 = 4;
 
+/// What a user-space timer is late by now and then. More, and the train's datagrams would bunch.
+const TRAIN_CATCH_UP: Duration = Duration::from_micros(200);
+
 /// Datagrams in a burst at most: what one GSO call carries.
 const MAX_BURST: u64 = 44;
 
@@ -123,6 +148,31 @@ mod tests {
             let took = pacer.due.since(start).as_nanos() as u64;
             prop_assert!(took.abs_diff(ideal) <= 2, "{} {}", took, ideal);
         }
+    }
+
+    #[test]
+    fn a_pair_costs_the_flow_one_packet_time_and_none_of_what_it_was_owed() {
+        // Woken every 500 µs for five packets of 100 µs each, the first two of which leave as a pair.
+        let rate = Some(Rate::from_mbps(100.0));
+        let mut pacer = Pacer::new();
+        pacer.set_rate(rate);
+        let (start, mut sent) = (Time::from_millis(5), 0);
+        pacer.skip_idle(start);
+        for wake in 0..100 {
+            let now = start + BURST * wake;
+            pacer.begin_train(now, Rate(u64::MAX));
+            pacer.on_sent(now, 1250);
+            assert!(pacer.may_send(now), "the second at once");
+            pacer.end_train(now, rate, BURST);
+            pacer.on_sent(now, 1250);
+            sent += 2;
+            while pacer.may_send(now) {
+                pacer.on_sent(now, 1250);
+                sent += 1;
+            }
+        }
+        assert_eq!(sent, 1 + 500 * 99 / 100 + 100, "as many as fell due, and one more for each pair");
+        assert_eq!(pacer.time_lost(), Duration::ZERO);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //!   ACK      0x01 · fixed fields · runs · slice                                     (see [`Ack`])
 //!   PROBE    0x02 · size class u8 · zeros up to the class's size                    (path check)
 //!   REPLY    0x03 · probe number u48 · arrival u64                                  (path check)
+//!   REQUEST  0x04 · size class u8 · round u32 · from packet u48                     (tell me your map)
 //! ```
 
 use crate::units::{DatagramNumber, PacketNumber, Time};
@@ -104,11 +105,25 @@ pub enum Body<'a> {
         /// When it came in, on the replier's clock.
         arrival: Time,
     },
+    /// All packets were sent that were missing: which still are?
+    Request(Request),
+}
+
+/// A sender's question for the receiver's map, at the end of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Which of the negotiated datagram sizes numbers the packets.
+    pub class: u8,
+    /// Which round has ended, counted from 1; the answer repeats it.
+    pub round: u32,
+    /// The answer may leave out what lies below.
+    pub from: PacketNumber,
 }
 
 const KIND_ACK: u8 = 1;
 const KIND_PROBE: u8 = 2;
 const KIND_REPLY: u8 = 3;
+const KIND_REQUEST: u8 = 4;
 const KIND_DATA: u8 = 0x10;
 const DATA_TIMED: u8 = MAX_CLASSES as u8;
 
@@ -126,6 +141,11 @@ impl Body<'_> {
                 probe: u48(rest)?,
                 arrival: Time(u64::from_be_bytes(rest[6..14].try_into().ok()?)),
             }),
+            KIND_REQUEST if rest.len() == REQUEST_LEN - 1 => Some(Body::Request(Request {
+                class: rest[0],
+                round: u32::from_be_bytes(rest[1..5].try_into().ok()?),
+                from: u48(&rest[5..])?,
+            })),
             _ if (KIND_DATA..KIND_DATA + 2 * DATA_TIMED).contains(&kind) && rest.len() > 6 => {
                 Some(Body::Data {
                     class: (kind - KIND_DATA) % DATA_TIMED,
@@ -163,6 +183,28 @@ pub fn encode_reply(buf: &mut [u8], probe: DatagramNumber, arrival: Time) -> usi
     REPLY_LEN
 }
 
+/// Length of a REQUEST body.
+pub const REQUEST_LEN: usize = 12;
+
+impl Request {
+    /// Write it. Returns the length.
+    pub fn encode(&self, buf: &mut [u8]) -> usize {
+        buf[..2].copy_from_slice(&[KIND_REQUEST, self.class]);
+        buf[2..6].copy_from_slice(&self.round.to_be_bytes());
+        buf[6..REQUEST_LEN].copy_from_slice(&self.from.to_be_bytes()[2..]);
+        REQUEST_LEN
+    }
+}
+
+/// What makes an acknowledgement part of the answer to a [`Request`]: its slice goes on where the last one ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The round that was asked about.
+    pub round: u32,
+    /// Nothing above the slice has come in.
+    pub last: bool,
+}
+
 /// An acknowledgement. It fits one datagram whatever the object's size, and losing it does no harm: counters are
 /// cumulative, and what the runs of lost acknowledgements told, later runs and slices tell again (FOBS §3.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -189,6 +231,8 @@ pub struct Ack {
     pub refused: u64,
     /// All packets below this are in.
     pub low: PacketNumber,
+    /// It was asked for.
+    pub answer: Option<Answer>,
     /// Largest datagram number that came in; base of `runs`.
     pub largest: DatagramNumber,
     /// From `largest` downwards: so many came in, so many did not, so many did, …
@@ -202,18 +246,22 @@ pub struct Ack {
 }
 
 const ACK_COMPLETE: u8 = 1;
+const ACK_ANSWER: u8 = 2;
+const ACK_LAST: u8 = 4;
 /// Runs in an acknowledgement at most.
 pub const MAX_RUNS: usize = 256;
 /// Arrivals told one by one in an acknowledgement at most.
 pub const MAX_TIMED: usize = 24;
 /// Words of the object's map in an acknowledgement at most.
-pub const MAX_SLICE_WORDS: usize = 32;
+pub const MAX_SLICE_WORDS: usize = 128;
+/// Words of the object's map in an acknowledgement that was not asked for: the runs tell the news.
+pub const SLICE_WORDS: usize = 32;
 
 impl Ack {
     /// Write kind and all, as much of runs and slice as fits `buf` (which must hold 128 bytes). Returns the length.
     pub fn encode(&self, buf: &mut [u8]) -> usize {
         let mut w = Writer { buf, at: 0 };
-        w.bytes(&[KIND_ACK, if self.complete { ACK_COMPLETE } else { 0 }, self.pressure]);
+        w.bytes(&[KIND_ACK, self.flags(), self.pressure]);
         w.bytes(&self.epoch.to_be_bytes());
         w.bytes(&self.latest_time.0.to_be_bytes());
         w.bytes(&u32::try_from(self.delay.as_micros()).unwrap_or(u32::MAX).to_be_bytes());
@@ -221,6 +269,9 @@ impl Ack {
             w.varint(value);
         }
         w.varint(self.largest.saturating_sub(self.latest));
+        if let Some(answer) = self.answer {
+            w.varint(answer.round.into());
+        }
         let timed =
             self.timed.len().min(MAX_TIMED).min(w.left().saturating_sub(TIMED_RESERVE) / TIMED_LEN_MAX);
         w.bytes(&[timed as u8]);
@@ -247,7 +298,24 @@ impl Ack {
             w.varint(self.slice_start / 64);
             self.slice[..words].iter().for_each(|word| w.bytes(&word.to_be_bytes()));
         }
+        if words < self.slice.len() {
+            w.buf[FLAGS_AT] &= !ACK_LAST;
+        }
         w.at
+    }
+
+    fn flags(&self) -> u8 {
+        let answer = match self.answer {
+            None => 0,
+            Some(Answer { last: false, .. }) => ACK_ANSWER,
+            Some(Answer { last: true, .. }) => ACK_ANSWER | ACK_LAST,
+        };
+        answer | if self.complete { ACK_COMPLETE } else { 0 }
+    }
+
+    /// How many words of the map an acknowledgement without runs holds for certain in a body of `room` bytes.
+    pub fn words_in(room: usize) -> usize {
+        (room.saturating_sub(HEAD_LEN_MAX) / 8).clamp(1, MAX_SLICE_WORDS)
     }
 
     /// Read what stands behind the kind byte.
@@ -269,6 +337,10 @@ impl Ack {
             ..Ack::default()
         };
         ack.latest = ack.largest.checked_sub(r.varint()?)?;
+        if flags & ACK_ANSWER != 0 {
+            ack.answer =
+                Some(Answer { round: u32::try_from(r.varint()?).ok()?, last: flags & ACK_LAST != 0 });
+        }
         let [timed] = r.array()?;
         if usize::from(timed) > MAX_TIMED {
             return None;
@@ -313,6 +385,11 @@ impl Ack {
     }
 }
 
+/// Where the flags of an acknowledgement stand.
+const FLAGS_AT: usize = 1;
+/// Bytes before the slice's words where there are neither runs nor timed arrivals: 17 fixed, seven counters, the
+/// answer's round, three counts, and the slice's place.
+const HEAD_LEN_MAX: usize = 17 + 7 * 10 + 5 + 4 + 11;
 /// Two varints: a datagram's distance below 2⁴⁸ and a span of time.
 const TIMED_LEN_MAX: usize = 7 + 10;
 /// Room that runs and slice need behind them.
@@ -382,7 +459,8 @@ mod tests {
 
     fn any_ack() -> impl Strategy<Value = Ack> {
         let counters = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
-        let head = (any::<u16>(), any::<bool>(), any::<u8>(), any::<u64>(), any::<u32>());
+        let answer = proptest::option::of((any::<u32>(), any::<bool>()));
+        let head = (any::<u16>(), any::<bool>(), any::<u8>(), any::<u64>(), any::<u32>(), answer);
         let tail = (
             prop::collection::vec(any::<u64>(), 0..30),
             prop::collection::vec((0..1000u64, 0..1u64 << 40), 0..MAX_TIMED),
@@ -406,6 +484,7 @@ mod tests {
                 dropped: c.2,
                 refused: c.3,
                 low: c.4,
+                answer: h.5.map(|(round, last)| Answer { round, last }),
                 largest,
                 runs,
                 slice_start: if slice.is_empty() { 0 } else { word * 64 },
@@ -428,6 +507,28 @@ mod tests {
             let len = ack.encode(&mut buf);
             let Some(Body::Ack(read)) = Body::decode(&buf[..len]) else { panic!("unreadable") };
             prop_assert!(ack.runs.starts_with(&read.runs) && ack.slice.starts_with(&read.slice));
+            let whole = read.slice.len() == ack.slice.len();
+            prop_assert_eq!(read.answer.is_some_and(|a| a.last), whole && ack.answer.is_some_and(|a| a.last));
+        }
+
+        #[test]
+        fn an_answer_fills_its_body_and_none_of_it_is_cut(ack in any_ack(), room in 128usize..1400) {
+            let slice = vec![u64::MAX; Ack::words_in(room)];
+            let answer = Some(Answer { round: u32::MAX, last: true });
+            let counters = Ack { received: u64::MAX, distinct: u64::MAX, low: u64::MAX, ..ack };
+            let ack = Ack { slice, slice_start: 64 << 40, answer, runs: vec![], timed: vec![], ..counters };
+            let mut buf = vec![0; room];
+            let len = ack.encode(&mut buf);
+            prop_assert_eq!(Body::decode(&buf[..len]), Some(Body::Ack(ack)));
+        }
+
+        #[test]
+        fn requests_survive_the_wire(class: u8, round: u32, from in 0..MAX_NUMBER) {
+            let request = Request { class, round, from };
+            let mut buf = [0; REQUEST_LEN];
+            prop_assert_eq!(request.encode(&mut buf), REQUEST_LEN);
+            prop_assert_eq!(Body::decode(&buf), Some(Body::Request(request)));
+            prop_assert_eq!(Body::decode(&buf[..REQUEST_LEN - 1]), None);
         }
 
         #[test]

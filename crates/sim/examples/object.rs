@@ -1,12 +1,9 @@
 //! One object over a path on virtual time: `object RATE_MBIT RTT_MS LOSS BYTES [CONTROLLER] [trace]`.
 
 use longhaul_proto::control::{ControlConfig, ControllerKind};
-use longhaul_proto::object::{
-    AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent,
-    Shape,
-};
+use longhaul_proto::object::{Receiver, ReceiverConfig, Sender, SenderConfig, SenderEvent, Shape};
 use longhaul_proto::session::manifest::Ranges;
-use longhaul_proto::units::Time;
+use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::{FlowEvent, Limits, Options, Sim, path::PathConfig};
@@ -26,15 +23,16 @@ fn main() {
     let config = SenderConfig {
         shape,
         class: 0,
-        selector: SelectorKind::Circular,
+        selector: kind.companions().selector,
         rate_cap: None,
         rtt,
         have: Ranges::new(),
         seed: 1,
     };
-    let control = ControlConfig::new(1472, rtt);
+    let rate = Some(Rate::from_mbps(rate_mbit * 0.98));
+    let control = ControlConfig { rate, ..ControlConfig::new(1472, rtt) };
     let sender = Sender::new(config, Zeros, kind.build(control));
-    let ack = AckPolicy::new(DEFAULT_EVERY, rtt);
+    let ack = kind.companions().ack.policy(rtt);
     let config = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: 1400 };
     let receiver = Receiver::new(config, Zeros);
     let options = Options { measure_from: Time::ZERO + rtt * 4, ..Options::default() };
@@ -49,14 +47,15 @@ fn main() {
             let snapshot = s.snapshot();
             let rate = (s.acked() - acked) as f64 * 1434.0 * 8.0 / now.since(told).as_secs_f64() / 1e6;
             println!(
-                "{:7.3} pace {:8.1} bw {:8.1} queue {:6.2} ms loss {:.3} window {:7} goodput {rate:7.1} {:?}",
+                "{:7.3} pace {:8.1} bw {:8.1} queue {:6.2} ms loss {:.3} window {:7} goodput {rate:7.1} {:?} {}",
                 now.as_secs_f64(),
                 snapshot.pacing_rate.unwrap_or_default().as_mbps(),
                 snapshot.bandwidth.unwrap_or_default().as_mbps(),
                 snapshot.queue_delay.as_secs_f64() * 1e3,
                 snapshot.random_loss,
                 snapshot.window.unwrap_or(0),
-                s.blocked()
+                s.blocked(),
+                snapshot.phase
             );
             (told, acked) = (now, s.acked());
         }

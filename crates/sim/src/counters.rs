@@ -30,8 +30,10 @@ pub struct Counters {
 /// Datagrams that were not delivered, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drops {
-    /// The bottleneck's queue had no room.
+    /// A queue had no room.
     pub queue: u64,
+    /// A queue had room, but dropped it to stay short.
+    pub managed: u64,
     /// Lost at random.
     pub loss: u64,
     /// Left the bottleneck during an outage.
@@ -49,7 +51,14 @@ pub struct Drops {
 impl Drops {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.queue + self.loss + self.outage + self.oversize + self.corrupt + self.replay + self.gone
+        self.queue
+            + self.managed
+            + self.loss
+            + self.outage
+            + self.oversize
+            + self.corrupt
+            + self.replay
+            + self.gone
     }
 }
 
@@ -70,6 +79,7 @@ impl AddAssign for Counters {
 impl AddAssign for Drops {
     fn add_assign(&mut self, other: Drops) {
         self.queue += other.queue;
+        self.managed += other.managed;
         self.loss += other.loss;
         self.outage += other.outage;
         self.oversize += other.oversize;

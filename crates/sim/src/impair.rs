@@ -86,6 +86,11 @@ impl Dice {
         }
     }
 
+    /// From now on this share is lost.
+    pub fn set_loss(&mut self, share: f64) {
+        self.config.loss = share;
+    }
+
     /// The fate of the next packet.
     pub fn roll(&mut self) -> Fate {
         let lost = self.roll_loss();

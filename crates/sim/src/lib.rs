@@ -22,16 +22,23 @@
 pub mod counters;
 pub mod engine;
 mod fabric;
+pub mod flow;
 pub mod impair;
 pub mod link;
+pub mod metrics;
 mod node;
 mod outcome;
 mod packet;
+pub mod parallel;
 pub mod path;
 pub mod queue;
+mod route;
 pub mod scenario;
 mod sim;
 pub mod trace;
+pub mod traffic;
+pub mod workload;
 
 pub use outcome::{Direction, End, Limits, Outcome, Run};
+pub use route::{HopId, Placement, Route};
 pub use sim::{FlowEvent, FlowId, Options, Side, Sim, run_pair};

@@ -1,7 +1,7 @@
-//! One direction of the bottleneck: rate, queue, outages, impairments and propagation.
+//! One direction of a hop: rate, queue, outages, impairments and propagation.
 
 use crate::impair::{Dice, Fate, Impairments};
-use crate::queue::{DropTail, Occupancy};
+use crate::queue::{CoDel, DropTail, Dropped, FairQueue, Gauge, Keep, Occupancy, QueueDiscipline, Waiting};
 use longhaul_proto::units::{Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,10 +15,36 @@ pub struct LinkConfig {
     pub delay: Duration,
     /// What may wait for it.
     pub queue_bytes: u64,
+    /// Who is served next, and what is dropped.
+    pub discipline: QueueDiscipline,
+    /// Largest packet, in bytes: what a flow may send in its turn.
+    pub mtu: u32,
     /// What happens on it at random.
     pub impairments: Impairments,
+    /// How it changes, in the order of time.
+    pub steps: Vec<LinkStep>,
     /// Where the randomness comes from.
     pub seed: u64,
+}
+
+/// A change of a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkStep {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub change: LinkChange,
+}
+
+/// What changes about a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LinkChange {
+    /// Packets whose transmission begins from now on take this rate.
+    Rate(Rate),
+    /// Of packets that leave the queue from now on this share is lost.
+    Loss(f64),
+    /// What leaves the queue in the time to come is lost.
+    Outage(Duration),
 }
 
 /// What a link does with a packet.
@@ -26,11 +52,11 @@ pub struct LinkConfig {
 pub enum Passage {
     /// There was no room in the queue.
     QueueFull,
-    /// It left the bottleneck during an outage.
+    /// It left the queue during an outage.
     Outage,
     /// Lost at random.
     Lost,
-    /// It arrives.
+    /// It comes out at the other end.
     Arrives {
         /// When.
         time: Time,
@@ -43,42 +69,218 @@ pub enum Passage {
     },
 }
 
-/// A link in use. Everything about a packet is decided when it is offered, since a drop-tail queue knows then when
-/// it will leave.
+/// What a link has done, in whole IP packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTotals {
+    /// Packets that reached its queue.
+    pub offered: u64,
+    /// Their bytes.
+    pub offered_bytes: u64,
+    /// Packets that the queue dropped, for lack of room or to keep it short.
+    pub dropped: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
+    /// Packets put on the wire (or certain to be: a drop-tail queue counts what it takes in).
+    pub carried: u64,
+    /// Their bytes.
+    pub carried_bytes: u64,
+}
+
+impl LinkTotals {
+    /// Share of the bytes offered that the queue dropped.
+    pub fn loss_ratio(&self) -> f64 {
+        if self.offered_bytes == 0 { 0.0 } else { self.dropped_bytes as f64 / self.offered_bytes as f64 }
+    }
+
+    /// What was added since an earlier look.
+    pub fn since(&self, earlier: &LinkTotals) -> LinkTotals {
+        LinkTotals {
+            offered: self.offered - earlier.offered,
+            offered_bytes: self.offered_bytes - earlier.offered_bytes,
+            dropped: self.dropped - earlier.dropped,
+            dropped_bytes: self.dropped_bytes - earlier.dropped_bytes,
+            carried: self.carried - earlier.carried,
+            carried_bytes: self.carried_bytes - earlier.carried_bytes,
+        }
+    }
+}
+
+/// A link in use.
+///
+/// With a drop-tail queue everything about a packet is decided when it is [offered](Link::offer), since it is known
+/// then when it will leave. Where the queue [chooses](Link::keeps), a packet is [put into](Link::push) it, and
+/// [served](Link::serve) when its turn comes.
 #[derive(Debug)]
 pub struct Link {
-    serializer: Serializer,
+    wire: Wire,
     queue: DropTail,
-    delay: Duration,
-    dice: Dice,
-    outages: VecDeque<(Time, Time)>,
-    last_arrival: Time,
+    kept: Option<Kept>,
+    totals: LinkTotals,
+}
+
+/// A queue that chooses, and its level.
+#[derive(Debug)]
+struct Kept {
+    queue: Box<dyn Keep>,
+    gauge: Gauge,
 }
 
 impl Link {
     /// An idle link whose queue is measured from `measure_from` on.
     pub fn new(config: &LinkConfig, measure_from: Time) -> Link {
-        Link {
-            serializer: Serializer::new(config.rate),
+        let kept = |queue| Kept { queue, gauge: Gauge::new(config.queue_bytes, measure_from) };
+        let mut link = Link {
+            wire: Wire::new(config),
             queue: DropTail::new(config.queue_bytes, measure_from),
-            delay: config.delay,
-            dice: Dice::new(config.impairments.clone(), config.seed),
-            outages: VecDeque::new(),
-            last_arrival: Time::ZERO,
-        }
+            kept: match config.discipline {
+                QueueDiscipline::DropTail => None,
+                QueueDiscipline::Fair => Some(kept(Box::new(FairQueue::new(config.queue_bytes, config.mtu)))),
+                QueueDiscipline::CoDel => Some(kept(Box::new(CoDel::new(config.queue_bytes)))),
+            },
+            totals: LinkTotals::default(),
+        };
+        config.steps.iter().for_each(|step| link.schedule(*step));
+        link
     }
 
-    /// A packet of `bytes` reaches the queue `now`.
+    /// Whether its queue chooses, so that packets come by [`Link::push`].
+    pub fn keeps(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// A packet of `bytes` reaches the drop-tail queue `now`.
     pub fn offer(&mut self, now: Time, bytes: u32) -> Passage {
+        self.count_offered(bytes);
         self.queue.advance(now);
-        let starts = self.serializer.free_at(now);
+        let starts = self.wire.free_at(now);
         if starts > now {
             if !self.queue.has_room(bytes) {
+                self.count_dropped(bytes);
                 return Passage::QueueFull;
             }
             self.queue.push(now, bytes, starts);
         }
+        self.count_carried(bytes);
+        self.wire.carry(now, bytes)
+    }
+
+    /// A packet reaches the queue that chooses; what it drops is added to `dropped`.
+    pub fn push(&mut self, packet: Waiting, dropped: &mut Vec<Dropped>) {
+        self.count_offered(packet.bytes);
+        let Some(kept) = &mut self.kept else { return };
+        let before = dropped.len();
+        kept.queue.push(packet, dropped);
+        kept.gauge.set(packet.since, kept.queue.waiting_bytes());
+        dropped[before..].iter().for_each(|one| self.count_dropped(one.waiting.bytes));
+    }
+
+    /// Transmit the next packet of the queue that chooses, if the link is free and one waits.
+    pub fn serve(&mut self, now: Time, dropped: &mut Vec<Dropped>) -> Option<(Waiting, Passage)> {
+        let kept = self.kept.as_mut()?;
+        if self.wire.free_at(now) > now {
+            return None;
+        }
+        let before = dropped.len();
+        let next = kept.queue.pop(now, dropped);
+        kept.gauge.set(now, kept.queue.waiting_bytes());
+        dropped[before..].iter().for_each(|one| self.count_dropped(one.waiting.bytes));
+        let packet = next?;
+        self.count_carried(packet.bytes);
+        Some((packet, self.wire.carry(now, packet.bytes)))
+    }
+
+    /// When to serve next; `None` where nothing waits to be chosen.
+    pub fn serve_at(&self, now: Time) -> Option<Time> {
+        let kept = self.kept.as_ref()?;
+        (!kept.queue.is_empty()).then(|| self.wire.free_at(now))
+    }
+
+    /// Let the link change; to be called before that moment. Packets whose departure is certain are not concerned.
+    pub fn schedule(&mut self, step: LinkStep) {
+        match step.change {
+            LinkChange::Rate(rate) => self.wire.serializer.schedule_rate(step.at, rate),
+            LinkChange::Loss(share) => insert(&mut self.wire.losses, step.at, share),
+            LinkChange::Outage(span) => insert(&mut self.wire.outages, step.at, step.at + span),
+        }
+    }
+
+    /// What leaves the bottleneck from `from` until before `to` is lost. Packets offered already are not concerned.
+    pub fn schedule_outage(&mut self, from: Time, to: Time) {
+        self.schedule(LinkStep { at: from, change: LinkChange::Outage(to.since(from)) });
+    }
+
+    /// How full the queue was until `now`.
+    pub fn occupancy(&mut self, now: Time) -> Occupancy {
+        match &mut self.kept {
+            Some(kept) => kept.gauge.occupancy(now),
+            None => self.queue.occupancy(now),
+        }
+    }
+
+    /// Packets in a queue that chooses.
+    pub fn kept_packets(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.queue.len())
+    }
+
+    /// How long a packet propagates.
+    pub fn delay(&self) -> Duration {
+        self.wire.delay
+    }
+
+    /// What it has done so far.
+    pub fn totals(&self) -> LinkTotals {
+        self.totals
+    }
+
+    fn count_offered(&mut self, bytes: u32) {
+        self.totals.offered += 1;
+        self.totals.offered_bytes += u64::from(bytes);
+    }
+
+    fn count_dropped(&mut self, bytes: u32) {
+        self.totals.dropped += 1;
+        self.totals.dropped_bytes += u64::from(bytes);
+    }
+
+    fn count_carried(&mut self, bytes: u32) {
+        self.totals.carried += 1;
+        self.totals.carried_bytes += u64::from(bytes);
+    }
+}
+
+/// What lies behind the queue: packets go on it one after another, and some things happen to them.
+#[derive(Debug)]
+struct Wire {
+    serializer: Serializer,
+    delay: Duration,
+    dice: Dice,
+    outages: VecDeque<(Time, Time)>,
+    losses: VecDeque<(Time, f64)>,
+    last_arrival: Time,
+}
+
+impl Wire {
+    fn new(config: &LinkConfig) -> Wire {
+        Wire {
+            serializer: Serializer::new(config.rate),
+            delay: config.delay,
+            dice: Dice::new(config.impairments.clone(), config.seed),
+            outages: VecDeque::new(),
+            losses: VecDeque::new(),
+            last_arrival: Time::ZERO,
+        }
+    }
+
+    fn free_at(&self, now: Time) -> Time {
+        self.serializer.free_at(now)
+    }
+
+    /// Transmit a packet as soon as can be.
+    fn carry(&mut self, now: Time, bytes: u32) -> Passage {
         let departs = self.serializer.transmit(now, bytes);
+        while let Some((_, share)) = self.losses.pop_front_if(|step| step.0 <= departs) {
+            self.dice.set_loss(share);
+        }
         let fate = self.dice.roll();
         if self.is_out(departs) {
             return Passage::Outage;
@@ -87,17 +289,6 @@ impl Link {
             return Passage::Lost;
         }
         self.propagate(departs, &fate)
-    }
-
-    /// What leaves the bottleneck from `from` until before `to` is lost. Packets offered already are not concerned.
-    pub fn schedule_outage(&mut self, from: Time, to: Time) {
-        let place = self.outages.partition_point(|outage| outage.0 <= from);
-        self.outages.insert(place, (from, to));
-    }
-
-    /// How full the queue was until `now`.
-    pub fn occupancy(&mut self, now: Time) -> Occupancy {
-        self.queue.occupancy(now)
     }
 
     fn is_out(&mut self, departs: Time) -> bool {
@@ -131,6 +322,8 @@ impl Link {
 #[derive(Clone, Debug)]
 pub(crate) struct Serializer {
     bits_per_second: u64,
+    /// Rates to come.
+    rates: VecDeque<(Time, u64)>,
     free: Time,
     /// Part of a nanosecond after `free`, in units of 1 / `bits_per_second` of it.
     remainder: u64,
@@ -138,7 +331,12 @@ pub(crate) struct Serializer {
 
 impl Serializer {
     pub(crate) fn new(rate: Rate) -> Serializer {
-        Serializer { bits_per_second: rate.0.max(1), free: Time::ZERO, remainder: 0 }
+        Serializer { bits_per_second: rate.0.max(1), rates: VecDeque::new(), free: Time::ZERO, remainder: 0 }
+    }
+
+    /// What begins to be transmitted from `at` on goes at this rate.
+    pub(crate) fn schedule_rate(&mut self, at: Time, rate: Rate) {
+        insert(&mut self.rates, at, rate.0.max(1));
     }
 
     /// When a packet that comes `now` begins to be transmitted.
@@ -151,11 +349,26 @@ impl Serializer {
         if now > self.free {
             (self.free, self.remainder) = (now, 0);
         }
+        if !self.rates.is_empty() {
+            self.take_steps();
+        }
         let share = u64::from(bytes) * BIT_NS_PER_BYTE + self.remainder;
         self.free = Time(self.free.0.saturating_add(share / self.bits_per_second));
         self.remainder = share % self.bits_per_second;
         self.free
     }
+
+    fn take_steps(&mut self) {
+        while let Some((_, rate)) = self.rates.pop_front_if(|step| step.0 <= self.free) {
+            (self.bits_per_second, self.remainder) = (rate, 0);
+        }
+    }
+}
+
+/// Put something in after all that is not later.
+fn insert<T>(steps: &mut VecDeque<(Time, T)>, at: Time, what: T) {
+    let place = steps.partition_point(|step| step.0 <= at);
+    steps.insert(place, (at, what));
 }
 
 /// 8 bits times 10⁹ ns/s.
@@ -170,7 +383,10 @@ mod tests {
             rate: Rate::from_mbps(100.0),
             delay: Duration::from_millis(10),
             queue_bytes: 3000,
+            discipline: QueueDiscipline::DropTail,
+            mtu: 1500,
             impairments: Impairments::default(),
+            steps: Vec::new(),
             seed: 1,
         }
     }

@@ -1,11 +1,9 @@
 //! A simulated host: drives one endpoint by its call-order contract.
 
-use crate::counters::Counters;
 use crate::engine::{EventQueue, LaneId};
 use crate::fabric::Fabric;
 use crate::link::Serializer;
-use crate::packet::{ReplayWindow, mutate};
-use crate::sim::Side;
+use crate::packet::{Owner, ReplayWindow, mutate};
 use crate::trace::TraceKind;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::units::{DatagramNumber, Rate};
@@ -16,9 +14,8 @@ use std::time::Duration;
 pub(crate) struct Node<E> {
     pub endpoint: E,
     pub lanes: Lanes,
-    /// Serial number of the flow, for the trace.
-    flow: u32,
-    side: Side,
+    /// Of the packets that it sends.
+    owner: Owner,
     device: Serializer,
     started: bool,
     /// The device had no room when the endpoint was last asked to transmit.
@@ -47,19 +44,11 @@ impl Lanes {
 }
 
 impl<E: Endpoint> Node<E> {
-    pub(crate) fn new(
-        endpoint: E,
-        lanes: Lanes,
-        flow: u32,
-        side: Side,
-        device: Rate,
-        ahead: Duration,
-    ) -> Node<E> {
+    pub(crate) fn new(endpoint: E, lanes: Lanes, owner: Owner, device: Rate, ahead: Duration) -> Node<E> {
         Node {
             endpoint,
             lanes,
-            flow,
-            side,
+            owner,
             device: Serializer::new(device),
             started: false,
             blocked: false,
@@ -70,25 +59,25 @@ impl<E: Endpoint> Node<E> {
     }
 
     /// The time that the endpoint's deadline named has come, or the flow begins.
-    pub(crate) fn on_timer(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
-        fabric.trace(TraceKind::Timer, self.flow, self.side, 0, 0);
+    pub(crate) fn on_timer(&mut self, fabric: &mut Fabric) {
+        fabric.trace_host(TraceKind::Timer, self.owner.serial, self.owner.from);
         if self.started {
             self.endpoint.handle_timeout(fabric.now() + self.clock_ahead);
         }
         self.started = true;
-        self.drain(fabric, counters, true);
+        self.drain(fabric, true);
     }
 
     /// Something outside (a disk) may have made the endpoint ready.
-    pub(crate) fn on_wake(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
+    pub(crate) fn on_wake(&mut self, fabric: &mut Fabric) {
         if self.started {
-            fabric.trace(TraceKind::Wake, self.flow, self.side, 0, 0);
-            self.drain(fabric, counters, false);
+            fabric.trace_host(TraceKind::Wake, self.owner.serial, self.owner.from);
+            self.drain(fabric, false);
         }
     }
 
     /// The device has room again.
-    pub(crate) fn on_device_free(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
+    pub(crate) fn on_device_free(&mut self, fabric: &mut Fabric) {
         if !self.blocked {
             return;
         }
@@ -97,46 +86,41 @@ impl<E: Endpoint> Node<E> {
         if is_due {
             self.endpoint.handle_timeout(now);
         }
-        self.drain(fabric, counters, is_due);
+        self.drain(fabric, is_due);
     }
 
-    /// A datagram has come through the path. `sent` counts the direction it came by, `counters` the other.
-    pub(crate) fn on_arrival(
-        &mut self,
-        fabric: &mut Fabric,
-        slot: u32,
-        sent: &mut Counters,
-        counters: &mut Counters,
-    ) {
+    /// A datagram has come through the path.
+    pub(crate) fn on_arrival(&mut self, fabric: &mut Fabric, slot: u32) {
         let packet = fabric.packets.get_mut(slot);
         let (number, size, corrupt) = (packet.number, packet.size, packet.corrupt);
         let is_overtaken = self.replay.is_overtaken(number);
         if corrupt.is_some() && !fabric.options.deliver_corrupt {
-            sent.dropped.corrupt += 1;
-            fabric.drop_packet(slot, TraceKind::Corrupt, self.flow, self.side.other());
-        } else if !self.replay.admit(number) && !fabric.options.deliver_replays {
-            sent.dropped.replay += 1;
-            fabric.drop_packet(slot, TraceKind::Replay, self.flow, self.side.other());
-        } else {
-            if let Some(seed) = corrupt {
-                mutate(&mut packet.body, seed);
-                sent.mutated += 1;
-            }
-            sent.delivered += 1;
-            sent.delivered_bytes += u64::from(size);
-            sent.reordered += u64::from(is_overtaken);
-            fabric.trace(TraceKind::Delivered, self.flow, self.side.other(), number, size);
-            let now = fabric.now() + self.clock_ahead;
-            let arrival = Arrival { time: now, number };
-            self.endpoint.handle_datagram(now, arrival, &fabric.packets.get(slot).body);
-            fabric.packets.release(slot);
-            self.drain(fabric, counters, false);
+            fabric.drop_packet(slot, TraceKind::Corrupt);
+            return;
         }
+        if !self.replay.admit(number) && !fabric.options.deliver_replays {
+            fabric.drop_packet(slot, TraceKind::Replay);
+            return;
+        }
+        if let Some(seed) = corrupt {
+            mutate(&mut packet.body, seed);
+        }
+        let counters = fabric.counters(self.owner.slot, self.owner.from.other());
+        counters.mutated += u64::from(corrupt.is_some());
+        counters.delivered += 1;
+        counters.delivered_bytes += u64::from(size);
+        counters.reordered += u64::from(is_overtaken);
+        fabric.trace_packet(TraceKind::Delivered, slot);
+        let now = fabric.now() + self.clock_ahead;
+        let arrival = Arrival { time: now, number };
+        self.endpoint.handle_datagram(now, arrival, &fabric.packets.get(slot).body);
+        fabric.packets.release(slot);
+        self.drain(fabric, false);
     }
 
     /// Take out all that may be sent and the next deadline. `timer_handled`: the endpoint has just been told the time.
-    fn drain(&mut self, fabric: &mut Fabric, counters: &mut Counters, timer_handled: bool) {
-        self.transmit(fabric, counters);
+    fn drain(&mut self, fabric: &mut Fabric, timer_handled: bool) {
+        self.transmit(fabric);
         self.arm(fabric, timer_handled);
     }
 
@@ -147,7 +131,7 @@ impl<E: Endpoint> Node<E> {
         }
     }
 
-    fn transmit(&mut self, fabric: &mut Fabric, counters: &mut Counters) {
+    fn transmit(&mut self, fabric: &mut Fabric) {
         let now = fabric.now();
         loop {
             self.blocked = fabric.queue.len(self.lanes.device) >= fabric.options.device_slots;
@@ -164,13 +148,13 @@ impl<E: Endpoint> Node<E> {
                 self.last_number
             );
             self.last_number = Some(sent.number);
-            let (slot, size) = fabric.pack(sent.number, sent.len, self.endpoint.framing());
+            let (slot, size) = fabric.pack(self.owner, sent.number, sent.len, self.endpoint.framing());
+            let counters = fabric.counters(self.owner.slot, self.owner.from);
             counters.sent += 1;
             counters.sent_bytes += u64::from(size);
-            fabric.trace(TraceKind::Sent, self.flow, self.side, sent.number, size);
-            if size > fabric.mtu {
-                counters.dropped.oversize += 1;
-                fabric.drop_packet(slot, TraceKind::Oversize, self.flow, self.side);
+            fabric.trace_packet(TraceKind::Sent, slot);
+            if size > fabric.flow(self.owner.slot).mtu {
+                fabric.drop_packet(slot, TraceKind::Oversize);
             } else {
                 let leaves = self.device.transmit(now, size);
                 fabric.queue.schedule(self.lanes.device, leaves, slot);
@@ -191,14 +175,11 @@ impl<E: Endpoint> Node<E> {
     }
 
     /// Close the lanes; whatever was in the device or on its way to this host is gone.
-    pub(crate) fn close(self, fabric: &mut Fabric, sent: &mut Counters, received: &mut Counters) -> E {
-        for slot in fabric.queue.close_lane(self.lanes.device) {
-            sent.dropped.gone += 1;
-            fabric.drop_packet(slot, TraceKind::Gone, self.flow, self.side);
-        }
-        for slot in fabric.queue.close_lane(self.lanes.arrivals) {
-            received.dropped.gone += 1;
-            fabric.drop_packet(slot, TraceKind::Gone, self.flow, self.side.other());
+    pub(crate) fn close(self, fabric: &mut Fabric) -> E {
+        for lane in [self.lanes.device, self.lanes.arrivals] {
+            for slot in fabric.queue.close_lane(lane) {
+                fabric.drop_packet(slot, TraceKind::Gone);
+            }
         }
         fabric.queue.close_lane(self.lanes.timer).for_each(drop);
         self.endpoint

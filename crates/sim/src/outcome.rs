@@ -57,7 +57,7 @@ pub struct Direction {
     pub counters: Counters,
     /// Datagrams still on their way.
     pub in_flight: u64,
-    /// How full the bottleneck's queue was, since [`Options::measure_from`](crate::Options::measure_from).
+    /// How full the queue of the first hop was, since [`Options::measure_from`](crate::Options::measure_from).
     pub queue: Occupancy,
 }
 

@@ -1,11 +1,26 @@
 //! Packets in flight.
 
+use crate::sim::Side;
 use fastrand::Rng;
 use longhaul_proto::units::DatagramNumber;
 
+/// Whose packet it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Slot of the flow.
+    pub slot: u32,
+    /// Number of the flow; the slot may belong to another by now.
+    pub serial: u32,
+    /// The host that sent it.
+    pub from: Side,
+}
+
 /// A datagram on its way.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Packet {
+    pub owner: Owner,
+    /// Hops that it has come out of.
+    pub hops_passed: u16,
     pub number: DatagramNumber,
     /// Bytes of the whole IP packet.
     pub size: u32,
@@ -22,19 +37,35 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    pub(crate) fn insert(&mut self, number: DatagramNumber, size: u32, body: &[u8]) -> u32 {
-        let slot = self.take_slot();
-        let packet = &mut self.slots[slot as usize];
-        (packet.number, packet.size, packet.corrupt) = (number, size, None);
+    pub(crate) fn insert(&mut self, owner: Owner, number: DatagramNumber, size: u32, body: &[u8]) -> u32 {
+        let mut packet = Packet { owner, hops_passed: 0, number, size, corrupt: None, body: Vec::new() };
+        let Some(slot) = self.free.pop() else {
+            packet.body.extend_from_slice(body);
+            return self.append(packet);
+        };
+        let old = &mut self.slots[slot as usize];
+        // its memory is used again
+        packet.body = std::mem::take(&mut old.body);
         packet.body.clear();
         packet.body.extend_from_slice(body);
+        *old = packet;
         slot
     }
 
     pub(crate) fn duplicate(&mut self, slot: u32) -> u32 {
-        let copy = self.take_slot();
-        self.slots[copy as usize] = self.slots[slot as usize].clone();
-        copy
+        let copy = self.slots[slot as usize].clone();
+        match self.free.pop() {
+            Some(free) => {
+                self.slots[free as usize] = copy;
+                free
+            }
+            None => self.append(copy),
+        }
+    }
+
+    fn append(&mut self, packet: Packet) -> u32 {
+        self.slots.push(packet);
+        u32::try_from(self.slots.len() - 1).expect("fewer than 2³² packets in flight")
     }
 
     pub(crate) fn get(&self, slot: u32) -> &Packet {
@@ -47,13 +78,6 @@ impl Packets {
 
     pub(crate) fn release(&mut self, slot: u32) {
         self.free.push(slot);
-    }
-
-    fn take_slot(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Packet::default());
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2³² packets in flight")
-        })
     }
 }
 
@@ -145,10 +169,11 @@ mod tests {
     #[test]
     fn slots_are_used_again() {
         let mut packets = Packets::default();
-        let first = packets.insert(1, 100, b"one");
+        let owner = Owner { slot: 0, serial: 0, from: Side::Left };
+        let first = packets.insert(owner, 1, 100, b"one");
         let copy = packets.duplicate(first);
         packets.release(first);
-        assert_eq!(packets.insert(2, 200, b"three"), first);
+        assert_eq!(packets.insert(owner, 2, 200, b"three"), first);
         assert_eq!((packets.get(copy).number, packets.get(copy).body.as_slice()), (1, b"one".as_slice()));
         assert_eq!((packets.get(first).number, packets.get(first).body.as_slice()), (2, b"three".as_slice()));
     }

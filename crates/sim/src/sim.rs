@@ -2,10 +2,14 @@
 
 use crate::counters::Counters;
 use crate::engine::LaneId;
-use crate::fabric::{Fabric, Route};
+use crate::fabric::{Fabric, FlowState, HopLane};
+use crate::link::{LinkChange, LinkStep, LinkTotals};
 use crate::node::{Lanes, Node};
 use crate::outcome::{Direction, End, Limits, Outcome, Run};
+use crate::packet::Owner;
 use crate::path::PathConfig;
+use crate::queue::Occupancy;
+use crate::route::{HopId, Placement};
 use crate::scenario::Scenario;
 use crate::trace::{Trace, TraceMode};
 use longhaul_proto::endpoint::Endpoint;
@@ -22,6 +26,9 @@ pub enum Side {
 }
 
 impl Side {
+    /// Both.
+    pub const BOTH: [Side; 2] = [Side::Left, Side::Right];
+
     /// The opposite end.
     pub fn other(self) -> Side {
         match self {
@@ -89,20 +96,19 @@ pub enum FlowEvent<L, R> {
     Right(FlowId, R),
 }
 
-/// Flows over one shared path on virtual time: a dumbbell whose bottleneck and impairments are the scenario's.
+/// Flows over shared hops on virtual time. The first hop is the scenario's: flows that all run over it make a dumbbell.
+/// [`Sim::add_hop`] adds others, and a [`Route`](crate::Route) says which of them a flow passes.
 ///
 /// Equal seeds, flows and calls give equal runs, byte for byte. Memory grows with the number of flows and with what is
 /// in flight, not with the length of the run.
 #[derive(Debug)]
 pub struct Sim<L: Endpoint, R: Endpoint> {
     fabric: Fabric,
-    path: PathConfig,
     flows: Vec<Option<Flow<L, R>>>,
     free_slots: Vec<u32>,
     serials: u32,
-    owners: Vec<Owner>,
+    owners: Vec<LaneOwner>,
     wakes: LaneId,
-    removed: [Counters; 2],
     happened: Vec<FlowEvent<L::Event, R::Event>>,
     handled: u64,
 }
@@ -112,18 +118,35 @@ struct Flow<L, R> {
     left: Node<L>,
     right: Node<R>,
     serial: u32,
-    extra_delay: Duration,
-    /// By direction.
-    counters: [Counters; 2],
 }
 
 /// What the events of a lane are.
 #[derive(Clone, Copy, Debug)]
-enum Owner {
+enum LaneOwner {
     Device(u32, Side),
     Arrivals(u32, Side),
     Timer(u32, Side),
+    Transit,
+    Service(HopId, Side),
     Wakes,
+}
+
+/// Remember what the events of a lane are.
+fn own(owners: &mut Vec<LaneOwner>, lane: LaneId, owner: LaneOwner) {
+    let needed = owners.len().max(lane.index() + 1);
+    owners.resize(needed, owner);
+    owners[lane.index()] = owner;
+}
+
+/// Remember what the events of a hop's lane are.
+fn own_hop(owners: &mut Vec<LaneOwner>) -> impl FnMut(LaneId, HopLane, HopId, Side) {
+    |lane, kind, hop, side| {
+        let owner = match kind {
+            HopLane::Transit => LaneOwner::Transit,
+            HopLane::Service => LaneOwner::Service(hop, side),
+        };
+        own(owners, lane, owner);
+    }
 }
 
 impl<L: Endpoint, R: Endpoint> Sim<L, R> {
@@ -134,46 +157,71 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
 
     /// A path without flows, built by hand.
     pub fn with_path(path: PathConfig, options: Options) -> Sim<L, R> {
-        let mut fabric = Fabric::new(&path, options);
+        let mut fabric = Fabric::new(options);
         let wakes = fabric.queue.open_lane();
-        Sim {
+        let mut sim = Sim {
             fabric,
-            path,
             flows: Vec::new(),
             free_slots: Vec::new(),
             serials: 0,
-            owners: vec![Owner::Wakes],
+            owners: vec![LaneOwner::Wakes],
             wakes,
-            removed: [Counters::default(); 2],
             happened: Vec::new(),
             handled: 0,
-        }
+        };
+        sim.add_hop(&path);
+        sim
     }
 
-    /// Add a flow between two hosts of its own that begins at `start`.
+    /// Add a hop: the bottleneck of another path, to be named in routes.
+    pub fn add_hop(&mut self, path: &PathConfig) -> HopId {
+        self.fabric.add_hop(path, own_hop(&mut self.owners))
+    }
+
+    /// Add a flow between two hosts of its own that begins at `start` and runs over the first hop.
     pub fn add_flow(&mut self, left: L, right: R, start: Time) -> FlowId {
-        self.add_flow_with_delay(left, right, start, Duration::ZERO)
+        self.place_flow(left, right, &Placement::at(start))
     }
 
     /// Add a flow whose way to and from the bottleneck is longer than that of others by `extra` in each direction.
     pub fn add_flow_with_delay(&mut self, left: L, right: R, start: Time, extra: Duration) -> FlowId {
+        self.place_flow(left, right, &Placement { access_delay: extra, ..Placement::at(start) })
+    }
+
+    /// Add a flow between two hosts of its own, wherever it runs.
+    ///
+    /// # Panics
+    /// If the route names a hop that has not been added.
+    pub fn place_flow(&mut self, left: L, right: R, placement: &Placement) -> FlowId {
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.flows.push(None);
             u32::try_from(self.flows.len() - 1).expect("fewer than 2³² flows")
         });
         let id = FlowId { slot, serial: self.serials };
         self.serials += 1;
-        let (left_lanes, right_lanes) =
-            (self.open_lanes(slot, Side::Left), self.open_lanes(slot, Side::Right));
-        let (device, ahead) = (self.path.device_rate, self.fabric.options.right_clock_ahead);
-        self.fabric.queue.set_timer(left_lanes.timer, Some(start));
-        self.fabric.queue.set_timer(right_lanes.timer, Some(start));
+        let route = &placement.route;
+        self.fabric.join(route, own_hop(&mut self.owners));
+        let lanes = Side::BOTH.map(|side| self.open_lanes(slot, side));
+        self.fabric.set_flow(
+            slot,
+            FlowState {
+                serial: id.serial,
+                route: route.clone(),
+                arrivals: [lanes[0].arrivals, lanes[1].arrivals],
+                access_delay: placement.access_delay,
+                mtu: self.fabric.mtu(route),
+                counters: [Counters::default(); 2],
+                is_gone: false,
+            },
+        );
+        let device = placement.access_rate.unwrap_or_else(|| self.fabric.device_rate(route.hops()[0]));
+        let ahead = self.fabric.options.right_clock_ahead;
+        let owner = |from| Owner { slot, serial: id.serial, from };
+        lanes.iter().for_each(|lanes| self.fabric.queue.set_timer(lanes.timer, Some(placement.start)));
         self.flows[slot as usize] = Some(Flow {
-            left: Node::new(left, left_lanes, id.serial, Side::Left, device, Duration::ZERO),
-            right: Node::new(right, right_lanes, id.serial, Side::Right, device, ahead),
+            left: Node::new(left, lanes[0], owner(Side::Left), device, Duration::ZERO),
+            right: Node::new(right, lanes[1], owner(Side::Right), device, ahead),
             serial: id.serial,
-            extra_delay: extra,
-            counters: [Counters::default(); 2],
         });
         id
     }
@@ -184,20 +232,33 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
     /// If the flow has been removed before.
     pub fn remove_flow(&mut self, id: FlowId) -> (L, R) {
         self.flow(id);
-        let Flow { left, right, counters: [mut forward, mut reverse], .. } =
-            self.flows[id.slot as usize].take().expect("looked up above");
-        let left = left.close(&mut self.fabric, &mut forward, &mut reverse);
-        let right = right.close(&mut self.fabric, &mut reverse, &mut forward);
-        self.removed[0] += forward;
-        self.removed[1] += reverse;
+        let Flow { left, right, .. } = self.flows[id.slot as usize].take().expect("looked up above");
+        let left = left.close(&mut self.fabric);
+        let right = right.close(&mut self.fabric);
+        self.fabric.end_flow(id.slot);
         self.free_slots.push(id.slot);
         (left, right)
     }
 
-    /// What leaves the bottleneck, either way, from `from` until before `to` is lost. To be called before `from`.
+    /// There and back over the empty path of a flow so placed, without serialisation.
+    pub fn base_rtt(&self, placement: &Placement) -> Duration {
+        self.fabric.round_trip(&placement.route) + placement.access_delay * 2
+    }
+
+    /// Largest IP packet that passes all the way of a flow so placed.
+    pub fn mtu(&self, placement: &Placement) -> u32 {
+        self.fabric.mtu(&placement.route)
+    }
+
+    /// Let one direction of a hop change. To be called before that moment.
+    pub fn schedule(&mut self, hop: HopId, from: Side, step: LinkStep) {
+        self.fabric.link(hop, from).schedule(step);
+    }
+
+    /// What leaves the first hop, either way, from `from` until before `to` is lost. To be called before `from`.
     pub fn schedule_outage(&mut self, from: Time, to: Time) {
-        self.fabric.link(Side::Left).schedule_outage(from, to);
-        self.fabric.link(Side::Right).schedule_outage(from, to);
+        let step = LinkStep { at: from, change: LinkChange::Outage(to.since(from)) };
+        Side::BOTH.into_iter().for_each(|side| self.schedule(HopId::FIRST, side, step));
     }
 
     /// At `time`, ask an endpoint again what it has to send, as the driver does when a disk has become ready.
@@ -211,10 +272,12 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
         let Some(event) = self.fabric.queue.pop() else { return false };
         self.handled += 1;
         match self.owners[event.lane.index()] {
-            Owner::Device(slot, side) => self.on_device(slot, side, event.item),
-            Owner::Arrivals(slot, side) => self.on_arrival(slot, side, event.item),
-            Owner::Timer(slot, side) => self.on_timer(slot, side),
-            Owner::Wakes => {
+            LaneOwner::Device(slot, side) => self.on_device(slot, side, event.item),
+            LaneOwner::Arrivals(slot, side) => self.on_arrival(slot, side, event.item),
+            LaneOwner::Timer(slot, side) => self.on_timer(slot, side),
+            LaneOwner::Transit => self.fabric.enter_hop(event.item),
+            LaneOwner::Service(hop, from) => self.fabric.serve(hop, from),
+            LaneOwner::Wakes => {
                 let side = if event.item % 2 == 0 { Side::Left } else { Side::Right };
                 self.on_wake(event.item / 2, side);
             }
@@ -280,25 +343,44 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
     /// # Panics
     /// If the flow has been removed.
     pub fn flow_counters(&self, id: FlowId, from: Side) -> Counters {
-        self.flow(id).counters[from.index()]
+        self.flow(id);
+        self.fabric.flow(id.slot).counters[from.index()]
     }
 
     /// What became of all datagrams that the hosts on one side sent, those of removed flows too.
     pub fn counters(&self, from: Side) -> Counters {
-        let mut total = self.removed[from.index()];
-        for flow in self.flows.iter().flatten() {
-            total += flow.counters[from.index()];
-        }
-        total
+        self.fabric.total(from)
     }
 
-    /// How many datagrams are on their way from one side to the other: in a device, in the queue or propagating.
+    /// How many datagrams are on their way from one side to the other: in a device, in a queue or propagating.
     pub fn in_flight(&self, from: Side) -> u64 {
         let lanes = |flow: &Flow<L, R>| match from {
             Side::Left => [flow.left.lanes.device, flow.right.lanes.arrivals],
             Side::Right => [flow.right.lanes.device, flow.left.lanes.arrivals],
         };
-        self.flows.iter().flatten().flat_map(lanes).map(|lane| self.fabric.queue.len(lane) as u64).sum()
+        let at_hosts = self.flows.iter().flatten().flat_map(lanes);
+        at_hosts.map(|lane| self.fabric.queue.len(lane) as u64).sum::<u64>() + self.fabric.within(from)
+    }
+
+    /// What one direction of a hop has done.
+    pub fn link_totals(&mut self, hop: HopId, from: Side) -> LinkTotals {
+        self.fabric.link(hop, from).totals()
+    }
+
+    /// How full the queue of one direction of a hop was, since [`Options::measure_from`].
+    pub fn occupancy(&mut self, hop: HopId, from: Side) -> Occupancy {
+        let now = self.now();
+        self.fabric.link(hop, from).occupancy(now)
+    }
+
+    /// All hops.
+    pub fn hops(&self) -> impl Iterator<Item = HopId> + use<L, R> {
+        self.fabric.hops()
+    }
+
+    /// How many flows there are now.
+    pub fn flow_count(&self) -> usize {
+        self.flows.len() - self.free_slots.len()
     }
 
     /// What was recorded.
@@ -319,11 +401,10 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
     }
 
     fn direction(&mut self, from: Side) -> Direction {
-        let now = self.now();
         Direction {
             counters: self.counters(from),
             in_flight: self.in_flight(from),
-            queue: self.fabric.link(from).occupancy(now),
+            queue: self.occupancy(HopId::FIRST, from),
         }
     }
 
@@ -334,60 +415,45 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
 
     fn open_lanes(&mut self, slot: u32, side: Side) -> Lanes {
         let lanes = Lanes::open(&mut self.fabric.queue);
-        for (lane, owner) in [
-            (lanes.device, Owner::Device(slot, side)),
-            (lanes.arrivals, Owner::Arrivals(slot, side)),
-            (lanes.timer, Owner::Timer(slot, side)),
-        ] {
-            let needed = self.owners.len().max(lane.index() + 1);
-            self.owners.resize(needed, owner);
-            self.owners[lane.index()] = owner;
-        }
+        own(&mut self.owners, lanes.device, LaneOwner::Device(slot, side));
+        own(&mut self.owners, lanes.arrivals, LaneOwner::Arrivals(slot, side));
+        own(&mut self.owners, lanes.timer, LaneOwner::Timer(slot, side));
         lanes
     }
 
     fn on_device(&mut self, slot: u32, side: Side, packet: u32) {
+        self.fabric.enter_hop(packet);
         let Some(flow) = &mut self.flows[slot as usize] else { return };
-        let arrivals = match side {
-            Side::Left => flow.right.lanes.arrivals,
-            Side::Right => flow.left.lanes.arrivals,
-        };
-        let route = Route { from: side, arrivals, extra_delay: flow.extra_delay, flow: flow.serial };
-        let counters = &mut flow.counters[side.index()];
-        self.fabric.pass(packet, &route, counters);
         match side {
-            Side::Left => flow.left.on_device_free(&mut self.fabric, counters),
-            Side::Right => flow.right.on_device_free(&mut self.fabric, counters),
+            Side::Left => flow.left.on_device_free(&mut self.fabric),
+            Side::Right => flow.right.on_device_free(&mut self.fabric),
         }
         self.take_events(slot, side);
     }
 
     fn on_arrival(&mut self, slot: u32, side: Side, packet: u32) {
         let Some(flow) = &mut self.flows[slot as usize] else { return };
-        let [forward, reverse] = &mut flow.counters;
         match side {
-            Side::Left => flow.left.on_arrival(&mut self.fabric, packet, reverse, forward),
-            Side::Right => flow.right.on_arrival(&mut self.fabric, packet, forward, reverse),
+            Side::Left => flow.left.on_arrival(&mut self.fabric, packet),
+            Side::Right => flow.right.on_arrival(&mut self.fabric, packet),
         }
         self.take_events(slot, side);
     }
 
     fn on_timer(&mut self, slot: u32, side: Side) {
         let Some(flow) = &mut self.flows[slot as usize] else { return };
-        let counters = &mut flow.counters[side.index()];
         match side {
-            Side::Left => flow.left.on_timer(&mut self.fabric, counters),
-            Side::Right => flow.right.on_timer(&mut self.fabric, counters),
+            Side::Left => flow.left.on_timer(&mut self.fabric),
+            Side::Right => flow.right.on_timer(&mut self.fabric),
         }
         self.take_events(slot, side);
     }
 
     fn on_wake(&mut self, slot: u32, side: Side) {
         let Some(flow) = &mut self.flows[slot as usize] else { return };
-        let counters = &mut flow.counters[side.index()];
         match side {
-            Side::Left => flow.left.on_wake(&mut self.fabric, counters),
-            Side::Right => flow.right.on_wake(&mut self.fabric, counters),
+            Side::Left => flow.left.on_wake(&mut self.fabric),
+            Side::Right => flow.right.on_wake(&mut self.fabric),
         }
         self.take_events(slot, side);
     }

@@ -42,6 +42,8 @@ pub enum TraceKind {
     Timer,
     /// A host was woken from outside.
     Wake,
+    /// A queue had room, but dropped it to stay short.
+    Managed,
 }
 
 /// One line of the trace.
@@ -150,7 +152,7 @@ const NUMBER_MASK: u64 = (1 << 48) - 1;
 /// Hashing goes fastest in pieces of some 10 KB.
 const BUFFER_LEN: usize = 512 * RECORD_LEN;
 
-const KINDS: [TraceKind; 12] = [
+const KINDS: [TraceKind; 13] = [
     TraceKind::Sent,
     TraceKind::Delivered,
     TraceKind::QueueFull,
@@ -163,6 +165,7 @@ const KINDS: [TraceKind; 12] = [
     TraceKind::Copied,
     TraceKind::Timer,
     TraceKind::Wake,
+    TraceKind::Managed,
 ];
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod common;
 
 use common::object::{Case, Done, serve_disk};
 use fastrand::Rng;
-use longhaul_proto::control::ControllerKind;
+use longhaul_proto::control::{Companions, ControllerKind};
 use longhaul_proto::object::{SelectorKind, SenderEvent};
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
@@ -45,12 +45,16 @@ fn random_case(seed: u64) -> Case {
         _ => rng.u64(..100_000),
     };
     let begin = rng.u64(..100);
+    let controller = ControllerKind::ALL[rng.usize(..ControllerKind::ALL.len())];
+    let select = rng.bool().then(|| SelectorKind::ALL[rng.usize(..SelectorKind::ALL.len())]);
+    let ack_every = rng.bool().then(|| [1, 2, 32, 1000][rng.usize(..4)]);
+    let Companions { selector, ack } = controller.companions().with(select, ack_every);
     Case {
         object_len,
         packet_len,
-        selector: SelectorKind::ALL[rng.usize(..4)],
-        controller: ControllerKind::ALL[rng.usize(..ControllerKind::ALL.len())],
-        ack_every: [1, 2, 32, 1000][rng.usize(..4)],
+        selector,
+        controller,
+        ack,
         hold_ms: rng.bool().then(|| rng.u64(1..100)),
         outage_ms: (rng.u32(..4) == 0).then(|| begin..begin + rng.u64(1..2000)),
         have: if rng.u32(..4) == 0 { some_ranges(rng, object_len) } else { vec![] },
@@ -142,7 +146,8 @@ fn every_selector_and_controller_completes() {
     for selector in SelectorKind::ALL {
         for controller in ControllerKind::ALL.iter().copied() {
             for loss in [0.0, 0.01, 0.2] {
-                let mut case = Case { selector, controller, object_len: 1_000_000, ..Case::plain() };
+                let Companions { ack, .. } = controller.companions().with(Some(selector), None);
+                let mut case = Case { selector, controller, ack, object_len: 1_000_000, ..Case::plain() };
                 (case.scenario.loss, case.scenario.loss_reverse) = (loss, loss);
                 let done = case.succeed();
                 assert!(done.sender.packets_sent >= done.sender.packets_required);
@@ -171,7 +176,7 @@ fn what_the_receiver_has_is_not_sent() {
 #[test]
 fn a_lost_word_of_completion_is_said_again() {
     for controller in ControllerKind::ALL.iter().copied() {
-        let case = Case { controller, ..Case::plain() };
+        let case = Case::of(controller);
         let mut acks_lost = 0;
         let mut is_out = false;
         let done = case.run_with(|sim, id| {
@@ -220,7 +225,7 @@ fn acknowledgements_may_overtake_each_other() {
 #[test]
 fn a_sink_that_is_full_for_a_while_stops_nothing() {
     for controller in ControllerKind::ALL.iter().copied() {
-        let case = Case { controller, ..Case::plain() };
+        let case = Case::of(controller);
         let until = Time::from_millis(700);
         let done = case.run_with(|sim, id| {
             let is_full = (Time::from_millis(15)..until).contains(&sim.now());
@@ -234,7 +239,7 @@ fn a_sink_that_is_full_for_a_while_stops_nothing() {
 #[test]
 fn a_source_that_is_not_ready_for_a_while_stops_nothing() {
     for controller in ControllerKind::ALL.iter().copied() {
-        let case = Case { controller, ..Case::plain() };
+        let case = Case::of(controller);
         let until = Time::from_millis(700);
         let mut stalls = 0;
         let done = case.run_with(|sim, id| {
@@ -251,7 +256,7 @@ fn a_source_that_is_not_ready_for_a_while_stops_nothing() {
 fn after_a_long_outage_the_transfer_goes_on() {
     for controller in ControllerKind::ALL.iter().copied() {
         let outage_ms = Some(15..60_000);
-        let done = Case { controller, outage_ms, ..Case::plain() }.succeed();
+        let done = Case { outage_ms, ..Case::of(controller) }.succeed();
         assert!(done.outcome.time > Time::from_millis(60_000));
         assert!(done.outcome.time < Time::from_millis(70_000), "{done:#?}");
     }

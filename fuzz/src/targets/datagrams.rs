@@ -40,6 +40,7 @@ pub fn body(bytes: &[u8]) {
             *len
         }
         Body::Reply { probe, arrival } => wire::encode_reply(&mut buf, *probe, *arrival),
+        Body::Request(request) => request.encode(&mut buf),
     };
     assert_eq!(Body::decode(&buf[..written]), Some(body));
 }
@@ -62,7 +63,9 @@ pub fn body_seeds() -> Vec<Vec<u8>> {
     wire::encode_probe(&mut probe, 0);
     let mut reply = vec![0; wire::REPLY_LEN];
     wire::encode_reply(&mut reply, 3, Time::from_millis(5));
-    vec![data, probe, reply, ack_body(&Ack::default()), ack_body(&full_ack())]
+    let mut request = vec![0; wire::REQUEST_LEN];
+    wire::Request { class: 0, round: 2, from: 64 }.encode(&mut request);
+    vec![data, probe, reply, request, ack_body(&Ack::default()), ack_body(&full_ack())]
 }
 
 /// An acknowledgement with something in every field.
@@ -70,6 +73,7 @@ pub fn full_ack() -> Ack {
     Ack {
         epoch: 1,
         complete: false,
+        answer: Some(wire::Answer { round: 3, last: false }),
         pressure: 128,
         latest: 98,
         latest_time: Time::from_millis(1234),
@@ -81,7 +85,7 @@ pub fn full_ack() -> Ack {
         low: 60,
         largest: 99,
         runs: vec![10, 5, 20, 1, 64],
-        timed: vec![],
+        timed: vec![(97, Time::from_millis(1233)), (96, Time::from_millis(1232))],
         slice_start: 64,
         slice: vec![0x00ff_00ff_00ff_00ff, u64::MAX],
     }

@@ -1,5 +1,6 @@
 //! The targets.
 
+mod controllers;
 mod datagrams;
 mod endpoints;
 mod files;
@@ -18,7 +19,7 @@ pub const TARGETS: &[Target] = &[
     Target { weight: 4, ..target("tcp-sender", tcp::sender, tcp::sender_seeds) },
     Target { weight: 4, ..target("tcp-receiver", tcp::receiver, tcp::receiver_seeds) },
     target("path-check", endpoints::path_check, endpoints::path_check_seeds),
-    target("controller", endpoints::controller, endpoints::controller_seeds),
+    target("controller", controllers::controller, controllers::controller_seeds),
     Target { weight: 20, ..target("handshake", streams::handshake, streams::handshake_seeds) },
     target("message", streams::message, streams::message_seeds),
     target("manifest", files::manifest, files::manifest_seeds),

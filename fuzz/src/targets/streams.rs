@@ -238,6 +238,7 @@ fn offer() -> Offer {
             ack_every: Some(32),
             batch: None,
             classes: vec![1200, 1472],
+            background: true,
             stall_timeout_ms: 60_000,
         },
         manifest_len: 5,

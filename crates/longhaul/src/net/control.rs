@@ -410,6 +410,7 @@ mod tests {
             control: "adaptive".into(),
             select: "circular".into(),
             rate_cap: None,
+            background: false,
             ack_every: None,
             batch: None,
             classes: vec![1200],

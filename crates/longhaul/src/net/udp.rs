@@ -17,6 +17,9 @@ pub const GSO_SEGMENTS_MAX: usize = 64;
 pub const GSO_BYTES_MAX: usize = 65_507;
 
 /// Bytes of socket buffer asked for. The kernel caps this at `rmem_max`/`wmem_max`; what it gave is told by
+/// The code point of the Lower-Effort behaviour (RFC 8622 §5).
+const DSCP_LE: libc::c_int = 1;
+
 /// [`UdpSocket::receive_buffer`].
 const BUFFER_WANTED: usize = 16 << 20;
 /// The send buffer is a queue in front of the pacer's work: long enough for a few GSO calls, no longer.
@@ -133,6 +136,15 @@ impl UdpSocket {
     /// Talk to `peer` only from now on.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(&SockAddr::from(self.reachable(peer)))
+    }
+
+    /// Mark what is sent as lower than best effort (RFC 8622), for the routers that heed it.
+    pub fn mark_background(&self) {
+        let fd = self.socket.as_raw_fd();
+        for (level, name) in [(libc::SOL_IP, libc::IP_TOS), (libc::SOL_IPV6, libc::IPV6_TCLASS)] {
+            // One of the two fits the address family; the mark is a courtesy, the controller does the yielding.
+            let _ = set_option(fd, level, name, DSCP_LE << 2);
+        }
     }
 
     /// The address it is bound to.
@@ -409,6 +421,13 @@ mod tests {
             assert_eq!(got.concat(), sent);
             assert!(got[..10].iter().all(|d| d.len() == 1000) && got[10].len() == 500);
         }
+    }
+
+    #[test]
+    fn background_is_marked_lower_effort() {
+        let (a, _) = pair();
+        a.mark_background();
+        assert_eq!(a.socket.tos_v4().unwrap(), 0b100);
     }
 
     #[test]

@@ -130,6 +130,7 @@ fn transfer_options(options: &CopyOptions) -> TransferOptions {
         control: options.control.clone(),
         select: options.select.clone(),
         rate_cap: options.rate,
+        background: options.background,
         ack_every: options.ack_every,
         batch: options.batch,
         classes: options.packet_size.map_or(CLASSES.to_vec(), |size| vec![size]),

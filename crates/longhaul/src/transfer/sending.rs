@@ -188,6 +188,7 @@ impl<'a, 's> Sending<'a, 's> {
         let control = ControlConfig {
             path_rate: path.rate,
             rate: session.options.rate_cap,
+            background: session.options.background,
             seed: config.seed,
             ..ControlConfig::new(datagram_len as u64, rtt)
         };
@@ -202,6 +203,11 @@ impl<'a, 's> Sending<'a, 's> {
             rtt.as_secs_f64() * 1e3,
             kind.name()
         ));
+        if session.options.background
+            && let Some(socket) = session.link.socket()
+        {
+            socket.mark_background();
+        }
         let batch = session.options.batch.map_or(GSO_SEGMENTS_MAX, |b| b.max(1) as usize);
         let now = clock::now();
         Sending {

@@ -1,19 +1,30 @@
 //! Rate control: how fast to send, and how much may be on its way.
 
+mod about;
 mod adaptive;
+mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
+mod pcp;
+mod switch;
+mod udt;
 pub mod window;
 
+pub use about::Companions;
 pub use adaptive::Adaptive;
+pub use bbr::Bbr;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::{ControlConfig, ControllerKind};
+pub use pcp::Pcp;
+pub use switch::Switch;
+pub use udt::Udt;
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// What the sender learns from one acknowledgement. All byte counts are whole datagrams, all totals cumulative, so
 /// that a lost acknowledgement is made up for by the next.
@@ -101,6 +112,25 @@ pub struct TimedArrival {
     pub arrival: Time,
 }
 
+/// What a transfer found of a path, for a later one to the same destination to begin with (PCP §3.4).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// What the path carried in the end.
+    pub rate: Rate,
+    /// The share of it to try first, at most [`Remembered::SHARE_MAX`]: less after guesses that were wrong.
+    pub share: f64,
+}
+
+impl Remembered {
+    /// Several senders that remember the same must not fill the path with their first tests (PCP §3.4).
+    pub const SHARE_MAX: f64 = 1.0 / 3.0;
+
+    /// A rate that nothing is known against.
+    pub fn new(rate: Rate) -> Remembered {
+        Remembered { rate, share: Remembered::SHARE_MAX }
+    }
+}
+
 /// State of a controller for traces and displays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -144,6 +174,14 @@ pub trait Controller: fmt::Debug + Send {
     fn poll_probe(&mut self, _now: Time) -> Option<ProbeTrain> {
         None
     }
+    /// When [`Controller::poll_probe`] is to be asked at the latest, though nothing may be due to be sent.
+    fn probe_at(&self) -> Option<Time> {
+        None
+    }
+    /// What a later transfer to the same destination may begin with.
+    fn remember(&self) -> Option<Remembered> {
+        None
+    }
     /// Datagrams that fall due within this span may leave together; zero spaces each by itself.
     fn burst(&self) -> Duration {
         BURST
@@ -153,6 +191,9 @@ pub trait Controller: fmt::Debug + Send {
         Snapshot { pacing_rate: self.pacing_rate(), window: self.window(), ..Snapshot::default() }
     }
 }
+
+/// The interval at which SABUL and UDT acknowledge and think.
+pub const SYN: Duration = Duration::from_millis(10);
 
 /// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
 /// every datagram.

@@ -79,10 +79,22 @@ impl Flight {
         number
     }
 
+    /// A datagram that carries no packet goes out: it is settled at once.
+    pub fn push_empty(&mut self, now: Time) -> DatagramNumber {
+        let number = self.next_number();
+        self.records.push_back(Record { packet: PacketNumber::MAX, sent: now, state: State::Settled });
+        number
+    }
+
     /// When a datagram that is still recorded left.
     pub fn sent_time(&self, number: DatagramNumber) -> Option<Time> {
         let index = number.checked_sub(self.base)?;
         self.records.get(index as usize).map(|r| r.sent)
+    }
+
+    /// Number of the oldest unsettled datagram.
+    pub fn oldest_number(&self) -> Option<DatagramNumber> {
+        (!self.records.is_empty()).then_some(self.base)
     }
 
     /// When the oldest unsettled datagram left.

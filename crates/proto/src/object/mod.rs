@@ -5,12 +5,13 @@
 //! [`Controller`](crate::control::Controller) (how fast), [`AckPolicy`] (when to acknowledge).
 
 mod ack;
+mod asking;
 mod flight;
 mod receiver;
 mod selector;
 mod sender;
 
-pub use ack::{AckPolicy, DEFAULT_EVERY, MAX_DELAY};
+pub use ack::{AckKind, AckPolicy, DEFAULT_EVERY, MAX_DELAY, NEVER, STATUS_EVERY};
 pub use receiver::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats};
 pub use selector::{Selector, SelectorKind, View};
 pub use sender::{Blocked, Sender, SenderConfig, SenderEvent, SenderStats};

@@ -6,7 +6,7 @@ use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use crate::seen::Seen;
 use crate::session::manifest::Ranges;
 use crate::units::{DatagramNumber, PacketNumber, Time};
-use crate::wire::{Ack, Body, MAX_SLICE_WORDS, MAX_TIMED};
+use crate::wire::{Ack, Answer, Body, MAX_TIMED, Request, SLICE_WORDS};
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ pub enum ReceiverEvent {
 /// Counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReceiverStats {
-    /// Data datagrams that came in.
+    /// Datagrams of data that came in, and requests.
     pub received: u64,
     /// Of those, with a packet that was there already.
     pub repeats: u64,
@@ -45,6 +45,8 @@ pub struct ReceiverStats {
     pub malformed: u64,
     /// Acknowledgements sent.
     pub acks: u64,
+    /// Requests for the map.
+    pub requests: u64,
     /// When the last new packet came in.
     pub last_news: Time,
 }
@@ -64,7 +66,7 @@ pub struct Receiver<K> {
     latest: DatagramNumber,
     latest_time: Time,
     /// Arrivals that the sender wants to know one by one, newest first.
-    timed: VecDeque<(DatagramNumber, Time)>,
+    timed: VecDeque<Timed>,
     /// Packet above which none has come in yet.
     frontier: PacketNumber,
     /// Where the next slice of the map begins.
@@ -73,12 +75,33 @@ pub struct Receiver<K> {
     unspoken: u64,
     unspoken_since: Option<Time>,
     ack_now: bool,
+    answering: Option<Answering>,
+    /// The last round that was asked about.
+    round: u32,
     /// After completion, late data is answered at most this often.
     next_reminder: Time,
     next_number: DatagramNumber,
     complete: bool,
     events: VecDeque<ReceiverEvent>,
     stats: ReceiverStats,
+}
+
+/// An answer that is on its way out, in as many acknowledgements as it takes.
+#[derive(Clone, Copy, Debug)]
+struct Answering {
+    /// Below this all is told.
+    from: PacketNumber,
+    /// When the next part goes.
+    due: Time,
+}
+
+/// An arrival to be told.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    number: DatagramNumber,
+    time: Time,
+    /// In so many more acknowledgements.
+    untold: u8,
 }
 
 impl<K: Sink> Receiver<K> {
@@ -104,6 +127,8 @@ impl<K: Sink> Receiver<K> {
             unspoken: 0,
             unspoken_since: None,
             ack_now: false,
+            answering: None,
+            round: 0,
             next_reminder: Time::ZERO,
             next_number: 0,
             complete,
@@ -174,10 +199,14 @@ impl<K: Sink> Receiver<K> {
         }
     }
 
-    fn on_data(&mut self, now: Time, arrival: Arrival, packet: PacketNumber, data: &[u8]) {
+    fn note_arrival(&mut self, arrival: Arrival) {
         self.seen.insert(arrival.number);
         self.stats.received += 1;
         (self.latest, self.latest_time) = (arrival.number, arrival.time);
+    }
+
+    fn on_data(&mut self, now: Time, arrival: Arrival, packet: PacketNumber, data: &[u8]) {
+        self.note_arrival(arrival);
         if self.map.contains(packet) {
             self.stats.repeats += 1;
         } else if self.sink.write_at(self.config.shape.range(packet).start, data).is_err() {
@@ -198,26 +227,47 @@ impl<K: Sink> Receiver<K> {
         self.check_complete();
     }
 
+    /// The sender wants the map from a packet on: from now on, whatever part of an answer is still to go.
+    fn on_request(&mut self, now: Time, arrival: Arrival, request: Request) {
+        self.note_arrival(arrival);
+        self.stats.requests += 1;
+        if self.complete {
+            self.ack_now = true;
+        } else if request.round >= self.round {
+            self.round = request.round;
+            self.answering = Some(Answering { from: request.from, due: now });
+        }
+    }
+
     fn note_timed(&mut self, arrival: Arrival) {
-        self.timed.push_front((arrival.number, arrival.time));
+        self.timed.push_front(Timed { number: arrival.number, time: arrival.time, untold: TIMED_TOLD });
         self.timed.truncate(MAX_TIMED);
         self.ack_now = true;
     }
 
-    /// Acknowledge at once in the beginning, when the sender knows nothing of the path, then ever less often up to F.
+    /// Each arrival is told several times: an acknowledgement that gets lost must not look like a lost datagram.
+    fn tell_timed(&mut self) -> Vec<(DatagramNumber, Time)> {
+        let told = self.timed.iter().map(|timed| (timed.number, timed.time)).collect();
+        self.timed.retain_mut(|timed| {
+            timed.untold -= 1;
+            timed.untold > 0
+        });
+        told
+    }
+
     fn policy(&self) -> AckPolicy {
-        let ramp = (self.stats.received / 4).clamp(1, u64::from(self.config.ack.every));
-        AckPolicy { every: ramp as u32, ..self.config.ack }
+        self.config.ack.early(self.stats.received)
     }
 
     fn ack_is_due(&self, now: Time) -> bool {
         let quiet = self.complete;
-        self.ack_now || (!quiet && self.policy().is_due(now, self.unspoken, self.unspoken_since))
+        let answers = self.answering.is_some_and(|answering| now >= answering.due);
+        self.ack_now || (!quiet && (answers || self.policy().is_due(now, self.unspoken, self.unspoken_since)))
     }
 
+    /// Counters, and what needs no room.
     fn compose(&mut self, now: Time) -> Ack {
-        let low = self.map.low();
-        let mut ack = Ack {
+        Ack {
             epoch: self.epoch,
             complete: self.complete,
             pressure: self.pressure,
@@ -228,23 +278,43 @@ impl<K: Sink> Receiver<K> {
             distinct: self.map.count(),
             dropped: self.dropped,
             refused: self.stats.refused,
-            low,
+            low: self.map.low(),
             largest: self.seen.largest(),
-            runs: self.seen.runs(),
-            timed: self.timed.drain(..).collect(),
             ..Ack::default()
-        };
-        if low < self.frontier {
-            if self.slice_from < low || self.slice_from >= self.frontier {
-                self.slice_from = low;
+        }
+    }
+
+    /// An acknowledgement of the receiver's own accord: what came in lately, and the next slice of the map in turn.
+    fn compose_news(&mut self, now: Time) -> Ack {
+        let mut ack = Ack { runs: self.seen.runs(), timed: self.tell_timed(), ..self.compose(now) };
+        if ack.low < self.frontier {
+            if self.slice_from < ack.low || self.slice_from >= self.frontier {
+                self.slice_from = ack.low;
             }
-            let first = self.slice_from / 64;
-            let words = (self.frontier.div_ceil(64) - first).min(MAX_SLICE_WORDS as u64);
-            ack.slice_start = first * 64;
-            ack.slice = (first..first + words).map(|word| self.map.word(word)).collect();
-            self.slice_from = (first + words) * 64;
+            self.slice_from = self.put_slice(&mut ack, self.slice_from, SLICE_WORDS);
         }
         ack
+    }
+
+    /// The next part of an answer, as much of the map as fits. Runs would only take its room.
+    fn compose_answer(&mut self, now: Time, answering: Answering, room: usize) -> Ack {
+        let mut ack = self.compose(now);
+        let from = answering.from.max(ack.low);
+        let end =
+            if from < self.frontier { self.put_slice(&mut ack, from, Ack::words_in(room)) } else { from };
+        let last = end >= self.frontier;
+        ack.answer = Some(Answer { round: self.round, last });
+        self.answering = (!last).then_some(Answering { from: end, due: now + ANSWER_GAP });
+        ack
+    }
+
+    /// Put in the map's words from that of packet `from` on, up to the last that came in. Returns where it ends.
+    fn put_slice(&self, ack: &mut Ack, from: PacketNumber, words_max: usize) -> PacketNumber {
+        let first = from / 64;
+        let words = (self.frontier.div_ceil(64) - first).min(words_max as u64);
+        ack.slice_start = first * 64;
+        ack.slice = (first..first + words).map(|word| self.map.word(word)).collect();
+        (first + words) * 64
     }
 }
 
@@ -266,6 +336,11 @@ impl<K: Sink> Endpoint for Receiver<K> {
                 }
                 self.on_data(now, arrival, packet, data);
             }
+            Some(Body::Request(request))
+                if request.class == self.config.class && request.from <= self.map.len() =>
+            {
+                self.on_request(now, arrival, request);
+            }
             _ => self.stats.malformed += 1,
         }
     }
@@ -280,13 +355,19 @@ impl<K: Sink> Endpoint for Receiver<K> {
         if !self.ack_is_due(now) || self.stats.received == 0 {
             return None;
         }
-        let ack = self.compose(now);
         let room = buf.len().min(self.config.max_body);
+        let answering = self.answering.filter(|answering| !self.complete && now >= answering.due);
+        let ack = match answering {
+            Some(answering) if !self.ack_now => self.compose_answer(now, answering, room),
+            _ => {
+                self.ack_now = false;
+                (self.unspoken, self.unspoken_since) = (0, None);
+                let ack = self.compose_news(now);
+                self.seen.spoken();
+                ack
+            }
+        };
         let len = ack.encode(&mut buf[..room]);
-        self.seen.spoken();
-        self.ack_now = false;
-        self.unspoken = 0;
-        self.unspoken_since = None;
         self.stats.acks += 1;
         let number = self.next_number;
         self.next_number += 1;
@@ -294,7 +375,11 @@ impl<K: Sink> Endpoint for Receiver<K> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        if self.complete && !self.ack_now { None } else { self.policy().deadline(self.unspoken_since) }
+        if self.complete && !self.ack_now {
+            return None;
+        }
+        let answers = self.answering.map(|answering| answering.due);
+        [answers, self.policy().deadline(self.unspoken_since)].into_iter().flatten().min()
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {
@@ -302,5 +387,10 @@ impl<K: Sink> Endpoint for Receiver<K> {
     }
 }
 
+/// Acknowledgements in a row that tell of a timed arrival.
+const TIMED_TOLD: u8 = 4;
 /// Late data after completion is answered this often: the sender missed the word, once is not enough.
 const REMINDER_GAP: Duration = Duration::from_millis(5);
+
+/// Between two parts of an answer: some 48 Mb/s, so that a long one does not fill the way back at once.
+const ANSWER_GAP: Duration = Duration::from_micros(200);

@@ -19,6 +19,15 @@ pub struct View<'a> {
 pub trait Selector: fmt::Debug + Send {
     /// The packet to send now, if any.
     fn next(&mut self, view: View<'_>) -> Option<PacketNumber>;
+
+    /// For a selector that works in rounds: whether this one is over, so that nothing more goes before the receiver was
+    /// asked what it has and [`start_round`](Selector::start_round) was called. `None`: it does not work in rounds.
+    fn round_is_over(&self) -> Option<bool> {
+        None
+    }
+
+    /// The receiver has answered.
+    fn start_round(&mut self) {}
 }
 
 /// The selectors there are.
@@ -34,15 +43,18 @@ pub enum SelectorKind {
     Sequential,
     /// Any packet that is neither acknowledged nor on its way.
     Random,
+    /// RBUDP's: every missing packet once; then ask the receiver which still are, and begin again.
+    Rounds,
 }
 
 impl SelectorKind {
     /// Every kind, in the order of a help text.
-    pub const ALL: [SelectorKind; 4] = [
+    pub const ALL: [SelectorKind; 5] = [
         SelectorKind::Circular,
         SelectorKind::CircularStrict,
         SelectorKind::Sequential,
         SelectorKind::Random,
+        SelectorKind::Rounds,
     ];
 
     /// The name that the command line uses.
@@ -52,6 +64,18 @@ impl SelectorKind {
             SelectorKind::CircularStrict => "circular-strict",
             SelectorKind::Sequential => "sequential",
             SelectorKind::Random => "random",
+            SelectorKind::Rounds => "rounds",
+        }
+    }
+
+    /// What it is, in a line of a help text.
+    pub fn summary(self) -> &'static str {
+        match self {
+            SelectorKind::Circular => "in a circle, skipping what may still be under way",
+            SelectorKind::CircularStrict => "in a circle exactly as in the FOBS paper",
+            SelectorKind::Sequential => "the lowest first",
+            SelectorKind::Random => "any",
+            SelectorKind::Rounds => "every missing one once, then ask which still are (RBUDP)",
         }
     }
 
@@ -62,6 +86,7 @@ impl SelectorKind {
             SelectorKind::CircularStrict => Box::new(CircularStrict { cursor: 0 }),
             SelectorKind::Sequential => Box::new(Sequential),
             SelectorKind::Random => Box::new(Random { rng: fastrand::Rng::with_seed(seed) }),
+            SelectorKind::Rounds => Box::new(Rounds { cursor: 0, is_over: false }),
         }
     }
 }
@@ -135,6 +160,35 @@ impl Selector for Random {
     }
 }
 
+#[derive(Debug)]
+struct Rounds {
+    cursor: PacketNumber,
+    is_over: bool,
+}
+
+impl Selector for Rounds {
+    fn next(&mut self, view: View<'_>) -> Option<PacketNumber> {
+        match view.acked.next_missing(self.cursor) {
+            Some(packet) => {
+                self.cursor = packet + 1;
+                Some(packet)
+            }
+            None => {
+                self.is_over = true;
+                None
+            }
+        }
+    }
+
+    fn round_is_over(&self) -> Option<bool> {
+        Some(self.is_over)
+    }
+
+    fn start_round(&mut self) {
+        (self.cursor, self.is_over) = (0, false);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +198,15 @@ mod tests {
     fn drive(kind: SelectorKind, len: u64, lost: impl Fn(usize) -> bool) -> Vec<PacketNumber> {
         let mut selector = kind.build(7);
         let (mut acked, mut busy, mut order) = (Blocks::new(len), Blocks::new(len), vec![]);
-        while let Some(packet) = selector.next(View { acked: &acked, busy: &busy }) {
+        loop {
+            let Some(packet) = selector.next(View { acked: &acked, busy: &busy }) else {
+                if acked.is_full() {
+                    return order;
+                }
+                assert_eq!(selector.round_is_over(), Some(true), "nothing to send and nothing to ask");
+                selector.start_round();
+                continue;
+            };
             assert!(!acked.contains(packet), "sent what the receiver has");
             if !lost(order.len()) {
                 acked.insert(packet);
@@ -152,8 +214,6 @@ mod tests {
             }
             order.push(packet);
         }
-        assert!(acked.is_full());
-        order
     }
 
     proptest! {
@@ -179,6 +239,28 @@ mod tests {
                 prop_assert_eq!(times[packet as usize], least);
                 times[packet as usize] += 1;
                 if rng.bool() { acked.insert(rng.u64(0..len)); }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_round_sends_each_missing_packet_once_and_no_other(len in 1u64..1000, seed: u64) {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut selector = SelectorKind::Rounds.build(0);
+            let mut acked = Blocks::new(len);
+            (0..len).filter(|_| rng.u32(0..10) == 0).for_each(|packet| { acked.insert(packet); });
+            while !acked.is_full() {
+                prop_assert_eq!(selector.round_is_over(), Some(false));
+                let missing: Vec<_> = (0..len).filter(|packet| !acked.contains(*packet)).collect();
+                // Nothing is heard while a round goes on, so `acked` stays.
+                let view = View { acked: &acked, busy: &acked };
+                let sent: Vec<_> = std::iter::from_fn(|| selector.next(view)).collect();
+                prop_assert_eq!(&sent, &missing);
+                prop_assert_eq!(selector.next(view), None, "it waits for the answer");
+                prop_assert_eq!(selector.round_is_over(), Some(true));
+                sent.into_iter().filter(|_| rng.bool()).for_each(|packet| { acked.insert(packet); });
+                selector.start_round();
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The sending side.
 
+use super::asking::Asking;
 use super::flight::Flight;
 use super::selector::{Selector, SelectorKind, View};
-use super::{MAX_DELAY, Shape};
+use super::{AckPolicy, MAX_DELAY, STATUS_EVERY, Shape};
 use crate::blocks::Blocks;
-use crate::control::{AckSample, Controller, LossSample, Sent, Snapshot, TimedArrival};
+use crate::control::{AckSample, Controller, LossSample, Remembered, Sent, Snapshot, TimedArrival};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
 use crate::rtt::Rtt;
@@ -82,6 +83,10 @@ pub struct SenderStats {
     pub given_up: u64,
     /// Of those, that came in after all.
     pub spurious: u64,
+    /// Rounds begun, by a selector that works in rounds.
+    pub rounds: u32,
+    /// Questions for the receiver's map, repeated ones included.
+    pub requests: u64,
     /// Acknowledgements taken in.
     pub acks: u64,
     /// Bodies that made no sense.
@@ -123,6 +128,8 @@ pub struct Sender<S> {
     /// Packets sent at least once.
     tried: Blocks,
     flight: Flight,
+    /// Between the rounds of a selector that works in rounds.
+    asking: Asking,
     /// Chosen, but the source was not ready.
     pending: Option<(PacketNumber, bool)>,
     epoch: u16,
@@ -161,6 +168,7 @@ impl<S: Source> Sender<S> {
             tried: acked.clone(),
             acked,
             flight: Flight::default(),
+            asking: Asking::new(config.class, packets),
             pending: None,
             epoch: 0,
             train_left: 0,
@@ -211,6 +219,11 @@ impl<S: Source> Sender<S> {
     /// Packets that the receiver has (with those it had before).
     pub fn acked(&self) -> u64 {
         self.acked.count()
+    }
+
+    /// What the controller has learnt of the path, for a later transfer.
+    pub fn remember(&self) -> Option<Remembered> {
+        self.controller.remember()
     }
 
     /// How the object is cut.
@@ -266,7 +279,7 @@ impl<S: Source> Sender<S> {
         }
         self.stats.acks += 1;
         self.tell_timed(now, ack);
-        let latest_sent = self.flight.sent_time(ack.latest);
+        let latest_sent = self.flight.sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
         if let Some(sent) = self.flight.sent_time(ack.largest) {
             self.largest_sent = self.largest_sent.max(sent);
         }
@@ -296,6 +309,9 @@ impl<S: Source> Sender<S> {
             self.report(now, ack, latest_sent);
             self.stats.last_news = now;
             self.stats.timeouts_in_a_row = 0;
+        }
+        if self.asking.hear(now, ack, self.rtt.timeout(MAX_DELAY)) {
+            self.selector.start_round();
         }
         self.check_complete();
     }
@@ -329,7 +345,7 @@ impl<S: Source> Sender<S> {
 
     /// Tell the controller.
     fn report(&mut self, now: Time, ack: &Ack, latest_sent: Option<Time>) {
-        let len = self.datagram_len();
+        let (len, ack_delay_max) = (self.datagram_len(), self.ack_delay_max());
         let stats = &mut self.stats;
         stats.received = stats.received.max(ack.received);
         stats.distinct = stats.distinct.max(ack.distinct);
@@ -337,7 +353,7 @@ impl<S: Source> Sender<S> {
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
         stats.refused = stats.refused.max(ack.refused);
         stats.pressure = ack.pressure;
-        if ack.delay > MAX_DELAY {
+        if ack.delay > ack_delay_max {
             stats.receiver_late += now.since(stats.last_news).min(ack.delay);
         }
         let rtt = latest_sent.map(|sent| now.since(sent).saturating_sub(ack.delay));
@@ -388,14 +404,30 @@ impl<S: Source> Sender<S> {
         }
     }
 
+    /// How long the receiver may hold an acknowledgement back: one that waits to be asked says only now and then what
+    /// has come in.
+    fn ack_delay_max(&self) -> Duration {
+        if self.selector.round_is_over().is_some() { STATUS_EVERY } else { MAX_DELAY }
+    }
+
     /// How long the oldest datagram may stay unacknowledged.
     fn timeout(&self) -> Duration {
-        let base = self.rtt.timeout(MAX_DELAY);
+        let base = self.rtt.timeout(self.ack_delay_max());
         (base * (1 << self.stats.timeouts_in_a_row.min(6))).min(base.max(TIMEOUT_MAX))
     }
 
     fn timeout_at(&self) -> Option<Time> {
         self.flight.oldest().map(|sent| sent.max(self.stats.last_news) + self.timeout())
+    }
+
+    /// When a datagram is lost that later ones overtook, though nothing more was acknowledged since (RFC 8985 §6.2,
+    /// step 5): had it only been late, the acknowledgement after the last would have told of it. Without this the
+    /// losses among the last datagrams of an object would wait for the timeout.
+    fn overtaken_at(&self) -> Option<Time> {
+        let waits_for_question = self.selector.round_is_over().is_some();
+        let is_overtaken = self.flight.oldest_number()? + 1 < self.stats.covered && !waits_for_question;
+        let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
+        is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
     }
 
     fn choose(&mut self) -> Option<(PacketNumber, bool)> {
@@ -405,8 +437,12 @@ impl<S: Source> Sender<S> {
         match self.selector.next(View { acked: &self.acked, busy: &self.busy }) {
             Some(packet) => {
                 self.hedge_from = DatagramNumber::MAX;
+                if self.selector.round_is_over().is_some() {
+                    self.stats.rounds = self.asking.round();
+                }
                 Some((packet, false))
             }
+            None if self.selector.round_is_over().is_some() => None,
             None => self.hedge().map(|packet| (packet, true)),
         }
     }
@@ -423,6 +459,21 @@ impl<S: Source> Sender<S> {
         Some(packet)
     }
 
+    /// When to ask for the receiver's map: all of a round is sent.
+    fn ask_at(&self) -> Option<Time> {
+        let is_due = self.pending.is_none() && self.selector.round_is_over() == Some(true);
+        is_due.then(|| self.asking.ask_at())
+    }
+
+    /// The question, if it is due.
+    fn ask(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        self.ask_at().filter(|at| now >= *at)?;
+        let number = self.flight.push_empty(now);
+        let request = self.asking.ask(now, number, self.rtt.timeout(MAX_DELAY));
+        self.stats.requests += 1;
+        Some(Transmit { number, len: request.encode(buf) })
+    }
+
     fn effective_rate(&self) -> (Option<Rate>, Blocked) {
         match (self.controller.pacing_rate(), self.config.rate_cap) {
             (Some(rate), Some(cap)) if cap < rate => (Some(cap), Blocked::RateCap),
@@ -434,12 +485,11 @@ impl<S: Source> Sender<S> {
     /// Set the pacer for what goes next: the controller's train, or the flow as a whole.
     fn set_pace(&mut self, now: Time) -> Blocked {
         if self.train_left == 0
+            && self.may_probe()
             && let Some(train) = self.controller.poll_probe(now)
         {
             self.train_left = train.datagrams;
-            self.pacer.set_rate(Some(train.rate));
-            self.pacer.set_burst(Duration::ZERO);
-            self.pacer.restart(now);
+            self.pacer.begin_train(now, train.rate.min(self.config.rate_cap.unwrap_or(train.rate)));
         }
         if self.train_left > 0 {
             return Blocked::Pacing;
@@ -448,6 +498,11 @@ impl<S: Source> Sender<S> {
         self.pacer.set_rate(rate);
         self.pacer.set_burst(self.controller.burst());
         reason
+    }
+
+    /// A rate that the user does not allow need not be looked for.
+    fn may_probe(&self) -> bool {
+        self.config.rate_cap.is_none_or(|cap| self.controller.pacing_rate().is_some_and(|rate| rate < cap))
     }
 
     fn window_is_full(&self) -> bool {
@@ -468,7 +523,13 @@ impl<S: Source> Endpoint for Sender<S> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.complete || self.timeout_at().is_none_or(|at| now < at) {
+        if self.complete {
+            return;
+        }
+        if self.overtaken_at().is_some_and(|at| now >= at) {
+            self.give_up(now, self.stats.covered - 1, self.largest_sent);
+        }
+        if self.timeout_at().is_none_or(|at| now < at) {
             return;
         }
         self.stats.timeouts_in_a_row += 1;
@@ -476,7 +537,7 @@ impl<S: Source> Endpoint for Sender<S> {
             // Once may be the loss of the last few datagrams; again is silence.
             self.controller.on_timeout(now);
         }
-        let deadline = now - self.rtt.timeout(MAX_DELAY);
+        let deadline = now - self.rtt.timeout(self.ack_delay_max());
         self.give_up(now, DatagramNumber::MAX, deadline);
     }
 
@@ -484,6 +545,9 @@ impl<S: Source> Endpoint for Sender<S> {
         if self.complete {
             self.blocked = Blocked::Done;
             return None;
+        }
+        if let Some(transmit) = self.ask(now, buf) {
+            return Some(transmit);
         }
         if self.window_is_full() {
             self.blocked = Blocked::Window;
@@ -499,7 +563,7 @@ impl<S: Source> Endpoint for Sender<S> {
             self.blocked = Blocked::Acks;
             self.app_limited = true;
             self.pacer.skip_idle(now);
-            return None;
+            return self.ask(now, buf);
         };
         let range = self.config.shape.range(packet);
         let len = wire::DATA_PREFIX + (range.end - range.start) as usize;
@@ -526,6 +590,9 @@ impl<S: Source> Endpoint for Sender<S> {
         self.stats.packets_resent += u64::from(again);
         self.stats.packets_hedged += u64::from(hedge);
         let bytes = self.datagram_len();
+        if in_train && self.train_left == 0 {
+            self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
+        }
         self.pacer.on_sent(now, bytes);
         let in_flight = self.flight.outstanding() * bytes;
         self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
@@ -538,7 +605,9 @@ impl<S: Source> Endpoint for Sender<S> {
         }
         let paced = matches!(self.blocked, Blocked::Pacing | Blocked::RateCap);
         let wake = if paced { self.pacer.wake_at(self.datagram_len()) } else { None };
-        [wake, self.timeout_at()].into_iter().flatten().min()
+        let probe = self.controller.probe_at().filter(|_| paced && self.train_left == 0 && self.may_probe());
+        let all = [wake, probe, self.overtaken_at(), self.timeout_at(), self.ask_at()];
+        all.into_iter().flatten().min()
     }
 
     fn poll_event(&mut self) -> Option<SenderEvent> {

@@ -49,6 +49,8 @@ pub struct TransferOptions {
     pub select: String,
     /// Never faster than this.
     pub rate_cap: Option<Rate>,
+    /// Yield to all other traffic.
+    pub background: bool,
     /// FOBS's F: new packets per acknowledgement; `None` lets the receiver choose.
     pub ack_every: Option<u32>,
     /// FOBS's B: packets sent between two looks for an acknowledgement.

@@ -1,10 +1,10 @@
 //! One object transfer over a simulated path, with disks that make both sides wait.
 
 use fastrand::Rng;
-use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::control::{Companions, ControlConfig, ControllerKind};
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::object::{
-    AckPolicy, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, Shape,
+    AckKind, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, Shape,
 };
 use longhaul_proto::object::{ReceiverEvent, ReceiverStats, SenderEvent, SenderStats};
 use longhaul_proto::session::manifest::Ranges;
@@ -26,7 +26,7 @@ pub struct Case {
     pub packet_len: u32,
     pub selector: SelectorKind,
     pub controller: ControllerKind,
-    pub ack_every: u32,
+    pub ack: AckKind,
     /// How long reordered packets are held back at most, instead of the few packet times of the scenario.
     pub hold_ms: Option<u64>,
     pub outage_ms: Option<Range<u64>>,
@@ -61,7 +61,7 @@ impl Case {
             packet_len: 1400,
             selector: SelectorKind::default(),
             controller: ControllerKind::default(),
-            ack_every: 32,
+            ack: AckKind::Every(DEFAULT_EVERY),
             hold_ms: None,
             outage_ms: None,
             have: vec![],
@@ -69,6 +69,12 @@ impl Case {
             sink_full: 0.0,
             options: Options::default(),
         }
+    }
+
+    /// The same with what goes with a controller.
+    pub fn of(controller: ControllerKind) -> Case {
+        let Companions { selector, ack } = controller.companions();
+        Case { controller, selector, ack, ..Case::plain() }
     }
 
     /// The object: every byte follows from its place and the seed.
@@ -128,7 +134,7 @@ impl Case {
         let config = ReceiverConfig {
             shape: self.shape(),
             class: 0,
-            ack: AckPolicy::new(self.ack_every, self.rtt()),
+            ack: self.ack.policy(self.rtt()),
             have: self.have(),
             max_body: self.packet_len as usize + 7,
         };

@@ -1,5 +1,6 @@
-//! The bottleneck's drop-tail queue and how full it was.
+//! The plain queue of a router: first in, first out, and what does not fit is dropped.
 
+use super::gauge::{Gauge, Occupancy};
 use longhaul_proto::units::Time;
 use std::collections::VecDeque;
 
@@ -59,8 +60,7 @@ impl DropTail {
     /// How full it was until `now`.
     pub fn occupancy(&mut self, now: Time) -> Occupancy {
         self.advance(now);
-        self.gauge.advance(now);
-        self.gauge.occupancy()
+        self.gauge.occupancy(now)
     }
 
     fn set_level(&mut self, at: Time, bytes: u64) {
@@ -68,77 +68,6 @@ impl DropTail {
         self.gauge.set(at, bytes);
     }
 }
-
-/// How full a queue was over time, in bytes waiting.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Occupancy {
-    /// Mean over time.
-    pub mean_bytes: f64,
-    /// At most this for 95 % of the time, to within a thousandth of the queue's limit.
-    pub p95_bytes: u64,
-    /// Most at any moment.
-    pub max_bytes: u64,
-}
-
-/// Integrates a level over time.
-#[derive(Debug)]
-struct Gauge {
-    from: Time,
-    at: Time,
-    level: u64,
-    area: u128,
-    max: u64,
-    bin_bytes: u64,
-    /// Nanoseconds spent at each level, rounded up to a multiple of `bin_bytes`.
-    bins: Vec<u64>,
-}
-
-impl Gauge {
-    fn new(limit_bytes: u64, from: Time) -> Gauge {
-        let bin_bytes = limit_bytes.div_ceil(BINS).max(1);
-        let bins = vec![0; limit_bytes.div_ceil(bin_bytes) as usize + 1];
-        Gauge { from, at: Time::ZERO, level: 0, area: 0, max: 0, bin_bytes, bins }
-    }
-
-    fn set(&mut self, at: Time, level: u64) {
-        self.advance(at);
-        self.level = level;
-        if at >= self.from {
-            self.max = self.max.max(level);
-        }
-    }
-
-    fn advance(&mut self, to: Time) {
-        let span = to.0.saturating_sub(self.at.max(self.from).0);
-        self.at = self.at.max(to);
-        if span == 0 {
-            return;
-        }
-        self.max = self.max.max(self.level);
-        self.area += u128::from(span) * u128::from(self.level);
-        self.bins[self.level.div_ceil(self.bin_bytes) as usize] += span;
-    }
-
-    fn occupancy(&self) -> Occupancy {
-        let span: u64 = self.bins.iter().sum();
-        if span == 0 {
-            return Occupancy::default();
-        }
-        let mut left = span - span / 20;
-        let mut p95_bytes = self.max;
-        for (bin, &time) in self.bins.iter().enumerate() {
-            if time >= left {
-                p95_bytes = (bin as u64 * self.bin_bytes).min(self.max);
-                break;
-            }
-            left -= time;
-        }
-        Occupancy { mean_bytes: self.area as f64 / span as f64, p95_bytes, max_bytes: self.max }
-    }
-}
-
-/// Steps of the histogram from which the 95th percentile is read.
-const BINS: u64 = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,291 @@
+//! Which rate to test next, and when (PCP §3.3, §3.4).
+
+use super::super::Remembered;
+use crate::units::{Rate, Time};
+use core::time::Duration;
+use fastrand::Rng;
+
+/// A search that doubles its step after each success and halves it after each failure.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    datagram_bits: f64,
+    rtt: Duration,
+    /// What was shown to pass, bit/s; zero before the first success.
+    proven: f64,
+    /// What the next test adds to it.
+    step: f64,
+    /// Failures in a row.
+    failures: u32,
+    /// Trains in a row that the host could not pace.
+    voids: u32,
+    /// No test before.
+    next: Time,
+    history: Option<History>,
+}
+
+/// What earlier transfers found, and whether it turned out right.
+#[derive(Clone, Copy, Debug)]
+struct History {
+    share: f64,
+    /// The first test is over.
+    is_settled: bool,
+}
+
+impl Search {
+    /// Begin at the share of what is remembered, or else with a full datagram in half a round trip (§3.3).
+    pub fn new(datagram_len: u64, rtt: Duration, remembered: Option<Remembered>) -> Search {
+        let datagram_bits = 8.0 * datagram_len as f64;
+        let mut search = Search {
+            datagram_bits,
+            rtt,
+            proven: 0.0,
+            step: 0.0,
+            failures: 0,
+            voids: 0,
+            next: Time::ZERO,
+            history: None,
+        };
+        let from_nothing = 2.0 * datagram_bits / rtt.as_secs_f64();
+        let from_history = remembered.map(|known| {
+            let share = if known.share > 0.0 { known.share.min(Remembered::SHARE_MAX) } else { 0.0 };
+            search.history = Some(History { share, is_settled: false });
+            known.rate.0 as f64 * share
+        });
+        search.step = from_history.unwrap_or(0.0).max(from_nothing);
+        search
+    }
+
+    /// The base rate, bit/s.
+    pub fn base(&self) -> f64 {
+        self.proven.max(self.floor())
+    }
+
+    /// What is sent before anything is known: a datagram each round trip, the rate of the paper's beginning.
+    fn floor(&self) -> f64 {
+        (self.datagram_bits / self.rtt.as_secs_f64()).clamp(RATE_MIN, FLOOR_MAX)
+    }
+
+    /// The rate to test next.
+    pub fn test_rate(&self) -> f64 {
+        self.proven + self.step
+    }
+
+    /// No test before this.
+    pub fn next(&self) -> Time {
+        self.next
+    }
+
+    /// The round trip as it is now.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.rtt = rtt;
+    }
+
+    /// The path carried a test: the rate jumps there, and the next test is due.
+    pub fn on_carried(&mut self, now: Time, rate: f64) {
+        self.settle_history(true);
+        self.proven = self.proven.max(rate);
+        self.step *= 2.0;
+        (self.failures, self.voids) = (0, 0);
+        self.next = now;
+    }
+
+    /// A test that was asked for at `asked_at` failed. `came_in_at`: the rate at which it came in, if that is known.
+    pub fn on_failed(&mut self, asked_at: Time, came_in_at: Option<f64>, rng: &mut Rng) {
+        self.settle_history(false);
+        // §3.3 suggests to guess the rate from a failed probe's slope; it bounds what is left by more than half.
+        let guess = came_in_at.map_or(0.0, |rate| rate * GUESS - self.proven);
+        self.step = (self.step / 2.0).max(guess.min(self.step * SHRINK)).max(self.step_min());
+        self.failures = (self.failures + 1).min(BACKOFF_MAX);
+        self.voids = 0;
+        self.next = asked_at + self.rtt.mul_f64(f64::from(1 << self.failures) * (0.5 + 0.5 * rng.f64()));
+    }
+
+    /// The host could not send a train at its rate but only at `realised`: try that next.
+    pub fn on_void(&mut self, now: Time, realised: f64) {
+        self.step = (realised - self.proven).clamp(self.step_min(), self.step.max(self.step_min()));
+        self.voids = (self.voids + 1).min(BACKOFF_MAX);
+        self.next = now + self.rtt * (1 << (self.voids - 1));
+    }
+
+    /// There was too little to send for a whole train.
+    pub fn on_cut_short(&mut self, now: Time) {
+        self.next = now + self.rtt;
+    }
+
+    /// The base rate was too high: lower it by `share`. What that leaves is looked for soon, but if `drains` only
+    /// once the queue has had the time to go.
+    pub fn lower(&mut self, now: Time, share: f64, drains: bool, rng: &mut Rng) {
+        self.proven = (self.base() * (1.0 - share)).max(RATE_MIN);
+        self.step = self.step.min(self.proven).max(self.step_min());
+        self.failures = self.failures.min(1);
+        let soon = now + self.rtt.mul_f64(2.0 + 2.0 * rng.f64());
+        self.next = if drains { soon } else { self.next.min(soon) };
+    }
+
+    /// The receiver takes no more than `rate`.
+    pub fn bound(&mut self, now: Time, rate: f64) {
+        self.proven = self.proven.min(rate).max(RATE_MIN);
+        self.next = self.next.max(now + self.rtt);
+    }
+
+    /// Additive, so that flows that share a path end up with equal rates; less where that is much.
+    fn step_min(&self) -> f64 {
+        let additive = self.datagram_bits / self.rtt.max(STEP_SPAN_MIN).as_secs_f64();
+        additive.min(self.base() / STEP_SHARE)
+    }
+
+    fn settle_history(&mut self, is_right: bool) {
+        if let Some(history) = self.history.as_mut().filter(|history| !history.is_settled) {
+            history.is_settled = true;
+            let factor = if is_right { 2.0 } else { 0.5 };
+            history.share = (history.share * factor).clamp(SHARE_MIN, Remembered::SHARE_MAX);
+        }
+    }
+
+    /// What a later transfer may begin with (§3.4); nothing where no test succeeded.
+    pub fn remember(&self) -> Option<Remembered> {
+        let share = self.history.map_or(Remembered::SHARE_MAX, |history| history.share);
+        (self.proven > 0.0).then_some(Remembered { rate: Rate(self.proven as u64), share })
+    }
+}
+
+/// Tests fail back to back at most this often (as powers of two: every 64 round trips).
+const BACKOFF_MAX: u32 = 6;
+/// Share of the rate at which a failed train came in that is tried next: a little must be left for its error.
+const GUESS: f64 = 0.97;
+/// A failure takes at least this much off the step.
+const SHRINK: f64 = 0.9;
+/// The smallest step is a datagram in a round trip, or in this where the round trip is shorter …
+const STEP_SPAN_MIN: Duration = Duration::from_millis(25);
+/// … and at most this part of the base rate.
+const STEP_SHARE: f64 = 16.0;
+/// The base rate never falls below this, bit/s: a datagram every 120 ms.
+const RATE_MIN: f64 = 100_000.0;
+/// Nor is it above this before a test succeeded, however short the round trip.
+const FLOOR_MAX: f64 = 1_000_000.0;
+/// Shares of what is remembered stop shrinking here: about 1/200.
+const SHARE_MIN: f64 = Remembered::SHARE_MAX / 64.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
+    /// A datagram a round trip is 100 kb/s.
+    const LEN: u64 = 1250;
+    const UNIT: f64 = 100_000.0;
+
+    fn search(remembered: Option<Remembered>) -> Search {
+        Search::new(LEN, RTT, remembered)
+    }
+
+    fn rng() -> Rng {
+        Rng::with_seed(7)
+    }
+
+    #[test]
+    fn steps_double_from_two_datagrams_a_round_trip() {
+        let mut search = search(None);
+        let mut tested = vec![];
+        for _ in 0..6 {
+            tested.push(search.test_rate() / UNIT);
+            search.on_carried(Time::ZERO, search.test_rate());
+        }
+        assert_eq!(tested, [2.0, 6.0, 14.0, 30.0, 62.0, 126.0]);
+        assert_eq!(search.base(), 126.0 * UNIT);
+    }
+
+    #[test]
+    fn a_failure_halves_the_step_and_leaves_the_rate() {
+        let mut search = search(None);
+        search.on_carried(Time::ZERO, search.test_rate());
+        search.on_carried(Time::ZERO, search.test_rate());
+        assert_eq!(search.test_rate(), 14.0 * UNIT);
+        search.on_failed(Time::ZERO, None, &mut rng());
+        assert_eq!((search.base(), search.test_rate()), (6.0 * UNIT, 10.0 * UNIT));
+    }
+
+    #[test]
+    fn a_failed_trains_arrival_rate_is_tried_next() {
+        let mut search = search(None);
+        search.on_carried(Time::ZERO, search.test_rate());
+        search.on_carried(Time::ZERO, search.test_rate());
+        search.on_failed(Time::ZERO, Some(12.0 * UNIT), &mut rng());
+        assert!((search.test_rate() - 0.97 * 12.0 * UNIT).abs() < 1.0);
+        // An arrival rate near the tested one does not stop the search from closing in.
+        search.on_failed(Time::ZERO, Some(12.0 * UNIT), &mut rng());
+        assert!(search.test_rate() < 0.96 * 12.0 * UNIT);
+    }
+
+    #[test]
+    fn failures_in_a_row_back_off_to_64_round_trips() {
+        let (mut search, mut rng) = (search(None), rng());
+        let mut waits = vec![];
+        for _ in 0..8 {
+            search.on_failed(Time::ZERO, None, &mut rng);
+            waits.push(search.next().since(Time::ZERO).as_secs_f64() / RTT.as_secs_f64());
+        }
+        for (wait, most) in waits.iter().zip([2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0, 64.0]) {
+            assert!((most / 2.0..=most).contains(wait), "{wait} of {most}");
+        }
+        search.on_carried(Time::from_millis(5), search.test_rate());
+        assert_eq!(search.next(), Time::from_millis(5));
+    }
+
+    #[test]
+    fn history_begins_at_a_third_and_then_tests_the_whole() {
+        let mut search = search(Some(Remembered::new(Rate(90_000_000))));
+        assert!((search.test_rate() - 30e6).abs() < 1.0);
+        search.on_carried(Time::ZERO, 30e6);
+        assert!((search.test_rate() - 90e6).abs() < 1.0);
+    }
+
+    #[test]
+    fn bad_guesses_halve_the_share_and_good_ones_double_it() {
+        let known = Remembered::new(Rate(90_000_000));
+        let mut bad = search(Some(known));
+        bad.on_failed(Time::ZERO, None, &mut rng());
+        assert_eq!(bad.remember(), None);
+        bad.on_carried(Time::ZERO, bad.test_rate());
+        let after_bad = bad.remember().unwrap();
+        assert_eq!(after_bad.share, 1.0 / 6.0);
+        // Only the first test is a guess.
+        bad.on_failed(Time::ZERO, None, &mut rng());
+        assert_eq!(bad.remember(), Some(after_bad));
+        let mut good = search(Some(after_bad));
+        good.on_carried(Time::ZERO, good.test_rate());
+        assert_eq!(good.remember().unwrap().share, 1.0 / 3.0);
+        let mut better = search(good.remember());
+        better.on_carried(Time::ZERO, better.test_rate());
+        assert_eq!(better.remember().unwrap().share, 1.0 / 3.0, "never above a third");
+    }
+
+    #[test]
+    fn senseless_history_is_no_faster_than_none() {
+        for share in [f64::NAN, -1.0, 0.0] {
+            let search = search(Some(Remembered { rate: Rate(u64::MAX), share }));
+            assert_eq!(search.test_rate(), 2.0 * UNIT);
+        }
+        let search = search(Some(Remembered { rate: Rate(90_000_000), share: 5.0 }));
+        assert!((search.test_rate() - 30e6).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_the_host_could_not_pace_is_tried_slower() {
+        let mut search = search(Some(Remembered::new(Rate(3_000_000_000))));
+        search.on_void(Time::ZERO, 700e6);
+        assert_eq!(search.test_rate(), 700e6);
+        assert_eq!(search.next(), Time::ZERO + RTT);
+        assert_eq!(search.base(), UNIT, "void is neither success nor failure");
+    }
+
+    #[test]
+    fn lowering_brings_the_next_test_near() {
+        let (mut search, mut rng) = (search(None), rng());
+        search.on_carried(Time::ZERO, 10e6);
+        (0..6).for_each(|_| search.on_failed(Time::ZERO, None, &mut rng));
+        search.lower(Time::ZERO, 0.1, true, &mut rng);
+        assert!((search.base() - 9e6).abs() < 1.0);
+        assert!(search.next() <= Time::ZERO + RTT * 4);
+    }
+}

@@ -1,0 +1,319 @@
+//! A probe on its way, and what its arrivals say (PCP §3.1).
+
+use super::line::{Line, normal_cdf};
+use crate::control::{ProbeTrain, TimedArrival};
+use crate::units::{DatagramNumber, Rate, Time};
+use core::time::Duration;
+use fastrand::Rng;
+
+/// What became of a probe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Delays did not grow: the path carries this, in bit/s.
+    Carried(f64),
+    /// Delays grew; it came in at so many bit/s.
+    Queued(f64),
+    /// Not all of it came in.
+    Lost,
+    /// It did not leave at the rate asked for but at this, in bit/s: it says nothing of the path.
+    Void(f64),
+}
+
+/// A train from the moment it was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Train {
+    ask: ProbeTrain,
+    datagram_len: u64,
+    asked_at: Time,
+    /// Numbers of what has left, and when the last of it did.
+    first: Option<DatagramNumber>,
+    sent: u32,
+    last_sent: Time,
+    /// One entry each, in any order.
+    heard: Vec<TimedArrival>,
+}
+
+impl Train {
+    pub fn new(ask: ProbeTrain, datagram_len: u64, now: Time) -> Train {
+        Train { ask, datagram_len, asked_at: now, first: None, sent: 0, last_sent: now, heard: vec![] }
+    }
+
+    /// What was asked for.
+    pub fn ask(&self) -> ProbeTrain {
+        self.ask
+    }
+
+    /// When it was asked for.
+    pub fn asked_at(&self) -> Time {
+        self.asked_at
+    }
+
+    pub fn on_sent(&mut self, number: DatagramNumber, now: Time) {
+        self.first.get_or_insert(number);
+        self.sent += 1;
+        self.last_sent = now;
+    }
+
+    pub fn has_begun(&self) -> bool {
+        self.sent > 0
+    }
+
+    /// All of it has left.
+    pub fn is_out(&self) -> bool {
+        self.sent == self.ask.datagrams
+    }
+
+    /// When its last datagram so far left.
+    pub fn last_sent(&self) -> Time {
+        self.last_sent
+    }
+
+    pub fn on_timed(&mut self, arrivals: &[TimedArrival]) {
+        let Some(first) = self.first else { return };
+        for arrival in arrivals {
+            let is_ours = (first..first + u64::from(self.sent)).contains(&arrival.number);
+            if is_ours && self.heard.iter().all(|other| other.number != arrival.number) {
+                self.heard.push(*arrival);
+            }
+        }
+    }
+
+    /// All of it has come in.
+    pub fn is_heard(&self) -> bool {
+        self.is_out() && self.heard.len() == self.sent as usize
+    }
+
+    /// Whether so much that left later came in (up to `largest`) that what is missing is lost.
+    pub fn is_overtaken(&self, largest: DatagramNumber) -> bool {
+        let end = self.first.map_or(u64::MAX, |first| first + u64::from(self.sent));
+        self.is_out() && !self.is_heard() && largest >= end + OVERTAKEN - 1
+    }
+
+    /// What it says, once all of it is heard.
+    pub fn judge(&self, rng: &mut Rng) -> Verdict {
+        if !self.is_heard() {
+            return Verdict::Lost;
+        }
+        let (first, last) = self.ends();
+        let gaps = self.heard.len() as u64 - 1;
+        let sent_span = last.sent.since(first.sent);
+        let realised = Rate::from_bytes_over(gaps * self.datagram_len, sent_span).0 as f64;
+        let asked = self.ask.rate.0 as f64;
+        if (realised / asked - 1.0).abs() > OFF_RATE {
+            return Verdict::Void(realised);
+        }
+        let mut line = Line::default();
+        for arrival in &self.heard {
+            let delay = arrival.arrival.0.wrapping_sub(arrival.sent.0) as i64;
+            let base = first.arrival.0.wrapping_sub(first.sent.0) as i64;
+            line.add(arrival.sent.since(first.sent).as_nanos() as f64, delay.wrapping_sub(base) as f64);
+        }
+        let span_ns = sent_span.as_nanos() as f64;
+        if rng.f64() < acceptance(&line, span_ns, span_ns / gaps as f64) {
+            Verdict::Carried(realised)
+        } else {
+            Verdict::Queued(realised / (1.0 + line.slope().max(0.0)))
+        }
+    }
+
+    /// The datagrams that left first and last.
+    fn ends(&self) -> (TimedArrival, TimedArrival) {
+        let key = |arrival: &&TimedArrival| arrival.number;
+        let (first, last) = (self.heard.iter().min_by_key(key), self.heard.iter().max_by_key(key));
+        let none = TimedArrival { number: 0, sent: Time::ZERO, arrival: Time::ZERO };
+        (first.copied().unwrap_or(none), last.copied().unwrap_or(none))
+    }
+}
+
+/// The probability with which delays that lie like this over `span_ns` are taken for not growing. Flat or falling
+/// (PCP §3.1): surely; otherwise the probability that a path whose delays do not grow shows such a slope.
+fn acceptance(line: &Line, span_ns: f64, gap_ns: f64) -> f64 {
+    let slope = line.slope();
+    if slope * span_ns <= FLAT_NS {
+        return 1.0;
+    }
+    normal_cdf(-slope / line.slope_error(gap_ns * SCATTER))
+}
+
+/// How long trains may be. Longer ones see through more noise, but where datagrams get lost few long ones come in
+/// whole: the longest is halved after a loss, and comes back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrainLen {
+    longest: f64,
+    /// Probes to succeed in a row before being quick matters more again than being sure: zero until one meets the
+    /// path's limit.
+    near: u32,
+}
+
+impl TrainLen {
+    /// Nothing is known of the path's losses.
+    pub fn new() -> TrainLen {
+        TrainLen { longest: TRAIN_FIRST, near: 0 }
+    }
+
+    /// A probe is over.
+    pub fn on_verdict(&mut self, verdict: Verdict) {
+        self.near = match verdict {
+            Verdict::Queued(_) => NEAR,
+            Verdict::Carried(_) => self.near.saturating_sub(1),
+            Verdict::Lost | Verdict::Void(_) => self.near,
+        };
+        self.longest = match verdict {
+            Verdict::Carried(_) | Verdict::Queued(_) => (self.longest * 2.0).min(TRAIN_MAX),
+            Verdict::Lost => (self.longest / 2.0).max(TRAIN_FEW),
+            Verdict::Void(_) => self.longest,
+        };
+    }
+
+    /// How many datagrams a probe at `rate` (bit/s) has. PCP §3.1 varies the rate by how long a probe takes more than
+    /// by how much it carries. A quarter of a round trip is spent on the first few, then an eighth, so that a search
+    /// is not held up by slow trains. Near the path's limit all are as long as may be: there a step is a small part of
+    /// the rate, and a short train among strangers' packets would be accepted or not by chance.
+    pub fn of(&self, rate: f64, datagram_len: u64, rtt: Duration) -> u32 {
+        let per_rtt = rate * rtt.as_secs_f64() / (8.0 * datagram_len as f64);
+        if self.near > 0 {
+            return self.longest as u32;
+        }
+        let few = (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW);
+        let many = (1.0 + (per_rtt / 8.0).ceil()).min(self.longest);
+        few.max(many).max(TRAIN_MIN) as u32
+    }
+}
+
+/// So many later arrivals make a missing one lost, as TCP's duplicate acknowledgements do (RFC 5681 §3.2).
+const OVERTAKEN: u64 = 3;
+/// A train whose rate is off by a larger share is void: the host could not pace it.
+const OFF_RATE: f64 = 0.1;
+/// Growth over a whole train that timestamps do not resolve.
+const FLAT_NS: f64 = 1_000.0;
+/// How far delays stray before a train has shown it, as a share of the spacing: strangers' packets come in between.
+const SCATTER: f64 = 0.1;
+/// Two tell a slope, five how sure it is.
+const TRAIN_MIN: f64 = 2.0;
+const TRAIN_FEW: f64 = 5.0;
+/// So many successes in a row are no chance.
+const NEAR: u32 = 3;
+/// The longest at first, and ever: more would not make a probe surer but fill small queues.
+const TRAIN_FIRST: f64 = 10.0;
+const TRAIN_MAX: f64 = 20.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: u64 = 1250;
+
+    /// A train of `n` at 100 Mb/s (100 µs apart) sent from 1 s on; `delay_us(i)` is how long each takes.
+    fn train(n: u32, gap_us: u64, delay_us: impl Fn(u64) -> u64) -> Train {
+        let ask = ProbeTrain { datagrams: n, rate: Rate::from_mbps(100.0) };
+        let start = Time::from_millis(1000);
+        let mut train = Train::new(ask, LEN, start);
+        let mut arrivals = vec![];
+        for i in 0..u64::from(n) {
+            let sent = start + Duration::from_micros(gap_us * i);
+            train.on_sent(10 + i, sent);
+            arrivals.push(TimedArrival {
+                number: 10 + i,
+                sent,
+                arrival: sent + Duration::from_micros(delay_us(i)),
+            });
+        }
+        train.on_timed(&arrivals);
+        train.on_timed(&arrivals[..2]);
+        train
+    }
+
+    fn accepted(train: &Train) -> f64 {
+        let mut rng = Rng::with_seed(1);
+        let count = (0..2000).filter(|_| matches!(train.judge(&mut rng), Verdict::Carried(_))).count();
+        count as f64 / 2000.0
+    }
+
+    #[test]
+    fn flat_and_falling_delays_are_accepted() {
+        assert_eq!(train(5, 100, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Carried(1e8));
+        assert_eq!(accepted(&train(5, 100, |i| 31_000 - 200 * i)), 1.0);
+        assert_eq!(accepted(&train(2, 100, |_| 30_000)), 1.0);
+    }
+
+    #[test]
+    fn steadily_growing_delays_tell_the_rate_carried() {
+        // 20 µs more each 100 µs: it comes in 120 µs apart.
+        let verdict = train(10, 100, |i| 30_000 + 20 * i).judge(&mut Rng::with_seed(1));
+        let Verdict::Queued(rate) = verdict else { panic!("{verdict:?}") };
+        assert!((rate - 1e8 / 1.2).abs() < 1.0, "{rate}");
+    }
+
+    #[test]
+    fn a_slope_within_the_noise_is_accepted_as_often_as_chance_makes_one() {
+        // Delays 0, 30, 0, 30, 0 µs at 0, 100 … 400 µs: no slope. Raised by 2 µs each: slope 0.02. Residual
+        // 5 × 216 = 1080 µs², scatter 10² = 100 µs²: error √(1180/4/100 000) = 0.0543, Φ(−0.368) = 0.3563.
+        let noisy = train(5, 100, |i| 30_000 + 30 * (i % 2) + 2 * i);
+        let found = accepted(&noisy);
+        assert!((found - 0.3563).abs() < 0.03, "{found}");
+    }
+
+    #[test]
+    fn a_train_off_its_rate_is_void() {
+        assert_eq!(train(5, 112, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Void(89_285_714.0));
+        assert!(matches!(train(5, 85, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Void(_)));
+        assert!(matches!(train(5, 109, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Carried(_)));
+    }
+
+    #[test]
+    fn a_lost_datagram_fails_it_once_overtaken() {
+        let mut train = train(5, 100, |_| 30_000);
+        train.heard.remove(2);
+        // Its numbers are 10 to 14.
+        assert!(!train.is_heard() && !train.is_overtaken(16) && train.is_overtaken(17));
+        assert_eq!(train.judge(&mut Rng::with_seed(1)), Verdict::Lost);
+    }
+
+    #[test]
+    fn arrivals_of_others_do_not_count() {
+        let mut train = train(3, 100, |_| 30_000);
+        let heard = train.heard.clone();
+        train.heard.clear();
+        let shifted: Vec<TimedArrival> =
+            heard.iter().map(|a| TimedArrival { number: a.number + 3, ..*a }).collect();
+        train.on_timed(&shifted);
+        assert!(train.heard.is_empty());
+    }
+
+    #[test]
+    fn clocks_may_differ_by_anything() {
+        let mut train = train(5, 100, |_| 0);
+        for arrival in &mut train.heard {
+            arrival.arrival = Time(arrival.arrival.0.wrapping_sub(1_500_000_000));
+        }
+        assert_eq!(train.judge(&mut Rng::with_seed(1)), Verdict::Carried(1e8));
+    }
+
+    #[test]
+    fn lengths_follow_the_rate() {
+        let rtt = Duration::from_millis(100);
+        let mut lengths = TrainLen::new();
+        let of = |lengths: TrainLen, per_rtt: f64| lengths.of(per_rtt * 8.0 * LEN as f64 / 0.1, LEN, rtt);
+        let first = [1.0, 2.0, 6.0, 14.0, 30.0, 62.0, 126.0].map(|rate| of(lengths, rate));
+        assert_eq!(first, [2, 2, 3, 5, 5, 9, 10]);
+        lengths.on_verdict(Verdict::Carried(1.0));
+        assert_eq!([126.0, 1000.0].map(|rate| of(lengths, rate)), [17, 20]);
+        lengths.on_verdict(Verdict::Queued(1.0));
+        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [20, 20, 20]);
+        (0..3).for_each(|_| lengths.on_verdict(Verdict::Carried(1.0)));
+        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [2, 5, 17]);
+    }
+
+    #[test]
+    fn losses_make_trains_shorter_for_a_while() {
+        let rtt = Duration::from_millis(100);
+        let mut lengths = TrainLen::new();
+        let mut of_fast = |verdict| {
+            lengths.on_verdict(verdict);
+            lengths.of(1e9, LEN, rtt)
+        };
+        let verdicts =
+            [Verdict::Lost, Verdict::Lost, Verdict::Void(1.0), Verdict::Queued(1.0), Verdict::Carried(1.0)];
+        assert_eq!(verdicts.map(&mut of_fast), [5, 5, 5, 10, 20]);
+    }
+}

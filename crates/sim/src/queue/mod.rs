@@ -1,0 +1,124 @@
+//! Queues in front of a link: what waits, who is served next, and what is dropped.
+//!
+//! A [`DropTail`] queue knows when a packet will leave at the moment it comes, so that nothing needs to happen in
+//! between. The others choose when the link is free: they [`Keep`] packets.
+
+mod codel;
+mod drop_tail;
+mod fair;
+mod gauge;
+
+pub use codel::CoDel;
+pub use drop_tail::DropTail;
+pub use fair::FairQueue;
+pub(crate) use gauge::Gauge;
+pub use gauge::Occupancy;
+
+use longhaul_proto::suggest::unknown;
+use longhaul_proto::units::Time;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Who is served next, and what is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+pub enum QueueDiscipline {
+    /// First in, first out; what does not fit is dropped.
+    #[default]
+    DropTail,
+    /// Each flow in turn (deficit round robin); what does not fit is taken from the longest flow.
+    Fair,
+    /// First in, first out; drops ever more often while packets wait too long (CoDel, RFC 8289).
+    CoDel,
+}
+
+impl QueueDiscipline {
+    /// Every discipline.
+    pub const ALL: [QueueDiscipline; 3] =
+        [QueueDiscipline::DropTail, QueueDiscipline::Fair, QueueDiscipline::CoDel];
+
+    /// The name in a scenario.
+    pub fn name(self) -> &'static str {
+        match self {
+            QueueDiscipline::DropTail => "drop-tail",
+            QueueDiscipline::Fair => "fq",
+            QueueDiscipline::CoDel => "codel",
+        }
+    }
+}
+
+impl fmt::Display for QueueDiscipline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for QueueDiscipline {
+    type Err = String;
+    fn from_str(name: &str) -> Result<QueueDiscipline, String> {
+        let all = QueueDiscipline::ALL;
+        all.into_iter()
+            .find(|one| one.name() == name)
+            .ok_or_else(|| unknown("queue discipline", name, all.iter().map(|one| one.name())))
+    }
+}
+
+impl TryFrom<String> for QueueDiscipline {
+    type Error = String;
+    fn try_from(name: String) -> Result<QueueDiscipline, String> {
+        name.parse()
+    }
+}
+
+impl From<QueueDiscipline> for &'static str {
+    fn from(discipline: QueueDiscipline) -> &'static str {
+        discipline.name()
+    }
+}
+
+/// A packet in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which packet; means nothing to the queue.
+    pub packet: u32,
+    /// Packets with the same number belong to one flow.
+    pub flow: u32,
+    /// Its size.
+    pub bytes: u32,
+    /// Since when it waits.
+    pub since: Time,
+}
+
+/// A packet that a queue dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Which.
+    pub waiting: Waiting,
+    /// Why.
+    pub reason: DropReason,
+}
+
+/// Why a queue drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropReason {
+    /// There was no room.
+    Full,
+    /// There was, but packets had waited too long.
+    Managed,
+}
+
+/// A queue that keeps packets and chooses among them when the link is free.
+pub trait Keep: fmt::Debug + Send {
+    /// Take a packet in; what goes overboard for it (maybe itself) is added to `dropped`.
+    fn push(&mut self, packet: Waiting, dropped: &mut Vec<Dropped>);
+    /// The packet to transmit now; what is dropped on the way to it is added to `dropped`.
+    fn pop(&mut self, now: Time, dropped: &mut Vec<Dropped>) -> Option<Waiting>;
+    /// Packets waiting.
+    fn len(&self) -> usize;
+    /// Whether none waits.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Bytes waiting.
+    fn waiting_bytes(&self) -> u64;
+}
