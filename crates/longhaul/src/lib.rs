@@ -11,5 +11,6 @@ mod net;
 mod transfer;
 
 pub use api::*;
+pub use net::plain;
 pub use transfer::client::copy;
 pub use transfer::server::{agent, serve};
