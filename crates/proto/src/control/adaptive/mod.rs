@@ -256,7 +256,7 @@ impl Adaptive {
     fn end_tick(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
-        let delivered = Rate::from_bytes_over(bytes, span).0 as f64;
+        let delivered = Rate::measured(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
@@ -314,7 +314,7 @@ impl Adaptive {
     fn end_round(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
-        let delivered = if span.is_zero() { 0.0 } else { Rate::from_bytes_over(bytes, span).0 as f64 };
+        let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
         match self.state {
             State::Test(test) => self.judge(ack, test),
             State::Compete(_) => {}
@@ -509,7 +509,7 @@ impl Adaptive {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
         if bytes > 0 && span > Duration::ZERO {
-            self.bandwidth = Rate::from_bytes_over(bytes, span).0 as f64;
+            self.bandwidth = Rate::measured(bytes, span).0 as f64;
         }
         if bytes as f64 >= TRAIN_READ * self.datagram_len {
             self.leave_train();
