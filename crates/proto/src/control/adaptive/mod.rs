@@ -639,7 +639,7 @@ const TARGET_RATE: f64 = 1e8;
 const TARGET_FACTOR_MAX: f64 = 4.0;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_FACTOR: f64 = 2.0;
-const NOISE_TARGETS: f64 = 0.5;
+const NOISE_TARGETS: f64 = 0.35;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
