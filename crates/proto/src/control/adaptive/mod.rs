@@ -482,11 +482,12 @@ impl Adaptive {
         self.growth = 0.0;
     }
 
-    /// The queue stays although we sent less. One that is long, or that came back after we thought it was none, is a
-    /// rival's; a short one was none: the way is longer now, or its least delay was luck.
+    /// The queue stays although we sent less. One that is long, that drops, or that came back after we thought it was
+    /// none, is a rival's; a short one was none: the way is longer now, or its least delay was luck.
     fn give_in(&mut self, now: Time, queue_ns: f64, bandwidth_before: f64) {
         let again = now.since(self.rebased_at) < REBASED_LATELY.max(self.rtt * REFRESH_FIRST_ROUNDS);
-        if queue_ns < self.own_queue_ns() && !(again && queue_ns > RIVAL_QUEUE_NS) {
+        let dropped = self.dropped_at > Time::ZERO && now.since(self.dropped_at) < REBASED_LATELY;
+        if queue_ns < self.own_queue_ns() && !((again || dropped) && queue_ns > RIVAL_QUEUE_NS) {
             self.delay.rebase(now);
             self.ceiling.room_ns = f64::INFINITY;
             self.rebased_at = now;
@@ -639,7 +640,7 @@ const TARGET_RATE: f64 = 1e8;
 const TARGET_FACTOR_MAX: f64 = 4.0;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_FACTOR: f64 = 2.0;
-const NOISE_TARGETS: f64 = 0.5;
+const NOISE_TARGETS: f64 = 0.35;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
