@@ -646,7 +646,7 @@ const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
 const OWN_QUEUE_TARGETS: f64 = 1.5;
 const OWN_QUEUE_SHARE: f64 = 0.05;
-const OWN_QUEUE_NS: f64 = 1e6;
+const OWN_QUEUE_NS: f64 = 2e6;
 /// A queue that stays longer than this many targets while we yield is not ours.
 const STUCK: f64 = 1.3;
 /// A queue shorter than this is noise.
@@ -706,7 +706,7 @@ const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, it is left for a while.
 const FAILURES_MAX: u32 = 4;
 /// So many such series, and a loss meanwhile, are the work of rivals.
-const SERIES_MAX: u32 = 1;
+const SERIES_MAX: u32 = 2;
 /// On a path that loses less than this share by chance, a loss is a full queue.
 const RANDOM_NONE: f64 = 0.001;
 /// How long an old base delay is believed while the queue never runs empty.
