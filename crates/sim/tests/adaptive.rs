@@ -44,6 +44,13 @@ fn cells_of_the_grid_are_filled_without_waste_or_queue() {
     }
 }
 
+/// A test for random loss in the very first round was once sized by what startup had delivered, a quarter of the path's
+/// rate, and a short object never got over it.
+#[test]
+fn loss_in_the_first_round_trips_does_not_hold_a_short_object_back() {
+    insist(&cell(100.0, 65.0, 0.05, 1.0, 3.3), 0.86);
+}
+
 /// 10 Gb/s over 1 ms with room for 83 datagrams: a burst for each half millisecond would be 400.
 #[test]
 fn bursts_fit_a_shallow_queue() {

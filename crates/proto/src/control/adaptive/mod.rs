@@ -59,6 +59,8 @@ pub struct Adaptive {
     /// When a queue was last found to be none.
     rebased_at: Time,
     receiver: ReceiverBound,
+    /// The first datagram sent after startup went to the train's rate at once.
+    jumped: DatagramNumber,
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
     started: bool,
@@ -110,6 +112,8 @@ struct Round {
     began: Time,
     arrival: Time,
     received: u64,
+    /// All that was delivered in it had left at the present rate.
+    is_settled: bool,
     ticks: u32,
     /// Largest delivery rate of its ticks.
     delivered_max: f64,
@@ -188,6 +192,7 @@ impl Adaptive {
             dropped_at: Time::ZERO,
             rebased_at: Time::ZERO,
             receiver: ReceiverBound::new(),
+            jumped: 0,
             before_outage: None,
             started: false,
         };
@@ -273,6 +278,7 @@ impl Adaptive {
         {
             // Half of it passes and nothing waits: the rest is free as well.
             (self.growth, self.startup, self.bandwidth) = (0.0, None, limit);
+            (self.jumped, self.round.is_settled) = (ack.next_number, false);
         }
         self.round.queued |= queued;
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
@@ -349,6 +355,7 @@ impl Adaptive {
             began: ack.now,
             arrival: ack.arrival,
             received: ack.received_bytes,
+            is_settled: ack.largest >= self.jumped,
             queue_least_ns: f64::INFINITY,
             queue_most_ns: self.delay.queue_ns,
             ..Round::default()
@@ -357,6 +364,10 @@ impl Adaptive {
 
     /// End of a round that is no test: too much loss, or rivals?
     fn watch(&mut self, ack: &AckSample, delivered: f64) {
+        // What was delivered before the rate jumped says nothing of the path: no test could be sized by it.
+        if self.startup.is_none() && !self.round.is_settled {
+            return;
+        }
         // While the rate doubles, what a full bottleneck drops is soon half of it: anything less can wait.
         let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
         if let Some(loss) = self.loss.excess(ack, self.datagram_len).filter(|loss| *loss > tolerated) {
