@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_stream_arrives_over_loopback() {
-        let stream: Vec<u8> = (0..3_000_000u32).map(|at| (at * 7 >> 3) as u8).collect();
+        let stream: Vec<u8> = (0..3_000_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
         let config = Config::default();
         let receiver = Receiver::new(config, vec![0; stream.len()]);
         let mut right = Driver::listen(receiver, "127.0.0.1:0".parse().unwrap()).unwrap();

@@ -108,7 +108,7 @@ impl Bbr {
             received_bytes: 0,
             round: Round::default(),
             pipe: Pipe::default(),
-            pacing_rate: Rate::from_bytes_over(window_bytes, rtt).scale(STARTUP_GAIN),
+            pacing_rate: Rate::measured(window_bytes, rtt).scale(STARTUP_GAIN),
             window_bytes,
             window_before: 0,
             recovery: Recovery::No,
@@ -138,7 +138,8 @@ impl Bbr {
         let (rtt, rate) = (self.rtt_min?, self.bandwidth.get()?);
         let burst = self.pacing_rate.bytes_in(BURST).max(BURST_MIN * self.datagram_len);
         let raise = if matches!(self.state, State::ProbeBw { phase: 0, .. }) { PROBE_EXTRA } else { 0 };
-        Some(rate.scale(gain).bytes_in(rtt) + BURSTS * burst + raise * self.datagram_len)
+        let beside = BURSTS.saturating_mul(burst).saturating_add(raise * self.datagram_len);
+        Some(rate.scale(gain).bytes_in(rtt).saturating_add(beside))
     }
 
     fn in_flight_within(&self, ack: &AckSample, gain: f64) -> bool {
@@ -155,7 +156,7 @@ impl Bbr {
         let span = ack.now.since(mark.now).max(ack.arrival.since(mark.arrival));
         let bytes = ack.received_bytes.saturating_sub(mark.received_bytes);
         let is_sound = span >= self.rtt_min.unwrap_or_default() && !span.is_zero();
-        is_sound.then(|| (Rate::from_bytes_over(bytes, span), mark.idles != self.idles))
+        is_sound.then(|| (Rate::measured(bytes, span), mark.idles != self.idles))
     }
 
     fn update_model(&mut self, ack: &AckSample) {
@@ -259,7 +260,7 @@ impl Bbr {
     fn set_window(&mut self, ack: &AckSample, acked_bytes: u64) {
         self.step_recovery(ack);
         if let Recovery::Conserving { .. } = self.recovery {
-            self.window_bytes = self.window_bytes.max(ack.in_flight + acked_bytes);
+            self.window_bytes = self.window_bytes.max(ack.in_flight.saturating_add(acked_bytes));
         } else {
             let target = self.target_bytes(self.window_gain());
             let grown = self.window_bytes.saturating_add(acked_bytes);

@@ -232,7 +232,7 @@ impl ArrivalRate {
             return;
         }
         let bytes = ack.received_bytes.saturating_sub(self.received_bytes);
-        let sample = Rate::from_bytes_over(bytes, span);
+        let sample = Rate::measured(bytes, span);
         if !self.app_limited && bytes > 0 {
             self.rate = Some(match self.rate {
                 Some(rate) if !is_new => Rate(rate.0 / 8 * 7 + sample.0 / 8),
@@ -293,7 +293,7 @@ impl Pairs {
                 let span = one.arrival.since(first.arrival);
                 // Without a span the host took both at once: it tells nothing of the path.
                 if !span.is_zero() {
-                    self.links.push_back(Rate::from_bytes_over(datagram_len, span));
+                    self.links.push_back(Rate::measured(datagram_len, span));
                     if self.links.len() > PAIRS_KEPT {
                         self.links.pop_front();
                     }

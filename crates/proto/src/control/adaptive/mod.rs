@@ -256,7 +256,7 @@ impl Adaptive {
     fn end_tick(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
-        let delivered = Rate::from_bytes_over(bytes, span).0 as f64;
+        let delivered = Rate::measured(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
@@ -314,7 +314,7 @@ impl Adaptive {
     fn end_round(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
-        let delivered = if span.is_zero() { 0.0 } else { Rate::from_bytes_over(bytes, span).0 as f64 };
+        let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
         match self.state {
             State::Test(test) => self.judge(ack, test),
             State::Compete(_) => {}
@@ -482,11 +482,12 @@ impl Adaptive {
         self.growth = 0.0;
     }
 
-    /// The queue stays although we sent less. One that is long, or that came back after we thought it was none, is a
-    /// rival's; a short one was none: the way is longer now, or its least delay was luck.
+    /// The queue stays although we sent less. One that is long, that drops, or that came back after we thought it was
+    /// none, is a rival's; a short one was none: the way is longer now, or its least delay was luck.
     fn give_in(&mut self, now: Time, queue_ns: f64, bandwidth_before: f64) {
         let again = now.since(self.rebased_at) < REBASED_LATELY.max(self.rtt * REFRESH_FIRST_ROUNDS);
-        if queue_ns < self.own_queue_ns() && !(again && queue_ns > RIVAL_QUEUE_NS) {
+        let dropped = self.dropped_at > Time::ZERO && now.since(self.dropped_at) < REBASED_LATELY;
+        if queue_ns < self.own_queue_ns() && !((again || dropped) && queue_ns > RIVAL_QUEUE_NS) {
             self.delay.rebase(now);
             self.ceiling.room_ns = f64::INFINITY;
             self.rebased_at = now;
@@ -509,7 +510,7 @@ impl Adaptive {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
         if bytes > 0 && span > Duration::ZERO {
-            self.bandwidth = Rate::from_bytes_over(bytes, span).0 as f64;
+            self.bandwidth = Rate::measured(bytes, span).0 as f64;
         }
         if bytes as f64 >= TRAIN_READ * self.datagram_len {
             self.leave_train();
@@ -639,7 +640,7 @@ const TARGET_RATE: f64 = 1e8;
 const TARGET_FACTOR_MAX: f64 = 4.0;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_FACTOR: f64 = 2.0;
-const NOISE_TARGETS: f64 = 0.5;
+const NOISE_TARGETS: f64 = 0.35;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.

@@ -156,4 +156,4 @@ const VALLEY_MARGIN: f64 = 0.1;
 /// The valley comes when the window is back at this share of what it was: rivals that lost with us are back too.
 const PLATEAU: f64 = 0.9;
 /// A queue that shrinks to this share in a valley was ours.
-const GONE: f64 = 0.2;
+const GONE: f64 = 0.1;

@@ -189,7 +189,7 @@ impl Pcp {
             is_bound,
         };
         if is_bound {
-            let taken = Rate::from_bytes_over(accepted, span).0 as f64;
+            let taken = Rate::measured(accepted, span).0 as f64;
             self.search.bound(ack.now, (taken * OVERRUN_FACTOR).max(self.search.base() / 2.0));
         }
         let lost = covered.saturating_sub(received + overrun) as f64 / covered.max(1) as f64;
