@@ -37,8 +37,8 @@ struct Extent {
     length: Duration,
     /// The others come …
     from: Duration,
-    /// … and go.
-    until: Duration,
+    /// … and go, in one case each.
+    untils_s: &'static [f64],
     seeds: u64,
 }
 
@@ -49,7 +49,7 @@ impl Extent {
             rivals: &[1, 4],
             length: Duration::from_secs(40),
             from: Duration::from_secs(5),
-            until: Duration::from_secs(25),
+            untils_s: &[15.0, 25.0, 45.0],
             seeds: SEEDS_FULL,
         };
         options.scale.pick(
@@ -60,7 +60,7 @@ impl Extent {
                 rivals: &[1],
                 length: Duration::from_secs(1),
                 from: Duration::from_millis(200),
-                until: Duration::from_millis(600),
+                untils_s: &[0.6],
                 seeds: 1,
             },
         )
@@ -69,17 +69,41 @@ impl Extent {
     fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for &rate_mbit in self.rates_mbit {
-            cases.extend(self.rivals.iter().map(|&rivals| Case { rate_mbit, rivals }));
+            for &until_s in self.untils_s {
+                let until = Duration::from_secs_f64(until_s);
+                cases.extend(self.rivals.iter().map(|&rivals| Case { rate_mbit, rivals, until }));
+            }
         }
         cases
     }
 }
 
-/// A path, and how many others come.
+/// A path, how many others come, and until when they stay.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     rate_mbit: f64,
     rivals: usize,
+    until: Duration,
+}
+
+impl Case {
+    /// The first columns of every table.
+    fn columns() -> Vec<Column> {
+        vec![
+            Column::new("rate", Unit::Mbps),
+            Column::new("CUBIC flows", Unit::Number),
+            Column::new("until", Unit::Seconds),
+        ]
+    }
+
+    /// What stands in them.
+    fn values(&self) -> Vec<Value> {
+        vec![self.rate_mbit.into(), self.rivals.into(), self.until.as_secs_f64().into()]
+    }
+
+    fn label(&self) -> String {
+        format!("{} until {} s at {} Mb/s", self.rivals, self.until.as_secs_f64(), self.rate_mbit)
+    }
 }
 
 /// How the object is moved.
@@ -121,21 +145,17 @@ impl Finish {
         self.modes.iter().filter(|mode| **mode == MODE_TCP).count() as f64 * TICK.as_secs_f64()
     }
 
-    /// Seconds from the others' coming until TCP had the object.
-    fn handed_s(&self, extent: &Extent) -> Option<f64> {
-        let from = ticks(extent.from);
-        let at = self.modes.iter().skip(from).position(|mode| *mode == MODE_TCP)?;
+    /// Seconds from `from`, when the others came, until TCP had the object.
+    fn handed_s(&self, from: Duration) -> Option<f64> {
+        let at = self.modes.iter().skip(ticks(from)).position(|mode| *mode == MODE_TCP)?;
         Some((at + 1) as f64 * TICK.as_secs_f64())
     }
 
-    /// Seconds from the others' going until TCP had it no more.
-    fn back_s(&self, extent: &Extent) -> Option<f64> {
-        let after = self.modes.get(ticks(extent.until)..).filter(|after| !after.is_empty())?;
-        match after.iter().rposition(|mode| *mode == MODE_TCP) {
-            None => Some(0.0),
-            Some(last) if last + 1 < after.len() => Some((last + 2) as f64 * TICK.as_secs_f64()),
-            Some(_) => None,
-        }
+    /// Seconds from `until`, when the others went, until TCP had it no more. Never, where TCP did not get it.
+    fn back_s(&self, until: Duration) -> Option<f64> {
+        let last = self.modes.iter().rposition(|mode| *mode == MODE_TCP)?;
+        let back = last + 1;
+        (back < self.modes.len()).then(|| (back + 1).saturating_sub(ticks(until)) as f64 * TICK.as_secs_f64())
     }
 }
 
@@ -168,7 +188,7 @@ impl Transfer {
                 let rival = FlowSpec::tcp(ControllerKind::Cubic, bytes * u64::from(STOP_FACTOR));
                 theirs = (0..self.case.rivals).map(|_| add(&mut sim, rival.clone(), extent.from)).collect();
             }
-            if tick == ticks(extent.until) {
+            if tick == ticks(self.case.until) {
                 theirs.drain(..).for_each(|id| drop(sim.remove_flow(id)));
             }
             let limits = Limits { time: Time::ZERO + TICK * (tick as u32 + 1), ..Limits::default() };
@@ -211,6 +231,14 @@ impl Outcomes<'_> {
         Summary::of(self.of(Way::Switch).iter().zip(better).map(|(switch, better)| switch.seconds / better))
     }
 
+    fn handed_s(&self, from: Duration) -> Option<f64> {
+        latest(self.of(Way::Switch), |finish| finish.handed_s(from))
+    }
+
+    fn back_s(&self) -> Option<f64> {
+        latest(self.of(Way::Switch), |finish| finish.back_s(self.case.until))
+    }
+
     fn is_complete(&self) -> bool {
         self.by_way.iter().copied().flatten().all(|finish| finish.is_complete)
     }
@@ -235,15 +263,14 @@ fn switch(options: &Options<'_>) -> Findings {
         method: vec![
             format!(
                 "{RTT_MS} ms, a drop-tail queue of one bandwidth-delay product. An object that would take {} s at the \
-                 path's rate; CUBIC flows of TCP share the path from {} s to {} s. {} run(s) of each.",
+                 path's rate; CUBIC flows of TCP share the path from {} s on until they go, all at once. {} run(s) of each.",
                 extent.length.as_secs_f64(),
                 extent.from.as_secs_f64(),
-                extent.until.as_secs_f64(),
                 extent.seeds
             ),
             format!(
                 "Object: adaptive. TCP: {STRIPES} connections with CUBIC, each with an equal part, done with the last. \
-                 Time: from the beginning of the set-up until the receiver has everything. The mode is looked at every \
+                 Time: until the receiver has everything; flows begin within the first tick. A tick, at which the mode is looked at, is \
                  {} ms.",
                 TICK.as_millis()
             ),
@@ -254,9 +281,7 @@ fn switch(options: &Options<'_>) -> Findings {
 }
 
 fn times(outcomes: &[Outcomes<'_>]) -> Table {
-    let columns = vec![
-        Column::new("rate", Unit::Mbps),
-        Column::new("CUBIC flows", Unit::Number),
+    let columns = [
         Column::new("object", Unit::Seconds),
         Column::new("TCP", Unit::Seconds),
         Column::new("switch", Unit::Seconds),
@@ -264,69 +289,61 @@ fn times(outcomes: &[Outcomes<'_>]) -> Table {
         Column::new("worst", Unit::Times),
         Column::text("all complete"),
     ];
+    let columns = Case::columns().into_iter().chain(columns).collect();
     let mut table = Table::new("times", "Time until the object is there", columns);
     for one in outcomes {
         let over = one.over_better();
-        table.push(vec![
-            one.case.rate_mbit.into(),
-            one.case.rivals.into(),
+        let figures = [
             one.time_s(Way::Object).mean.into(),
             one.time_s(Way::Tcp).mean.into(),
             one.time_s(Way::Switch).mean.into(),
             over.mean.into(),
             over.max.into(),
             if one.is_complete() { "yes" } else { "no" }.into(),
-        ]);
+        ];
+        table.push(one.case.values().into_iter().chain(figures).collect());
     }
     table
 }
 
 fn modes(outcomes: &[Outcomes<'_>], extent: &Extent) -> Table {
-    let columns = vec![
-        Column::new("rate", Unit::Mbps),
-        Column::new("CUBIC flows", Unit::Number),
+    let columns = [
         Column::new("as an object", Unit::Seconds),
         Column::new("in TCP's hands", Unit::Seconds),
         Column::new("handed over after", Unit::Seconds),
         Column::new("taken back after", Unit::Seconds),
     ];
+    let columns = Case::columns().into_iter().chain(columns).collect();
     let mut table = Table::new("modes", "What switch does; mean, and latest of the hand-overs", columns);
     for one in outcomes {
         let switch = one.of(Way::Switch);
         let stripes = Summary::of(switch.iter().map(Finish::stripes_s)).mean;
-        table.push(vec![
-            one.case.rate_mbit.into(),
-            one.case.rivals.into(),
+        let figures = [
             (one.time_s(Way::Switch).mean - stripes).into(),
             stripes.into(),
-            latest(switch, |finish| finish.handed_s(extent)).into(),
-            latest(switch, |finish| finish.back_s(extent)).into(),
-        ]);
+            one.handed_s(extent.from).into(),
+            one.back_s().into(),
+        ];
+        table.push(one.case.values().into_iter().chain(figures).collect());
     }
     table
 }
 
 /// Every change of mode.
 fn turns(transfers: &[Transfer], finishes: &[Finish]) -> Table {
-    let columns = vec![
-        Column::new("rate", Unit::Mbps),
-        Column::new("CUBIC flows", Unit::Number),
-        Column::text("seed"),
-        Column::new("at", Unit::Seconds),
-        Column::text("mode"),
-    ];
+    let columns = [Column::text("seed"), Column::new("at", Unit::Seconds), Column::text("mode")];
+    let columns = Case::columns().into_iter().chain(columns).collect();
     let mut table = Table::new("turns", "Modes of switch over time", columns).detail();
     for (transfer, finish) in transfers.iter().zip(finishes).filter(|(one, _)| one.way == Way::Switch) {
         let mut last = "";
         for (tick, mode) in finish.modes.iter().enumerate().filter(|(_, mode)| !mode.is_empty()) {
             if *mode != last {
-                table.push(vec![
-                    transfer.case.rate_mbit.into(),
-                    transfer.case.rivals.into(),
+                let turn = [
                     transfer.seed.to_string().into(),
                     Value::from((tick + 1) as f64 * TICK.as_secs_f64()),
                     (*mode).into(),
-                ]);
+                ];
+                table.push(transfer.case.values().into_iter().chain(turn).collect());
                 last = mode;
             }
         }
@@ -342,24 +359,20 @@ fn latest(finishes: &[Finish], moment: impl Fn(&Finish) -> Option<f64>) -> Optio
 fn judge(outcomes: &[Outcomes<'_>], extent: &Extent) -> Vec<Statement> {
     let worst = Summary::of(outcomes.iter().map(|one| one.over_better().max)).max;
     let as_fast = worst <= 1.0 + MARGIN && outcomes.iter().all(Outcomes::is_complete);
-    let in_time = |claim: Claim, moment: fn(&Finish, &Extent) -> Option<f64>| {
-        let moments: Vec<Option<f64>> =
-            outcomes.iter().map(|one| latest(one.of(Way::Switch), |finish| moment(finish, extent))).collect();
-        let figures: Vec<String> = outcomes
-            .iter()
-            .zip(&moments)
-            .map(|(one, moment)| {
-                let when = moment.map_or("not in every run".into(), |at| format!("{at:.1} s"));
-                format!("{when} with {} at {} Mb/s", one.case.rivals, one.case.rate_mbit)
-            })
-            .collect();
+    let in_time = |claim: Claim, moments: Vec<Option<f64>>| {
+        let never = outcomes.iter().zip(&moments).filter(|(_, moment)| moment.is_none());
+        let mut figures: Vec<String> =
+            never.map(|(one, _)| format!("not in every run with {}", one.case.label())).collect();
+        let last = outcomes.iter().zip(&moments).filter_map(|(one, moment)| Some((one, (*moment)?)));
+        let last = last.max_by(|a, b| a.1.total_cmp(&b.1));
+        figures.extend(last.map(|(one, at)| format!("{at:.1} s at the latest, with {}", one.case.label())));
         let holds = moments.iter().all(|moment| moment.is_some_and(|at| at <= TURN_S_MAX));
-        claim.judge(holds, figures.join(", "))
+        claim.judge(holds, figures.join("; "))
     };
     vec![
         AS_FAST.judge(as_fast, format!("{worst:.2} times the better at worst")),
-        in_time(HANDED, Finish::handed_s),
-        in_time(BACK, Finish::back_s),
+        in_time(HANDED, outcomes.iter().map(|one| one.handed_s(extent.from)).collect()),
+        in_time(BACK, outcomes.iter().map(Outcomes::back_s).collect()),
     ]
 }
 
@@ -396,16 +409,14 @@ mod tests {
     #[test]
     fn turns_are_timed_from_the_others_coming_and_going() {
         let (from, until) = (TICK * 2, TICK * 5);
-        let options = Options { scale: super::super::Scale::Smoke, ..Options::default() };
-        let extent = Extent { from, until, ..Extent::of(&options) };
         let timed = |modes: &str| {
             let ticks = |seconds: Option<f64>| seconds.map(|s| (s / TICK.as_secs_f64()).round() as u32);
-            (ticks(finish(modes).handed_s(&extent)), ticks(finish(modes).back_s(&extent)))
+            (ticks(finish(modes).handed_s(from)), ticks(finish(modes).back_s(until)))
         };
         assert_eq!(timed("ooottttooo"), (Some(2), Some(3)));
         assert_eq!(timed("ootttooooo"), (Some(1), Some(0)));
         assert_eq!(timed("oootttotoo"), (Some(2), Some(4)));
-        assert_eq!(timed("oooooooooo"), (None, Some(0)));
+        assert_eq!(timed("oooooooooo"), (None, None));
         assert_eq!(timed("ooottttttt"), (Some(2), None));
         assert_eq!(timed("ooott"), (Some(2), None));
         assert!((finish("ootto").stripes_s() - 0.2).abs() < 1e-9);
