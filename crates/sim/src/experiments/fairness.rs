@@ -198,7 +198,7 @@ fn alike_meetings() -> Vec<Meeting> {
 }
 
 fn beside_meetings(scale: Scale) -> Vec<Meeting> {
-    let counts: &[usize] = scale.pick(&[1, 4, 16], &[1, 4, 16], &[1]);
+    let counts: &[usize] = scale.pick(&[1, 4, 16], &[1, 4], &[1]);
     let mut meetings = Vec::new();
     for rival in [CUBIC, BBR] {
         for &count in counts {
@@ -406,3 +406,38 @@ const OURS: [ControllerKind; 5] = [
 const YIELDING: [ControllerKind; 2] = [ControllerKind::Adaptive, ControllerKind::Ledbat];
 const JAIN_ALIKE: f64 = 0.95;
 const JAIN_RTTS: f64 = 0.85;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    fn shares(ours: &[f64], rivals: &[f64]) -> Vec<Shares> {
+        vec![Shares { ours: ours.into(), rivals: rivals.into(), queue_bdp: 0.5 }]
+    }
+
+    #[test]
+    fn cubic_is_judged_by_what_it_has_by_itself() {
+        let judge = |kept: f64| {
+            let alone = [shares(&[0.9], &[]), shares(&[0.89], &[]), shares(&[1.0], &[])];
+            let beside = [shares(&[0.1], &[kept]), shares(&[0.5], &[0.5])];
+            let part =
+                Part { meetings: background_meetings(), shares: alone.into_iter().chain(beside).collect() };
+            part.judge_background().iter().map(|statement| statement.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(judge(0.82), [Verdict::Met, Verdict::NotMet]);
+        assert_eq!(judge(0.80), [Verdict::NotMet, Verdict::NotMet]);
+    }
+
+    #[test]
+    fn one_unfair_meeting_is_enough() {
+        let fair = shares(&[0.5, 0.5], &[]);
+        let judge = |unfair: usize| {
+            let mut part = Part { meetings: alike_meetings(), shares: vec![fair.clone(); 6] };
+            part.shares[unfair] = shares(&[0.9, 0.1], &[]);
+            part.judge_alike().iter().map(|statement| statement.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(judge(2), [Verdict::NotMet, Verdict::Met]);
+        assert_eq!(judge(3), [Verdict::Met, Verdict::NotMet]);
+    }
+}

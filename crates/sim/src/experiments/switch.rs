@@ -270,8 +270,8 @@ fn switch(options: &Options<'_>) -> Findings {
             ),
             format!(
                 "Object: adaptive. TCP: {STRIPES} connections with CUBIC, each with an equal part, done with the last. \
-                 Time: until the receiver has everything; flows begin within the first tick. A tick, at which the mode is looked at, is \
-                 {} ms.",
+                 Time: until the receiver has everything. Flows begin within {} ms of their time, and the mode is \
+                 looked at that often.",
                 TICK.as_millis()
             ),
         ],
