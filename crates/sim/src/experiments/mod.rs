@@ -5,6 +5,7 @@
 //! how, is the caller's affair.
 
 mod contestant;
+mod fairness;
 mod fobs;
 mod grid;
 mod host;
@@ -12,6 +13,7 @@ mod over;
 mod pcp;
 mod report;
 mod single;
+mod switch;
 
 pub use contestant::Contestant;
 pub use over::over;
@@ -146,7 +148,7 @@ pub struct Group {
 pub const GROUPS: &[Group] = &[
     Group { title: "FOBS: Dickens and Gropp, object-based data transfers", experiments: fobs::EXPERIMENTS },
     Group { title: "PCP: endpoint congestion control by probing (NSDI 2006)", experiments: pcp::EXPERIMENTS },
-    Group { title: "Our own", experiments: &[grid::GRID] },
+    Group { title: "Our own", experiments: &[grid::GRID, fairness::FAIRNESS, switch::SWITCH] },
 ];
 
 #[cfg(test)]
