@@ -1,0 +1,4 @@
+//! Striped streams over loopback.
+
+mod common;
+mod streams;
