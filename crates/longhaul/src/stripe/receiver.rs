@@ -157,7 +157,9 @@ fn take_in(core: &Core, lane: &Lane, frame: Frame, spare: &mut Vec<Vec<u8>>) -> 
                 state.notices.withdraw(&Frame::End(0));
             }
             core.wake_sender(state);
-            core.wake_writers(state, false);
+            if state.out.has_good_room() || state.out.end().is_some() {
+                core.wake_writers(state, false);
+            }
             if state.is_settled() {
                 core.wake_all(state);
             }

@@ -85,6 +85,9 @@ impl Sender<'_> {
             for lane in &mut self.lanes {
                 found |= lane.take_work(&mut state, alone, now);
             }
+            if state.out.has_good_room() {
+                self.core.wake_writers(&mut state, false);
+            }
             if !found && self.lanes.iter().all(|lane| lane.pending.is_empty() || lane.blocked) {
                 state.sender_idle = self.lanes.iter().any(|lane| !lane.blocked);
                 let wait = self.ticker.wait(&state, now);

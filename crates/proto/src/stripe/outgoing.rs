@@ -136,6 +136,16 @@ impl Outgoing {
         usize::try_from(free).unwrap_or(usize::MAX).min(len)
     }
 
+    /// Whether there is so much room that it is worth waking whoever waits to write.
+    pub fn has_good_room(&self) -> bool {
+        let free = self.capacity.saturating_sub(self.held);
+        match self.partition {
+            Partition::Auto => free.min(self.queue_max().saturating_sub(self.unsent)) >= self.queue_max() / 2,
+            Partition::Blocks(_) => free >= self.capacity / 4,
+            Partition::Equal => free >= self.capacity / 2 || self.held == 0,
+        }
+    }
+
     /// The largest block to hand to [`Outgoing::push`].
     pub fn block_len(&self) -> usize {
         self.block_len

@@ -187,6 +187,9 @@ impl Reassembly {
         let mut at = offset.max(self.received);
         let before = self.pieces.range(..=at).next_back().map(|(start, piece)| start + piece.len() as u64);
         at = at.max(before.unwrap_or(0));
+        if at >= end {
+            return self.recycle(bytes);
+        }
         let overlaps = self.pieces.range(at..end).next().is_some();
         if at == offset && !overlaps {
             return self.put(offset, bytes);
@@ -305,6 +308,14 @@ mod tests {
             prop_assert_eq!(got.len() as u64, reassembly.received());
             prop_assert!(got.iter().enumerate().all(|(at, byte)| *byte == byte_at(at as u64)));
         }
+    }
+
+    #[test]
+    fn a_piece_within_one_that_waits_changes_nothing() {
+        let mut reassembly = Reassembly::new(1000);
+        reassembly.insert(10, piece(10..100)).unwrap();
+        reassembly.insert(20, piece(20..30)).unwrap();
+        assert_eq!(reassembly.ack().ranges, [(10, 100)]);
     }
 
     #[test]
