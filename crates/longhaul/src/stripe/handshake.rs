@@ -46,8 +46,13 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-fn refused(line: impl std::fmt::Display) -> io::Error {
-    io::Error::new(ErrorKind::ConnectionRefused, line.to_string())
+fn refused(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(ErrorKind::ConnectionRefused, why)
+}
+
+/// What the other side said no with, if it is that.
+pub fn refusal_of(error: &io::Error) -> Option<Refusal> {
+    error.get_ref()?.downcast_ref().copied()
 }
 
 fn stranger(what: &str) -> io::Error {

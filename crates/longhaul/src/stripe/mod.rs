@@ -27,15 +27,20 @@
 //! Each end of a stream has two threads, whatever the number of lanes.
 
 mod handshake;
+mod history;
 mod keys;
 mod listener;
 mod options;
 mod receiver;
 mod sender;
 mod state;
+mod stats;
 mod stream;
+mod tcp_info;
 mod tick;
 
 pub use listener::StripedListener;
 pub use options::{Partition, Streams, StripeOptions};
+pub use stats::{LaneStats, StripeStats};
 pub use stream::{ReadHalf, StripedStream, WriteHalf};
+pub use tcp_info::TcpInfo;

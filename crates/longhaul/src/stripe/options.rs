@@ -190,6 +190,8 @@ impl StripeOptions {
         }
         socket.set_tcp_nodelay(self.nodelay)?;
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+        // The watch over lanes looks at those that carry data; this ends the others.
+        socket.set_tcp_user_timeout(Some(self.stall * USER_TIMEOUT_STALLS))?;
         socket.set_tcp_notsent_lowat(NOT_SENT_BYTES)
     }
 }
@@ -213,6 +215,8 @@ const STALL_MIN: Duration = Duration::from_millis(200);
 const AUTO_MAX: u32 = 32;
 /// An idle lane is asked for after so long, so that what stands between the hosts does not forget it.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// The kernel gives a connection up after so many stall timeouts: later than the watch would.
+const USER_TIMEOUT_STALLS: u32 = 6;
 /// A lane takes no more while so many bytes wait in its socket unsent: what waits there cannot go over another lane. On
 /// loopback smaller values cost speed.
 const NOT_SENT_BYTES: u32 = 512 << 10;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Run until the stream is over.
 pub fn run(core: &Arc<Core>) {
-    let mut sender = Sender { core, lanes: vec![], ticker: Ticker::new(core) };
+    let mut sender = Sender { core, lanes: vec![], ticker: Ticker::new(core, clock::now()) };
     if let Err(error) = sender.run() {
         core.fail(super::state::Failure::new(error.kind(), format!("waiting for lanes failed: {error}")));
     }
@@ -80,7 +80,12 @@ impl Sender<'_> {
             if state.is_over() {
                 return Ok(());
             }
-            self.ticker.tick(&mut state, now);
+            let due = self.ticker.tick(self.core, &mut state, now);
+            if !due.is_empty() {
+                drop(state);
+                due.act(self.core);
+                continue;
+            }
             let (mut found, alone) = (false, self.lanes.len() == 1);
             for lane in &mut self.lanes {
                 found |= lane.take_work(&mut state, alone, now);
@@ -90,9 +95,13 @@ impl Sender<'_> {
             }
             if !found && self.lanes.iter().all(|lane| lane.pending.is_empty() || lane.blocked) {
                 state.sender_idle = self.lanes.iter().any(|lane| !lane.blocked);
-                let wait = self.ticker.wait(&state, now);
+                let starved = state.out.active_lanes().any(|id| self.has_room(id));
+                let wait = self.ticker.wait(self.core, &state, now);
                 drop(state);
                 self.sleep(wait)?;
+                if starved {
+                    self.ticker.starved(clock::now().since(now));
+                }
                 continue;
             }
             drop(state);
@@ -107,6 +116,10 @@ impl Sender<'_> {
             self.lanes.push(SendLane { lane, sealer, pending, written: 0, blocked: false, scratch });
         }
         self.lanes.retain(|lane| state.lanes.contains_key(&lane.lane.id));
+    }
+
+    fn has_room(&self, id: LaneId) -> bool {
+        self.lanes.iter().any(|lane| lane.lane.id == id && !lane.blocked)
     }
 
     fn write(&mut self) {

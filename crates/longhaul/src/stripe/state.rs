@@ -75,6 +75,8 @@ pub struct State {
     pub wanted: u32,
     /// How many lanes the other side asked for.
     pub wanted_by_peer: u32,
+    /// Numbers of lanes tried and bytes per second with each.
+    pub lanes_tried: Vec<(u32, f64)>,
     /// Lanes that are being opened.
     pub opening: u32,
     /// When the last lane died, while there is none.
@@ -124,8 +126,6 @@ pub struct Lane {
     pub id: LaneId,
     /// Does not block.
     pub socket: TcpStream,
-    /// When it joined.
-    pub since: Time,
     /// Bytes of the stream that went out on it.
     pub sent: AtomicU64,
     /// Bytes of the stream that came in on it.
@@ -158,6 +158,7 @@ impl Core {
             lanes_lost: 0,
             wanted: 1,
             wanted_by_peer: 1,
+            lanes_tried: vec![],
             opening: 0,
             alone_since: None,
             last_lane_error: None,
@@ -193,12 +194,14 @@ impl Core {
     pub fn add_lane(&self, socket: TcpStream, sealer: LaneSealer, opener: LaneOpener) -> io::Result<bool> {
         socket.set_nonblocking(true)?;
         let mut state = self.lock();
-        if state.is_over() || state.lanes.len() >= self.lanes_max as usize {
+        // A server may not know yet that a lane which the client replaces has died.
+        let most = if self.side == Side::Client { self.lanes_max } else { self.lanes_max * 2 };
+        if state.is_over() || state.lanes.len() >= most as usize {
             return Ok(false);
         }
         let id = state.next_lane;
         state.next_lane += 1;
-        let lane = Lane { id, socket, since: clock::now(), sent: 0.into(), received: 0.into() };
+        let lane = Lane { id, socket, sent: 0.into(), received: 0.into() };
         let lane = Arc::new(lane);
         state.lanes.insert(id, lane.clone());
         state.out.add_lane(id);

@@ -4,6 +4,7 @@ use super::handshake;
 use super::keys::LaneNonces;
 use super::options::{Partition, Streams, StripeOptions};
 use super::state::{Core, Failure, State};
+use super::stats::StripeStats;
 use super::{receiver, sender};
 use crate::net::seal::Side;
 use std::io::{self, ErrorKind, Read, Write};
@@ -171,6 +172,11 @@ impl StripedStream {
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         let state = self.handle.core.lock();
         state.lanes.values().try_for_each(|lane| lane.socket.set_nodelay(on))
+    }
+
+    /// How the stream and its lanes are doing.
+    pub fn stats(&self) -> StripeStats {
+        StripeStats::of(&self.handle.core)
     }
 
     /// Wait until there are so many lanes, and tell how many there are. An error if the stream fails before.

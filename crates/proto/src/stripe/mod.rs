@@ -24,6 +24,9 @@ pub mod reassembly;
 pub mod search;
 pub mod watch;
 
+#[cfg(test)]
+mod tests;
+
 /// Name of a lane, given by each side as it likes: never sent.
 pub type LaneId = u32;
 

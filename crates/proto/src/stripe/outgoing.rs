@@ -423,6 +423,11 @@ impl Outgoing {
         self.acked
     }
 
+    /// Bytes that the other side has, with those that came in ahead of others.
+    pub fn delivered(&self) -> u64 {
+        self.written - self.held
+    }
+
     /// Bytes that were given to a lane which then died.
     pub fn resent(&self) -> u64 {
         self.resent

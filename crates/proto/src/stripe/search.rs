@@ -52,8 +52,8 @@ pub struct Search {
     course: Course,
     /// The number that the first try of this round was with.
     first: u32,
-    /// Numbers of lanes that were tried in this round, and bytes per second.
-    tried: Vec<(u32, f64)>,
+    /// What was tried in this round.
+    tried: Vec<Try>,
     /// Tries in a row that were no better than the best before.
     fruitless: u32,
 }
@@ -61,9 +61,38 @@ pub struct Search {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     /// Spans and bytes count from when all lanes were there.
-    Settle { all_there: Option<Time>, since: Time, chunk: Sum, last_rate: f64 },
-    Measure { sum: Sum },
-    Hold { usual: f64, recent: f64, moved_for: Duration },
+    Settle {
+        all_there: Option<Time>,
+        since: Time,
+        chunk: Sum,
+        last_rate: f64,
+    },
+    Measure {
+        sum: Sum,
+    },
+    Hold {
+        usual: f64,
+        recent: f64,
+        moved_for: Duration,
+    },
+}
+
+/// A number of lanes that was tried.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Try {
+    /// How many.
+    pub lanes: u32,
+    /// Bytes per second.
+    pub rate: f64,
+    /// Standard error of that, as a share of it.
+    pub error: f64,
+}
+
+impl Try {
+    /// Whether it may well be nearly as good as the best, as far as the measurements can tell.
+    fn is_good(&self, best: &Try) -> bool {
+        self.rate * (1.0 + self.error) >= best.rate * GOOD * (1.0 - best.error)
+    }
 }
 
 /// What the next number is to be.
@@ -81,16 +110,33 @@ enum Course {
 struct Sum {
     span: Duration,
     bytes: u64,
+    /// Sum of the squares of each interval's bytes over the root of its length: for the spread of its rate.
+    squares: f64,
+    intervals: u32,
 }
 
 impl Sum {
     fn add(&mut self, interval: &Interval) {
+        let seconds = interval.span.as_secs_f64();
         self.span += interval.span;
         self.bytes += interval.acked;
+        self.squares += (interval.acked as f64).powi(2) / seconds.max(1e-9);
+        self.intervals += 1;
     }
 
+    /// Bytes per second.
     fn rate(&self) -> f64 {
         self.bytes as f64 * 1e9 / nanos(self.span).max(1) as f64
+    }
+
+    /// Standard error of the rate as a share of it.
+    fn error(&self) -> f64 {
+        let (rate, seconds) = (self.rate(), self.span.as_secs_f64());
+        if self.intervals < 2 || rate <= 0.0 {
+            return 0.0;
+        }
+        let variance = (self.squares / seconds - rate * rate).max(0.0) / f64::from(self.intervals - 1);
+        variance.sqrt() / rate
     }
 }
 
@@ -130,8 +176,8 @@ impl Search {
         (self.doing() == Doing::Holding).then_some(self.wanted)
     }
 
-    /// Numbers of lanes tried in this round and their throughputs in bytes per second.
-    pub fn tried(&self) -> &[(u32, f64)] {
+    /// What was tried in this round.
+    pub fn tried(&self) -> &[Try] {
         &self.tried
     }
 
@@ -198,19 +244,19 @@ impl Search {
         }
         sum.add(interval);
         if sum.span >= span_of(interval.rtt, MEASURE_MIN) {
-            let rate = sum.rate();
-            self.conclude(rate, interval.now);
+            let tried = Try { lanes: self.wanted, rate: sum.rate(), error: sum.error() };
+            self.conclude(tried, interval.now);
         }
     }
 
     /// A number of lanes has been measured: what next?
-    fn conclude(&mut self, rate: f64, now: Time) {
+    fn conclude(&mut self, tried: Try, now: Time) {
         if self.course == Course::Check {
-            return self.check(rate);
+            return self.check(&tried);
         }
-        let best = self.best_rate();
-        self.tried.push((self.wanted, rate));
-        let (better, worse) = (rate > best * GAIN_MIN, rate < best * WORSE);
+        let best = self.best();
+        self.tried.push(tried);
+        let (better, worse) = (tried.rate > best.rate * GAIN_MIN, tried.rate < best.rate * WORSE);
         self.fruitless = if better { 0 } else { self.fruitless + 1 };
         if self.course == Course::Up {
             if self.wanted < self.lanes_max && !worse && self.fruitless < FRUITLESS_MAX {
@@ -220,43 +266,45 @@ impl Search {
             if self.first > 1 {
                 return self.begin_try(self.first / 2, now);
             }
-        } else if self.wanted > 1 && rate >= best * GOOD {
+        } else if self.wanted > 1 && tried.is_good(&best) {
             return self.begin_try(self.wanted / 2, now);
         }
         self.choose(now);
     }
 
-    fn best_rate(&self) -> f64 {
-        self.tried.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
+    fn best(&self) -> Try {
+        let none = Try { lanes: 1, rate: 0.0, error: 0.0 };
+        self.tried.iter().copied().max_by(|a, b| a.rate.total_cmp(&b.rate)).unwrap_or(none)
     }
 
     /// The smallest number that was tried and is nearly as good as the best.
-    fn smallest_tried(&self) -> Option<(u32, f64)> {
-        let good = self.best_rate() * GOOD;
-        self.tried.iter().copied().filter(|(_, rate)| *rate >= good).min_by_key(|(lanes, _)| *lanes)
+    fn smallest_good(&self) -> Option<Try> {
+        let best = self.best();
+        self.tried.iter().copied().filter(|tried| tried.is_good(&best)).min_by_key(|tried| tried.lanes)
     }
 
     fn choose(&mut self, now: Time) {
-        let Some((lanes, usual)) = self.smallest_tried() else {
+        let Some(good) = self.smallest_good() else {
             self.course = Course::Check;
             return self.begin_try(self.wanted, now);
         };
-        let most = self.tried.iter().map(|(lanes, _)| *lanes).max().unwrap_or(lanes);
-        let fitted = Curve::through(&self.tried).and_then(|curve| curve.smallest_good(most, GOOD));
+        let most = self.tried.iter().map(|tried| tried.lanes).max().unwrap_or(good.lanes);
+        let points: Vec<(u32, f64)> = self.tried.iter().map(|tried| (tried.lanes, tried.rate)).collect();
+        let fitted = Curve::through(&points).and_then(|curve| curve.smallest_good(most, GOOD));
         match fitted {
-            Some(fitted) if fitted < lanes => {
+            Some(fitted) if fitted < good.lanes => {
                 self.course = Course::Check;
                 self.begin_try(fitted, now);
             }
-            _ => self.keep(lanes, usual),
+            _ => self.keep(good.lanes, good.rate),
         }
     }
 
     /// Whether the number that the curve chose is as good as the curve says.
-    fn check(&mut self, rate: f64) {
-        match self.smallest_tried() {
-            Some((lanes, usual)) if rate < self.best_rate() * CHECK => self.keep(lanes, usual),
-            _ => self.keep(self.wanted, rate),
+    fn check(&mut self, tried: &Try) {
+        match self.smallest_good() {
+            Some(good) if tried.rate < self.best().rate * CHECK => self.keep(good.lanes, good.rate),
+            _ => self.keep(tried.lanes, tried.rate),
         }
     }
 
@@ -272,7 +320,7 @@ impl Search {
             *moved_for = Duration::ZERO;
             return;
         }
-        let rate = Sum { span: interval.span, bytes: interval.acked }.rate();
+        let rate = interval.acked as f64 / interval.span.as_secs_f64();
         let weight = (interval.span.as_secs_f64() / RECENT.as_secs_f64()).min(1.0);
         *recent += (rate - *recent) * weight;
         let moved = (*recent / usual.max(1.0) - 1.0).abs() > MOVED;
@@ -391,7 +439,9 @@ mod tests {
 
     #[test]
     fn enough_lanes_to_fill_the_path_and_no_more() {
-        for (each, least, most) in [(12e6, 1, 1), (5e6, 2, 4), (1.5e6, 6, 9), (0.7e6, 13, 19), (0.1e6, 30, 32)] {
+        for (each, least, most) in
+            [(12e6, 1, 1), (5e6, 2, 4), (1.5e6, 6, 9), (0.7e6, 13, 19), (0.1e6, 30, 32)]
+        {
             let mut path = Path::new(1, 0.0, 1);
             let chosen = path.run(60.0, capped(each, 11e6)).chosen();
             assert!((least..=most).contains(&chosen), "{each}: {chosen} after {:?}", path.search.tried());
