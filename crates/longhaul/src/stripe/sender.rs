@@ -78,6 +78,7 @@ impl Sender<'_> {
             let mut state = self.core.lock();
             self.adopt(&mut state);
             if state.is_over() {
+                state.settled = state.failure.is_none();
                 return Ok(());
             }
             let due = self.ticker.tick(self.core, &mut state, now);

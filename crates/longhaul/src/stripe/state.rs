@@ -65,6 +65,8 @@ pub struct State {
     pub probes: Vec<LaneId>,
     /// Why the stream failed.
     pub failure: Option<Failure>,
+    /// All was said and heard at some time: what is asked for afterwards, such as an end, needs no saying.
+    pub settled: bool,
     /// The other side reads no more.
     pub peer_stopped: bool,
     /// We read no more.
@@ -153,6 +155,7 @@ impl Core {
             ack_on: None,
             probes: vec![],
             failure: None,
+            settled: false,
             peer_stopped: false,
             read_shut: false,
             lanes_lost: 0,
@@ -292,6 +295,9 @@ impl State {
 
     /// All that either side had to say has been said and heard.
     pub fn is_settled(&self) -> bool {
+        if self.settled {
+            return true;
+        }
         let said = self.out.is_complete() || self.peer_stopped;
         let heard = self.inc.is_complete() || self.read_shut;
         self.failure.is_none() && said && heard && !self.inc.owes_ack() && !self.notices.any_due()

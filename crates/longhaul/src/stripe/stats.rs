@@ -24,6 +24,8 @@ pub struct StripeStats {
     pub bytes_written: u64,
     /// Bytes written that the other side has, up to the first that it has not.
     pub bytes_acked: u64,
+    /// Bytes written that are kept until the other side has them.
+    pub bytes_kept: u64,
     /// Bytes written that no lane has taken yet.
     pub bytes_unsent: u64,
     /// Bytes that had to be sent again since their lane had died.
@@ -71,6 +73,7 @@ impl StripeStats {
             lanes_tried: state.lanes_tried.clone(),
             bytes_written: state.out.written(),
             bytes_acked: state.out.acked(),
+            bytes_kept: state.out.unsent() + state.out.in_flight(),
             bytes_unsent: state.out.unsent(),
             bytes_resent: state.out.resent(),
             bytes_received: state.inc.received(),

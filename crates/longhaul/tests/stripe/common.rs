@@ -1,9 +1,9 @@
 //! What the tests share.
 
-use longhaul::stripe::{StripeOptions, StripedListener, StripedStream};
+use longhaul::stripe::{Streams, StripeOptions, StripedListener, StripedStream};
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nothing takes longer than this, whatever else the machine does.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,4 +41,21 @@ pub fn pass(from: StripedStream, mut to: StripedStream, bytes: &[u8]) -> Vec<u8>
         to.read_to_end(&mut got).expect("it comes to its end");
         got
     })
+}
+
+/// So many lanes.
+pub fn fixed(lanes: u32) -> StripeOptions {
+    StripeOptions::new().streams(Streams::Fixed(lanes))
+}
+
+/// Wait until something is so.
+pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "it did not come about");
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
