@@ -28,10 +28,8 @@ fn main() {
         ..Scenario::new(number("rate", 100.0), number("rtt", 50.0))
     };
     let trace = Some(number("trace", 0.0)).filter(|every| *every > 0.0).map(Duration::from_secs_f64);
-    let shared = Shared {
-        trace,
-        ..Shared::new(scenario, groups.concat(), number("from", 30.0), number("to", 60.0))
-    };
+    let shared =
+        Shared { trace, ..Shared::new(scenario, groups.concat(), number("from", 30.0), number("to", 60.0)) };
     let shares = shared.run();
     print!("{}:", args.join(" "));
     let mut at = 0;

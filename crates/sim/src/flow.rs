@@ -129,6 +129,8 @@ pub struct TcpFlow {
     pub config: tcp::Config,
     /// Windows are spread over the round trip instead of being clocked out by acknowledgements alone.
     pub paced: bool,
+    /// Windows that begin with one segment and count acknowledgements, as up to 2006.
+    pub classic: bool,
     /// The rate at which `fixed` sends.
     pub rate: Option<Rate>,
     /// How many flows `multcp` stands for; absent: its default.
@@ -143,6 +145,7 @@ impl TcpFlow {
             mss: None,
             config: tcp::Config::default(),
             paced: false,
+            classic: false,
             rate: None,
             streams: None,
         }
@@ -163,6 +166,14 @@ impl FlowSpec {
     /// A flow from left to right.
     pub fn new(protocol: Protocol, bytes: u64) -> FlowSpec {
         FlowSpec { protocol, bytes, from: Side::Left, seed: 1 }
+    }
+
+    /// What an earlier flow between the same hosts learnt of the path.
+    pub(crate) fn remember(&mut self, learnt: Option<Remembered>) {
+        match &mut self.protocol {
+            Protocol::Object(flow) => flow.remembered = learnt,
+            Protocol::Tcp(_) => {}
+        }
     }
 
     /// Both ends, the sender first, for a path that the set-up has shown to be like this.
@@ -237,6 +248,7 @@ fn build_tcp(spec: &FlowSpec, flow: &TcpFlow, path: KnownPath) -> (FlowEnd, Flow
     let control = ControlConfig {
         rate: flow.rate,
         paced: flow.paced,
+        classic: flow.classic,
         streams: flow.streams.unwrap_or(plain.streams),
         seed: spec.seed,
         ..plain
@@ -336,6 +348,14 @@ impl FlowEnd {
                 stats.rtt = sender.rtt().smoothed();
             }
             FlowEnd::TcpReceiver(receiver) => stats.bytes_delivered = receiver.delivered_bytes(),
+        }
+    }
+
+    /// What the controller has learnt of the path, for a later flow.
+    pub fn learnt(&self) -> Option<Remembered> {
+        match self {
+            FlowEnd::ObjectSender(sender) => sender.remember(),
+            _ => None,
         }
     }
 

@@ -23,6 +23,9 @@ pub struct Traffic {
     pub stop: Option<Time>,
     /// They are only there for others to meet, so that a run does not wait for them.
     pub is_background: bool,
+    /// Hosts keep what their flows learn of the way between them: each flow is told what the last one that ended found,
+    /// if its controller can make use of it.
+    pub remembers: bool,
 }
 
 impl Traffic {
@@ -36,6 +39,7 @@ impl Traffic {
             pick: Pick::InTurn,
             stop: None,
             is_background: false,
+            remembers: false,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
     impair::mix,
     scenario::{InvalidField, Scenario},
 };
+use longhaul_proto::control::Remembered;
 use longhaul_proto::units::{Rate, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -217,6 +218,8 @@ struct Runner<'a> {
     live: BTreeMap<FlowId, Live>,
     stops: BTreeSet<(Time, FlowId)>,
     done: Vec<(FlowId, FlowRecord)>,
+    /// What the last flow of a traffic between two hosts learnt.
+    memory: BTreeMap<(usize, usize), Remembered>,
     /// Flows that are not background, there or to come, that the run waits for.
     awaited: usize,
     baseline: Vec<[LinkTotals; 2]>,
@@ -265,6 +268,7 @@ impl<'a> Runner<'a> {
             live: BTreeMap::new(),
             stops: BTreeSet::new(),
             done: Vec::new(),
+            memory: BTreeMap::new(),
             awaited: 0,
             baseline: vec![Default::default(); workload.hops.len()],
             is_measuring: false,
@@ -336,7 +340,11 @@ impl<'a> Runner<'a> {
         let Some(coming) = self.next[stream].take() else { return };
         let traffic = self.traffic(stream);
         let placement = traffic.pairs.get(coming.pair).cloned().unwrap_or_default().at(now);
-        let id = self.sim.add(&coming.spec, &placement);
+        let mut spec = coming.spec.clone();
+        if traffic.remembers {
+            spec.remember(self.memory.get(&(self.traffic_of[stream], coming.pair)).copied());
+        }
+        let id = self.sim.add(&spec, &placement);
         let first_sample = self.next_sample - 1;
         let record = FlowRecord {
             traffic: self.traffic_of[stream],
@@ -403,6 +411,9 @@ impl<'a> Runner<'a> {
         let Some(mut live) = self.live.remove(&id) else { return };
         self.stops.remove(&(live.stop.unwrap_or_default(), id));
         let stats = self.sim.stats(id);
+        if let Some(learnt) = self.sim.left(id).learnt().or(self.sim.right(id).learnt()) {
+            self.memory.insert((live.record.traffic, live.record.pair), learnt);
+        }
         live.record.ended = now;
         live.record.stats = stats;
         live.record.wire = self.sim.flow_counters(id, live.from);

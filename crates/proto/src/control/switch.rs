@@ -59,6 +59,7 @@ impl Switch {
         if free || ack.now.since(self.watch.turned) >= self.spell {
             self.spell = if free { SPELL_MIN } else { (self.spell * 2).min(SPELL_MAX) };
             self.stripes = None;
+            self.object.resume(Rate(self.watch.delivered as u64));
             self.watch.turn(ack.now);
         }
     }
@@ -141,6 +142,8 @@ struct Watch {
     turned: Time,
     /// bit/s: most that was ever delivered over a round.
     peak: f64,
+    /// The same of the last round.
+    delivered: f64,
     round: Round,
     /// Since when every round looked contended.
     contended_since: Option<Time>,
@@ -184,7 +187,7 @@ impl Watch {
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
         let span = ack.arrival.since(self.round.arrival);
         if !self.round.app_limited && span >= ROUND_MIN / 2 && self.round.began > Time::ZERO {
-            self.judge(Rate::from_bytes_over(bytes, span).0 as f64, ack);
+            self.judge(Rate::measured(bytes, span).0 as f64, ack);
         }
         self.round = Round {
             began: ack.now,
@@ -198,6 +201,7 @@ impl Watch {
     }
 
     fn judge(&mut self, delivered: f64, ack: &AckSample) {
+        self.delivered = delivered;
         self.peak = self.peak.max(delivered);
         // Against the shortest round trip of all: a shorter memory would take a queue that others keep up for the path.
         let empty = ack.rtt_min + ack.rtt_min / STANDING_SHARE + STANDING_MIN;
@@ -225,12 +229,13 @@ struct Stripes {
 }
 
 impl Stripes {
-    /// Begin, evenly split, with half of what fills the path: what connections that had all of it would be left with
-    /// after others came. `peak` is in bit/s.
+    /// Begin, evenly split, with what fills path and queue, as connections would that had it until now: how much of that they
+    /// keep, the losses tell. `peak` is in bit/s.
     fn new(config: ControlConfig, peak: f64, ack: &AckSample) -> Stripes {
         let count = config.streams.max(1);
-        let filled = peak / 8.0 * ack.rtt_min.as_secs_f64() / config.datagram_len.max(1) as f64;
-        let window = filled / 2.0 / f64::from(count);
+        let rtt = ack.rtt.unwrap_or(ack.rtt_min);
+        let filled = peak / 8.0 * rtt.as_secs_f64() / config.datagram_len.max(1) as f64;
+        let window = filled / f64::from(count);
         Stripes {
             windows: (0..count).map(|_| Windowed::resumed(config, Cubic::default(), window)).collect(),
             datagram_len: config.datagram_len.max(1),
@@ -316,5 +321,5 @@ const CONTENDED: f64 = 0.8;
 const ALONE: f64 = 0.92;
 /// TCP's spell ends after so long in any case: on a path that loses at random, or has become slower for good, TCP
 /// would never reach what the path once carried. Each spell that found no end is followed by one twice as long.
-const SPELL_MIN: Duration = Duration::from_secs(10);
-const SPELL_MAX: Duration = Duration::from_secs(60);
+const SPELL_MIN: Duration = Duration::from_secs(20);
+const SPELL_MAX: Duration = Duration::from_secs(80);

@@ -81,6 +81,7 @@ impl CrossTraffic {
             sizes: sizes.map(|(mean, shape)| Distribution::Pareto { shape, mean: mean as f64 }),
             stop: self.stop_s.map(time),
             is_background: true,
+            remembers: false,
             ..Traffic::new(spec, self.arrivals(rate(scenario.bottleneck_mbit)))
         })
     }

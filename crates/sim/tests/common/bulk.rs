@@ -4,7 +4,8 @@
 use longhaul_proto::control::{ControlConfig, ControllerKind};
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::object::{
-    AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent, Shape,
+    AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent,
+    Shape,
 };
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
@@ -99,7 +100,8 @@ impl Bulk {
         let (sender, receiver) =
             ends(&self.scenario, self.object_len(), self.kind, Duration::ZERO, |config| config);
         let id = sim.add_flow(sender, receiver, Time::ZERO);
-        let limits = Limits { time: Time::from_millis((self.seconds * 10_000.0) as u64), ..Limits::default() };
+        let limits =
+            Limits { time: Time::from_millis((self.seconds * 10_000.0) as u64), ..Limits::default() };
         let end = sim.run(limits, |sim| {
             each(sim, id);
             sim.events().iter().any(|event| matches!(event, FlowEvent::Left(_, SenderEvent::Complete)))
@@ -204,11 +206,8 @@ impl Shared {
     }
 
     pub fn run(&self) -> Shares {
-        let options = Options {
-            trace: TraceMode::Off,
-            measure_from: Time::ZERO + self.from,
-            ..Options::default()
-        };
+        let options =
+            Options { trace: TraceMode::Off, measure_from: Time::ZERO + self.from, ..Options::default() };
         let mut sim = Sim::with_path(PathConfig::new(&self.scenario), options);
         let endless = (self.scenario.bottleneck_mbit * 1e6 / 8.0 * (self.to.as_secs_f64() + 1.0)) as u64;
         let mut flows = vec![];
@@ -228,7 +227,8 @@ impl Shared {
         let mut told = Time::ZERO;
         let mut told_acked = vec![0; count];
         let limits = |span: Duration| Limits { time: Time::ZERO + span, ..Limits::default() };
-        let mut stages: Vec<Duration> = self.members.iter().map(|m| m.stop).chain([self.from, self.to]).collect();
+        let mut stages: Vec<Duration> =
+            self.members.iter().map(|m| m.stop).chain([self.from, self.to]).collect();
         stages.retain(|stage| *stage <= self.to);
         stages.sort();
         for stage in stages {
@@ -269,7 +269,11 @@ impl Shared {
         let full = self.scenario.bottleneck_mbit * 1e6 * payload_share(&self.scenario) * span;
         let bits = f64::from(PACKET_LEN) * 8.0;
         Shares {
-            each: before.iter().zip(&after).map(|(from, to)| (to - from) as f64 * bits / full).collect(),
+            each: before
+                .iter()
+                .zip(&after)
+                .map(|(from, to)| if *from == 0 { 0.0 } else { (to - from) as f64 * bits / full })
+                .collect(),
             queue_bdp: outcome.forward.queue.mean_bytes / self.scenario.bdp_bytes().max(1) as f64,
         }
     }

@@ -15,7 +15,9 @@ pub(super) struct QueueDelay {
     tick: (Option<i64>, Option<i64>),
     /// What waits, ns, by the last tick.
     pub queue_ns: f64,
-    /// How much that differs from one tick to the next without a reason, ns.
+    /// By the tick before.
+    before_ns: f64,
+    /// By how much a tick strays from the mean of its neighbours, ns.
     pub noise_ns: f64,
     /// When the queue was last seen empty.
     pub empty_at: Time,
@@ -36,9 +38,10 @@ impl QueueDelay {
         self.round_trip.sample(rtt);
         let found = [one_way.map(|d| self.one_way.above(d)), rtt.map(|d| self.round_trip.above(d))];
         let Some(queue_ns) = found.into_iter().flatten().reduce(f64::min) else { return };
-        let change = (queue_ns - self.queue_ns).abs();
-        self.noise_ns += (change - self.noise_ns) * NOISE_GAIN;
-        self.queue_ns = queue_ns;
+        // A queue that grows or drains steadily is no noise.
+        let stray = (self.queue_ns - (self.before_ns + queue_ns) / 2.0).abs();
+        self.noise_ns += (stray - self.noise_ns) * NOISE_GAIN;
+        (self.before_ns, self.queue_ns) = (self.queue_ns, queue_ns);
         let is_empty = queue_ns <= (target_ns * EMPTY_SHARE).max(EMPTY_NS).max(self.noise_ns);
         if is_empty {
             self.empty_at = now;

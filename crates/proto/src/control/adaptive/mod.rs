@@ -54,9 +54,13 @@ pub struct Adaptive {
     vigil: Vigil,
     tick: Tick,
     round: Round,
+    /// When something was last lost on a path that loses nothing by chance.
+    dropped_at: Time,
     /// When a queue was last found to be none.
     rebased_at: Time,
     receiver: ReceiverBound,
+    /// The first datagram sent after startup went to the train's rate at once.
+    jumped: DatagramNumber,
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
     started: bool,
@@ -80,6 +84,7 @@ enum State {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Test {
+    began: Time,
     /// The first datagram sent at the lower rate.
     from: DatagramNumber,
     /// Where counting began: once what was sent before is through.
@@ -107,6 +112,8 @@ struct Round {
     began: Time,
     arrival: Time,
     received: u64,
+    /// All that was delivered in it had left at the present rate.
+    is_settled: bool,
     ticks: u32,
     /// Largest delivery rate of its ticks.
     delivered_max: f64,
@@ -114,13 +121,15 @@ struct Round {
     queued: bool,
     /// Shortest queue of its ticks, ns.
     queue_least_ns: f64,
+    /// The longest, of the round before, too.
+    queue_most_ns: f64,
     app_limited: bool,
 }
 
 /// What is known of the bottleneck's limits from having met them.
 #[derive(Clone, Copy, Debug)]
 struct Ceiling {
-    /// Half of the queue that was there when the path last dropped for want of room: the target stays below.
+    /// The target's base that makes half of the queue that was there when the path last dropped for want of room.
     room_ns: f64,
     /// Bursts that the queue takes, ns.
     burst_ns: f64,
@@ -140,8 +149,18 @@ struct Refresh {
     settles: Time,
     /// Refreshes in a row after which the queue was not empty.
     failures: u32,
+    /// Series of failures in a row.
+    series: u32,
+    /// Largest bandwidth before the failures.
+    bandwidth: f64,
     /// How long the queue may stay without being empty: short while little is known, longer with every success.
     every: Duration,
+}
+
+impl Refresh {
+    fn is_failing(&self) -> bool {
+        self.failures > 0 || self.series > 0
+    }
 }
 
 impl Adaptive {
@@ -170,8 +189,10 @@ impl Adaptive {
             vigil: Vigil::default(),
             tick: Tick::default(),
             round: Round::default(),
+            dropped_at: Time::ZERO,
             rebased_at: Time::ZERO,
             receiver: ReceiverBound::new(),
+            jumped: 0,
             before_outage: None,
             started: false,
         };
@@ -179,6 +200,14 @@ impl Adaptive {
             adaptive.start_up(path.rate.0 as f64, path.is_bottleneck);
         }
         adaptive
+    }
+
+    /// Go on after another controller has driven the flow, at the rate that it left.
+    pub(super) fn resume(&mut self, rate: Rate) {
+        self.bandwidth = (rate.0 as f64).max(RATE_MIN);
+        self.growth = 0.0;
+        self.startup = None;
+        self.state = State::Cruise;
     }
 
     /// A train came in at `rate`. The path may be in use by others, so half of it is sent first. A train that the path
@@ -193,18 +222,25 @@ impl Adaptive {
     /// The queue aimed at: long enough that the bottleneck never idles, short against a round trip, and shorter the
     /// more we carry.
     fn target_ns(&self) -> f64 {
-        let base = (TARGET_SHARE * nanos(self.rtt) as f64 + TARGET_MIN_NS).min(TARGET_MAX_NS);
-        let share = if self.is_background {
-            BACKGROUND_TARGET
-        } else {
-            (TARGET_RATE / self.bandwidth).cbrt().min(TARGET_FACTOR_MAX)
-        };
-        (base * share + self.delay.noise_ns.min(base)).min(self.ceiling.room_ns)
+        let base = self.target_base_ns().min(self.ceiling.room_ns);
+        base * self.target_share() + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
+    }
+
+    fn target_base_ns(&self) -> f64 {
+        (TARGET_SHARE * nanos(self.rtt) as f64 + TARGET_MIN_NS).min(TARGET_MAX_NS)
+    }
+
+    fn target_share(&self) -> f64 {
+        if self.is_background {
+            return BACKGROUND_TARGET;
+        }
+        (TARGET_RATE / self.bandwidth).cbrt().min(TARGET_FACTOR_MAX)
     }
 
     /// The queue that is ours or that of our like, at most.
     fn own_queue_ns(&self) -> f64 {
-        OWN_QUEUE_TARGETS * self.target_ns() + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
+        let target = self.target_base_ns() * self.target_share();
+        OWN_QUEUE_TARGETS * target + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
     }
 
     fn rate(&self) -> f64 {
@@ -225,10 +261,11 @@ impl Adaptive {
     fn end_tick(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
-        let delivered = Rate::from_bytes_over(bytes, span).0 as f64;
+        let delivered = Rate::measured(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
-        let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(QUEUE_NOISE_NS.min(self.ceiling.room_ns));
+        let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
+        let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         if span > Duration::ZERO {
             self.learn_bandwidth(ack.now, delivered / (1.0 - self.loss.random).max(0.1), queued);
             self.round.delivered_max = self.round.delivered_max.max(delivered);
@@ -241,9 +278,11 @@ impl Adaptive {
         {
             // Half of it passes and nothing waits: the rest is free as well.
             (self.growth, self.startup, self.bandwidth) = (0.0, None, limit);
+            (self.jumped, self.round.is_settled) = (ack.next_number, false);
         }
         self.round.queued |= queued;
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
+        self.round.queue_most_ns = self.round.queue_most_ns.max(self.delay.queue_ns);
         self.round.app_limited |= self.tick.app_limited;
         if let State::Compete(mut compete) = self.state {
             let own_ns = self.target_ns();
@@ -281,8 +320,7 @@ impl Adaptive {
     fn end_round(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
-        let delivered =
-            if span.is_zero() { 0.0 } else { Rate::from_bytes_over(bytes, span).0 as f64 };
+        let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
         match self.state {
             State::Test(test) => self.judge(ack, test),
             State::Compete(_) => {}
@@ -317,24 +355,31 @@ impl Adaptive {
             began: ack.now,
             arrival: ack.arrival,
             received: ack.received_bytes,
+            is_settled: ack.largest >= self.jumped,
             queue_least_ns: f64::INFINITY,
+            queue_most_ns: self.delay.queue_ns,
             ..Round::default()
         };
     }
 
     /// End of a round that is no test: too much loss, or rivals?
     fn watch(&mut self, ack: &AckSample, delivered: f64) {
+        // What was delivered before the rate jumped says nothing of the path: no test could be sized by it.
+        if self.startup.is_none() && !self.round.is_settled {
+            return;
+        }
         // While the rate doubles, what a full bottleneck drops is soon half of it: anything less can wait.
         let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
         if let Some(loss) = self.loss.excess(ack, self.datagram_len).filter(|loss| *loss > tolerated) {
             let delivered = if self.growth > 0.0 { self.round.delivered_max } else { delivered };
             (self.growth, self.startup) = (0.0, None);
             self.state = State::Test(Test {
+                began: ack.now,
                 from: ack.next_number,
                 counted: None,
                 loss,
                 delivered,
-                queue_ns: self.delay.queue_ns,
+                queue_ns: self.round.queue_most_ns,
             });
             return;
         }
@@ -342,7 +387,14 @@ impl Adaptive {
             return;
         }
         let least_ns = self.round.queue_least_ns;
-        let Some(before) = self.vigil.end_round(least_ns, STUCK * self.target_ns(), self.bandwidth) else { return };
+        let Some(before) = self.vigil.end_round(
+            ack.now,
+            least_ns,
+            STUCK * self.target_base_ns() * self.target_share(),
+            self.bandwidth,
+        ) else {
+            return;
+        };
         self.vigil = Vigil::default();
         self.give_in(ack.now, least_ns, before);
     }
@@ -356,10 +408,12 @@ impl Adaptive {
             return;
         };
         let (datagrams, loss) = counted.until(ack, self.datagram_len);
-        if datagrams < self.loss.datagrams_to_judge(test.loss) {
+        let is_long = ack.now >= test.began + TEST_MAX.max(self.rtt * TEST_ROUNDS_MAX);
+        if datagrams < self.loss.datagrams_to_judge(test.loss) && !is_long {
             return;
         }
-        let still = loss > test.loss / 2.0 || (test.loss - loss) < chance(self.loss.random, datagrams);
+        let (before, now) = (test.loss - self.loss.random, loss - self.loss.random);
+        let still = now > before / 2.0 || before - now < chance(self.loss.random, datagrams);
         self.loss.random = loss;
         self.loss.restart(ack);
         self.state = State::Cruise;
@@ -372,12 +426,14 @@ impl Adaptive {
 
     /// The path dropped for want of room when its queue was `queue_ns` long by our measure.
     fn meet_ceiling(&mut self, now: Time, queue_ns: f64) {
+        let share = self.target_share();
         let ceiling = &mut self.ceiling;
         if queue_ns < ROOM_MIN_NS.max(ceiling.burst_ns) {
             ceiling.burst_ns /= 2.0;
         }
-        ceiling.room_ns = (queue_ns / 2.0).max(ROOM_MIN_NS);
-        ceiling.hold = (ceiling.hold * 2).clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
+        ceiling.room_ns = (queue_ns / 2.0 / share).max(ROOM_MIN_NS);
+        ceiling.hold = (ceiling.hold * 2)
+            .clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
         ceiling.hold_until = now + ceiling.hold;
         ceiling.bandwidth = self.bandwidth;
     }
@@ -393,18 +449,34 @@ impl Adaptive {
                 self.refresh.next = self.refresh.settles;
             }
             State::Cruise if now >= self.refresh.next && now >= self.delay.empty_at + self.refresh.every => {
+                if self.refresh.failures == 0 {
+                    self.refresh.bandwidth = self.refresh.bandwidth.max(self.bandwidth);
+                }
                 if self.refresh.failures < FAILURES_MAX {
                     self.begin_refresh(now);
                 } else {
-                    self.refresh.failures = 0;
-                    self.give_in(now, self.delay.queue_ns, self.bandwidth);
+                    self.fail_refresh(now);
                 }
             }
-            State::Cruise if self.refresh.failures > 0 && now < self.delay.empty_at + self.refresh.every => {
-                self.refresh.failures = 0;
+            State::Cruise if self.refresh.is_failing() && now < self.delay.empty_at + self.refresh.every => {
+                (self.refresh.failures, self.refresh.series, self.refresh.bandwidth) = (0, 0, 0.0);
                 self.refresh.every = (self.refresh.every * 2).min(REFRESH_EVERY);
             }
             _ => {}
+        }
+    }
+
+    /// However little we sent, the queue was not empty. If packets were dropped as well, somebody fills it to the brim.
+    fn fail_refresh(&mut self, now: Time) {
+        self.refresh.failures = 0;
+        self.refresh.series += 1;
+        self.refresh.next = now + self.refresh.every;
+        let queue_ns = self.delay.queue_ns;
+        let is_rivals = self.dropped_at > self.delay.empty_at && self.refresh.series >= SERIES_MAX;
+        if is_rivals && !self.is_background {
+            self.compete(now, self.refresh.bandwidth);
+        } else if queue_ns < RIVAL_QUEUE_NS || queue_ns > self.own_queue_ns() {
+            self.give_in(now, queue_ns, self.bandwidth);
         }
     }
 
@@ -421,20 +493,27 @@ impl Adaptive {
         self.growth = 0.0;
     }
 
-    /// The queue stays although we sent less. One that is long, or that came back after we thought it was none, is a
-    /// rival's; a short one was none: the way is longer now, or its least delay was luck.
+    /// The queue stays although we sent less. One that is long, that drops, or that came back after we thought it was
+    /// none, is a rival's; a short one was none: the way is longer now, or its least delay was luck.
     fn give_in(&mut self, now: Time, queue_ns: f64, bandwidth_before: f64) {
         let again = now.since(self.rebased_at) < REBASED_LATELY.max(self.rtt * REFRESH_FIRST_ROUNDS);
-        if queue_ns < self.own_queue_ns() && !(again && queue_ns > RIVAL_QUEUE_NS) {
+        let dropped = self.dropped_at > Time::ZERO && now.since(self.dropped_at) < REBASED_LATELY;
+        if queue_ns < self.own_queue_ns() && !((again || dropped) && queue_ns > RIVAL_QUEUE_NS) {
             self.delay.rebase(now);
+            self.ceiling.room_ns = f64::INFINITY;
             self.rebased_at = now;
             self.refresh.every = REFRESH_FIRST.max(self.rtt * REFRESH_FIRST_ROUNDS);
             self.bandwidth = bandwidth_before;
         } else if !self.is_background {
-            let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
-            let window = bandwidth_before * round_s / 8.0 / self.datagram_len;
-            self.state = State::Compete(Compete::new(now, window));
+            self.compete(now, bandwidth_before);
         }
+    }
+
+    /// Hold our own, beginning at `bandwidth`.
+    fn compete(&mut self, now: Time, bandwidth: f64) {
+        let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
+        self.state = State::Compete(Compete::new(now, bandwidth * round_s / 8.0 / self.datagram_len));
+        (self.refresh.failures, self.refresh.series, self.refresh.bandwidth) = (0, 0, 0.0);
     }
 
     /// The train's acknowledgements: from the second on, their spacing is the path's.
@@ -442,7 +521,7 @@ impl Adaptive {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
         if bytes > 0 && span > Duration::ZERO {
-            self.bandwidth = Rate::from_bytes_over(bytes, span).0 as f64;
+            self.bandwidth = Rate::measured(bytes, span).0 as f64;
         }
         if bytes as f64 >= TRAIN_READ * self.datagram_len {
             self.leave_train();
@@ -468,7 +547,7 @@ impl Controller for Adaptive {
         self.tick.app_limited |= ack.app_limited;
         self.tick.samples += 1;
         if !self.started {
-            self.started = true;
+            (self.started, self.delay.empty_at) = (true, ack.now);
             self.begin_tick(ack);
             self.begin_round(ack);
             return;
@@ -491,6 +570,9 @@ impl Controller for Adaptive {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
+        if self.loss.random < RANDOM_NONE {
+            self.dropped_at = loss.now;
+        }
         match &mut self.state {
             State::Compete(compete) if loss.new_episode => compete.on_loss(loss.now),
             // So little of the train came through that its reading was waited for in vain.
@@ -558,21 +640,24 @@ impl Controller for Adaptive {
 }
 
 /// The queue aimed at: this share of the round trip and this much …
-const TARGET_SHARE: f64 = 0.1;
+const TARGET_SHARE: f64 = 0.09;
 const TARGET_MIN_NS: f64 = 200_000.0;
 /// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
-const TARGET_MAX_NS: f64 = 2_500_000.0;
+const TARGET_MAX_NS: f64 = 2_000_000.0;
 /// … by a flow that carries so much (bit/s); by the cube root less by one that carries more: twice the rate at a target
 /// a fifth lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
 const TARGET_RATE: f64 = 1e8;
 /// A slower flow's target grows no further than this.
 const TARGET_FACTOR_MAX: f64 = 4.0;
+/// What the measured delay strays by goes on top, so many times, up to so many bases.
+const NOISE_FACTOR: f64 = 2.0;
+const NOISE_TARGETS: f64 = 0.35;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
 const OWN_QUEUE_TARGETS: f64 = 1.5;
 const OWN_QUEUE_SHARE: f64 = 0.05;
-const OWN_QUEUE_NS: f64 = 1e6;
+const OWN_QUEUE_NS: f64 = 2e6;
 /// A queue that stays longer than this many targets while we yield is not ours.
 const STUCK: f64 = 1.3;
 /// A queue shorter than this is noise.
@@ -581,7 +666,7 @@ const QUEUE_NOISE_NS: f64 = 300_000.0;
 /// is 0.8, well below the π/2 at which a proportional loop begins to swing.
 const GAIN: f64 = 0.65;
 /// What a tick and the host's timers add to the feedback delay.
-const LOOP_LAG_NS: f64 = 5e6;
+const LOOP_LAG_NS: f64 = 15e6;
 const FACTOR_MIN: f64 = 0.35;
 const FACTOR_MAX: f64 = 2.5;
 /// Weight of a new delivery rate while there is a queue.
@@ -604,7 +689,7 @@ const CEILING_GONE: f64 = 1.1;
 /// However little room the path's queue has, this much is aimed at …
 const ROOM_MIN_NS: f64 = 100_000.0;
 /// … and more again after each refresh.
-const ROOM_RECOVERY: f64 = 1.2;
+const ROOM_RECOVERY: f64 = 1.5;
 /// The first bursts: this share of a round trip (queues are sized by it), and what a 10 Gb/s host needs for one system
 /// call to carry 40 datagrams.
 const BURST_SHARE: f64 = 1.0 / 16.0;
@@ -613,6 +698,9 @@ const BURST_FIRST_NS: f64 = 50_000.0;
 const BURST_TEST: f64 = 0.25;
 /// In a test, the share of the delivered rate that is sent.
 const TEST_FACTOR: f64 = 0.9;
+/// It takes no longer than this, or so many round trips.
+const TEST_MAX: Duration = Duration::from_secs(1);
+const TEST_ROUNDS_MAX: u32 = 4;
 /// Empty the queue if it has not been for so long; at first, and when the base delay was wrong, sooner.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 const REFRESH_FIRST: Duration = Duration::from_millis(500);
@@ -628,6 +716,10 @@ const DEPTH_MIN: f64 = 0.03;
 const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, it is left for a while.
 const FAILURES_MAX: u32 = 4;
+/// So many such series, and a loss meanwhile, are the work of rivals.
+const SERIES_MAX: u32 = 2;
+/// On a path that loses less than this share by chance, a loss is a full queue.
+const RANDOM_NONE: f64 = 0.001;
 /// How long an old base delay is believed while the queue never runs empty.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
@@ -638,7 +730,7 @@ const TICK_MAX: Duration = Duration::from_millis(50);
 /// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
 /// (bit/s) hosts that bundle arrivals leave no spacing to be read; it was stretched if it came in below this share.
 const TRAIN_LEN: f64 = 32.0;
-const TRAIN_RATE: f64 = 1e9;
+const TRAIN_RATE: f64 = 2e9;
 const TRAIN_READ: f64 = 12.0;
 const TRAIN_STRETCHED: f64 = 0.9;
 /// Never slower: a datagram every 120 ms.

@@ -6,6 +6,8 @@ use core::time::Duration;
 /// A queue that stays although we send less.
 #[derive(Clone, Copy, Debug)]
 struct Stuck {
+    since: Time,
+    /// The longest it was.
     queue_ns: f64,
     /// What we carried before it began.
     bandwidth: f64,
@@ -22,24 +24,26 @@ pub(super) struct Vigil {
 
 impl Vigil {
     /// End of a round in which the queue was never shorter than `least_ns`. If rivals are there: what we carried before.
-    pub fn end_round(&mut self, least_ns: f64, own_ns: f64, bandwidth: f64) -> Option<f64> {
+    pub fn end_round(&mut self, now: Time, least_ns: f64, own_ns: f64, bandwidth: f64) -> Option<f64> {
         if least_ns < own_ns {
             *self = Vigil { stuck: None, calm_bandwidth: bandwidth };
             return None;
         }
         let bandwidth_before = self.calm_bandwidth.max(bandwidth);
         let stuck = self.stuck.get_or_insert(Stuck {
+            since: now,
             queue_ns: least_ns,
             bandwidth: bandwidth_before,
             rounds: 0,
         });
+        stuck.queue_ns = stuck.queue_ns.max(least_ns);
         if least_ns < STILL_THERE * stuck.queue_ns {
             // It drains, if slowly.
-            (stuck.queue_ns, stuck.rounds) = (least_ns, 0);
+            (stuck.queue_ns, stuck.rounds, stuck.since) = (least_ns, 0, now);
         }
         stuck.rounds += 1;
-        let yielded = bandwidth < YIELDED * stuck.bandwidth;
-        (stuck.rounds >= ROUNDS && yielded).then_some(stuck.bandwidth)
+        let is_long = stuck.rounds >= ROUNDS && now.since(stuck.since) >= SPAN;
+        (is_long && bandwidth < YIELDED * stuck.bandwidth).then_some(stuck.bandwidth)
     }
 }
 
@@ -131,12 +135,14 @@ impl Compete {
     }
 }
 
-/// Rounds with a queue that stays, after which it is not ours.
-const ROUNDS: u32 = 4;
+/// Rounds with a queue that stays, and time that they take, after which it is not ours: more than a newcomer of our
+/// like takes to find its place.
+const ROUNDS: u32 = 8;
+const SPAN: Duration = Duration::from_secs(1);
 /// A queue that is still this share of what it was, stays.
 const STILL_THERE: f64 = 0.6;
 /// We must have gone down to this share to say that we yielded.
-const YIELDED: f64 = 0.75;
+const YIELDED: f64 = 0.6;
 /// RFC 9438's C, in datagrams per s³, and β.
 const SCALE: f64 = 0.4;
 const BETA: f64 = 0.7;
@@ -150,4 +156,4 @@ const VALLEY_MARGIN: f64 = 0.1;
 /// The valley comes when the window is back at this share of what it was: rivals that lost with us are back too.
 const PLATEAU: f64 = 0.9;
 /// A queue that shrinks to this share in a valley was ours.
-const GONE: f64 = 0.2;
+const GONE: f64 = 0.1;

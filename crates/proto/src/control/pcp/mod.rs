@@ -22,6 +22,7 @@
 mod compensation;
 mod line;
 mod search;
+mod tit_for_tat;
 mod train;
 
 use super::{
@@ -91,6 +92,11 @@ impl Pcp {
         Rate(self.search.base() as u64)
     }
 
+    fn pace(&self) -> Pace {
+        let gap = self.base().time_for(self.datagram_len);
+        Pace { rate: self.search.base(), gap, rtt: self.rtt() }
+    }
+
     /// A datagram lost beyond doubt: nothing was heard of it for as long as RFC 6298 waits.
     fn train_deadline(&self, train: &Train) -> Time {
         train.last_sent() + self.rtt.timeout(Duration::ZERO)
@@ -99,7 +105,8 @@ impl Pcp {
     /// The probe on its way is over.
     fn conclude(&mut self, now: Time) {
         let Some(train) = self.train.take() else { return };
-        let verdict = train.judge(&mut self.rng);
+        let burden = self.compensation.burden(train.first_delay(), self.pace());
+        let verdict = train.judge(burden, &mut self.rng);
         self.train_len.on_verdict(verdict);
         match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
@@ -127,11 +134,19 @@ impl Pcp {
         let datagrams = self.train_len.of(rate, self.datagram_len, self.rtt());
         let ask = ProbeTrain { datagrams, rate: Rate(rate as u64) };
         self.train = Some(Train::new(ask, self.datagram_len, now));
-        self.disturbed = [self.disturbed[1], (now, Time::MAX)];
         ask
     }
 
-    /// Base traffic alone tells of a queue that stays: what a train heaps up is gone after about twice its span.
+    /// A train is out. What it heaps up if it exceeds the path is no queue that stays: what leaves meanwhile tells
+    /// nothing. A train that hardly exceeds the base rate is as good as base traffic.
+    fn note_disturbance(&mut self, train_began: Time, train_ended: Time) {
+        let excess = 1.0 - self.search.base() / self.search.test_rate();
+        if excess > DISTURBING {
+            let span = train_ended.since(train_began);
+            self.disturbed = [self.disturbed[1], (train_began, train_ended + span.mul_f64(2.0 * excess))];
+        }
+    }
+
     fn is_base(&self, sent: Time) -> bool {
         self.disturbed.iter().all(|(from, to)| sent < *from || sent > *to)
     }
@@ -143,10 +158,12 @@ impl Pcp {
         if !self.is_base(sent) {
             return;
         }
-        let gap = self.base().time_for(self.datagram_len);
-        let pace = Pace { rate: self.search.base(), gap, rtt: self.rtt() };
-        if let Some(cut) = self.compensation.on_base(ack, pace) {
+        if let Some(cut) = self.compensation.on_base(ack, self.pace()) {
             self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
+        }
+        if let Some(rate) = self.compensation.poll_given_up() {
+            self.search.retake(ack.now, rate);
+            self.train_len.hurry();
         }
     }
 
@@ -172,7 +189,7 @@ impl Pcp {
             is_bound,
         };
         if is_bound {
-            let taken = Rate::from_bytes_over(accepted, span).0 as f64;
+            let taken = Rate::measured(accepted, span).0 as f64;
             self.search.bound(ack.now, (taken * OVERRUN_FACTOR).max(self.search.base() / 2.0));
         }
         let lost = covered.saturating_sub(received + overrun) as f64 / covered.max(1) as f64;
@@ -189,7 +206,8 @@ impl Controller for Pcp {
         };
         train.on_sent(sent.number, sent.now);
         if train.is_out() {
-            self.disturbed[1] = (train.asked_at(), sent.now + train.span() * 2);
+            let began = train.asked_at();
+            self.note_disturbance(began, sent.now);
         }
     }
 
@@ -221,7 +239,11 @@ impl Controller for Pcp {
     }
 
     /// No loss by itself lowers the rate (§3.1): delays do.
-    fn on_loss(&mut self, _loss: &LossSample) {}
+    fn on_loss(&mut self, loss: &LossSample) {
+        if loss.new_episode {
+            self.compensation.on_loss();
+        }
+    }
 
     fn on_timeout(&mut self, now: Time) {
         // Circuit breaker: nothing comes back at all.
@@ -286,6 +308,8 @@ impl Controller for Pcp {
 const RTT_MIN: Duration = Duration::from_micros(50);
 /// What falls due within this leaves together.
 const BURST: Duration = Duration::from_micros(250);
+/// Share of a train's rate beyond the base rate that makes it more than base traffic.
+const DISTURBING: f64 = 0.15;
 /// The base rate is idle with less than this part of what a round trip holds on its way.
 const IDLE_SHARE: u64 = 4;
 /// Acknowledgements are held back by no more ([`AckPolicy`](crate::object::AckPolicy)).

@@ -122,6 +122,13 @@ impl Search {
         self.next = if drains { soon } else { self.next.min(soon) };
     }
 
+    /// The queue that others filled is gone: what they leave, perhaps up to `rate`, is looked for at once.
+    pub fn retake(&mut self, now: Time, rate: f64) {
+        self.step = self.step.max(rate - self.base());
+        self.failures = 0;
+        self.next = now;
+    }
+
     /// The receiver takes no more than `rate`.
     pub fn bound(&mut self, now: Time, rate: f64) {
         self.proven = self.proven.min(rate).max(RATE_MIN);

@@ -107,6 +107,7 @@ const CURRENT_FILTER: usize = 4;
 mod tests {
     use super::super::testing::{Flow, Path};
     use super::*;
+    use crate::control::Controller;
 
     const PATH: Path =
         Path { rtt: Duration::from_millis(40), service: Duration::from_millis(1), buffer: 1000 };
@@ -132,6 +133,17 @@ mod tests {
         flow.run_for(Duration::from_secs(1));
         let queue = flow.control.rule.queue();
         assert!((TARGET / 2..TARGET).contains(&queue), "{queue:?}");
+    }
+
+    /// It was left with one and a half, below what any rule leaves.
+    #[test]
+    fn slow_start_that_ends_at_once_leaves_two_segments() {
+        let mut flow = Flow::new(PATH, Ledbat::new(TARGET));
+        (0..3).for_each(|_| flow.step());
+        flow.control.on_timeout(flow.now);
+        flow.path.rtt += Duration::from_millis(600);
+        flow.rounds_until(|flow| !flow.is_slow_starting());
+        assert_eq!((flow.window(), flow.control.ssthresh), (2.0, 2.0));
     }
 
     #[test]

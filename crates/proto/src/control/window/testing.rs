@@ -100,6 +100,10 @@ impl<R: Rule> Flow<R> {
         self.control.window
     }
 
+    pub fn in_flight(&self) -> usize {
+        self.on_way.len()
+    }
+
     pub fn is_slow_starting(&self) -> bool {
         self.control.is_slow_starting()
     }

@@ -2,6 +2,7 @@
 
 use super::testing::{Flow, LEN, Path};
 use super::*;
+use proptest::prelude::*;
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -13,6 +14,33 @@ fn windowed(config: ControlConfig) -> Windowed<NewReno> {
 fn initial_window_is_that_of_rfc_6928() {
     let bytes = |len| windowed(ControlConfig::new(len, RTT)).window();
     assert_eq!([500, 1460, 4000, 7300, 9000].map(bytes), [5000, 14_600, 14_600, 14_600, 18_000].map(Some));
+}
+
+#[test]
+fn a_classic_window_begins_with_one_segment_and_counts_acknowledgements() {
+    let mut control = windowed(ControlConfig { classic: true, ..ControlConfig::new(LEN, RTT) });
+    assert_eq!(control.window(), Some(LEN));
+    let ack = |received: u64, in_flight: u64| AckSample {
+        now: Time::from_millis(100 * received),
+        arrival: Time::ZERO,
+        one_way_ns: None,
+        rtt: Some(RTT),
+        rtt_min: RTT,
+        received_bytes: received * LEN,
+        accepted_bytes: received * LEN,
+        covered_bytes: received * LEN,
+        overrun_bytes: 0,
+        pressure: 0.0,
+        latest: received - 1,
+        largest: received - 1,
+        next_number: received + in_flight,
+        in_flight: in_flight * LEN,
+        app_limited: false,
+    };
+    control.on_ack(&ack(1, 0));
+    // two segments, one acknowledgement
+    control.on_ack(&ack(3, 0));
+    assert_eq!(control.window(), Some(3 * LEN));
 }
 
 #[test]
@@ -115,4 +143,75 @@ fn snapshot_tells_the_phase() {
     assert_eq!(flow.control.snapshot().phase, "repair");
     flow.run_for(RTT * 3);
     assert_eq!(flow.control.snapshot().phase, "avoidance");
+}
+
+/// Something that happens to a flow.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Acks(u16),
+    Drop(u16),
+    Timeout,
+    Rtt(u16),
+    Service(u16),
+    InFlightMax(u64),
+    AppLimited(bool),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => (0u16..300).prop_map(Op::Acks),
+        2 => (0u16..300).prop_map(Op::Drop),
+        1 => Just(Op::Timeout),
+        1 => (0u16..2000).prop_map(Op::Rtt),
+        1 => (0u16..20_000).prop_map(Op::Service),
+        1 => prop_oneof![1u64..100, Just(u64::MAX)].prop_map(Op::InFlightMax),
+        1 => any::<bool>().prop_map(Op::AppLimited),
+    ];
+    proptest::collection::vec(op, 0..30)
+}
+
+fn survives<R: Rule>(path: Path, rule: R, ops: &[Op]) {
+    let mut flow = Flow::new(path, rule);
+    for op in ops {
+        match *op {
+            Op::Acks(count) => (0..count).for_each(|_| flow.step()),
+            Op::Drop(count) => flow.drop_next = count.into(),
+            Op::Timeout => flow.control.on_timeout(flow.now),
+            Op::Rtt(ms) => flow.path.rtt = Duration::from_millis(ms.into()),
+            Op::Service(us) => flow.path.service = Duration::from_micros(us.into()),
+            Op::InFlightMax(count) => flow.in_flight_max = count,
+            Op::AppLimited(is_limited) => flow.is_app_limited = is_limited,
+        }
+        let window = flow.window();
+        assert!((1.0..=WINDOW_MAX).contains(&window), "{window} after {op:?}");
+        assert!(flow.control.ssthresh >= SSTHRESH_MIN.min(window), "{:?} after {op:?}", flow.control);
+    }
+    // A path that is well again.
+    flow.path = path;
+    (flow.drop_next, flow.in_flight_max, flow.is_app_limited) = (0, u64::MAX, false);
+    let left = flow.in_flight();
+    let comes_back = (0..100 + 2 * left).any(|_| {
+        flow.step();
+        flow.window() >= 2.0
+    });
+    assert!(comes_back, "{:?}", flow.control);
+}
+
+proptest! {
+    #[test]
+    fn every_rule_survives_and_comes_back(ops in ops(), rtt_ms in 1u64..300, buffer in 5u32..500) {
+        let path = Path {
+            rtt: Duration::from_millis(rtt_ms),
+            service: Duration::from_micros(100),
+            buffer,
+        };
+        survives(path, NewReno, &ops);
+        survives(path, Scalable, &ops);
+        survives(path, HighSpeed, &ops);
+        survives(path, HTcp::new(), &ops);
+        survives(path, Cubic::default(), &ops);
+        survives(path, Bic::default(), &ops);
+        survives(path, MulTcp::new(4), &ops);
+        survives(path, Ledbat::new(ledbat::TARGET), &ops);
+    }
 }
