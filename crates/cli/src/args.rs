@@ -1,6 +1,6 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
-use crate::rate::parse_rate;
+use crate::rate::{parse_bytes, parse_rate};
 use crate::values::{parse_duration, parse_listen, parse_ports};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -26,6 +26,7 @@ pub enum Command {
     Cp(Box<CpArgs>),
     Serve(ServeArgs),
     Demo(DemoArgs),
+    Sim(SimArgs),
     Completions(CompletionsArgs),
     /// Be the far side of a copy over ssh
     #[command(hide = true)]
@@ -230,6 +231,39 @@ pub struct DemoArgs {
     pub megabytes: u64,
 }
 
+/// Rerun the papers' experiments, or a transfer over a path of your own, on virtual time
+///
+/// Everything runs in a deterministic simulator, with the very protocol code that copies files:
+/// equal seeds give equal figures. An experiment prints its figures, what the paper says of them
+/// and whether that holds here. A scenario file describes a path; one transfer runs over it for
+/// each --control.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = SIM_EXAMPLES)]
+pub struct SimArgs {
+    /// An experiment, a scenario file, or list
+    #[arg(value_name = "EXPERIMENT|SCENARIO.toml")]
+    pub what: String,
+    /// Fewer repetitions and points: within a minute on two cores
+    #[arg(long)]
+    pub quick: bool,
+    /// Print JSON lines in place of text; the first has command, version and seed
+    #[arg(long)]
+    pub json: bool,
+    /// Everything random follows from it [default: 1, or the scenario's]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Simulations that run side by side [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Over a scenario: what decides how fast to send; tcp:NAME runs it under TCP; may be given
+    /// several times [default: adaptive]
+    #[arg(long, value_name = "NAME", help_heading = SCENARIO, verbatim_doc_comment)]
+    pub control: Vec<String>,
+    /// Over a scenario: how much to send
+    #[arg(long, value_name = "SIZE", default_value = "40MB", value_parser = parse_bytes, help_heading = SCENARIO)]
+    pub bytes: u64,
+}
+
 /// Print a completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -247,12 +281,14 @@ const SPEED: &str = "Speed";
 const FOBS: &str = "Packets (for experiments; the defaults tune themselves)";
 const REACH: &str = "Reaching the other host";
 const OUTPUT: &str = "Output";
+const SCENARIO: &str = "Transfers over a scenario";
 
 const TOP_EXAMPLES: &str = "\
 Examples:
   longhaul cp big.tar far.example.org:data/     over ssh, nothing to install there
   longhaul serve --root /data                   prints the cp line for the other host
   longhaul demo                                 see it beside kernel TCP, in a minute
+  longhaul sim list                             the papers' experiments, to be rerun
 
 Exit status: 0 done and verified, 1 failed, 2 wrong usage, 130 interrupted.";
 
@@ -274,6 +310,13 @@ Examples:
   longhaul serve --root /in --token-file ~/.longhaul-token     the same token every time
 
 LONGHAUL_LOG sets what is logged to standard error (error, warn, info, debug, trace).";
+
+const SIM_EXAMPLES: &str = "\
+Examples:
+  longhaul sim list                               what there is
+  longhaul sim fobs-fig1                          the FOBS paper's Figure 1, judged
+  longhaul sim grid --quick --json > grid.jsonl   every controller on every path
+  longhaul sim scenarios/gigabit.toml --control adaptive --control tcp:cubic --bytes 1GB";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

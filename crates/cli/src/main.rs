@@ -10,6 +10,7 @@ mod progress;
 mod rate;
 mod serve;
 mod signals;
+mod sim;
 mod values;
 mod why;
 
@@ -33,6 +34,7 @@ fn run(command: Command) -> Exit {
         Command::Cp(args) => Ok(cp::run(&args)),
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::Completions(args) => Ok(completions(&args)),
         Command::Agent(args) => agent(args),
     };

@@ -22,6 +22,27 @@ pub fn parse_rate(text: &str) -> Result<Rate, String> {
     }
 }
 
+/// Read a size: a number of bytes, or a number with a unit such as kB, MB, GiB. The error fits behind "invalid value
+/// '…': ".
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..split], text[split..].trim());
+    let number: f64 = number.parse().map_err(|_| format!("not a size; {SIZES}"))?;
+    let factor = match unit {
+        "" | "B" => Some(1.0),
+        _ if ["B", "byte", "bytes"].iter().any(|end| unit.ends_with(end)) => {
+            bits_per(unit).map(|bits| bits / 8.0)
+        }
+        _ => None,
+    };
+    let bytes = number * factor.ok_or_else(|| format!("{unit:?} is not a unit of size; {SIZES}"))?;
+    if (1.0..=MOST_BYTES).contains(&bytes) {
+        return Ok(bytes as u64);
+    }
+    Err("must be 1 B to 1 PB".into())
+}
+
 /// How many bits one of `unit` is.
 fn bits_per(unit: &str) -> Option<f64> {
     let unit = ["/s", "/S", "ps", "PS"].iter().find_map(|end| unit.strip_suffix(end)).unwrap_or(unit);
@@ -53,6 +74,9 @@ fn bits_per(unit: &str) -> Option<f64> {
 }
 
 const EXAMPLES: &str = "write it like 800mbit, 1.5gbit, 100m (bits) or 50MB/s (bytes)";
+const SIZES: &str = "write it like 40MB, 1.5GB or 64KiB";
+/// 1 PB.
+const MOST_BYTES: f64 = 1e15;
 /// bit/s below which a copy could only be a mistake.
 const LOWEST: f64 = 1e3;
 /// bit/s above which a rate could only be a mistake.
@@ -108,5 +132,21 @@ mod tests {
         says("5i", "not a unit");
         says("0mbit", "slower");
         says("9999999tbit", "faster");
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("40MB", 40_000_000),
+            ("1.5 GB", 1_500_000_000),
+            ("64KiB", 65_536),
+            ("250000", 250_000),
+            ("7B", 7),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for bad in ["", "0", "40Mbit", "40m", "5MB/s", "many", "2e9GB", "9999PB", "-1MB"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::error::LabError;
 use crate::host::{Host, HostDrops};
 use crate::lane::Lane;
 use crate::worker::{self, Switches, Track, now_ns};
+use longhaul_sim::queue::QueueDiscipline;
 use longhaul_sim::scenario::Scenario;
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -37,6 +38,7 @@ impl Lab {
     /// Build the hosts and open the path between them.
     pub fn start(scenario: &Scenario) -> Result<Lab, LabError> {
         scenario.validate().map_err(|bad| LabError::Scenario(bad.to_string()))?;
+        refuse_what_is_only_simulated(scenario)?;
         let hosts = [Host::create(scenario, 1)?, Host::create(scenario, 2)?];
         let switches = Arc::new(Switches::new().map_err(LabError::at("making an event descriptor"))?);
         let track = |from: End, to: End| {
@@ -149,6 +151,22 @@ impl Drop for Lab {
     }
 }
 
+/// Some of what a scenario can say is for the simulator alone: better no lab than another path than the one asked for.
+fn refuse_what_is_only_simulated(scenario: &Scenario) -> Result<(), LabError> {
+    let queue = scenario.queue_discipline;
+    let asked = [
+        (!scenario.steps.is_empty(), "steps".to_owned()),
+        (!scenario.traffic.is_empty(), "traffic".to_owned()),
+        (queue != QueueDiscipline::DropTail, format!("queue_discipline = \"{queue}\"")),
+    ];
+    match asked.into_iter().find(|(is_asked, _)| *is_asked) {
+        None => Ok(()),
+        Some((_, what)) => Err(LabError::Scenario(format!(
+            "the lab cannot emulate {what}; take it out of the scenario, or run it in the simulator: longhaul sim"
+        ))),
+    }
+}
+
 /// Where packets follow each other faster than a thread can be woken for each, they are moved in small groups, as a
 /// network card with interrupt coalescing does.
 fn nap_ns(scenario: &Scenario) -> u64 {
@@ -160,3 +178,23 @@ fn nap_ns(scenario: &Scenario) -> u64 {
 const SINGLE_PACKET_US: f64 = 25.0;
 /// As common network cards do by default.
 const NAP_NS: u64 = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_only_simulated_is_refused_before_anything_is_made() {
+        let plain = "bottleneck_mbit = 10\nrtt_ms = 10\n";
+        for (addition, what) in [
+            ("queue_discipline = 'codel'", "queue_discipline = \"codel\""),
+            ("[[steps]]\nat_s = 1\nloss = 0.5", "steps"),
+            ("[[traffic]]\ncontrol = 'greedy'", "traffic"),
+        ] {
+            let scenario = Scenario::parse(&format!("{plain}{addition}")).unwrap();
+            let problem = Lab::start(&scenario).map(drop).unwrap_err().to_string();
+            assert!(problem.starts_with(&format!("the lab cannot emulate {what}; take it out")), "{problem}");
+        }
+        assert!(refuse_what_is_only_simulated(&Scenario::parse(plain).unwrap()).is_ok());
+    }
+}

@@ -11,7 +11,7 @@ use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::suggest::unknown;
 use longhaul_proto::tcp;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire::{DATA_OVERHEAD, DATA_PREFIX};
+use longhaul_proto::wire::{DATA_OVERHEAD, DATA_PREFIX, IPV4_UDP_LEN};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -79,8 +79,8 @@ pub struct ObjectFlow {
     pub selector: SelectorKind,
     /// When the receiver acknowledges.
     pub ack: AckKind,
-    /// Object bytes in a packet.
-    pub packet_len: u32,
+    /// Object bytes in a packet; absent: as many as the path's MTU has room for.
+    pub packet_len: Option<u32>,
     /// The rate that the user names: `fixed` sends at it.
     pub rate: Option<Rate>,
     /// Never faster than this.
@@ -99,15 +99,14 @@ pub struct ObjectFlow {
 }
 
 impl ObjectFlow {
-    /// With what goes with the controller, all else as `longhaul cp` has it over Ethernet, and a set-up of one round
-    /// trip, as TCP's.
+    /// With what goes with the controller, all else as `longhaul cp` has it, and a set-up of one round trip, as TCP's.
     pub fn new(control: ControllerKind) -> ObjectFlow {
         let Companions { selector, ack } = control.companions();
         ObjectFlow {
             control,
             selector,
             ack,
-            packet_len: PACKET_LEN,
+            packet_len: None,
             rate: None,
             rate_cap: None,
             remembered: None,
@@ -124,10 +123,14 @@ impl ObjectFlow {
 pub struct TcpFlow {
     /// Its congestion control.
     pub control: ControllerKind,
-    /// What both sides can do; `connection` is set by the flow's seed.
+    /// Stream bytes in a segment; absent: as many as the path's MTU has room for.
+    pub mss: Option<u16>,
+    /// What both sides can do; `mss` is overruled by that above, `connection` by the flow's seed.
     pub config: tcp::Config,
     /// Windows are spread over the round trip instead of being clocked out by acknowledgements alone.
     pub paced: bool,
+    /// Windows that begin with one segment and count acknowledgements, as up to 2006.
+    pub classic: bool,
     /// The rate at which `fixed` sends.
     pub rate: Option<Rate>,
     /// How many flows `multcp` stands for; absent: its default.
@@ -135,9 +138,17 @@ pub struct TcpFlow {
 }
 
 impl TcpFlow {
-    /// Over Ethernet, with selective acknowledgements and large windows.
+    /// With selective acknowledgements and large windows.
     pub fn new(control: ControllerKind) -> TcpFlow {
-        TcpFlow { control, config: tcp::Config::default(), paced: false, rate: None, streams: None }
+        TcpFlow {
+            control,
+            mss: None,
+            config: tcp::Config::default(),
+            paced: false,
+            classic: false,
+            rate: None,
+            streams: None,
+        }
     }
 }
 
@@ -157,11 +168,19 @@ impl FlowSpec {
         FlowSpec { protocol, bytes, from: Side::Left, seed: 1 }
     }
 
-    /// Both ends, the sender first; `rtt` is the round trip that the set-up measured.
-    pub fn build(&self, rtt: Duration) -> (FlowEnd, FlowEnd) {
+    /// What an earlier flow between the same hosts learnt of the path.
+    pub(crate) fn remember(&mut self, learnt: Option<Remembered>) {
+        match &mut self.protocol {
+            Protocol::Object(flow) => flow.remembered = learnt,
+            Protocol::Tcp(_) => {}
+        }
+    }
+
+    /// Both ends, the sender first, for a path that the set-up has shown to be like this.
+    pub fn build(&self, path: KnownPath) -> (FlowEnd, FlowEnd) {
         match &self.protocol {
-            Protocol::Object(flow) => build_object(self, flow, rtt),
-            Protocol::Tcp(flow) => build_tcp(self, flow, rtt),
+            Protocol::Object(flow) => build_object(self, flow, path),
+            Protocol::Tcp(flow) => build_tcp(self, flow, path),
         }
     }
 
@@ -175,8 +194,20 @@ impl FlowSpec {
     }
 }
 
-fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, FlowEnd) {
-    let shape = Shape { object_len: spec.bytes, packet_len: flow.packet_len };
+/// What is known of a path before the first data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownPath {
+    /// Round trip of the empty path.
+    pub rtt: Duration,
+    /// Largest IP packet that passes, in bytes.
+    pub mtu: u32,
+}
+
+fn build_object(spec: &FlowSpec, flow: &ObjectFlow, path: KnownPath) -> (FlowEnd, FlowEnd) {
+    let rtt = path.rtt;
+    let room = (path.mtu.saturating_sub((IPV4_UDP_LEN + DATA_OVERHEAD) as u32)).max(1);
+    let packet_len = flow.packet_len.unwrap_or(room);
+    let shape = Shape { object_len: spec.bytes, packet_len };
     let sender = SenderConfig {
         shape,
         class: 0,
@@ -186,7 +217,7 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, 
         have: Ranges::new(),
         seed: spec.seed,
     };
-    let plain = ControlConfig::new(u64::from(flow.packet_len) + DATA_OVERHEAD as u64, rtt);
+    let plain = ControlConfig::new(u64::from(packet_len) + DATA_OVERHEAD as u64, rtt);
     let control = ControlConfig {
         rate: flow.rate,
         remembered: flow.remembered,
@@ -201,7 +232,7 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, 
         class: 0,
         ack: flow.ack.policy(rtt),
         have: Ranges::new(),
-        max_body: flow.packet_len as usize + DATA_PREFIX,
+        max_body: packet_len as usize + DATA_PREFIX,
     };
     (
         FlowEnd::ObjectSender(Box::new(Sender::new(sender, Blank, flow.control.build(control)))),
@@ -209,12 +240,15 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, rtt: Duration) -> (FlowEnd, 
     )
 }
 
-fn build_tcp(spec: &FlowSpec, flow: &TcpFlow, rtt: Duration) -> (FlowEnd, FlowEnd) {
-    let config = tcp::Config { connection: spec.seed as u32, ..flow.config };
-    let plain = ControlConfig::new(config.datagram_len(), rtt);
+fn build_tcp(spec: &FlowSpec, flow: &TcpFlow, path: KnownPath) -> (FlowEnd, FlowEnd) {
+    let room = path.mtu.saturating_sub(TCP_OVERHEAD).clamp(1, u16::MAX.into()) as u16;
+    let mss = flow.mss.unwrap_or(room);
+    let config = tcp::Config { mss, connection: spec.seed as u32, ..flow.config };
+    let plain = ControlConfig::new(config.datagram_len(), path.rtt);
     let control = ControlConfig {
         rate: flow.rate,
         paced: flow.paced,
+        classic: flow.classic,
         streams: flow.streams.unwrap_or(plain.streams),
         seed: spec.seed,
         ..plain
@@ -317,6 +351,14 @@ impl FlowEnd {
         }
     }
 
+    /// What the controller has learnt of the path, for a later flow.
+    pub fn learnt(&self) -> Option<Remembered> {
+        match self {
+            FlowEnd::ObjectSender(sender) => sender.remember(),
+            _ => None,
+        }
+    }
+
     /// The controller's view; `None` for a receiver.
     pub fn snapshot(&self) -> Option<Snapshot> {
         match self {
@@ -401,13 +443,13 @@ pub type FlowSim = Sim<FlowEnd, FlowEnd>;
 impl FlowSim {
     /// Add a flow; it sends its first data as soon as its set-up, which begins at the placement's start, is over.
     pub fn add(&mut self, spec: &FlowSpec, placement: &Placement) -> FlowId {
-        let rtt = self.base_rtt(placement);
-        let (sender, receiver) = spec.build(rtt);
+        let path = KnownPath { rtt: self.base_rtt(placement), mtu: self.mtu(placement) };
+        let (sender, receiver) = spec.build(path);
         let (left, right) = match spec.from {
             Side::Left => (sender, receiver),
             Side::Right => (receiver, sender),
         };
-        let start = placement.start + spec.setup_time(rtt);
+        let start = placement.start + spec.setup_time(path.rtt);
         self.place_flow(left, right, &Placement { start, ..placement.clone() })
     }
 
@@ -441,5 +483,5 @@ impl Sink for Blank {
 
 /// Before the name of a TCP's congestion control.
 const TCP_PREFIX: &str = "tcp:";
-/// What fills an IPv4 packet of 1500 bytes.
-const PACKET_LEN: u32 = 1434;
+/// Headers of IPv4 and TCP with timestamps, which the user-level TCP matches.
+const TCP_OVERHEAD: u32 = 52;

@@ -21,6 +21,7 @@
 
 pub mod counters;
 pub mod engine;
+pub mod experiments;
 mod fabric;
 pub mod flow;
 pub mod impair;

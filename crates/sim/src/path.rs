@@ -45,12 +45,12 @@ impl PathConfig {
                 hold: packet * HOLD_MIN_PACKETS..=packet * HOLD_MAX_PACKETS,
                 jitter: millis(scenario.jitter_ms),
             },
-            steps: Vec::new(),
+            steps: scenario.steps.iter().filter_map(|step| step.link_step(direction == FORWARD)).collect(),
             seed: mix(scenario.seed ^ mix(direction)),
         };
         PathConfig {
-            forward: link(scenario.loss, forward_delay, 1),
-            reverse: link(scenario.loss_reverse, rtt - forward_delay, 2),
+            forward: link(scenario.loss, forward_delay, FORWARD),
+            reverse: link(scenario.loss_reverse, rtt - forward_delay, REVERSE),
             device_rate: match scenario.nic_mbit {
                 Some(nic_mbit) => self::rate(nic_mbit),
                 None => rate.scale(10.0).max(Rate::from_mbps(10_000.0)),
@@ -60,7 +60,7 @@ impl PathConfig {
     }
 }
 
-fn rate(mbit: f64) -> Rate {
+pub(crate) fn rate(mbit: f64) -> Rate {
     Rate((mbit * 1e6).round() as u64)
 }
 
@@ -68,6 +68,9 @@ fn millis(ms: f64) -> Duration {
     Duration::from_nanos((ms * 1e6).round() as u64)
 }
 
+/// Directions, as they are mixed into the seed.
+const FORWARD: u64 = 1;
+const REVERSE: u64 = 2;
 /// A packet held back by less than two packet times need not be overtaken.
 const HOLD_MIN_PACKETS: u32 = 2;
 /// More than the three packets after which TCP takes a gap for a loss (RFC 5681).

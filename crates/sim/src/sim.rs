@@ -245,6 +245,11 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
         self.fabric.round_trip(&placement.route) + placement.access_delay * 2
     }
 
+    /// Largest IP packet that passes all the way of a flow so placed.
+    pub fn mtu(&self, placement: &Placement) -> u32 {
+        self.fabric.mtu(&placement.route)
+    }
+
     /// Let one direction of a hop change. To be called before that moment.
     pub fn schedule(&mut self, hop: HopId, from: Side, step: LinkStep) {
         self.fabric.link(hop, from).schedule(step);

@@ -23,6 +23,9 @@ pub struct Traffic {
     pub stop: Option<Time>,
     /// They are only there for others to meet, so that a run does not wait for them.
     pub is_background: bool,
+    /// Hosts keep what their flows learn of the way between them: each flow is told what the last one that ended found,
+    /// if its controller can make use of it.
+    pub remembers: bool,
 }
 
 impl Traffic {
@@ -36,6 +39,7 @@ impl Traffic {
             pick: Pick::InTurn,
             stop: None,
             is_background: false,
+            remembers: false,
         }
     }
 
@@ -43,7 +47,7 @@ impl Traffic {
     pub(crate) fn streams(&self, seed: u64) -> Vec<Stream> {
         let mut rng = Rng::with_seed(seed);
         let sources = match self.arrivals {
-            Arrivals::OnOff { sources, .. } => sources,
+            Arrivals::OnOff { sources, .. } | Arrivals::Chained { sources, .. } => sources,
             _ => 1,
         };
         (0..sources).map(|_| Stream::new(self, Rng::with_seed(rng.u64(..)))).collect()
@@ -112,6 +116,17 @@ pub enum Arrivals {
         gap_s: Distribution,
         /// Flows that come at each.
         batch: u64,
+    },
+    /// Sources that begin their next flow when the last is done, after a gap.
+    Chained {
+        /// The first flow of each source.
+        from: Time,
+        /// Seconds between the end of a flow and the next.
+        gap_s: Distribution,
+        /// Flows of each source.
+        count: u64,
+        /// How many sources.
+        sources: u64,
     },
     /// Sources that are on and off in turn, each for itself; while one is on, it is a flow that is then cut off.
     OnOff {
@@ -231,9 +246,20 @@ impl Stream {
                 Arrivals::Together { at, .. } => at,
                 Arrivals::Staggered { from, .. }
                 | Arrivals::Random { from, .. }
+                | Arrivals::Chained { from, .. }
                 | Arrivals::OnOff { from, .. } => from,
             },
         }
+    }
+
+    /// Whether the next flow comes only after the last has ended.
+    pub(crate) fn is_chained(&self) -> bool {
+        matches!(self.arrivals, Arrivals::Chained { .. })
+    }
+
+    /// The last flow has ended.
+    pub(crate) fn on_end(&mut self, now: Time) {
+        self.at = now;
     }
 
     /// When the next flow comes, and when it is cut off by its own rule.
@@ -249,6 +275,12 @@ impl Stream {
                     self.at = self.at + seconds(gap_s.sample(&mut self.rng));
                 }
                 (self.at < until).then_some((self.at, None))
+            }
+            Arrivals::Chained { gap_s, count, .. } => {
+                if self.given > 0 {
+                    self.at = self.at + seconds(gap_s.sample(&mut self.rng));
+                }
+                (self.given < count).then_some((self.at, None))
             }
             Arrivals::OnOff { until, on_s, off_s, .. } => {
                 let on = self.at + seconds(off_s.sample(&mut self.rng));

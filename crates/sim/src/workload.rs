@@ -10,7 +10,11 @@ use crate::queue::Occupancy;
 use crate::route::HopId;
 use crate::sim::{FlowEvent, FlowId, Options, Side};
 use crate::traffic::{Coming, Stream, Traffic};
-use crate::{impair::mix, scenario::Scenario};
+use crate::{
+    impair::mix,
+    scenario::{InvalidField, Scenario},
+};
+use longhaul_proto::control::Remembered;
 use longhaul_proto::units::{Rate, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -49,9 +53,15 @@ impl Workload {
         }
     }
 
-    /// Traffic over the path of a scenario, beside the scenario's own.
-    pub fn over(scenario: &Scenario, traffic: Vec<Traffic>, until: Time) -> Workload {
-        Workload { seed: scenario.seed, ..Workload::new(PathConfig::new(scenario), traffic, until) }
+    /// Traffic over the path of a scenario, with the scenario's own behind it.
+    pub fn over(
+        scenario: &Scenario,
+        mut traffic: Vec<Traffic>,
+        until: Time,
+    ) -> Result<Workload, InvalidField> {
+        scenario.validate()?;
+        traffic.extend(scenario.cross_traffic()?);
+        Ok(Workload { seed: scenario.seed, ..Workload::new(PathConfig::new(scenario), traffic, until) })
     }
 
     /// Run it.
@@ -208,6 +218,8 @@ struct Runner<'a> {
     live: BTreeMap<FlowId, Live>,
     stops: BTreeSet<(Time, FlowId)>,
     done: Vec<(FlowId, FlowRecord)>,
+    /// What the last flow of a traffic between two hosts learnt.
+    memory: BTreeMap<(usize, usize), Remembered>,
     /// Flows that are not background, there or to come, that the run waits for.
     awaited: usize,
     baseline: Vec<[LinkTotals; 2]>,
@@ -219,6 +231,8 @@ struct Runner<'a> {
 struct Live {
     record: FlowRecord,
     stop: Option<Time>,
+    /// Where it came from.
+    stream: usize,
     from: Side,
     /// Bytes delivered at the last sample, and when measuring began.
     sampled: u64,
@@ -254,6 +268,7 @@ impl<'a> Runner<'a> {
             live: BTreeMap::new(),
             stops: BTreeSet::new(),
             done: Vec::new(),
+            memory: BTreeMap::new(),
             awaited: 0,
             baseline: vec![Default::default(); workload.hops.len()],
             is_measuring: false,
@@ -325,7 +340,11 @@ impl<'a> Runner<'a> {
         let Some(coming) = self.next[stream].take() else { return };
         let traffic = self.traffic(stream);
         let placement = traffic.pairs.get(coming.pair).cloned().unwrap_or_default().at(now);
-        let id = self.sim.add(&coming.spec, &placement);
+        let mut spec = coming.spec.clone();
+        if traffic.remembers {
+            spec.remember(self.memory.get(&(self.traffic_of[stream], coming.pair)).copied());
+        }
+        let id = self.sim.add(&spec, &placement);
         let first_sample = self.next_sample - 1;
         let record = FlowRecord {
             traffic: self.traffic_of[stream],
@@ -344,6 +363,7 @@ impl<'a> Runner<'a> {
         let live = Live {
             record,
             stop: coming.stop,
+            stream,
             from: coming.spec.from,
             sampled: 0,
             baseline: 0,
@@ -352,7 +372,9 @@ impl<'a> Runner<'a> {
         self.stops.extend(coming.stop.map(|at| (at, id)));
         self.live.insert(id, live);
         // the flow that came is awaited in place of the one that was to come
-        self.draw(stream);
+        if !self.streams[stream].is_chained() {
+            self.draw(stream);
+        }
     }
 
     fn take_news(&mut self) {
@@ -389,6 +411,9 @@ impl<'a> Runner<'a> {
         let Some(mut live) = self.live.remove(&id) else { return };
         self.stops.remove(&(live.stop.unwrap_or_default(), id));
         let stats = self.sim.stats(id);
+        if let Some(learnt) = self.sim.left(id).learnt().or(self.sim.right(id).learnt()) {
+            self.memory.insert((live.record.traffic, live.record.pair), learnt);
+        }
         live.record.ended = now;
         live.record.stats = stats;
         live.record.wire = self.sim.flow_counters(id, live.from);
@@ -400,6 +425,10 @@ impl<'a> Runner<'a> {
         self.sim.remove_flow(id);
         self.awaited -= usize::from(!live.is_background);
         self.done.push((id, live.record));
+        if self.streams[live.stream].is_chained() {
+            self.streams[live.stream].on_end(now);
+            self.draw(live.stream);
+        }
     }
 
     fn begin_measuring(&mut self) {

@@ -25,7 +25,7 @@ fn run(scenario: &Scenario, specs: &[FlowSpec]) -> Measured {
     });
     let workload = Workload {
         measure_from: Time::from_millis(10_000),
-        ..Workload::over(scenario, traffic.collect(), LONG)
+        ..Workload::over(scenario, traffic.collect(), LONG).unwrap()
     };
     let measured = workload.run();
     assert_eq!(measured.outcome.end, End::TimeLimit);
@@ -72,10 +72,8 @@ fn codel_keeps_the_wait_short_where_drop_tail_does_not() {
 
 #[test]
 fn equal_seeds_give_equal_traces_whatever_the_queue() {
-    let flows = vec![
-        FlowSpec::tcp(ControllerKind::Cubic, ENDLESS),
-        FlowSpec::object(ControllerKind::Adaptive, ENDLESS),
-    ];
+    let flows =
+        [FlowSpec::tcp(ControllerKind::Cubic, ENDLESS), FlowSpec::object(ControllerKind::Adaptive, ENDLESS)];
     for discipline in QueueDiscipline::ALL {
         let scenario =
             |seed| Scenario { loss: 0.001, reorder: 0.01, duplicate: 0.01, seed, ..path(discipline, 0.5) };
@@ -83,7 +81,8 @@ fn equal_seeds_give_equal_traces_whatever_the_queue() {
             let traffic = flows
                 .iter()
                 .map(|spec| Traffic::new(spec.clone(), Arrivals::Together { at: Time::ZERO, count: 2 }));
-            let workload = Workload::over(&scenario(seed), traffic.collect(), Time::from_millis(3000));
+            let workload =
+                Workload::over(&scenario(seed), traffic.collect(), Time::from_millis(3000)).unwrap();
             workload.run().outcome.trace_hash
         };
         assert_eq!(hash(1), hash(1), "{discipline}");

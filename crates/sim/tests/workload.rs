@@ -115,6 +115,68 @@ fn sources_that_are_on_and_off_are_on_for_their_share() {
     assert!(measured.flows.iter().all(|flow| flow.delivered.is_none()));
 }
 
+#[test]
+fn chained_flows_follow_each_other() {
+    let gap_s = Distribution::Constant(0.5);
+    let arrivals = Arrivals::Chained { from: Time::from_millis(100), gap_s, count: 5, sources: 2 };
+    let tcp = FlowSpec::tcp(ControllerKind::NewReno, 100_000);
+    let measured =
+        Workload::new(path(10.0, 20.0), vec![Traffic::new(tcp, arrivals)], Time::from_millis(60_000)).run();
+    assert_eq!(measured.flows.len(), 10);
+    let mut ends: Vec<Time> = vec![Time::from_millis(100); 2];
+    for (n, flow) in measured.flows.iter().enumerate() {
+        let gap = if n < 2 { Duration::ZERO } else { Duration::from_millis(500) };
+        let place = ends.iter().position(|end| *end + gap == flow.started);
+        let Some(place) = place else { panic!("flow {n}: {ends:?} {flow:?}") };
+        ends[place] = flow.acknowledged.unwrap();
+    }
+}
+
+#[test]
+fn steps_take_effect_at_their_time() {
+    let text = "bottleneck_mbit = 20\nrtt_ms = 10\n[[steps]]\nat_s = 4\nbottleneck_mbit = 5\n\
+                [[steps]]\nat_s = 8\nbottleneck_mbit = 20\n[[steps]]\nat_s = 10\noutage_s = 1\n\
+                [[steps]]\nat_s = 13\nloss = 0.5\n[[steps]]\nat_s = 15\nloss = 0";
+    let scenario = Scenario::parse(text).unwrap();
+    let greedy = Traffic::new(steady(30.0, ENDLESS), Arrivals::Together { at: Time::ZERO, count: 1 });
+    let every = Duration::from_millis(500);
+    let workload = Workload::over(&scenario, vec![greedy], Time::from_millis(17_000)).unwrap();
+    let measured = Workload { sample_every: Some(every), ..workload }.run();
+    let flow = &measured.flows[0];
+    // different bytes are new bytes: a sender that repeats too early does not count
+    let mbit = |interval: usize| flow.samples[interval] as f64 * 16e-6;
+    let full = 20.0 * 1434.0 / 1500.0;
+    for (interval, expected) in
+        [(3, full), (7, full), (9, full / 4.0), (15, full / 4.0), (18, full), (19, full)]
+    {
+        assert!((mbit(interval) / expected - 1.0).abs() < 0.05, "{interval}: {} {expected}", mbit(interval));
+    }
+    assert_eq!(mbit(21), 0.0);
+    assert!(mbit(24) > 0.9 * full);
+    assert!((mbit(27) / full - 0.5).abs() < 0.06 && (mbit(29) / full - 0.5).abs() < 0.06, "{}", mbit(27));
+    assert!(mbit(32) > 0.9 * full);
+    assert!(flow.wire.dropped.outage > 800 && flow.wire.dropped.loss > 1400, "{:?}", flow.wire);
+}
+
+#[test]
+fn traffic_of_a_scenario_shares_its_path() {
+    let text = "bottleneck_mbit = 20\nrtt_ms = 20\n[[traffic]]\ncontrol = 'tcp:newreno'\ncount = 3\nstagger_s = 1\n\
+                [[traffic]]\ncontrol = 'fixed'\nrate_mbit = 2\non_s = 0.2\noff_s = 0.2\nreverse = true";
+    let scenario = Scenario::parse(text).unwrap();
+    let probe = Traffic::new(
+        FlowSpec::tcp(ControllerKind::NewReno, ENDLESS),
+        Arrivals::Together { at: Time::ZERO, count: 1 },
+    );
+    let workload = Workload::over(&scenario, vec![probe], Time::from_millis(30_000)).unwrap();
+    let measured = Workload { measure_from: Time::from_millis(10_000), ..workload }.run();
+    assert_eq!(measured.of(1).map(|flow| flow.started.0 / 1_000_000).collect::<Vec<_>>(), [0, 1000, 2000]);
+    let share = measured.goodputs(0)[0] / measured.goodputs(1).iter().sum::<f64>();
+    assert!((0.15..0.6).contains(&share), "{share}");
+    let back: f64 = measured.goodputs(2).iter().sum();
+    assert!((back / 1e6 - 1.0).abs() < 0.4, "{back}");
+    assert!(measured.of(2).all(|flow| flow.wire.sent_bytes >= flow.stats.bytes_delivered));
+}
+
 fn many(seed: u64) -> Measured {
     let poisson = Arrivals::Random {
         from: Time::ZERO,
@@ -136,7 +198,7 @@ fn many(seed: u64) -> Measured {
     let scenario = Scenario { loss: 0.001, seed, ..Scenario::new(50.0, 20.0) };
     Workload {
         sample_every: Some(Duration::from_millis(100)),
-        ..Workload::over(&scenario, vec![short, long], Time::from_millis(60_000))
+        ..Workload::over(&scenario, vec![short, long], Time::from_millis(60_000)).unwrap()
     }
     .run()
 }

@@ -1,13 +1,13 @@
-//! Endpoints and controllers that meet a hostile peer.
+//! Endpoints that meet a hostile peer.
 
 use super::datagrams::{ack_body, body_seeds, full_ack};
 use super::{Script, put_piece};
-use longhaul_proto::control::{AckSample, ControlConfig, Controller, ControllerKind, LossSample, Sent};
+use longhaul_proto::control::{ControlConfig, ControllerKind};
 use longhaul_proto::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use longhaul_proto::object::{
     AckPolicy, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, Shape,
 };
-use longhaul_proto::path::{PathCheck, PathRate};
+use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire::{self, Ack, DATA_PREFIX};
@@ -17,7 +17,7 @@ const SHAPE: Shape = Shape { object_len: 150_000, packet_len: 1000 };
 const RTT: Duration = Duration::from_millis(20);
 
 /// Step the clock by what the script says, give the endpoint a body, drain it as a driver does.
-fn drive<E: Endpoint>(endpoint: &mut E, bytes: &[u8], mut sent: impl FnMut(Transmit, &[u8])) {
+pub(super) fn drive<E: Endpoint>(endpoint: &mut E, bytes: &[u8], mut sent: impl FnMut(Transmit, &[u8])) {
     let mut script = Script { bytes };
     let (mut now, mut buf) = (Time::from_millis(1), vec![0; 9000]);
     while let (Some(step_us), Some(number), Some(body)) = (script.u16(), script.u16(), script.piece()) {
@@ -182,95 +182,6 @@ pub fn path_check_seeds() -> Vec<Vec<u8>> {
 
 fn control_config() -> ControlConfig {
     ControlConfig { rate: Some(Rate::from_mbps(50.0)), ..ControlConfig::new(1038, RTT) }
-}
-
-/// Whatever samples say, a controller gives a rate and a window with which a transfer gets on.
-pub fn controller(bytes: &[u8]) {
-    let [choice, rest @ ..] = bytes else { return };
-    let rate = PathRate { rate: Rate::from_mbps(f64::from(*choice)), is_bottleneck: choice % 2 == 0 };
-    let path_rate = (choice % 3 > 0).then_some(rate);
-    let mut controller = ControllerKind::Adaptive.build(ControlConfig { path_rate, ..control_config() });
-    let mut script = Script { bytes: rest };
-    let mut now = Time::ZERO;
-    while let Some(()) = step(controller.as_mut(), &mut script, &mut now) {
-        let rate = controller.pacing_rate().expect("adaptive paces");
-        assert!(rate >= Rate(100_000), "{rate}");
-        assert!(controller.window().is_none_or(|window| window >= 1038), "{controller:?}");
-        let snapshot = controller.snapshot();
-        assert!((0.0..=1.0).contains(&snapshot.random_loss), "{snapshot:?}");
-    }
-}
-
-/// One thing that happens to a controller.
-fn step(controller: &mut dyn Controller, script: &mut Script<'_>, now: &mut Time) -> Option<()> {
-    let kind = script.u8()?;
-    *now = *now + Duration::from_micros(u64::from(script.u16()?) * 8);
-    match kind % 8 {
-        0 => controller.on_timeout(*now),
-        1 => {
-            let (lost_bytes, in_flight) = (script.u64()?, script.u64()?);
-            let new_episode = kind & 8 > 0;
-            controller.on_loss(&LossSample { now: *now, lost_bytes, new_episode, in_flight });
-        }
-        2 => controller.on_sent(&Sent {
-            now: *now,
-            number: script.u64()?,
-            bytes: 1038,
-            in_train: kind & 8 > 0,
-            in_flight: script.u64()?,
-        }),
-        _ => {
-            let [arrival, one_way, received, accepted, covered, overrun, largest, next] =
-                [(); 8].map(|()| script.u64());
-            let rtt_us = script.u16()?;
-            let pressure = script.u8()?;
-            controller.on_ack(&AckSample {
-                now: *now,
-                arrival: Time(arrival?),
-                one_way_ns: Some(one_way?.cast_signed()),
-                rtt: Some(Duration::from_micros(rtt_us.into())),
-                rtt_min: Duration::from_micros(rtt_us.into()),
-                received_bytes: received?,
-                accepted_bytes: accepted?,
-                covered_bytes: covered?,
-                overrun_bytes: overrun?,
-                pressure: f64::from(pressure) / 255.0,
-                latest: largest?,
-                largest: largest?,
-                next_number: next?,
-                in_flight: 100_000,
-                app_limited: kind & 8 > 0,
-            });
-        }
-    }
-    Some(())
-}
-
-pub fn controller_seeds() -> Vec<Vec<u8>> {
-    let script = |choice: u8, datagrams_per_ms: u64, loss_percent: u64| {
-        let mut script = vec![choice];
-        for ms in 1..60u64 {
-            let covered = ms * datagrams_per_ms;
-            let received = covered * (100 - loss_percent) / 100;
-            script.push(3);
-            script.extend(125u16.to_be_bytes());
-            let fields = [
-                ms * 1_000_000 + 10_000_000,
-                10_000_000 + ms * 20_000,
-                received * 1038,
-                received * 1038,
-                covered * 1038,
-                0,
-                covered,
-                covered + 20 * datagrams_per_ms,
-            ];
-            fields.iter().for_each(|field| script.extend(field.to_be_bytes()));
-            script.extend(20_000u16.to_be_bytes());
-            script.push(10);
-        }
-        script
-    };
-    vec![script(0, 10, 0), script(1, 10, 5), script(101, 100, 0), script(40, 3, 30)]
 }
 
 /// UDP payload lengths that the path check tries.

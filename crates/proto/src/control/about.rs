@@ -38,13 +38,23 @@ impl ControllerKind {
             ControllerKind::Fixed => "exactly --rate",
             ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
             ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
+            ControllerKind::Sabul => "by the clock: slower with loss, else faster (SABUL)",
             ControllerKind::Udt => "by the clock, towards what packet pairs say of the link (UDT4)",
             ControllerKind::Bbr => "at the largest delivery rate seen lately (BBRv1)",
             ControllerKind::Pcp => {
                 "by probing: faster only after a train of data showed that it passes (PCP)"
             }
+            ControllerKind::Switch => {
+                "adaptive, and TCP windows while others' traffic lasts (FOBS, future work)"
+            }
             ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
+            ControllerKind::Scalable => "Scalable TCP: grows by a share of the window",
+            ControllerKind::HighSpeed => "HighSpeed TCP: the larger the window the bolder (RFC 3649)",
+            ControllerKind::HTcp => "H-TCP: the longer without loss the bolder",
             ControllerKind::Cubic => "TCP CUBIC, as most of the Internet",
+            ControllerKind::Bic => "BIC TCP, CUBIC's forerunner",
+            ControllerKind::MulTcp => "one flow with the share of four TCP ones",
+            ControllerKind::Ledbat => "yields to all that fills the queue (RFC 6817)",
         }
     }
 
@@ -61,7 +71,9 @@ impl ControllerKind {
                 Companions { selector: SelectorKind::CircularStrict, ..Companions::USUAL }
             }
             ControllerKind::Rbudp => Companions { selector: SelectorKind::Rounds, ack: AckKind::OnRequest },
-            ControllerKind::Udt => Companions { ack: AckKind::Timed(SYN), ..Companions::USUAL },
+            ControllerKind::Sabul | ControllerKind::Udt => {
+                Companions { ack: AckKind::Timed(SYN), ..Companions::USUAL }
+            }
             _ => Companions::USUAL,
         }
     }

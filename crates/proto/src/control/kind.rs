@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
-use super::window::{Cubic, NewReno, Windowed};
-use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Udt};
+use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Sabul, Switch, Udt};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -25,6 +25,9 @@ pub struct ControlConfig {
     pub background: bool,
     /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
     pub paced: bool,
+    /// Windows as the TCPs that papers up to 2006 compared with: one segment in the beginning, and no more than one more
+    /// for each acknowledgement, however much it acknowledges (RFC 2581).
+    pub classic: bool,
     /// How many flows `multcp` stands for.
     pub streams: u32,
     /// Seed of whatever the controller leaves to chance.
@@ -42,6 +45,7 @@ impl ControlConfig {
             remembered: None,
             background: false,
             paced: true,
+            classic: false,
             streams: STREAMS_DEFAULT,
             seed: 1,
         }
@@ -54,22 +58,38 @@ pub enum ControllerKind {
     /// The default: finds the path's rate fast, keeps its queue short, does not take random loss for congestion.
     #[default]
     Adaptive,
-    /// The paper's FOBS: no control at all.
-    Greedy,
     /// The rate that the user names.
     Fixed,
+    /// The paper's FOBS: no control at all.
+    Greedy,
+    /// `adaptive`, and TCP windows in its place while others' traffic lasts (FOBS §7).
+    Switch,
     /// Reliable Blast UDP: the rate that the user names, in rounds.
     Rbudp,
+    /// SABUL: by the clock, a little faster without loss, slower by an eighth with it.
+    Sabul,
     /// UDT, version 4: by the clock, towards what packet pairs say of the link.
     Udt,
+    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
+    Pcp,
     /// BBR, version 1: paces at the largest delivery rate seen lately.
     Bbr,
     /// One segment a round trip, half after a loss (RFC 5681).
     NewReno,
+    /// Grows by a share of the window (Kelly's Scalable TCP).
+    Scalable,
+    /// AIMD with factors that depend on the window (RFC 3649).
+    HighSpeed,
+    /// Grows the faster the longer ago the last loss (Shorten and Leith).
+    HTcp,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
-    /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
-    Pcp,
+    /// Binary search for the window of the last loss (Xu, Harfoush and Rhee).
+    Bic,
+    /// One flow that takes the share of several (Crowcroft and Oechslin).
+    MulTcp,
+    /// A fixed delay in the queue, yielding to all that builds more (RFC 6817).
+    Ledbat,
 }
 
 impl ControllerKind {
@@ -78,26 +98,42 @@ impl ControllerKind {
         ControllerKind::Adaptive,
         ControllerKind::Fixed,
         ControllerKind::Greedy,
+        ControllerKind::Switch,
         ControllerKind::Rbudp,
+        ControllerKind::Sabul,
         ControllerKind::Udt,
-        ControllerKind::Bbr,
         ControllerKind::Pcp,
+        ControllerKind::Bbr,
         ControllerKind::NewReno,
+        ControllerKind::Scalable,
+        ControllerKind::HighSpeed,
+        ControllerKind::HTcp,
         ControllerKind::Cubic,
+        ControllerKind::Bic,
+        ControllerKind::MulTcp,
+        ControllerKind::Ledbat,
     ];
 
     /// The name that the command line uses.
     pub fn name(self) -> &'static str {
         match self {
             ControllerKind::Adaptive => "adaptive",
-            ControllerKind::Greedy => "greedy",
             ControllerKind::Fixed => "fixed",
+            ControllerKind::Greedy => "greedy",
+            ControllerKind::Switch => "switch",
             ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Sabul => "sabul",
             ControllerKind::Udt => "udt",
+            ControllerKind::Pcp => "pcp",
             ControllerKind::Bbr => "bbr",
             ControllerKind::NewReno => "newreno",
+            ControllerKind::Scalable => "scalable",
+            ControllerKind::HighSpeed => "hstcp",
+            ControllerKind::HTcp => "htcp",
             ControllerKind::Cubic => "cubic",
-            ControllerKind::Pcp => "pcp",
+            ControllerKind::Bic => "bic",
+            ControllerKind::MulTcp => "multcp",
+            ControllerKind::Ledbat => "ledbat",
         }
     }
 
@@ -105,15 +141,26 @@ impl ControllerKind {
     pub fn build(self, config: ControlConfig) -> Box<dyn Controller> {
         match self {
             ControllerKind::Adaptive => Box::new(Adaptive::new(config)),
-            ControllerKind::Greedy => Box::new(Greedy),
             ControllerKind::Fixed | ControllerKind::Rbudp => {
                 Box::new(Fixed::new(config.rate.unwrap_or(FIXED_DEFAULT)))
             }
+            ControllerKind::Greedy => Box::new(Greedy),
+            ControllerKind::Switch => Box::new(Switch::new(config)),
+            ControllerKind::Sabul => Box::new(Sabul::new(config)),
             ControllerKind::Udt => Box::new(Udt::new(config)),
+            ControllerKind::Pcp => Box::new(Pcp::new(config)),
             ControllerKind::Bbr => Box::new(Bbr::new(config)),
             ControllerKind::NewReno => Box::new(Windowed::new(config, NewReno)),
+            ControllerKind::Scalable => Box::new(Windowed::new(config, Scalable)),
+            ControllerKind::HighSpeed => Box::new(Windowed::new(config, HighSpeed)),
+            ControllerKind::HTcp => Box::new(Windowed::new(config, HTcp::new())),
             ControllerKind::Cubic => Box::new(Windowed::new(config, Cubic::default())),
-            ControllerKind::Pcp => Box::new(Pcp::new(config)),
+            ControllerKind::Bic => Box::new(Windowed::new(config, Bic::default())),
+            ControllerKind::MulTcp => Box::new(Windowed::new(config, MulTcp::new(config.streams))),
+            ControllerKind::Ledbat => {
+                let target = if config.background { ledbat::TARGET_BACKGROUND } else { ledbat::TARGET };
+                Box::new(Windowed::new(config, Ledbat::new(target)))
+            }
         }
     }
 }

@@ -212,17 +212,20 @@ impl Scoreboard {
         edge.map_or(0, |edge| self.lose_below(edge))
     }
 
-    /// The first unacknowledged segment is lost, and sent again even if it was before. Returns its weight.
+    /// The first unacknowledged segment is lost, and sent again even if it was before. Returns its weight if it was not
+    /// lost before.
     pub fn lose_first(&mut self) -> u64 {
-        self.resend_from = self.una;
-        if let Some(first) = self.records.front_mut() {
-            self.pipe -= first.pipe();
-            first.resent = false;
-            self.pipe += first.pipe();
+        if self.is_empty() {
+            return 0;
         }
-        let lost = self.lose_below(self.una + 1);
+        self.resend_from = self.una;
         self.lost_below = self.lost_below.max(self.una + 1);
-        lost
+        let weight = self.update(self.una, |first| {
+            let was_lost = std::mem::replace(&mut first.lost, true);
+            first.resent = false;
+            if was_lost { 0 } else { first.weight }
+        });
+        weight.into()
     }
 
     /// All that is not sacked is lost and to be sent again (RFC 6675 §5.1). Returns its weight.
@@ -264,8 +267,10 @@ impl Scoreboard {
     /// NextSeg (3): the first segment below the highest sacked one that is not known to be lost either.
     pub fn next_hole(&self) -> Option<SegmentIndex> {
         let end = self.sacked.last()?.end;
-        let gap = self.sacked.gaps(&(self.resend_from..end)).next()?;
-        Some(gap.start)
+        if end <= self.resend_from {
+            return None;
+        }
+        self.sacked.gaps(&(self.resend_from..end)).flatten().find(|index| !self.record(*index).resent)
     }
 
     /// NextSeg (4): the last segment that is not sacked, if nothing has been sent again beyond it.
@@ -317,3 +322,207 @@ impl Scoreboard {
 /// RFC 6675 §2. Segments are of one size but for the last, so that three of them are always more than two full ones in
 /// bytes, and the RFC's two conditions of IsLost are one.
 const DUP_THRESH: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// The same, looked up segment by segment in the words of RFC 6675.
+    #[derive(Debug, Default)]
+    struct Model {
+        una: u64,
+        next: u64,
+        segments: BTreeMap<u64, Segment>,
+        high_rxt: u64,
+    }
+
+    #[derive(Clone, Copy, Debug, Default)]
+    struct Segment {
+        weight: u64,
+        sacked: bool,
+        resent: bool,
+        /// By a timeout, or without selective acknowledgements.
+        declared_lost: bool,
+    }
+
+    impl Model {
+        fn is_lost(&self, index: u64) -> bool {
+            let above = self.segments.range(index + 1..).filter(|(_, segment)| segment.sacked);
+            self.segments[&index].declared_lost || above.count() >= 3
+        }
+
+        fn pipe(&self) -> u64 {
+            let of = |(index, segment): (&u64, &Segment)| {
+                let times = u64::from(!self.is_lost(*index)) + u64::from(segment.resent);
+                if segment.sacked { 0 } else { times * segment.weight }
+            };
+            self.segments.iter().map(of).sum()
+        }
+
+        fn unsacked(&self) -> u64 {
+            self.segments.values().filter(|segment| !segment.sacked).map(|segment| segment.weight).sum()
+        }
+
+        /// NextSeg (1) and (3): above HighRxt, below the highest sacked one unless `lost` is declared.
+        fn holes(&self) -> impl Iterator<Item = u64> + '_ {
+            let highest =
+                self.segments.iter().rev().find(|(_, segment)| segment.sacked).map_or(0, |(i, _)| *i);
+            let open = move |(index, segment): (&u64, &Segment)| {
+                let is_below = *index < highest || segment.declared_lost;
+                (!segment.sacked && !segment.resent && is_below && *index >= self.high_rxt).then_some(*index)
+            };
+            self.segments.iter().filter_map(open)
+        }
+
+        fn acknowledge(&mut self, end: u64) -> u64 {
+            let before = self.unsacked();
+            self.una = self.una.max(end);
+            self.high_rxt = self.high_rxt.max(end);
+            self.segments = self.segments.split_off(&self.una);
+            before - self.unsacked()
+        }
+
+        fn sack(&mut self, range: Range<u64>) -> u64 {
+            let before = self.unsacked();
+            let range = range.start.max(self.una)..range.end.min(self.next).max(range.start.max(self.una));
+            self.segments.range_mut(range).for_each(|(_, segment)| segment.sacked = true);
+            before - self.unsacked()
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push(u32),
+        Acknowledge(u64),
+        Sack(u64, u64),
+        ResendLost,
+        ResendHole,
+        Rescue,
+        Timeout,
+        LoseFirst,
+        Renege,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (24u32..1472).prop_map(Step::Push),
+            2 => (0u64..6).prop_map(Step::Acknowledge),
+            4 => (0u64..30, 1u64..5).prop_map(|(at, len)| Step::Sack(at, len)),
+            3 => Just(Step::ResendLost),
+            1 => Just(Step::ResendHole),
+            1 => Just(Step::Rescue),
+            1 => Just(Step::Timeout),
+            1 => Just(Step::LoseFirst),
+            1 => Just(Step::Renege),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_rfc_word_for_word(steps in prop::collection::vec(step(), 0..200)) {
+            let (mut board, mut model) = (Scoreboard::new(), Model::default());
+            for (number, step) in steps.into_iter().enumerate() {
+                let (number, now) = (number as u64, Time(number as u64));
+                let mut news = News::default();
+                match step {
+                    Step::Push(weight) => {
+                        board.push(number, now, weight, number);
+                        let segment = Segment { weight: weight.into(), ..Segment::default() };
+                        model.segments.insert(model.next, segment);
+                        model.next += 1;
+                    }
+                    Step::Acknowledge(by) => {
+                        let end = (model.una + by).min(model.next);
+                        board.acknowledge(end, &mut news);
+                        prop_assert_eq!(news.delivered, model.acknowledge(end));
+                    }
+                    Step::Sack(at, len) => {
+                        let range = model.una + at..model.una + at + len;
+                        board.sack(range.clone(), &mut news);
+                        prop_assert_eq!(news.delivered, model.sack(range));
+                        let lost = |model: &Model| {
+                            let is_lost = |i: &&u64| model.is_lost(**i) && !model.segments[*i].sacked;
+                            model.segments.keys().filter(is_lost).count()
+                        };
+                        board.find_lost();
+                        prop_assert_eq!(board.is_first_lost(), lost(&model) > 0 && {
+                            let first = model.segments[&model.una];
+                            !first.sacked && model.is_lost(model.una)
+                        });
+                    }
+                    Step::ResendLost => {
+                        let expected = model.holes().find(|index| model.is_lost(*index));
+                        prop_assert_eq!(board.next_lost(), expected);
+                        if let Some(index) = expected {
+                            board.resend(index, number, now, number);
+                            model.segments.get_mut(&index).unwrap().resent = true;
+                            model.high_rxt = index + 1;
+                        }
+                    }
+                    Step::ResendHole if board.next_lost().is_none() => {
+                        let expected = model.holes().next();
+                        prop_assert_eq!(board.next_hole(), expected);
+                        if let Some(index) = expected {
+                            board.resend(index, number, now, number);
+                            model.segments.get_mut(&index).unwrap().resent = true;
+                            model.high_rxt = index + 1;
+                        }
+                    }
+                    Step::Rescue if board.next_lost().is_none() => {
+                        let mut open = model.segments.range(model.high_rxt..).rev();
+                        let expected = open.find(|(_, segment)| !segment.sacked).filter(|(_, s)| !s.resent);
+                        if let Some(index) = expected.map(|(index, _)| *index) {
+                            prop_assert_eq!(board.last_unsacked(), Some(index));
+                            board.rescue(index, number, now, number);
+                            model.segments.get_mut(&index).unwrap().resent = true;
+                        }
+                    }
+                    Step::Timeout => {
+                        prop_assert_eq!(board.lose_all(), model.unsacked());
+                        model.high_rxt = model.una;
+                        for segment in model.segments.values_mut() {
+                            (segment.declared_lost, segment.resent) = (true, false);
+                        }
+                    }
+                    Step::LoseFirst if model.segments.values().all(|segment| !segment.sacked) => {
+                        board.lose_first();
+                        model.high_rxt = model.una;
+                        if let Some(mut first) = model.segments.first_entry() {
+                            let first = first.get_mut();
+                            (first.declared_lost, first.resent) = (true, false);
+                        }
+                    }
+                    Step::Renege if board.is_reneged() => {
+                        board.forget_sacked();
+                        board.lose_all();
+                        model.high_rxt = model.una;
+                        for segment in model.segments.values_mut() {
+                            *segment = Segment { weight: segment.weight, declared_lost: true, ..Segment::default() };
+                        }
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!((board.una(), board.next()), (model.una, model.next));
+                prop_assert_eq!(board.unsacked(), model.unsacked());
+                prop_assert_eq!(board.pipe(), model.pipe());
+            }
+        }
+    }
+
+    #[test]
+    fn the_newest_of_what_arrived_is_told() {
+        let (mut board, mut news) = (Scoreboard::new(), News::default());
+        (0..5).for_each(|n| board.push(n, Time(n * 10), 100, n * 100 + 100));
+        board.sack(3..4, &mut news);
+        let latest = news.latest.unwrap();
+        assert_eq!((latest.number, latest.time, latest.covered), (3, Time(30), 400));
+        assert!(!latest.is_ambiguous);
+        board.resend(0, 5, Time(70), 600);
+        let mut news = News::default();
+        board.acknowledge(2, &mut news);
+        let latest = news.latest.unwrap();
+        assert_eq!((latest.number, latest.is_ambiguous, news.delivered), (5, true, 200));
+    }
+}

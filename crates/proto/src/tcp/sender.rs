@@ -308,7 +308,6 @@ impl<S: Source> Sender<S> {
 
     /// The next segment, if there is one and window and pacer let it go.
     fn next_segment(&mut self, now: Time) -> Option<(Next, SegmentIndex)> {
-        self.is_paced = false;
         let fresh = self.congestion.board().next();
         let has_room = self.cut.bytes(fresh..fresh + 1).end <= self.window_edge;
         let is_left = fresh < self.cut.count();
@@ -405,6 +404,7 @@ impl<S: Source> Endpoint for Sender<S> {
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        self.is_paced = false;
         let control = self.write_control(now, buf);
         let len = match self.phase {
             Phase::Open if control.is_none() => self.write_data(now, buf),

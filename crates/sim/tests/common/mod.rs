@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod object;
+pub mod tcp;
 
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::units::{DatagramNumber, Time};

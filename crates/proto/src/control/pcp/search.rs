@@ -76,7 +76,11 @@ impl Search {
     }
 
     /// The round trip as it is now.
-    pub fn set_rtt(&mut self, rtt: Duration) {
+    pub fn set_rtt(&mut self, now: Time, rtt: Duration) {
+        if rtt < self.rtt {
+            // What was put off by a round trip that has come back to normal is not put off for long.
+            self.next = self.next.min(now + rtt * (1 << BACKOFF_MAX));
+        }
         self.rtt = rtt;
     }
 
@@ -256,6 +260,18 @@ mod tests {
         }
         search.on_carried(Time::from_millis(5), search.test_rate());
         assert_eq!(search.next(), Time::from_millis(5));
+    }
+
+    /// A host that slept for hours measures a round trip of hours.
+    #[test]
+    fn a_round_trip_of_hours_does_not_put_off_probes_for_days() {
+        let mut search = search(None);
+        search.set_rtt(Time::ZERO, Duration::from_secs(10_000));
+        (0..6).for_each(|_| search.on_failed(Time::ZERO, None, &mut rng()));
+        assert!(search.next() > Time::ZERO + Duration::from_secs(100_000));
+        let now = Time::from_millis(50);
+        search.set_rtt(now, RTT);
+        assert!(search.next() <= now + RTT * 64);
     }
 
     #[test]

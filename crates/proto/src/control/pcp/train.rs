@@ -103,7 +103,7 @@ impl Train {
         let (first, last) = self.ends();
         let gaps = self.heard.len() as u64 - 1;
         let sent_span = last.sent.since(first.sent);
-        let realised = Rate::from_bytes_over(gaps * self.datagram_len, sent_span).0 as f64;
+        let realised = Rate::measured(gaps * self.datagram_len, sent_span).0 as f64;
         let asked = self.ask.rate.0 as f64;
         if (realised / asked - 1.0).abs() > OFF_RATE {
             return Verdict::Void(realised);

@@ -102,3 +102,80 @@ const BETA: f64 = 0.7;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// RFC 9438 §4.2: per round trip.
 const TARGET_MAX: f64 = 1.5;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Flow, Path};
+    use super::*;
+    use core::time::Duration;
+
+    fn lost(window: f64) -> Lost {
+        Lost { now: Time::ZERO, window, by_timeout: false }
+    }
+
+    #[test]
+    fn follows_the_cubic_function() {
+        let mut flow = Flow::in_avoidance(Path::delay(Duration::from_millis(100)), Cubic::default(), 1000.0);
+        let (before, after) = flow.lose_one();
+        assert!((after / before - 0.7).abs() < 0.001, "{before} {after}");
+        flow.rounds_until(|flow| flow.control.rule.epoch.is_some());
+        let start = flow.now;
+        let k = (before * 0.3 / 0.4).cbrt();
+        assert!((k - 9.1).abs() < 0.1, "{k}");
+        for seconds in [1.0, 2.0, 4.0, 6.0, 8.0, 9.0, 10.0, 12.0, 14.0, 16.0] {
+            flow.run_for((start + Duration::from_secs_f64(seconds)).since(flow.now));
+            let t = flow.now.since(start).as_secs_f64();
+            let expected = 0.4 * (t - k).powi(3) + before;
+            assert!((flow.window() - expected).abs() < 6.0, "{t}: {} {expected}", flow.window());
+        }
+    }
+
+    #[test]
+    fn on_short_paths_it_is_as_fast_as_reno() {
+        // The cubic function would take 6 s = 600 round trips to come back, Reno's 170.
+        let mut flow = Flow::in_avoidance(Path::delay(Duration::from_millis(10)), Cubic::default(), 300.0);
+        let (before, after) = flow.lose_one();
+        flow.rounds_until(|flow| flow.window() > after);
+        let rounds = flow.rounds_until(|flow| flow.window() >= before);
+        assert!((rounds - (before - after) / ALPHA).abs() < 10.0, "{rounds}");
+        // From there on one segment a round trip.
+        let rounds = flow.rounds_until(|flow| flow.window() >= before + 20.0);
+        assert!((19.0..22.0).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn makes_room_after_losses_on_the_way_up() {
+        let mut cubic = Cubic::default();
+        assert_eq!(cubic.reduce(&lost(1000.0)), 700.0);
+        assert_eq!(cubic.w_max, 1000.0);
+        cubic.reduce(&lost(800.0));
+        assert_eq!(cubic.w_max, 680.0);
+    }
+
+    #[test]
+    fn time_without_use_of_the_window_does_not_count() {
+        let mut flow = Flow::in_avoidance(Path::delay(Duration::from_millis(100)), Cubic::default(), 1000.0);
+        let (_, after) = flow.lose_one();
+        flow.rounds_until(|flow| flow.window() > after);
+        flow.in_flight_max = 100;
+        flow.run_for(Duration::from_secs(30));
+        let idle = flow.window();
+        assert!(idle < after + 40.0, "{idle}");
+        flow.in_flight_max = u64::MAX;
+        flow.run_for(Duration::from_secs(1));
+        // W(t) rises by 73 segments in its second second.
+        assert!((30.0..110.0).contains(&(flow.window() - idle)), "{} {idle}", flow.window());
+    }
+
+    #[test]
+    fn after_a_timeout_the_function_starts_where_slow_start_ends() {
+        let mut flow = Flow::in_avoidance(Path::delay(Duration::from_millis(100)), Cubic::default(), 1000.0);
+        flow.run_for(Duration::from_millis(250));
+        flow.drop_next = 5000;
+        flow.rounds_until(|flow| flow.window() == 1.0);
+        flow.drop_next = 0;
+        flow.rounds_until(|flow| flow.control.rule.epoch.is_some());
+        let epoch = flow.control.rule.epoch.unwrap();
+        assert!(epoch.k == 0.0 && (500.0..760.0).contains(&epoch.w_est), "{epoch:?}");
+    }
+}

@@ -14,15 +14,29 @@
 //! Windows are in segments (full datagrams); a segment acknowledged is a segment that came in at the receiver, however
 //! many acknowledgements tell of it.
 
+mod bic;
 mod cubic;
+mod hstcp;
+mod htcp;
+pub mod ledbat;
+mod multcp;
 mod newreno;
+mod scalable;
 mod slow_start;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
+pub use bic::Bic;
 pub use cubic::Cubic;
+pub use hstcp::HighSpeed;
+pub use htcp::HTcp;
+pub use ledbat::Ledbat;
+pub use multcp::MulTcp;
 pub use newreno::NewReno;
-pub use slow_start::SlowStart;
+pub use scalable::Scalable;
+pub use slow_start::{HyStart, SlowStart};
 
 use super::{AckSample, BURST, ControlConfig, Controller, LossSample, Sent, Snapshot};
 use crate::rtt::Rtt;
@@ -72,9 +86,9 @@ pub trait Rule: fmt::Debug + Send {
     /// Every acknowledgement, whatever the phase, before anything else is asked.
     fn observe(&mut self, _acked: &Acked) {}
 
-    /// Whether slow start is to end here, though nothing was lost.
-    fn ends_slow_start(&self) -> bool {
-        false
+    /// The window at which slow start is to end, though nothing was lost.
+    fn ends_slow_start(&self, _acked: &Acked) -> Option<f64> {
+        None
     }
 
     /// The window after an acknowledgement in congestion avoidance, all of the window being in use.
@@ -101,6 +115,7 @@ pub struct Windowed<R> {
     /// Segments; below it slow start is on.
     ssthresh: f64,
     rtt: Rtt,
+    rtt_latest: Duration,
     /// Bytes that had come in by the last acknowledgement.
     received: u64,
     /// The next datagram to be sent.
@@ -111,6 +126,8 @@ pub struct Windowed<R> {
     is_silent: bool,
     round: Round,
     paced: bool,
+    /// At most one segment is counted for each acknowledgement.
+    classic: bool,
 }
 
 /// A round trip, told by datagram numbers.
@@ -139,16 +156,31 @@ impl<R: Rule> Windowed<R> {
             slow_start: rule.slow_start(),
             rule,
             segment,
-            window: initial_window(segment),
+            window: if config.classic { 1.0 } else { initial_window(segment) },
             ssthresh: f64::INFINITY,
             rtt: Rtt::new(config.rtt),
+            rtt_latest: config.rtt,
             received: 0,
             next_number: 0,
             repair: None,
             is_silent: false,
             round: Round::default(),
             paced: config.paced,
+            classic: config.classic,
         }
+    }
+
+    /// Go on in congestion avoidance with a window of so many segments.
+    pub fn resumed(config: ControlConfig, rule: R, window: f64) -> Windowed<R> {
+        let mut resumed = Windowed::new(config, rule);
+        resumed.set_window(window.max(SSTHRESH_MIN));
+        resumed.ssthresh = resumed.window;
+        resumed
+    }
+
+    /// Whether a loss is being repaired: further ones belong to the same episode.
+    pub fn is_repairing(&self) -> bool {
+        self.repair.is_some()
     }
 
     fn is_slow_starting(&self) -> bool {
@@ -173,7 +205,8 @@ impl<R: Rule> Windowed<R> {
         self.received = ack.received_bytes;
         self.next_number = ack.next_number;
         if let Some(rtt) = ack.rtt {
-            self.rtt.sample(rtt.min(RTT_MAX));
+            self.rtt_latest = rtt.min(RTT_MAX);
+            self.rtt.sample(self.rtt_latest);
         }
         let segments = self.in_segments(bytes).min(self.window.max(1.0));
         let before = self.in_segments(ack.in_flight) + segments;
@@ -188,7 +221,7 @@ impl<R: Rule> Windowed<R> {
         }
         Acked {
             now: ack.now,
-            segments,
+            segments: if self.classic { segments.min(1.0) } else { segments },
             window: self.window,
             rtt_smoothed: self.rtt.smoothed(),
             rtt: ack.rtt,
@@ -199,7 +232,8 @@ impl<R: Rule> Windowed<R> {
     }
 
     fn start_slowly(&mut self, acked: &Acked, may_grow: bool) {
-        if self.rule.ends_slow_start() {
+        if let Some(window) = self.rule.ends_slow_start(acked) {
+            self.set_window(window.max(SSTHRESH_MIN));
             self.ssthresh = self.window;
             return;
         }
@@ -273,7 +307,9 @@ impl<R: Rule> Controller for Windowed<R> {
             return None;
         }
         let ratio = if self.is_slow_starting() { PACE_IN_SLOW_START } else { PACE_IN_AVOIDANCE };
-        let round_trip = nanos(self.rtt.smoothed().clamp(RTT_MIN, RTT_MAX)) as f64 / 1e9;
+        // A mean that a stall has spoilt must not outlast it: the window is there to hold back.
+        let round_trip = self.rtt.smoothed().min(self.rtt_latest).clamp(RTT_PACED_MIN, RTT_PACED_MAX);
+        let round_trip = nanos(round_trip) as f64 / 1e9;
         Some(Rate((self.window * self.segment * 8.0 * ratio / round_trip) as u64))
     }
 
@@ -329,6 +365,10 @@ const PACE_IN_SLOW_START: f64 = 2.0;
 /// Linux's `tcp_pacing_ca_ratio`, 120 %: the window, not the pacer, decides.
 const PACE_IN_AVOIDANCE: f64 = 1.2;
 
-/// Round trips are taken to be within these: a rate is finite and above zero.
-const RTT_MIN: Duration = Duration::from_micros(1);
+/// RFC 6298 (2.5): no timeout need be longer, nor what it is made from.
 const RTT_MAX: Duration = Duration::from_secs(60);
+
+/// Windows are spread over this at least, so that a rate is finite, and at most, so that a sender that was asleep comes
+/// back at once.
+const RTT_PACED_MIN: Duration = Duration::from_micros(1);
+const RTT_PACED_MAX: Duration = Duration::from_secs(1);

@@ -105,3 +105,62 @@ const CSS_ROUNDS: u32 = 5;
 /// Ours: so many samples will do for a round that is over. A receiver of objects acknowledges four times a round trip
 /// at the least.
 const N_RTT_SAMPLE_SPARSE: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Flow, Path};
+    use super::super::{Cubic, NewReno};
+    use super::*;
+
+    /// 100 segments fill it, a thousand more its queue.
+    const LONG_QUEUE: Path =
+        Path { rtt: Duration::from_millis(100), service: Duration::from_millis(1), buffer: 1000 };
+
+    #[test]
+    fn standard_doubles_until_something_is_lost() {
+        let mut flow = Flow::new(LONG_QUEUE, NewReno);
+        let rounds = flow.rounds_until(|flow| flow.window() >= 80.0);
+        assert!((2.9..3.6).contains(&rounds), "from 10 segments to 80 in three: {rounds}");
+        flow.rounds_until(|flow| !flow.is_slow_starting());
+        let left = flow.window();
+        flow.run_for(Duration::from_secs(2));
+        assert!(flow.lost > 100 && (500.0..1200.0).contains(&left), "{} {left}", flow.lost);
+    }
+
+    #[test]
+    fn hystart_leaves_when_the_delay_grows() {
+        let mut flow = Flow::new(LONG_QUEUE, Cubic::default());
+        let has_slowed_down = |flow: &Flow<Cubic>| match flow.control.slow_start {
+            SlowStart::HyStart(state) => state.css.is_some(),
+            _ => unreachable!("CUBIC's slow start is HyStart++"),
+        };
+        flow.rounds_until(has_slowed_down);
+        assert!((120.0..350.0).contains(&flow.window()), "{}", flow.window());
+        let window = flow.window();
+        flow.rounds_until(|flow| !flow.is_slow_starting());
+        // Five rounds, a quarter more in each.
+        let grown = flow.window() / window;
+        assert!(flow.lost == 0 && (2.4..3.2).contains(&grown), "{} {grown}", flow.lost);
+    }
+
+    #[test]
+    fn hystart_stays_while_the_delay_does() {
+        let mut flow = Flow::new(Path::delay(Duration::from_millis(100)), Cubic::default());
+        let rounds = flow.rounds_until(|flow| flow.window() >= 10_000.0);
+        assert!(flow.is_slow_starting() && rounds < 11.0, "{rounds}");
+    }
+
+    #[test]
+    fn hystart_forgives_a_spike_of_delay() {
+        let mut flow = Flow::new(Path::delay(Duration::from_millis(100)), Cubic::default());
+        flow.rounds_until(|flow| flow.window() >= 100.0);
+        flow.path.rtt = Duration::from_millis(130);
+        flow.run_for(Duration::from_millis(260));
+        let SlowStart::HyStart(state) = flow.control.slow_start else { panic!("{flow:?}") };
+        assert!(state.css.is_some(), "{state:?}");
+        flow.path.rtt = Duration::from_millis(100);
+        let window = flow.window();
+        let rounds = flow.rounds_until(|flow| flow.window() >= window * 16.0);
+        assert!(flow.is_slow_starting() && rounds < 7.0, "{rounds}");
+    }
+}

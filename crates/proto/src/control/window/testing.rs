@@ -41,19 +41,21 @@ struct OnWay {
 #[derive(Debug)]
 pub struct Flow<R> {
     pub control: Windowed<R>,
-    path: Path,
+    pub path: Path,
     pub now: Time,
     link_free: Time,
     on_way: VecDeque<OnWay>,
     next: DatagramNumber,
     episode_from: DatagramNumber,
-    received: u64,
+    pub received: u64,
     rtt_min: Duration,
     /// The next so many datagrams get lost.
     pub drop_next: u32,
     /// Acknowledged by now.
     pub delivered: u64,
     pub lost: u64,
+    pub timeouts: u32,
+    pub is_app_limited: bool,
     /// Nothing more to send than this many at once.
     pub in_flight_max: u64,
 }
@@ -74,19 +76,32 @@ impl<R: Rule> Flow<R> {
             drop_next: 0,
             delivered: 0,
             lost: 0,
+            timeouts: 0,
+            is_app_limited: false,
             in_flight_max: u64::MAX,
         }
     }
 
-    /// Begin in congestion avoidance with this window.
+    /// Begin in congestion avoidance with this window, sent evenly over the round trip that ends now.
     pub fn in_avoidance(path: Path, rule: R, window: f64) -> Flow<R> {
         let mut flow = Flow::new(path, rule);
         (flow.control.window, flow.control.ssthresh) = (window, window);
+        let end = flow.now;
+        let count = window as u32;
+        for i in 0..count {
+            flow.now = end - path.rtt * (count - i) / count;
+            flow.send();
+        }
+        flow.now = end;
         flow
     }
 
     pub fn window(&self) -> f64 {
         self.control.window
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.on_way.len()
     }
 
     pub fn is_slow_starting(&self) -> bool {
@@ -95,20 +110,24 @@ impl<R: Rule> Flow<R> {
 
     fn fill_window(&mut self) {
         while (self.on_way.len() as u64) < (self.window() as u64).min(self.in_flight_max) {
-            let (number, sent) = (self.next, self.now);
-            self.next += 1;
-            let start = self.link_free.max(sent);
-            let is_queue_full = start.since(sent) > self.path.service.saturating_mul(self.path.buffer);
-            let is_lost = is_queue_full || self.drop_next > 0;
-            self.drop_next = self.drop_next.saturating_sub(1);
-            if !is_lost {
-                self.link_free = start + self.path.service;
-            }
-            let back = start + self.path.service + self.path.rtt;
-            self.on_way.push_back(OnWay { number, sent, back, is_lost });
-            let in_flight = self.on_way.len() as u64 * LEN;
-            self.control.on_sent(&Sent { now: sent, number, bytes: LEN, in_train: false, in_flight });
+            self.send();
         }
+    }
+
+    fn send(&mut self) {
+        let (number, sent) = (self.next, self.now);
+        self.next += 1;
+        let start = self.link_free.max(sent);
+        let is_queue_full = start.since(sent) > self.path.service.saturating_mul(self.path.buffer);
+        let is_lost = is_queue_full || self.drop_next > 0;
+        self.drop_next = self.drop_next.saturating_sub(1);
+        if !is_lost {
+            self.link_free = start + self.path.service;
+        }
+        let back = start + self.path.service + self.path.rtt;
+        self.on_way.push_back(OnWay { number, sent, back, is_lost });
+        let in_flight = self.on_way.len() as u64 * LEN;
+        self.control.on_sent(&Sent { now: sent, number, bytes: LEN, in_train: false, in_flight });
     }
 
     /// Send what the window allows and handle the next acknowledgement, or the timeout if none is to come.
@@ -123,6 +142,7 @@ impl<R: Rule> Flow<R> {
         let Some(datagram) = self.on_way.pop_front() else {
             self.now = self.now + Duration::from_secs(1);
             self.episode_from = self.next;
+            self.timeouts += 1;
             return self.control.on_timeout(self.now);
         };
         self.now = datagram.back;
@@ -143,12 +163,12 @@ impl<R: Rule> Flow<R> {
         self.rtt_min = self.rtt_min.min(rtt);
         self.delivered += 1;
         self.received += LEN;
-        let one_way = rtt - self.path.rtt / 2;
+        let one_way_ns = rtt.as_nanos() as i64 - (self.path.rtt / 2).as_nanos() as i64;
         self.control.on_ack(&AckSample {
             now: self.now,
             arrival: self.now - self.path.rtt / 2,
             // The receiver's clock is a minute behind.
-            one_way_ns: Some(one_way.as_nanos() as i64 - 60_000_000_000),
+            one_way_ns: Some(one_way_ns - 60_000_000_000),
             rtt: Some(rtt),
             rtt_min: self.rtt_min,
             received_bytes: self.received,
@@ -160,7 +180,7 @@ impl<R: Rule> Flow<R> {
             largest: datagram.number,
             next_number: self.next,
             in_flight,
-            app_limited: false,
+            app_limited: self.is_app_limited,
         });
     }
 

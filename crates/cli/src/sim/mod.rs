@@ -1,0 +1,142 @@
+//! `longhaul sim`: the experiments of the papers, and transfers over any path, on virtual time.
+
+mod json;
+mod text;
+
+use crate::args::SimArgs;
+use crate::output::{self, Exit};
+use indicatif::{ProgressBar, ProgressStyle};
+use longhaul::Failure;
+use longhaul_proto::suggest::unknown;
+use longhaul_sim::experiments::{self, Contestant, Experiment, Options, Report, Scale};
+use longhaul_sim::scenario::{Scenario, ScenarioError};
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::time::Instant;
+
+/// List, or simulate and print.
+pub fn run(args: &SimArgs) -> Result<Exit, Failure> {
+    if args.what == LIST {
+        list(args.json);
+        return Ok(Exit::Done);
+    }
+    let names = args.control.iter().map(|name| name.parse());
+    let contestants: Vec<Contestant> = names.collect::<Result<_, String>>().map_err(Failure::Usage)?;
+    if is_file(&args.what) {
+        transfers(args, contestants)?;
+    } else {
+        experiment(args, &contestants)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Names of experiments have neither dots nor slashes.
+fn is_file(what: &str) -> bool {
+    what.contains(['.', '/']) || Path::new(what).is_file()
+}
+
+fn transfers(args: &SimArgs, mut contestants: Vec<Contestant>) -> Result<(), Failure> {
+    let path = Path::new(&args.what);
+    let mut scenario = Scenario::load(path).map_err(|error| match error {
+        ScenarioError::Unreadable { .. } | ScenarioError::Invalid { .. } => Failure::Usage(error.to_string()),
+    })?;
+    scenario.seed = args.seed.unwrap_or(scenario.seed);
+    if scenario.name.is_empty() {
+        scenario.name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    }
+    if contestants.is_empty() {
+        contestants.push(Contestant::default());
+    }
+    let (name, seed) = (scenario.name.clone(), scenario.seed);
+    present(args, &name, seed, |options| {
+        let report = experiments::over(&scenario, &contestants, args.bytes, options);
+        report.map_err(|bad| Failure::Usage(format!("{}: {bad}", path.display())))
+    })
+}
+
+fn experiment(args: &SimArgs, contestants: &[Contestant]) -> Result<(), Failure> {
+    let experiment = find(&args.what).map_err(Failure::Usage)?;
+    if !experiment.takes_contestants && !contestants.is_empty() {
+        let text = format!("{} says by itself who takes part; leave --control out", experiment.id);
+        return Err(Failure::Usage(text));
+    }
+    present(args, experiment.id, args.seed.unwrap_or(SEED), |options| {
+        Ok(experiment.run(&Options { contestants, ..*options }))
+    })
+}
+
+fn find(name: &str) -> Result<&'static Experiment, String> {
+    experiments::find(name)
+        .map_err(|_| unknown("experiment", name, experiments::all().map(|one| one.id).chain([LIST])))
+}
+
+/// Simulate, and print what comes of it.
+fn present(
+    args: &SimArgs,
+    what: &str,
+    seed: u64,
+    simulate: impl FnOnce(&Options<'_>) -> Result<Report, Failure>,
+) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let (scale, scale_name) = if args.quick { (Scale::Quick, "quick") } else { (Scale::Full, "full") };
+    if args.json {
+        output::result(&json::head(what, seed, scale_name).to_string());
+    }
+    let bar = progress_bar(what);
+    let show = |done: usize, total: usize| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    };
+    let threads = args.threads.map_or_else(longhaul_sim::parallel::all_cores, usize::from);
+    let report = simulate(&Options { scale, seed, threads, contestants: &[], progress: &show });
+    bar.finish_and_clear();
+    let report = report?;
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        for line in json::lines(&report) {
+            output::result(&line.to_string());
+        }
+        output::result(&json::end(seconds).to_string());
+    } else {
+        output::result(&text::report(&report));
+        output::result(&format!("\nseed {seed}, {scale_name}, {}", output::seconds_text(seconds)));
+    }
+    Ok(())
+}
+
+fn list(as_json: bool) {
+    for group in experiments::GROUPS {
+        if !as_json {
+            output::result(group.title);
+        }
+        for one in group.experiments {
+            let line = if as_json {
+                let claims: Vec<&str> = one.claims.iter().map(|claim| claim.text).collect();
+                serde_json::json!({"experiment": one.id, "group": group.title, "title": one.title, "claims": claims})
+                    .to_string()
+            } else {
+                format!("  {:<ID_WIDTH$}  {}", one.id, one.title)
+            };
+            output::result(&line);
+        }
+    }
+}
+
+/// Shows how far the simulations are, on a terminal only.
+fn progress_bar(name: &str) -> ProgressBar {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if !io::stderr().is_terminal() || dumb {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0).with_message(output::harmless(name));
+    bar.set_style(ProgressStyle::with_template(BAR).expect("the template is one"));
+    bar
+}
+
+/// What lists the experiments in place of being one.
+const LIST: &str = "list";
+/// Where the user names none.
+const SEED: u64 = 1;
+/// The longest name and some.
+const ID_WIDTH: usize = 16;
+const BAR: &str = "{msg} {wide_bar} {pos}/{len} simulations, {eta} left";

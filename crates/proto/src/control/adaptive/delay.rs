@@ -1,0 +1,123 @@
+//! How long packets wait in the bottleneck's queue.
+
+use crate::units::Time;
+use core::time::Duration;
+
+/// Queueing delay from one-way delays and from round trips, each against the least seen.
+///
+/// A one-way delay does not see the way back, but the two clocks drift apart; a round trip does not drift, but sees
+/// the way back. Both err upwards, so the smaller of the two counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct QueueDelay {
+    one_way: Base,
+    round_trip: Base,
+    /// The least of the current tick.
+    tick: (Option<i64>, Option<i64>),
+    /// What waits, ns, by the last tick.
+    pub queue_ns: f64,
+    /// By the tick before.
+    before_ns: f64,
+    /// By how much a tick strays from the mean of its neighbours, ns.
+    pub noise_ns: f64,
+    /// When the queue was last seen empty.
+    pub empty_at: Time,
+}
+
+impl QueueDelay {
+    /// A datagram came in.
+    pub fn sample(&mut self, one_way_ns: Option<i64>, rtt: Option<Duration>) {
+        let rtt_ns = rtt.map(|rtt| i64::try_from(rtt.as_nanos()).unwrap_or(i64::MAX));
+        self.tick.0 = [self.tick.0, one_way_ns].into_iter().flatten().min();
+        self.tick.1 = [self.tick.1, rtt_ns].into_iter().flatten().min();
+    }
+
+    /// The least of a tick tells the queue: what is above it is bursts and chance.
+    pub fn end_tick(&mut self, now: Time, target_ns: f64, patience: Duration) {
+        let (one_way, rtt) = core::mem::take(&mut self.tick);
+        self.one_way.sample(one_way);
+        self.round_trip.sample(rtt);
+        let found = [one_way.map(|d| self.one_way.above(d)), rtt.map(|d| self.round_trip.above(d))];
+        let Some(queue_ns) = found.into_iter().flatten().reduce(f64::min) else { return };
+        // A queue that grows or drains steadily is no noise.
+        let stray = (self.queue_ns - (self.before_ns + queue_ns) / 2.0).abs();
+        self.noise_ns += (stray - self.noise_ns) * NOISE_GAIN;
+        (self.before_ns, self.queue_ns) = (self.queue_ns, queue_ns);
+        let is_empty = queue_ns <= (target_ns * EMPTY_SHARE).max(EMPTY_NS).max(self.noise_ns);
+        if is_empty {
+            self.empty_at = now;
+        }
+        self.one_way.age(now, is_empty, patience);
+        self.round_trip.age(now, is_empty, patience);
+    }
+
+    /// What the last tick saw is the delay of an empty queue, after all.
+    pub fn rebase(&mut self, now: Time) {
+        self.empty_at = now;
+        self.one_way.rebase();
+        self.round_trip.rebase();
+        self.queue_ns = 0.0;
+    }
+}
+
+/// The least delay of the last while, aged so that drifting clocks and changed routes are followed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    current: Option<i64>,
+    previous: Option<i64>,
+    /// The latest.
+    latest: Option<i64>,
+    began: Time,
+    /// The queue was empty in the current stretch.
+    is_confirmed: bool,
+    /// Since when it has not been.
+    confirmed_at: Time,
+}
+
+impl Base {
+    fn sample(&mut self, delay_ns: Option<i64>) {
+        self.current = [self.current, delay_ns].into_iter().flatten().min();
+        self.latest = delay_ns.or(self.latest);
+    }
+
+    fn rebase(&mut self) {
+        (self.current, self.previous) = (self.latest, None);
+    }
+
+    fn least(&self) -> Option<i64> {
+        [self.current, self.previous].into_iter().flatten().min()
+    }
+
+    fn above(&self, delay_ns: i64) -> f64 {
+        self.least().map_or(0.0, |least| delay_ns.saturating_sub(least).max(0) as f64)
+    }
+
+    /// A stretch in which the queue never ran empty tells nothing of an empty path: while others fill it, what was
+    /// known before stays, for as long as `patience`.
+    fn age(&mut self, now: Time, is_empty: bool, patience: Duration) {
+        if is_empty {
+            (self.is_confirmed, self.confirmed_at) = (true, now);
+        }
+        if now.since(self.began) <= STRETCH {
+            return;
+        }
+        self.began = now;
+        if self.is_confirmed || now.since(self.confirmed_at) > patience {
+            self.previous = self.current.take();
+            self.is_confirmed = false;
+        } else {
+            self.previous = self.least().map(|least| least.saturating_add(DRIFT_NS));
+            self.current = None;
+        }
+    }
+}
+
+/// The base delay is the least of one to two such spans.
+const STRETCH: Duration = Duration::from_secs(12);
+/// By how much clocks may drift apart meanwhile: 50 ppm, what uncorrected crystals do.
+const DRIFT_NS: i64 = 600_000;
+/// Below this share of the target the queue counts as empty …
+const EMPTY_SHARE: f64 = 0.15;
+/// … and always below this, which no user-space timer tells from nothing.
+const EMPTY_NS: f64 = 50_000.0;
+/// Weight of a new difference: one to two round trips' worth of ticks do not move it much.
+const NOISE_GAIN: f64 = 1.0 / 16.0;

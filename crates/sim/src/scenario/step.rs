@@ -1,0 +1,72 @@
+//! Changes of the path at a time.
+
+use super::checks::{InvalidField, RATE_MAX_MBIT, TIME_MAX_S, not_negative, positive, refuse, share};
+use crate::link::{LinkChange, LinkStep};
+use crate::path::rate;
+use longhaul_proto::units::Time;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// At a time one thing about the path changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Step {
+    /// When, in seconds from the beginning.
+    pub at_s: f64,
+    /// The bottleneck's rate from then on, both ways, in 10⁶ bit/s. The queue keeps its room.
+    pub bottleneck_mbit: Option<f64>,
+    /// Share of packets lost at random from left to right from then on.
+    pub loss: Option<f64>,
+    /// For so many seconds nothing passes, either way.
+    pub outage_s: Option<f64>,
+}
+
+impl Step {
+    /// What changes in one direction.
+    pub(crate) fn link_step(&self, is_forward: bool) -> Option<LinkStep> {
+        let at = Time::ZERO + Duration::from_secs_f64(self.at_s);
+        let rate = self.bottleneck_mbit.map(|mbit| LinkChange::Rate(rate(mbit)));
+        let loss = self.loss.filter(|_| is_forward).map(LinkChange::Loss);
+        let outage = self.outage_s.map(|span_s| LinkChange::Outage(Duration::from_secs_f64(span_s)));
+        rate.or(loss).or(outage).map(|change| LinkStep { at, change })
+    }
+
+    pub(super) fn validate(&self, burst: Option<f64>) -> Result<(), InvalidField> {
+        not_negative("at_s", self.at_s, TIME_MAX_S)?;
+        if let Some(mbit) = self.bottleneck_mbit {
+            positive("bottleneck_mbit", mbit, RATE_MAX_MBIT)?;
+        }
+        if let Some(loss) = self.loss {
+            share("loss", loss)?;
+            if burst.is_some_and(|burst| loss > burst / (burst + 1.0)) {
+                return refuse("loss", format!("of {loss} cannot come in bursts so short; give longer ones"));
+            }
+        }
+        if let Some(span_s) = self.outage_s {
+            positive("outage_s", span_s, TIME_MAX_S)?;
+        }
+        let changes = [self.bottleneck_mbit, self.loss, self.outage_s];
+        match changes.iter().flatten().count() {
+            1 => Ok(()),
+            0 => refuse("at_s", "stands alone; a step needs one of bottleneck_mbit, loss, outage_s"),
+            _ => refuse("at_s", "stands with several changes; give each a step of its own"),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\n[[steps]]\nat_s = {:?}", self.at_s)?;
+        for (field, value) in
+            [("bottleneck_mbit", self.bottleneck_mbit), ("loss", self.loss), ("outage_s", self.outage_s)]
+        {
+            if let Some(value) = value {
+                writeln!(f, "{field} = {value:?}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) const FIELDS: &[&str] = &["at_s", "bottleneck_mbit", "loss", "outage_s"];

@@ -1,0 +1,297 @@
+//! Large objects over one path, to measure what a controller makes of it.
+#![allow(dead_code, reason = "each user needs a part")]
+
+use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
+use longhaul_proto::object::{
+    AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent,
+    Shape,
+};
+use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::units::Time;
+use longhaul_proto::wire;
+use longhaul_sim::path::PathConfig;
+use longhaul_sim::scenario::Scenario;
+use longhaul_sim::trace::TraceMode;
+use longhaul_sim::{FlowEvent, FlowId, Limits, Options, Sim};
+use std::time::Duration;
+
+/// What a full datagram is long, bytes of UDP payload.
+pub const DATAGRAM_LEN: u64 = 1472;
+/// What it carries of the object.
+pub const PACKET_LEN: u32 = DATAGRAM_LEN as u32 - wire::DATA_OVERHEAD as u32;
+
+pub type BulkSim = Sim<Sender<Zeros>, Receiver<Zeros>>;
+
+/// Share of the bottleneck's bits that can be the object's.
+pub fn payload_share(scenario: &Scenario) -> f64 {
+    f64::from(PACKET_LEN) / f64::from(scenario.mtu) * (1.0 - scenario.loss)
+}
+
+/// A sender of `object_len` bytes and its receiver. `extra`: how much longer its way is each way.
+pub fn ends(
+    scenario: &Scenario,
+    object_len: u64,
+    kind: ControllerKind,
+    extra: Duration,
+    change: impl Fn(ControlConfig) -> ControlConfig,
+) -> (Sender<Zeros>, Receiver<Zeros>) {
+    let rtt = Duration::from_secs_f64((scenario.rtt_ms + scenario.jitter_ms) / 1e3) + 2 * extra;
+    let shape = Shape { object_len, packet_len: PACKET_LEN };
+    let config = SenderConfig {
+        shape,
+        class: 0,
+        selector: SelectorKind::Circular,
+        rate_cap: None,
+        rtt,
+        have: Ranges::new(),
+        seed: scenario.seed,
+    };
+    let control = change(ControlConfig::new(DATAGRAM_LEN, rtt));
+    let sender = Sender::new(config, Zeros, kind.build(control));
+    let ack = AckPolicy::new(DEFAULT_EVERY, rtt);
+    let config = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: 1400 };
+    (sender, Receiver::new(config, Zeros))
+}
+
+/// One object over a path of its own.
+#[derive(Clone, Debug)]
+pub struct Bulk {
+    pub scenario: Scenario,
+    pub kind: ControllerKind,
+    pub seconds: f64,
+    /// How far the receiver's clock is ahead.
+    pub clock_ahead: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Goodput against what the path's rate, framing and loss leave for the object, start and end included.
+    pub share: f64,
+    /// Datagrams sent beyond those required, against those required.
+    pub waste: f64,
+    /// The mean queue, as a share of the bandwidth-delay product …
+    pub queue_bdp: f64,
+    /// … and in milliseconds.
+    pub queue_ms: f64,
+    pub seconds: f64,
+}
+
+impl Bulk {
+    pub fn new(scenario: Scenario, seconds: f64) -> Bulk {
+        Bulk { scenario, kind: ControllerKind::Adaptive, seconds, clock_ahead: Duration::ZERO }
+    }
+
+    /// The object: what the path can carry in the time.
+    fn object_len(&self) -> u64 {
+        (self.scenario.bottleneck_mbit * 1e6 / 8.0 * self.seconds * payload_share(&self.scenario)) as u64
+    }
+
+    pub fn run(&self) -> Figures {
+        self.run_with(|_, _| {})
+    }
+
+    /// The same; `each` may look or interfere after every event.
+    pub fn run_with(&self, mut each: impl FnMut(&mut BulkSim, FlowId)) -> Figures {
+        let trace = TraceMode::Off;
+        let options = Options { right_clock_ahead: self.clock_ahead, trace, ..Options::default() };
+        let mut sim = Sim::with_path(PathConfig::new(&self.scenario), options);
+        let (sender, receiver) =
+            ends(&self.scenario, self.object_len(), self.kind, Duration::ZERO, |config| config);
+        let id = sim.add_flow(sender, receiver, Time::ZERO);
+        let limits =
+            Limits { time: Time::from_millis((self.seconds * 10_000.0) as u64), ..Limits::default() };
+        let end = sim.run(limits, |sim| {
+            each(sim, id);
+            sim.events().iter().any(|event| matches!(event, FlowEvent::Left(_, SenderEvent::Complete)))
+        });
+        let outcome = sim.outcome(end);
+        let stats = sim.left(id).stats();
+        let seconds = outcome.time.as_secs_f64();
+        let done = sim.left(id).acked() as f64 * f64::from(PACKET_LEN) * 8.0;
+        let rate = self.scenario.bottleneck_mbit * 1e6;
+        let queue = outcome.forward.queue.mean_bytes;
+        let required = (stats.packets_required as f64).min(sim.left(id).acked() as f64);
+        Figures {
+            share: done / seconds / (rate * payload_share(&self.scenario)),
+            waste: stats.packets_sent as f64 / required - 1.0,
+            queue_bdp: queue / self.scenario.bdp_bytes().max(1) as f64,
+            queue_ms: queue * 8e3 / rate,
+            seconds,
+        }
+    }
+}
+
+/// An object of zeros that nobody keeps.
+#[derive(Debug)]
+pub struct Zeros;
+
+impl Source for Zeros {
+    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
+        buf.fill(0);
+        Ok(())
+    }
+}
+
+impl Sink for Zeros {
+    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
+        Ok(())
+    }
+}
+
+/// One of several flows that share a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    pub kind: ControllerKind,
+    pub background: bool,
+    /// When it begins.
+    pub start: Duration,
+    /// When its measurement ends and it leaves.
+    pub stop: Duration,
+    /// How much longer its way is than the scenario's, each way.
+    pub extra: Duration,
+}
+
+impl Member {
+    pub fn new(kind: ControllerKind, start_s: f64) -> Member {
+        Member {
+            kind,
+            background: false,
+            start: Duration::from_secs_f64(start_s),
+            stop: Duration::MAX,
+            extra: Duration::ZERO,
+        }
+    }
+}
+
+/// Flows that never run out of data, over one path.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    pub scenario: Scenario,
+    pub members: Vec<Member>,
+    /// What is measured.
+    pub from: Duration,
+    pub to: Duration,
+    /// Print a line a flow this often.
+    pub trace: Option<Duration>,
+}
+
+/// What the flows got, as shares of what the path's rate, framing and loss leave.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    pub each: Vec<f64>,
+    /// The mean queue while measured, as a share of the bandwidth-delay product.
+    pub queue_bdp: f64,
+}
+
+impl Shares {
+    /// Jain's index over flows `range`: (Σx)²/(n·Σx²).
+    pub fn jain(&self, range: std::ops::Range<usize>) -> f64 {
+        let flows = &self.each[range];
+        let sum: f64 = flows.iter().sum();
+        sum * sum / (flows.len() as f64 * flows.iter().map(|x| x * x).sum::<f64>())
+    }
+
+    pub fn sum(&self) -> f64 {
+        self.each.iter().sum()
+    }
+}
+
+impl Shared {
+    /// Measured from `from_s` to `to_s`.
+    pub fn new(scenario: Scenario, members: Vec<Member>, from_s: f64, to_s: f64) -> Shared {
+        let (from, to) = (Duration::from_secs_f64(from_s), Duration::from_secs_f64(to_s));
+        Shared { scenario, members, from, to, trace: None }
+    }
+
+    pub fn run(&self) -> Shares {
+        let options =
+            Options { trace: TraceMode::Off, measure_from: Time::ZERO + self.from, ..Options::default() };
+        let mut sim = Sim::with_path(PathConfig::new(&self.scenario), options);
+        let endless = (self.scenario.bottleneck_mbit * 1e6 / 8.0 * (self.to.as_secs_f64() + 1.0)) as u64;
+        let mut flows = vec![];
+        for (i, member) in self.members.iter().enumerate() {
+            let (sender, receiver) =
+                ends(&self.scenario, endless, member.kind, member.extra, |config| ControlConfig {
+                    background: member.background,
+                    seed: i as u64 + 1,
+                    paced: member.kind == ControllerKind::Adaptive,
+                    ..config
+                });
+            let start = Time::ZERO + member.start;
+            flows.push((sim.add_flow_with_delay(sender, receiver, start, member.extra), true));
+        }
+        let count = self.members.len();
+        let (mut before, mut after) = (vec![0; count], vec![0; count]);
+        let mut told = Time::ZERO;
+        let mut told_acked = vec![0; count];
+        let limits = |span: Duration| Limits { time: Time::ZERO + span, ..Limits::default() };
+        let mut stages: Vec<Duration> =
+            self.members.iter().map(|m| m.stop).chain([self.from, self.to]).collect();
+        stages.retain(|stage| *stage <= self.to);
+        stages.sort();
+        for stage in stages {
+            sim.run(limits(stage), |sim| {
+                let now = sim.now();
+                if self.trace.is_some_and(|every| now.since(told) >= every) {
+                    let span = now.since(told).as_secs_f64();
+                    for (i, (id, _)) in flows.iter().enumerate().filter(|(_, (_, alive))| *alive) {
+                        let sender = sim.left(*id);
+                        println!(
+                            "{i} {}",
+                            line_of(now, sender, (sender.acked() - told_acked[i]) as f64 / span)
+                        );
+                        told_acked[i] = sender.acked();
+                    }
+                    told = now;
+                }
+                false
+            });
+            for (i, (id, alive)) in flows.iter_mut().enumerate().filter(|(_, (_, alive))| *alive) {
+                let acked = sim.left(*id).acked();
+                if stage == self.from {
+                    before[i] = acked;
+                }
+                after[i] = acked;
+                if self.members[i].stop <= stage {
+                    *alive = false;
+                }
+            }
+            for (i, (id, alive)) in flows.iter().enumerate() {
+                if !alive && self.members[i].stop == stage {
+                    sim.remove_flow(*id);
+                }
+            }
+        }
+        let outcome = sim.outcome(longhaul_sim::End::TimeLimit);
+        let span = (self.to - self.from).as_secs_f64();
+        let full = self.scenario.bottleneck_mbit * 1e6 * payload_share(&self.scenario) * span;
+        let bits = f64::from(PACKET_LEN) * 8.0;
+        Shares {
+            each: before
+                .iter()
+                .zip(&after)
+                .map(|(from, to)| if *from == 0 { 0.0 } else { (to - from) as f64 * bits / full })
+                .collect(),
+            queue_bdp: outcome.forward.queue.mean_bytes / self.scenario.bdp_bytes().max(1) as f64,
+        }
+    }
+}
+
+/// The state of a sender that has `packets` acknowledged a second.
+pub fn line_of(now: Time, sender: &Sender<Zeros>, packets: f64) -> String {
+    let snapshot = sender.snapshot();
+    format!(
+        "{:8.3} {:8} pace {:8.2} bw {:8.2} queue {:7.2} ms random {:.3} window {:8} goodput {:8.2} {:?}",
+        now.as_secs_f64(),
+        snapshot.phase,
+        snapshot.pacing_rate.unwrap_or_default().as_mbps(),
+        snapshot.bandwidth.unwrap_or_default().as_mbps(),
+        snapshot.queue_delay.as_secs_f64() * 1e3,
+        snapshot.random_loss,
+        snapshot.window.unwrap_or(0),
+        packets * f64::from(PACKET_LEN) * 8e-6,
+        sender.blocked(),
+    )
+}
