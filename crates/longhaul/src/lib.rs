@@ -7,6 +7,7 @@
 pub mod api;
 pub mod clock;
 pub mod files;
+pub mod history;
 mod net;
 pub mod stripe;
 mod transfer;

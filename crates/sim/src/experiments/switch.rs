@@ -414,7 +414,8 @@ mod tests {
             (ticks(finish(modes).handed_s(from)), ticks(finish(modes).back_s(until)))
         };
         assert_eq!(timed("ooottttooo"), (Some(2), Some(3)));
-        assert_eq!(timed("ootttooooo"), (Some(1), Some(0)));
+        assert_eq!(timed("ootttooooo"), (Some(1), Some(1)));
+        assert_eq!(timed("ootooooooo"), (Some(1), Some(0)));
         assert_eq!(timed("oootttotoo"), (Some(2), Some(4)));
         assert_eq!(timed("oooooooooo"), (None, None));
         assert_eq!(timed("ooottttttt"), (Some(2), None));

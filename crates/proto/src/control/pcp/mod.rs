@@ -68,7 +68,7 @@ struct Receiver {
 impl Pcp {
     /// Begin at a third of what is remembered of the path; where nothing is, of what the path check told of it.
     pub fn new(config: ControlConfig) -> Pcp {
-        let rtt = config.rtt.max(RTT_MIN);
+        let rtt = config.rtt.clamp(RTT_MIN, RTT_MAX);
         let known = config.remembered.or(config.path_rate.map(|path| Remembered::new(path.rate)));
         Pcp {
             datagram_len: config.datagram_len.max(1),
@@ -85,7 +85,7 @@ impl Pcp {
     }
 
     fn rtt(&self) -> Duration {
-        self.rtt.smoothed().max(RTT_MIN)
+        self.rtt.smoothed().clamp(RTT_MIN, RTT_MAX)
     }
 
     fn base(&self) -> Rate {
@@ -225,7 +225,7 @@ impl Controller for Pcp {
     fn on_ack(&mut self, ack: &AckSample) {
         if let Some(rtt) = ack.rtt {
             self.rtt.sample(rtt);
-            self.search.set_rtt(self.rtt());
+            self.search.set_rtt(ack.now, self.rtt());
         }
         if self.train.as_ref().is_some_and(|train| train.is_overtaken(ack.largest)) {
             self.conclude(ack.now);
@@ -304,8 +304,9 @@ impl Controller for Pcp {
     }
 }
 
-/// Round trips are taken to be at least this long.
+/// Round trips are taken to be at least this long, and at most this: a host that slept for hours measures hours.
 const RTT_MIN: Duration = Duration::from_micros(50);
+const RTT_MAX: Duration = Duration::from_secs(3);
 /// What falls due within this leaves together.
 const BURST: Duration = Duration::from_micros(250);
 /// Share of a train's rate beyond the base rate that makes it more than base traffic.
