@@ -33,8 +33,8 @@ fn main() {
     let path = Scenario::new(1000.0, 65.0);
     let adaptive = Protocol::Object(ObjectFlow::new(ControllerKind::Adaptive));
     let tcp: Protocol = "tcp:cubic".parse().expect("there is one");
-    flows(&path, &[adaptive.clone()], 1);
-    flows(&path, &[tcp.clone()], 1);
+    flows(&path, std::slice::from_ref(&adaptive), 1);
+    flows(&path, std::slice::from_ref(&tcp), 1);
     flows(&path, &[adaptive.clone(), tcp.clone()], 1);
     for queue_discipline in QueueDiscipline::ALL {
         flows(&Scenario { queue_discipline, ..path.clone() }, &[adaptive.clone(), tcp.clone()], 100);

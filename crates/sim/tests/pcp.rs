@@ -25,7 +25,7 @@ fn run(scenario: &Scenario, flows: &[(&str, f64)], from_s: f64, until_s: f64) ->
         let arrivals = Arrivals::Together { at: millis(start_s * 1e3), count: 1 };
         Traffic { stop: Some(until), ..Traffic::new(spec, arrivals) }
     });
-    let workload = Workload::over(scenario, traffic.collect(), until);
+    let workload = Workload::over(scenario, traffic.collect(), until).unwrap();
     Workload { measure_from: millis(from_s * 1e3), seed: scenario.seed, ..workload }.run()
 }
 
@@ -239,7 +239,7 @@ fn a_rate_that_falls_is_followed_without_filling_the_queue() {
             Arrivals::Together { at: Time::from_millis(start_ms), count: 1 },
         )
     });
-    let workload = Workload::over(&scenario, traffic.into(), until);
+    let workload = Workload::over(&scenario, traffic.into(), until).unwrap();
     let measured = Workload { measure_from: Time::from_millis(8_000), ..workload }.run();
     let got = share(&measured, 0, &scenario);
     let queue_bdp = measured.hops[0].forward.queue.mean_bytes / bdp_bytes(&scenario);

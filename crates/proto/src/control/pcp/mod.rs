@@ -192,7 +192,7 @@ impl Pcp {
             let taken = Rate::measured(accepted, span).0 as f64;
             self.search.bound(ack.now, (taken * OVERRUN_FACTOR).max(self.search.base() / 2.0));
         }
-        let lost = covered.saturating_sub(received + overrun) as f64 / covered.max(1) as f64;
+        let lost = covered.saturating_sub(received.saturating_add(overrun)) as f64 / covered.max(1) as f64;
         if covered >= LOSS_DATAGRAMS * self.datagram_len && lost > LOSS_MAX {
             self.search.lower(ack.now, lost / 2.0, true, &mut self.rng);
         }
