@@ -11,6 +11,7 @@ mod grid;
 mod host;
 mod over;
 mod pcp;
+mod ptcp;
 mod report;
 mod single;
 mod switch;
@@ -147,7 +148,9 @@ pub struct Group {
 /// Every experiment, by where it comes from.
 pub const GROUPS: &[Group] = &[
     Group { title: "FOBS: Dickens and Gropp, object-based data transfers", experiments: fobs::EXPERIMENTS },
-    Group { title: "PCP: endpoint congestion control by probing (NSDI 2006)", experiments: pcp::EXPERIMENTS },
+    Group { title: "PCP: congestion control by probing, over wide-area paths", experiments: pcp::WIDE_AREA },
+    Group { title: "PCP: on a shared link", experiments: pcp::SIMULATIONS },
+    Group { title: "Parallel TCP: five variants on a test-bed", experiments: ptcp::EXPERIMENTS },
     Group { title: "Our own", experiments: &[grid::GRID, fairness::FAIRNESS, switch::SWITCH] },
 ];
 

@@ -3,6 +3,7 @@
 
 mod acks;
 mod batch;
+mod rivals;
 mod run;
 mod select;
 mod sizes;
@@ -10,5 +11,12 @@ mod sizes;
 use super::Experiment;
 
 /// In the paper's order.
-pub(super) const EXPERIMENTS: &[Experiment] =
-    &[acks::FIGURE_1, acks::FIGURE_2, sizes::FIGURE_3, batch::BATCH, select::SELECT];
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    acks::FIGURE_1,
+    acks::FIGURE_2,
+    sizes::FIGURE_3,
+    batch::BATCH,
+    select::SELECT,
+    rivals::TABLE_1,
+    rivals::TABLE_2,
+];

@@ -3,10 +3,15 @@
 
 mod dumbbell;
 mod fluid;
+mod lossy;
+mod population;
 mod sims;
 mod verdicts;
+mod wide_area;
 
 use super::Experiment;
 
-/// In the paper's order.
-pub(super) const EXPERIMENTS: &[Experiment] = sims::EXPERIMENTS;
+/// Over wide-area paths.
+pub(super) const WIDE_AREA: &[Experiment] = &[wide_area::FIGURE_2, lossy::FIGURE_3];
+/// On a shared link, in the paper's order.
+pub(super) const SIMULATIONS: &[Experiment] = sims::EXPERIMENTS;
