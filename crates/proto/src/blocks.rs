@@ -23,7 +23,10 @@ enum Chunk {
     Empty,
     Full,
     /// As many words as the chunk has packets for.
-    Partial { bits: Box<[u64]>, count: u32 },
+    Partial {
+        bits: Box<[u64]>,
+        count: u32,
+    },
 }
 
 impl Blocks {

@@ -121,3 +121,59 @@ const EMPTY_SHARE: f64 = 0.15;
 const EMPTY_NS: f64 = 50_000.0;
 /// Weight of a new difference: one to two round trips' worth of ticks do not move it much.
 const NOISE_GAIN: f64 = 1.0 / 16.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET_NS: f64 = 2e6;
+
+    /// A tick of 50 ms whose least one-way delay is `ms`, on clocks that are far apart.
+    fn tick(delay: &mut QueueDelay, i: u64, ms: f64) -> f64 {
+        let ns = (ms * 1e6) as i64;
+        delay.sample(Some(ns - 1_000_000_000_000), Some(Duration::from_nanos(2 * ns as u64)));
+        delay.end_tick(Time::from_millis(50 * i), TARGET_NS, Duration::from_secs(40));
+        delay.queue_ns / 1e6
+    }
+
+    #[test]
+    fn what_is_above_the_least_is_queue() {
+        let mut delay = QueueDelay::default();
+        assert_eq!(tick(&mut delay, 1, 20.0), 0.0);
+        assert!((tick(&mut delay, 2, 23.0) - 3.0).abs() < 1e-9);
+        assert_eq!(delay.empty_at, Time::from_millis(50));
+    }
+
+    /// The way back fills up, or the clocks drift apart: only what both measures see is queue.
+    #[test]
+    fn the_way_back_and_drifting_clocks_are_not_queue() {
+        let mut delay = QueueDelay::default();
+        tick(&mut delay, 1, 20.0);
+        delay.sample(Some(20_000_000 - 1_000_000_000_000), Some(Duration::from_millis(90)));
+        delay.end_tick(Time::from_millis(100), TARGET_NS, Duration::from_secs(40));
+        assert_eq!(delay.queue_ns, 0.0);
+        delay.sample(Some(50_000_000 - 1_000_000_000_000), Some(Duration::from_millis(40)));
+        delay.end_tick(Time::from_millis(150), TARGET_NS, Duration::from_secs(40));
+        assert_eq!(delay.queue_ns, 0.0);
+    }
+
+    #[test]
+    fn a_full_queue_does_not_become_the_base_until_patience_ends() {
+        let mut delay = QueueDelay::default();
+        tick(&mut delay, 1, 20.0);
+        let at = |delay: &mut QueueDelay, from: u64, to: u64| (from..to).map(|i| tick(delay, i, 60.0)).last();
+        assert!(at(&mut delay, 2, 600).is_some_and(|queue_ms| queue_ms > 35.0), "after 30 s");
+        assert!(at(&mut delay, 600, 1600).is_some_and(|queue_ms| queue_ms < 1.0), "after 80 s");
+    }
+
+    #[test]
+    fn steady_growth_is_no_noise_and_chance_is() {
+        let (mut steady, mut chance) = (QueueDelay::default(), QueueDelay::default());
+        for i in 1..200 {
+            tick(&mut steady, i, 20.0 + 0.1 * i as f64);
+            tick(&mut chance, i, 20.0 + (i * i % 7) as f64);
+        }
+        assert!(steady.noise_ns < 1e5, "{}", steady.noise_ns);
+        assert!(chance.noise_ns > 1e6, "{}", chance.noise_ns);
+    }
+}

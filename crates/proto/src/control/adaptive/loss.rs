@@ -84,3 +84,64 @@ const PRECISION: f64 = 0.01;
 /// Bounds of the datagrams that a judgement takes.
 const JUDGE_MIN: f64 = 100.0;
 const JUDGE_MAX: f64 = 3000.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Time;
+    use core::time::Duration;
+
+    const LEN: f64 = 1000.0;
+
+    fn ack(sent: u64, received: u64, overrun: u64) -> AckSample {
+        AckSample {
+            now: Time::ZERO,
+            arrival: Time::ZERO,
+            one_way_ns: None,
+            rtt: None,
+            rtt_min: Duration::ZERO,
+            received_bytes: received * 1000,
+            accepted_bytes: received * 1000,
+            covered_bytes: sent * 1000,
+            overrun_bytes: overrun * 1000,
+            pressure: 0.0,
+            latest: sent,
+            largest: sent,
+            next_number: sent + 1,
+            in_flight: 0,
+            app_limited: false,
+        }
+    }
+
+    #[test]
+    fn a_flood_is_noticed_at_once_and_a_trickle_later() {
+        let mut watch = LossWatch::default();
+        assert_eq!(watch.excess(&ack(199, 150, 0), LEN), None, "too few to say");
+        assert!(watch.excess(&ack(200, 150, 0), LEN).is_some());
+        let mut watch = LossWatch::default();
+        let noticed = (1..30).find(|i| watch.excess(&ack(200 * i, 200 * i - 3 * i, 0), LEN).is_some());
+        assert_eq!(noticed, Some(10), "1.5 % is no chance over 2000");
+    }
+
+    #[test]
+    fn what_the_receiving_host_drops_is_not_the_paths_loss() {
+        let mut watch = LossWatch::default();
+        assert_eq!(watch.excess(&ack(1000, 700, 300), LEN), None);
+    }
+
+    #[test]
+    fn the_random_share_falls_only_when_clearly_less_is_lost() {
+        let mut watch = LossWatch { random: 0.05, ..LossWatch::default() };
+        assert_eq!(watch.excess(&ack(200, 194, 0), LEN), None);
+        assert_eq!(watch.random, 0.05, "3 % of 200 may be chance");
+        assert_eq!(watch.excess(&ack(4000, 3994, 0), LEN), None);
+        assert!(watch.random < 0.002);
+    }
+
+    #[test]
+    fn the_smaller_the_difference_the_longer_the_judgement() {
+        let watch = LossWatch::default();
+        assert!(watch.datagrams_to_judge(0.01) > watch.datagrams_to_judge(0.3) / 2.0);
+        assert!(watch.datagrams_to_judge(0.004) > 2.0 * watch.datagrams_to_judge(0.02));
+    }
+}

@@ -157,3 +157,85 @@ const VALLEY_MARGIN: f64 = 0.1;
 const PLATEAU: f64 = 0.9;
 /// A queue that shrinks to this share in a valley was ours.
 const GONE: f64 = 0.1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(100);
+    const MS: f64 = 1e6;
+
+    #[test]
+    fn only_a_queue_that_stays_while_we_yield_is_a_rivals() {
+        let watch = |queue_ms: fn(f64) -> f64, yields: f64| {
+            let mut vigil = Vigil::default();
+            (0..40).find_map(|round| {
+                let bandwidth = 1e8 * yields.powi(round);
+                let now = Time::from_millis(100 * round as u64);
+                vigil.end_round(now, queue_ms(f64::from(round)) * MS, 5.0 * MS, bandwidth).map(|_| round)
+            })
+        };
+        assert!(watch(|_| 30.0, 0.8).is_some_and(|round| round >= 8));
+        assert_eq!(watch(|_| 30.0, 0.999), None, "nobody yielded");
+        assert_eq!(watch(|_| 4.0, 0.8), None, "as long as our own may be");
+        assert_eq!(watch(|round| 60.0 * 0.85f64.powf(round), 0.9), None, "it drains");
+    }
+
+    #[test]
+    fn what_was_carried_before_is_told() {
+        let mut vigil = Vigil::default();
+        assert_eq!(vigil.end_round(Time::ZERO, 0.0, 5.0 * MS, 1e8), None);
+        let told = (1..40).find_map(|round| {
+            vigil.end_round(
+                Time::from_millis(200 * round),
+                30.0 * MS,
+                5.0 * MS,
+                1e8 * 0.8f64.powi(round as i32),
+            )
+        });
+        assert_eq!(told, Some(1e8));
+    }
+
+    /// RFC 9438 §4.2: after K = ∛(Wmax·(1−β)/C) seconds the window is back where it was; and beyond, later.
+    #[test]
+    fn the_window_follows_cubic() {
+        let mut compete = Compete::new(Time::ZERO, 1000.0);
+        compete.on_loss(Time::ZERO);
+        assert_eq!(compete.window(), 700.0);
+        let k_ms = ((1000.0f64 * 0.3 / 0.4).cbrt() * 1e3) as u64;
+        let mut now_ms = 0;
+        let mut at = |ms: u64| {
+            while now_ms < ms {
+                now_ms += 50;
+                // no valley: it has been tried
+                compete.is_tried = true;
+                compete.end_tick(Time::from_millis(now_ms), RTT, 0.0, 0.0);
+            }
+            compete.window()
+        };
+        assert!((at(k_ms / 2) - (1000.0 - 0.4 * 750.0 / 8.0)).abs() < 20.0);
+        assert!((at(k_ms) - 1000.0).abs() < 5.0);
+        assert!(at(k_ms + 4000) > 1020.0);
+    }
+
+    #[test]
+    fn a_valley_tells_whether_rivals_are_there() {
+        for (queue_left_ms, gone) in [(1.0, true), (40.0, false)] {
+            let mut compete = Compete::new(Time::ZERO, 100.0);
+            let full = compete.rate(RTT, 0.0, 1500.0);
+            let mut left = false;
+            let mut was_low = false;
+            for ms in (0..3000).step_by(50) {
+                let is_low = compete.rate(RTT, 0.0, 1500.0) < full / 2.0;
+                was_low |= is_low;
+                let queue_ns = if was_low { queue_left_ms * MS } else { 50.0 * MS };
+                left |= compete.end_tick(Time::from_millis(ms), RTT, queue_ns, 3.0 * MS);
+                if left {
+                    break;
+                }
+            }
+            assert!(was_low);
+            assert_eq!(left, gone);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Too much loss: is it ours? And if so, what it says of the bottleneck.
+
+use super::loss::{Counted, chance};
+use super::{Adaptive, RATE_MIN, State};
+use crate::control::{AckSample, BURST};
+use crate::units::{DatagramNumber, Time, nanos};
+use core::time::Duration;
+
+/// A while of sending less, to see whether loss goes away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Test {
+    pub began: Time,
+    /// The first datagram sent at the lower rate.
+    pub from: DatagramNumber,
+    /// Where counting began: once what was sent before is through.
+    pub counted: Option<Counted>,
+    /// What called for the test.
+    pub loss: f64,
+    pub delivered: f64,
+    pub queue_ns: f64,
+}
+
+/// What is known of the bottleneck's limits from having met them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ceiling {
+    /// The target's base that makes half of the queue that was there when the path last dropped for want of room.
+    pub room_ns: f64,
+    /// Bursts that the queue takes, ns.
+    pub burst_ns: f64,
+    /// Until then the rate does not grow.
+    pub hold_until: Time,
+    /// How long it did not, the last time, and at which bandwidth.
+    pub hold: Duration,
+    pub bandwidth: f64,
+}
+
+impl Ceiling {
+    /// Nothing met yet.
+    pub fn new(rtt: Duration) -> Ceiling {
+        let burst_ns = (nanos(rtt) as f64 * BURST_SHARE).clamp(BURST_FIRST_NS, nanos(BURST) as f64);
+        Ceiling {
+            room_ns: f64::INFINITY,
+            burst_ns,
+            hold_until: Time::ZERO,
+            hold: Duration::ZERO,
+            bandwidth: 0.0,
+        }
+    }
+}
+
+impl Adaptive {
+    /// End of a round in a test: once what was sent at the old rate is through, count; when enough is counted, judge.
+    pub(super) fn judge(&mut self, ack: &AckSample, test: Test) {
+        let Some(counted) = test.counted else {
+            if ack.largest >= test.from {
+                self.state = State::Test(Test { counted: Some(Counted::at(ack)), ..test });
+            }
+            return;
+        };
+        let (datagrams, loss) = counted.until(ack, self.datagram_len);
+        let is_long = ack.now >= test.began + TEST_MAX.max(self.rtt * TEST_ROUNDS_MAX);
+        if datagrams < self.loss.datagrams_to_judge(test.loss) && !is_long {
+            return;
+        }
+        let (before, now) = (test.loss - self.loss.random, loss - self.loss.random);
+        let still = now > before / 2.0 || before - now < chance(self.loss.random, datagrams);
+        self.loss.random = loss;
+        self.loss.restart(ack);
+        self.state = State::Cruise;
+        if !still {
+            // It was ours: what was delivered while it lasted is what the path carries.
+            self.bandwidth = (test.delivered / (1.0 - loss).max(0.1)).max(RATE_MIN);
+            self.meet_ceiling(ack.now, test.queue_ns);
+        }
+    }
+
+    /// The path dropped for want of room when its queue was `queue_ns` long by our measure.
+    pub(super) fn meet_ceiling(&mut self, now: Time, queue_ns: f64) {
+        let share = self.target_share();
+        let ceiling = &mut self.ceiling;
+        if queue_ns < ROOM_MIN_NS.max(ceiling.burst_ns) {
+            ceiling.burst_ns /= 2.0;
+        }
+        ceiling.room_ns = (queue_ns / 2.0 / share).max(ROOM_MIN_NS);
+        ceiling.hold = (ceiling.hold * 2)
+            .clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
+        ceiling.hold_until = now + ceiling.hold;
+        ceiling.bandwidth = self.bandwidth;
+    }
+}
+
+/// Rounds without growth after congestion loss, twice as many each time that it is met again, within bounds.
+const HOLD_ROUNDS: u32 = 6;
+const HOLD_MIN: Duration = Duration::from_millis(200);
+const HOLD_MAX: Duration = Duration::from_secs(5);
+/// So far above the ceiling last met, it is another.
+pub(super) const CEILING_GONE: f64 = 1.1;
+/// However little room the path's queue has, this much is aimed at …
+const ROOM_MIN_NS: f64 = 100_000.0;
+/// … and more again after each refresh.
+pub(super) const ROOM_RECOVERY: f64 = 1.5;
+/// The first bursts: this share of a round trip (queues are sized by it), and what a 10 Gb/s host needs for one system
+/// call to carry 40 datagrams.
+const BURST_SHARE: f64 = 1.0 / 16.0;
+const BURST_FIRST_NS: f64 = 50_000.0;
+/// In a test bursts are shorter by this, to see whether it was them.
+pub(super) const BURST_TEST: f64 = 0.25;
+/// In a test, the share of the delivered rate that is sent.
+pub(super) const TEST_FACTOR: f64 = 0.9;
+/// It takes no longer than this, or so many round trips.
+const TEST_MAX: Duration = Duration::from_secs(1);
+const TEST_ROUNDS_MAX: u32 = 4;

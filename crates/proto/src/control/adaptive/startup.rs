@@ -1,0 +1,47 @@
+//! The first rate: from the path check, or from a train of our own.
+
+use super::{Adaptive, GROWTH_MAX, RATE_MIN, State};
+use crate::control::AckSample;
+use crate::units::Rate;
+use core::time::Duration;
+
+impl Adaptive {
+    /// A train came in at `rate`. The path may be in use by others, so half of it is sent first. A train that the path
+    /// did not stretch tells only that there is at least so much: go on doubling then.
+    pub(super) fn start_up(&mut self, rate: f64, is_bottleneck: bool) {
+        self.state = State::Cruise;
+        self.growth = GROWTH_MAX;
+        self.bandwidth = (rate * STARTUP_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
+        self.startup = Some(if is_bottleneck { rate } else { f64::INFINITY });
+    }
+
+    /// The train's acknowledgements: from the second on, their spacing is the path's.
+    pub(super) fn read_train(&mut self, ack: &AckSample) {
+        let span = ack.arrival.since(self.tick.arrival);
+        let bytes = ack.received_bytes.saturating_sub(self.tick.received);
+        if bytes > 0 && span > Duration::ZERO {
+            self.bandwidth = Rate::measured(bytes, span).0 as f64;
+        }
+        if bytes as f64 >= TRAIN_READ * self.datagram_len {
+            self.leave_train();
+            self.begin_tick(ack);
+            self.begin_round(ack);
+        }
+    }
+
+    /// Begin with what the train said until now.
+    pub(super) fn leave_train(&mut self) {
+        self.start_up(self.bandwidth.min(TRAIN_RATE), self.bandwidth < TRAIN_RATE * TRAIN_STRETCHED);
+    }
+}
+
+/// Share of the train's rate that is sent first.
+pub(super) const STARTUP_SHARE: f64 = 0.5;
+/// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
+/// (bit/s) hosts that bundle arrivals leave no spacing to be read; it was stretched if it came in below this share.
+pub(super) const TRAIN_LEN: f64 = 32.0;
+const TRAIN_RATE: f64 = 2e9;
+const TRAIN_READ: f64 = 12.0;
+const TRAIN_STRETCHED: f64 = 0.9;
+/// Loss that can wait until the first rate is found.
+pub(super) const STARTUP_LOSS: f64 = 0.15;

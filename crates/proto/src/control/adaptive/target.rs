@@ -1,0 +1,52 @@
+//! How long a queue is aimed at, and how long ours may be.
+
+use super::Adaptive;
+use crate::units::nanos;
+
+impl Adaptive {
+    /// The queue aimed at: long enough that the bottleneck never idles, short against a round trip, and shorter the
+    /// more we carry.
+    pub(super) fn target_ns(&self) -> f64 {
+        let base = self.target_base_ns().min(self.ceiling.room_ns);
+        base * self.target_share() + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
+    }
+
+    /// The target at [`TARGET_RATE`], if the queue has room for it.
+    pub(super) fn target_base_ns(&self) -> f64 {
+        (TARGET_SHARE * nanos(self.rtt) as f64 + TARGET_MIN_NS).min(TARGET_MAX_NS)
+    }
+
+    /// What a flow of our rate makes of it.
+    pub(super) fn target_share(&self) -> f64 {
+        if self.is_background {
+            return BACKGROUND_TARGET;
+        }
+        (TARGET_RATE / self.bandwidth).cbrt().min(TARGET_FACTOR_MAX)
+    }
+
+    /// The queue that is ours or that of our like, at most.
+    pub(super) fn own_queue_ns(&self) -> f64 {
+        let target = self.target_base_ns() * self.target_share();
+        OWN_QUEUE_TARGETS * target + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
+    }
+}
+
+/// The queue aimed at: this share of the round trip and this much …
+const TARGET_SHARE: f64 = 0.09;
+const TARGET_MIN_NS: f64 = 200_000.0;
+/// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
+const TARGET_MAX_NS: f64 = 2_000_000.0;
+/// … by a flow that carries so much (bit/s); by the cube root less by one that carries more: twice the rate at a target
+/// a fifth lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
+const TARGET_RATE: f64 = 1e8;
+/// A slower flow's target grows no further than this.
+const TARGET_FACTOR_MAX: f64 = 4.0;
+/// What the measured delay strays by goes on top, so many times, up to so many bases.
+const NOISE_FACTOR: f64 = 2.0;
+const NOISE_TARGETS: f64 = 0.25;
+/// In the background, the share of the target: far below that of any other flow.
+const BACKGROUND_TARGET: f64 = 0.3;
+/// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
+const OWN_QUEUE_TARGETS: f64 = 1.5;
+const OWN_QUEUE_SHARE: f64 = 0.05;
+const OWN_QUEUE_NS: f64 = 2e6;
