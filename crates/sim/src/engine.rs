@@ -142,10 +142,14 @@ impl EventQueue {
     /// The head of `lane` changed: play its matches again, up to the first whose winner stays.
     fn replay(&mut self, lane: LaneId) {
         let mut node = self.leaves() + lane.index();
-        self.tournament[node] = self.head(lane);
+        let mut winner = self.head(lane);
+        self.tournament[node] = winner;
         while node > ROOT {
+            let rival = self.tournament[node ^ 1];
+            if rival.key() < winner.key() {
+                winner = rival;
+            }
             node /= 2;
-            let winner = self.winner(node);
             if self.tournament[node] == winner {
                 return;
             }
@@ -189,8 +193,8 @@ impl Head {
     /// Of an empty lane: comes after all events.
     const NONE: Head = Head { time: Time::MAX, order: u64::MAX, lane: LaneId(u32::MAX) };
 
-    fn key(&self) -> (Time, u64) {
-        (self.time, self.order)
+    fn key(&self) -> u128 {
+        u128::from(self.time.0) << 64 | u128::from(self.order)
     }
 }
 

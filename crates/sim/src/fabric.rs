@@ -3,7 +3,7 @@
 use crate::counters::Counters;
 use crate::engine::{EventQueue, LaneId};
 use crate::link::{Link, Passage};
-use crate::packet::{Owner, Packets};
+use crate::packet::{Owner, Packets, mutate};
 use crate::path::PathConfig;
 use crate::queue::{DropReason, Dropped, Waiting};
 use crate::route::{HopId, Route};
@@ -20,8 +20,11 @@ pub(crate) struct Fabric {
     pub queue: EventQueue,
     pub packets: Packets,
     pub options: Options,
-    /// Where endpoints write bodies: the largest that IP can carry.
+    /// Where endpoints write bodies, as long as the largest that IP can carry: zeros, so that an endpoint whose data
+    /// nobody looks at need not write them.
     pub scratch: Vec<u8>,
+    /// Where endpoints read them.
+    inbox: Vec<u8>,
     pub trace: Trace,
     hops: Vec<Hop>,
     /// By the slot of the flow.
@@ -75,6 +78,7 @@ impl Fabric {
             packets: Packets::default(),
             options,
             scratch: vec![0; usize::from(MAX_DATAGRAM_LEN)],
+            inbox: vec![0; usize::from(MAX_DATAGRAM_LEN)],
             trace: Trace::new(options.trace),
             hops: Vec::new(),
             flows: Vec::new(),
@@ -202,7 +206,23 @@ impl Fabric {
         framing: usize,
     ) -> (u32, u32) {
         let size = (len + framing + IPV4_UDP_LEN) as u32;
-        (self.packets.insert(owner, number, size, &self.scratch[..len]), size)
+        (self.packets.insert(owner, number, size, &mut self.scratch[..len]), size)
+    }
+
+    /// A packet has arrived: hand its body, spoilt or not, to `take`, and forget it.
+    pub(crate) fn unpack(&mut self, slot: u32, take: impl FnOnce(&[u8])) {
+        let packet = self.packets.get(slot);
+        let len = packet.unpack(&mut self.inbox);
+        match packet.corrupt {
+            None => take(&self.inbox[..len]),
+            Some(seed) => {
+                let mut body = self.inbox[..len].to_vec();
+                mutate(&mut body, seed);
+                take(&body);
+            }
+        }
+        packet.clear(&mut self.inbox);
+        self.packets.release(slot);
     }
 
     /// A packet has left its host's device, or the hop before, and meets the next.

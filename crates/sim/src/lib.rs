@@ -1,22 +1,24 @@
 //! A deterministic discrete-event network for the protocols of longhaul.
 //!
-//! Two endpoints of any protocol run over a path that a [`Scenario`](scenario::Scenario) describes, on virtual time:
-//! equal seeds give equal runs, byte for byte, and hours pass in seconds. [`run_pair`] runs one flow, [`Sim`] any
-//! number of flows over one bottleneck.
+//! Endpoints of any protocol run over paths that a [`Scenario`](scenario::Scenario) describes, on virtual time: equal
+//! seeds give equal runs, byte for byte, and hours pass in seconds. [`run_pair`] runs one flow, [`Sim`] any number of
+//! flows, a [`Workload`](workload::Workload) flows that come and go, and measures them.
 //!
 //! ```text
-//! endpoint → device (back-pressure) → bottleneck (queue, rate) → impairments → propagation → endpoint
-//!   node.rs   node.rs                  queue.rs, link.rs          impair.rs     link.rs
+//! endpoint → device (back-pressure) → hop: queue, rate → impairments → propagation → next hop … → endpoint
+//!   node.rs   node.rs                 queue/, link.rs    impair.rs     link.rs        fabric.rs
 //! ```
 //!
 //! - [`scenario`]: one path description, read by the simulator and by the emulated WAN alike.
-//! - [`path`]: builds both directions of a path from a scenario.
+//! - [`path`]: builds both directions of a path from a scenario. [`Route`]: which hops a flow passes.
 //! - [`link`], [`queue`], [`impair`]: what a packet meets.
+//! - [`flow`]: an object transfer or a TCP under any controller. [`traffic`]: flows that come and go by a rule.
+//! - [`workload`], [`metrics`]: what came of it. [`parallel`]: many runs on all cores.
+//! - [`experiments`]: the figures of the papers, and ours.
 //! - [`engine`]: the event queue. [`trace`]: the record of all that happened. [`counters`]: its sums.
 //!
-//! Not simulated: rates that change, traffic of other kinds than endpoints make, devices that drop, processing time in
-//! hosts. Hosts without it act in lockstep, and which of two equal flows finds a full queue may then be a matter of
-//! phase: let flows begin apart, and average over seeds.
+//! Not simulated: devices that drop, processing time in hosts. Hosts without it act in lockstep, and which of two equal
+//! flows finds a full queue may then be a matter of phase: let flows begin apart, and average over seeds.
 #![forbid(unsafe_code)]
 
 pub mod counters;

@@ -3,7 +3,7 @@
 use crate::engine::{EventQueue, LaneId};
 use crate::fabric::Fabric;
 use crate::link::Serializer;
-use crate::packet::{Owner, ReplayWindow, mutate};
+use crate::packet::{Owner, ReplayWindow};
 use crate::trace::TraceKind;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::units::{DatagramNumber, Rate};
@@ -91,7 +91,7 @@ impl<E: Endpoint> Node<E> {
 
     /// A datagram has come through the path.
     pub(crate) fn on_arrival(&mut self, fabric: &mut Fabric, slot: u32) {
-        let packet = fabric.packets.get_mut(slot);
+        let packet = fabric.packets.get(slot);
         let (number, size, corrupt) = (packet.number, packet.size, packet.corrupt);
         let is_overtaken = self.replay.is_overtaken(number);
         if corrupt.is_some() && !fabric.options.deliver_corrupt {
@@ -102,9 +102,6 @@ impl<E: Endpoint> Node<E> {
             fabric.drop_packet(slot, TraceKind::Replay);
             return;
         }
-        if let Some(seed) = corrupt {
-            mutate(&mut packet.body, seed);
-        }
         let counters = fabric.counters(self.owner.slot, self.owner.from.other());
         counters.mutated += u64::from(corrupt.is_some());
         counters.delivered += 1;
@@ -113,8 +110,7 @@ impl<E: Endpoint> Node<E> {
         fabric.trace_packet(TraceKind::Delivered, slot);
         let now = fabric.now() + self.clock_ahead;
         let arrival = Arrival { time: now, number };
-        self.endpoint.handle_datagram(now, arrival, &fabric.packets.get(slot).body);
-        fabric.packets.release(slot);
+        fabric.unpack(slot, |body| self.endpoint.handle_datagram(now, arrival, body));
         self.drain(fabric, false);
     }
 

@@ -26,7 +26,23 @@ pub(crate) struct Packet {
     pub size: u32,
     /// It arrives with wrong bytes; the number says which.
     pub corrupt: Option<u64>,
-    pub body: Vec<u8>,
+    /// Bytes of the body.
+    len: usize,
+    /// The body without the zeros at its end: data that nobody looks at is all zeros, and takes no memory.
+    body: Vec<u8>,
+}
+
+impl Packet {
+    /// Write the body to the beginning of `zeros`, and return its length.
+    pub(crate) fn unpack(&self, zeros: &mut [u8]) -> usize {
+        zeros[..self.body.len()].copy_from_slice(&self.body);
+        self.len
+    }
+
+    /// Undo [`Packet::unpack`].
+    pub(crate) fn clear(&self, zeros: &mut [u8]) {
+        zeros[..self.body.len()].fill(0);
+    }
 }
 
 /// Holds the packets in flight in slots that are used again: memory follows the largest number in flight.
@@ -37,19 +53,25 @@ pub(crate) struct Packets {
 }
 
 impl Packets {
-    pub(crate) fn insert(&mut self, owner: Owner, number: DatagramNumber, size: u32, body: &[u8]) -> u32 {
-        let mut packet = Packet { owner, hops_passed: 0, number, size, corrupt: None, body: Vec::new() };
-        let Some(slot) = self.free.pop() else {
-            packet.body.extend_from_slice(body);
-            return self.append(packet);
-        };
-        let old = &mut self.slots[slot as usize];
-        // its memory is used again
-        packet.body = std::mem::take(&mut old.body);
-        packet.body.clear();
-        packet.body.extend_from_slice(body);
-        *old = packet;
-        slot
+    /// Keep a packet. Its body is taken out of the buffer, which is left with zeros.
+    pub(crate) fn insert(&mut self, owner: Owner, number: DatagramNumber, size: u32, body: &mut [u8]) -> u32 {
+        let slot = self.free.pop();
+        // memory is used again
+        let mut kept = slot.map_or(Vec::new(), |slot| std::mem::take(&mut self.slots[slot as usize].body));
+        let len = body.len();
+        let used = used_len(body);
+        let used = &mut body[..used];
+        kept.clear();
+        kept.extend_from_slice(used);
+        used.fill(0);
+        let packet = Packet { owner, hops_passed: 0, number, size, corrupt: None, len, body: kept };
+        match slot {
+            Some(slot) => {
+                self.slots[slot as usize] = packet;
+                slot
+            }
+            None => self.append(packet),
+        }
     }
 
     pub(crate) fn duplicate(&mut self, slot: u32) -> u32 {
@@ -79,6 +101,18 @@ impl Packets {
     pub(crate) fn release(&mut self, slot: u32) {
         self.free.push(slot);
     }
+}
+
+/// Length without the zeros at the end.
+fn used_len(body: &[u8]) -> usize {
+    // in pieces that are compared at once
+    let zeros: usize = body
+        .rchunks(64)
+        .take_while(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
+        .map(<[u8]>::len)
+        .sum();
+    let rest = &body[..body.len() - zeros];
+    rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
 /// Spoil a body: some bytes change, and sometimes its end is missing or bytes follow it.
@@ -167,15 +201,38 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again() {
+    fn slots_are_used_again_and_bodies_kept() {
         let mut packets = Packets::default();
         let owner = Owner { slot: 0, serial: 0, from: Side::Left };
-        let first = packets.insert(owner, 1, 100, b"one");
+        let mut buffer = vec![0; 2000];
+        let mut insert = |packets: &mut Packets, number: u64, body: &[u8]| {
+            buffer[..body.len()].copy_from_slice(body);
+            let slot = packets.insert(owner, number, 100, &mut buffer[..body.len()]);
+            assert!(buffer.iter().all(|byte| *byte == 0));
+            slot
+        };
+        let unpack = |packets: &Packets, slot: u32| {
+            let mut zeros = vec![0; 2000];
+            let len = packets.get(slot).unpack(&mut zeros);
+            let body = zeros[..len].to_vec();
+            packets.get(slot).clear(&mut zeros);
+            assert!(zeros.iter().all(|byte| *byte == 0));
+            body
+        };
+        let mut long = vec![0; 1500];
+        long[70] = 9;
+        let first = insert(&mut packets, 1, &long);
         let copy = packets.duplicate(first);
         packets.release(first);
-        assert_eq!(packets.insert(owner, 2, 200, b"three"), first);
-        assert_eq!((packets.get(copy).number, packets.get(copy).body.as_slice()), (1, b"one".as_slice()));
-        assert_eq!((packets.get(first).number, packets.get(first).body.as_slice()), (2, b"three".as_slice()));
+        assert_eq!(insert(&mut packets, 2, b"three"), first);
+        assert_eq!((packets.get(copy).number, unpack(&packets, copy)), (1, long));
+        assert_eq!((packets.get(first).number, unpack(&packets, first)), (2, b"three".to_vec()));
+        packets.release(first);
+        for body in [&b""[..], &[0; 64], &[0; 65], &[1; 64], &[0; 1999]] {
+            let slot = insert(&mut packets, 3, body);
+            assert_eq!(unpack(&packets, slot), body);
+            packets.release(slot);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::object::{Case, Done, serve_disk};
 use fastrand::Rng;
 use longhaul_proto::control::{Companions, ControllerKind};
-use longhaul_proto::object::{SelectorKind, SenderEvent};
+use longhaul_proto::object::{AckKind, SelectorKind, SenderEvent};
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
 use longhaul_sim::counters::Counters;
@@ -222,6 +222,19 @@ fn acknowledgements_may_overtake_each_other() {
     }
 }
 
+/// Found at random: the timer of an answer's second part called for news instead, for ever.
+#[test]
+fn an_answer_of_several_parts_goes_on_beside_news() {
+    let scenario = Scenario { loss: 0.18, loss_reverse: 0.37, ..Scenario::new(168.0, 65.0) };
+    let ack = AckKind::Every(1);
+    let case =
+        Case { scenario, ack, object_len: 435_495, packet_len: 141, ..Case::of(ControllerKind::Rbudp) };
+    let done = case.succeed();
+    let sent = done.outcome.reverse.counters.sent;
+    // For each datagram that came in, and some for each request.
+    assert!(sent < done.receiver.received + 20 * done.sender.requests, "{sent} acknowledgements: {done:#?}");
+}
+
 #[test]
 fn a_sink_that_is_full_for_a_while_stops_nothing() {
     for controller in ControllerKind::ALL.iter().copied() {
@@ -258,7 +271,7 @@ fn after_a_long_outage_the_transfer_goes_on() {
         let outage_ms = Some(15..60_000);
         let done = Case { outage_ms, ..Case::of(controller) }.succeed();
         assert!(done.outcome.time > Time::from_millis(60_000));
-        assert!(done.outcome.time < Time::from_millis(70_000), "{done:#?}");
+        assert!(done.outcome.time < Time::from_millis(70_000), "{}: {done:#?}", controller.name());
     }
 }
 

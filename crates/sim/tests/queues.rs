@@ -72,10 +72,8 @@ fn codel_keeps_the_wait_short_where_drop_tail_does_not() {
 
 #[test]
 fn equal_seeds_give_equal_traces_whatever_the_queue() {
-    let flows = vec![
-        FlowSpec::tcp(ControllerKind::Cubic, ENDLESS),
-        FlowSpec::object(ControllerKind::Adaptive, ENDLESS),
-    ];
+    let flows =
+        [FlowSpec::tcp(ControllerKind::Cubic, ENDLESS), FlowSpec::object(ControllerKind::Adaptive, ENDLESS)];
     for discipline in QueueDiscipline::ALL {
         let scenario =
             |seed| Scenario { loss: 0.001, reorder: 0.01, duplicate: 0.01, seed, ..path(discipline, 0.5) };

@@ -187,6 +187,17 @@ fn a_few_lost_segments_cost_no_timeout() {
     }
 }
 
+/// Each step leaves the bottleneck at 0, 10 and 20 ms.
+#[test]
+fn a_lost_step_of_the_set_up_costs_a_second() {
+    for (lost, syns, about_ms) in [(0..5, 2, 1000), (5..15, 2, 1000), (15..25, 1, 500), (0..1500, 3, 3000)] {
+        let done = Case { outage_ms: Some(lost.clone()), ..Case::plain() }.succeed();
+        assert_eq!(done.sender.syns, syns, "{lost:?}");
+        let took = done.outcome.time.since(Time::ZERO).as_millis();
+        assert!((about_ms..about_ms + 400).contains(&took), "{took} ms for {lost:?}");
+    }
+}
+
 #[test]
 fn nothing_to_send_is_said() {
     let done = Case { stream_len: 0, ..Case::plain() }.succeed();

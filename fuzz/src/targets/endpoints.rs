@@ -17,7 +17,7 @@ const SHAPE: Shape = Shape { object_len: 150_000, packet_len: 1000 };
 const RTT: Duration = Duration::from_millis(20);
 
 /// Step the clock by what the script says, give the endpoint a body, drain it as a driver does.
-fn drive<E: Endpoint>(endpoint: &mut E, bytes: &[u8], mut sent: impl FnMut(Transmit, &[u8])) {
+pub(super) fn drive<E: Endpoint>(endpoint: &mut E, bytes: &[u8], mut sent: impl FnMut(Transmit, &[u8])) {
     let mut script = Script { bytes };
     let (mut now, mut buf) = (Time::from_millis(1), vec![0; 9000]);
     while let (Some(step_us), Some(number), Some(body)) = (script.u16(), script.u16(), script.piece()) {

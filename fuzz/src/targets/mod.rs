@@ -5,6 +5,7 @@ mod datagrams;
 mod endpoints;
 mod files;
 mod streams;
+mod tcp;
 mod text;
 
 use crate::Target;
@@ -15,6 +16,8 @@ pub const TARGETS: &[Target] = &[
     target("body", datagrams::body, datagrams::body_seeds),
     Target { weight: 4, ..target("sender", endpoints::sender, endpoints::sender_seeds) },
     target("receiver", endpoints::receiver, endpoints::receiver_seeds),
+    Target { weight: 4, ..target("tcp-sender", tcp::sender, tcp::sender_seeds) },
+    Target { weight: 4, ..target("tcp-receiver", tcp::receiver, tcp::receiver_seeds) },
     target("path-check", endpoints::path_check, endpoints::path_check_seeds),
     target("controller", controllers::controller, controllers::controller_seeds),
     Target { weight: 20, ..target("handshake", streams::handshake, streams::handshake_seeds) },

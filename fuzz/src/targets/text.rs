@@ -2,7 +2,7 @@
 
 use longhaul::Location;
 use longhaul_sim::scenario::Scenario;
-use rate_source::parse_rate;
+use rate_source::{parse_bytes, parse_rate};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -62,15 +62,21 @@ pub fn location_seeds() -> Vec<Vec<u8>> {
     texts.map(|text| text.into()).to_vec()
 }
 
-/// A rate that is read is one that a path can have.
+/// A rate that is read is one that a path can have, and a size one that a transfer can.
 pub fn rate(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match parse_rate(&text) {
         Ok(rate) => assert!((1_000..1_000_000_000_000_000).contains(&rate.0), "{rate:?}"),
         Err(reason) => assert!(!reason.is_empty()),
     }
+    match parse_bytes(&text) {
+        Ok(bytes) => assert!((1..=1_000_000_000_000_000).contains(&bytes), "{bytes}"),
+        Err(reason) => assert!(!reason.is_empty()),
+    }
 }
 
 pub fn rate_seeds() -> Vec<Vec<u8>> {
-    ["800mbit", "1.5gbit/s", "50MB/s", "1MiB/s", "9600 bits", ".5g", "1Tbps"].map(|text| text.into()).to_vec()
+    ["800mbit", "1.5gbit/s", "50MB/s", "1MiB/s", "9600 bits", ".5g", "1Tbps", "40MB", "64 KiB"]
+        .map(|text| text.into())
+        .to_vec()
 }

@@ -2,6 +2,7 @@
 
 pub mod control;
 pub mod link;
+pub mod plain;
 pub mod seal;
 pub mod udp;
 pub mod wake;

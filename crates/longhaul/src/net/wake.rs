@@ -5,6 +5,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Lets other threads wake a thread that waits in [`wait`].
 #[derive(Clone, Debug)]
@@ -22,6 +23,18 @@ impl Waker {
     pub fn wake(&self) {
         // It fails only when the counter is full, and then the thread will wake anyway.
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
+    }
+
+    /// Wait until one of `fds` is ready, this is woken, or the time has passed. Tells which of `fds` are ready.
+    pub fn wait_many<'a>(&'a self, mut fds: Vec<PollFd<'a>>, span: Duration) -> io::Result<Vec<bool>> {
+        let timeout = timespec(span);
+        fds.push(PollFd::from_borrowed_fd(self.event.as_fd(), PollFlags::IN));
+        poll_fds(&mut fds, &timeout)?;
+        let woken = fds.pop().is_some_and(|event| !event.revents().is_empty());
+        if woken {
+            self.clear();
+        }
+        Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
     }
 
     fn clear(&self) {
@@ -44,8 +57,7 @@ pub fn wait(interest: Interest<'_>, waker: &Waker, now: Time, deadline: Time) ->
     if span.is_zero() {
         return Ok(());
     }
-    let timeout =
-        Timespec { tv_sec: span.as_secs().min(3600) as i64, tv_nsec: i64::from(span.subsec_nanos()) };
+    let timeout = timespec(span);
     let event = waker.event.as_fd();
     let flags = if interest.writable { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let woken = match interest.socket {
@@ -65,6 +77,10 @@ pub fn wait(interest: Interest<'_>, waker: &Waker, now: Time, deadline: Time) ->
         waker.clear();
     }
     Ok(())
+}
+
+fn timespec(span: Duration) -> Timespec {
+    Timespec { tv_sec: span.as_secs().min(3600) as i64, tv_nsec: i64::from(span.subsec_nanos()) }
 }
 
 fn poll_fds(fds: &mut [PollFd<'_>], timeout: &Timespec) -> io::Result<()> {

@@ -8,6 +8,7 @@ use super::ssh;
 use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
+use crate::history;
 use crate::net::control::{self, Control, OFFER_MAX, Psk, Stream, psk_of_token, tcp_stream};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
@@ -53,6 +54,21 @@ pub fn copy(
 enum Remote {
     Daemon { host: String, port: u16 },
     Ssh { host: String },
+}
+
+impl Remote {
+    /// Under which name what is learnt of the path is kept.
+    fn name(&self) -> &str {
+        match self {
+            Remote::Daemon { host, .. } => host,
+            Remote::Ssh { host } => bare_host(host),
+        }
+    }
+}
+
+/// The host of `user@host`.
+fn bare_host(host: &str) -> &str {
+    host.rsplit('@').next().unwrap_or(host)
 }
 
 enum JobKind {
@@ -171,7 +187,7 @@ fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
             // The key travels inside ssh; the agent reads it before anything else.
             let psk = random()?;
             stream.writer.write_all(&psk).map_err(|e| format!("the connection to {host} broke: {e}"))?;
-            let name = host.rsplit('@').next().unwrap_or(host).to_string();
+            let name = bare_host(host).to_string();
             Ok(Contact { stream, psk, udp: None, far: Some((far, name)) })
         }
     }
@@ -288,6 +304,7 @@ fn open<'a>(
         check,
         rtt,
         observer,
+        remembered: None,
         scratch,
         last_word: clock::now(),
         confirmed: true,
@@ -358,10 +375,15 @@ fn push(
     let dest = far.pop().unwrap_or_default();
     let wish = Wish { direction: Direction::Push { dest }, manifest: &manifest, sends: true };
     let (mut opened, head) = open(contact, &wish, options, observer, stop)?;
+    let host = remote.name();
+    opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
     let scan = Arc::new(scan);
     let outcome = send(&mut opened.session, scan.clone(), &manifest[head..], manifest.len() as u64);
     opened.close();
-    let Sent { report, status, datagram_len } = outcome?;
+    let Sent { report, status, datagram_len, learnt } = outcome?;
+    if let (Some(file), Some(found)) = (&options.history, learnt) {
+        history::note(file, host, found);
+    }
     let total = Layout::new(&scan.manifest).object_len();
     let files = count_files(&scan);
     Ok(summarise(options, report, status, Totals { total, files, datagram_len }))

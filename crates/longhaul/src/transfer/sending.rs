@@ -6,7 +6,7 @@ use crate::api::{Limit, Phase, Progress};
 use crate::clock;
 use crate::files::{Reader, Scan};
 use crate::net::udp::GSO_SEGMENTS_MAX;
-use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::control::{ControlConfig, ControllerKind, Remembered};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
 use longhaul_proto::path::PathReport;
@@ -26,6 +26,8 @@ pub struct Sent {
     pub status: SenderStatus,
     /// Largest UDP payload that passed.
     pub datagram_len: u16,
+    /// What was learnt of the path.
+    pub learnt: Option<Remembered>,
 }
 
 /// Send `scan` over an agreed session. `manifest_rest`: compressed manifest bytes that did not fit the offer.
@@ -46,17 +48,18 @@ pub fn send(
         Prepared::Begin(have, path) => (have, path),
         Prepared::Finished(report) => {
             session.control.send(Message::Bye(SenderStatus::default()));
-            return Ok(Sent { report, status: SenderStatus::default(), datagram_len: 0 });
+            return Ok(Sent { report, status: SenderStatus::default(), datagram_len: 0, learnt: None });
         }
     };
     let mut sending = Sending::new(session, scan, layout, have, path);
     let outcome = sending.run();
     let status = sending.status_overall();
     let datagram_len = sending.datagram_len as u16;
+    let learnt = sending.sender.remember();
     match outcome {
         Ok(report) => {
             session.control.send(Message::Bye(status.clone()));
-            Ok(Sent { report, status, datagram_len })
+            Ok(Sent { report, status, datagram_len, learnt })
         }
         Err(broken) => Err(broken),
     }
@@ -188,6 +191,7 @@ impl<'a, 's> Sending<'a, 's> {
         let control = ControlConfig {
             path_rate: path.rate,
             rate: session.options.rate_cap,
+            remembered: session.remembered,
             background: session.options.background,
             seed: config.seed,
             ..ControlConfig::new(datagram_len as u64, rtt)

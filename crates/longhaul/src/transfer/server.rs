@@ -200,6 +200,7 @@ fn serve_session(
         options: transfer,
         rtt,
         observer: &mut nobody,
+        remembered: None,
         scratch: vec![],
         last_word: clock::now(),
         confirmed: false,

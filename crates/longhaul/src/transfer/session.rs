@@ -5,6 +5,7 @@ use crate::clock;
 use crate::net::control::{Control, Incoming};
 use crate::net::link::{Link, Phase};
 use crate::net::wake::Waker;
+use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Message, TransferOptions};
@@ -30,6 +31,8 @@ pub struct Session<'a> {
     pub check: PathCheck,
     /// Round trip that the control stream showed.
     pub rtt: Duration,
+    /// What an earlier transfer found of the path to the peer.
+    pub remembered: Option<Remembered>,
     /// Where it tells what happens.
     pub observer: &'a mut dyn Observer,
     /// Buffer for single datagrams.

@@ -38,6 +38,7 @@ impl ControllerKind {
             ControllerKind::Fixed => "exactly --rate",
             ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
             ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
+            ControllerKind::Sabul => "by the clock: slower with loss, else faster (SABUL)",
             ControllerKind::Udt => "by the clock, towards what packet pairs say of the link (UDT4)",
             ControllerKind::Bbr => "at the largest delivery rate seen lately (BBRv1)",
             ControllerKind::Pcp => {
@@ -70,7 +71,9 @@ impl ControllerKind {
                 Companions { selector: SelectorKind::CircularStrict, ..Companions::USUAL }
             }
             ControllerKind::Rbudp => Companions { selector: SelectorKind::Rounds, ack: AckKind::OnRequest },
-            ControllerKind::Udt => Companions { ack: AckKind::Timed(SYN), ..Companions::USUAL },
+            ControllerKind::Sabul | ControllerKind::Udt => {
+                Companions { ack: AckKind::Timed(SYN), ..Companions::USUAL }
+            }
             _ => Companions::USUAL,
         }
     }

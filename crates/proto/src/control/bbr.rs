@@ -108,7 +108,7 @@ impl Bbr {
             received_bytes: 0,
             round: Round::default(),
             pipe: Pipe::default(),
-            pacing_rate: Rate::from_bytes_over(window_bytes, rtt).scale(STARTUP_GAIN),
+            pacing_rate: Rate::measured(window_bytes, rtt).scale(STARTUP_GAIN),
             window_bytes,
             window_before: 0,
             recovery: Recovery::No,
@@ -138,7 +138,8 @@ impl Bbr {
         let (rtt, rate) = (self.rtt_min?, self.bandwidth.get()?);
         let burst = self.pacing_rate.bytes_in(BURST).max(BURST_MIN * self.datagram_len);
         let raise = if matches!(self.state, State::ProbeBw { phase: 0, .. }) { PROBE_EXTRA } else { 0 };
-        Some(rate.scale(gain).bytes_in(rtt) + BURSTS * burst + raise * self.datagram_len)
+        let beside = BURSTS.saturating_mul(burst).saturating_add(raise * self.datagram_len);
+        Some(rate.scale(gain).bytes_in(rtt).saturating_add(beside))
     }
 
     fn in_flight_within(&self, ack: &AckSample, gain: f64) -> bool {
@@ -155,7 +156,7 @@ impl Bbr {
         let span = ack.now.since(mark.now).max(ack.arrival.since(mark.arrival));
         let bytes = ack.received_bytes.saturating_sub(mark.received_bytes);
         let is_sound = span >= self.rtt_min.unwrap_or_default() && !span.is_zero();
-        is_sound.then(|| (Rate::from_bytes_over(bytes, span), mark.idles != self.idles))
+        is_sound.then(|| (Rate::measured(bytes, span), mark.idles != self.idles))
     }
 
     fn update_model(&mut self, ack: &AckSample) {
@@ -259,7 +260,7 @@ impl Bbr {
     fn set_window(&mut self, ack: &AckSample, acked_bytes: u64) {
         self.step_recovery(ack);
         if let Recovery::Conserving { .. } = self.recovery {
-            self.window_bytes = self.window_bytes.max(ack.in_flight + acked_bytes);
+            self.window_bytes = self.window_bytes.max(ack.in_flight.saturating_add(acked_bytes));
         } else {
             let target = self.target_bytes(self.window_gain());
             let grown = self.window_bytes.saturating_add(acked_bytes);
@@ -405,3 +406,96 @@ const PROBE_RTT_SPAN: Duration = Duration::from_millis(200);
 const RTT_UNKNOWN: Duration = Duration::from_millis(1);
 /// Never slower: a datagram every 120 ms. (Ours: a rate of nothing could never be measured to be more.)
 const RATE_MIN: Rate = Rate(100_000);
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, loss};
+    use super::*;
+
+    fn bbr() -> Bbr {
+        Bbr::new(ControlConfig::new(1000, Duration::from_millis(20)))
+    }
+
+    /// A datagram of 1000 bytes every 100 µs, acknowledged by tens over 20 ms: 80 Mb/s.
+    fn run(bbr: &mut Bbr, ms: core::ops::Range<u64>) {
+        for at in ms {
+            bbr.on_ack(&AckSample { next_number: 10 * at + 200, in_flight: 200_000, ..ack(at, 10 * at) });
+        }
+    }
+
+    #[test]
+    fn it_begins_with_ten_datagrams_in_a_round_trip_and_gain() {
+        let bbr = bbr();
+        assert_eq!(bbr.window(), Some(10_000));
+        assert_eq!(bbr.pacing_rate(), Some(Rate(4_000_000).scale(2.885)));
+    }
+
+    #[test]
+    fn the_rate_is_that_of_delivery_and_the_pipe_is_full_after_three_rounds_without_growth() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..41);
+        assert_eq!(bbr.bandwidth.get(), Some(Rate::from_mbps(80.0)));
+        assert_eq!(bbr.pacing_rate(), Some(Rate::from_mbps(80.0).scale(2.885 * 0.99)));
+        assert_eq!(bbr.snapshot().phase, "startup");
+        run(&mut bbr, 41..110);
+        assert!(bbr.pipe.is_full);
+        assert_ne!(bbr.snapshot().phase, "startup");
+    }
+
+    #[test]
+    fn an_idle_sender_tells_nothing_of_the_path_unless_it_is_more() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..60);
+        for at in 60..600 {
+            let largest = 590 + (at - 59);
+            bbr.on_ack(&AckSample { app_limited: true, next_number: largest + 20, ..ack(at, largest) });
+        }
+        assert_eq!(
+            bbr.bandwidth.get(),
+            Some(Rate::from_mbps(80.0)),
+            "though only 8 came in for ten rounds and more"
+        );
+    }
+
+    #[test]
+    fn the_largest_rate_is_forgotten_after_ten_rounds() {
+        let mut most = MaxRate::default();
+        for (round, rate) in [(1, 50), (2, 90), (3, 70), (4, 80)] {
+            most.update(round, Rate(rate));
+        }
+        assert_eq!(most.get(), Some(Rate(90)));
+        for (round, kept) in [(11, 90), (12, 80), (13, 80), (14, 10)] {
+            most.update(round, Rate(10));
+            assert_eq!(most.get(), Some(Rate(kept)), "round {round}");
+        }
+    }
+
+    #[test]
+    fn for_a_round_after_a_loss_no_more_leaves_than_comes_in() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..200);
+        let before = bbr.window().unwrap();
+        assert!(before > 300_000, "twice what the path holds: {before}");
+        bbr.on_loss(&LossSample { in_flight: 150_000, ..loss(200, 3, true) });
+        assert_eq!(bbr.window(), Some(150_000));
+        let step = |at, in_flight| AckSample { next_number: 10 * at + 200, in_flight, ..ack(at, 10 * at) };
+        bbr.on_ack(&step(200, 148_000));
+        assert_eq!(bbr.window(), Some(158_000), "what is on its way and what came in");
+        bbr.on_loss(&LossSample { in_flight: 100_000, ..loss(201, 3, true) });
+        (201..220).for_each(|at| bbr.on_ack(&step(at, 140_000)));
+        assert_eq!(bbr.window(), Some(158_000), "once in a recovery");
+        bbr.on_ack(&step(221, 150_000));
+        assert!(bbr.window() >= Some(before - 20_000), "{:?} of {before}", bbr.window());
+    }
+
+    #[test]
+    fn silence_leaves_four_datagrams_and_the_first_round_restores_the_window() {
+        let mut bbr = bbr();
+        run(&mut bbr, 0..200);
+        let before = bbr.window().unwrap();
+        (0..3).for_each(|n| bbr.on_timeout(Time::from_millis(300 + n)));
+        assert_eq!(bbr.window(), Some(4000));
+        run(&mut bbr, 400..440);
+        assert!(bbr.window() >= Some(before - 20_000), "{:?} of {before}", bbr.window());
+    }
+}

@@ -1,7 +1,7 @@
 //! The controllers there are, by name.
 
 use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
-use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Switch, Udt};
+use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Sabul, Switch, Udt};
 use crate::path::PathRate;
 use crate::suggest::unknown;
 use crate::units::Rate;
@@ -66,6 +66,8 @@ pub enum ControllerKind {
     Switch,
     /// Reliable Blast UDP: the rate that the user names, in rounds.
     Rbudp,
+    /// SABUL: by the clock, a little faster without loss, slower by an eighth with it.
+    Sabul,
     /// UDT, version 4: by the clock, towards what packet pairs say of the link.
     Udt,
     /// Raises the rate only after a train of data showed that the path carries it (PCP, NSDI 2006).
@@ -98,6 +100,7 @@ impl ControllerKind {
         ControllerKind::Greedy,
         ControllerKind::Switch,
         ControllerKind::Rbudp,
+        ControllerKind::Sabul,
         ControllerKind::Udt,
         ControllerKind::Pcp,
         ControllerKind::Bbr,
@@ -119,6 +122,7 @@ impl ControllerKind {
             ControllerKind::Greedy => "greedy",
             ControllerKind::Switch => "switch",
             ControllerKind::Rbudp => "rbudp",
+            ControllerKind::Sabul => "sabul",
             ControllerKind::Udt => "udt",
             ControllerKind::Pcp => "pcp",
             ControllerKind::Bbr => "bbr",
@@ -142,6 +146,7 @@ impl ControllerKind {
             }
             ControllerKind::Greedy => Box::new(Greedy),
             ControllerKind::Switch => Box::new(Switch::new(config)),
+            ControllerKind::Sabul => Box::new(Sabul::new(config)),
             ControllerKind::Udt => Box::new(Udt::new(config)),
             ControllerKind::Pcp => Box::new(Pcp::new(config)),
             ControllerKind::Bbr => Box::new(Bbr::new(config)),

@@ -7,7 +7,10 @@ mod fixed;
 mod greedy;
 mod kind;
 mod pcp;
+mod sabul;
 mod switch;
+#[cfg(test)]
+mod testing;
 mod udt;
 pub mod window;
 
@@ -18,11 +21,13 @@ pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::{ControlConfig, ControllerKind};
 pub use pcp::Pcp;
+pub use sabul::Sabul;
 pub use switch::Switch;
 pub use udt::Udt;
 
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
@@ -194,6 +199,12 @@ pub trait Controller: fmt::Debug + Send {
 
 /// The interval at which SABUL and UDT acknowledge and think.
 pub const SYN: Duration = Duration::from_millis(10);
+
+/// By how much SABUL and UDT lengthen the gap between packets when they take a loss for congestion.
+const DECREASE: f64 = 1.125;
+/// Their gap is never shorter, which is a packet of 1500 bytes at 12 Tb/s, nor longer: ten packets a second get a
+/// transfer to its end however many are lost.
+const GAP_S: RangeInclusive<f64> = 1e-9..=0.1;
 
 /// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
 /// every datagram.

@@ -187,7 +187,7 @@ impl Watch {
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
         let span = ack.arrival.since(self.round.arrival);
         if !self.round.app_limited && span >= ROUND_MIN / 2 && self.round.began > Time::ZERO {
-            self.judge(Rate::from_bytes_over(bytes, span).0 as f64, ack);
+            self.judge(Rate::measured(bytes, span).0 as f64, ack);
         }
         self.round = Round {
             began: ack.now,

@@ -11,7 +11,8 @@
 //! calls for an acknowledgement.
 
 use super::{
-    AckSample, ControlConfig, Controller, LossSample, ProbeTrain, SYN, Sent, Snapshot, TimedArrival,
+    AckSample, ControlConfig, Controller, DECREASE, GAP_S, LossSample, ProbeTrain, SYN, Sent, Snapshot,
+    TimedArrival,
 };
 use crate::units::{Rate, Time};
 use core::time::Duration;
@@ -56,8 +57,8 @@ impl Udt {
     pub fn new(config: ControlConfig) -> Udt {
         Udt {
             datagram_len: config.datagram_len.max(1) as f64,
-            gap_s: GAP_MIN_S,
-            gap_before_s: GAP_MIN_S,
+            gap_s: *GAP_S.start(),
+            gap_before_s: *GAP_S.start(),
             window: WINDOW_FIRST,
             in_slow_start: true,
             lost: false,
@@ -80,7 +81,7 @@ impl Udt {
     }
 
     fn set_gap(&mut self, gap_s: f64) {
-        self.gap_s = gap_s.clamp(GAP_MIN_S, GAP_MAX_S);
+        self.gap_s = gap_s.clamp(*GAP_S.start(), *GAP_S.end());
     }
 
     /// Once a SYN, with an acknowledgement.
@@ -231,7 +232,7 @@ impl ArrivalRate {
             return;
         }
         let bytes = ack.received_bytes.saturating_sub(self.received_bytes);
-        let sample = Rate::from_bytes_over(bytes, span);
+        let sample = Rate::measured(bytes, span);
         if !self.app_limited && bytes > 0 {
             self.rate = Some(match self.rate {
                 Some(rate) if !is_new => Rate(rate.0 / 8 * 7 + sample.0 / 8),
@@ -292,7 +293,7 @@ impl Pairs {
                 let span = one.arrival.since(first.arrival);
                 // Without a span the host took both at once: it tells nothing of the path.
                 if !span.is_zero() {
-                    self.links.push_back(Rate::from_bytes_over(datagram_len, span));
+                    self.links.push_back(Rate::measured(datagram_len, span));
                     if self.links.len() > PAIRS_KEPT {
                         self.links.pop_front();
                     }
@@ -331,12 +332,169 @@ const PAIRS_KEPT: usize = 16;
 const WINDOW_FIRST: f64 = 16.0;
 /// Slow start ends here at the latest: UDT's own bound of packets on their way.
 const SLOW_START_MAX: f64 = 25_600.0;
-/// After a loss the gap is so many times as long.
-pub const DECREASE: f64 = 1.125;
 /// Further losses of an epoch that may decrease the rate.
 const EPOCH_DECREASES: u32 = 5;
 /// Packets more per SYN for each bit/s that is left, times the packet's length.
 const INCREASE: f64 = 1.5e-6;
-/// Gaps that no path calls for: 12 Tb/s, and a packet a second.
-const GAP_MIN_S: f64 = 1e-9;
-const GAP_MAX_S: f64 = 1.0;
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{ack, loss};
+    use super::*;
+
+    /// Datagrams of 1000 bytes over 20 ms.
+    fn udt() -> Udt {
+        Udt::new(ControlConfig::new(1000, Duration::from_millis(20)))
+    }
+
+    /// Out of slow start with a gap of 100 µs: 80 Mb/s.
+    fn by_clock() -> Udt {
+        let mut udt = udt();
+        udt.on_ack(&ack(100, 0));
+        udt.on_ack(&ack(110, 100));
+        udt.on_loss(&loss(110, 1, true));
+        assert!((udt.gap_s - 100e-6).abs() < 1e-12, "at the rate of arrival: {}", udt.gap_s);
+        udt
+    }
+
+    #[test]
+    fn the_increase_is_that_of_the_table() {
+        // UDT's table for packets of 1500 bytes: bandwidth left, packets more per SYN.
+        let table = [
+            (5e9, 10.0),
+            (1e9, 1.0),
+            (500e6, 1.0),
+            (50e6, 0.1),
+            (5e6, 0.01),
+            (0.5e6, 0.001),
+            (50e3, 1.0 / 1500.0),
+        ];
+        for (left_bps, packets) in table {
+            let (gap_s, per_packet) = (1e-3, 1500.0 * 8.0);
+            let link = left_bps / per_packet + 1.0 / gap_s;
+            let found = increase_packets(link * (1.0 - 1e-9), gap_s, gap_s, 1500.0);
+            assert!((found / packets - 1.0).abs() < 1e-9, "{left_bps}: {found} instead of {packets}");
+        }
+        assert_eq!(increase_packets(10.0, 1e-3, 1e-3, 1500.0), 1.0 / 1500.0, "faster than the link");
+        // Below the rate at which there was loss, a ninth of the link counts as left at most: 111 of 1000 Mb/s.
+        let link = 1e9 / 8.0 / 1500.0;
+        assert_eq!(increase_packets(link, 1.0, 1.0, 1500.0), 1.0);
+        assert_eq!(increase_packets(link / 2.0, 1.0, 0.5, 1500.0), 0.1);
+    }
+
+    #[test]
+    fn a_shorter_gap_sends_so_many_packets_more_in_a_syn() {
+        for (gap_s, packets) in [(100e-6, 1.0), (100e-6, 0.1), (1e-6, 10.0), (0.5, 0.01)] {
+            let more = 0.01 / shorter_gap_s(gap_s, packets) - 0.01 / gap_s;
+            assert!((more - packets).abs() < 1e-6, "{more} instead of {packets}");
+        }
+    }
+
+    #[test]
+    fn slow_start_adds_what_was_acknowledged_and_ends_with_the_first_loss() {
+        let mut udt = udt();
+        assert_eq!((udt.window(), udt.pacing_rate()), (Some(16_000), None));
+        udt.on_ack(&ack(20, 15));
+        assert_eq!(udt.window(), Some(32_000));
+        udt.on_ack(&ack(40, 47));
+        assert_eq!(udt.window(), Some(64_000));
+        udt.on_loss(&loss(40, 1, true));
+        // 32 datagrams came in within 20 ms.
+        assert_eq!(udt.pacing_rate(), Some(Rate(12_800_000)));
+        assert_eq!(udt.snapshot().phase, "by-clock");
+    }
+
+    #[test]
+    fn the_window_is_what_comes_in_within_a_round_trip_and_a_syn() {
+        let mut udt = by_clock();
+        for step in 2..100 {
+            udt.on_ack(&ack(100 + step * 10, step * 100));
+        }
+        // 10 000 datagrams a second for 30 ms, and 16.
+        assert_eq!(udt.window(), Some(316_000));
+    }
+
+    #[test]
+    fn a_syn_with_loss_does_not_shorten_the_gap_and_one_without_does() {
+        let mut udt = by_clock();
+        udt.on_ack(&ack(120, 200));
+        let gap_s = udt.gap_s;
+        assert!(
+            (gap_s - shorter_gap_s(100e-6, 1.0 / 1000.0)).abs() < 1e-12,
+            "no pair has told of the link yet"
+        );
+        udt.on_loss(&loss(125, 1, true));
+        assert!((udt.gap_s - gap_s * 1.125).abs() < 1e-12);
+        udt.on_ack(&ack(130, 300));
+        assert!((udt.gap_s - gap_s * 1.125).abs() < 1e-12);
+        udt.on_ack(&ack(140, 400));
+        assert!(udt.gap_s < gap_s * 1.125);
+    }
+
+    #[test]
+    fn one_epoch_makes_the_gap_six_eighths_longer_at_most() {
+        for seed in 0..50 {
+            let config = ControlConfig { seed, ..ControlConfig::new(1000, Duration::from_millis(20)) };
+            let mut udt = Udt { in_slow_start: false, gap_s: 100e-6, ..Udt::new(config) };
+            for _ in 0..20 {
+                let before = udt.gap_s;
+                udt.on_loss(&loss(50, 1, true));
+                assert!((udt.gap_s / before - 1.125).abs() < 1e-9, "the first of an epoch");
+                (0..200).for_each(|_| udt.on_loss(&loss(50, 1, false)));
+                let times = (udt.gap_s / before).ln() / 1.125f64.ln();
+                assert!(times < 6.001, "{times} times");
+                udt.gap_s = 100e-6;
+            }
+            assert!(udt.epoch.every >= 1);
+        }
+    }
+
+    #[test]
+    fn pairs_tell_the_link_by_their_spacing_and_the_median_counts() {
+        let mut udt = udt();
+        let arrival = |number: u64, us: u64| TimedArrival {
+            number,
+            sent: Time::from_millis(number),
+            arrival: Time(us * 1000),
+        };
+        let pair = |number: u64, gap_us: u64| {
+            let first = arrival(number, number * 1000);
+            let at = first.arrival + Duration::from_micros(gap_us);
+            [first, TimedArrival { number: number + 1, arrival: at, ..first }]
+        };
+        // 80 µs for 1000 bytes: 100 Mb/s. Twice another's packet came between, once the host took both at once.
+        for (n, gap_us) in [80, 80, 500, 80, 0, 160, 80].into_iter().enumerate() {
+            let [first, second] = pair(16 * (n as u64 + 1), gap_us);
+            udt.on_timed(Time::ZERO, &[first]);
+            udt.on_timed(Time::ZERO, &[first, second]);
+            udt.on_timed(Time::ZERO, &[first, second]);
+        }
+        assert_eq!(udt.pairs.links.len(), 6, "each is counted once");
+        assert_eq!(udt.pairs.link(), Some(Rate::from_mbps(100.0)));
+        let apart = [arrival(500, 1), arrival(501, 2)];
+        udt.on_timed(Time::ZERO, &apart);
+        assert_eq!(udt.pairs.links.len(), 6, "two that left a millisecond apart are no pair");
+    }
+
+    #[test]
+    fn two_of_sixteen_packets_are_a_pair_but_not_more_than_one_in_a_millisecond() {
+        for (gap_us, sent_between) in [(100, 14), (10, 99)] {
+            let mut udt = Udt { in_slow_start: false, gap_s: gap_us as f64 * 1e-6, ..udt() };
+            let mut between = vec![];
+            let (mut now, mut since, mut in_pair) = (Time::from_millis(1), 0, 0);
+            for number in 0..2000 {
+                now = if in_pair == 1 { now } else { now + Duration::from_micros(gap_us) };
+                if in_pair == 0 && udt.poll_probe(now).is_some() {
+                    in_pair = 2;
+                    between.push(since);
+                    since = 0;
+                }
+                let in_train = in_pair > 0;
+                udt.on_sent(&Sent { now, number, bytes: 1000, in_train, in_flight: 0 });
+                since += u32::from(!in_train);
+                in_pair = if in_train { in_pair - 1 } else { 0 };
+            }
+            assert!(between[1..].iter().all(|n| *n == sent_between), "{between:?}");
+        }
+    }
+}

@@ -10,11 +10,13 @@ mod flight;
 mod receiver;
 mod selector;
 mod sender;
+mod sending;
 
 pub use ack::{AckKind, AckPolicy, DEFAULT_EVERY, MAX_DELAY, NEVER, STATUS_EVERY};
 pub use receiver::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats};
 pub use selector::{Selector, SelectorKind, View};
-pub use sender::{Blocked, Sender, SenderConfig, SenderEvent, SenderStats};
+pub use sender::Sender;
+pub use sending::{Blocked, SenderConfig, SenderEvent, SenderStats};
 
 use crate::units::PacketNumber;
 use std::ops::Range;

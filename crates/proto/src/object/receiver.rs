@@ -259,10 +259,13 @@ impl<K: Sink> Receiver<K> {
         self.config.ack.early(self.stats.received)
     }
 
-    fn ack_is_due(&self, now: Time) -> bool {
-        let quiet = self.complete;
-        let answers = self.answering.is_some_and(|answering| now >= answering.due);
-        self.ack_now || (!quiet && (answers || self.policy().is_due(now, self.unspoken, self.unspoken_since)))
+    fn news_is_due(&self, now: Time) -> bool {
+        let called_for = || self.policy().is_due(now, self.unspoken, self.unspoken_since);
+        self.ack_now || (!self.complete && called_for())
+    }
+
+    fn answer_is_due(&self, now: Time) -> Option<Answering> {
+        self.answering.filter(|answering| !self.complete && now >= answering.due)
     }
 
     /// Counters, and what needs no room.
@@ -346,26 +349,23 @@ impl<K: Sink> Endpoint for Receiver<K> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.ack_is_due(now) {
+        if self.news_is_due(now) {
             self.ack_now = true;
         }
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
-        if !self.ack_is_due(now) || self.stats.received == 0 {
-            return None;
-        }
         let room = buf.len().min(self.config.max_body);
-        let answering = self.answering.filter(|answering| !self.complete && now >= answering.due);
-        let ack = match answering {
-            Some(answering) if !self.ack_now => self.compose_answer(now, answering, room),
-            _ => {
-                self.ack_now = false;
-                (self.unspoken, self.unspoken_since) = (0, None);
-                let ack = self.compose_news(now);
-                self.seen.spoken();
-                ack
-            }
+        let ack = if let Some(answering) = self.answer_is_due(now) {
+            self.compose_answer(now, answering, room)
+        } else if self.news_is_due(now) && self.stats.received > 0 {
+            self.ack_now = false;
+            (self.unspoken, self.unspoken_since) = (0, None);
+            let ack = self.compose_news(now);
+            self.seen.spoken();
+            ack
+        } else {
+            return None;
         };
         let len = ack.encode(&mut buf[..room]);
         self.stats.acks += 1;

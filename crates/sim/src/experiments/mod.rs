@@ -5,6 +5,7 @@
 //! how, is the caller's affair.
 
 mod contestant;
+mod fairness;
 mod fobs;
 mod grid;
 mod host;
@@ -13,6 +14,7 @@ mod pcp;
 mod ptcp;
 mod report;
 mod single;
+mod switch;
 
 pub use contestant::Contestant;
 pub use over::over;
@@ -149,7 +151,7 @@ pub const GROUPS: &[Group] = &[
     Group { title: "PCP: congestion control by probing, over wide-area paths", experiments: pcp::WIDE_AREA },
     Group { title: "PCP: on a shared link", experiments: pcp::SIMULATIONS },
     Group { title: "Parallel TCP: five variants on a test-bed", experiments: ptcp::EXPERIMENTS },
-    Group { title: "Our own", experiments: &[grid::GRID] },
+    Group { title: "Our own", experiments: &[grid::GRID, fairness::FAIRNESS, switch::SWITCH] },
 ];
 
 #[cfg(test)]

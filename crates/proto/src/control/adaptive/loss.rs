@@ -60,10 +60,10 @@ impl LossWatch {
     }
 
     /// Over how many datagrams loss must be measured again to tell a share of `loss` from the random one: until chance
-    /// is half of the difference.
+    /// is half of the difference, and small.
     pub fn datagrams_to_judge(&self, loss: f64) -> f64 {
         let share = self.random.max(SHARE_MIN).max(loss / 2.0);
-        let half = ((loss - self.random) / 2.0).max(1e-3);
+        let half = ((loss - self.random) / 2.0).clamp(1e-3, PRECISION);
         (9.0 * share * (1.0 - share) / (half * half)).clamp(JUDGE_MIN, JUDGE_MAX)
     }
 }
@@ -79,6 +79,8 @@ pub(super) fn chance(share: f64, datagrams: f64) -> f64 {
 const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, 0.003)];
 /// Where nothing seems to be lost, chance is reckoned with this share.
 const SHARE_MIN: f64 = 0.003;
+/// The random share is wanted at least this exactly: what it is taken for too much is wasted.
+const PRECISION: f64 = 0.01;
 /// Bounds of the datagrams that a judgement takes.
 const JUDGE_MIN: f64 = 100.0;
 const JUDGE_MAX: f64 = 3000.0;

@@ -59,6 +59,8 @@ pub struct Adaptive {
     /// When a queue was last found to be none.
     rebased_at: Time,
     receiver: ReceiverBound,
+    /// The first datagram sent after startup went to the train's rate at once.
+    jumped: DatagramNumber,
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
     started: bool,
@@ -110,6 +112,8 @@ struct Round {
     began: Time,
     arrival: Time,
     received: u64,
+    /// All that was delivered in it had left at the present rate.
+    is_settled: bool,
     ticks: u32,
     /// Largest delivery rate of its ticks.
     delivered_max: f64,
@@ -188,6 +192,7 @@ impl Adaptive {
             dropped_at: Time::ZERO,
             rebased_at: Time::ZERO,
             receiver: ReceiverBound::new(),
+            jumped: 0,
             before_outage: None,
             started: false,
         };
@@ -256,7 +261,7 @@ impl Adaptive {
     fn end_tick(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
-        let delivered = Rate::from_bytes_over(bytes, span).0 as f64;
+        let delivered = Rate::measured(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
@@ -273,6 +278,7 @@ impl Adaptive {
         {
             // Half of it passes and nothing waits: the rest is free as well.
             (self.growth, self.startup, self.bandwidth) = (0.0, None, limit);
+            (self.jumped, self.round.is_settled) = (ack.next_number, false);
         }
         self.round.queued |= queued;
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
@@ -314,7 +320,7 @@ impl Adaptive {
     fn end_round(&mut self, ack: &AckSample) {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
-        let delivered = if span.is_zero() { 0.0 } else { Rate::from_bytes_over(bytes, span).0 as f64 };
+        let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
         match self.state {
             State::Test(test) => self.judge(ack, test),
             State::Compete(_) => {}
@@ -349,6 +355,7 @@ impl Adaptive {
             began: ack.now,
             arrival: ack.arrival,
             received: ack.received_bytes,
+            is_settled: ack.largest >= self.jumped,
             queue_least_ns: f64::INFINITY,
             queue_most_ns: self.delay.queue_ns,
             ..Round::default()
@@ -357,6 +364,10 @@ impl Adaptive {
 
     /// End of a round that is no test: too much loss, or rivals?
     fn watch(&mut self, ack: &AckSample, delivered: f64) {
+        // What was delivered before the rate jumped says nothing of the path: no test could be sized by it.
+        if self.startup.is_none() && !self.round.is_settled {
+            return;
+        }
         // While the rate doubles, what a full bottleneck drops is soon half of it: anything less can wait.
         let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
         if let Some(loss) = self.loss.excess(ack, self.datagram_len).filter(|loss| *loss > tolerated) {
@@ -482,11 +493,12 @@ impl Adaptive {
         self.growth = 0.0;
     }
 
-    /// The queue stays although we sent less. One that is long, or that came back after we thought it was none, is a
-    /// rival's; a short one was none: the way is longer now, or its least delay was luck.
+    /// The queue stays although we sent less. One that is long, that drops, or that came back after we thought it was
+    /// none, is a rival's; a short one was none: the way is longer now, or its least delay was luck.
     fn give_in(&mut self, now: Time, queue_ns: f64, bandwidth_before: f64) {
         let again = now.since(self.rebased_at) < REBASED_LATELY.max(self.rtt * REFRESH_FIRST_ROUNDS);
-        if queue_ns < self.own_queue_ns() && !(again && queue_ns > RIVAL_QUEUE_NS) {
+        let dropped = self.dropped_at > Time::ZERO && now.since(self.dropped_at) < REBASED_LATELY;
+        if queue_ns < self.own_queue_ns() && !((again || dropped) && queue_ns > RIVAL_QUEUE_NS) {
             self.delay.rebase(now);
             self.ceiling.room_ns = f64::INFINITY;
             self.rebased_at = now;
@@ -509,7 +521,7 @@ impl Adaptive {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
         if bytes > 0 && span > Duration::ZERO {
-            self.bandwidth = Rate::from_bytes_over(bytes, span).0 as f64;
+            self.bandwidth = Rate::measured(bytes, span).0 as f64;
         }
         if bytes as f64 >= TRAIN_READ * self.datagram_len {
             self.leave_train();
@@ -628,10 +640,10 @@ impl Controller for Adaptive {
 }
 
 /// The queue aimed at: this share of the round trip and this much …
-const TARGET_SHARE: f64 = 0.1;
+const TARGET_SHARE: f64 = 0.09;
 const TARGET_MIN_NS: f64 = 200_000.0;
 /// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
-const TARGET_MAX_NS: f64 = 2_500_000.0;
+const TARGET_MAX_NS: f64 = 2_000_000.0;
 /// … by a flow that carries so much (bit/s); by the cube root less by one that carries more: twice the rate at a target
 /// a fifth lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
 const TARGET_RATE: f64 = 1e8;
@@ -639,13 +651,13 @@ const TARGET_RATE: f64 = 1e8;
 const TARGET_FACTOR_MAX: f64 = 4.0;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_FACTOR: f64 = 2.0;
-const NOISE_TARGETS: f64 = 0.5;
+const NOISE_TARGETS: f64 = 0.35;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
 const OWN_QUEUE_TARGETS: f64 = 1.5;
 const OWN_QUEUE_SHARE: f64 = 0.05;
-const OWN_QUEUE_NS: f64 = 1e6;
+const OWN_QUEUE_NS: f64 = 2e6;
 /// A queue that stays longer than this many targets while we yield is not ours.
 const STUCK: f64 = 1.3;
 /// A queue shorter than this is noise.
@@ -654,7 +666,7 @@ const QUEUE_NOISE_NS: f64 = 300_000.0;
 /// is 0.8, well below the π/2 at which a proportional loop begins to swing.
 const GAIN: f64 = 0.65;
 /// What a tick and the host's timers add to the feedback delay.
-const LOOP_LAG_NS: f64 = 5e6;
+const LOOP_LAG_NS: f64 = 15e6;
 const FACTOR_MIN: f64 = 0.35;
 const FACTOR_MAX: f64 = 2.5;
 /// Weight of a new delivery rate while there is a queue.
@@ -705,7 +717,7 @@ const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, it is left for a while.
 const FAILURES_MAX: u32 = 4;
 /// So many such series, and a loss meanwhile, are the work of rivals.
-const SERIES_MAX: u32 = 1;
+const SERIES_MAX: u32 = 2;
 /// On a path that loses less than this share by chance, a loss is a full queue.
 const RANDOM_NONE: f64 = 0.001;
 /// How long an old base delay is believed while the queue never runs empty.

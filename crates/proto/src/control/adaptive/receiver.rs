@@ -29,7 +29,7 @@ impl ReceiverBound {
         }
         let overrun = ack.overrun_bytes > self.overrun;
         let taken_bytes = ack.accepted_bytes.saturating_sub(self.accepted);
-        let taken = Rate::from_bytes_over(taken_bytes, span).0 as f64;
+        let taken = Rate::measured(taken_bytes, span).0 as f64;
         (self.at, self.accepted, self.overrun) = (ack.now, ack.accepted_bytes, ack.overrun_bytes);
         let bound = self.limit.is_finite();
         if !(bound || overrun || ack.pressure > PRESSURE_HALF) {

@@ -138,7 +138,7 @@ impl Compete {
 /// Rounds with a queue that stays, and time that they take, after which it is not ours: more than a newcomer of our
 /// like takes to find its place.
 const ROUNDS: u32 = 8;
-const SPAN: Duration = Duration::from_millis(300);
+const SPAN: Duration = Duration::from_secs(1);
 /// A queue that is still this share of what it was, stays.
 const STILL_THERE: f64 = 0.6;
 /// We must have gone down to this share to say that we yielded.
@@ -156,4 +156,4 @@ const VALLEY_MARGIN: f64 = 0.1;
 /// The valley comes when the window is back at this share of what it was: rivals that lost with us are back too.
 const PLATEAU: f64 = 0.9;
 /// A queue that shrinks to this share in a valley was ours.
-const GONE: f64 = 0.2;
+const GONE: f64 = 0.1;

@@ -1,6 +1,7 @@
-//! How much to slow down because a queue builds (PCP §3.2), and when not to because it does not help (§3.5).
+//! How much to slow down because a queue builds (PCP §3.2).
 
 use super::line::Line;
+use super::tit_for_tat::{QueuedRound, TitForTat};
 use crate::control::AckSample;
 use crate::units::{DatagramNumber, Time, nanos};
 use core::time::Duration;
@@ -13,9 +14,13 @@ pub(super) struct Compensation {
     jitter_ns: f64,
     last_delay: Option<i64>,
     round: Round,
-    /// The last queueing delay, ns.
+    /// The last queueing delay, ns, and the longest.
     queue_ns: f64,
+    longest_ns: f64,
+    /// Datagrams were lost while the queue was about as long as it gets.
+    overflowed: bool,
     tit_for_tat: TitForTat,
+    given_up: Option<f64>,
 }
 
 /// By how much to lower the base rate.
@@ -35,22 +40,6 @@ pub(super) struct Pace {
     /// Between two datagrams.
     pub gap: Duration,
     pub rtt: Duration,
-}
-
-/// Where lowering the rate round after round does not shorten the queue, others fill it, and yielding only makes room
-/// for more of theirs (PCP §3.5).
-#[derive(Clone, Copy, Debug)]
-struct TitForTat {
-    /// Share of the full compensation that is applied.
-    strength: f64,
-    /// Rounds at this strength with a queue; the mean queueing delay in the first, ns, and the rate then.
-    rounds: u32,
-    first_ns: f64,
-    first_rate: f64,
-    /// What sending slower since has taken off the queue if nobody filled it up, ns.
-    drained_ns: f64,
-    /// The full strength is tried again, by small cuts.
-    is_retry: bool,
 }
 
 /// Base traffic sent within about a round trip.
@@ -74,13 +63,26 @@ impl Compensation {
             last_delay: None,
             round: Round::default(),
             queue_ns: 0.0,
-            tit_for_tat: TitForTat::IDLE,
+            longest_ns: 0.0,
+            overflowed: false,
+            tit_for_tat: TitForTat::new(),
+            given_up: None,
         }
     }
 
     /// The queueing delay last seen.
     pub fn queue(&self) -> Duration {
         Duration::from_nanos(self.queue_ns as u64)
+    }
+
+    /// Others have just let go of the queue: the rate, in bit/s, that was given up for them in vain.
+    pub fn poll_given_up(&mut self) -> Option<f64> {
+        self.given_up.take()
+    }
+
+    /// Datagrams were lost.
+    pub fn on_loss(&mut self) {
+        self.overflowed |= self.queue_ns > self.longest_ns * OVERFLOW;
     }
 
     /// A delay of any datagram, for the least one.
@@ -96,6 +98,8 @@ impl Compensation {
             self.jitter_ns += (delay.abs_diff(last) as f64 - self.jitter_ns) * JITTER_GAIN;
         }
         self.queue_ns = self.least.excess(delay);
+        self.longest_ns = self.longest_ns.max(self.queue_ns);
+        self.given_up = self.tit_for_tat.on_delay(self.queue_ns).or(self.given_up);
         let round = &mut self.round;
         if ack.latest < round.begins {
             return None;
@@ -121,54 +125,43 @@ impl Compensation {
 
     /// The end of a round.
     fn review(&mut self, round: &Round, pace: Pace) -> Option<Cut> {
-        let rtt_ns = nanos(pace.rtt) as f64;
-        // A stranger's packet ahead of ours is no queue yet, nor is what the host sends in one go.
-        let crossing = (nanos(pace.gap) as f64).min(rtt_ns / 10.0);
-        let noise = NOISE_MIN_NS.max(crossing) + NOISE_JITTER * self.jitter_ns;
+        let overflowed = std::mem::take(&mut self.overflowed);
+        let noise = self.noise_ns(pace);
         if round.most_ns <= noise {
-            self.tit_for_tat = TitForTat::IDLE;
+            self.tit_for_tat.on_empty();
             return None;
         }
-        let most = self.tit_for_tat.on_round(round.line.mean_y(), pace.rate, rtt_ns);
         // (Δout − Δin)/Δout: what we send beyond what passes; and what stands in the queue, to be gone in a round trip.
         let slope = round.line.slope().max(0.0);
         let growing = slope / (1.0 + slope);
+        let rtt_ns = nanos(pace.rtt) as f64;
         let standing = (round.least_ns - noise / 2.0).max(0.0) / rtt_ns;
-        let share = ((growing + standing) * self.tit_for_tat.strength).min(most);
-        (share >= CUT_MIN).then_some(Cut { share, is_full: self.tit_for_tat.strength == 1.0 })
+        let share = self.tit_for_tat.on_round(&QueuedRound {
+            mean_ns: round.line.mean_y(),
+            rate: pace.rate,
+            rtt_ns,
+            overflowed,
+            full: growing + standing,
+        });
+        (share >= CUT_MIN).then_some(Cut { share, is_full: !self.tit_for_tat.is_weak() })
     }
-}
 
-impl TitForTat {
-    /// Compensation works, or has not been needed.
-    const IDLE: TitForTat = TitForTat {
-        strength: 1.0,
-        rounds: 0,
-        first_ns: 0.0,
-        first_rate: 0.0,
-        drained_ns: 0.0,
-        is_retry: false,
-    };
+    /// A delay that exceeds the least by less is no sign of a queue: a stranger's packet ahead of ours is none yet,
+    /// nor is what the host sends in one go, nor jitter.
+    fn noise_ns(&self, pace: Pace) -> f64 {
+        let crossing = (nanos(pace.gap) as f64).min(nanos(pace.rtt) as f64 / 10.0);
+        NOISE_MIN_NS.max(crossing) + NOISE_JITTER * self.jitter_ns
+    }
 
-    /// A round with a queue of `mean_ns` is over. Returns the largest cut allowed.
-    fn on_round(&mut self, mean_ns: f64, rate: f64, rtt_ns: f64) -> f64 {
-        if self.rounds == 0 {
-            (self.first_ns, self.first_rate) = (mean_ns, rate);
+    /// What a probe whose first datagram had this delay is to make up for. Flat delays say that the path carries the
+    /// test if its queue is empty; if it holds something, that the path is full. So much of what is sent keeps the
+    /// queue from draining within two round trips.
+    pub fn burden(&self, delay_ns: i64, pace: Pace) -> f64 {
+        if self.tit_for_tat.is_weak() {
+            return 0.0;
         }
-        self.rounds += 1;
-        self.drained_ns += (1.0 - rate / self.first_rate) * rtt_ns;
-        if self.strength == 1.0 {
-            if mean_ns < self.first_ns * HELPED {
-                *self = TitForTat::IDLE;
-            } else if self.rounds > FUTILE_ROUNDS && self.drained_ns > self.first_ns * FUTILE_DRAIN {
-                *self = TitForTat { strength: 1.0 / TIT_FOR_TAT, ..TitForTat::IDLE };
-            }
-        } else if self.rounds > RETRY_ROUNDS {
-            *self = TitForTat { is_retry: true, ..TitForTat::IDLE };
-        } else if self.rounds.is_multiple_of(FUTILE_ROUNDS) {
-            self.strength = (self.strength / TIT_FOR_TAT).max(STRENGTH_MIN);
-        }
-        if self.is_retry { RETRY_CUT_MAX } else { CUT_MAX }
+        let queue_ns = self.least.excess(delay_ns) - self.noise_ns(pace) / 2.0;
+        queue_ns.max(0.0) / (2.0 * nanos(pace.rtt) as f64)
     }
 }
 
@@ -204,23 +197,10 @@ const NOISE_JITTER: f64 = 3.0;
 const NOISE_MIN_NS: f64 = 500_000.0;
 /// Fewer make no line.
 const SAMPLES_MIN: f64 = 4.0;
-/// At most this much at once …
-const CUT_MAX: f64 = 0.5;
-/// … and less is not worth a change.
+/// Less is not worth a change.
 const CUT_MIN: f64 = 0.001;
-/// A full cut is meant to drain the queue in a round trip. If after so many rounds with one …
-const FUTILE_ROUNDS: u32 = 4;
-/// … enough has been held back to drain it so many times over …
-const FUTILE_DRAIN: f64 = 2.0;
-/// … but it is not shorter than this part of what it was, compensation does not work …
-const HELPED: f64 = 0.7;
-/// … and is divided by this (PCP §3.5), again and again down to a thousandth,
-const TIT_FOR_TAT: f64 = 10.0;
-const STRENGTH_MIN: f64 = 0.001;
-/// until after so many rounds it is tried again, lest a flow that fills the queue alone goes on for ever,
-const RETRY_ROUNDS: u32 = 16;
-/// by cuts that cost little if others still fill it.
-const RETRY_CUT_MAX: f64 = 1.0 / 16.0;
+/// Losses at this part of the longest queueing delay are the queue's.
+const OVERFLOW: f64 = 0.75;
 /// The least delay is that of one to two such spans: 50 ppm between two clocks make 0.6 ms in one.
 const LEAST_AGE: Duration = Duration::from_secs(12);
 
@@ -231,6 +211,10 @@ mod tests {
     const RTT: Duration = Duration::from_millis(50);
     const GAP: Duration = Duration::from_millis(1);
     const RATE: f64 = 10e6;
+
+    fn pace() -> Pace {
+        Pace { rate: RATE, gap: GAP, rtt: RTT }
+    }
 
     /// Feeds base traffic, one acknowledgement per datagram, 50 of them on their way; only the rate that is told follows
     /// the cuts.
@@ -270,7 +254,7 @@ mod tests {
                     app_limited: false,
                 };
                 self.watched.note(ack.now, delay as i64);
-                if let Some(cut) = self.watched.on_base(&ack, Pace { rate: self.rate, gap: GAP, rtt: RTT }) {
+                if let Some(cut) = self.watched.on_base(&ack, Pace { rate: self.rate, ..pace() }) {
                     self.rate *= 1.0 - cut.share;
                     cuts.push(cut.share);
                 }
@@ -318,19 +302,27 @@ mod tests {
     }
 
     #[test]
-    fn compensation_that_does_not_help_is_divided_until_the_queue_is_gone() {
+    fn a_queue_that_others_fill_is_left_to_them() {
         let mut feed = Feed::new();
         feed.send(100, |_| 0);
-        // Four full cuts, then weak ones for 16 rounds: about 25 rounds of 50, twice that while cuts are full.
         let cuts = feed.send(1000, |_| 10_000);
         assert!(cuts[1] > 0.15 && *cuts.last().unwrap() < 0.02, "{cuts:?}");
-        // Then small ones again.
-        let cuts = feed.send(1000, |_| 10_000);
-        assert!(cuts.contains(&RETRY_CUT_MAX), "{cuts:?}");
-        assert!(cuts.iter().all(|cut| *cut <= RETRY_CUT_MAX), "{cuts:?}");
-        feed.send(1000, |_| 0);
+        assert_eq!(feed.watched.burden(35_000_000, pace()), 0.0);
+        assert_eq!(feed.watched.poll_given_up(), None);
+        feed.send(10, |_| 4_000);
+        assert_eq!(feed.watched.poll_given_up(), Some(RATE));
+        feed.send(200, |_| 0);
         let again = feed.send(200, |_| 10_000);
         assert!(again.iter().any(|cut| *cut > 0.15), "{again:?}");
+    }
+
+    #[test]
+    fn a_probe_has_to_make_up_for_the_queue_it_meets() {
+        let mut feed = Feed::new();
+        feed.send(200, |_| 0);
+        // 10 ms less half the noise (a gap of 1 ms), to be gone in 100 ms.
+        assert!((feed.watched.burden(35_000_000, pace()) - 0.095).abs() < 1e-9);
+        assert_eq!(feed.watched.burden(25_400_000, pace()), 0.0);
     }
 
     #[test]

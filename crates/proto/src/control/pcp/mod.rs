@@ -22,6 +22,7 @@
 mod compensation;
 mod line;
 mod search;
+mod tit_for_tat;
 mod train;
 
 use super::{
@@ -67,7 +68,7 @@ struct Receiver {
 impl Pcp {
     /// Begin at a third of what is remembered of the path; where nothing is, of what the path check told of it.
     pub fn new(config: ControlConfig) -> Pcp {
-        let rtt = config.rtt.max(RTT_MIN);
+        let rtt = config.rtt.clamp(RTT_MIN, RTT_MAX);
         let known = config.remembered.or(config.path_rate.map(|path| Remembered::new(path.rate)));
         Pcp {
             datagram_len: config.datagram_len.max(1),
@@ -84,11 +85,16 @@ impl Pcp {
     }
 
     fn rtt(&self) -> Duration {
-        self.rtt.smoothed().max(RTT_MIN)
+        self.rtt.smoothed().clamp(RTT_MIN, RTT_MAX)
     }
 
     fn base(&self) -> Rate {
         Rate(self.search.base() as u64)
+    }
+
+    fn pace(&self) -> Pace {
+        let gap = self.base().time_for(self.datagram_len);
+        Pace { rate: self.search.base(), gap, rtt: self.rtt() }
     }
 
     /// A datagram lost beyond doubt: nothing was heard of it for as long as RFC 6298 waits.
@@ -99,7 +105,8 @@ impl Pcp {
     /// The probe on its way is over.
     fn conclude(&mut self, now: Time) {
         let Some(train) = self.train.take() else { return };
-        let verdict = train.judge(&mut self.rng);
+        let burden = self.compensation.burden(train.first_delay(), self.pace());
+        let verdict = train.judge(burden, &mut self.rng);
         self.train_len.on_verdict(verdict);
         match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
@@ -151,10 +158,12 @@ impl Pcp {
         if !self.is_base(sent) {
             return;
         }
-        let gap = self.base().time_for(self.datagram_len);
-        let pace = Pace { rate: self.search.base(), gap, rtt: self.rtt() };
-        if let Some(cut) = self.compensation.on_base(ack, pace) {
+        if let Some(cut) = self.compensation.on_base(ack, self.pace()) {
             self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
+        }
+        if let Some(rate) = self.compensation.poll_given_up() {
+            self.search.retake(ack.now, rate);
+            self.train_len.hurry();
         }
     }
 
@@ -180,7 +189,7 @@ impl Pcp {
             is_bound,
         };
         if is_bound {
-            let taken = Rate::from_bytes_over(accepted, span).0 as f64;
+            let taken = Rate::measured(accepted, span).0 as f64;
             self.search.bound(ack.now, (taken * OVERRUN_FACTOR).max(self.search.base() / 2.0));
         }
         let lost = covered.saturating_sub(received + overrun) as f64 / covered.max(1) as f64;
@@ -216,7 +225,7 @@ impl Controller for Pcp {
     fn on_ack(&mut self, ack: &AckSample) {
         if let Some(rtt) = ack.rtt {
             self.rtt.sample(rtt);
-            self.search.set_rtt(self.rtt());
+            self.search.set_rtt(ack.now, self.rtt());
         }
         if self.train.as_ref().is_some_and(|train| train.is_overtaken(ack.largest)) {
             self.conclude(ack.now);
@@ -230,7 +239,11 @@ impl Controller for Pcp {
     }
 
     /// No loss by itself lowers the rate (§3.1): delays do.
-    fn on_loss(&mut self, _loss: &LossSample) {}
+    fn on_loss(&mut self, loss: &LossSample) {
+        if loss.new_episode {
+            self.compensation.on_loss();
+        }
+    }
 
     fn on_timeout(&mut self, now: Time) {
         // Circuit breaker: nothing comes back at all.
@@ -291,8 +304,9 @@ impl Controller for Pcp {
     }
 }
 
-/// Round trips are taken to be at least this long.
+/// Round trips are taken to be at least this long, and at most this: a host that slept for hours measures hours.
 const RTT_MIN: Duration = Duration::from_micros(50);
+const RTT_MAX: Duration = Duration::from_secs(3);
 /// What falls due within this leaves together.
 const BURST: Duration = Duration::from_micros(250);
 /// Share of a train's rate beyond the base rate that makes it more than base traffic.

@@ -76,7 +76,11 @@ impl Search {
     }
 
     /// The round trip as it is now.
-    pub fn set_rtt(&mut self, rtt: Duration) {
+    pub fn set_rtt(&mut self, now: Time, rtt: Duration) {
+        if rtt < self.rtt {
+            // What was put off by a round trip that has come back to normal is not put off for long.
+            self.next = self.next.min(now + rtt * (1 << BACKOFF_MAX));
+        }
         self.rtt = rtt;
     }
 
@@ -92,12 +96,24 @@ impl Search {
     /// A test that was asked for at `asked_at` failed. `came_in_at`: the rate at which it came in, if that is known.
     pub fn on_failed(&mut self, asked_at: Time, came_in_at: Option<f64>, rng: &mut Rng) {
         self.settle_history(false);
-        // §3.3 suggests to guess the rate from a failed probe's slope; it bounds what is left by more than half.
-        let guess = came_in_at.map_or(0.0, |rate| rate * GUESS - self.proven);
-        self.step = (self.step / 2.0).max(guess.min(self.step * SHRINK)).max(self.step_min());
+        self.step = self.step_after_failure(came_in_at).max(self.step_min());
         self.failures = (self.failures + 1).min(BACKOFF_MAX);
         self.voids = 0;
         self.next = asked_at + self.rtt.mul_f64(f64::from(1 << self.failures) * (0.5 + 0.5 * rng.f64()));
+    }
+
+    /// §3.3 suggests to guess the rate from a failed probe's slope, that is from the rate at which it came in. After a
+    /// success the path's limit is anywhere below the tested rate, and the guess is tried even if it takes off less
+    /// than half. After a failure it is near, and the guess, which strangers' packets and chance make too large or too
+    /// small, takes off half to three quarters.
+    fn step_after_failure(&self, came_in_at: Option<f64>) -> f64 {
+        let Some(rate) = came_in_at else { return self.step / 2.0 };
+        let guess = rate * GUESS - self.proven;
+        if self.failures == 0 {
+            guess.clamp(self.step / 2.0, self.step * SHRINK)
+        } else {
+            guess.clamp(self.step / 4.0, self.step / 2.0)
+        }
     }
 
     /// The host could not send a train at its rate but only at `realised`: try that next.
@@ -120,6 +136,13 @@ impl Search {
         self.failures = self.failures.min(1);
         let soon = now + self.rtt.mul_f64(2.0 + 2.0 * rng.f64());
         self.next = if drains { soon } else { self.next.min(soon) };
+    }
+
+    /// The queue that others filled is gone: what they leave, perhaps up to `rate`, is looked for at once.
+    pub fn retake(&mut self, now: Time, rate: f64) {
+        self.step = self.step.max(rate - self.base());
+        self.failures = 0;
+        self.next = now;
     }
 
     /// The receiver takes no more than `rate`.
@@ -210,11 +233,18 @@ mod tests {
         let mut search = search(None);
         search.on_carried(Time::ZERO, search.test_rate());
         search.on_carried(Time::ZERO, search.test_rate());
+        // From 6 to 14; half of the step would be 4.
         search.on_failed(Time::ZERO, Some(12.0 * UNIT), &mut rng());
-        assert!((search.test_rate() - 0.97 * 12.0 * UNIT).abs() < 1.0);
-        // An arrival rate near the tested one does not stop the search from closing in.
-        search.on_failed(Time::ZERO, Some(12.0 * UNIT), &mut rng());
-        assert!(search.test_rate() < 0.96 * 12.0 * UNIT);
+        assert!((search.step - 5.64 * UNIT).abs() < 1.0, "{}", search.step);
+        // After another failure at least half is taken off, and at most three quarters.
+        let again = |came_in_at: f64| {
+            let mut search = search.clone();
+            search.on_failed(Time::ZERO, Some(came_in_at * UNIT), &mut rng());
+            search.step / UNIT
+        };
+        assert!((again(11.0) - 2.82).abs() < 1e-9);
+        assert!((again(8.5) - (8.5 * 0.97 - 6.0)).abs() < 1e-9);
+        assert!((again(5.0) - 1.41).abs() < 1e-9);
     }
 
     #[test]
@@ -230,6 +260,18 @@ mod tests {
         }
         search.on_carried(Time::from_millis(5), search.test_rate());
         assert_eq!(search.next(), Time::from_millis(5));
+    }
+
+    /// A host that slept for hours measures a round trip of hours.
+    #[test]
+    fn a_round_trip_of_hours_does_not_put_off_probes_for_days() {
+        let mut search = search(None);
+        search.set_rtt(Time::ZERO, Duration::from_secs(10_000));
+        (0..6).for_each(|_| search.on_failed(Time::ZERO, None, &mut rng()));
+        assert!(search.next() > Time::ZERO + Duration::from_secs(100_000));
+        let now = Time::from_millis(50);
+        search.set_rtt(now, RTT);
+        assert!(search.next() <= now + RTT * 64);
     }
 
     #[test]

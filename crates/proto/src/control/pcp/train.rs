@@ -89,27 +89,32 @@ impl Train {
         self.is_out() && !self.is_heard() && largest >= end + OVERTAKEN - 1
     }
 
-    /// What it says, once all of it is heard.
-    pub fn judge(&self, rng: &mut Rng) -> Verdict {
+    /// The delay of its first datagram, ns, less an unknown constant.
+    pub fn first_delay(&self) -> i64 {
+        delay_ns(&self.ends().0)
+    }
+
+    /// What it says, once all of it is heard. `burden`: how fast delays should fall because of a queue that was there
+    /// before.
+    pub fn judge(&self, burden: f64, rng: &mut Rng) -> Verdict {
         if !self.is_heard() {
             return Verdict::Lost;
         }
         let (first, last) = self.ends();
         let gaps = self.heard.len() as u64 - 1;
         let sent_span = last.sent.since(first.sent);
-        let realised = Rate::from_bytes_over(gaps * self.datagram_len, sent_span).0 as f64;
+        let realised = Rate::measured(gaps * self.datagram_len, sent_span).0 as f64;
         let asked = self.ask.rate.0 as f64;
         if (realised / asked - 1.0).abs() > OFF_RATE {
             return Verdict::Void(realised);
         }
         let mut line = Line::default();
         for arrival in &self.heard {
-            let delay = arrival.arrival.0.wrapping_sub(arrival.sent.0) as i64;
-            let base = first.arrival.0.wrapping_sub(first.sent.0) as i64;
-            line.add(arrival.sent.since(first.sent).as_nanos() as f64, delay.wrapping_sub(base) as f64);
+            let delay = delay_ns(arrival).wrapping_sub(delay_ns(&first));
+            line.add(arrival.sent.since(first.sent).as_nanos() as f64, delay as f64);
         }
         let span_ns = sent_span.as_nanos() as f64;
-        if rng.f64() < acceptance(&line, span_ns, span_ns / gaps as f64) {
+        if rng.f64() < acceptance(&line, burden, span_ns, span_ns / gaps as f64) {
             Verdict::Carried(realised)
         } else {
             Verdict::Queued(realised / (1.0 + line.slope().max(0.0)))
@@ -125,10 +130,15 @@ impl Train {
     }
 }
 
+/// How long a datagram took, less an unknown constant, ns.
+fn delay_ns(timed: &TimedArrival) -> i64 {
+    timed.arrival.0.wrapping_sub(timed.sent.0) as i64
+}
+
 /// The probability with which delays that lie like this over `span_ns` are taken for not growing. Flat or falling
 /// (PCP §3.1): surely; otherwise the probability that a path whose delays do not grow shows such a slope.
-fn acceptance(line: &Line, span_ns: f64, gap_ns: f64) -> f64 {
-    let slope = line.slope();
+fn acceptance(line: &Line, burden: f64, span_ns: f64, gap_ns: f64) -> f64 {
+    let slope = line.slope() + burden;
     if slope * span_ns <= FLAT_NS {
         return 1.0;
     }
@@ -165,14 +175,19 @@ impl TrainLen {
         };
     }
 
+    /// Being quick matters again.
+    pub fn hurry(&mut self) {
+        self.near = 0;
+    }
+
     /// How many datagrams a probe at `rate` (bit/s) has. PCP §3.1 varies the rate by how long a probe takes more than
     /// by how much it carries. A quarter of a round trip is spent on the first few, then an eighth, so that a search
-    /// is not held up by slow trains. Near the path's limit all are as long as may be: there a step is a small part of
-    /// the rate, and a short train among strangers' packets would be accepted or not by chance.
+    /// is not held up by slow trains. Near the path's limit they take up to a round trip: there a step is a small part
+    /// of the rate, and a short train among strangers' packets would be accepted or not by chance.
     pub fn of(&self, rate: f64, datagram_len: u64, rtt: Duration) -> u32 {
         let per_rtt = rate * rtt.as_secs_f64() / (8.0 * datagram_len as f64);
         if self.near > 0 {
-            return self.longest as u32;
+            return (1.0 + (per_rtt).ceil()).clamp(TRAIN_FEW, self.longest) as u32;
         }
         let few = (1.0 + (per_rtt / 4.0).ceil()).min(TRAIN_FEW);
         let many = (1.0 + (per_rtt / 8.0).ceil()).min(self.longest);
@@ -225,13 +240,13 @@ mod tests {
 
     fn accepted(train: &Train) -> f64 {
         let mut rng = Rng::with_seed(1);
-        let count = (0..2000).filter(|_| matches!(train.judge(&mut rng), Verdict::Carried(_))).count();
+        let count = (0..2000).filter(|_| matches!(train.judge(0.0, &mut rng), Verdict::Carried(_))).count();
         count as f64 / 2000.0
     }
 
     #[test]
     fn flat_and_falling_delays_are_accepted() {
-        assert_eq!(train(5, 100, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Carried(1e8));
+        assert_eq!(train(5, 100, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Carried(1e8));
         assert_eq!(accepted(&train(5, 100, |i| 31_000 - 200 * i)), 1.0);
         assert_eq!(accepted(&train(2, 100, |_| 30_000)), 1.0);
     }
@@ -239,7 +254,7 @@ mod tests {
     #[test]
     fn steadily_growing_delays_tell_the_rate_carried() {
         // 20 µs more each 100 µs: it comes in 120 µs apart.
-        let verdict = train(10, 100, |i| 30_000 + 20 * i).judge(&mut Rng::with_seed(1));
+        let verdict = train(10, 100, |i| 30_000 + 20 * i).judge(0.0, &mut Rng::with_seed(1));
         let Verdict::Queued(rate) = verdict else { panic!("{verdict:?}") };
         assert!((rate - 1e8 / 1.2).abs() < 1.0, "{rate}");
     }
@@ -255,9 +270,9 @@ mod tests {
 
     #[test]
     fn a_train_off_its_rate_is_void() {
-        assert_eq!(train(5, 112, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Void(89_285_714.0));
-        assert!(matches!(train(5, 85, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Void(_)));
-        assert!(matches!(train(5, 109, |_| 30_000).judge(&mut Rng::with_seed(1)), Verdict::Carried(_)));
+        assert_eq!(train(5, 112, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Void(89_285_714.0));
+        assert!(matches!(train(5, 85, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Void(_)));
+        assert!(matches!(train(5, 109, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Carried(_)));
     }
 
     #[test]
@@ -266,7 +281,7 @@ mod tests {
         train.heard.remove(2);
         // Its numbers are 10 to 14.
         assert!(!train.is_heard() && !train.is_overtaken(16) && train.is_overtaken(17));
-        assert_eq!(train.judge(&mut Rng::with_seed(1)), Verdict::Lost);
+        assert_eq!(train.judge(0.0, &mut Rng::with_seed(1)), Verdict::Lost);
     }
 
     #[test]
@@ -286,7 +301,7 @@ mod tests {
         for arrival in &mut train.heard {
             arrival.arrival = Time(arrival.arrival.0.wrapping_sub(1_500_000_000));
         }
-        assert_eq!(train.judge(&mut Rng::with_seed(1)), Verdict::Carried(1e8));
+        assert_eq!(train.judge(0.0, &mut Rng::with_seed(1)), Verdict::Carried(1e8));
     }
 
     #[test]
@@ -299,7 +314,7 @@ mod tests {
         lengths.on_verdict(Verdict::Carried(1.0));
         assert_eq!([126.0, 1000.0].map(|rate| of(lengths, rate)), [17, 20]);
         lengths.on_verdict(Verdict::Queued(1.0));
-        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [20, 20, 20]);
+        assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [5, 15, 20]);
         (0..3).for_each(|_| lengths.on_verdict(Verdict::Carried(1.0)));
         assert_eq!([1.0, 14.0, 126.0].map(|rate| of(lengths, rate)), [2, 5, 17]);
     }

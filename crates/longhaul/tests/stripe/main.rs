@@ -1,0 +1,7 @@
+//! Striped streams over loopback.
+
+mod breakdowns;
+mod common;
+mod relay;
+mod strangers;
+mod streams;

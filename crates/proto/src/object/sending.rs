@@ -1,0 +1,101 @@
+//! What a sender is told and what it tells.
+
+use super::{SelectorKind, Shape};
+use crate::session::manifest::Ranges;
+use crate::units::{Rate, Time};
+use core::time::Duration;
+
+/// How to send.
+#[derive(Clone, Debug)]
+pub struct SenderConfig {
+    /// How the object is cut.
+    pub shape: Shape,
+    /// Which of the negotiated sizes this is.
+    pub class: u8,
+    /// Which packet next.
+    pub selector: SelectorKind,
+    /// Never faster than this, whatever the controller says.
+    pub rate_cap: Option<Rate>,
+    /// Round trip measured beforehand.
+    pub rtt: Duration,
+    /// Object bytes that the receiver has or does not want.
+    pub have: Ranges,
+    /// Seed of the random selector.
+    pub seed: u64,
+}
+
+/// What a sender tells its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SenderEvent {
+    /// The receiver has everything.
+    Complete,
+}
+
+/// Why nothing can be sent at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// Something was sent just now.
+    No,
+    /// The controller's rate.
+    Pacing,
+    /// The user's cap on the rate.
+    RateCap,
+    /// The controller's window.
+    Window,
+    /// The source has not read what is to go next.
+    Source,
+    /// All is on its way; waiting for acknowledgements.
+    Acks,
+    /// All is done.
+    Done,
+}
+
+impl Blocked {
+    /// Whether it is the pacer that says when to go on, so that coming late is coming late.
+    pub(super) fn is_paced(self) -> bool {
+        matches!(self, Blocked::No | Blocked::Pacing | Blocked::RateCap)
+    }
+}
+
+/// Counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SenderStats {
+    /// Packets that had to be delivered.
+    pub packets_required: u64,
+    /// Data datagrams sent.
+    pub packets_sent: u64,
+    /// Of those, carrying a packet sent before.
+    pub packets_resent: u64,
+    /// Of those, sent ahead of any sign of loss, at the end of the object.
+    pub packets_hedged: u64,
+    /// Datagrams given up as lost.
+    pub given_up: u64,
+    /// Of those, that came in after all.
+    pub spurious: u64,
+    /// Rounds begun, by a selector that works in rounds.
+    pub rounds: u32,
+    /// Questions for the receiver's map, repeated ones included.
+    pub requests: u64,
+    /// Acknowledgements taken in.
+    pub acks: u64,
+    /// Bodies that made no sense.
+    pub malformed: u64,
+    /// Datagrams that came in at the receiver, by its own count.
+    pub received: u64,
+    /// Different packets that the receiver has, by its own count.
+    pub distinct: u64,
+    /// Largest datagram number that came in, plus one.
+    pub covered: u64,
+    /// Datagrams dropped by the receiving host.
+    pub receiver_drops: u64,
+    /// Packets refused by a full sink.
+    pub refused: u64,
+    /// How full the receiver's sink was at last, 0 to 255.
+    pub pressure: u8,
+    /// For how long the receiving host left datagrams lying for longer than any receiver waits of its own accord.
+    pub receiver_late: Duration,
+    /// Timeouts in a row without an acknowledgement.
+    pub timeouts_in_a_row: u32,
+    /// When the last acknowledgement with news came in.
+    pub last_news: Time,
+}

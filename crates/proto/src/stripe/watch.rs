@@ -1,0 +1,113 @@
+//! Telling a lane that stalls from one that is slow.
+
+use crate::units::Time;
+use core::time::Duration;
+
+/// What is known of a lane at a moment.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneSample {
+    /// Bytes of the stream that it took and the other side has not acknowledged.
+    pub in_flight: u64,
+    /// When some of them were last acknowledged, or when it began to carry something.
+    pub stream_progress: Time,
+    /// Bytes that the other host's kernel has acknowledged since the connection began.
+    pub kernel_acked: u64,
+    /// Bytes that wait in the socket, sent or unsent, and which that kernel has not acknowledged.
+    pub queued: u64,
+    /// The connection's round trip.
+    pub rtt: Duration,
+}
+
+/// Watches one lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LaneWatch {
+    kernel_acked: u64,
+    progress: Time,
+}
+
+impl LaneWatch {
+    /// Look at the lane. `patience` is how long it may get nothing through while others do, `others` when one of those
+    /// last did. Returns whether the lane stalls.
+    pub fn look(&mut self, sample: &LaneSample, others: Time, patience: Duration, now: Time) -> bool {
+        let idle = sample.in_flight == 0 && sample.queued == 0;
+        // A few bytes may be no more than a probe of ours: a box on the way that takes bytes and passes nothing on
+        // would look alive.
+        let moves = sample.kernel_acked > self.kernel_acked && sample.queued >= QUEUED_MIN;
+        self.kernel_acked = sample.kernel_acked;
+        if idle || moves {
+            self.progress = now;
+        }
+        self.progress = self.progress.max(sample.stream_progress);
+        let patience = patience.max(sample.rtt * RTTS_MIN);
+        let patience = if others > self.progress { patience } else { patience * ALONE };
+        now.since(self.progress) >= patience
+    }
+
+    /// When it last got something through, or had nothing to do.
+    pub fn progress(&self) -> Time {
+        self.progress
+    }
+}
+
+/// With less than this in the socket, what its kernel acknowledges does not count.
+const QUEUED_MIN: u64 = 4 << 10;
+/// A lane may always be silent for so many round trips: a retransmission timeout and its repetition.
+const RTTS_MIN: u32 = 4;
+/// While no lane gets anything through it is the path, and new lanes would not either: so many times the patience.
+const ALONE: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn at(seconds: u64) -> Time {
+        Time::from_millis(seconds * 1000)
+    }
+
+    fn sample() -> LaneSample {
+        LaneSample {
+            in_flight: 1 << 20,
+            stream_progress: at(1),
+            kernel_acked: 100,
+            queued: 1 << 19,
+            rtt: Duration::from_millis(50),
+        }
+    }
+
+    /// The first second in which a lane counts as stalled, if others get on and it does what `sample` says.
+    fn stalls_at(others: impl Fn(u64) -> Time, sample: impl Fn(u64) -> LaneSample) -> Option<u64> {
+        let mut watch = LaneWatch::default();
+        (1..100).find(|second| watch.look(&sample(*second), others(*second), PATIENCE, at(*second)))
+    }
+
+    #[test]
+    fn a_lane_that_gets_nothing_through_while_others_do_stalls() {
+        assert_eq!(stalls_at(at, |_| sample()), Some(6));
+    }
+
+    #[test]
+    fn a_slow_lane_does_not() {
+        assert_eq!(stalls_at(at, |s| LaneSample { kernel_acked: s * 1000, ..sample() }), None);
+        assert_eq!(stalls_at(at, |s| LaneSample { stream_progress: at(s - s % 4), ..sample() }), None);
+        assert_eq!(stalls_at(at, |_| LaneSample { in_flight: 0, queued: 0, ..sample() }), None);
+    }
+
+    #[test]
+    fn while_nothing_moves_at_all_it_is_the_path() {
+        assert_eq!(stalls_at(|_| at(1), |_| sample()), Some(21));
+    }
+
+    #[test]
+    fn a_box_that_takes_probes_and_passes_nothing_on_is_found_out() {
+        let swallowed = |s| LaneSample { kernel_acked: s * 16, queued: 16, ..sample() };
+        assert_eq!(stalls_at(at, swallowed), Some(6));
+    }
+
+    #[test]
+    fn a_path_with_round_trips_of_seconds_is_given_a_few() {
+        let far = |_| LaneSample { rtt: Duration::from_secs(3), ..sample() };
+        assert_eq!(stalls_at(at, far), Some(13));
+    }
+}
