@@ -271,8 +271,8 @@ fn judge_utilisation(grid: &Grid) -> Vec<Statement> {
              acknowledgements are not selective",
         ),
         full.judge(is_as_said, format!("mean over the variants by flows: {}", listed.join(", "))).otherwise(
-            "with a buffer of a whole bandwidth-delay product one flow alone fills the link between its losses; how large \
-             the paper's buffer was is not known",
+            "how many flows it takes depends on delay and buffer, which the paper does not give; with more buffer fewer \
+             flows fill the link",
         ),
         no_gain.judge(gain <= 0.02, format!("{:+.1} points from 10 to {last} flows", gain * 100.0)),
     ]
@@ -304,8 +304,8 @@ fn judge_loss(grid: &Grid) -> Vec<Statement> {
         ),
         grows.judge(means.is_sorted(), format!("by flows: {}", listed.join(", "))),
         order.judge(is_ordered, ranked(by_variant, false, |lost| format!("{:.2} %", lost * 100.0))).otherwise(
-            "at 10 Mb/s windows stay below 38 segments once there are a few flows, where HS-TCP is NewReno by definition, \
-             and CUBIC grows faster than NewReno over 100 ms; the paper's means lie close together too",
+            "at 10 Mb/s a few flows have windows below 38 segments, where HS-TCP is NewReno but for its limited slow start \
+             (RFC 3742), which overflows the buffer less",
         ),
     ]
 }
