@@ -2,8 +2,11 @@
 
 use crate::rate::{parse_bytes, parse_rate};
 use crate::values::{parse_duration, parse_listen, parse_ports};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::object::SelectorKind;
 use longhaul_proto::units::Rate;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -90,8 +93,11 @@ pub struct CpArgs {
     #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = SPEED)]
     pub transport: Transport,
     /// What decides how fast to send
-    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = SPEED)]
-    pub control: Control,
+    ///
+    /// The default suits every path. fixed and greedy are for a path that is yours. The others are
+    /// there to compare with: first those that set a rate, then those that keep a window as TCP does.
+    #[arg(long, value_parser = controllers(), value_name = "NAME", default_value = "adaptive", help_heading = SPEED)]
+    pub control: ControllerKind,
     /// Yield to all other traffic on the path
     #[arg(long, help_heading = SPEED)]
     pub background: bool,
@@ -99,7 +105,7 @@ pub struct CpArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration, help_heading = SPEED)]
     pub stall_timeout: Duration,
 
-    /// New packets per acknowledgement (F) [default: chosen by the receiver]
+    /// New packets per acknowledgement (F) [default: as goes with --control]
     #[arg(long, value_name = "F", value_parser = clap::value_parser!(u32).range(1..), help_heading = FOBS)]
     pub ack_every: Option<u32>,
     /// Packets sent between two looks for an acknowledgement (B) [default: chosen by rate]
@@ -108,9 +114,9 @@ pub struct CpArgs {
     /// UDP payload bytes per datagram [default: the largest that passes, probed]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(256..=65507), help_heading = FOBS)]
     pub packet_size: Option<u16>,
-    /// Which unacknowledged packet goes next
-    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = FOBS)]
-    pub select: Select,
+    /// Which unacknowledged packet goes next [default: as goes with --control]
+    #[arg(long, value_parser = selectors(), value_name = "NAME", help_heading = FOBS)]
+    pub select: Option<SelectorKind>,
 
     /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
     #[arg(long, value_name = "FILE", help_heading = REACH)]
@@ -155,30 +161,14 @@ pub enum Transport {
     Ssh,
 }
 
-/// What decides how fast to send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Control {
-    /// Fill the path, tell loss from congestion, leave room for others
-    #[default]
-    Adaptive,
-    /// As fast as the host can (FOBS); only where the path is yours
-    Greedy,
-    /// Exactly --rate
-    Fixed,
+fn controllers() -> impl TypedValueParser<Value = ControllerKind> {
+    let names = ControllerKind::ALL.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.summary()));
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
-/// Which unacknowledged packet goes next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Select {
-    /// In a circle, skipping what may still be under way
-    #[default]
-    Circular,
-    /// In a circle exactly as in the FOBS paper
-    CircularStrict,
-    /// The lowest first
-    Sequential,
-    /// Any
-    Random,
+fn selectors() -> impl TypedValueParser<Value = SelectorKind> {
+    let names = SelectorKind::ALL.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.summary()));
+    PossibleValuesParser::new(names).try_map(|name| name.parse())
 }
 
 /// When to show progress.
@@ -357,12 +347,15 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_library() {
-        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
-            value().unwrap().get_name().to_string()
-        };
         let defaults = longhaul::CopyOptions::default();
-        assert_eq!(name(&|| Control::default().to_possible_value()), defaults.control);
-        assert_eq!(name(&|| Select::default().to_possible_value()), defaults.select);
-        assert_eq!(cp(&["a", "b"]).stall_timeout, defaults.stall_timeout);
+        let args = cp(&["a", "b"]);
+        assert_eq!((args.control.name(), args.select), (defaults.control.as_str(), None));
+        assert_eq!(args.stall_timeout, defaults.stall_timeout);
+        for kind in ControllerKind::ALL.iter().copied() {
+            assert_eq!(cp(&["--control", kind.name(), "a", "b"]).control, kind);
+        }
+        for kind in SelectorKind::ALL {
+            assert_eq!(cp(&["--select", kind.name(), "a", "b"]).select, Some(kind));
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 
 /// Copy, tell, and say how it ended.
 pub fn run(args: &CpArgs) -> Exit {
-    let control = name_of(&args.control);
+    let control = args.control.name();
     let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
     let outcome = log::start("off").and_then(|()| {
         let request = request(args, &mut display)?;
@@ -29,7 +29,7 @@ pub fn run(args: &CpArgs) -> Exit {
         Err(failure) => {
             let text = failure.to_string();
             output::error(&text);
-            (output::failed_summary(&text, &control), Exit::from(&failure))
+            (output::failed_summary(&text, control), Exit::from(&failure))
         }
     };
     if args.json {
@@ -72,15 +72,17 @@ fn location(arg: &OsString) -> Result<Location, Failure> {
 }
 
 fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure> {
-    let control = name_of(&args.control);
-    if control == "fixed" && args.rate.is_none() {
-        return Err(Failure::Usage("--control fixed needs the rate to keep, such as --rate 800mbit".into()));
+    if args.control.needs_rate() && args.rate.is_none() {
+        let name = args.control.name();
+        return Err(Failure::Usage(format!(
+            "--control {name} needs the rate to keep, such as --rate 800mbit"
+        )));
     }
     let files_from = args.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
     let mut options = CopyOptions {
         transport: transport(args.transport)?,
-        control,
-        select: name_of(&args.select),
+        control: args.control.name().into(),
+        select: args.select.map(|kind| kind.name().into()),
         rate: args.rate,
         background: args.background,
         ack_every: args.ack_every,
@@ -197,7 +199,7 @@ mod tests {
         ])
         .unwrap();
         let options = request.options;
-        assert_eq!((options.control.as_str(), options.select.as_str()), ("fixed", "random"));
+        assert_eq!((options.control.as_str(), options.select.as_deref()), ("fixed", Some("random")));
         assert_eq!(options.rate.unwrap().0, 400_000_000);
         assert!(!options.files.resume && options.files.dry_run && !options.files.delete && !options.deploy);
         assert_eq!(options.files.exclude, ["*.o", "tmp/"]);
@@ -213,7 +215,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        assert!(usage(&["--control=fixed", "a", "h:b"]).contains("--rate"));
+        for control in ["fixed", "rbudp"] {
+            assert!(usage(&[&format!("--control={control}"), "a", "h:b"]).contains("--rate"));
+        }
         assert!(usage(&["--transport=stripe", "a", "h:b"]).contains("not available in this version"));
         assert!(usage(&["-", "h:b"]).contains("./-"));
         assert!(usage(&["a", ""]).contains("empty path"));

@@ -4,6 +4,8 @@ mod common;
 
 use common::Server;
 use common::tree::*;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::object::SelectorKind;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -294,20 +296,34 @@ fn a_server_of_all_addresses_serves_ipv4_and_ipv6() {
 #[test]
 fn every_control_and_selector_delivers() {
     let (here, there) = (folder(), folder());
-    write_noise(here.path().join("file"), 2_000_000, 1);
+    write_noise(here.path().join("file"), 1_000_000, 1);
     let server = Server::start(there.path(), &[]);
-    for control in ["adaptive", "greedy", "fixed"] {
-        for select in ["circular", "circular-strict", "sequential", "random"] {
-            let to = format!("{control}-{select}");
-            let json = push(
-                &server,
-                here.path(),
-                &to,
-                &["--control", control, "--select", select, "--rate", "200mbit"],
-            );
-            assert_eq!(json["control"], control);
-            assert_same_bytes(here.path().join("file"), there.path().join(&to).join("file"));
-        }
+    let controls = ControllerKind::ALL.iter().map(|kind| vec!["--control", kind.name()]);
+    let selects = SelectorKind::ALL.map(|kind| vec!["--select", kind.name()]);
+    let both = ["adaptive", "greedy", "rbudp"].into_iter().flat_map(|control| {
+        SelectorKind::ALL.map(|select| vec!["--control", control, "--select", select.name()])
+    });
+    let acks = ["rbudp", "udt"].map(|control| vec!["--control", control, "--ack-every", "4"]);
+    for (n, mut flags) in controls.chain(selects).chain(both).chain(acks).enumerate() {
+        flags.extend(["--rate", "200mbit"]);
+        let to = n.to_string();
+        let json = push(&server, here.path(), &to, &flags);
+        assert_eq!(json["control"], if flags[0] == "--control" { flags[1] } else { "adaptive" });
+        assert_same_bytes(here.path().join("file"), there.path().join(&to).join("file"));
+    }
+}
+
+#[test]
+fn a_pull_is_controlled_as_a_push_is() {
+    let (here, there) = (folder(), folder());
+    write_noise(there.path().join("file"), 1_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    for control in ["rbudp", "sabul", "udt", "bbr"] {
+        let to = here.path().join(control).into_os_string();
+        let flags = ["--control", control, "--rate", "200mbit"].map(OsString::from);
+        let json = server.cp([server.url("file").into(), to].into_iter().chain(flags)).expect_code(0).json();
+        assert_eq!(json["control"], control);
+        assert_same_bytes(there.path().join("file"), here.path().join(control));
     }
 }
 
@@ -357,6 +373,8 @@ fn a_short_patience_is_enough_for_a_live_copy() {
     write_noise(here.path().join("file"), 30_000_000, 1);
     let server = Server::start(there.path(), &[]);
     push(&server, here.path(), "", &["--rate=80mbit", "--stall-timeout=1s"]);
+    // Who is acknowledged only when he asks is not taken for dead meanwhile.
+    push(&server, here.path(), "rounds", &["--control=rbudp", "--rate=80mbit", "--stall-timeout=1s"]);
     let back = [server.url("file").into(), here.path().join("back").into_os_string()];
     server
         .cp(back.into_iter().chain(["--rate=80mbit", "--stall-timeout=1s"].map(OsString::from)))

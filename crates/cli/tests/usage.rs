@@ -42,7 +42,8 @@ fn help_is_worth_reading() {
 #[test]
 fn misspelt_names_get_a_suggestion() {
     refused(&["--control", "adaptve", "a", "h:b"], "'adaptive'");
-    refused(&["--control", "nothing-like-it", "a", "h:b"], "adaptive, greedy, fixed");
+    refused(&["--control", "sabull", "a", "h:b"], "'sabul'");
+    refused(&["--control", "nothing-like-it", "a", "h:b"], "adaptive, fixed, greedy, rbudp");
     refused(&["--select", "cirkular", "a", "h:b"], "'circular'");
     refused(&["--exlude", "x", "a", "h:b"], "'--exclude'");
     let ended = run(["sevre"]).expect_code(2);
@@ -58,6 +59,7 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--packet-size", "70000", "a", "h:b"], "256..=65507");
     refused(&["--batch", "0", "a", "h:b"], "--batch");
     refused(&["--control", "fixed", "a", "h:b"], "--rate 800mbit");
+    refused(&["--control", "rbudp", "a", "h:b"], "--rate 800mbit");
     refused(&["--transport", "stripe", "a", "h:b"], "not available in this version");
     refused(&["--why", "--quiet", "a", "h:b"], "cannot be used with");
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
@@ -144,7 +146,9 @@ fn a_log_filter_that_makes_no_sense_is_named() {
 fn completions_know_the_flags() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(["completions", shell]).expect_code(0).stdout;
-        assert!(script.contains("stall-timeout") && script.contains("circular-strict"), "{shell}");
+        for name in ["stall-timeout", "circular-strict", "rounds", "rbudp", "udt"] {
+            assert!(script.contains(name), "{shell}: {name}");
+        }
     }
     run(["completions", "cmd.exe"]).expect_code(2);
 }

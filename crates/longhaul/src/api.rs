@@ -112,13 +112,13 @@ pub struct CopyOptions {
     pub transport: Transport,
     /// Name of the controller.
     pub control: String,
-    /// Name of the selector.
-    pub select: String,
+    /// Name of the selector; `None`: the one that goes with the controller.
+    pub select: Option<String>,
     /// Never faster than this.
     pub rate: Option<Rate>,
     /// Yield to all other traffic.
     pub background: bool,
-    /// FOBS's F.
+    /// FOBS's F; `None`: as goes with the controller.
     pub ack_every: Option<u32>,
     /// FOBS's B.
     pub batch: Option<u32>,
@@ -148,7 +148,7 @@ impl Default for CopyOptions {
         CopyOptions {
             transport: Transport::Auto,
             control: "adaptive".into(),
-            select: "circular".into(),
+            select: None,
             rate: None,
             background: false,
             ack_every: None,

@@ -10,7 +10,7 @@ use longhaul_proto::object::{
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire::{self, Ack, DATA_PREFIX};
+use longhaul_proto::wire::{self, Ack, Answer, DATA_PREFIX, Request};
 use std::time::Duration;
 
 const SHAPE: Shape = Shape { object_len: 150_000, packet_len: 1000 };
@@ -39,11 +39,12 @@ pub(super) fn drive<E: Endpoint>(endpoint: &mut E, bytes: &[u8], mut sent: impl 
 /// Whatever acknowledgements say, a sender numbers its datagrams upwards and sends its object's bytes.
 pub fn sender(bytes: &[u8]) {
     let [choice, rest @ ..] = bytes else { return };
-    let kind = ControllerKind::ALL[usize::from(choice / 4) % ControllerKind::ALL.len()];
+    let selectors = SelectorKind::ALL.len();
+    let kind = ControllerKind::ALL[usize::from(*choice) / selectors % ControllerKind::ALL.len()];
     let config = SenderConfig {
         shape: SHAPE,
         class: 0,
-        selector: SelectorKind::ALL[usize::from(choice % 4)],
+        selector: SelectorKind::ALL[usize::from(*choice) % selectors],
         rate_cap: None,
         rtt: RTT,
         have: Ranges::new(),
@@ -55,15 +56,18 @@ pub fn sender(bytes: &[u8]) {
     drive(&mut sender, rest, |transmit, body| {
         assert_eq!(transmit.number, next);
         next += 1;
-        let Some(wire::Body::Data { packet, data, .. }) = wire::Body::decode(body) else {
-            panic!("not data")
-        };
-        let range = SHAPE.range(packet);
-        assert_eq!(data.len() as u64, range.end - range.start);
-        assert_eq!(data[0], range.start as u8);
+        match wire::Body::decode(body) {
+            Some(wire::Body::Data { packet, data, .. }) => {
+                let range = SHAPE.range(packet);
+                assert_eq!(data.len() as u64, range.end - range.start);
+                assert_eq!(data[0], range.start as u8);
+            }
+            Some(wire::Body::Request(request)) => assert!(request.from <= SHAPE.packets()),
+            other => panic!("{other:?}"),
+        }
     });
     let stats = sender.stats();
-    assert!(stats.packets_sent == next && sender.acked() <= SHAPE.packets());
+    assert!(stats.packets_sent + stats.requests == next && sender.acked() <= SHAPE.packets());
 }
 
 pub fn sender_seeds() -> Vec<Vec<u8>> {
@@ -88,8 +92,14 @@ pub fn sender_seeds() -> Vec<Vec<u8>> {
         script
     };
     let complete = Ack { complete: true, low: SHAPE.packets(), ..full_ack() };
-    let mut seeds: Vec<_> = (0..12).map(|choice| script(choice, &acks)).collect();
+    let answers = acks.clone().map(|ack| {
+        let answer = Some(Answer { round: 1, last: ack.received > 100 });
+        Ack { answer, runs: vec![], slice: vec![u64::MAX >> 1], ..ack }
+    });
+    let mut seeds: Vec<_> = (0..60).map(|choice| script(choice, &acks)).collect();
     seeds.push(script(0, &[full_ack(), complete]));
+    // Rounds are the last of the selectors.
+    seeds.extend((4..60).step_by(5).map(|choice| script(choice, &answers)));
     seeds
 }
 
@@ -138,7 +148,15 @@ pub fn receiver_seeds() -> Vec<Vec<u8>> {
         }
         script
     };
-    vec![script(&[0, 1, 2, 3, 4, 5, 6]), script(&[149, 0, 149, 75]), script(&[3, 3, 3])]
+    let mut asked = script(&[0, 1, 2, 70, 149]);
+    for (round, from) in [(1, 0), (1, 64), (2, 3)] {
+        let mut body = vec![0; wire::REQUEST_LEN];
+        Request { class: 0, round, from }.encode(&mut body);
+        asked.extend(50u16.to_be_bytes());
+        asked.extend((500 + round as u16 + from as u16).to_be_bytes());
+        put_piece(&mut asked, &body);
+    }
+    vec![script(&[0, 1, 2, 3, 4, 5, 6]), script(&[149, 0, 149, 75]), script(&[3, 3, 3]), asked]
 }
 
 /// Whatever comes in, a path check sends no more than it was told to, and replies that are shorter than probes.

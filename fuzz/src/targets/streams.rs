@@ -233,7 +233,7 @@ fn offer() -> Offer {
         files: FileOptions { resume: true, exclude: vec!["*.o".into()], ..FileOptions::default() },
         transfer: TransferOptions {
             control: "adaptive".into(),
-            select: "circular".into(),
+            select: Some("circular".into()),
             rate_cap: Some(Rate::from_mbps(800.0)),
             ack_every: Some(32),
             batch: None,

@@ -408,7 +408,7 @@ mod tests {
     fn offer() -> Offer {
         let transfer = TransferOptions {
             control: "adaptive".into(),
-            select: "circular".into(),
+            select: None,
             rate_cap: None,
             background: false,
             ack_every: None,

@@ -1,6 +1,7 @@
 //! Sockets and keys: everything between a protocol's datagrams and the network.
 
 pub mod control;
+mod drops;
 pub mod link;
 pub mod plain;
 pub mod seal;

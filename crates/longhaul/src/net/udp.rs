@@ -1,6 +1,7 @@
 //! A UDP socket that moves many datagrams a system call (GSO, GRO), tells when each reached the host (kernel
 //! timestamps) and how many the host dropped (`SO_RXQ_OVFL`). Where the system lacks one of these it does without.
 
+use super::drops::DropMeter;
 use crate::clock;
 use longhaul_proto::units::{Time, nanos};
 use rustix::time::{ClockId, clock_gettime};
@@ -16,10 +17,10 @@ pub const GSO_SEGMENTS_MAX: usize = 64;
 /// Bytes that one GSO call carries at most: an IP packet.
 pub const GSO_BYTES_MAX: usize = 65_507;
 
-/// Bytes of socket buffer asked for. The kernel caps this at `rmem_max`/`wmem_max`; what it gave is told by
 /// The code point of the Lower-Effort behaviour (RFC 8622 §5).
 const DSCP_LE: libc::c_int = 1;
 
+/// Bytes of socket buffer asked for. The kernel caps this at `rmem_max`/`wmem_max`; what it gave is told by
 /// [`UdpSocket::receive_buffer`].
 const BUFFER_WANTED: usize = 16 << 20;
 /// The send buffer is a queue in front of the pacer's work: long enough for a few GSO calls, no longer.
@@ -35,8 +36,7 @@ const CONTROL_BYTES: usize = 128;
 pub struct UdpSocket {
     socket: Socket,
     gso: bool,
-    /// The kernel's drop counter of this socket, as last told.
-    drops: u64,
+    drops: DropMeter,
     receive_buffer: usize,
 }
 
@@ -130,7 +130,7 @@ impl UdpSocket {
         let gso = set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         socket.bind(&address.into())?;
         let receive_buffer = socket.recv_buffer_size().unwrap_or(0);
-        Ok(UdpSocket { socket, gso, drops: 0, receive_buffer })
+        Ok(UdpSocket { socket, gso, drops: DropMeter::new(receive_buffer), receive_buffer })
     }
 
     /// Talk to `peer` only from now on.
@@ -157,9 +157,9 @@ impl UdpSocket {
         self.socket.as_fd()
     }
 
-    /// Datagrams that the kernel dropped because this socket's buffer was full.
+    /// Datagrams that the kernel dropped because this socket's buffer was full, as far as can be told.
     pub fn drops(&self) -> u64 {
-        self.drops
+        self.drops.drops()
     }
 
     /// Bytes of receive buffer that the kernel gave (it counts its own bookkeeping in).
@@ -239,7 +239,10 @@ impl UdpSocket {
                     return Ok(count > 0);
                 }
                 Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN) => return Ok(false),
+                    Some(libc::EAGAIN) => {
+                        self.drops.on_empty();
+                        return Ok(false);
+                    }
                     Some(
                         libc::ECONNREFUSED
                         | libc::EMSGSIZE
@@ -279,47 +282,16 @@ impl UdpSocket {
             }
             let clocks = Clocks::read();
             for (i, header) in headers.iter().enumerate().take(count as usize) {
-                buffers.messages[i] = self.read_message(header, &buffers.addresses[i], &clocks);
+                let (message, dropped) = read_message(header, &buffers.addresses[i], &clocks);
+                self.drops.on_message(message.len, dropped);
+                buffers.messages[i] = message;
             }
-            count
+            count as usize
         };
-        Ok(count as usize)
-    }
-
-    /// # Safety
-    /// `header` must be as `recvmmsg` left it, its control buffer still alive.
-    unsafe fn read_message(
-        &mut self,
-        header: &libc::mmsghdr,
-        address: &libc::sockaddr_storage,
-        clocks: &Clocks,
-    ) -> Message {
-        let len = header.msg_len as usize;
-        let mut message = Message { len, segment: len, time: clocks.now, from: socket_addr(address) };
-        // SAFETY: the caller vouches for the header; CMSG_NXTHDR stays within its control buffer, and the kernel
-        // wrote as many bytes as each type holds.
-        unsafe {
-            let mut cmsg = libc::CMSG_FIRSTHDR(&header.msg_hdr);
-            while let Some(c) = cmsg.as_ref() {
-                let data = libc::CMSG_DATA(cmsg);
-                match (c.cmsg_level, c.cmsg_type) {
-                    (libc::SOL_UDP, libc::UDP_GRO) => {
-                        message.segment = data.cast::<u16>().read_unaligned().max(1) as usize;
-                    }
-                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                        message.time = clocks.local(data.cast::<libc::timespec>().read_unaligned());
-                    }
-                    (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                        // The kernel's counter is 32 bits wide and wraps.
-                        let told = data.cast::<u32>().read_unaligned();
-                        self.drops += u64::from(told.wrapping_sub(self.drops as u32));
-                    }
-                    _ => {}
-                }
-                cmsg = libc::CMSG_NXTHDR(&header.msg_hdr, cmsg);
-            }
+        if count < BATCH {
+            self.drops.on_empty();
         }
-        message
+        Ok(count)
     }
 
     /// An IPv4 peer as this socket can name it.
@@ -330,6 +302,42 @@ impl UdpSocket {
             _ => peer,
         }
     }
+}
+
+/// What came in, and the kernel's drop counter if it was told.
+///
+/// # Safety
+/// `header` must be as `recvmmsg` left it, its control buffer still alive.
+unsafe fn read_message(
+    header: &libc::mmsghdr,
+    address: &libc::sockaddr_storage,
+    clocks: &Clocks,
+) -> (Message, Option<u32>) {
+    let len = header.msg_len as usize;
+    let mut message = Message { len, segment: len, time: clocks.now, from: socket_addr(address) };
+    let mut dropped = None;
+    // SAFETY: the caller vouches for the header; CMSG_NXTHDR stays within its control buffer, and the kernel
+    // wrote as many bytes as each type holds.
+    unsafe {
+        let mut cmsg = libc::CMSG_FIRSTHDR(&header.msg_hdr);
+        while let Some(c) = cmsg.as_ref() {
+            let data = libc::CMSG_DATA(cmsg);
+            match (c.cmsg_level, c.cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    message.segment = data.cast::<u16>().read_unaligned().max(1) as usize;
+                }
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                    message.time = clocks.local(data.cast::<libc::timespec>().read_unaligned());
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    dropped = Some(data.cast::<u32>().read_unaligned());
+                }
+                _ => {}
+            }
+            cmsg = libc::CMSG_NXTHDR(&header.msg_hdr, cmsg);
+        }
+    }
+    (message, dropped)
 }
 
 /// The wall clock, in which the kernel stamps, and ours, read together.
@@ -434,6 +442,7 @@ mod tests {
     fn drops_of_a_full_buffer_are_counted() {
         let (mut a, mut b) = pair();
         b.socket.set_recv_buffer_size(4096).unwrap();
+        b.drops = DropMeter::new(b.socket.recv_buffer_size().unwrap());
         (0..200).for_each(|_| drop(a.send_run(&[7; 1000], 1000, None)));
         let mut buffers = ReceiveBuffers::default();
         while b.receive(&mut buffers).unwrap() {}

@@ -14,7 +14,9 @@ use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
+use longhaul_proto::control::ControllerKind;
 use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::object::SelectorKind;
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::manifest::{Kind, Layout};
 use longhaul_proto::session::message::{
@@ -126,10 +128,10 @@ impl Job {
 }
 
 fn check_names(options: &CopyOptions) -> Result<(), String> {
-    options.control.parse::<longhaul_proto::control::ControllerKind>()?;
-    options.select.parse::<longhaul_proto::object::SelectorKind>()?;
-    if options.control == "fixed" && options.rate.is_none() {
-        return Err("--control fixed needs a rate: --rate 800mbit".into());
+    let control: ControllerKind = options.control.parse()?;
+    options.select.as_deref().map(str::parse::<SelectorKind>).transpose()?;
+    if control.needs_rate() && options.rate.is_none() {
+        return Err(format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name()));
     }
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if options.packet_size.is_some_and(|size| !sizes.contains(&size)) {

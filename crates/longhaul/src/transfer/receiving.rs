@@ -7,11 +7,11 @@ use crate::clock;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
 use crate::net::link::Phase as Keys;
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::object::{AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, Shape};
+use longhaul_proto::object::{Receiver, ReceiverConfig, Shape};
 use longhaul_proto::session::manifest::{Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire::{self, Body};
+use longhaul_proto::wire::{self, Body, Request};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -283,22 +283,25 @@ impl<'a, 's> Receiving<'a, 's> {
         Ok(any)
     }
 
-    /// The first datagram of data tells which size was chosen; from then on there is a receiver.
+    /// The first datagram of data, or question after data that is all lost, tells which size was chosen; from then on there is a receiver.
     fn take_first(&mut self) -> Result<bool, Broken> {
         let (classes, sink, receiver) =
             (self.session.options.classes.clone(), &mut self.sink, &mut self.receiver);
         let (layout, have) = (&self.layout, &self.have);
-        let every = self.session.options.ack_every.unwrap_or(DEFAULT_EVERY);
+        let (_, companions) = self.session.options.protocol();
         let rtt = self.session.check.report().rtt.unwrap_or(self.session.rtt);
         let any = self.session.receive(|now, arrival, body| {
             if receiver.is_none() {
-                let Some(Body::Data { class, .. }) = Body::decode(body) else { return };
+                let class = match Body::decode(body) {
+                    Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) => class,
+                    _ => return,
+                };
                 let Some(datagram_len) = classes.get(usize::from(class)) else { return };
                 let packet_len = u32::from(*datagram_len) - wire::DATA_OVERHEAD as u32;
                 let config = ReceiverConfig {
                     shape: Shape { object_len: layout.object_len(), packet_len },
                     class,
-                    ack: AckPolicy::new(every, rtt),
+                    ack: companions.ack.policy(rtt),
                     have: have.clone(),
                     max_body: usize::from(*datagram_len).min(ACK_DATAGRAM_MAX) - wire::SEAL_OVERHEAD,
                 };

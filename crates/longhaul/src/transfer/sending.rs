@@ -6,7 +6,7 @@ use crate::api::{Limit, Phase, Progress};
 use crate::clock;
 use crate::files::{Reader, Scan};
 use crate::net::udp::GSO_SEGMENTS_MAX;
-use longhaul_proto::control::{ControlConfig, ControllerKind, Remembered};
+use longhaul_proto::control::{ControlConfig, Remembered};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
 use longhaul_proto::path::PathReport;
@@ -178,16 +178,16 @@ impl<'a, 's> Sending<'a, 's> {
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
         let rtt = path.rtt.unwrap_or(session.rtt);
+        let (kind, companions) = session.options.protocol();
         let config = SenderConfig {
             shape: Shape { object_len: layout.object_len(), packet_len },
             class,
-            selector: session.options.select.parse().unwrap_or_default(),
+            selector: companions.selector,
             rate_cap: session.options.rate_cap,
             rtt,
             have: have.clone(),
             seed: nanos(Duration::from_nanos(clock::now().0)),
         };
-        let kind: ControllerKind = session.options.control.parse().unwrap_or_default();
         let control = ControlConfig {
             path_rate: path.rate,
             rate: session.options.rate_cap,
@@ -203,9 +203,10 @@ impl<'a, 's> Sending<'a, 's> {
             format!("{}{}", if r.is_bottleneck { "" } else { "at least " }, r.rate)
         });
         session.remark(format!(
-            "path check: {datagram_len}-byte datagrams pass, round trip {:.1} ms, rate by train {rate}; control {}",
+            "path check: {datagram_len}-byte datagrams pass, round trip {:.1} ms, rate by train {rate}; control {}, packets {}",
             rtt.as_secs_f64() * 1e3,
-            kind.name()
+            kind.name(),
+            companions.selector.name()
         ));
         if session.options.background
             && let Some(socket) = session.link.socket()

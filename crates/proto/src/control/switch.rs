@@ -260,9 +260,10 @@ impl Controller for Stripes {
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        let news = ack.received_bytes.saturating_sub(self.received) as f64;
-        self.received = ack.received_bytes;
         let total = self.total();
+        // No more than the windows can have come in, whatever a counter says.
+        let news = (ack.received_bytes.saturating_sub(self.received) as f64).min(total);
+        self.received = ack.received_bytes;
         for (stripe, credit) in self.windows.iter_mut().zip(&mut self.credits) {
             let share = window_of(stripe) / total;
             *credit += news * share;

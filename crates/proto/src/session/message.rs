@@ -2,11 +2,12 @@
 
 use super::limit::Limit;
 use super::manifest::{EntryIndex, Group, Ranges, read_ranges};
+use crate::control::{Companions, ControllerKind};
 use crate::units::Rate;
 use serde::{Deserialize, Serialize};
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Which way the object travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,15 +44,15 @@ pub struct FileOptions {
 /// How the object is to be moved: chosen by the client, obeyed by whichever side sends or receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferOptions {
-    /// Name of the controller (`adaptive`, `greedy`, `fixed`).
+    /// Name of the controller.
     pub control: String,
-    /// Name of the selector.
-    pub select: String,
+    /// Name of the selector; `None`: the one that goes with the controller.
+    pub select: Option<String>,
     /// Never faster than this.
     pub rate_cap: Option<Rate>,
     /// Yield to all other traffic.
     pub background: bool,
-    /// FOBS's F: new packets per acknowledgement; `None` lets the receiver choose.
+    /// FOBS's F: new packets per acknowledgement; `None`: as goes with the controller.
     pub ack_every: Option<u32>,
     /// FOBS's B: packets sent between two looks for an acknowledgement.
     pub batch: Option<u32>,
@@ -59,6 +60,16 @@ pub struct TransferOptions {
     pub classes: Vec<u16>,
     /// How long a peer or path may be silent, in milliseconds.
     pub stall_timeout_ms: u64,
+}
+
+impl TransferOptions {
+    /// The controller, and what goes with it: both sides come to the same. Names that nobody knows stand for what is
+    /// usual; the client has refused them.
+    pub fn protocol(&self) -> (ControllerKind, Companions) {
+        let control: ControllerKind = self.control.parse().unwrap_or_default();
+        let select = self.select.as_deref().and_then(|name| name.parse().ok());
+        (control, control.companions().with(select, self.ack_every))
+    }
 }
 
 /// First words of the client, inside the first handshake message.

@@ -272,7 +272,7 @@ impl Adaptive {
             began: ack.now,
             arrival: ack.arrival,
             received: ack.received_bytes,
-            is_settled: ack.largest >= self.jumped,
+            is_settled: ack.largest >= self.jumped || self.jumped > ack.next_number,
             queue_least_ns: f64::INFINITY,
             queue_most_ns: self.delay.queue_ns,
             ..Round::default()
@@ -334,7 +334,9 @@ impl Controller for Adaptive {
         }
         // A round on a short path lasts several ticks: what it says of loss must come with a rate that was measured.
         let enough = self.round.ticks >= TICKS_PER_RTT && ack.now >= self.round.began + self.rtt;
-        if ack.largest >= self.round.ends && enough {
+        // Numbers that went back are a new count.
+        let is_over = ack.largest >= self.round.ends || self.round.ends > ack.next_number;
+        if is_over && enough {
             self.end_round(ack);
         }
     }
