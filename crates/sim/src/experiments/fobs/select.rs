@@ -106,7 +106,9 @@ fn judge(points: &[Point]) -> Statement {
 }
 
 fn candidates() -> Vec<Candidate> {
-    let known = SelectorKind::ALL.into_iter().map(|kind| Candidate {
+    // Rounds need a receiver that answers when asked: RBUDP's, not FOBS's.
+    let of_fobs = SelectorKind::ALL.into_iter().filter(|kind| *kind != SelectorKind::Rounds);
+    let known = of_fobs.map(|kind| Candidate {
         name: kind.name(),
         order: Order::Kind(kind),
         is_blind: kind == SelectorKind::CircularStrict,
