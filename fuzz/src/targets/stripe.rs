@@ -34,7 +34,7 @@ pub fn lanes(bytes: &[u8]) {
             0 => read += inc.pop().map_or(0, |piece| piece.len() as u64),
             1 => {
                 let ack = inc.ack();
-                assert!(ack.received >= read && ack.limit <= read + BOUND);
+                assert!(ack.received >= read && ack.limit <= ack.received + BOUND);
                 let (header, payload) = Frame::Ack(ack.clone()).encode();
                 assert_eq!(Frame::decode(&header, payload), Ok(Frame::Ack(ack)));
             }

@@ -223,6 +223,8 @@ impl Core {
     /// A lane is of no use any more. What it carried goes to the others.
     pub fn lane_died(&self, id: LaneId, why: &str) {
         let mut state = self.lock();
+        // The other side closes its lanes when all has been said: what was settled stays so.
+        state.settled |= state.is_settled();
         let Some(lane) = state.lanes.remove(&id) else { return };
         let _ = lane.socket.shutdown(Shutdown::Both);
         let again = state.out.remove_lane(id);
@@ -299,8 +301,8 @@ impl State {
             return true;
         }
         let said = self.out.is_complete() || self.peer_stopped;
-        let heard = self.inc.is_complete() || self.read_shut;
-        self.failure.is_none() && said && heard && !self.inc.owes_ack() && !self.notices.any_due()
+        let heard = self.inc.is_complete() || self.read_shut && !self.notices.is_untold(&Frame::Stop);
+        self.failure.is_none() && said && heard && !self.inc.owes_ack()
     }
 
     /// Nothing more will be written.

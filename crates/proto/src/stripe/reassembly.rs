@@ -143,7 +143,9 @@ impl Reassembly {
 
     /// Whether an acknowledgement should leave now.
     pub fn wants_ack(&self) -> bool {
-        self.urgent || self.untold >= ACK_BYTES || self.limit() - self.told_limit >= self.bound / LIMIT_STEP
+        let moved = self.limit() - self.told_limit;
+        // Nothing follows what is complete, so its limit is of no interest.
+        self.urgent || self.untold >= ACK_BYTES || moved >= self.bound / LIMIT_STEP && !self.is_complete()
     }
 
     /// Whether one should leave soon.
@@ -343,8 +345,10 @@ mod tests {
         assert!(!reassembly.is_complete());
         reassembly.insert(10, vec![1; 10]).unwrap();
         assert!(reassembly.is_complete() && !reassembly.is_at_end());
+        assert!(reassembly.wants_ack());
+        assert!(reassembly.ack().complete);
         read_all(&mut reassembly);
-        assert!(reassembly.is_at_end());
+        assert!(reassembly.is_at_end() && !reassembly.owes_ack(), "nothing more is to be said");
     }
 
     #[test]
