@@ -92,7 +92,7 @@ impl<S: Source> Sender<S> {
         }
     }
 
-    /// Choose packets by a selector that has no name among [`SelectorKind`].
+    /// Choose packets by a selector that has no name among [`SelectorKind`](super::SelectorKind).
     pub fn with_selector(mut self, selector: Box<dyn Selector>) -> Sender<S> {
         self.selector = selector;
         self
