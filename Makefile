@@ -52,7 +52,7 @@ deny: ## Check licences, sources and duplicates of the dependencies
 
 .PHONY: lint
 lint: ## Run clippy; a warning is an error
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets --features longhaul/tokio -- -D warnings
 
 .PHONY: doc
 doc: ## Build the API documentation; a warning is an error
@@ -65,12 +65,13 @@ fuzz: ## Give every parser mutated bytes, the same each time (RUNS=n for more, S
 
 .PHONY: unit
 unit: ## Run the tests of all crates, those over emulated paths and real sockets included
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace --features longhaul/tokio
 
 .PHONY: bench
 bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk side, the simulator
 	$(CARGO) bench --locked -p longhaul-cli --bench paths -- $(FILTER)
 	$(CARGO) run --locked --release -p longhaul --example disk
+	$(CARGO) run --locked --release -p longhaul --example stripe_speed
 	$(CARGO) run --locked --release -p longhaul-sim --example speed
 
 .PHONY: advisories

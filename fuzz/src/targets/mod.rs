@@ -5,6 +5,7 @@ mod datagrams;
 mod endpoints;
 mod files;
 mod streams;
+mod stripe;
 mod tcp;
 mod text;
 
@@ -22,6 +23,8 @@ pub const TARGETS: &[Target] = &[
     target("controller", controllers::controller, controllers::controller_seeds),
     Target { weight: 20, ..target("handshake", streams::handshake, streams::handshake_seeds) },
     target("message", streams::message, streams::message_seeds),
+    target("stripe-lanes", stripe::lanes, stripe::lanes_seeds),
+    target("stripe-hello", stripe::hello, stripe::hello_seeds),
     target("manifest", files::manifest, files::manifest_seeds),
     target("journal", files::journal, files::journal_seeds),
     target("exclude", files::exclude, files::exclude_seeds),

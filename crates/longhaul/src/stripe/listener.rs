@@ -189,6 +189,7 @@ impl Porter {
                     // Out of descriptors, most likely: those who wait leave in time.
                     self.complaints.add(&format!("cannot take a connection: {error}"));
                     self.make_room();
+                    std::thread::sleep(REST);
                     return;
                 }
             }
@@ -339,6 +340,8 @@ const BACKLOG: i32 = 1024;
 const GUESTS_MAX: usize = 512;
 /// How long a guest has for the handshake: three round trips of the longest path, with losses.
 const GUEST_PATIENCE: Duration = Duration::from_secs(10);
+/// When connections cannot be taken, there is no use in trying at once.
+const REST: Duration = Duration::from_millis(20);
 /// Streams that have ended are forgotten so often.
 const LOOK_AROUND: Duration = Duration::from_secs(1);
 /// A line about strangers at most so often.

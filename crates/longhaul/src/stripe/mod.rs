@@ -24,8 +24,10 @@
 //! Without further options data is sealed, though without a [key](StripeOptions::key) anybody may connect; the number of
 //! lanes is found by experiment while data flows. [`StripeOptions`] sets all that.
 //!
-//! Each end of a stream has two threads, whatever the number of lanes.
+//! Each end of a stream has two threads, whatever the number of lanes. With the feature `tokio` there is
+//! `AsyncStripedStream`, for tasks.
 
+mod halves;
 mod handshake;
 mod history;
 mod keys;
@@ -38,9 +40,14 @@ mod stats;
 mod stream;
 mod tcp_info;
 mod tick;
+#[cfg(feature = "tokio")]
+mod tokio;
 
+pub use halves::{ReadHalf, WriteHalf};
 pub use listener::StripedListener;
 pub use options::{Partition, Streams, StripeOptions};
 pub use stats::{LaneStats, StripeStats};
-pub use stream::{ReadHalf, StripedStream, WriteHalf};
+pub use stream::StripedStream;
 pub use tcp_info::TcpInfo;
+#[cfg(feature = "tokio")]
+pub use tokio::AsyncStripedStream;

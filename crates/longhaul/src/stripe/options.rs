@@ -7,6 +7,7 @@ use longhaul_proto::suggest;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 pub use longhaul_proto::stripe::outgoing::Partition;
@@ -184,6 +185,10 @@ impl StripeOptions {
         if let Some(bytes) = self.window {
             socket.set_send_buffer_size(bytes)?;
             socket.set_recv_buffer_size(bytes)?;
+            let got = socket.send_buffer_size()?.min(socket.recv_buffer_size()?);
+            if got < bytes {
+                SMALL_BUFFERS.call_once(|| warn_of_small_buffers(bytes, got));
+            }
         }
         if let Some(name) = &self.congestion {
             socket.set_tcp_congestion(name.as_bytes()).map_err(|error| no_such_congestion(name, error))?;
@@ -194,6 +199,15 @@ impl StripeOptions {
         socket.set_tcp_user_timeout(Some(self.stall * USER_TIMEOUT_STALLS))?;
         socket.set_tcp_notsent_lowat(NOT_SENT_BYTES)
     }
+}
+
+/// Said once: it will be the same for every socket.
+static SMALL_BUFFERS: Once = Once::new();
+
+fn warn_of_small_buffers(asked: usize, got: usize) {
+    tracing::warn!(
+        "asked for socket buffers of {asked} bytes, got {got}; raise net.core.wmem_max and net.core.rmem_max"
+    );
 }
 
 fn no_such_congestion(name: &str, error: io::Error) -> io::Error {

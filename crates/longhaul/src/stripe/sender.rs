@@ -41,14 +41,15 @@ struct SendLane {
     written: usize,
     /// The socket takes nothing now.
     blocked: bool,
-    /// Where frames are sealed, for use again.
-    scratch: Vec<Vec<u8>>,
+    /// Where a frame was sealed, for use again.
+    scratch: Option<Vec<u8>>,
 }
 
 /// A frame on its way into a socket.
 struct Chunk {
     head: [u8; HEADER_LEN],
     body: Body,
+    sealed: bool,
 }
 
 enum Body {
@@ -88,8 +89,9 @@ impl Sender<'_> {
                 continue;
             }
             let (mut found, alone) = (false, self.lanes.len() == 1);
+            let ack_on = self.lane_for_ack(&state);
             for lane in &mut self.lanes {
-                found |= lane.take_work(&mut state, alone, now);
+                found |= lane.take_work(&mut state, ack_on, alone, now);
             }
             if state.out.has_good_room() {
                 self.core.wake_writers(&mut state, false);
@@ -113,7 +115,7 @@ impl Sender<'_> {
     /// Take over new lanes, forget those that died.
     fn adopt(&mut self, state: &mut State) {
         for (lane, sealer) in state.new_senders.drain(..) {
-            let (pending, scratch) = (VecDeque::new(), vec![]);
+            let (pending, scratch) = (VecDeque::new(), None);
             self.lanes.push(SendLane { lane, sealer, pending, written: 0, blocked: false, scratch });
         }
         self.lanes.retain(|lane| state.lanes.contains_key(&lane.lane.id));
@@ -121,6 +123,12 @@ impl Sender<'_> {
 
     fn has_room(&self, id: LaneId) -> bool {
         self.lanes.iter().any(|lane| lane.lane.id == id && !lane.blocked)
+    }
+
+    /// Acknowledgements go where data came in last or one was asked for, or else where there is room.
+    fn lane_for_ack(&self, state: &State) -> Option<LaneId> {
+        let free = self.lanes.iter().find(|lane| !lane.blocked).map(|lane| lane.lane.id);
+        state.ack_on.filter(|id| self.has_room(*id)).or(free)
     }
 
     fn write(&mut self) {
@@ -174,13 +182,12 @@ impl Sender<'_> {
 
 impl SendLane {
     /// Take what is to go out on this lane, if it has nothing left. Returns whether there is something.
-    fn take_work(&mut self, state: &mut State, alone: bool, now: Time) -> bool {
+    fn take_work(&mut self, state: &mut State, ack_on: Option<LaneId>, alone: bool, now: Time) -> bool {
         if self.blocked || !self.pending.is_empty() {
             return false;
         }
         let id = self.lane.id;
-        let (mine, any) = (state.ack_on == Some(id), state.ack_on.is_none_or(|on| !is_free(state, on)));
-        if state.inc.wants_ack() && (mine || any) {
+        if ack_on == Some(id) && state.inc.wants_ack() {
             let ack = state.inc.ack();
             self.push_frame(&Frame::Ack(ack));
         }
@@ -198,31 +205,32 @@ impl SendLane {
     }
 
     fn push_frame(&mut self, frame: &Frame) {
-        let (header, mut body) = frame.encode();
-        let head = header.encode();
-        self.sealer.seal(&head, &mut body);
-        self.pending.push_back(Chunk { head, body: Body::Own(body) });
+        let (header, body) = frame.encode();
+        self.push(header.encode(), Body::Own(body));
     }
 
     fn push_piece(&mut self, piece: Piece) {
         self.lane.count_sent(piece.bytes.len() as u64);
         let head = data_header(piece.offset, piece.bytes.len()).encode();
-        self.pending.push_back(Chunk { head, body: Body::Piece(piece.bytes) });
+        self.push(head, Body::Piece(piece.bytes));
     }
 
-    /// Seal what is not sealed yet. Only here and not before, as it takes its time and needs no lock.
+    fn push(&mut self, head: [u8; HEADER_LEN], body: Body) {
+        self.pending.push_back(Chunk { head, body, sealed: false });
+    }
+
+    /// Seal what is not sealed yet, in the order in which it goes out. Only here and not before, as it takes its time and
+    /// needs no lock.
     fn seal(&mut self) {
         if self.sealer.is_clear() {
             return;
         }
-        for chunk in &mut self.pending {
-            if let Body::Piece(piece) = &chunk.body {
-                let mut sealed = self.scratch.pop().unwrap_or_default();
-                sealed.clear();
-                sealed.extend_from_slice(piece);
-                self.sealer.seal(&chunk.head, &mut sealed);
-                chunk.body = Body::Own(sealed);
-            }
+        for chunk in self.pending.iter_mut().filter(|chunk| !chunk.sealed) {
+            let mut sealed = self.scratch.take().unwrap_or_default();
+            sealed.clear();
+            sealed.extend_from_slice(chunk.body());
+            self.sealer.seal(&chunk.head, &mut sealed);
+            (chunk.body, chunk.sealed) = (Body::Own(sealed), true);
         }
     }
 
@@ -265,20 +273,17 @@ impl SendLane {
         {
             self.written -= first.len();
             if let Some(Chunk { body: Body::Own(buffer), .. }) = self.pending.pop_front()
-                && self.scratch.is_empty()
+                && buffer.len() > SCRATCH_MIN
             {
-                self.scratch.push(buffer);
+                self.scratch = Some(buffer);
             }
         }
     }
 }
 
-/// Whether a lane could take an acknowledgement itself.
-fn is_free(state: &State, lane: LaneId) -> bool {
-    state.lanes.contains_key(&lane)
-}
-
 /// Buffers handed to the kernel in one call.
 const SLICES_MAX: usize = 16;
+/// Smaller buffers are not worth keeping.
+const SCRATCH_MIN: usize = 4 << 10;
 /// How long last words may take to leave.
 const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,5 +1,6 @@
 //! The stream as a program sees it.
 
+use super::halves::{ReadHalf, WriteHalf};
 use super::handshake;
 use super::keys::LaneNonces;
 use super::options::{Partition, Streams, StripeOptions};
@@ -7,10 +8,11 @@ use super::state::{Core, Failure, State};
 use super::stats::StripeStats;
 use super::{receiver, sender};
 use crate::net::seal::Side;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker as TaskWaker;
 use std::time::{Duration, Instant};
 
 /// An ordered, reliable stream of bytes in both directions over several TCP connections; to be used as a
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Clones and halves are handles to the same stream. When the last one goes, what was written is still delivered:
 /// dropping it waits as long as data gets through. [`StripedStream::close`] does the same and tells how it went.
 pub struct StripedStream {
-    handle: Arc<Handle>,
+    pub(super) handle: Arc<Handle>,
 }
 
 /// What all handles of one end share.
@@ -31,6 +33,16 @@ pub(super) struct Handle {
     read_timeout: Mutex<Option<Duration>>,
     write_timeout: Mutex<Option<Duration>>,
     nonblocking: AtomicBool,
+}
+
+/// Who waits if nothing can be done at once.
+#[derive(Clone, Copy)]
+pub(super) enum Waiter<'a> {
+    /// The calling thread.
+    Thread,
+    /// A task, which is woken; the call fails with [`ErrorKind::WouldBlock`].
+    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "only tasks of the tokio feature wait so"))]
+    Task(&'a TaskWaker),
 }
 
 /// The piece that is being read.
@@ -211,14 +223,14 @@ fn set_timeout(place: &Mutex<Option<Duration>>, timeout: Option<Duration>) -> io
 }
 
 impl Handle {
-    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&self, buf: &mut [u8], waiter: Waiter<'_>) -> io::Result<usize> {
         let mut reading = locked(&self.reading);
         if buf.is_empty() {
             return Ok(0);
         }
         if reading.at == reading.piece.len() {
             let done = std::mem::take(&mut *reading).piece;
-            let Some(piece) = self.next_piece(done)? else { return Ok(0) };
+            let Some(piece) = self.next_piece(done, waiter)? else { return Ok(0) };
             reading.piece = piece;
         }
         let rest = &reading.piece[reading.at..];
@@ -229,7 +241,7 @@ impl Handle {
     }
 
     /// Wait for the next piece; `None` at the end.
-    fn next_piece(&self, done: Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    fn next_piece(&self, done: Vec<u8>, waiter: Waiter<'_>) -> io::Result<Option<Vec<u8>>> {
         let core = &*self.core;
         let mut deadline = None;
         let mut state = core.lock();
@@ -247,12 +259,15 @@ impl Handle {
             if let Some(failure) = &state.failure {
                 return Err(failure.to_error());
             }
+            if let Waiter::Task(task) = waiter {
+                return Err(wait_as_task(&mut state.read_tasks, task));
+            }
             state.reader_waits = true;
             state = self.wait(state, &core.readable, &self.read_timeout, &mut deadline)?;
         }
     }
 
-    fn write(&self, buf: &[u8]) -> io::Result<usize> {
+    pub(super) fn write(&self, buf: &[u8], waiter: Waiter<'_>) -> io::Result<usize> {
         let _turn = locked(&self.writing);
         let core = &*self.core;
         let mut deadline = None;
@@ -269,6 +284,9 @@ impl Handle {
             if taken > 0 || buf.is_empty() {
                 core.wake_sender(&mut state);
                 return Ok(taken);
+            }
+            if let Waiter::Task(task) = waiter {
+                return Err(wait_as_task(&mut state.write_tasks, task));
             }
             state.writer_waits = true;
             state = self.wait(state, &core.writable, &self.write_timeout, &mut deadline)?;
@@ -319,7 +337,7 @@ impl Handle {
         Ok(place.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    fn shutdown(&self, how: Shutdown) {
+    pub(super) fn shutdown(&self, how: Shutdown) {
         let core = &*self.core;
         let mut state = core.lock();
         if how != Shutdown::Read {
@@ -337,14 +355,8 @@ impl Handle {
         let mut state = core.lock();
         let (mut acked, mut since) = (state.out.acked(), Instant::now());
         loop {
-            if state.out.is_complete() || state.peer_stopped && state.out.acked() == state.out.written() {
-                return Ok(());
-            }
-            if state.peer_stopped {
-                return Err(stopped());
-            }
-            if let Some(failure) = &state.failure {
-                return Err(failure.to_error());
+            if let Some(outcome) = delivered(&state) {
+                return outcome;
             }
             if state.out.acked() > acked {
                 (acked, since) = (state.out.acked(), Instant::now());
@@ -358,6 +370,36 @@ impl Handle {
             state = core.writable.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+
+    /// Whether all that was written is delivered, and how that went; otherwise the task is woken when more is known.
+    #[cfg(feature = "tokio")]
+    pub(super) fn poll_delivered(&self, task: &TaskWaker) -> Option<io::Result<()>> {
+        let mut state = self.core.lock();
+        let outcome = delivered(&state);
+        if outcome.is_none() {
+            wait_as_task(&mut state.write_tasks, task);
+        }
+        outcome
+    }
+}
+
+/// How delivering went, once that is known.
+fn delivered(state: &State) -> Option<io::Result<()>> {
+    if state.out.is_complete() || state.peer_stopped && state.out.acked() == state.out.written() {
+        return Some(Ok(()));
+    }
+    if state.peer_stopped {
+        return Some(Err(stopped()));
+    }
+    state.failure.as_ref().map(|failure| Err(failure.to_error()))
+}
+
+/// Have a task woken. Returns the error that stands for waiting.
+fn wait_as_task(tasks: &mut Vec<TaskWaker>, task: &TaskWaker) -> io::Error {
+    if !tasks.iter().any(|other| other.will_wake(task)) {
+        tasks.push(task.clone());
+    }
+    ErrorKind::WouldBlock.into()
 }
 
 /// Whether anything can be written.
@@ -403,60 +445,8 @@ impl std::fmt::Debug for StripedStream {
     }
 }
 
-/// The half of a stream that reads. See [`StripedStream::split`].
-#[derive(Debug)]
-pub struct ReadHalf {
-    handle: Arc<Handle>,
-}
-
-/// The half of a stream that writes. See [`StripedStream::split`].
-#[derive(Debug)]
-pub struct WriteHalf {
-    handle: Arc<Handle>,
-}
-
 impl std::fmt::Debug for Handle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "to {}", self.core.peer)
     }
 }
-
-impl Drop for ReadHalf {
-    fn drop(&mut self) {
-        self.handle.shutdown(Shutdown::Read);
-    }
-}
-
-impl Drop for WriteHalf {
-    fn drop(&mut self) {
-        self.handle.shutdown(Shutdown::Write);
-    }
-}
-
-macro_rules! reads {
-    ($($who:ty),*) => {$(
-        impl Read for $who {
-            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-                self.handle.read(buf)
-            }
-        }
-    )*};
-}
-
-macro_rules! writes {
-    ($($who:ty),*) => {$(
-        impl Write for $who {
-            fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-                self.handle.write(buf)
-            }
-
-            /// Nothing is held back that flushing could send.
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-    )*};
-}
-
-reads!(StripedStream, &StripedStream, ReadHalf, &ReadHalf);
-writes!(StripedStream, &StripedStream, WriteHalf, &WriteHalf);

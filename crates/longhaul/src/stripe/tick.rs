@@ -106,7 +106,7 @@ impl Ticker {
         } else if let Some(tuner) = &mut self.tuner {
             tuner.rest(state, now);
         }
-        self.ask_again(state, now);
+        self.ask_again(core, state, now);
         self.give_up(core, state, now);
         if core.side == Side::Client {
             self.open_lanes(core, state, now);
@@ -152,9 +152,11 @@ impl Ticker {
     }
 
     /// What was not answered for long is asked for again: the answer may have been lost with its lane.
-    fn ask_again(&mut self, state: &mut State, now: Time) {
-        state.notices.repeat(&Frame::End(0), ASK_AGAIN, now);
-        let quiet = now.since(self.acked_at) >= ASK_AGAIN && now.since(self.probed_at) >= ASK_AGAIN;
+    fn ask_again(&mut self, core: &Core, state: &mut State, now: Time) {
+        // Well before a lane is taken for stalled because the answer was lost on another one.
+        let patience = ASK_AGAIN.min(core.options.stall / 4);
+        state.notices.repeat(&Frame::End(0), patience, now);
+        let quiet = now.since(self.acked_at) >= patience && now.since(self.probed_at) >= patience;
         if state.out.in_flight() > 0 && quiet {
             self.probed_at = now;
             state.probes = state.lanes.keys().copied().collect();
@@ -297,7 +299,7 @@ fn join_one(core: &Arc<Core>) {
 const TICK: Duration = Duration::from_millis(50);
 /// With nothing to look after.
 const IDLE_WAIT: Duration = Duration::from_secs(3600);
-/// What is not answered after so long is asked for again.
+/// What is not answered after so long at most is asked for again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);

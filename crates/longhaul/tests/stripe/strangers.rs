@@ -3,6 +3,7 @@
 use crate::common::{PATIENCE, bind, fixed, pass, text, until};
 use crate::relay::Relay;
 use longhaul::stripe::{StripeOptions, StripedListener, StripedStream};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -131,7 +132,7 @@ fn thousands_of_connections_take_little_memory_and_leave_room_for_others() {
     let address = listener.local_addr().unwrap();
     let before = memory_kib();
     let mut crowd = vec![];
-    for n in 0..CROWD {
+    for n in 0..crowd_size() {
         let mut socket = TcpStream::connect(address).unwrap();
         if n % 2 == 0 {
             // Half-open: begins to speak and stops.
@@ -188,5 +189,15 @@ fn impossible_frames_end_their_lane_and_not_the_stream() {
     }
 }
 
-/// Connections of the crowd: less than a process may usually open.
-const CROWD: usize = 2000;
+/// As many connections as this process may open, 10 000 at most.
+fn crowd_size() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without the right to more it stays as it is.
+    let _ = setrlimit(Resource::Nofile, limit);
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    // The listener's guests take descriptors of this process too, and so do the other tests.
+    let crowd = most.saturating_sub(1500).clamp(200, 10_000);
+    println!("a crowd of {crowd}");
+    crowd
+}

@@ -451,7 +451,8 @@ impl Outgoing {
     /// Bytes that may wait for a lane with [`Partition::Auto`]: enough that no lane waits for the writer, and little, so
     /// that lanes find it in the processor's caches.
     fn queue_max(&self) -> u64 {
-        (self.lanes.len().clamp(QUEUE_BLOCKS_MIN, QUEUE_BLOCKS_MAX) * self.block_len) as u64
+        let blocks = self.lanes.len().clamp(QUEUE_BLOCKS_MIN, QUEUE_BLOCKS_MAX);
+        ((blocks * self.block_len) as u64).min(self.capacity / 2).max(1)
     }
 }
 
