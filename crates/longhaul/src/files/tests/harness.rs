@@ -319,7 +319,8 @@ impl Trip {
             Ok(()) => self.sent += 1,
         }
         let mut damage = 0;
-        if self.damaged < DAMAGED_MAX && self.road.corrupt_every.is_some_and(|n| self.sent.is_multiple_of(n)) {
+        if self.damaged < DAMAGED_MAX && self.road.corrupt_every.is_some_and(|n| self.sent.is_multiple_of(n))
+        {
             buf[0] ^= 1;
             damage = 1;
         }
