@@ -1,7 +1,7 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
 use crate::rate::{parse_bytes, parse_rate};
-use crate::values::{parse_duration, parse_listen, parse_ports};
+use crate::values::{Streams, parse_duration, parse_listen, parse_ports, parse_streams};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -92,7 +92,13 @@ pub struct CpArgs {
     /// What carries the data
     #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = SPEED)]
     pub transport: Transport,
-    /// What decides how fast to send
+    /// TCP connections to carry it with where UDP does not: a number up to 64, or auto
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_streams, help_heading = SPEED)]
+    pub streams: Streams,
+    /// The kernel's congestion control for them, such as cubic [default: each host's own]
+    #[arg(long, value_name = "NAME", value_parser = non_blank, help_heading = SPEED)]
+    pub congestion: Option<String>,
+    /// What decides how fast to send over UDP
     ///
     /// The default suits every path; fixed and greedy are for one that is yours. The others are
     /// there to compare with: first those that set a rate, then those that keep a window as TCP.
@@ -155,16 +161,14 @@ pub struct CpArgs {
 /// What may carry the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
-    /// Whatever works best
+    /// UDP unless it does not pass or TCP is much faster; changes midway where it must
     #[default]
     Auto,
     /// Object packets over UDP
     Object,
-    /// Parallel TCP streams
-    #[value(hide = true)]
+    /// Object packets over parallel TCP streams
     Stripe,
-    /// The ssh connection itself
-    #[value(hide = true)]
+    /// Object packets inside the ssh connection
     Ssh,
 }
 

@@ -3,10 +3,9 @@
 use crate::args::{CpArgs, Transport};
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{TOKEN_ENV, find_token, read_file_list};
+use crate::values::{Streams, TOKEN_ENV, find_token, read_file_list};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
-use clap::ValueEnum;
 use longhaul::{CopyOptions, Failure, Location, Observer, Summary};
 use std::ffi::OsString;
 
@@ -80,7 +79,12 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
     }
     let files_from = args.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
     let mut options = CopyOptions {
-        transport: transport(args.transport)?,
+        transport: transport(args.transport),
+        streams: match args.streams {
+            Streams::Auto => None,
+            Streams::Fixed(streams) => Some(streams),
+        },
+        congestion: args.congestion.clone(),
         control: args.control.name().into(),
         select: args.select.map(|kind| kind.name().into()),
         rate: args.rate,
@@ -104,20 +108,13 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
     Ok(options)
 }
 
-fn transport(asked: Transport) -> Result<longhaul::Transport, Failure> {
+fn transport(asked: Transport) -> longhaul::Transport {
     match asked {
-        Transport::Auto => Ok(longhaul::Transport::Auto),
-        Transport::Object => Ok(longhaul::Transport::Object),
-        Transport::Stripe | Transport::Ssh => Err(Failure::Usage(format!(
-            "--transport {} is not available in this version; use auto or object",
-            name_of(&asked)
-        ))),
+        Transport::Auto => longhaul::Transport::Auto,
+        Transport::Object => longhaul::Transport::Object,
+        Transport::Stripe => longhaul::Transport::Stripe,
+        Transport::Ssh => longhaul::Transport::Ssh,
     }
-}
-
-/// The name of a flag's value, which is also the library's.
-fn name_of(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }
 
 /// The end of the story on standard error: why, what failed, one line of summary.
@@ -194,6 +191,9 @@ mod tests {
             "--no-deploy",
             "--packet-size=1024",
             "--dry-run",
+            "--transport=stripe",
+            "--streams=8",
+            "--congestion=cubic",
             "a",
             "h:b",
         ])
@@ -203,6 +203,8 @@ mod tests {
         assert_eq!(options.rate.unwrap().0, 400_000_000);
         assert!(!options.files.resume && options.files.dry_run && !options.files.delete && !options.deploy);
         assert_eq!(options.files.exclude, ["*.o", "tmp/"]);
+        let carried = (options.transport, options.streams, options.congestion.as_deref());
+        assert_eq!(carried, (longhaul::Transport::Stripe, Some(8), Some("cubic")));
         assert_eq!((options.ports, options.packet_size), (Some(7700..=7710), Some(1024)));
         assert_eq!(request.dest, Location::Ssh { host: "h".into(), path: b"b".into() });
     }
@@ -218,7 +220,6 @@ mod tests {
         for control in ["fixed", "rbudp"] {
             assert!(usage(&[&format!("--control={control}"), "a", "h:b"]).contains("--rate"));
         }
-        assert!(usage(&["--transport=stripe", "a", "h:b"]).contains("not available in this version"));
         assert!(usage(&["-", "h:b"]).contains("./-"));
         assert!(usage(&["a", ""]).contains("empty path"));
         assert!(usage(&["--token-file=/nowhere/t", "a", "longhaul://h/"]).contains("no such file"));

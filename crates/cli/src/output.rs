@@ -217,6 +217,7 @@ mod tests {
             "resumed_bytes",
             "skipped_bytes",
             "streams",
+            "switches",
             "hash_verified",
             "error",
         ];

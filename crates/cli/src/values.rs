@@ -1,6 +1,7 @@
 //! The other values that flags take: durations, port ranges, addresses, secrets, lists of files.
 
 use longhaul::DEFAULT_PORT;
+use longhaul_proto::lanes::LANES_MAX;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,6 +27,24 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(span) if (SHORTEST_STALL..=LONGEST_STALL).contains(&span) => Ok(span),
         _ => Err("must be between 1s and 24h".into()),
+    }
+}
+
+/// A number of TCP connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams {
+    /// As many as turn out to be best.
+    Auto,
+    /// So many.
+    Fixed(u16),
+}
+
+/// Read `auto` or a number.
+pub fn parse_streams(text: &str) -> Result<Streams, String> {
+    match text.parse() {
+        Ok(streams) if (1..=LANES_MAX).contains(&usize::from(streams)) => Ok(Streams::Fixed(streams)),
+        _ if text == "auto" => Ok(Streams::Auto),
+        _ => Err(format!("give a number from 1 to {LANES_MAX}, or auto")),
     }
 }
 

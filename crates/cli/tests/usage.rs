@@ -60,7 +60,7 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--batch", "0", "a", "h:b"], "--batch");
     refused(&["--control", "fixed", "a", "h:b"], "--rate 800mbit");
     refused(&["--control", "rbudp", "a", "h:b"], "--rate 800mbit");
-    refused(&["--transport", "stripe", "a", "h:b"], "not available in this version");
+    refused(&["--streams", "65", "a", "h:b"], "from 1 to 64");
     refused(&["--why", "--quiet", "a", "h:b"], "cannot be used with");
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
     refused(&["-", "h:b"], "./-");
@@ -75,7 +75,7 @@ fn json_comes_even_when_the_command_line_is_wrong() {
         &["--json", "--rate", "800", "a", "h:b"][..],
         &["--json", "a"],
         &["a", "h:b", "--json", "--frobnicate"],
-        &["--json", "--transport", "ssh", "a", "h:b"],
+        &["--json", "--streams", "0", "a", "h:b"],
         &["--json", "a", "longhaul://h/"],
     ] {
         let json = refused(args, "error: ").json();

@@ -95,21 +95,15 @@ fn parse_daemon(rest: &[u8]) -> Result<Location, String> {
     Ok(Location::Daemon { host: host.into(), port, path: path.into() })
 }
 
-/// What may carry the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    /// Whatever works best here.
-    #[default]
-    Auto,
-    /// Object packets over UDP.
-    Object,
-}
-
 /// How to copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
     /// What may carry the data.
     pub transport: Transport,
+    /// TCP connections to carry it with where UDP does not; `None`: as many as turn out to be best.
+    pub streams: Option<u16>,
+    /// Name of the kernel's congestion control for them; `None`: each host's usual one.
+    pub congestion: Option<String>,
     /// Name of the controller.
     pub control: String,
     /// Name of the selector; `None`: the one that goes with the controller.
@@ -147,6 +141,8 @@ impl Default for CopyOptions {
     fn default() -> CopyOptions {
         CopyOptions {
             transport: Transport::Auto,
+            streams: None,
+            congestion: None,
             control: "adaptive".into(),
             select: None,
             rate: None,
@@ -167,6 +163,7 @@ impl Default for CopyOptions {
 }
 
 pub use longhaul_proto::session::limit::Limit;
+pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 
 /// What a copy is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,7 +239,7 @@ pub struct Summary {
     pub seconds: f64,
     /// Data bytes moved by this run × 8 / seconds / 10⁶.
     pub goodput_mbps: f64,
-    /// `object`.
+    /// What carried most of the data: `object` (UDP), `stripe` (TCP) or `ssh`.
     pub transport: String,
     /// Name of the controller.
     pub control: String,
@@ -270,8 +267,10 @@ pub struct Summary {
     pub resumed_bytes: u64,
     /// Bytes of files that were already there.
     pub skipped_bytes: u64,
-    /// TCP streams used for data.
+    /// TCP streams that carried data: how many in the end, 0 for none.
     pub streams: u32,
+    /// Changes of what carries the data, in the order in which they came.
+    pub switches: Vec<Switch>,
     /// All files' BLAKE3 compared equal.
     pub hash_verified: bool,
     /// The first thing that went wrong.

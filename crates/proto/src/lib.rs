@@ -9,6 +9,7 @@
 //! - [`tcp`]: a TCP of user level, to compare with and to fall back to.
 //! - [`control`]: how fast to send.
 //! - [`path`]: what a few datagrams tell of a path before the transfer: does UDP pass, how large, how fast.
+//! - [`lanes`]: TCP connections that carry an object's datagrams where UDP does not get on.
 //! - [`session`]: what the two programs say to each other around a transfer: offer, manifest, resume, verify, done.
 //! - [`stripe`]: a byte stream over several lanes (PSockets, Sivakumar, Bailey & Grossman).
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@
 pub mod blocks;
 pub mod control;
 pub mod endpoint;
+pub mod lanes;
 pub mod object;
 pub mod pacer;
 pub mod path;

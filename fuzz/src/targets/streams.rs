@@ -7,6 +7,7 @@ use longhaul_proto::session::message::{
     Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION, Report,
     SenderStatus, TransferOptions,
 };
+use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 use longhaul_proto::units::Rate;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -204,9 +205,14 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
 fn messages() -> Vec<Message> {
     let ranges: Ranges = [0..1000, 5000..9000].into_iter().collect();
     let failure = FileFailure { path: b"a/b".to_vec(), reason: "permission denied".into() };
+    let switch = Switch { seconds: 3.5, to: Carrier::Stripe, why: "no news".into() };
     let hash = GroupHash { group: Group { entry: 1, index: 2 }, hash: [3; 32] };
-    let status =
-        SenderStatus { limited_by: Limit::Path, remarks: vec!["x".into()], ..SenderStatus::default() };
+    let status = SenderStatus {
+        limited_by: Limit::Path,
+        remarks: vec!["x".into()],
+        switches: vec![switch],
+        ..SenderStatus::default()
+    };
     vec![
         Message::ManifestPart { total: 300, bytes: vec![1; 100] },
         Message::Start { have: ranges.clone(), skipped: 3 },
@@ -220,6 +226,9 @@ fn messages() -> Vec<Message> {
         Message::Bye(status),
         Message::Abort("enough".into()),
         Message::KeepAlive,
+        Message::Lanes { wanted: 8 },
+        Message::NoLanes("refused".into()),
+        Message::Bytes(vec![7; 50]),
     ]
 }
 
@@ -240,6 +249,9 @@ fn offer() -> Offer {
             classes: vec![1200, 1472],
             background: true,
             stall_timeout_ms: 60_000,
+            transport: Transport::Auto,
+            streams: Some(4),
+            congestion: Some("cubic".into()),
         },
         manifest_len: 5,
         manifest_head: vec![1, 2, 3],

@@ -8,13 +8,15 @@
 //! ```
 //! Noise_NNpsk0 (revision 34): whoever has not the shared key can neither read the offer nor answer it.
 
+use super::pipe::Pipe;
 use super::wake::Waker;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select, unbounded};
 use longhaul_proto::session::message::{Answer, Message, Offer, PROTOCOL_VERSION};
 use serde::{Serialize, de::DeserializeOwned};
 use snow::StatelessTransportState;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -239,6 +241,8 @@ fn refuse_in_clear(stream: &mut Stream, reason: u8) -> io::Result<()> {
 pub enum Incoming {
     /// A message.
     Message(Message),
+    /// The other side has made the stream a lane: our end of it.
+    Pipe(UnixStream),
     /// It ended; nothing more will come.
     Closed,
 }
@@ -249,6 +253,7 @@ pub struct Control {
     inbox: Receiver<Incoming>,
     written: Receiver<()>,
     closer: Option<Box<dyn FnOnce() + Send>>,
+    pipe: Pipe,
 }
 
 impl Control {
@@ -258,24 +263,24 @@ impl Control {
         let (outbox, to_write) = unbounded();
         let (arrived, inbox) = unbounded();
         let (done, written) = bounded(1);
+        let (pipe_out, from_pipe) = bounded(PIPE_CHUNKS);
+        let pipe = Pipe::new(pipe_out);
         let (mut reader, mut writer) = (stream.reader, stream.writer);
         let sealer = state.clone();
         std::thread::Builder::new().name("control-write".into()).spawn(move || {
             // A broken stream shows on the reading side, which tells the owner.
-            let _ = write_messages(&mut *writer, &sealer, &to_write);
+            let _ = write_messages(&mut *writer, &sealer, &to_write, &from_pipe);
             drop(writer);
             let _ = done.send(());
         })?;
+        let passing = pipe.clone();
         std::thread::Builder::new().name("control-read".into()).spawn(move || {
             let mut incoming = MessageReader { reader: &mut *reader, state: &state, nonce: 0, plain: vec![] };
             loop {
-                let message = incoming.next().map_or_else(
-                    |error| {
-                        tracing::debug!("the control stream ended: {error}");
-                        Incoming::Closed
-                    },
-                    Incoming::Message,
-                );
+                let message = incoming.next_incoming(&passing).unwrap_or_else(|error| {
+                    tracing::debug!("the control stream ended: {error}");
+                    Incoming::Closed
+                });
                 let last = matches!(message, Incoming::Closed);
                 let gone = arrived.send(message).is_err();
                 waker.wake();
@@ -284,7 +289,7 @@ impl Control {
                 }
             }
         })?;
-        Ok(Control { outbox: Some(outbox), inbox, written, closer: Some(stream.closer) })
+        Ok(Control { outbox: Some(outbox), inbox, written, closer: Some(stream.closer), pipe })
     }
 
     /// Send a message; never blocks. A stream that broke is told by [`Control::poll`].
@@ -292,6 +297,11 @@ impl Control {
         if let Some(outbox) = &self.outbox {
             let _ = outbox.send(message);
         }
+    }
+
+    /// Our end of the lane that the stream itself is from now on.
+    pub fn open_pipe(&self) -> io::Result<UnixStream> {
+        self.pipe.open()
     }
 
     /// The next message, if one has come.
@@ -328,13 +338,18 @@ fn write_messages(
     writer: &mut dyn Write,
     state: &StatelessTransportState,
     messages: &Receiver<Message>,
+    from_pipe: &Receiver<Vec<u8>>,
 ) -> io::Result<()> {
     let (mut nonce, mut frame, mut out) = (0, vec![0; FRAME_MAX], vec![]);
     loop {
-        let message = match messages.recv_timeout(KEEP_ALIVE_EVERY) {
-            Ok(message) => message,
-            Err(RecvTimeoutError::Timeout) => Message::KeepAlive,
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        let message = select! {
+            recv(messages) -> message => match message {
+                Ok(message) => message,
+                Err(_) => return Ok(()),
+            },
+            // The other end of this one is in `Control` and the reading thread, and they end together.
+            recv(from_pipe) -> bytes => Message::Bytes(bytes.unwrap_or_default()),
+            default(KEEP_ALIVE_EVERY) => Message::KeepAlive,
         };
         out.clear();
         let mut next = Some(message);
@@ -355,6 +370,8 @@ fn write_messages(
 }
 
 const WRITE_BYTES: usize = 1 << 20;
+/// Chunks of the pipe that wait to be written: what waits there holds up messages.
+const PIPE_CHUNKS: usize = 2;
 
 struct MessageReader<'a> {
     reader: &'a mut dyn Read,
@@ -364,6 +381,20 @@ struct MessageReader<'a> {
 }
 
 impl MessageReader<'_> {
+    /// The next message that is the owner's business.
+    fn next_incoming(&mut self, pipe: &Pipe) -> io::Result<Incoming> {
+        loop {
+            match self.next()? {
+                Message::Bytes(bytes) => {
+                    if let Some(end) = pipe.pass_on(&bytes)? {
+                        return Ok(Incoming::Pipe(end));
+                    }
+                }
+                message => return Ok(Incoming::Message(message)),
+            }
+        }
+    }
+
     fn next(&mut self) -> io::Result<Message> {
         loop {
             if let Some((len, rest)) = self.plain.split_first_chunk::<4>() {
@@ -393,7 +424,7 @@ impl MessageReader<'_> {
 mod tests {
     use super::*;
     use longhaul_proto::session::message::{Direction, FileOptions, TransferOptions};
-    use std::os::unix::net::UnixStream;
+    use longhaul_proto::session::transport::Transport;
 
     fn next(control: &Control) -> Incoming {
         control.inbox.recv_timeout(FINISH_PATIENCE).unwrap()
@@ -415,6 +446,9 @@ mod tests {
             batch: None,
             classes: vec![1200],
             stall_timeout_ms: 1000,
+            transport: Transport::Auto,
+            streams: Some(4),
+            congestion: Some("cubic".into()),
         };
         Offer {
             version: PROTOCOL_VERSION,

@@ -1,12 +1,15 @@
-//! One transfer's datagrams: sealed and opened, over a socket of its own once the peer's address is known.
+//! One transfer's datagrams: sealed and opened, over a socket of its own once the peer's address is known, or over lanes.
 
+use super::lanes::Lanes;
 use super::seal::Keys;
 use super::udp::{Datagram, ReceiveBuffers, UdpSocket};
 use super::wake::{Interest, Waker, wait};
+use crate::clock;
 use crossbeam_channel::Receiver;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
+use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::net::SocketAddr;
 
@@ -54,6 +57,9 @@ pub struct Link {
     run_sent: usize,
     refused: u64,
     drops_before: u64,
+    lanes: Lanes,
+    /// The transfer's last datagram came over a lane, so that answers go that way too.
+    by_lanes: bool,
 }
 
 impl Link {
@@ -73,6 +79,12 @@ impl Link {
         Link::new(Socket::Shared(local), Some(strays), early)
     }
 
+    /// With lanes whose door others know already.
+    pub fn with_lanes(mut self, lanes: Lanes) -> Link {
+        self.lanes = lanes;
+        self
+    }
+
     fn new(socket: Socket, strays: Option<Receiver<Stray>>, early: Keys) -> Link {
         Link {
             socket,
@@ -85,12 +97,24 @@ impl Link {
             run_sent: 0,
             refused: 0,
             drops_before: 0,
+            lanes: Lanes::default(),
+            by_lanes: false,
         }
     }
 
     /// From now on the transfer's own keys count too.
     pub fn set_main_keys(&mut self, keys: Keys) {
         self.main = Some(keys);
+    }
+
+    /// The lanes, for their owner's own business with them.
+    pub fn lanes(&mut self) -> &mut Lanes {
+        &mut self.lanes
+    }
+
+    /// Whether the transfer's last datagram came over a lane.
+    pub fn is_by_lanes(&self) -> bool {
+        self.by_lanes
     }
 
     /// Whether there is anybody to send to yet.
@@ -120,8 +144,26 @@ impl Link {
         self.refused
     }
 
-    /// Take what has come in and hand each authentic body to `handle`. True if there was anything.
-    pub fn receive(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8])) -> io::Result<bool> {
+    /// Take what has come in and hand each authentic body to `handle`, which says whether it took it: what came over a
+    /// lane is then offered again, what came over UDP is gone. True if there was anything.
+    pub fn receive(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
+        self.lanes.take_newcomers();
+        let any = match &mut self.main {
+            Some(keys) => self.lanes.receive(keys, clock::now, &mut handle),
+            None => false,
+        };
+        self.by_lanes |= any;
+        let mut by_udp = false;
+        let outcome = self.receive_datagrams(|phase, arrival, body| {
+            by_udp |= phase == Phase::Main;
+            handle(phase, arrival, body);
+        });
+        self.by_lanes &= !by_udp;
+        Ok(outcome? || any)
+    }
+
+    /// Take what has come in over UDP.
+    fn receive_datagrams(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8])) -> io::Result<bool> {
         let mut any = false;
         while let Some(mut stray) = self.strays.as_ref().and_then(|strays| strays.try_recv().ok()) {
             any = true;
@@ -204,6 +246,34 @@ impl Link {
         true
     }
 
+    /// Send one datagram under the main keys the way that the other side's last one came. `write` fills a body; `false`
+    /// if it had none.
+    pub fn answer(
+        &mut self,
+        scratch: &mut Vec<u8>,
+        write: impl FnOnce(&mut [u8]) -> Option<Transmit>,
+    ) -> bool {
+        if !self.by_lanes {
+            return self.send_one(Phase::Main, scratch, write);
+        }
+        scratch.resize(SCRATCH, 0);
+        let Some(transmit) = write(scratch) else { return false };
+        if let Some(keys) = &self.main {
+            self.lanes.send_one(keys, &scratch[..transmit.len], transmit.number);
+        }
+        true
+    }
+
+    /// Give a run of datagrams to a lane, as [`Lanes::send_run`] does.
+    pub fn send_by_lanes(
+        &mut self,
+        datagram_len: usize,
+        now: Time,
+        write: impl FnMut(&mut [u8]) -> Option<Transmit>,
+    ) -> Option<usize> {
+        self.lanes.send_run(self.main.as_ref()?, datagram_len, now, write)
+    }
+
     /// Whether part of a run still waits for the socket.
     pub fn is_congested(&self) -> bool {
         self.run_sent < self.run.len()
@@ -264,6 +334,12 @@ impl Link {
     /// Wait for a datagram, for room to send if a run is stuck, for `waker` or for `deadline`.
     pub fn wait(&self, waker: &Waker, now: Time, deadline: Time) -> io::Result<()> {
         let socket = self.socket().map(UdpSocket::as_fd);
+        if !self.lanes.is_empty() {
+            let flags = if self.is_congested() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let udp = socket.map(|socket| PollFd::from_borrowed_fd(socket, flags));
+            let fds = udp.into_iter().chain(self.lanes.poll_fds()).collect();
+            return waker.wait_many(fds, deadline.since(now)).map(drop);
+        }
         wait(Interest { socket, writable: self.is_congested() }, waker, now, deadline)
     }
 }
@@ -283,7 +359,7 @@ fn open(
         (false, Some(keys)) => (Phase::Main, keys),
         (false, None) => return false,
     };
-    let Some(body) = keys.open(&header, datagram.bytes) else { return false };
+    let Ok(body) = keys.open(&header, datagram.bytes) else { return false };
     handle(phase, Arrival { time: datagram.time, number: header.number }, body);
     true
 }

@@ -2,7 +2,9 @@
 
 pub mod control;
 mod drops;
+pub mod lanes;
 pub mod link;
+pub mod pipe;
 pub mod plain;
 pub mod seal;
 pub mod udp;

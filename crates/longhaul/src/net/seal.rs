@@ -93,20 +93,30 @@ impl Keys {
         tag_room.copy_from_slice(tag.as_ref());
     }
 
-    /// Open in place a datagram whose header is `header`. `None`: not authentic, or seen before.
-    pub fn open<'a>(&mut self, header: &Header, datagram: &'a mut [u8]) -> Option<&'a mut [u8]> {
-        if header.connection_id != self.connection_id
-            || datagram.len() < SEAL_OVERHEAD
-            || !self.seen.is_new(header.number)
-        {
-            return None;
+    /// Open in place a datagram whose header is `header`.
+    pub fn open<'a>(&mut self, header: &Header, datagram: &'a mut [u8]) -> Result<&'a mut [u8], Refused> {
+        if header.connection_id != self.connection_id || datagram.len() < SEAL_OVERHEAD {
+            return Err(Refused::Forged);
+        }
+        if !self.seen.is_new(header.number) {
+            return Err(Refused::Repeated);
         }
         let (head, rest) = datagram.split_at_mut(HEADER_LEN);
+        let nonce = self.open.nonce(header.number);
         let body =
-            self.open.key.open_in_place(self.open.nonce(header.number), Aad::from(&*head), rest).ok()?;
+            self.open.key.open_in_place(nonce, Aad::from(&*head), rest).map_err(|_| Refused::Forged)?;
         self.seen.insert(header.number);
-        Some(body)
+        Ok(body)
     }
+}
+
+/// Why a datagram is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// One of its number was opened, or it is too old to tell.
+    Repeated,
+    /// It is not authentic, or not of this transfer.
+    Forged,
 }
 
 #[cfg(test)]
@@ -122,7 +132,7 @@ mod tests {
     fn open(keys: &mut Keys, datagram: &[u8]) -> Option<Vec<u8>> {
         let mut copy = datagram.to_vec();
         let header = Header::decode(&copy)?;
-        keys.open(&header, &mut copy).map(|body| body.to_vec())
+        keys.open(&header, &mut copy).ok().map(|body| body.to_vec())
     }
 
     #[test]

@@ -169,7 +169,7 @@ impl StripeOptions {
     }
 
     /// A connected socket for a lane.
-    pub(super) fn dial(&self, address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
+    pub(crate) fn dial(&self, address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         self.set_up(&SockRef::from(&socket))?;
         let left = deadline.saturating_duration_since(Instant::now());
@@ -181,7 +181,7 @@ impl StripeOptions {
     }
 
     /// What every lane's socket needs; what must be known when a connection begins is inherited from a listener's.
-    pub(super) fn set_up(&self, socket: &SockRef<'_>) -> io::Result<()> {
+    pub(crate) fn set_up(&self, socket: &SockRef<'_>) -> io::Result<()> {
         if let Some(bytes) = self.window {
             socket.set_send_buffer_size(bytes)?;
             socket.set_recv_buffer_size(bytes)?;

@@ -5,11 +5,12 @@ use super::receiving::{ManifestHead, Received, receive};
 use super::sending::{Sent, send};
 use super::session::{Broken, Session};
 use super::ssh;
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary};
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary, Transport};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
 use crate::history;
 use crate::net::control::{self, Control, OFFER_MAX, Psk, Stream, psk_of_token, tcp_stream};
+use crate::net::lanes::{LaneKey, Opener, OpenerConfig};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
@@ -22,6 +23,7 @@ use longhaul_proto::session::manifest::{Kind, Layout};
 use longhaul_proto::session::message::{
     Answer, Direction, FileFailure, Message, Offer, PROTOCOL_VERSION, Report, SenderStatus, TransferOptions,
 };
+use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -120,6 +122,9 @@ impl Job {
                 }
             }
         };
+        if matches!(job.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
+            return Err("--transport ssh needs a host reached by ssh, as in host:path".into());
+        }
         if matches!(job.remote, Remote::Daemon { .. }) && options.token.is_none() {
             return Err("longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment".into());
         }
@@ -142,8 +147,12 @@ fn check_names(options: &CopyOptions) -> Result<(), String> {
 
 /// UDP payload lengths tried when none was named: what passes everywhere; Ethernet under IPv6 and IPv4; jumbo frames.
 const CLASSES: [u16; 5] = [wire::BASE_DATAGRAM_LEN, 1452, 1472, 8952, 8972];
+/// Where no datagram has to pass: 16 KiB of data, so that many fill a block to its end and sealing costs least.
+const LANES_CLASS: u16 = (16 << 10) + wire::DATA_OVERHEAD as u16;
 
 fn transfer_options(options: &CopyOptions) -> TransferOptions {
+    let udp = options.transport.allows_udp();
+    let usual = || if udp { CLASSES.to_vec() } else { vec![LANES_CLASS] };
     TransferOptions {
         control: options.control.clone(),
         select: options.select.clone(),
@@ -151,8 +160,11 @@ fn transfer_options(options: &CopyOptions) -> TransferOptions {
         background: options.background,
         ack_every: options.ack_every,
         batch: options.batch,
-        classes: options.packet_size.map_or(CLASSES.to_vec(), |size| vec![size]),
+        classes: options.packet_size.map_or_else(usual, |size| vec![size]),
         stall_timeout_ms: u64::try_from(options.stall_timeout.as_millis()).unwrap_or(u64::MAX),
+        transport: options.transport,
+        streams: options.streams,
+        congestion: options.congestion.clone(),
     }
 }
 
@@ -268,6 +280,8 @@ fn open<'a>(
     offer.manifest_head = wish.manifest[..head].to_vec();
     let mut check = PathCheck::new(transfer.classes.clone(), wish.sends);
     let early = || Keys::early(&contact.psk, &offer.early_salt, connection_id, Side::Client);
+    let is_ssh = contact.far.is_some();
+    let mut addresses: Vec<SocketAddr> = contact.udp.into_iter().collect();
     let mut link = match contact.udp {
         Some(peer) => Some(Link::open(UdpSocket::bind(unspecified(peer), false)?, vec![peer], early())?),
         None => None,
@@ -278,7 +292,7 @@ fn open<'a>(
     // The path check rides along: its train is on its way while the handshake is.
     let meanwhile = || {
         offered = clock::now();
-        if let Some(link) = &mut link {
+        if let Some(link) = link.as_mut().filter(|_| transfer.transport.allows_udp()) {
             while link.send_one(crate::net::link::Phase::Early, &mut scratch, |buf| {
                 check.poll_transmit(clock::now(), buf)
             }) {}
@@ -293,10 +307,16 @@ fn open<'a>(
     let (far, name) = contact.far.map_or((None, None), |(far, name)| (Some(far), Some(name)));
     let mut link = match link {
         Some(link) => link,
-        None => open_link(udp_hosts, udp_port, name.as_deref(), early())?,
+        None => {
+            addresses = candidates(udp_hosts, udp_port, name.as_deref());
+            open_link(addresses.clone(), early())?
+        }
     };
     link.set_main_keys(Keys::main(&udp_secret, aes, connection_id, Side::Client));
     confirm(&control);
+    let key = LaneKey::new(&udp_secret, connection_id);
+    let congestion = transfer.congestion.clone();
+    let opener = Opener::new(OpenerConfig { addresses, key, congestion }, link.lanes().door(), waker.clone());
     let session = Session {
         link,
         control,
@@ -309,6 +329,11 @@ fn open<'a>(
         remembered: None,
         scratch,
         last_word: clock::now(),
+        talks_since: clock::now(),
+        opener: Some(opener),
+        lanes_wanted: 0,
+        no_lanes: None,
+        is_ssh,
         confirmed: true,
     };
     let mut opened = Opened { session, far };
@@ -330,8 +355,8 @@ fn unspecified(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// Towards an ssh agent: the addresses that it told, and those of the name that ssh was given.
-fn open_link(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>, early: Keys) -> Result<Link, Broken> {
+/// Where an ssh agent may be reached: the addresses that it told, and those of the name that ssh was given.
+fn candidates(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>) -> Vec<SocketAddr> {
     let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
     hosts.extend(named.map(|address| address.ip()));
     let mut peers: Vec<SocketAddr> = vec![];
@@ -341,15 +366,15 @@ fn open_link(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>, early: Keys)
             peers.push(peer);
         }
     }
-    let Some(first) = peers.first() else {
-        return Err(Broken::Failed(
-            "the far side's address cannot be found; use a host name that resolves, or an address".into(),
-        ));
-    };
-    let any = if peers.iter().all(SocketAddr::is_ipv4) {
-        unspecified(*first)
-    } else {
-        SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)
+    peers
+}
+
+/// Over UDP to whichever of these answers. Without any it stays silent.
+fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<Link, Broken> {
+    let any = match peers.first() {
+        Some(first) if peers.iter().all(SocketAddr::is_ipv4) => unspecified(*first),
+        Some(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+        None => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
     };
     Ok(Link::open(UdpSocket::bind(any, false)?, peers, early)?)
 }
@@ -436,6 +461,18 @@ fn pull(
     Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
 }
 
+/// What carried most of the data.
+fn carrier_of(status: &SenderStatus) -> Carrier {
+    let by_lanes = status.packets_by_stripe + status.packets_by_ssh;
+    let by = [
+        (status.packets_sent.saturating_sub(by_lanes), Carrier::Object),
+        (status.packets_by_stripe, Carrier::Stripe),
+        (status.packets_by_ssh, Carrier::Ssh),
+    ];
+    // Of equals the first: nothing was sent.
+    by.into_iter().rev().max_by_key(|(packets, _)| *packets).map_or(Carrier::Object, |(_, carrier)| carrier)
+}
+
 struct Totals {
     total: u64,
     files: u64,
@@ -449,6 +486,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
     let ms = |ns: u64| ns as f64 / 1e6;
     let ok = report.failed.is_empty();
     let headers = wire::IPV4_UDP_LEN as u32;
+    let udp = status.packets_sent > status.packets_by_stripe + status.packets_by_ssh;
     Summary {
         ok,
         limited_by: if status.packets_required == 0 { Limit::None } else { status.limited_by },
@@ -457,7 +495,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         bytes: in_place,
         seconds,
         goodput_mbps: moved as f64 * 8e-6 / seconds.max(1e-9),
-        transport: "object".into(),
+        transport: carrier_of(&status).name().into(),
         control: options.control.clone(),
         encrypted: true,
         packets_required: status.packets_required,
@@ -469,10 +507,11 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         rtt_ms_mean: ms(status.rtt_ns[1]),
         loss: status.loss,
         receiver_drops: report.receiver_drops,
-        path_mtu: if totals.datagram_len == 0 { 0 } else { u32::from(totals.datagram_len) + headers },
+        path_mtu: if totals.datagram_len == 0 || !udp { 0 } else { u32::from(totals.datagram_len) + headers },
         resumed_bytes: report.resumed_bytes,
         skipped_bytes: report.skipped_bytes,
-        streams: 0,
+        streams: u32::from(status.streams),
+        switches: status.switches,
         hash_verified: ok && !options.files.dry_run,
         error: report.failed.first().map(line_of),
         failures: report.failed,

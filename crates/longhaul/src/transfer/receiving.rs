@@ -5,8 +5,7 @@ use super::session::{Broken, HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
-use crate::net::link::Phase as Keys;
-use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::object::{Receiver, ReceiverConfig, Shape};
 use longhaul_proto::session::manifest::{Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, FileOptions, Message, Report, SenderStatus};
@@ -114,7 +113,7 @@ fn part(session: &mut Session<'_>, report: Report, last: SenderStatus) -> Sender
         if now >= deadline {
             return last;
         }
-        let _ = session.receive(|_, _, _| {});
+        let _ = session.receive(|_, _, _| true);
         let _ = session.link.wait(&session.waker, now, deadline.min(now + HEARTBEAT));
     }
 }
@@ -129,9 +128,10 @@ fn serve_until<T>(
         if let Some(value) = done(session)? {
             return Ok(value);
         }
-        session.receive(|_, _, _| {})?;
+        session.receive(|_, _, _| true)?;
         let now = clock::now();
         session.run_check(now);
+        session.tend_lanes(now);
         if now.since(session.last_word) > session.stall_timeout() {
             return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
         }
@@ -197,6 +197,13 @@ fn await_confirmation(session: &mut Session<'_>) -> Result<(), Broken> {
     })
 }
 
+/// Whether the receiver took it, or will never: a packet that a full sink refused is to be offered again.
+fn take(receiver: &mut Receiver<FileSink>, now: Time, arrival: Arrival, body: &[u8]) -> bool {
+    let refused = receiver.stats().refused;
+    receiver.handle_datagram(now, arrival, body);
+    receiver.stats().refused == refused
+}
+
 struct Receiving<'a, 's> {
     session: &'a mut Session<'s>,
     layout: Arc<Layout>,
@@ -257,6 +264,7 @@ impl<'a, 's> Receiving<'a, 's> {
             let now = clock::now();
             self.acknowledge(now);
             self.session.run_check(now);
+            self.session.tend_lanes(now);
             if self.sink().finished() {
                 return Ok(self.sink().report());
             }
@@ -269,14 +277,16 @@ impl<'a, 's> Receiving<'a, 's> {
                 continue;
             }
             let timer = self.receiver.as_ref().and_then(Endpoint::poll_timeout).unwrap_or(Time::MAX);
-            let deadline = timer.min(now + HEARTBEAT);
+            let patience = if self.session.link.lanes().is_holding() { OFFER_AGAIN } else { HEARTBEAT };
+            let deadline = timer.min(now + patience);
             self.session.link.wait(&self.session.waker, now, deadline)?;
         }
     }
 
     fn take_datagrams(&mut self) -> Result<bool, Broken> {
         let Some(receiver) = &mut self.receiver else { return self.take_first() };
-        let any = self.session.receive(|now, arrival, body| receiver.handle_datagram(now, arrival, body))?;
+        let any = self.session.receive(|now, arrival, body| take(receiver, now, arrival, body))?;
+        receiver.set_by_lanes(self.session.link.is_by_lanes());
         if any {
             self.last_news = clock::now();
         }
@@ -294,9 +304,9 @@ impl<'a, 's> Receiving<'a, 's> {
             if receiver.is_none() {
                 let class = match Body::decode(body) {
                     Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) => class,
-                    _ => return,
+                    _ => return true,
                 };
-                let Some(datagram_len) = classes.get(usize::from(class)) else { return };
+                let Some(datagram_len) = classes.get(usize::from(class)) else { return true };
                 let packet_len = u32::from(*datagram_len) - wire::DATA_OVERHEAD as u32;
                 let config = ReceiverConfig {
                     shape: Shape { object_len: layout.object_len(), packet_len },
@@ -307,9 +317,7 @@ impl<'a, 's> Receiving<'a, 's> {
                 };
                 *receiver = sink.take().map(|sink| Receiver::new(config, sink));
             }
-            if let Some(receiver) = receiver {
-                receiver.handle_datagram(now, arrival, body);
-            }
+            receiver.as_mut().is_none_or(|receiver| take(receiver, now, arrival, body))
         })?;
         if let Some(receiver) = &self.receiver {
             self.datagram_len = receiver.shape().packet_len as u16 + wire::DATA_OVERHEAD as u16;
@@ -375,9 +383,7 @@ impl<'a, 's> Receiving<'a, 's> {
             receiver.handle_timeout(now);
         }
         let session = &mut *self.session;
-        while session.link.send_one(Keys::Main, &mut session.scratch, |buf| receiver.poll_transmit(now, buf))
-        {
-        }
+        while session.link.answer(&mut session.scratch, |buf| receiver.poll_transmit(now, buf)) {}
         while receiver.poll_event().is_some() {
             if !self.complete_told {
                 self.complete_told = true;
@@ -452,5 +458,7 @@ const ACK_DATAGRAM_MAX: usize = wire::BASE_DATAGRAM_LEN as usize;
 const DROPS_WORTH_A_WORD: u64 = 1000;
 /// How long to wait for the sender's last word.
 const PARTING: Duration = Duration::from_secs(5);
+/// What a lane brought and a full sink refused is offered again so soon.
+const OFFER_AGAIN: Duration = Duration::from_millis(2);
 /// Rates shown are over this span.
 const RECENT: Duration = Duration::from_millis(500);

@@ -1,5 +1,10 @@
 //! The side that has the files.
 
+mod carrying;
+mod prepare;
+
+use self::carrying::Carrying;
+use self::prepare::{Begin, Prepared, begin_class, prepare};
 use super::manifest_codec;
 use super::session::{Broken, HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
@@ -9,10 +14,10 @@ use crate::net::udp::GSO_SEGMENTS_MAX;
 use longhaul_proto::control::{ControlConfig, Remembered};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
-use longhaul_proto::path::PathReport;
 use longhaul_proto::session::limit::LimitMeter;
-use longhaul_proto::session::manifest::{Layout, Ranges};
-use longhaul_proto::session::message::{Message, Report, SenderStatus};
+use longhaul_proto::session::manifest::Layout;
+use longhaul_proto::session::message::{GroupHash, Message, Report, SenderStatus};
+use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time, nanos};
 use longhaul_proto::wire;
 use std::sync::Arc;
@@ -44,14 +49,14 @@ pub fn send(
         session.control.send(Message::SourceErrors(scan.errors.clone()));
     }
     let layout = Arc::new(Layout::new(&scan.manifest));
-    let (have, path) = match prepare(session, layout.object_len())? {
-        Prepared::Begin(have, path) => (have, path),
+    let begin = match prepare(session, layout.object_len())? {
+        Prepared::Begin(begin) => begin,
         Prepared::Finished(report) => {
             session.control.send(Message::Bye(SenderStatus::default()));
             return Ok(Sent { report, status: SenderStatus::default(), datagram_len: 0, learnt: None });
         }
     };
-    let mut sending = Sending::new(session, scan, layout, have, path);
+    let mut sending = Sending::new(session, scan, layout, begin);
     let outcome = sending.run();
     let status = sending.status_overall();
     let datagram_len = sending.datagram_len as u16;
@@ -75,66 +80,6 @@ pub fn send_manifest(session: &mut Session<'_>, scan: &Scan) -> Result<(), Broke
     Ok(())
 }
 
-enum Prepared {
-    /// Send, all but these bytes.
-    Begin(Ranges, PathReport),
-    /// There is nothing to be done (a dry run).
-    Finished(Report),
-}
-
-/// Wait until the receiver says what it needs and the path check knows the path. Nothing needed: no path needed.
-fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, Broken> {
-    let began = clock::now();
-    let mut have: Option<Ranges> = None;
-    loop {
-        session.check_stop()?;
-        while let Some(message) = session.poll_message()? {
-            match message {
-                Message::Start { have: ranges, skipped } => {
-                    session.remark(format!("the other side has {skipped} entries already"));
-                    have = Some(ranges);
-                }
-                Message::Finished(report) => return Ok(Prepared::Finished(report)),
-                _ => {}
-            }
-        }
-        session.receive(|_, _, _| {})?;
-        let now = clock::now();
-        session.run_check(now);
-        let report = session.check.report();
-        if let Some(ranges) = &have {
-            let needed = object_len
-                - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
-            if needed == 0 || session.check.is_settled(now, settle_patience(&report)) {
-                return Ok(Prepared::Begin(have.unwrap_or_default(), report));
-            }
-        }
-        if report.rtt.is_none() && now.since(began) > UDP_PATIENCE {
-            let port = session.link.socket().and_then(|s| s.local_addr().ok()).map_or(0, |a| a.port());
-            return Err(session.abort(format!(
-                "UDP does not pass between the two hosts (no answer in {} s; local port {port}); \
-                 open the server's UDP port in the firewalls between them",
-                UDP_PATIENCE.as_secs()
-            )));
-        }
-        if now.since(session.last_word) > session.stall_timeout() {
-            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
-        }
-        let pending = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
-        let settled = session
-            .check
-            .last_news()
-            .filter(|_| have.is_some())
-            .map_or(Time::MAX, |at| at + settle_patience(&report));
-        session.link.wait(&session.waker, now, pending.min(settled))?;
-    }
-}
-
-/// How long after the last answer to a probe more may be on their way.
-fn settle_patience(report: &PathReport) -> Duration {
-    SETTLE + report.rtt.unwrap_or_default() / 32
-}
-
 struct Sending<'a, 's> {
     session: &'a mut Session<'s>,
     sender: Sender<Reader>,
@@ -148,7 +93,8 @@ struct Sending<'a, 's> {
     last_status: Time,
     recent: Recent,
     remarks: Vec<String>,
-    hashes: Vec<longhaul_proto::session::message::GroupHash>,
+    hashes: Vec<GroupHash>,
+    carrying: Carrying,
 }
 
 /// Counters a moment ago, for recent rates.
@@ -171,10 +117,10 @@ impl<'a, 's> Sending<'a, 's> {
         session: &'a mut Session<'s>,
         scan: Arc<Scan>,
         layout: Arc<Layout>,
-        have: Ranges,
-        path: PathReport,
+        begin: Begin,
     ) -> Sending<'a, 's> {
-        let class = path.largest_class.unwrap_or(0);
+        let Begin { have, path, carrier } = begin;
+        let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
         let rtt = path.rtt.unwrap_or(session.rtt);
@@ -198,16 +144,22 @@ impl<'a, 's> Sending<'a, 's> {
         };
         let waker = session.waker.clone();
         let reader = Reader::start(scan.clone(), layout.clone(), &have, Arc::new(move || waker.wake()));
-        let sender = Sender::new(config, reader, kind.build(control));
-        let rate = path.rate.map_or("unknown".into(), |r| {
-            format!("{}{}", if r.is_bottleneck { "" } else { "at least " }, r.rate)
-        });
-        session.remark(format!(
-            "path check: {datagram_len}-byte datagrams pass, round trip {:.1} ms, rate by train {rate}; control {}, packets {}",
-            rtt.as_secs_f64() * 1e3,
-            kind.name(),
-            companions.selector.name()
-        ));
+        let mut sender = Sender::new(config, reader, kind.build(control));
+        let carrying = Carrying::new(session, carrier, clock::now());
+        if carrier != Carrier::Object {
+            sender.go_by_lanes();
+        }
+        if carrier == Carrier::Object {
+            let rate = path.rate.map_or("unknown".into(), |r| {
+                format!("{}{}", if r.is_bottleneck { "" } else { "at least " }, r.rate)
+            });
+            session.remark(format!(
+                "path check: {datagram_len}-byte datagrams pass, round trip {:.1} ms, rate by train {rate}; control {}, packets {}",
+                rtt.as_secs_f64() * 1e3,
+                kind.name(),
+                companions.selector.name()
+            ));
+        }
         if session.options.background
             && let Some(socket) = session.link.socket()
         {
@@ -229,6 +181,7 @@ impl<'a, 's> Sending<'a, 's> {
             recent: Recent { at: now, ..Recent::default() },
             remarks: vec![],
             hashes: vec![],
+            carrying,
         }
     }
 
@@ -246,6 +199,8 @@ impl<'a, 's> Sending<'a, 's> {
                 self.sender.handle_timeout(now);
             }
             self.session.run_check(now);
+            self.session.tend_lanes(now);
+            self.carry(now)?;
             let more = self.transmit()?;
             while self.sender.poll_event().is_some() {}
             let now = clock::now();
@@ -254,6 +209,7 @@ impl<'a, 's> Sending<'a, 's> {
             if more {
                 continue;
             }
+            self.carrying.note_idle(now, self.sender.blocked());
             let deadline = self.sender.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
             self.session.link.wait(&self.session.waker, now, deadline)?;
         }
@@ -263,7 +219,10 @@ impl<'a, 's> Sending<'a, 's> {
         let sender = &mut self.sender;
         // Bounded, so that a flood of strangers' datagrams does not keep us from sending.
         for _ in 0..RECEIVES {
-            if !self.session.receive(|now, arrival, body| sender.handle_datagram(now, arrival, body))? {
+            if !self.session.receive(|now, arrival, body| {
+                sender.handle_datagram(now, arrival, body);
+                true
+            })? {
                 break;
             }
         }
@@ -298,6 +257,9 @@ impl<'a, 's> Sending<'a, 's> {
 
     /// One batch (FOBS §3.1, first phase). True if there is more to send at once.
     fn transmit(&mut self) -> Result<bool, Broken> {
+        if self.carrying.carrier() != Carrier::Object {
+            return Ok(self.transmit_by_lanes());
+        }
         if self.session.link.is_congested() && !self.session.link.flush()? {
             return Ok(false);
         }
@@ -323,6 +285,9 @@ impl<'a, 's> Sending<'a, 's> {
         let snapshot = self.sender.snapshot();
         if self.session.link.is_congested() {
             return Limit::Path;
+        }
+        if self.carrying.is_full() {
+            return if self.sender.stats().pressure > PRESSURE_TARGET { Limit::Target } else { Limit::Path };
         }
         match self.sender.blocked() {
             Blocked::Source => Limit::Source,
@@ -438,7 +403,7 @@ impl<'a, 's> Sending<'a, 's> {
     fn status_overall(&self) -> SenderStatus {
         let stats = self.sender.stats();
         let rtt = self.sender.rtt();
-        SenderStatus {
+        let mut status = SenderStatus {
             limited_by: self.meter.overall(),
             packets_required: stats.packets_required,
             packets_sent: stats.packets_sent,
@@ -446,7 +411,10 @@ impl<'a, 's> Sending<'a, 's> {
             loss: path_losses(&stats) as f64 / stats.covered.max(1) as f64,
             rtt_ns: [nanos(rtt.min()), nanos(rtt.mean()), nanos(rtt.smoothed())],
             remarks: self.remarks.clone(),
-        }
+            ..SenderStatus::default()
+        };
+        self.carrying.tell(&stats, &mut status);
+        status
     }
 }
 
@@ -460,10 +428,6 @@ fn path_losses(stats: &SenderStats) -> u64 {
 const RECEIVES: usize = 4;
 /// Manifest bytes in a message.
 const MANIFEST_PART: usize = 256 << 10;
-/// How long to try UDP before calling it blocked.
-const UDP_PATIENCE: Duration = Duration::from_secs(6);
-/// After the last answer to a probe, wait at least this long for more.
-const SETTLE: Duration = Duration::from_millis(2);
 /// Rates shown are over this span.
 const RECENT: Duration = Duration::from_millis(500);
 const STATUS_EVERY: Duration = Duration::from_millis(500);

@@ -8,6 +8,7 @@ use crate::api::{Failure, ServeOptions};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
 use crate::net::control::{self, Control, HandshakeError, Psk, Stream, psk_of_token, tcp_stream};
+use crate::net::lanes::{self, Door, Hurried, LaneKey, Lanes};
 use crate::net::link::{Link, Stray};
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::{ReceiveBuffers, UdpSocket};
@@ -27,7 +28,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What every session of a server shares.
 struct Server {
@@ -37,6 +38,8 @@ struct Server {
     max_rate: Option<Rate>,
     udp_port: u16,
     udp_hosts: Vec<IpAddr>,
+    /// The control stream runs inside ssh.
+    is_ssh: bool,
     /// Why no offer can be accepted.
     unable: Option<String>,
     stop: Arc<AtomicBool>,
@@ -64,6 +67,7 @@ pub fn serve(
         max_rate: options.max_rate,
         udp_port: local.port(),
         udp_hosts: vec![],
+        is_ssh: false,
         unable: None,
         stop: stop.clone(),
     });
@@ -113,16 +117,28 @@ fn serve_connection(
 ) -> Result<String, Broken> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
+    let mut magic = [0; lanes::MAGIC_LEN];
+    let deadline = Instant::now() + HANDSHAKE_PATIENCE;
+    Hurried { socket: &socket, deadline }
+        .read_exact(&mut magic)
+        .map_err(|e| format!("not a longhaul client ({e})"))?;
+    if magic == lanes::MAGIC {
+        lanes::admit(socket, |id| switchboard.door(id))?;
+        return Ok("a lane joined".into());
+    }
+    let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
+    stream.reader = Box::new(io::Cursor::new(magic).chain(stream.reader));
     let waker = Waker::new()?;
+    let lanes = Lanes::default();
     let mut line = None;
-    let (control, offer, secret, rtt) =
-        shake_hands(server, tcp_stream(socket, HANDSHAKE_PATIENCE)?, &waker, |offer| {
-            line = Some(switchboard.connect(offer.connection_id, waker.clone()));
-        })?;
+    let (control, offer, secret, rtt) = shake_hands(server, stream, &waker, |offer, secret| {
+        let door = lanes.door_of(LaneKey::new(secret, offer.connection_id), &offer.transfer, waker.clone());
+        line = Some(switchboard.connect(offer.connection_id, waker.clone(), door));
+    })?;
     let Some(line) = line else { return Err(Broken::Failed("no offer".into())) };
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::shared(local, line.strays.clone(), early);
-    serve_session(server, control, offer, secret, link, waker, rtt)
+    let link = Link::shared(local, line.strays.clone(), early).with_lanes(lanes);
+    serve_session(server, Met { control, offer, secret, link, waker, rtt })
 }
 
 /// Accept or refuse. Returns the control stream, the offer, the secret of the datagrams' keys and the round trip.
@@ -130,14 +146,14 @@ fn shake_hands(
     server: &Server,
     stream: Stream,
     waker: &Waker,
-    accepted: impl FnOnce(&Offer),
+    accepted: impl FnOnce(&Offer, &[u8; 32]),
 ) -> Result<(Control, Offer, [u8; 32], Duration), Broken> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|e| format!("the system gives no random bytes: {e}"))?;
     let decide = |offer: &Offer| match objection(server, offer) {
         Some(line) => Answer::Refuse(line),
         None => {
-            accepted(offer);
+            accepted(offer, &secret);
             Answer::Accept {
                 aes: offer.aes && has_aes(),
                 udp_secret: secret,
@@ -174,15 +190,18 @@ fn objection(server: &Server, offer: &Offer) -> Option<String> {
     None
 }
 
-fn serve_session(
-    server: &Server,
+/// A client that was accepted.
+struct Met {
     control: Control,
     offer: Offer,
     secret: [u8; 32],
-    mut link: Link,
+    link: Link,
     waker: Waker,
     rtt: Duration,
-) -> Result<String, Broken> {
+}
+
+fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
+    let Met { control, offer, secret, mut link, waker, rtt } = met;
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let sends = matches!(offer.direction, Direction::Pull { .. });
@@ -203,6 +222,11 @@ fn serve_session(
         remembered: None,
         scratch: vec![],
         last_word: clock::now(),
+        talks_since: clock::now(),
+        opener: None,
+        lanes_wanted: 0,
+        no_lanes: None,
+        is_ssh: server.is_ssh,
         confirmed: false,
     };
     let began = clock::now();
@@ -267,9 +291,16 @@ struct Switchboard {
 
 #[derive(Default)]
 struct Board {
-    lines: HashMap<u64, (Sender<Stray>, Waker)>,
+    lines: HashMap<u64, LineEnd>,
     /// Datagrams of sessions that are not there yet: a client's first ones may overtake its offer.
     held: VecDeque<(u64, Stray)>,
+}
+
+/// Where what belongs to a session goes.
+struct LineEnd {
+    strays: Sender<Stray>,
+    waker: Waker,
+    door: Door,
 }
 
 /// A session's connection to the switchboard.
@@ -287,7 +318,7 @@ impl Drop for Line {
 }
 
 impl Switchboard {
-    fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker) -> Line {
+    fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker, door: Door) -> Line {
         let (sender, strays) = bounded(STRAYS_MAX);
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (ours, others): (VecDeque<_>, VecDeque<_>) =
@@ -297,8 +328,14 @@ impl Switchboard {
             // A full line loses datagrams like any queue.
             let _ = sender.try_send(stray);
         }
-        board.lines.insert(connection_id, (sender, waker));
+        board.lines.insert(connection_id, LineEnd { strays: sender, waker, door });
         Line { strays, connection_id, board: self.clone() }
+    }
+
+    /// Where lanes of this transfer are to be left.
+    fn door(&self, connection_id: u64) -> Option<Door> {
+        let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        board.lines.get(&connection_id).map(|line| line.door.clone())
     }
 
     fn run(&self, mut socket: UdpSocket, stop: &AtomicBool) {
@@ -326,9 +363,9 @@ impl Switchboard {
         let (Some(header), Some(from)) = (Header::decode(bytes), from) else { return };
         let stray = Stray { bytes: bytes.to_vec(), time, from };
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((line, waker)) = board.lines.get(&header.connection_id) {
-            if line.try_send(stray).is_ok() {
-                waker.wake();
+        if let Some(line) = board.lines.get(&header.connection_id) {
+            if line.strays.try_send(stray).is_ok() {
+                line.waker.wake();
             }
             return;
         }
@@ -351,17 +388,24 @@ pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
 fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Broken> {
     let mut psk = [0; 32];
     io::stdin().read_exact(&mut psk).map_err(|e| format!("no key came over stdin: {e}"))?;
-    let bound = bind_in(ports).and_then(|socket| {
-        let port = socket.local_addr().map_err(|e| e.to_string())?.port();
-        Ok((socket, port))
-    });
+    let bound = bind_in(ports);
     let (udp_port, unable) = match &bound {
-        Ok((_, port)) => (*port, None),
+        Ok(bound) => (bound.port, None),
         // The client is told in the answer to its offer: what we print here may be seen by nobody.
         Err(line) => (0, Some(line.clone())),
     };
     let (root, udp_hosts) = (Root::ambient(), ssh_address());
-    let server = Server { root, psk, read_only: false, max_rate: None, udp_port, udp_hosts, unable, stop };
+    let server = Server {
+        root,
+        psk,
+        read_only: false,
+        max_rate: None,
+        udp_port,
+        udp_hosts,
+        is_ssh: true,
+        unable,
+        stop,
+    };
     let waker = Waker::new()?;
     let stream = Stream {
         reader: Box::new(io::stdin()),
@@ -369,18 +413,67 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
     };
-    let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, |_| {})?;
+    let lanes = Lanes::default();
+    let mut door = None;
+    let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, |offer, secret| {
+        let key = LaneKey::new(secret, offer.connection_id);
+        door = Some((offer.connection_id, lanes.door_of(key, &offer.transfer, waker.clone())));
+    })?;
+    let bound = bound?;
+    if let (Some(listener), Some((id, door))) = (bound.listener, door) {
+        admit_lanes(listener, id, door)?;
+    }
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::open(bound?.0, vec![], early)?;
-    serve_session(&server, control, offer, secret, link, waker, rtt).map(drop)
+    let link = Link::open(bound.socket, vec![], early)?.with_lanes(lanes);
+    serve_session(&server, Met { control, offer, secret, link, waker, rtt }).map(drop)
 }
 
-fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<UdpSocket, String> {
+/// Admit lanes of this one transfer for as long as the process lives.
+fn admit_lanes(listener: TcpListener, connection_id: u64, door: Door) -> io::Result<()> {
+    let pending = Arc::new(AtomicUsize::new(0));
+    let body = move || {
+        for socket in listener.incoming().map_while(Result::ok) {
+            if pending.fetch_add(1, Ordering::Relaxed) >= JOINS_MAX {
+                pending.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let (door, pending) = (door.clone(), pending.clone());
+            std::thread::spawn(move || {
+                let outcome = admit_one(socket, |id| (id == connection_id).then_some(door));
+                pending.fetch_sub(1, Ordering::Relaxed);
+                if let Err(error) = outcome {
+                    tracing::debug!("no lane: {error}");
+                }
+            });
+        }
+    };
+    std::thread::Builder::new().name("lanes".into()).spawn(body).map(drop)
+}
+
+fn admit_one(socket: TcpStream, door_of: impl FnOnce(u64) -> Option<Door>) -> io::Result<()> {
+    let mut magic = [0; lanes::MAGIC_LEN];
+    Hurried { socket: &socket, deadline: Instant::now() + HANDSHAKE_PATIENCE }.read_exact(&mut magic)?;
+    if magic == lanes::MAGIC { lanes::admit(socket, door_of) } else { Ok(()) }
+}
+
+/// What an agent listens at.
+struct Bound {
+    socket: UdpSocket,
+    /// At the same port, for lanes.
+    listener: Option<TcpListener>,
+    port: u16,
+}
+
+fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<Bound, String> {
     let any = |port| [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
     let shown = ports.clone();
     for address in ports.unwrap_or(0..=0).flat_map(any) {
-        if let Ok(socket) = UdpSocket::bind(address, false) {
-            return Ok(socket);
+        if let Ok(socket) = UdpSocket::bind(address, false)
+            && let Ok(local) = socket.local_addr()
+        {
+            // Taken already? Then without: UDP is what matters.
+            let listener = TcpListener::bind(local).ok();
+            return Ok(Bound { socket, listener, port: local.port() });
         }
     }
     Err(match shown {
@@ -403,6 +496,8 @@ const POLL: Duration = Duration::from_millis(100);
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Before anything is measured.
 const RTT_GUESS: Duration = Duration::from_millis(50);
+/// Lanes of an agent that are about to join.
+const JOINS_MAX: usize = 64;
 /// Connections served at once.
 const SESSIONS_MAX: usize = 256;
 /// Datagrams waiting for a session to take them.

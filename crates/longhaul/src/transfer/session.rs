@@ -3,10 +3,12 @@
 use crate::api::{Observer, Remark};
 use crate::clock;
 use crate::net::control::{Control, Incoming};
+use crate::net::lanes::{LaneSocket, Opener};
 use crate::net::link::{Link, Phase};
 use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
+use longhaul_proto::lanes::LANES_MAX;
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Message, TransferOptions};
 use longhaul_proto::units::Time;
@@ -39,6 +41,16 @@ pub struct Session<'a> {
     pub scratch: Vec<u8>,
     /// When the other side last said anything over the control stream.
     pub last_word: Time,
+    /// Since when it has been saying something again and again.
+    pub talks_since: Time,
+    /// Opens lanes, where we are the client.
+    pub opener: Option<Opener>,
+    /// Lanes there should be.
+    pub lanes_wanted: usize,
+    /// Why there are none, if they cannot be had.
+    pub no_lanes: Option<String>,
+    /// The control stream runs inside ssh.
+    pub is_ssh: bool,
     /// The other side has said something under the session's own keys: its offer was no replay of an old one.
     pub confirmed: bool,
 }
@@ -84,31 +96,72 @@ impl Session<'_> {
 
     /// The next message, if there is one. An abort or the stream's end is an error.
     pub fn poll_message(&mut self) -> Result<Option<Message>, Broken> {
-        match self.control.poll() {
-            None => Ok(None),
-            Some(Incoming::Closed) => Err(Broken::Failed(
-                "the other side went away; what arrived is kept, run the same command again to continue"
-                    .into(),
-            )),
-            Some(Incoming::Message(message)) => {
-                self.last_word = clock::now();
-                self.confirmed = true;
-                match message {
-                    Message::Abort(line) => Err(Broken::Failed(line)),
-                    message => Ok(Some(message)),
+        loop {
+            let message = match self.control.poll() {
+                None => return Ok(None),
+                Some(Incoming::Closed) => {
+                    return Err(Broken::Failed(
+                        "the other side went away; what arrived is kept, run the same command again to continue"
+                            .into(),
+                    ));
                 }
+                Some(Incoming::Pipe(pipe)) => {
+                    self.link.lanes().add(LaneSocket::Pipe(pipe));
+                    continue;
+                }
+                Some(Incoming::Message(message)) => message,
+            };
+            let now = clock::now();
+            if now.since(self.last_word) > WORD_GAP {
+                self.talks_since = now;
+            }
+            (self.last_word, self.confirmed) = (now, true);
+            match message {
+                Message::Abort(line) => return Err(Broken::Failed(line)),
+                Message::Lanes { wanted } => {
+                    self.lanes_wanted = usize::from(wanted).min(LANES_MAX);
+                }
+                Message::NoLanes(line) => self.no_lanes = Some(line),
+                message => return Ok(Some(message)),
             }
         }
     }
 
-    /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`.
-    pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8])) -> io::Result<bool> {
+    /// Have so many lanes between the two hosts: the client opens them.
+    pub fn want_lanes(&mut self, wanted: usize) {
+        if wanted != self.lanes_wanted {
+            self.lanes_wanted = wanted;
+            if self.opener.is_none() {
+                self.control.send(Message::Lanes { wanted: wanted as u16 });
+            }
+        }
+    }
+
+    /// Open what lanes are missing, if that is ours to do.
+    pub fn tend_lanes(&mut self, now: Time) {
+        let Some(opener) = &mut self.opener else { return };
+        let have = self.link.lanes().len();
+        opener.ensure(have, self.lanes_wanted, now);
+        let failure = opener.failure().filter(|_| have == 0);
+        if failure.is_some() && self.no_lanes.is_none() {
+            self.no_lanes = failure.clone();
+            self.control.send(Message::NoLanes(failure.unwrap_or_default()));
+        } else if have > 0 {
+            self.no_lanes = None;
+        }
+    }
+
+    /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`, which says whether it took them.
+    pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
         let check = &mut self.check;
         self.link.receive(|phase, arrival, body| {
             // Read for each datagram: never before its arrival, however long the process was off the processor.
             let now = clock::now();
             match phase {
-                Phase::Early => check.handle_datagram(now, arrival, body),
+                Phase::Early => {
+                    check.handle_datagram(now, arrival, body);
+                    true
+                }
                 Phase::Main => handle(now, arrival, body),
             }
         })
@@ -116,6 +169,9 @@ impl Session<'_> {
 
     /// Send what the path check has to send. A side that does not know its peer's address yet answers nobody.
     pub fn run_check(&mut self, now: Time) {
+        if !self.options.transport.allows_udp() {
+            return;
+        }
         if self.check.poll_timeout().is_some_and(|at| now >= at) {
             self.check.handle_timeout(now);
         }
@@ -125,6 +181,21 @@ impl Session<'_> {
             && self.link.send_one(Phase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
         {
         }
+    }
+
+    /// Have the control stream itself be a lane.
+    pub fn open_pipe(&mut self) -> io::Result<()> {
+        if self.link.lanes().is_empty() {
+            let pipe = self.control.open_pipe()?;
+            self.link.lanes().add(LaneSocket::Pipe(pipe));
+        }
+        Ok(())
+    }
+
+    /// A line that both users should see, and for `--why`.
+    pub fn warn(&mut self, text: String) {
+        self.observer.warning(&text);
+        self.remark(text);
     }
 
     /// A line for `--why`.
@@ -139,5 +210,7 @@ impl Session<'_> {
     }
 }
 
+/// A control stream that was silent for longer was not alive: each side says something three times a second.
+const WORD_GAP: Duration = Duration::from_millis(1500);
 /// Look at the control stream, timers and the stop flag at least this often.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);

@@ -23,6 +23,8 @@ struct Record {
     packet: PacketNumber,
     sent: Time,
     state: State,
+    /// A lane has it: it is lost only with that lane, however many overtake it.
+    by_lane: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +70,13 @@ impl Flight {
         self.records.len()
     }
 
-    /// Send `packet` now. `again`: it was sent before.
-    pub fn push(&mut self, packet: PacketNumber, now: Time, again: bool) -> DatagramNumber {
+    /// Send `packet` now, over a lane or as a datagram. `again`: it was sent before.
+    pub fn push(&mut self, packet: PacketNumber, now: Time, again: bool, by_lane: bool) -> DatagramNumber {
         let number = self.next_number();
         if again {
             self.newest.insert(packet, number);
         }
-        self.records.push_back(Record { packet, sent: now, state: State::Outstanding });
+        self.records.push_back(Record { packet, sent: now, state: State::Outstanding, by_lane });
         self.outstanding += 1;
         number
     }
@@ -82,7 +84,8 @@ impl Flight {
     /// A datagram that carries no packet goes out: it is settled at once.
     pub fn push_empty(&mut self, now: Time) -> DatagramNumber {
         let number = self.next_number();
-        self.records.push_back(Record { packet: PacketNumber::MAX, sent: now, state: State::Settled });
+        let packet = PacketNumber::MAX;
+        self.records.push_back(Record { packet, sent: now, state: State::Settled, by_lane: false });
         number
     }
 
@@ -97,9 +100,42 @@ impl Flight {
         (!self.records.is_empty()).then_some(self.base)
     }
 
-    /// When the oldest unsettled datagram left.
+    /// When the oldest unsettled datagram left; `None` also if a lane has it, for which no time is too long.
     pub fn oldest(&self) -> Option<Time> {
-        self.records.front().map(|r| r.sent)
+        self.records.front().filter(|r| !r.by_lane).map(|r| r.sent)
+    }
+
+    /// Whether this datagram is not settled.
+    pub fn is_on_way(&self, number: DatagramNumber) -> bool {
+        let record = number.checked_sub(self.base).and_then(|index| self.records.get(index as usize));
+        record.is_some_and(|r| r.state == State::Outstanding)
+    }
+
+    /// These datagrams are gone for sure. Calls `lost` for each packet whose newest copy that was. Returns how many were
+    /// on their way.
+    pub fn lose(
+        &mut self,
+        numbers: Range<DatagramNumber>,
+        is_acked: impl Fn(PacketNumber) -> bool,
+        mut lost: impl FnMut(PacketNumber),
+    ) -> u64 {
+        let start = numbers.start.max(self.base) - self.base;
+        let end = numbers.end.saturating_sub(self.base).min(self.records.len() as u64);
+        let mut count = 0;
+        for index in start..end.max(start) {
+            let (number, record) = (self.base + index, &mut self.records[index as usize]);
+            if record.state == State::Settled {
+                continue;
+            }
+            record.state = State::Settled;
+            self.outstanding -= 1;
+            count += 1;
+            let newest = self.newest.get(&record.packet).is_none_or(|newest| *newest == number);
+            if newest && !is_acked(record.packet) {
+                lost(record.packet);
+            }
+        }
+        count
     }
 
     /// The receiver got these datagrams. Calls `landed` for each packet that is news.
@@ -147,7 +183,7 @@ impl Flight {
             let settled = record.state == State::Settled;
             if !settled {
                 let acked = is_acked(record.packet);
-                let overdue = number < below && record.sent <= deadline;
+                let overdue = !record.by_lane && number < below && record.sent <= deadline;
                 if !(acked || overdue) {
                     break;
                 }

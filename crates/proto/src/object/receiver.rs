@@ -1,6 +1,6 @@
 //! The receiving side.
 
-use super::{AckPolicy, Shape};
+use super::{AckPolicy, NEVER, Shape};
 use crate::blocks::Blocks;
 use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use crate::seen::Seen;
@@ -81,6 +81,7 @@ pub struct Receiver<K> {
     /// After completion, late data is answered at most this often.
     next_reminder: Time,
     next_number: DatagramNumber,
+    by_lanes: bool,
     complete: bool,
     events: VecDeque<ReceiverEvent>,
     stats: ReceiverStats,
@@ -131,6 +132,7 @@ impl<K: Sink> Receiver<K> {
             round: 0,
             next_reminder: Time::ZERO,
             next_number: 0,
+            by_lanes: false,
             complete,
             events: complete.then_some(ReceiverEvent::Complete).into_iter().collect(),
             stats: ReceiverStats::default(),
@@ -167,6 +169,11 @@ impl<K: Sink> Receiver<K> {
     pub fn set_host_state(&mut self, dropped: u64, pressure: u8) {
         self.dropped = dropped;
         self.pressure = pressure;
+    }
+
+    /// Whether lanes carry what comes in: then nobody needs to know at once what has.
+    pub fn set_by_lanes(&mut self, by_lanes: bool) {
+        self.by_lanes = by_lanes;
     }
 
     /// These bytes failed verification: ask for them again. Returns the new epoch, to be told to the sender.
@@ -256,7 +263,11 @@ impl<K: Sink> Receiver<K> {
     }
 
     fn policy(&self) -> AckPolicy {
-        self.config.ack.early(self.stats.received)
+        let mut policy = self.config.ack;
+        if self.by_lanes && policy.every != NEVER {
+            policy.every = policy.every.max(LANES_EVERY);
+        }
+        policy.early(self.stats.received)
     }
 
     fn news_is_due(&self, now: Time) -> bool {
@@ -387,6 +398,9 @@ impl<K: Sink> Endpoint for Receiver<K> {
     }
 }
 
+/// New packets per acknowledgement at least while lanes carry them: nothing is paced by acknowledgements, and at 10 Gb/s
+/// there are still some thousand a second.
+const LANES_EVERY: u32 = 256;
 /// Acknowledgements in a row that tell of a timed arrival.
 const TIMED_TOLD: u8 = 4;
 /// Late data after completion is answered this often: the sender missed the word, once is not enough.

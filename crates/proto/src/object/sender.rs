@@ -3,10 +3,10 @@
 use super::asking::Asking;
 use super::flight::Flight;
 use super::selector::{Selector, View};
-use super::sending::{Blocked, SenderConfig, SenderEvent, SenderStats};
+use super::sending::{Blocked, Carriage, SenderConfig, SenderEvent, SenderStats, Totals};
 use super::{AckPolicy, MAX_DELAY, STATUS_EVERY, Shape};
 use crate::blocks::Blocks;
-use crate::control::{AckSample, Controller, LossSample, Remembered, Sent, Snapshot, TimedArrival};
+use crate::control::{AckSample, BURST, Controller, LossSample, Remembered, Sent, Snapshot, TimedArrival};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
 use crate::rtt::Rtt;
@@ -33,6 +33,8 @@ pub struct Sender<S> {
     busy: Blocks,
     /// Packets sent at least once.
     tried: Blocks,
+    /// How datagrams travel at present.
+    carriage: Carriage,
     flight: Flight,
     /// Between the rounds of a selector that works in rounds.
     asking: Asking,
@@ -53,6 +55,8 @@ pub struct Sender<S> {
     events: VecDeque<SenderEvent>,
     complete: bool,
     stats: SenderStats,
+    /// Of those, what the controller is not to hear of: it went by lanes.
+    base: Totals,
 }
 
 impl<S: Source> Sender<S> {
@@ -73,6 +77,7 @@ impl<S: Source> Sender<S> {
             busy: acked.clone(),
             tried: acked.clone(),
             acked,
+            carriage: Carriage::Datagrams,
             flight: Flight::default(),
             asking: Asking::new(config.class, packets),
             pending: None,
@@ -87,6 +92,7 @@ impl<S: Source> Sender<S> {
             events: complete.then_some(SenderEvent::Complete).into_iter().collect(),
             complete,
             stats: SenderStats { packets_required: required, ..SenderStats::default() },
+            base: Totals::default(),
             config,
             source,
         }
@@ -171,6 +177,47 @@ impl<S: Source> Sender<S> {
             self.busy.insert_range(packets);
         }
         self.check_complete();
+    }
+
+    /// From now on lanes carry what is sent: they decide the pace, and what they carry is lost only if
+    /// [`Sender::lose`] says so.
+    pub fn go_by_lanes(&mut self) {
+        self.carriage = Carriage::Lanes;
+        self.train_left = 0;
+    }
+
+    /// From now on datagrams of their own carry it, at the pace of a controller that has heard nothing yet.
+    pub fn go_by_datagrams(&mut self, controller: Box<dyn Controller>) {
+        self.carriage = Carriage::Datagrams;
+        self.controller = controller;
+        // What is under way in lanes will come in, and the controller has not sent it.
+        let on_way = self.flight.outstanding();
+        self.base = Totals {
+            received: self.stats.received + on_way,
+            distinct: self.stats.distinct + on_way,
+            covered: self.flight.next_number(),
+        };
+        self.episode_from = self.flight.next_number();
+        self.stats.timeouts_in_a_row = 0;
+        (self.app_limited, self.blocked) = (true, Blocked::Acks);
+    }
+
+    /// These datagrams will never come in: the lane that had them is gone.
+    pub fn lose(&mut self, numbers: Range<DatagramNumber>) {
+        let (acked, busy) = (&self.acked, &mut self.busy);
+        let lost = self.flight.lose(
+            numbers,
+            |packet| acked.contains(packet),
+            |packet| {
+                busy.remove(packet);
+            },
+        );
+        self.stats.given_up += lost;
+    }
+
+    /// Whether nothing is known yet of what became of this datagram.
+    pub fn is_on_way(&self, number: DatagramNumber) -> bool {
+        self.flight.is_on_way(number)
     }
 
     fn check_complete(&mut self) {
@@ -265,6 +312,9 @@ impl<S: Source> Sender<S> {
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
         stats.refused = stats.refused.max(ack.refused);
         stats.pressure = ack.pressure;
+        if self.carriage == Carriage::Lanes {
+            return;
+        }
         if ack.delay > ack_delay_max {
             stats.receiver_late += now.since(stats.last_news).min(ack.delay);
         }
@@ -279,9 +329,9 @@ impl<S: Source> Sender<S> {
             rtt,
             rtt_min: self.rtt.min(),
             // Acknowledgements overtake each other: totals never go back.
-            received_bytes: stats.received.saturating_mul(len),
-            accepted_bytes: stats.distinct.saturating_mul(len),
-            covered_bytes: stats.covered.saturating_mul(len),
+            received_bytes: stats.received.saturating_sub(self.base.received).saturating_mul(len),
+            accepted_bytes: stats.distinct.saturating_sub(self.base.distinct).saturating_mul(len),
+            covered_bytes: stats.covered.saturating_sub(self.base.covered).saturating_mul(len),
             overrun_bytes: stats.receiver_drops.saturating_add(stats.refused).saturating_mul(len),
             pressure: f64::from(ack.pressure) / 255.0,
             latest: ack.latest,
@@ -312,7 +362,9 @@ impl<S: Source> Sender<S> {
                 self.episode_from = self.flight.next_number();
             }
             let lost_bytes = lost.count * len;
-            self.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
+            if self.carriage == Carriage::Datagrams {
+                self.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
+            }
         }
     }
 
@@ -337,6 +389,7 @@ impl<S: Source> Sender<S> {
     /// losses among the last datagrams of an object would wait for the timeout.
     fn overtaken_at(&self) -> Option<Time> {
         let waits_for_question = self.selector.round_is_over().is_some();
+        self.flight.oldest()?;
         let is_overtaken = self.flight.oldest_number()? + 1 < self.stats.covered && !waits_for_question;
         let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
         is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
@@ -363,7 +416,12 @@ impl<S: Source> Sender<S> {
     /// whose loss would be noticed last. A small share of the object at most.
     fn hedge(&mut self) -> Option<PacketNumber> {
         let budget = self.stats.packets_required / HEDGE_SHARE + HEDGE_MIN;
-        if self.stats.given_up == 0 || self.stats.packets_hedged >= budget || self.rtt.min() < HEDGE_RTT_MIN {
+        let by_lanes = self.carriage == Carriage::Lanes;
+        if by_lanes
+            || self.stats.given_up == 0
+            || self.stats.packets_hedged >= budget
+            || self.rtt.min() < HEDGE_RTT_MIN
+        {
             return None;
         }
         let (packet, number) = self.flight.newest_single(self.hedge_from, |p| self.acked.contains(p))?;
@@ -396,6 +454,11 @@ impl<S: Source> Sender<S> {
 
     /// Set the pacer for what goes next: the controller's train, or the flow as a whole.
     fn set_pace(&mut self, now: Time) -> Blocked {
+        if self.carriage == Carriage::Lanes {
+            self.pacer.set_rate(self.config.rate_cap);
+            self.pacer.set_burst(BURST);
+            return Blocked::RateCap;
+        }
         if self.train_left == 0
             && self.may_probe()
             && let Some(train) = self.controller.poll_probe(now)
@@ -418,6 +481,9 @@ impl<S: Source> Sender<S> {
     }
 
     fn window_is_full(&self) -> bool {
+        if self.carriage == Carriage::Lanes {
+            return self.flight.len() as u64 >= LANES_SPAN;
+        }
         let len = self.datagram_len();
         let window = self.controller.window().unwrap_or(u64::MAX).max(4 * len);
         self.flight.outstanding() * len + len > window || self.flight.len() >= FLIGHT_MAX
@@ -496,7 +562,8 @@ impl<S: Source> Endpoint for Sender<S> {
         self.train_left = self.train_left.saturating_sub(1);
         wire::encode_data_prefix(buf, self.config.class, in_train, packet);
         let again = !self.tried.insert(packet);
-        let number = self.flight.push(packet, now, again);
+        let by_lane = self.carriage == Carriage::Lanes;
+        let number = self.flight.push(packet, now, again, by_lane);
         self.busy.insert(packet);
         self.stats.packets_sent += 1;
         self.stats.packets_resent += u64::from(again);
@@ -506,8 +573,12 @@ impl<S: Source> Endpoint for Sender<S> {
             self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
         }
         self.pacer.on_sent(now, bytes);
-        let in_flight = self.flight.outstanding() * bytes;
-        self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
+        if by_lane {
+            self.stats.packets_by_lanes += 1;
+        } else {
+            let in_flight = self.flight.outstanding() * bytes;
+            self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
+        }
         Some(Transmit { number, len })
     }
 
@@ -535,6 +606,10 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(1);
 
 /// Datagrams recorded at most: 1.4 GB on their way. A sender without control stops here.
 const FLIGHT_MAX: usize = 1 << 20;
+
+/// Datagram numbers that may be under way in lanes: what one lane holds back must not become too old for the receiver's
+/// check for replays (65 536 numbers).
+const LANES_SPAN: u64 = 56_000;
 
 /// One packet in so many may be repeated ahead of any sign of loss.
 const HEDGE_SHARE: u64 = 100;

@@ -31,6 +31,26 @@ pub enum SenderEvent {
     Complete,
 }
 
+/// How datagrams travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carriage {
+    /// Each by itself, and any may get lost: the controller sets the pace.
+    Datagrams,
+    /// In order over each of several reliable connections, which overtake each other and set the pace themselves.
+    Lanes,
+}
+
+/// Totals of the receiver's at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Datagrams that came in.
+    pub received: u64,
+    /// Different packets.
+    pub distinct: u64,
+    /// Largest datagram number, plus one.
+    pub covered: u64,
+}
+
 /// Why nothing can be sent at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocked {
@@ -66,7 +86,9 @@ pub struct SenderStats {
     pub packets_sent: u64,
     /// Of those, carrying a packet sent before.
     pub packets_resent: u64,
-    /// Of those, sent ahead of any sign of loss, at the end of the object.
+    /// Of those sent, given to lanes.
+    pub packets_by_lanes: u64,
+    /// Of those sent again, sent ahead of any sign of loss, at the end of the object.
     pub packets_hedged: u64,
     /// Datagrams given up as lost.
     pub given_up: u64,

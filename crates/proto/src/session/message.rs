@@ -2,12 +2,13 @@
 
 use super::limit::Limit;
 use super::manifest::{EntryIndex, Group, Ranges, read_ranges};
+use super::transport::{Switch, Transport};
 use crate::control::{Companions, ControllerKind};
 use crate::units::Rate;
 use serde::{Deserialize, Serialize};
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Which way the object travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +61,12 @@ pub struct TransferOptions {
     pub classes: Vec<u16>,
     /// How long a peer or path may be silent, in milliseconds.
     pub stall_timeout_ms: u64,
+    /// What may carry the data.
+    pub transport: Transport,
+    /// TCP connections to carry it with; `None`: as many as turn out to be best.
+    pub streams: Option<u16>,
+    /// Name of the kernel's congestion control for them; `None`: the host's usual one.
+    pub congestion: Option<String>,
 }
 
 impl TransferOptions {
@@ -168,6 +175,14 @@ pub struct SenderStatus {
     pub rtt_ns: [u64; 3],
     /// Lines for `--why` since the last status.
     pub remarks: Vec<String>,
+    /// Of the datagrams sent, those that went over TCP connections of their own.
+    pub packets_by_stripe: u64,
+    /// Of the datagrams sent, those that went over the control stream.
+    pub packets_by_ssh: u64,
+    /// TCP connections that carried data: the number used last.
+    pub streams: u16,
+    /// Changes of what carries the data.
+    pub switches: Vec<Switch>,
 }
 
 /// A message after the handshake.
@@ -223,4 +238,13 @@ pub enum Message {
     Abort(String),
     /// Still there.
     KeepAlive,
+    /// Sender to a receiver that is the client: have so many lanes open to me.
+    Lanes {
+        /// How many in all.
+        wanted: u16,
+    },
+    /// The client to a sender that asked for lanes: there are none. Why, in a line.
+    NoLanes(String),
+    /// Bytes of the lane that is the control stream itself.
+    Bytes(Vec<u8>),
 }

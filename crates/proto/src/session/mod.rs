@@ -16,3 +16,4 @@
 pub mod limit;
 pub mod manifest;
 pub mod message;
+pub mod transport;

@@ -1,0 +1,169 @@
+//! Before the first data: what the receiver needs, what the path is like, and what carries the data.
+
+use super::super::session::{Broken, HEARTBEAT, Session};
+use super::carrying::STREAMS_FIRST;
+use crate::clock;
+use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::path::PathReport;
+use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::session::message::{Message, Report};
+use longhaul_proto::session::transport::{Carrier, Transport};
+use longhaul_proto::units::Time;
+use std::time::Duration;
+
+/// What is known when data can go.
+pub struct Begin {
+    /// Bytes that the receiver does not need.
+    pub have: Ranges,
+    /// What the path check found.
+    pub path: PathReport,
+    /// What carries the data to begin with.
+    pub carrier: Carrier,
+}
+
+/// What came of the wait.
+pub enum Prepared {
+    /// Send.
+    Begin(Begin),
+    /// There is nothing to be done (a dry run).
+    Finished(Report),
+}
+
+/// Wait until the receiver says what it needs and there is something to carry it. Nothing needed: nothing to carry it
+/// needed.
+pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, Broken> {
+    let began = clock::now();
+    let mut have: Option<Ranges> = None;
+    let mut carrier = match session.options.transport {
+        Transport::Auto | Transport::Object => Carrier::Object,
+        Transport::Stripe => Carrier::Stripe,
+        Transport::Ssh => Carrier::Ssh,
+    };
+    loop {
+        session.check_stop()?;
+        while let Some(message) = session.poll_message()? {
+            match message {
+                Message::Start { have: ranges, skipped } => {
+                    session.remark(format!("the other side has {skipped} entries already"));
+                    have = Some(ranges);
+                }
+                Message::Finished(report) => return Ok(Prepared::Finished(report)),
+                _ => {}
+            }
+        }
+        session.receive(|_, _, _| true)?;
+        let now = clock::now();
+        session.run_check(now);
+        session.tend_lanes(now);
+        let path = session.check.report();
+        if let Some(ranges) = &have {
+            let needed = object_len
+                - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
+            let ready = match carrier {
+                Carrier::Object => session.check.is_settled(now, settle_patience(&path)),
+                Carrier::Stripe | Carrier::Ssh => !session.link.lanes().is_empty(),
+            };
+            if needed == 0 || ready {
+                return Ok(Prepared::Begin(Begin { have: have.unwrap_or_default(), path, carrier }));
+            }
+        }
+        carrier = fall_back(session, carrier, &path, now.since(began))?;
+        if now.since(session.last_word) > session.stall_timeout() {
+            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
+        }
+        let pending = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
+        let settled = session
+            .check
+            .last_news()
+            .filter(|_| have.is_some())
+            .map_or(Time::MAX, |at| at + settle_patience(&path));
+        session.link.wait(&session.waker, now, pending.min(settled))?;
+    }
+}
+
+/// What is to carry the data after so long a wait.
+fn fall_back(
+    session: &mut Session<'_>,
+    carrier: Carrier,
+    path: &PathReport,
+    waited: Duration,
+) -> Result<Carrier, Broken> {
+    match carrier {
+        Carrier::Object if path.rtt.is_some() => Ok(carrier),
+        Carrier::Object if session.options.transport == Transport::Object => {
+            if waited > UDP_PATIENCE {
+                return Err(session.abort(no_udp(session)));
+            }
+            Ok(carrier)
+        }
+        Carrier::Object => {
+            if waited < UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS) {
+                return Ok(carrier);
+            }
+            session.warn(format!(
+                "UDP does not pass between the two hosts (no answer in {:.1} s); going on over TCP",
+                waited.as_secs_f64()
+            ));
+            Ok(Carrier::Stripe)
+        }
+        Carrier::Stripe => {
+            session.want_lanes(first_streams(session));
+            match session.no_lanes.take() {
+                None if waited < LANES_PATIENCE => Ok(carrier),
+                Some(why) if session.is_ssh && session.options.transport == Transport::Auto => {
+                    session.warn(format!(
+                        "no TCP connection to the far side either ({why}); going on inside ssh"
+                    ));
+                    Ok(Carrier::Ssh)
+                }
+                why => {
+                    let why = why.unwrap_or_else(|| "the other host does not answer".into());
+                    Err(session
+                        .abort(format!("no further TCP connection comes about between the two hosts: {why}")))
+                }
+            }
+        }
+        Carrier::Ssh => {
+            session.open_pipe()?;
+            Ok(carrier)
+        }
+    }
+}
+
+fn no_udp(session: &Session<'_>) -> String {
+    let port = session.link.socket().and_then(|s| s.local_addr().ok()).map_or(0, |a| a.port());
+    format!(
+        "UDP does not pass between the two hosts (no answer in {} s; local port {port}); open the server's UDP port in \
+         the firewalls between them, or let TCP carry the data: --transport auto",
+        UDP_PATIENCE.as_secs()
+    )
+}
+
+/// Lanes to begin with.
+pub fn first_streams(session: &Session<'_>) -> usize {
+    usize::from(session.options.streams.unwrap_or(STREAMS_FIRST).max(1))
+}
+
+/// The size class to cut the object in: the largest that passes, and over lanes all do.
+pub fn begin_class(session: &Session<'_>, path: &PathReport, carrier: Carrier) -> u8 {
+    match carrier {
+        Carrier::Object => path.largest_class.unwrap_or(0),
+        Carrier::Stripe | Carrier::Ssh => session.options.classes.len().saturating_sub(1) as u8,
+    }
+}
+
+/// How long after the last answer to a probe more may be on their way.
+fn settle_patience(report: &PathReport) -> Duration {
+    SETTLE + report.rtt.unwrap_or_default() / 32
+}
+
+/// How long to try UDP before calling it blocked, where nothing else may carry the data.
+const UDP_PATIENCE: Duration = Duration::from_secs(6);
+/// Where something else may: after this the path check has tried three times.
+const UDP_PATIENCE_AUTO: Duration = Duration::from_secs(2);
+/// It may be so many round trips in any case.
+const UDP_PATIENCE_RTTS: u32 = 6;
+/// How long lanes may take to come about.
+const LANES_PATIENCE: Duration = Duration::from_secs(20);
+/// After the last answer to a probe, wait at least this long for more.
+const SETTLE: Duration = Duration::from_millis(2);
