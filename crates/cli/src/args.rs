@@ -28,6 +28,7 @@ pub struct Cli {
 pub enum Command {
     Cp(Box<CpArgs>),
     Serve(ServeArgs),
+    Probe(ProbeArgs),
     Demo(DemoArgs),
     Sim(SimArgs),
     Completions(CompletionsArgs),
@@ -219,6 +220,54 @@ pub struct ServeArgs {
     pub max_rate: Option<Rate>,
 }
 
+/// Find out what the path to a host can do
+///
+/// HOST is [user@]host, reached over your own ssh, or longhaul://host[:port] behind a longhaul
+/// serve. Sends data that nobody keeps, by packets over UDP and by parallel TCP streams in turn,
+/// and says what the path carried, what it lost, and what cp would take.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = PROBE_EXAMPLES)]
+pub struct ProbeArgs {
+    /// Where to
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    /// How long to send by each transport
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = parse_duration)]
+    pub seconds: Duration,
+    /// Probe this transport alone: object or stripe
+    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
+    pub transport: Transport,
+    /// Never send faster than this: 800mbit, 1.5gbit, 50MB/s
+    #[arg(long, value_parser = parse_rate)]
+    pub rate: Option<Rate>,
+
+    /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
+    #[arg(long, value_name = "FILE", help_heading = REACH)]
+    pub token_file: Option<PathBuf>,
+    /// Ports that the far side may use over ssh, such as 7700-7799
+    #[arg(long, value_name = "A-B", value_parser = parse_ports, help_heading = REACH)]
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Command to reach hosts with, in place of ssh; split at spaces
+    #[arg(long, value_name = "CMD", value_parser = non_blank, help_heading = REACH)]
+    pub ssh: Option<String>,
+    /// Never put this program into the far side's cache; it must be installed there
+    #[arg(long, help_heading = REACH)]
+    pub no_deploy: bool,
+
+    /// Say what happens as it happens
+    #[arg(long, conflicts_with = "quiet", help_heading = OUTPUT)]
+    pub why: bool,
+    /// Print one JSON object in place of the table, whatever happens
+    #[arg(long, help_heading = OUTPUT)]
+    pub json: bool,
+    /// Print the result and errors only
+    #[arg(long, short, help_heading = OUTPUT)]
+    pub quiet: bool,
+    /// When to show progress: a bar on a terminal, lines elsewhere
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, help_heading = OUTPUT)]
+    pub progress: When,
+}
+
 /// Race a real copy against kernel TCP over an emulated long haul
 ///
 /// Builds a path of 100 Mb/s and 65 ms between two network namespaces, copies a real file over
@@ -311,6 +360,14 @@ Examples:
   longhaul serve --root /in --token-file ~/.longhaul-token     the same token every time
 
 LONGHAUL_LOG sets what is logged to standard error (error, warn, info, debug, trace).";
+
+const PROBE_EXAMPLES: &str = "\
+Examples:
+  longhaul probe far.example.org                     over ssh, nothing to install there
+  longhaul probe longhaul://far.example.org          behind a longhaul serve (LONGHAUL_TOKEN=...)
+  longhaul probe --json far | jq .available_mbps     for programs
+
+Sends up to what the path carries for twice the time of --seconds; --rate bounds it.";
 
 const SIM_EXAMPLES: &str = "\
 Examples:

@@ -6,6 +6,7 @@ mod cp;
 mod demo;
 mod log;
 mod output;
+mod probe;
 mod progress;
 mod rate;
 mod serve;
@@ -33,6 +34,7 @@ fn run(command: Command) -> Exit {
     let outcome = match command {
         Command::Cp(args) => Ok(cp::run(&args)),
         Command::Serve(args) => serve::run(&args),
+        Command::Probe(args) => Ok(probe::run(&args)),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Completions(args) => Ok(completions(&args)),

@@ -2,6 +2,7 @@
 //! standard error everything else. A pipe that nobody reads any more is no reason to stop, let alone to panic.
 
 use longhaul::{Failure, Summary};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -69,8 +70,8 @@ pub fn result(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Print the outcome of a copy as JSON.
-pub fn json(summary: &Summary) {
+/// Print an outcome as JSON.
+pub fn json(summary: &impl Serialize) {
     match serde_json::to_string(summary) {
         Ok(text) => result(&text),
         Err(e) => error(&format!("cannot write the result as JSON: {e}")),

@@ -15,4 +15,5 @@ mod transfer;
 pub use api::*;
 pub use net::plain;
 pub use transfer::client::copy;
+pub use transfer::probe::{ProbeReport, probe};
 pub use transfer::server::{agent, serve};

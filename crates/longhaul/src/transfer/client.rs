@@ -55,14 +55,14 @@ pub fn copy(
 
 /// The other host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Remote {
+pub enum Remote {
     Daemon { host: String, port: u16 },
     Ssh { host: String },
 }
 
 impl Remote {
     /// Under which name what is learnt of the path is kept.
-    fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         match self {
             Remote::Daemon { host, .. } => host,
             Remote::Ssh { host } => bare_host(host),
@@ -87,7 +87,8 @@ struct Job {
     kind: JobKind,
 }
 
-fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
+/// Where it is and the path there; the path alone if it is on this host.
+pub fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
     match location {
         Location::Local(path) => Err(path.clone()),
         Location::Ssh { host, path } => Ok((Remote::Ssh { host: host.clone() }, path.clone())),
@@ -126,7 +127,7 @@ impl Job {
             return Err("--transport ssh needs a host reached by ssh, as in host:path".into());
         }
         if matches!(job.remote, Remote::Daemon { .. }) && options.token.is_none() {
-            return Err("longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment".into());
+            return Err(NO_TOKEN.into());
         }
         Ok(job)
     }
@@ -176,7 +177,7 @@ fn random<const N: usize>() -> Result<[u8; N], Broken> {
 }
 
 /// A connection to the other host, before the handshake.
-struct Contact {
+pub struct Contact {
     stream: Stream,
     psk: Psk,
     /// Daemon: where its UDP port is.
@@ -185,7 +186,8 @@ struct Contact {
     far: Option<(ssh::FarSide, String)>,
 }
 
-fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
+/// Reach the other host.
+pub fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
     match remote {
         Remote::Daemon { host, port } => {
             let patience = options.stall_timeout.min(CONNECT_PATIENCE);
@@ -229,26 +231,32 @@ fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, B
 }
 
 /// The open session and what must live as long.
-struct Opened<'a> {
-    session: Session<'a>,
+pub struct Opened<'a> {
+    /// The session.
+    pub session: Session<'a>,
     far: Option<ssh::FarSide>,
 }
 
 impl Opened<'_> {
-    fn close(self) {
+    /// Let all that was said go out, and end it.
+    pub fn close(self) {
         self.session.control.finish();
         drop(self.far);
     }
 }
 
 /// What the offer says, beside what is the same for all.
-struct Wish<'a> {
-    direction: Direction,
-    manifest: &'a [u8],
-    sends: bool,
+pub struct Wish<'a> {
+    /// What is asked of the other side.
+    pub direction: Direction,
+    /// The compressed manifest, where there is one.
+    pub manifest: &'a [u8],
+    /// Whether this side sends the object.
+    pub sends: bool,
 }
 
-fn open<'a>(
+/// Shake hands. Beside the session, how many bytes of the manifest went with the offer.
+pub fn open<'a>(
     contact: Contact,
     wish: &Wish<'_>,
     options: &CopyOptions,
@@ -520,3 +528,6 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
 
 /// How long a connection may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
+/// A daemon without its token.
+pub const NO_TOKEN: &str =
+    "longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment";

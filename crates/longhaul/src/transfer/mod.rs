@@ -4,7 +4,9 @@
 //! of the two has the files.
 
 pub mod client;
+mod intake;
 mod manifest_codec;
+pub mod probe;
 mod receiving;
 mod sending;
 pub mod server;

@@ -1,16 +1,15 @@
 //! The side that gets the files.
 
+use super::intake::Intake;
 use super::manifest_codec;
 use super::session::{Broken, HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
-use longhaul_proto::endpoint::{Arrival, Endpoint};
-use longhaul_proto::object::{Receiver, ReceiverConfig, Shape};
+use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::session::manifest::{Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire::{self, Body, Request};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,11 +68,17 @@ pub fn receive(
         Ok(mut report) => {
             report.failed.append(&mut receiving.source_errors);
             report.receiver_drops = receiving.session.link.drops();
-            let seen = Seen { datagram_len: receiving.datagram_len, status: receiving.status.clone() };
+            let seen = Seen {
+                datagram_len: receiving.intake.datagram_len().unwrap_or(0),
+                status: receiving.status.clone(),
+            };
             Ok(conclude(session, report, &layout, &manifest, seen))
         }
         Err(broken) => {
-            receiving.suspend();
+            // What has arrived is kept for another run.
+            if let Some(sink) = receiving.intake.into_sink() {
+                sink.suspend();
+            }
             Err(broken)
         }
     }
@@ -188,7 +193,7 @@ fn compare(
 
 /// Nothing is written before the other side has shown that it holds the session's keys. Its first message has no other
 /// meaning, and comes with the first data.
-fn await_confirmation(session: &mut Session<'_>) -> Result<(), Broken> {
+pub fn await_confirmation(session: &mut Session<'_>) -> Result<(), Broken> {
     serve_until(session, |session| {
         if !session.confirmed {
             session.poll_message()?;
@@ -197,25 +202,14 @@ fn await_confirmation(session: &mut Session<'_>) -> Result<(), Broken> {
     })
 }
 
-/// Whether the receiver took it, or will never: a packet that a full sink refused is to be offered again.
-fn take(receiver: &mut Receiver<FileSink>, now: Time, arrival: Arrival, body: &[u8]) -> bool {
-    let refused = receiver.stats().refused;
-    receiver.handle_datagram(now, arrival, body);
-    receiver.stats().refused == refused
-}
-
 struct Receiving<'a, 's> {
     session: &'a mut Session<'s>,
     layout: Arc<Layout>,
     manifest: Arc<Manifest>,
     have: Ranges,
-    /// Until the first datagram tells how the object is cut.
-    sink: Option<FileSink>,
-    receiver: Option<Receiver<FileSink>>,
+    intake: Intake<FileSink>,
     source_errors: Vec<FileFailure>,
-    datagram_len: u16,
     status: SenderStatus,
-    last_news: Time,
     last_progress: Time,
     recent: (Time, u64, Rate),
     complete_told: bool,
@@ -231,16 +225,13 @@ impl<'a, 's> Receiving<'a, 's> {
     ) -> Receiving<'a, 's> {
         let now = clock::now();
         Receiving {
+            intake: Intake::new(layout.object_len(), sink),
             session,
             layout,
             manifest,
             have,
-            sink: Some(sink),
-            receiver: None,
             source_errors: vec![],
-            datagram_len: 0,
             status: SenderStatus::default(),
-            last_news: now,
             last_progress: now,
             recent: (now, 0, Rate::default()),
             complete_told: false,
@@ -248,21 +239,21 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn sink(&mut self) -> &mut FileSink {
-        match (&mut self.receiver, &mut self.sink) {
-            (Some(receiver), _) => receiver.sink_mut(),
-            (None, Some(sink)) => sink,
-            (None, None) => unreachable!("the sink is in one of the two until the session ends"),
-        }
+        self.intake.sink()
     }
 
     fn run(&mut self) -> Result<Report, Broken> {
         loop {
             self.session.check_stop()?;
-            let busy = self.take_datagrams()?;
+            let busy = self.intake.take(self.session, &self.have)?;
             self.take_messages()?;
             self.heed_sink();
             let now = clock::now();
-            self.acknowledge(now);
+            // Again after a piece was taken back; the sink hears of it once.
+            if self.intake.acknowledge(self.session, now) && !self.complete_told {
+                self.complete_told = true;
+                self.sink().object_complete();
+            }
             self.session.run_check(now);
             self.session.tend_lanes(now);
             if self.sink().finished() {
@@ -276,53 +267,11 @@ impl<'a, 's> Receiving<'a, 's> {
             if busy {
                 continue;
             }
-            let timer = self.receiver.as_ref().and_then(Endpoint::poll_timeout).unwrap_or(Time::MAX);
+            let timer = self.intake.poll_timeout().unwrap_or(Time::MAX);
             let patience = if self.session.link.lanes().is_holding() { OFFER_AGAIN } else { HEARTBEAT };
             let deadline = timer.min(now + patience);
             self.session.link.wait(&self.session.waker, now, deadline)?;
         }
-    }
-
-    fn take_datagrams(&mut self) -> Result<bool, Broken> {
-        let Some(receiver) = &mut self.receiver else { return self.take_first() };
-        let any = self.session.receive(|now, arrival, body| take(receiver, now, arrival, body))?;
-        receiver.set_by_lanes(self.session.link.is_by_lanes());
-        if any {
-            self.last_news = clock::now();
-        }
-        Ok(any)
-    }
-
-    /// The first datagram of data, or question after data that is all lost, tells which size was chosen; from then on there is a receiver.
-    fn take_first(&mut self) -> Result<bool, Broken> {
-        let (classes, sink, receiver) =
-            (self.session.options.classes.clone(), &mut self.sink, &mut self.receiver);
-        let (layout, have) = (&self.layout, &self.have);
-        let (_, companions) = self.session.options.protocol();
-        let rtt = self.session.check.report().rtt.unwrap_or(self.session.rtt);
-        let any = self.session.receive(|now, arrival, body| {
-            if receiver.is_none() {
-                let class = match Body::decode(body) {
-                    Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) => class,
-                    _ => return true,
-                };
-                let Some(datagram_len) = classes.get(usize::from(class)) else { return true };
-                let packet_len = u32::from(*datagram_len) - wire::DATA_OVERHEAD as u32;
-                let config = ReceiverConfig {
-                    shape: Shape { object_len: layout.object_len(), packet_len },
-                    class,
-                    ack: companions.ack.policy(rtt),
-                    have: have.clone(),
-                    max_body: usize::from(*datagram_len).min(ACK_DATAGRAM_MAX) - wire::SEAL_OVERHEAD,
-                };
-                *receiver = sink.take().map(|sink| Receiver::new(config, sink));
-            }
-            receiver.as_mut().is_none_or(|receiver| take(receiver, now, arrival, body))
-        })?;
-        if let Some(receiver) = &self.receiver {
-            self.datagram_len = receiver.shape().packet_len as u16 + wire::DATA_OVERHEAD as u16;
-        }
-        Ok(any)
     }
 
     fn take_messages(&mut self) -> Result<(), Broken> {
@@ -353,7 +302,7 @@ impl<'a, 's> Receiving<'a, 's> {
             match event {
                 SinkEvent::Bad { ranges } => {
                     self.session.remark("a piece failed verification and is asked for again".into());
-                    if let Some(receiver) = &mut self.receiver {
+                    if let Some(receiver) = self.intake.receiver_mut() {
                         let epoch = receiver.take_back(&ranges);
                         self.complete_told = false;
                         self.session.control.send(Message::Resend { epoch, ranges });
@@ -361,7 +310,7 @@ impl<'a, 's> Receiving<'a, 's> {
                 }
                 SinkEvent::Unwanted { ranges } => {
                     self.have.extend(ranges.iter().cloned());
-                    if let Some(receiver) = &mut self.receiver {
+                    if let Some(receiver) = self.intake.receiver_mut() {
                         receiver.skip(&self.have);
                     }
                     self.session.control.send(Message::Unwanted { ranges: self.have.clone() });
@@ -372,28 +321,13 @@ impl<'a, 's> Receiving<'a, 's> {
         let backlog = self.sink().backlog();
         let pressure = (255 * backlog.queued_bytes / backlog.limit_bytes.max(1)).min(255) as u8;
         let drops = self.session.link.drops();
-        if let Some(receiver) = &mut self.receiver {
+        if let Some(receiver) = self.intake.receiver_mut() {
             receiver.set_host_state(drops, pressure);
         }
     }
 
-    fn acknowledge(&mut self, now: Time) {
-        let Some(receiver) = &mut self.receiver else { return };
-        if receiver.poll_timeout().is_some_and(|at| now >= at) {
-            receiver.handle_timeout(now);
-        }
-        let session = &mut *self.session;
-        while session.link.answer(&mut session.scratch, |buf| receiver.poll_transmit(now, buf)) {}
-        while receiver.poll_event().is_some() {
-            if !self.complete_told {
-                self.complete_told = true;
-                receiver.sink_mut().object_complete();
-            }
-        }
-    }
-
     fn check_stall(&mut self, now: Time) -> Result<(), Broken> {
-        let silent = now.since(self.last_news.max(self.session.last_word));
+        let silent = now.since(self.intake.last_news().max(self.session.last_word));
         if silent > self.session.stall_timeout() {
             return Err(self.session.abort(format!(
                 "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",
@@ -404,7 +338,7 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn tell_progress(&mut self, now: Time) {
-        let (done, all) = self.receiver.as_ref().map_or((0, false), |receiver| {
+        let (done, all) = self.intake.receiver().map_or((0, false), |receiver| {
             let done = receiver.received() * u64::from(receiver.shape().packet_len);
             (done, receiver.received() == receiver.shape().packets())
         });
@@ -428,7 +362,7 @@ impl<'a, 's> Receiving<'a, 's> {
     /// Datagrams that this host dropped are nobody else's fault: say what helps.
     fn warn_of_drops(&mut self) {
         let (drops, refused) = (self.session.link.drops(), self.session.link.refused());
-        let received = self.receiver.as_ref().map_or(0, |receiver| receiver.stats().received);
+        let received = self.intake.receiver().map_or(0, |receiver| receiver.stats().received);
         tracing::debug!(
             "{received} datagrams received, {drops} dropped by this host, {refused} not authentic or repeated"
         );
@@ -442,18 +376,8 @@ impl<'a, 's> Receiving<'a, 's> {
             self.session.observer.warning(&line);
         }
     }
-
-    /// Keep what has arrived for another run.
-    fn suspend(&mut self) {
-        let sink = self.sink.take().or_else(|| self.receiver.take().map(Receiver::into_sink));
-        if let Some(sink) = sink {
-            sink.suspend();
-        }
-    }
 }
 
-/// Acknowledgements stay below what passes everywhere.
-const ACK_DATAGRAM_MAX: usize = wire::BASE_DATAGRAM_LEN as usize;
 /// A drop in so many datagrams is worth a word.
 const DROPS_WORTH_A_WORD: u64 = 1000;
 /// How long to wait for the sender's last word.

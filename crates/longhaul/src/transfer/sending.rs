@@ -1,9 +1,11 @@
 //! The side that has the files.
 
 mod carrying;
+mod feed;
 mod prepare;
 
 use self::carrying::Carrying;
+pub use self::feed::Feed;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use super::manifest_codec;
 use super::session::{Broken, HEARTBEAT, Session};
@@ -56,18 +58,24 @@ pub fn send(
             return Ok(Sent { report, status: SenderStatus::default(), datagram_len: 0, learnt: None });
         }
     };
-    let mut sending = Sending::new(session, scan, layout, begin);
-    let outcome = sending.run();
-    let status = sending.status_overall();
-    let datagram_len = sending.datagram_len as u16;
-    let learnt = sending.sender.remember();
-    match outcome {
-        Ok(report) => {
-            session.control.send(Message::Bye(status.clone()));
-            Ok(Sent { report, status, datagram_len, learnt })
-        }
-        Err(broken) => Err(broken),
-    }
+    let waker = session.waker.clone();
+    let reader = Reader::start(scan.clone(), layout.clone(), &begin.have, Arc::new(move || waker.wake()));
+    let object = Whole { object_len: layout.object_len(), files: scan.manifest.entries.len() as u64 };
+    Sending::new(session, object, begin, reader).finish(Time::MAX)
+}
+
+/// Send `feed`'s bytes to a receiver that keeps nothing, for `span`.
+pub fn send_for(
+    session: &mut Session<'_>,
+    object_len: u64,
+    span: Duration,
+    feed: impl Feed,
+) -> Result<Sent, Broken> {
+    let Prepared::Begin(begin) = prepare(session, object_len)? else {
+        return Err(session.abort("the other side ended the trial before it began".into()));
+    };
+    let until = clock::now() + span;
+    Sending::new(session, Whole { object_len, files: 0 }, begin, feed).finish(until)
 }
 
 /// Compress the manifest of a pull and announce it.
@@ -80,11 +88,16 @@ pub fn send_manifest(session: &mut Session<'_>, scan: &Scan) -> Result<(), Broke
     Ok(())
 }
 
-struct Sending<'a, 's> {
+/// What is to be sent, in all.
+struct Whole {
+    object_len: u64,
+    files: u64,
+}
+
+struct Sending<'a, 's, F> {
     session: &'a mut Session<'s>,
-    sender: Sender<Reader>,
-    scan: Arc<Scan>,
-    layout: Arc<Layout>,
+    sender: Sender<F>,
+    whole: Whole,
     datagram_len: usize,
     batch: usize,
     meter: LimitMeter,
@@ -112,13 +125,8 @@ struct Recent {
     receiver_bound: bool,
 }
 
-impl<'a, 's> Sending<'a, 's> {
-    fn new(
-        session: &'a mut Session<'s>,
-        scan: Arc<Scan>,
-        layout: Arc<Layout>,
-        begin: Begin,
-    ) -> Sending<'a, 's> {
+impl<'a, 's, F: Feed> Sending<'a, 's, F> {
+    fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin, feed: F) -> Sending<'a, 's, F> {
         let Begin { have, path, carrier } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
@@ -126,12 +134,12 @@ impl<'a, 's> Sending<'a, 's> {
         let rtt = path.rtt.unwrap_or(session.rtt);
         let (kind, companions) = session.options.protocol();
         let config = SenderConfig {
-            shape: Shape { object_len: layout.object_len(), packet_len },
+            shape: Shape { object_len: whole.object_len, packet_len },
             class,
             selector: companions.selector,
             rate_cap: session.options.rate_cap,
             rtt,
-            have: have.clone(),
+            have,
             seed: nanos(Duration::from_nanos(clock::now().0)),
         };
         let control = ControlConfig {
@@ -142,9 +150,7 @@ impl<'a, 's> Sending<'a, 's> {
             seed: config.seed,
             ..ControlConfig::new(datagram_len as u64, rtt)
         };
-        let waker = session.waker.clone();
-        let reader = Reader::start(scan.clone(), layout.clone(), &have, Arc::new(move || waker.wake()));
-        let mut sender = Sender::new(config, reader, kind.build(control));
+        let mut sender = Sender::new(config, feed, kind.build(control));
         let carrying = Carrying::new(session, carrier, clock::now());
         if carrier != Carrier::Object {
             sender.go_by_lanes();
@@ -170,8 +176,7 @@ impl<'a, 's> Sending<'a, 's> {
         Sending {
             session,
             sender,
-            scan,
-            layout,
+            whole,
             datagram_len,
             batch,
             meter: LimitMeter::new(now),
@@ -185,7 +190,15 @@ impl<'a, 's> Sending<'a, 's> {
         }
     }
 
-    fn run(&mut self) -> Result<Report, Broken> {
+    /// Send until all is done or `until`, and say goodbye.
+    fn finish(mut self, until: Time) -> Result<Sent, Broken> {
+        let report = self.run(until)?;
+        let (status, learnt) = (self.status_overall(), self.sender.remember());
+        self.session.control.send(Message::Bye(status.clone()));
+        Ok(Sent { report, status, datagram_len: self.datagram_len as u16, learnt })
+    }
+
+    fn run(&mut self, until: Time) -> Result<Report, Broken> {
         loop {
             self.session.check_stop()?;
             self.take_datagrams()?;
@@ -206,6 +219,9 @@ impl<'a, 's> Sending<'a, 's> {
             let now = clock::now();
             self.account(now);
             self.check_stall(now)?;
+            if now >= until {
+                return Ok(Report::default());
+            }
             if more {
                 continue;
             }
@@ -245,8 +261,7 @@ impl<'a, 's> Sending<'a, 's> {
     }
 
     fn pass_on_source_news(&mut self) {
-        let reader = self.sender.source_mut();
-        reader.poll_hashes(&mut self.hashes);
+        self.sender.source_mut().poll_hashes(&mut self.hashes);
         if !self.hashes.is_empty() {
             self.session.control.send(Message::Hashes(std::mem::take(&mut self.hashes)));
         }
@@ -357,14 +372,14 @@ impl<'a, 's> Sending<'a, 's> {
     }
 
     fn tell_progress(&mut self) {
-        let total = self.layout.object_len();
+        let total = self.whole.object_len;
         let done = self.sender.acked() * u64::from(self.sender.shape().packet_len);
         let all = self.sender.acked() == self.sender.shape().packets();
         self.session.observer.progress(&Progress {
             phase: if all { Phase::Verifying } else { Phase::Moving },
             bytes_done: done.min(total),
             bytes_total: total,
-            files_total: self.scan.manifest.entries.len() as u64,
+            files_total: self.whole.files,
             goodput: self.recent.goodput,
             loss: self.recent.loss,
             rtt: self.sender.rtt().smoothed(),

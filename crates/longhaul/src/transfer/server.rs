@@ -1,6 +1,7 @@
 //! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
 
 use super::client::line_of;
+use super::probe;
 use super::receiving::{ManifestHead, receive};
 use super::sending::{send, send_manifest};
 use super::session::{Broken, Session};
@@ -233,6 +234,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
     let outcome = match offer.direction.clone() {
         Direction::Push { dest } => take_push(server, &mut session, dest, offer),
         Direction::Pull { sources } => give_pull(server, &mut session, sources, &offer),
+        Direction::Probe => probe::answer(&mut session),
     };
     session.control.finish();
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))

@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// Version of everything the two sides say to each other. Both must speak the same.
 pub const PROTOCOL_VERSION: u32 = 4;
 
+/// Bytes of a probe's object: more than any probe moves.
+pub const PROBE_LEN: u64 = 1 << 42;
+
 /// Which way the object travels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
@@ -23,6 +26,8 @@ pub enum Direction {
         /// What to fetch, as the user wrote it.
         sources: Vec<Vec<u8>>,
     },
+    /// Client to server, [`PROBE_LEN`] bytes that nobody keeps, until the client has enough.
+    Probe,
 }
 
 /// How the files are to be treated, on whichever side has to act.

@@ -1,8 +1,8 @@
 //! What carries the data at a moment: UDP at the controller's pace, or lanes at TCP's.
 
 use super::super::session::{Broken, Session};
-use super::Sending;
 use super::prepare::first_streams;
+use super::{Feed, Sending};
 use crate::clock;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::lanes::LANES_MAX;
@@ -86,7 +86,7 @@ impl Carrying {
     }
 }
 
-impl Sending<'_, '_> {
+impl<F: Feed> Sending<'_, '_, F> {
     /// Look after what carries the data.
     pub(super) fn carry(&mut self, now: Time) -> Result<(), Broken> {
         if let Some(since) = self.carrying.idle_since.take() {

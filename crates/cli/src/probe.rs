@@ -1,0 +1,140 @@
+//! `longhaul probe`.
+
+use crate::args::{ProbeArgs, Transport};
+use crate::output::{self, Exit, seconds_text, share_text};
+use crate::progress::{Display, Verbosity};
+use crate::values::{TOKEN_ENV, find_token};
+use crate::why::limit_text;
+use crate::{log, signals};
+use longhaul::{CopyOptions, Failure, Location, ProbeReport};
+use std::ffi::OsString;
+
+/// Probe, tell, and say how it ended.
+pub fn run(args: &ProbeArgs) -> Exit {
+    let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
+    let outcome = log::start("off").and_then(|()| {
+        let at = place(&args.host)?;
+        let options = options(args, &at)?;
+        longhaul::probe(&at, &options, args.seconds, &mut display, signals::stop_flag()?)
+    });
+    display.finish();
+    let (report, exit) = match outcome {
+        Ok(report) => {
+            if !args.json {
+                output::result(&table(&report));
+            }
+            (report, Exit::Done)
+        }
+        Err(failure) => {
+            let error = failure.to_string();
+            output::error(&error);
+            let report = ProbeReport {
+                host: args.host.clone(),
+                seconds: longhaul::clock::program_start().elapsed().as_secs_f64(),
+                error: Some(error),
+                ..ProbeReport::default()
+            };
+            (report, Exit::from(&failure))
+        }
+    };
+    if args.json {
+        output::json(&report);
+    }
+    exit
+}
+
+/// A bare name is a host reached by ssh.
+fn place(host: &str) -> Result<Location, Failure> {
+    let is_url = host.starts_with("longhaul://");
+    if !is_url && (host.contains('/') || host.is_empty()) {
+        return Err(Failure::Usage(format!("{host:?} is no host; write HOST, user@HOST or longhaul://HOST")));
+    }
+    let text = if is_url || host.ends_with(':') { host.to_string() } else { format!("{host}:") };
+    Location::parse(&OsString::from(text)).map_err(Failure::Usage)
+}
+
+fn options(args: &ProbeArgs, at: &Location) -> Result<CopyOptions, Failure> {
+    let token = find_token(args.token_file.as_deref()).map_err(Failure::Usage)?;
+    if matches!(at, Location::Daemon { .. }) && token.is_none() {
+        return Err(Failure::Usage(format!(
+            "longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}"
+        )));
+    }
+    let transport = match args.transport {
+        Transport::Auto => longhaul::Transport::Auto,
+        Transport::Object => longhaul::Transport::Object,
+        Transport::Stripe => longhaul::Transport::Stripe,
+        Transport::Ssh => {
+            return Err(Failure::Usage("--transport ssh cannot be probed; use object or stripe".into()));
+        }
+    };
+    Ok(CopyOptions {
+        transport,
+        rate: args.rate,
+        token: token.map(|token| token.secret),
+        ports: args.ports.clone(),
+        ssh_command: args.ssh.clone(),
+        deploy: !args.no_deploy,
+        ..CopyOptions::default()
+    })
+}
+
+/// What was found, a line each.
+fn table(report: &ProbeReport) -> String {
+    let mbps = |rate: f64| format!("{rate:.1} Mb/s");
+    let object = match (report.object_mbps, report.loss) {
+        (Some(rate), Some(loss)) => format!("{}, loss {}", mbps(rate), share_text(loss)),
+        _ => "-".into(),
+    };
+    let stripe = match (report.stripe_mbps, report.streams) {
+        (Some(rate), Some(1)) => format!("{} with one", mbps(rate)),
+        (Some(rate), Some(streams)) => format!("{}, best with {streams}", mbps(rate)),
+        _ => "-".into(),
+    };
+    let mtu = if report.path_mtu == 0 { "-".into() } else { format!("{} bytes", report.path_mtu) };
+    let limit = limit_text(report.limited_by).unwrap_or("nothing found");
+    let rows = [
+        ("round trip", format!("{:.1} ms, {:.1} ms under load", report.rtt_ms_min, report.rtt_ms_mean)),
+        ("UDP", if report.udp { "passes".into() } else { "does not pass".into() }),
+        ("path MTU", mtu),
+        ("available", format!("{}, limited by {limit}", mbps(report.available_mbps))),
+        ("packets over UDP", object),
+        ("TCP streams", stripe),
+        ("cp would take", format!("{}: {}", report.transport, report.reason)),
+        ("took", seconds_text(report.seconds)),
+    ];
+    let lines = rows.iter().map(|(what, found)| format!("  {what:<18}{found}"));
+    [report.host.clone()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_is_reached_by_ssh() {
+        let ssh = |host: &str| Location::Ssh { host: host.into(), path: b".".into() };
+        assert_eq!(place("far").unwrap(), ssh("far"));
+        assert_eq!(place("me@far:").unwrap(), ssh("me@far"));
+        assert!(matches!(place("longhaul://far:99").unwrap(), Location::Daemon { port: 99, .. }));
+        for host in ["", "/data", "a/b"] {
+            assert!(matches!(place(host), Err(Failure::Usage(_))), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_is_missing() {
+        let report = ProbeReport {
+            host: "far".into(),
+            stripe_mbps: Some(71.25),
+            streams: Some(8),
+            transport: "stripe".into(),
+            reason: "UDP does not pass".into(),
+            ..ProbeReport::default()
+        };
+        let text = table(&report);
+        for part in ["UDP               does not pass", "path MTU          -", "71.2 Mb/s, best with 8"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

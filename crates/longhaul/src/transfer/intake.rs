@@ -1,0 +1,128 @@
+//! Datagrams into a sink: the receiving end of the object, whatever the sink makes of it.
+
+use super::session::{Broken, Session};
+use crate::clock;
+use longhaul_proto::endpoint::{Arrival, Endpoint, Sink};
+use longhaul_proto::object::{Receiver, ReceiverConfig, Shape};
+use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::units::Time;
+use longhaul_proto::wire::{self, Body, Request};
+
+/// Receives one object.
+pub struct Intake<K> {
+    object_len: u64,
+    /// Until the first datagram tells how the object is cut.
+    sink: Option<K>,
+    receiver: Option<Receiver<K>>,
+    last_news: Time,
+}
+
+impl<K: Sink> Intake<K> {
+    /// Ready for an object of so many bytes.
+    pub fn new(object_len: u64, sink: K) -> Intake<K> {
+        Intake { object_len, sink: Some(sink), receiver: None, last_news: clock::now() }
+    }
+
+    /// Where the bytes go.
+    pub fn sink(&mut self) -> &mut K {
+        match (&mut self.receiver, &mut self.sink) {
+            (Some(receiver), _) => receiver.sink_mut(),
+            (None, Some(sink)) => sink,
+            (None, None) => unreachable!("the sink is in one of the two until the session ends"),
+        }
+    }
+
+    /// The sink, to end with it.
+    pub fn into_sink(self) -> Option<K> {
+        self.sink.or_else(|| self.receiver.map(Receiver::into_sink))
+    }
+
+    /// What receives, once something has come.
+    pub fn receiver(&self) -> Option<&Receiver<K>> {
+        self.receiver.as_ref()
+    }
+
+    /// The same, to change it.
+    pub fn receiver_mut(&mut self) -> Option<&mut Receiver<K>> {
+        self.receiver.as_mut()
+    }
+
+    /// When a datagram last came.
+    pub fn last_news(&self) -> Time {
+        self.last_news
+    }
+
+    /// UDP payload of a full datagram, once one has come.
+    pub fn datagram_len(&self) -> Option<u16> {
+        self.receiver().map(|receiver| receiver.shape().packet_len as u16 + wire::DATA_OVERHEAD as u16)
+    }
+
+    /// When an acknowledgement is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.receiver().and_then(Endpoint::poll_timeout)
+    }
+
+    /// Take what has come in; of the object everything is wanted but `have`. True if there was anything.
+    pub fn take(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Broken> {
+        let Some(receiver) = &mut self.receiver else { return self.take_first(session, have) };
+        let any = session.receive(|now, arrival, body| take(receiver, now, arrival, body))?;
+        receiver.set_by_lanes(session.link.is_by_lanes());
+        if any {
+            self.last_news = clock::now();
+        }
+        Ok(any)
+    }
+
+    /// The first datagram of data, or question after data that is all lost, tells which size was chosen; from then on
+    /// there is a receiver.
+    fn take_first(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Broken> {
+        let (classes, sink, receiver) = (session.options.classes.clone(), &mut self.sink, &mut self.receiver);
+        let object_len = self.object_len;
+        let (_, companions) = session.options.protocol();
+        let rtt = session.check.report().rtt.unwrap_or(session.rtt);
+        let any = session.receive(|now, arrival, body| {
+            if receiver.is_none() {
+                let class = match Body::decode(body) {
+                    Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) => class,
+                    _ => return true,
+                };
+                let Some(datagram_len) = classes.get(usize::from(class)) else { return true };
+                let packet_len = u32::from(*datagram_len) - wire::DATA_OVERHEAD as u32;
+                let config = ReceiverConfig {
+                    shape: Shape { object_len, packet_len },
+                    class,
+                    ack: companions.ack.policy(rtt),
+                    have: have.clone(),
+                    max_body: usize::from(*datagram_len).min(ACK_DATAGRAM_MAX) - wire::SEAL_OVERHEAD,
+                };
+                *receiver = sink.take().map(|sink| Receiver::new(config, sink));
+            }
+            receiver.as_mut().is_none_or(|receiver| take(receiver, now, arrival, body))
+        })?;
+        Ok(any)
+    }
+
+    /// Send the acknowledgements that are due. True if the object has become complete.
+    pub fn acknowledge(&mut self, session: &mut Session<'_>, now: Time) -> bool {
+        let Some(receiver) = &mut self.receiver else { return false };
+        if receiver.poll_timeout().is_some_and(|at| now >= at) {
+            receiver.handle_timeout(now);
+        }
+        while session.link.answer(&mut session.scratch, |buf| receiver.poll_transmit(now, buf)) {}
+        let mut complete = false;
+        while receiver.poll_event().is_some() {
+            complete = true;
+        }
+        complete
+    }
+}
+
+/// Whether the receiver took it, or will never: a packet that a full sink refused is to be offered again.
+fn take<K: Sink>(receiver: &mut Receiver<K>, now: Time, arrival: Arrival, body: &[u8]) -> bool {
+    let refused = receiver.stats().refused;
+    receiver.handle_datagram(now, arrival, body);
+    receiver.stats().refused == refused
+}
+
+/// Acknowledgements stay below what passes everywhere.
+const ACK_DATAGRAM_MAX: usize = wire::BASE_DATAGRAM_LEN as usize;

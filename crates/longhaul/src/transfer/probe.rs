@@ -1,0 +1,270 @@
+//! What a path can do, found out with data that nobody keeps.
+//!
+//! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search for
+//! the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
+
+use super::client::{NO_TOKEN, Remote, Wish, contact, open, split};
+use super::intake::Intake;
+use super::receiving::await_confirmation;
+use super::sending::{Feed, Sent, send_for};
+use super::session::{Broken, HEARTBEAT, Session};
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Progress, Remark, Transport};
+use crate::clock;
+use crate::net::wake::precise_timers;
+use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
+use longhaul_proto::session::manifest::Ranges;
+use longhaul_proto::session::message::{Direction, Message, PROBE_LEN};
+use longhaul_proto::session::transport::Carrier;
+use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::wire;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What a probe found. Field names are those of `--json`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ProbeReport {
+    /// Something passes.
+    pub ok: bool,
+    /// The host, as it was named.
+    pub host: String,
+    /// Whether UDP passes in both directions.
+    pub udp: bool,
+    /// Shortest round trip, milliseconds.
+    pub rtt_ms_min: f64,
+    /// Mean round trip while the path was filled, milliseconds.
+    pub rtt_ms_mean: f64,
+    /// UDP payload plus headers of the largest datagram that passed, bytes; 0 without UDP.
+    pub path_mtu: u32,
+    /// Data that the path has room for now, by the better transport, 10⁶ bit/s.
+    pub available_mbps: f64,
+    /// By object packets over UDP.
+    pub object_mbps: Option<f64>,
+    /// By parallel TCP streams.
+    pub stripe_mbps: Option<f64>,
+    /// Share of datagrams lost over UDP.
+    pub loss: Option<f64>,
+    /// The number of TCP streams that was best.
+    pub streams: Option<u16>,
+    /// What held the faster transport back.
+    pub limited_by: Limit,
+    /// What `--transport auto` would end with.
+    pub transport: String,
+    /// Why, in a line.
+    pub reason: String,
+    /// How long the probe took.
+    pub seconds: f64,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// Find out what the path to the host of `at` can do, sending by each transport that `options` allow for `trial`.
+pub fn probe(
+    at: &Location,
+    options: &CopyOptions,
+    trial: Duration,
+    observer: &mut dyn Observer,
+    stop: Arc<AtomicBool>,
+) -> Result<ProbeReport, Failure> {
+    let (remote, _) = split(at).map_err(|path| {
+        Failure::Usage(format!("{} is on this host; name another: HOST or longhaul://HOST", path.display()))
+    })?;
+    if matches!(remote, Remote::Daemon { .. }) && options.token.is_none() {
+        return Err(Failure::Usage(NO_TOKEN.into()));
+    }
+    precise_timers();
+    let mut trials = vec![];
+    for (carrier, transport) in [(Carrier::Object, Transport::Object), (Carrier::Stripe, Transport::Stripe)] {
+        if ![Transport::Auto, transport].contains(&options.transport) {
+            continue;
+        }
+        let options = CopyOptions { transport, ..options.clone() };
+        let outcome = match run_trial(&remote, &options, trial, observer, stop.clone()) {
+            Ok(found) => Ok(found),
+            Err(Broken::Failed(line)) => Err(line),
+            Err(Broken::Interrupted) => return Err(Failure::Interrupted),
+        };
+        trials.push((carrier, outcome));
+    }
+    summarise(remote.name(), trials)
+}
+
+/// What one trial found.
+struct Found {
+    rate: Rate,
+    sent: Sent,
+}
+
+fn run_trial(
+    remote: &Remote,
+    options: &CopyOptions,
+    trial: Duration,
+    observer: &mut dyn Observer,
+    stop: Arc<AtomicBool>,
+) -> Result<Found, Broken> {
+    let mut meter = Meter { told: observer, samples: vec![] };
+    let wish = Wish { direction: Direction::Probe, manifest: &[], sends: true };
+    let contact = contact(remote, options)?;
+    let (mut opened, _) = open(contact, &wish, options, &mut meter, stop)?;
+    let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
+    opened.close();
+    let sent = outcome?;
+    Ok(Found { rate: meter.rate(), sent })
+}
+
+type Outcome = (Carrier, Result<Found, String>);
+
+fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Failure> {
+    let mut report = ProbeReport { host: host.into(), ..ProbeReport::default() };
+    let mut failures = vec![];
+    for (transport, outcome) in trials {
+        match outcome {
+            Ok(found) => report.take(transport, &found),
+            Err(line) => failures.push((transport, line)),
+        }
+    }
+    let why_not =
+        |wanted: Carrier| failures.iter().find(|(t, _)| *t == wanted).map(|(_, line)| line.as_str());
+    let (transport, reason) = match (report.object_mbps, report.stripe_mbps) {
+        (None, None) => {
+            let mut lines: Vec<_> = failures.into_iter().map(|(_, line)| line).collect();
+            lines.dedup();
+            return Err(Failure::Failed(lines.join("; ")));
+        }
+        (Some(_), None) => (Carrier::Object, why_not(Carrier::Stripe).unwrap_or("UDP passes").to_string()),
+        (None, Some(_)) => (Carrier::Stripe, why_not(Carrier::Object).unwrap_or("TCP passes").to_string()),
+        (Some(object), Some(stripe)) => choose(object, stripe),
+    };
+    report.ok = true;
+    report.available_mbps = report.object_mbps.unwrap_or(0.0).max(report.stripe_mbps.unwrap_or(0.0));
+    report.transport = transport.name().into();
+    report.reason = reason;
+    report.seconds = clock::now().as_secs_f64();
+    Ok(report)
+}
+
+/// The rule of `--transport auto`: packets over UDP unless streams are faster by a margin.
+fn choose(object: f64, stripe: f64) -> (Carrier, String) {
+    let faster = |a: f64, b: f64| format!("{:.2} times as fast", a / b.max(1e-9));
+    if stripe > object * STRIPE_MARGIN {
+        (Carrier::Stripe, format!("streams are {} as packets over UDP", faster(stripe, object)))
+    } else if object > stripe * STRIPE_MARGIN {
+        (Carrier::Object, format!("packets over UDP are {} as streams", faster(object, stripe)))
+    } else {
+        (Carrier::Object, "packets over UDP are as fast as streams, and disturb others less".into())
+    }
+}
+
+impl ProbeReport {
+    fn take(&mut self, transport: Carrier, found: &Found) {
+        let (status, mbps) = (&found.sent.status, found.rate.0 as f64 / 1e6);
+        let [min, mean, _] = status.rtt_ns.map(|ns| ns as f64 / 1e6);
+        if mbps >= self.object_mbps.unwrap_or(0.0) {
+            self.limited_by = status.limited_by;
+        }
+        match transport {
+            Carrier::Stripe => {
+                self.stripe_mbps = Some(mbps);
+                self.streams = Some(status.streams);
+                if !self.udp {
+                    (self.rtt_ms_min, self.rtt_ms_mean) = (min, mean);
+                }
+            }
+            _ => {
+                self.object_mbps = Some(mbps);
+                self.udp = true;
+                self.loss = Some(status.loss);
+                self.path_mtu = u32::from(found.sent.datagram_len) + wire::IPV4_UDP_LEN as u32;
+                (self.rtt_ms_min, self.rtt_ms_mean) = (min, mean);
+            }
+        }
+    }
+}
+
+/// Passes on what happens, and remembers how far the trial was when.
+struct Meter<'a> {
+    told: &'a mut dyn Observer,
+    samples: Vec<(Time, u64)>,
+}
+
+impl Meter<'_> {
+    /// Data per second over the last third: what came before found out how fast to go.
+    fn rate(&self) -> Rate {
+        let (Some(first), Some(last)) = (self.samples.first(), self.samples.last()) else {
+            return Rate::default();
+        };
+        let from = last.0 - last.0.since(first.0) / 3;
+        let Some(start) = self.samples.iter().find(|(at, _)| *at >= from) else { return Rate::default() };
+        Rate::from_bytes_over(last.1 - start.1, last.0.since(start.0))
+    }
+}
+
+impl Observer for Meter<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        self.samples.push((clock::now(), progress.bytes_done));
+        self.told.progress(progress);
+    }
+
+    fn remark(&mut self, remark: Remark) {
+        self.told.remark(remark);
+    }
+
+    fn warning(&mut self, line: &str) {
+        self.told.warning(line);
+    }
+}
+
+/// Bytes from nowhere, to nowhere. They travel sealed: what they are makes no difference to any device on the way.
+#[derive(Debug)]
+struct Nothing;
+
+impl Source for Nothing {
+    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
+        buf.fill(0);
+        Ok(())
+    }
+}
+
+impl Feed for Nothing {}
+
+impl Sink for Nothing {
+    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
+        Ok(())
+    }
+}
+
+/// The far side: take what comes until the prober has enough.
+pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
+    let have = Ranges::new();
+    session.control.send(Message::Start { have: have.clone(), skipped: 0 });
+    await_confirmation(session)?;
+    let mut intake = Intake::new(PROBE_LEN, Nothing);
+    loop {
+        session.check_stop()?;
+        let busy = intake.take(session, &have)?;
+        while let Some(message) = session.poll_message()? {
+            if let Message::Bye(_) = message {
+                return Ok(format!("was probed with {} packets", received(&intake)));
+            }
+        }
+        let now = clock::now();
+        intake.acknowledge(session, now);
+        session.run_check(now);
+        session.tend_lanes(now);
+        if now.since(intake.last_news().max(session.last_word)) > session.stall_timeout() {
+            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
+        }
+        if !busy {
+            let deadline = intake.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
+            session.link.wait(&session.waker, now, deadline)?;
+        }
+    }
+}
+
+fn received<K: Sink>(intake: &Intake<K>) -> u64 {
+    intake.receiver().map_or(0, |receiver| receiver.received())
+}
+
+/// Streams must be so many times as fast to be preferred: they take their share from others by their number.
+const STRIPE_MARGIN: f64 = 1.1;
