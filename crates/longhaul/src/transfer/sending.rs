@@ -3,7 +3,7 @@
 mod carrying;
 mod prepare;
 
-use self::carrying::Carrying;
+use self::carrying::{Carrying, Control};
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use super::manifest_codec;
 use super::session::{Broken, HEARTBEAT, Session};
@@ -119,7 +119,7 @@ impl<'a, 's> Sending<'a, 's> {
         layout: Arc<Layout>,
         begin: Begin,
     ) -> Sending<'a, 's> {
-        let Begin { have, path, carrier } = begin;
+        let Begin { have, path, carrier, why } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
@@ -144,11 +144,9 @@ impl<'a, 's> Sending<'a, 's> {
         };
         let waker = session.waker.clone();
         let reader = Reader::start(scan.clone(), layout.clone(), &have, Arc::new(move || waker.wake()));
-        let mut sender = Sender::new(config, reader, kind.build(control));
-        let carrying = Carrying::new(session, carrier, clock::now());
-        if carrier != Carrier::Object {
-            sender.go_by_lanes();
-        }
+        let control = Control { kind, config: control };
+        let sender = Sender::new(config, reader, control.build(None));
+        let carrying = Carrying::new(session, carrier, &path, control);
         if carrier == Carrier::Object {
             let rate = path.rate.map_or("unknown".into(), |r| {
                 format!("{}{}", if r.is_bottleneck { "" } else { "at least " }, r.rate)
@@ -167,7 +165,7 @@ impl<'a, 's> Sending<'a, 's> {
         }
         let batch = session.options.batch.map_or(GSO_SEGMENTS_MAX, |b| b.max(1) as usize);
         let now = clock::now();
-        Sending {
+        let mut sending = Sending {
             session,
             sender,
             scan,
@@ -182,7 +180,12 @@ impl<'a, 's> Sending<'a, 's> {
             remarks: vec![],
             hashes: vec![],
             carrying,
+        };
+        sending.settle_carrier(carrier);
+        if let Some(why) = why {
+            sending.tell_switch(carrier, why, false);
         }
+        sending
     }
 
     fn run(&mut self) -> Result<Report, Broken> {
