@@ -20,7 +20,12 @@ fn main() -> ExitCode {
 
 fn probe(haul: &Haul, args: &[&str]) -> Ended {
     let mut command = undisturbed(haul.lab.command(End::Left, LONGHAUL));
-    command.arg("probe").arg(haul.server.url("")).arg("--token-file").arg(haul.server.token_file()).args(args);
+    command
+        .arg("probe")
+        .arg(haul.server.url(""))
+        .arg("--token-file")
+        .arg(haul.server.token_file())
+        .args(args);
     Running::start(&mut command).finish()
 }
 
@@ -45,7 +50,9 @@ fn blocked_udp_is_found() {
     let haul = Haul::start(&Scenario::new(50.0, 20.0), there.path());
     haul.lab.block_udp(true);
     let ended = probe(&haul, &["--seconds=2s", "--quiet"]).expect_code(0);
-    for part in ["UDP               does not pass", "cp would take     stripe: UDP does not pass", "best with"] {
+    for part in
+        ["UDP               does not pass", "cp would take     stripe: UDP does not pass", "best with"]
+    {
         assert!(ended.stdout.contains(part), "{part}: {}", ended.stdout);
     }
 }

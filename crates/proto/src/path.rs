@@ -108,6 +108,13 @@ impl PathCheck {
         all || self.last_news.is_some_and(|at| now >= at + patience)
     }
 
+    /// Ask once more whether a size passes.
+    pub fn probe_again(&mut self, class: u8) {
+        if self.sent.len() < PROBES_MAX && usize::from(class) < self.classes.len() {
+            self.queue.push_back(class);
+        }
+    }
+
     /// When the last answer came.
     pub fn last_news(&self) -> Option<Time> {
         self.last_news

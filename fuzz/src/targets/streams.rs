@@ -205,7 +205,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
 fn messages() -> Vec<Message> {
     let ranges: Ranges = [0..1000, 5000..9000].into_iter().collect();
     let failure = FileFailure { path: b"a/b".to_vec(), reason: "permission denied".into() };
-    let switch = Switch { seconds: 3.5, to: Carrier::Stripe, why: "no news".into() };
+    let switch = Switch { seconds: 3.5, to: Carrier::Stripe, why: "no news".into(), trial: false };
     let hash = GroupHash { group: Group { entry: 1, index: 2 }, hash: [3; 32] };
     let status = SenderStatus {
         limited_by: Limit::Path,

@@ -288,12 +288,24 @@ impl<'a, 's> Receiving<'a, 's> {
                 Message::Status(mut status) => {
                     let remarks = std::mem::take(&mut status.remarks);
                     remarks.into_iter().for_each(|line| self.session.remark(line));
+                    self.tell_switches(&status);
                     self.status = status;
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// What the other side has changed since it last said so.
+    fn tell_switches(&mut self, status: &SenderStatus) {
+        for switch in status.switches.iter().skip(self.status.switches.len()) {
+            if switch.trial {
+                self.session.remark(switch.to_string());
+            } else {
+                self.session.observer.warning(&switch.to_string());
+            }
+        }
     }
 
     /// Pass on what the sink says, to the receiver and to the other side.

@@ -4,7 +4,7 @@ mod carrying;
 mod feed;
 mod prepare;
 
-use self::carrying::Carrying;
+use self::carrying::{Carrying, Control};
 pub use self::feed::Feed;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use super::manifest_codec;
@@ -127,7 +127,7 @@ struct Recent {
 
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin, feed: F) -> Sending<'a, 's, F> {
-        let Begin { have, path, carrier } = begin;
+        let Begin { have, path, carrier, why } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
@@ -150,11 +150,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             seed: config.seed,
             ..ControlConfig::new(datagram_len as u64, rtt)
         };
-        let mut sender = Sender::new(config, feed, kind.build(control));
-        let carrying = Carrying::new(session, carrier, clock::now());
-        if carrier != Carrier::Object {
-            sender.go_by_lanes();
-        }
+        let control = Control { kind, config: control };
+        let sender = Sender::new(config, feed, control.build(None));
+        let carrying = Carrying::new(session, carrier, &path, control);
         if carrier == Carrier::Object {
             let rate = path.rate.map_or("unknown".into(), |r| {
                 format!("{}{}", if r.is_bottleneck { "" } else { "at least " }, r.rate)
@@ -173,7 +171,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         }
         let batch = session.options.batch.map_or(GSO_SEGMENTS_MAX, |b| b.max(1) as usize);
         let now = clock::now();
-        Sending {
+        let mut sending = Sending {
             session,
             sender,
             whole,
@@ -187,7 +185,12 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             remarks: vec![],
             hashes: vec![],
             carrying,
+        };
+        sending.settle_carrier(carrier);
+        if let Some(why) = why {
+            sending.tell_switch(carrier, why, false);
         }
+        sending
     }
 
     /// Send until all is done or `until`, and say goodbye.

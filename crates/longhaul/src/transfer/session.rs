@@ -192,12 +192,6 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A line that both users should see, and for `--why`.
-    pub fn warn(&mut self, text: String) {
-        self.observer.warning(&text);
-        self.remark(text);
-    }
-
     /// A line for `--why`.
     pub fn remark(&mut self, text: String) {
         let at_seconds = clock::now().as_secs_f64();

@@ -54,6 +54,18 @@ impl fmt::Display for Carrier {
     }
 }
 
+/// In words.
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.to {
+            Carrier::Object => "over UDP",
+            Carrier::Stripe => "over TCP",
+            Carrier::Ssh => "inside ssh",
+        };
+        write!(f, "{}; the data goes on {by}", self.why)
+    }
+}
+
 /// A change of what carries the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Switch {
@@ -63,4 +75,6 @@ pub struct Switch {
     pub to: Carrier,
     /// Why, in a line.
     pub why: String,
+    /// It begins a trial, or ends one that brought nothing.
+    pub trial: bool,
 }

@@ -40,7 +40,6 @@ pub struct Lanes {
     latest: usize,
     /// Smoothed and least round trip of their connections.
     rtt: Option<[Duration; 2]>,
-    died: u64,
     looked_at: Time,
 }
 
@@ -56,7 +55,6 @@ impl Default for Lanes {
             next: 0,
             latest: 0,
             rtt: None,
-            died: 0,
             looked_at: Time::ZERO,
         }
     }
@@ -99,16 +97,6 @@ impl Lanes {
         self.lanes.is_empty()
     }
 
-    /// How many have died so far.
-    pub fn died(&self) -> u64 {
-        self.died
-    }
-
-    /// Whether the only one is the control stream.
-    pub fn is_pipe(&self) -> bool {
-        matches!(self.lanes.first(), Some(Lane { socket: LaneSocket::Pipe(_), .. }))
-    }
-
     /// Give something to so many of them only.
     pub fn set_active(&mut self, active: usize) {
         self.active = active.max(1);
@@ -122,13 +110,6 @@ impl Lanes {
     /// Numbers that a lane carried which died. Some of them may have come in.
     pub fn poll_lost(&mut self) -> Option<Range<DatagramNumber>> {
         self.lost.pop_front()
-    }
-
-    /// Close all of them.
-    pub fn close(&mut self) {
-        for lane in self.lanes.drain(..) {
-            self.lost.extend(lane.into_carried());
-        }
     }
 
     /// What to wait for: something to read, and room where something is stuck.
@@ -196,7 +177,6 @@ impl Lanes {
     /// A lane is dead.
     fn bury(&mut self, index: usize, why: &str) {
         tracing::debug!("a lane is gone: {why}");
-        self.died += 1;
         self.lost.extend(self.lanes.remove(index).into_carried());
     }
 

@@ -1,21 +1,30 @@
-//! What carries the data at a moment: UDP at the controller's pace, or lanes at TCP's.
+//! What carries the data at a moment: UDP at the controller's pace, or lanes at TCP's. Which of the two is decided in
+//! [`longhaul_proto::session::choice`].
 
 use super::super::session::{Broken, Session};
 use super::prepare::first_streams;
 use super::{Feed, Sending};
 use crate::clock;
+use longhaul_proto::control::{ControlConfig, Controller, ControllerKind};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::lanes::LANES_MAX;
 use longhaul_proto::object::{Blocked, SenderStats};
+use longhaul_proto::path::{PathRate, PathReport};
+use longhaul_proto::session::choice::{Choice, ChoiceConfig, Look, Order};
+use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::message::SenderStatus;
 use longhaul_proto::session::transport::{Carrier, Switch};
 use longhaul_proto::stripe::search::{Interval, Search};
-use longhaul_proto::units::{Time, nanos};
+use longhaul_proto::units::{Rate, Time, nanos};
 use std::time::Duration;
 
 /// What carries the data, and what is known of it.
 pub struct Carrying {
     carrier: Carrier,
+    choice: Choice,
+    control: Control,
+    /// What UDP delivered when it was last given up.
+    udp_rate: Option<Rate>,
     began: Time,
     switches: Vec<Switch>,
     /// How many lanes are best; `None`: so many as the user says.
@@ -36,20 +45,29 @@ pub struct Carrying {
 
 impl Carrying {
     /// Begin with `carrier`.
-    pub fn new(session: &Session<'_>, carrier: Carrier, now: Time) -> Carrying {
-        let search = session.options.streams.is_none();
-        let search = search.then(|| Search::new(first_streams(session) as u32, STREAMS_MAX, now));
+    pub fn new(session: &Session<'_>, carrier: Carrier, path: &PathReport, control: Control) -> Carrying {
+        let now = clock::now();
+        let config = ChoiceConfig {
+            transport: session.options.transport,
+            carrier,
+            udp_fits: carrier == Carrier::Object,
+            train_rate: path.rate.map(|train| train.rate),
+            has_pipe: session.is_ssh,
+        };
         Carrying {
             carrier,
+            choice: Choice::new(config, now),
+            control,
+            udp_rate: None,
             began: now,
             switches: vec![],
-            search,
+            search: None,
             full: false,
             idle_since: None,
             idle: Duration::ZERO,
             looked_at: now,
             acked: 0,
-            by_ssh_from: (carrier == Carrier::Ssh).then_some(0),
+            by_ssh_from: None,
             streams: 0,
             rtt: None,
         }
@@ -86,6 +104,22 @@ impl Carrying {
     }
 }
 
+/// How fast to send over UDP.
+pub struct Control {
+    /// By which rule.
+    pub kind: ControllerKind,
+    /// With what in mind.
+    pub config: ControlConfig,
+}
+
+impl Control {
+    /// A controller for a path that has delivered so much, if that is known.
+    pub fn build(&self, delivered: Option<Rate>) -> Box<dyn Controller> {
+        let known = delivered.map(|rate| PathRate { rate, is_bottleneck: true });
+        self.kind.build(ControlConfig { path_rate: known.or(self.config.path_rate), ..self.config })
+    }
+}
+
 impl<F: Feed> Sending<'_, '_, F> {
     /// Look after what carries the data.
     pub(super) fn carry(&mut self, now: Time) -> Result<(), Broken> {
@@ -101,8 +135,87 @@ impl<F: Feed> Sending<'_, '_, F> {
         let span = now.since(self.carrying.looked_at);
         if span >= LOOK_EVERY {
             self.look_at_lanes(now, span);
+            self.choose(now)?;
         }
         Ok(())
+    }
+
+    /// Whether something else should carry the data.
+    fn choose(&mut self, now: Time) -> Result<(), Broken> {
+        let stats = self.sender.stats();
+        let packets = self.sender.shape().packets();
+        let packet_len = u64::from(self.sender.shape().packet_len);
+        let look = Look {
+            now,
+            delivered: self.sender.acked() * packet_len,
+            left: (packets - self.sender.acked()) * packet_len,
+            loss: self.recent.loss,
+            path_bound: matches!(self.meter.current(), Limit::Path | Limit::Loss),
+            waiting: self.sender.acked() < packets
+                && stats.packets_sent > 0
+                && self.sender.blocked() != Blocked::Source,
+            news: stats.last_news,
+            talks_since: self.session.talks_since,
+            udp_heard: self.session.check.last_news(),
+            rtt: self.sender.rtt().smoothed(),
+            lanes: self.session.link.lanes().len(),
+            no_lanes: self.session.no_lanes.clone(),
+        };
+        match self.carrying.choice.look(&look) {
+            None => {}
+            Some(Order::OpenLanes) => self.session.want_lanes(first_streams(self.session)),
+            Some(Order::ProbeUdp) => {
+                let len = self.datagram_len;
+                let class = self.session.options.classes.iter().position(|class| usize::from(*class) == len);
+                self.session.check.probe_again(class.unwrap_or(0) as u8);
+            }
+            Some(Order::Go { to, why, trial }) => self.switch(to, why, trial)?,
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, to: Carrier, why: String, trial: bool) -> Result<(), Broken> {
+        if self.carrying.carrier == Carrier::Object {
+            self.carrying.udp_rate = Some(self.recent.goodput).filter(|rate| rate.0 > 0);
+        }
+        if to == Carrier::Ssh {
+            self.session.open_pipe()?;
+        }
+        if to == Carrier::Object && to != self.carrying.carrier {
+            let controller = self.carrying.control.build(self.carrying.udp_rate);
+            self.sender.go_by_datagrams(controller);
+        }
+        self.settle_carrier(to);
+        self.tell_switch(to, why, trial);
+        Ok(())
+    }
+
+    /// From now on this carries the data.
+    pub(super) fn settle_carrier(&mut self, carrier: Carrier) {
+        self.carrying.carrier = carrier;
+        if carrier != Carrier::Object {
+            self.sender.go_by_lanes();
+        }
+        if carrier == Carrier::Ssh && self.carrying.by_ssh_from.is_none() {
+            self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_lanes);
+        }
+        if carrier == Carrier::Stripe && self.session.options.streams.is_none() {
+            let first = first_streams(self.session) as u32;
+            self.carrying.search = Some(Search::new(first, STREAMS_MAX, clock::now()));
+        }
+    }
+
+    /// Tell both users.
+    pub(super) fn tell_switch(&mut self, to: Carrier, why: String, trial: bool) {
+        let seconds = clock::now().since(self.carrying.began).as_secs_f64();
+        let switch = Switch { seconds, to, why, trial };
+        let line = switch.to_string();
+        if trial {
+            self.session.remark(line);
+        } else {
+            self.session.observer.warning(&line);
+        }
+        self.carrying.switches.push(switch);
     }
 
     /// How the lanes do, and how many there should be.

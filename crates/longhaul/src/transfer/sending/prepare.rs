@@ -19,6 +19,8 @@ pub struct Begin {
     pub path: PathReport,
     /// What carries the data to begin with.
     pub carrier: Carrier,
+    /// Why, if that is not what was hoped for.
+    pub why: Option<String>,
 }
 
 /// What came of the wait.
@@ -34,6 +36,7 @@ pub enum Prepared {
 pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, Broken> {
     let began = clock::now();
     let mut have: Option<Ranges> = None;
+    let mut why = None;
     let mut carrier = match session.options.transport {
         Transport::Auto | Transport::Object => Carrier::Object,
         Transport::Stripe => Carrier::Stripe,
@@ -64,10 +67,10 @@ pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, B
                 Carrier::Stripe | Carrier::Ssh => !session.link.lanes().is_empty(),
             };
             if needed == 0 || ready {
-                return Ok(Prepared::Begin(Begin { have: have.unwrap_or_default(), path, carrier }));
+                return Ok(Prepared::Begin(Begin { have: have.unwrap_or_default(), path, carrier, why }));
             }
         }
-        carrier = fall_back(session, carrier, &path, now.since(began))?;
+        carrier = fall_back(session, carrier, &mut why, now.since(began))?;
         if now.since(session.last_word) > session.stall_timeout() {
             return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
         }
@@ -85,11 +88,11 @@ pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, B
 fn fall_back(
     session: &mut Session<'_>,
     carrier: Carrier,
-    path: &PathReport,
+    why: &mut Option<String>,
     waited: Duration,
 ) -> Result<Carrier, Broken> {
     match carrier {
-        Carrier::Object if path.rtt.is_some() => Ok(carrier),
+        Carrier::Object if session.check.report().rtt.is_some() => Ok(carrier),
         Carrier::Object if session.options.transport == Transport::Object => {
             if waited > UDP_PATIENCE {
                 return Err(session.abort(no_udp(session)));
@@ -100,8 +103,8 @@ fn fall_back(
             if waited < UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS) {
                 return Ok(carrier);
             }
-            session.warn(format!(
-                "UDP does not pass between the two hosts (no answer in {:.1} s); going on over TCP",
+            *why = Some(format!(
+                "UDP does not pass between the two hosts (no answer in {:.1} s)",
                 waited.as_secs_f64()
             ));
             Ok(Carrier::Stripe)
@@ -110,16 +113,16 @@ fn fall_back(
             session.want_lanes(first_streams(session));
             match session.no_lanes.take() {
                 None if waited < LANES_PATIENCE => Ok(carrier),
-                Some(why) if session.is_ssh && session.options.transport == Transport::Auto => {
-                    session.warn(format!(
-                        "no TCP connection to the far side either ({why}); going on inside ssh"
-                    ));
+                Some(line) if session.is_ssh && session.options.transport == Transport::Auto => {
+                    let before = why.take().unwrap_or_default();
+                    *why = Some(format!("{before}, nor does a TCP connection come about ({line})"));
                     Ok(Carrier::Ssh)
                 }
-                why => {
-                    let why = why.unwrap_or_else(|| "the other host does not answer".into());
-                    Err(session
-                        .abort(format!("no further TCP connection comes about between the two hosts: {why}")))
+                line => {
+                    let line = line.unwrap_or_else(|| "the other host does not answer".into());
+                    Err(session.abort(format!(
+                        "no further TCP connection comes about between the two hosts: {line}"
+                    )))
                 }
             }
         }

@@ -1,0 +1,425 @@
+//! Which of UDP and TCP lanes is to carry a transfer, decided anew while it runs.
+//!
+//! ```text
+//! Datagrams ──▶ Opening ──▶ Lanes      UDP fell silent while the control stream went on
+//!     │             └─────▶ Trial      UDP works, but loses much or is far slower than it was at first
+//!     ◀───────────────────────┘        the better of the two stays, by a margin
+//! Lanes ──▶ Trial of UDP               it is heard again, or it is long ago that it was tried
+//! ```
+//! A trial moves real data: it costs nothing but the difference between the two for a few seconds.
+
+use super::transport::{Carrier, Transport};
+use crate::units::{Rate, Time};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// What is fixed for a transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct ChoiceConfig {
+    /// What the user allows.
+    pub transport: Transport,
+    /// What carries the data to begin with.
+    pub carrier: Carrier,
+    /// The object's packets are short enough for UDP.
+    pub udp_fits: bool,
+    /// What the path check's train told of the path's rate.
+    pub train_rate: Option<Rate>,
+    /// The control stream can be a lane.
+    pub has_pipe: bool,
+}
+
+/// How it goes. Times are of the owner's clock.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Now.
+    pub now: Time,
+    /// Bytes of the object that the receiver has.
+    pub delivered: u64,
+    /// Bytes of it that it has not.
+    pub left: u64,
+    /// Share of datagrams lost lately.
+    pub loss: f64,
+    /// The path is what holds the transfer up at this moment.
+    pub path_bound: bool,
+    /// Something is on its way, so that news could be expected.
+    pub waiting: bool,
+    /// When the last news of what was sent came in.
+    pub news: Time,
+    /// Since when the control stream has said something again and again.
+    pub talks_since: Time,
+    /// When the last authentic answer to a probe of the path came in over UDP.
+    pub udp_heard: Option<Time>,
+    /// The round trip.
+    pub rtt: Duration,
+    /// Lanes that are there.
+    pub lanes: usize,
+    /// Why there are none, if none can be had.
+    pub no_lanes: Option<String>,
+}
+
+/// What the owner is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// See that there are lanes.
+    OpenLanes,
+    /// Send a probe over UDP: does it pass?
+    ProbeUdp,
+    /// From now on this carries the data.
+    Go {
+        /// What.
+        to: Carrier,
+        /// The reason, in a line.
+        why: String,
+        /// A trial begins, or ends without having brought anything.
+        trial: bool,
+    },
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Choice {
+    config: ChoiceConfig,
+    state: State,
+    /// How it went lately: with each look the time, what was delivered, and whether the path was the limit.
+    recent: VecDeque<(Time, u64, bool)>,
+    began: Time,
+    /// Since when UDP has looked slower than it should be.
+    odd_since: Option<Time>,
+    /// No trial before.
+    trial_at: Time,
+    /// The pause after the next trial that brings nothing.
+    trial_pause: Duration,
+    probe_at: Time,
+    probe_pause: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Datagrams {
+        since: Time,
+    },
+    /// UDP carries the data until there are lanes.
+    Opening {
+        since: Time,
+        reason: Reason,
+    },
+    Lanes {
+        since: Time,
+        /// UDP was silent, not slow.
+        blocked: bool,
+    },
+    Trial {
+        of: Carrier,
+        since: Time,
+        /// What the other one carried, bytes per second.
+        other: f64,
+        /// When measuring began, and what had been delivered by then.
+        measured: Option<(Time, u64)>,
+        blocked: bool,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Reason {
+    /// UDP brought no news.
+    Silent(String),
+    /// It looks slower than it should be.
+    Odd(String),
+}
+
+impl Choice {
+    /// Begin at `now`.
+    pub fn new(config: ChoiceConfig, now: Time) -> Choice {
+        let state = match config.carrier {
+            Carrier::Object => State::Datagrams { since: now },
+            Carrier::Stripe | Carrier::Ssh => State::Lanes { since: now, blocked: true },
+        };
+        Choice {
+            config,
+            state,
+            recent: VecDeque::new(),
+            began: now,
+            odd_since: None,
+            trial_at: now,
+            trial_pause: TRIAL_PAUSE_MIN,
+            probe_at: now + PROBE_PAUSE_MIN,
+            probe_pause: PROBE_PAUSE_MIN,
+        }
+    }
+
+    /// Look at how it goes, some times a second.
+    pub fn look(&mut self, look: &Look) -> Option<Order> {
+        if self.config.transport != Transport::Auto {
+            return None;
+        }
+        self.recent.push_back((look.now, look.delivered, look.path_bound));
+        while self.recent.len() > 2 && look.now.since(self.recent[1].0) >= RECENT {
+            self.recent.pop_front();
+        }
+        match self.state.clone() {
+            State::Datagrams { since } => self.on_datagrams(look, since),
+            State::Opening { since, reason } => self.on_opening(look, since, reason),
+            State::Lanes { since, blocked } => self.on_lanes(look, since, blocked),
+            State::Trial { .. } => self.on_trial(look),
+        }
+    }
+
+    /// Bytes per second lately; `None` if it is too early to say.
+    fn rate(&self) -> Option<f64> {
+        let (first, last) = (self.recent.front()?, self.recent.back()?);
+        let span = last.0.since(first.0);
+        (span >= RECENT / 2).then(|| last.1.saturating_sub(first.1) as f64 / span.as_secs_f64())
+    }
+
+    fn go(&mut self, now: Time, to: Carrier, why: String, trial: bool) -> Option<Order> {
+        self.recent.clear();
+        self.config.carrier = to;
+        self.probe_at = now + self.probe_pause;
+        Some(Order::Go { to, why, trial })
+    }
+
+    fn on_datagrams(&mut self, look: &Look, since: Time) -> Option<Order> {
+        let reason = if let Some(line) = silence(look, since) {
+            Reason::Silent(line)
+        } else {
+            let oddity = self.oddity(look, since);
+            if oddity.is_none() {
+                self.odd_since = None;
+            }
+            let line = oddity?;
+            if look.now.since(*self.odd_since.get_or_insert(look.now)) < ODD_FOR {
+                return None;
+            }
+            self.odd_since = None;
+            Reason::Odd(line)
+        };
+        if look.now < self.trial_at && look.no_lanes.is_some() {
+            // They could not be had a moment ago.
+            return None;
+        }
+        self.state = State::Opening { since: look.now, reason };
+        Some(Order::OpenLanes)
+    }
+
+    /// What about UDP looks slower than it should be, if a trial is worth it.
+    fn oddity(&self, look: &Look, since: Time) -> Option<String> {
+        let early = look.now.since(self.began.max(since)) < ODD_AFTER.max(look.rtt * ODD_AFTER_RTTS);
+        let bound = self.recent.iter().filter(|(_, _, path_bound)| *path_bound).count();
+        // A pause in the news is another matter.
+        let silent = look.now.since(look.news) > PAUSE.max(look.rtt * PAUSE_RTTS);
+        if early || silent || look.now < self.trial_at || bound * 4 < self.recent.len() * 3 {
+            return None;
+        }
+        let rate = self.rate()?;
+        if look.left as f64 <= rate * LEFT_MIN.as_secs_f64() {
+            return None;
+        }
+        let mbps = rate * 8e-6;
+        if look.loss >= ODD_LOSS {
+            return Some(format!(
+                "UDP loses {:.1} % of its datagrams and delivers {mbps:.1} Mb/s",
+                look.loss * 100.0
+            ));
+        }
+        let train = self.config.train_rate?.as_mbps();
+        (mbps < train * ODD_SHARE)
+            .then(|| format!("UDP delivers {mbps:.1} Mb/s where the path check saw {train:.1} Mb/s pass"))
+    }
+
+    fn on_opening(&mut self, look: &Look, since: Time, reason: Reason) -> Option<Order> {
+        if matches!(reason, Reason::Silent(_)) && look.news > since {
+            // It was only a pause.
+            self.state = State::Datagrams { since: look.now };
+            return None;
+        }
+        if look.lanes > 0 {
+            return match reason {
+                Reason::Silent(line) => {
+                    self.state = State::Lanes { since: look.now, blocked: true };
+                    self.go(look.now, Carrier::Stripe, line, false)
+                }
+                Reason::Odd(line) => {
+                    let other = self.rate().unwrap_or(0.0);
+                    self.begin_trial(look, Carrier::Stripe, other, false, line)
+                }
+            };
+        }
+        if look.no_lanes.is_none() && look.now.since(since) < LANES_PATIENCE {
+            return None;
+        }
+        if let (Reason::Silent(line), true) = (&reason, self.config.has_pipe) {
+            let line = format!("{line}, and no TCP connection comes about");
+            self.state = State::Lanes { since: look.now, blocked: true };
+            return self.go(look.now, Carrier::Ssh, line, false);
+        }
+        self.trial_at = look.now + self.pause();
+        self.state = State::Datagrams { since: look.now };
+        None
+    }
+
+    fn begin_trial(
+        &mut self,
+        look: &Look,
+        of: Carrier,
+        other: f64,
+        blocked: bool,
+        line: String,
+    ) -> Option<Order> {
+        self.state = State::Trial { of, since: look.now, other, measured: None, blocked };
+        self.go(look.now, of, format!("{line}: trying {}", by(of)), true)
+    }
+
+    fn on_trial(&mut self, look: &Look) -> Option<Order> {
+        let State::Trial { of, since, other, measured, blocked } = &mut self.state else { return None };
+        let (of, since, other, blocked) = (*of, *since, *other, *blocked);
+        let back = if of == Carrier::Object { Carrier::Stripe } else { Carrier::Object };
+        if of == Carrier::Stripe && look.lanes == 0 {
+            return self.end_trial(look, back, "the TCP connections broke".into(), blocked);
+        }
+        let patience = TRIAL_SILENCE.max(look.rtt * TRIAL_SILENCE_RTTS);
+        if of == Carrier::Object && look.waiting && look.now.since(look.news.max(since)) > patience {
+            return self.end_trial(look, back, "UDP brings no news".into(), true);
+        }
+        let span = TRIAL_PART.max(look.rtt * TRIAL_PART_RTTS);
+        let Some((from, delivered)) = *measured else {
+            if look.now.since(since) >= span {
+                *measured = Some((look.now, look.delivered));
+            }
+            return None;
+        };
+        let seconds = look.now.since(from);
+        if seconds < span {
+            return None;
+        }
+        let rate = look.delivered.saturating_sub(delivered) as f64 / seconds.as_secs_f64();
+        let margin = if of == Carrier::Object { MARGIN_BACK } else { MARGIN };
+        let told = format!(
+            "{} delivers {:.1} Mb/s, {} delivered {:.1} Mb/s",
+            by(of),
+            rate * 8e-6,
+            by(back),
+            other * 8e-6
+        );
+        if rate < other * margin {
+            return self.end_trial(look, back, told, blocked && of == Carrier::Object);
+        }
+        // What was found holds for some time.
+        self.trial_at = look.now + self.pause();
+        self.state = match of {
+            Carrier::Object => State::Datagrams { since: look.now },
+            Carrier::Stripe | Carrier::Ssh => State::Lanes { since: look.now, blocked: false },
+        };
+        self.go(look.now, of, format!("{told}: staying with that"), false)
+    }
+
+    fn end_trial(&mut self, look: &Look, back: Carrier, told: String, blocked: bool) -> Option<Order> {
+        self.trial_at = look.now + self.pause();
+        self.probe_pause = (self.probe_pause * 2).min(PROBE_PAUSE_MAX);
+        self.state = match back {
+            Carrier::Object => State::Datagrams { since: look.now },
+            Carrier::Stripe | Carrier::Ssh => State::Lanes { since: look.now, blocked },
+        };
+        self.go(look.now, back, told, true)
+    }
+
+    /// Until the next trial; each time longer.
+    fn pause(&mut self) -> Duration {
+        let pause = self.trial_pause;
+        self.trial_pause = (pause * 2).min(TRIAL_PAUSE_MAX);
+        pause
+    }
+
+    fn on_lanes(&mut self, look: &Look, since: Time, blocked: bool) -> Option<Order> {
+        if look.lanes == 0
+            && self.config.carrier == Carrier::Stripe
+            && let Some(why) = &look.no_lanes
+        {
+            let line = format!("the TCP connections broke and no new one comes about ({why})");
+            if self.config.has_pipe {
+                return self.go(look.now, Carrier::Ssh, line, false);
+            }
+            if self.config.udp_fits {
+                self.state = State::Datagrams { since: look.now };
+                self.trial_at = look.now + self.pause();
+                return self.go(look.now, Carrier::Object, line, false);
+            }
+            return None;
+        }
+        if !self.config.udp_fits || look.now < self.trial_at {
+            return None;
+        }
+        let rate = self.rate()?;
+        if look.left as f64 <= rate * LEFT_MIN.as_secs_f64() {
+            return None;
+        }
+        if !blocked {
+            // Only slow when it was last tried.
+            let line = "UDP was last tried long ago".into();
+            return self.begin_trial(look, Carrier::Object, rate, false, line);
+        }
+        if look.udp_heard.is_some_and(|at| at > since) {
+            return self.begin_trial(look, Carrier::Object, rate, true, "UDP passes again".into());
+        }
+        if look.now >= self.probe_at {
+            self.probe_at = look.now + self.probe_pause;
+            self.probe_pause = (self.probe_pause * 2).min(PROBE_PAUSE_MAX);
+            return Some(Order::ProbeUdp);
+        }
+        None
+    }
+}
+
+/// Whether UDP is silent although there is something to hear and the other side is there.
+fn silence(look: &Look, since: Time) -> Option<String> {
+    let silent = look.now.since(look.news.max(look.talks_since).max(since));
+    (look.waiting && silent > SILENCE.max(look.rtt * SILENCE_RTTS))
+        .then(|| format!("UDP brought no news for {:.1} s", silent.as_secs_f64()))
+}
+
+fn by(carrier: Carrier) -> &'static str {
+    match carrier {
+        Carrier::Object => "UDP",
+        Carrier::Stripe => "TCP",
+        Carrier::Ssh => "ssh",
+    }
+}
+
+/// UDP that brings no news for so long is blocked, if the control stream goes on meanwhile.
+const SILENCE: Duration = Duration::from_secs(3);
+const SILENCE_RTTS: u32 = 10;
+/// Rates are over so long a time.
+const RECENT: Duration = Duration::from_secs(2);
+/// Before, a controller may still look for its rate.
+const ODD_AFTER: Duration = Duration::from_secs(2);
+const ODD_AFTER_RTTS: u32 = 20;
+/// It must look odd for so long: what an outage leaves behind is gone by then.
+const ODD_FOR: Duration = Duration::from_secs(2);
+/// Acknowledgements never pause for so long on a path that works.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_RTTS: u32 = 3;
+/// A share of loss at which TCP may yet be faster: it is of a policer, or of a box that drops UDP. Long links lose less
+/// at random.
+const ODD_LOSS: f64 = 0.03;
+/// Delivering less than this share of what the path check's train saw pass is odd.
+const ODD_SHARE: f64 = 0.5;
+/// A transfer that is over sooner is left alone: a trial takes some seconds.
+const LEFT_MIN: Duration = Duration::from_secs(6);
+/// For lanes to come about.
+const LANES_PATIENCE: Duration = Duration::from_secs(6);
+/// A trial settles for so long, and measures for as long again.
+const TRIAL_PART: Duration = Duration::from_millis(1200);
+const TRIAL_PART_RTTS: u32 = 12;
+/// In a trial UDP may be silent for less long: there is something to go back to.
+const TRIAL_SILENCE: Duration = Duration::from_millis(1000);
+const TRIAL_SILENCE_RTTS: u32 = 5;
+/// Lanes must be better than UDP by so much: they cannot tell what limits them, and share less well.
+const MARGIN: f64 = 1.25;
+/// UDP that passes again need hardly be better.
+const MARGIN_BACK: f64 = 1.05;
+const TRIAL_PAUSE_MIN: Duration = Duration::from_secs(30);
+const TRIAL_PAUSE_MAX: Duration = Duration::from_secs(600);
+const PROBE_PAUSE_MIN: Duration = Duration::from_secs(3);
+const PROBE_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+use super::*;
+
+const RTT: Duration = Duration::from_millis(50);
+const OBJECT_LEN: u64 = 10_000_000_000;
+
+/// A transfer whose carriers deliver what a test says.
+struct Story {
+    choice: Choice,
+    now: Time,
+    delivered: f64,
+    news: Time,
+    talks_since: Time,
+    carrier: Carrier,
+    lanes: usize,
+    lanes_can_be_had: bool,
+    udp_heard: Option<Time>,
+    /// What happened, and when in seconds.
+    told: Vec<(f64, String)>,
+}
+
+/// What the path is like at a moment.
+#[derive(Clone, Copy)]
+struct Path {
+    udp_mbps: f64,
+    tcp_mbps: f64,
+    loss: f64,
+    /// The control stream speaks.
+    control: bool,
+}
+
+const GOOD: Path = Path { udp_mbps: 95.0, tcp_mbps: 60.0, loss: 0.0, control: true };
+
+impl Story {
+    fn new(train_mbps: f64) -> Story {
+        let config = ChoiceConfig {
+            transport: Transport::Auto,
+            carrier: Carrier::Object,
+            udp_fits: true,
+            train_rate: Some(Rate::from_mbps(train_mbps)),
+            has_pipe: false,
+        };
+        Story {
+            choice: Choice::new(config, Time::ZERO),
+            now: Time::ZERO,
+            delivered: 0.0,
+            news: Time::ZERO,
+            talks_since: Time::ZERO,
+            carrier: Carrier::Object,
+            lanes: 0,
+            lanes_can_be_had: true,
+            udp_heard: None,
+            told: vec![],
+        }
+    }
+
+    /// Go on for so long over such a path.
+    fn go_on(&mut self, seconds: f64, path: Path) -> &mut Story {
+        for _ in 0..(seconds * 10.0) as u32 {
+            self.now = self.now + Duration::from_millis(100);
+            let mbps = if self.carrier == Carrier::Object { path.udp_mbps } else { path.tcp_mbps };
+            self.delivered += mbps * 1e6 / 8.0 * 0.1;
+            if mbps > 0.0 {
+                self.news = self.now;
+            }
+            if !path.control {
+                self.talks_since = self.now;
+            }
+            let look = Look {
+                now: self.now,
+                delivered: self.delivered as u64,
+                left: OBJECT_LEN - self.delivered as u64,
+                loss: if self.carrier == Carrier::Object { path.loss } else { 0.0 },
+                path_bound: true,
+                waiting: true,
+                news: self.news,
+                talks_since: self.talks_since,
+                udp_heard: self.udp_heard,
+                rtt: RTT,
+                lanes: self.lanes,
+                no_lanes: (!self.lanes_can_be_had).then(|| "refused".into()),
+            };
+            match self.choice.look(&look) {
+                Some(Order::OpenLanes) if self.lanes_can_be_had => self.lanes = 4,
+                Some(Order::OpenLanes) => {}
+                Some(Order::ProbeUdp) if path.udp_mbps > 0.0 => self.udp_heard = Some(self.now),
+                Some(Order::ProbeUdp) => {}
+                Some(Order::Go { to, why, .. }) => {
+                    self.carrier = to;
+                    self.told.push((self.now.as_secs_f64(), format!("{to}: {why}")));
+                }
+                None => {}
+            }
+        }
+        self
+    }
+
+    fn carriers(&self) -> Vec<&str> {
+        self.told.iter().map(|(_, line)| line.split(':').next().unwrap()).collect()
+    }
+}
+
+#[test]
+fn a_good_path_is_left_alone() {
+    let mut story = Story::new(100.0);
+    story.go_on(300.0, GOOD).go_on(60.0, Path { loss: 0.02, udp_mbps: 90.0, ..GOOD });
+    assert_eq!(story.carriers(), Vec::<&str>::new());
+}
+
+#[test]
+fn silence_leads_to_lanes_and_back_when_udp_is_heard() {
+    let mut story = Story::new(100.0);
+    story.go_on(10.0, GOOD).go_on(20.0, Path { udp_mbps: 0.0, ..GOOD });
+    assert_eq!(story.carriers(), ["stripe"]);
+    assert!((13.0..13.6).contains(&story.told[0].0), "{:?}", story.told);
+    story.go_on(60.0, GOOD);
+    assert_eq!(story.carriers(), ["stripe", "object", "object"], "{:?}", story.told);
+}
+
+#[test]
+fn an_outage_is_no_reason_to_change() {
+    let mut story = Story::new(100.0);
+    story.go_on(10.0, GOOD).go_on(8.0, Path { udp_mbps: 0.0, tcp_mbps: 0.0, control: false, ..GOOD });
+    story.go_on(10.0, GOOD);
+    assert_eq!(story.carriers(), Vec::<&str>::new());
+}
+
+#[test]
+fn policed_udp_loses_to_lanes_and_is_rarely_tried_again() {
+    let policed = Path { udp_mbps: 10.0, loss: 0.3, ..GOOD };
+    let mut story = Story::new(100.0);
+    story.go_on(25.0, policed);
+    assert_eq!(story.carriers(), ["stripe", "stripe"], "{:?}", story.told);
+    assert!(
+        story.told[1].1.contains("60.0 Mb/s") && story.told[1].1.contains("10.0 Mb/s"),
+        "{:?}",
+        story.told
+    );
+    story.go_on(275.0, policed);
+    let tries = story.told.iter().filter(|(_, line)| line.starts_with("object")).count();
+    assert!((1..=4).contains(&tries), "{:?}", story.told);
+    assert_eq!(story.carrier, Carrier::Stripe);
+}
+
+#[test]
+fn a_slow_path_is_slow_for_lanes_too() {
+    // The train ran through an empty bucket; in the long run nothing on the path is faster than UDP.
+    let mut story = Story::new(100.0);
+    story.go_on(200.0, Path { udp_mbps: 20.0, tcp_mbps: 18.0, ..GOOD });
+    assert_eq!(story.carrier, Carrier::Object);
+    let tries = story.told.iter().filter(|(_, line)| line.starts_with("stripe")).count();
+    assert!((1..=3).contains(&tries), "{:?}", story.told);
+}
+
+#[test]
+fn without_lanes_a_silent_path_is_waited_for() {
+    let mut story = Story::new(100.0);
+    story.lanes_can_be_had = false;
+    story.go_on(10.0, GOOD).go_on(20.0, Path { udp_mbps: 0.0, ..GOOD }).go_on(5.0, GOOD);
+    assert_eq!(story.carriers(), Vec::<&str>::new());
+    story.choice.config.has_pipe = true;
+    story.go_on(60.0, Path { udp_mbps: 0.0, ..GOOD });
+    assert_eq!(story.carriers(), ["ssh"]);
+}
+
+#[test]
+fn what_the_user_says_stands() {
+    for transport in [Transport::Object, Transport::Stripe, Transport::Ssh] {
+        let mut story = Story::new(100.0);
+        story.choice.config.transport = transport;
+        story.go_on(60.0, Path { udp_mbps: 0.0, ..GOOD });
+        assert_eq!(story.carriers(), Vec::<&str>::new());
+    }
+}
