@@ -116,7 +116,7 @@ impl Control {
     /// A controller for a path that has delivered so much, if that is known.
     pub fn build(&self, delivered: Option<Rate>) -> Box<dyn Controller> {
         let known = delivered.map(|rate| PathRate { rate, is_bottleneck: true });
-        self.kind.build(ControlConfig { path_rate: known.or(self.config.path_rate), ..self.config.clone() })
+        self.kind.build(ControlConfig { path_rate: known.or(self.config.path_rate), ..self.config })
     }
 }
 
