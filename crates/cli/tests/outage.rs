@@ -104,7 +104,7 @@ fn survives_a_cut(scene: &Scene) {
 
 /// What must come of a copy whose path broke for good: an error in time, and all that arrived is there for the next run.
 fn ends_and_goes_on_later(scene: &Scene, break_path: impl Fn(bool)) {
-    let mut copy = scene.haul.start_cp(scene.args(&["--stall-timeout=3s"]));
+    let mut copy = scene.haul.start_cp(scene.args(&["--stall-timeout=3s", "--transport=object"]));
     scene.half_way();
     assert!(copy.is_running());
     break_path(true);
@@ -150,8 +150,11 @@ fn udp_blocked_midway_ends_a_pull() {
 fn blocked_udp_is_named() {
     for scene in [Scene::push(), Scene::pull()] {
         scene.haul.lab.block_udp(true);
-        let ended =
-            scene.haul.start_cp(scene.args(&[])).finish_within(Duration::from_secs(12)).expect_code(1);
+        let ended = scene
+            .haul
+            .start_cp(scene.args(&["--transport=object"]))
+            .finish_within(Duration::from_secs(12))
+            .expect_code(1);
         let error = ended.json()["error"].as_str().unwrap().to_string();
         assert!(error.contains("UDP") && error.contains("firewall") && !error.contains('\n'), "{error}");
         assert_eq!(names(scene.destination()), Vec::<String>::new());

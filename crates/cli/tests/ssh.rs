@@ -249,3 +249,27 @@ fn a_far_side_that_dies_leaves_all_resumable() {
     assert_same_bytes(here.path().join("file"), there.path().join("file"));
     assert!(json["resumed_bytes"].as_u64().unwrap() > 13_000_000, "{json}");
 }
+
+#[test]
+fn data_goes_inside_ssh_or_over_tcp_where_asked_to() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (here, there) = (folder(), folder());
+    write_zoo(&here.path().join("zoo"));
+    write_noise(here.path().join("zoo/big"), 30_000_000, 9);
+    let original = snapshot(&here.path().join("zoo"));
+    for transport in ["ssh", "stripe"] {
+        let option = OsString::from(format!("--transport={transport}"));
+        let mut source = here.path().join("zoo").into_os_string();
+        source.push("/");
+        let to = there.path().join(transport);
+        let json = sshd.cp(&[source, far(&to), option.clone()]).expect_code(0).json();
+        assert_eq!(json["transport"], transport, "{json}");
+        assert_eq!(snapshot(&to), original);
+        let mut source = far(&to);
+        source.push("/");
+        let back = here.path().join(transport);
+        let json = sshd.cp(&[source, back.clone().into(), option]).expect_code(0).json();
+        assert_eq!(json["transport"], transport, "{json}");
+        assert_eq!(snapshot(&back), original);
+    }
+}

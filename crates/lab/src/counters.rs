@@ -36,7 +36,7 @@ pub struct DirectionCounters {
     pub dropped_loss: u64,
     /// Dropped: the path was cut.
     pub dropped_cut: u64,
-    /// Dropped: UDP was blocked.
+    /// Dropped: UDP was blocked, or above the rate of a policer.
     pub dropped_udp: u64,
     /// Delivered with a byte changed; the receiving host's checksum refuses it.
     pub corrupted: u64,

@@ -118,6 +118,13 @@ impl Lab {
         self.switches.block_udp.store(on, Ordering::Relaxed);
     }
 
+    /// A policer, while there is a rate: UDP above it is dropped, both ways, beyond bursts of so many bytes.
+    pub fn police_udp(&self, mbit: Option<f64>, burst_bytes: u64) {
+        for end in [End::Left, End::Right] {
+            self.lane(end, |lane| lane.police_udp(now_ns(), mbit, burst_bytes));
+        }
+    }
+
     /// Set a kernel setting of that host alone, such as `net.ipv4.tcp_congestion_control`.
     pub fn set_sysctl(&self, end: End, name: &str, value: &str) -> Result<(), LabError> {
         self.hosts[end as usize].set_sysctl(name, value)

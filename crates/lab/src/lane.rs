@@ -18,6 +18,7 @@ pub(crate) struct Closed {
 /// Packets of one direction, from one host's device to the other's.
 pub(crate) struct Lane {
     bottleneck: Bottleneck,
+    policer: Option<Policer>,
     impairments: Impairments,
     delay_ns: u64,
     jitter_ns: f64,
@@ -46,6 +47,7 @@ impl Lane {
         Lane {
             packet_time_ns: bottleneck.time_for(u64::from(scenario.mtu)),
             bottleneck,
+            policer: None,
             impairments: Impairments::new(scenario, from),
             delay_ns: (scenario.rtt_ms * 1e6 / 2.0).round() as u64,
             jitter_ns: scenario.jitter_ms * 1e6,
@@ -70,7 +72,7 @@ impl Lane {
         let slot = self.slots.next_free();
         if closed.all {
             self.counted.dropped_cut += 1;
-        } else if closed.udp && is_udp(self.slots.bytes(slot, len)) {
+        } else if self.refuses_udp(now, slot, len, closed) {
             self.counted.dropped_udp += 1;
         } else if let Some(sent) = self.bottleneck.offer(now, len as u64) {
             let fate = self.impairments.next_fate();
@@ -82,6 +84,23 @@ impl Lane {
         } else {
             self.counted.dropped_queue += 1;
         }
+    }
+
+    /// From now on UDP above this rate is dropped; `None` lifts that.
+    pub(crate) fn police_udp(&mut self, now: u64, mbit: Option<f64>, burst_bytes: u64) {
+        self.policer = mbit.map(|mbit| Policer {
+            bytes_per_ns: mbit / 8e3,
+            burst: burst_bytes as f64,
+            tokens: burst_bytes as f64,
+            at: now,
+        });
+    }
+
+    fn refuses_udp(&mut self, now: u64, slot: u32, len: usize, closed: Closed) -> bool {
+        if !(closed.udp || self.policer.is_some()) || !is_udp(self.slots.bytes(slot, len)) {
+            return false;
+        }
+        closed.udp || self.policer.as_mut().is_some_and(|policer| !policer.lets_pass(now, len))
     }
 
     /// When the next packet is to be delivered.
@@ -157,6 +176,26 @@ impl Lane {
             let place = self.flying.partition_point(|other| other.due <= packet.due);
             self.flying.insert(place, packet);
         }
+    }
+}
+
+/// A token bucket: what finds it empty is dropped.
+struct Policer {
+    bytes_per_ns: f64,
+    burst: f64,
+    tokens: f64,
+    at: u64,
+}
+
+impl Policer {
+    fn lets_pass(&mut self, now: u64, len: usize) -> bool {
+        let earned = now.saturating_sub(self.at) as f64 * self.bytes_per_ns;
+        (self.tokens, self.at) = ((self.tokens + earned).min(self.burst), now);
+        let passes = self.tokens >= len as f64;
+        if passes {
+            self.tokens -= len as f64;
+        }
+        passes
     }
 }
 
@@ -323,6 +362,24 @@ mod tests {
     fn traffic() -> impl Strategy<Value = Vec<(u64, usize)>> {
         let gap_us = prop_oneof![Just(0), 1..300u64, 1..5000u64];
         prop::collection::vec((gap_us, 40..=1500usize), 1..400)
+    }
+
+    #[test]
+    fn a_policer_drops_udp_above_its_rate_and_nothing_else() {
+        let mut lane = Lane::new(&Scenario::new(1000.0, 2.0), End::Left, 0);
+        lane.police_udp(0, Some(8.0), 10_000);
+        let mut udp = packet(1, 1000);
+        udp[9] = UDP;
+        // 80 Mb/s of each for 100 ms: of UDP 100 kB at 8 Mb/s and a burst of 10 kB get through.
+        for tick in 0..1000 {
+            send(&mut lane, tick * 100_000, &udp);
+            send(&mut lane, tick * 100_000, &packet(2, 1000));
+        }
+        let passed = 1000 - lane.counters(0).dropped_udp;
+        assert!((109..=110).contains(&passed), "{passed}");
+        lane.police_udp(0, None, 0);
+        send(&mut lane, 100_000_000, &udp);
+        assert_eq!(1000 - lane.counters(0).dropped_udp, passed);
     }
 
     proptest! {

@@ -34,6 +34,14 @@ struct Shared {
     client: Mutex<Option<SocketAddr>>,
     bytes: [AtomicU64; 2],
     remembered: [Mutex<Vec<Vec<u8>>>; 2],
+    connections: Mutex<Vec<Connection>>,
+}
+
+/// A TCP connection that goes through.
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+    swallows: Arc<AtomicBool>,
 }
 
 impl Relay {
@@ -54,6 +62,7 @@ impl Relay {
             client: Mutex::default(),
             bytes: Default::default(),
             remembered: Default::default(),
+            connections: Mutex::default(),
         });
         let threads = vec![
             spawn(&shared, move |shared| shared.pass_tcp(&listener)),
@@ -76,6 +85,27 @@ impl Relay {
     /// Some of the datagrams that were passed on this way.
     pub fn remembered(&self, way: Way) -> Vec<Vec<u8>> {
         self.shared.remembered[way as usize].lock().expect("no thread panicked").clone()
+    }
+
+    /// TCP connections that have been passed on, closed ones included.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.lock().expect("no thread panicked").len()
+    }
+
+    /// Break a connection, counted from 0 in the order in which they came.
+    pub fn reset(&self, index: usize) {
+        let connections = self.shared.connections.lock().expect("no thread panicked");
+        for socket in [&connections[index].client, &connections[index].server] {
+            // Unread bytes and no time to linger: the kernel answers with RST.
+            let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// From now on take what comes over a connection, and pass nothing on.
+    pub fn swallow(&self, index: usize) {
+        let connections = self.shared.connections.lock().expect("no thread panicked");
+        connections[index].swallows.store(true, Ordering::Relaxed);
     }
 
     /// Slip in a datagram. What the kernel has no room for is lost, as anywhere.
@@ -122,12 +152,16 @@ impl Shared {
             };
             client.set_nonblocking(false).expect("a socket can block");
             let Ok(server) = TcpStream::connect(self.server) else { continue };
+            let swallows = Arc::new(AtomicBool::new(false));
             for (from, to) in [(&client, &server), (&server, &client)] {
                 let (from, to) =
                     (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
+                let swallows = swallows.clone();
                 // These end with their connections.
-                thread::spawn(move || pass_stream(from, to));
+                thread::spawn(move || pass_stream(from, to, &swallows));
             }
+            let connection = Connection { client, server, swallows };
+            self.connections.lock().expect("no thread panicked").push(connection);
         }
     }
 
@@ -165,10 +199,10 @@ impl Shared {
     }
 }
 
-fn pass_stream(mut from: TcpStream, mut to: TcpStream) {
+fn pass_stream(mut from: TcpStream, mut to: TcpStream, swallows: &AtomicBool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(len @ 1..) = from.read(&mut buffer) {
-        if to.write_all(&buffer[..len]).is_err() {
+        if !swallows.load(Ordering::Relaxed) && to.write_all(&buffer[..len]).is_err() {
             break;
         }
     }

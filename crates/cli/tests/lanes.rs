@@ -1,0 +1,143 @@
+//! Copies over parallel TCP connections that break, and among strangers who knock at the same port.
+
+mod common;
+
+use common::relay::Relay;
+use common::tree::*;
+use common::{Running, Server, wait_until};
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const LEN: usize = 25_000_000;
+
+struct Scene {
+    here: tempfile::TempDir,
+    there: tempfile::TempDir,
+    server: Server,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let (here, there) = (folder(), folder());
+        write_noise(here.path().join("file"), LEN, 1);
+        let server = Server::start(there.path(), &[]);
+        Scene { here, there, server }
+    }
+
+    /// Start a push to `url` that takes two seconds.
+    fn push(&self, url: String, more: &[&str]) -> Running {
+        let file = self.here.path().join("file").into_os_string();
+        let ends = [file, url.into(), "--rate=100mbit".into()];
+        let args = ends.into_iter().chain(more.iter().map(Into::into));
+        Running::start(&mut self.server.cp_command(args))
+    }
+
+    fn await_bytes(&self, bytes: u64) {
+        let part = self.there.path().join(".file.longhaul-part");
+        wait_until("a part arrives", || part.exists() && disk_bytes(&part) > bytes);
+    }
+
+    fn finish(&self, copy: Running) -> serde_json::Value {
+        let json = copy.finish().expect_code(0).json();
+        assert_same_bytes(self.here.path().join("file"), self.there.path().join("file"));
+        json
+    }
+}
+
+const STRIPE: &[&str] = &["--transport=stripe", "--streams=3", "--stall-timeout=4s"];
+
+#[test]
+fn lanes_that_are_reset_are_replaced() {
+    let scene = Scene::new();
+    let relay = Relay::start(scene.server.address());
+    let copy = scene.push(relay.url("file"), STRIPE);
+    scene.await_bytes(5_000_000);
+    // The control stream came first.
+    (1..4).for_each(|lane| relay.reset(lane));
+    let json = scene.finish(copy);
+    assert!(relay.connections() >= 7, "{}: {json}", relay.connections());
+    assert!(json["packets_sent"].as_u64() >= json["packets_required"].as_u64(), "{json}");
+}
+
+#[test]
+fn a_lane_that_swallows_everything_is_given_up() {
+    let scene = Scene::new();
+    let relay = Relay::start(scene.server.address());
+    let copy = scene.push(relay.url("file"), STRIPE);
+    scene.await_bytes(5_000_000);
+    relay.swallow(2);
+    let json = scene.finish(copy);
+    assert!(
+        json["packets_sent"].as_u64() > json["packets_required"].as_u64(),
+        "what it had goes again: {json}"
+    );
+}
+
+#[test]
+fn a_copy_goes_on_over_another_transport() {
+    for [first, then] in [["object", "stripe"], ["stripe", "object"]] {
+        let scene = Scene::new();
+        let copy = scene.push(scene.server.url("file"), &[&format!("--transport={first}")]);
+        scene.await_bytes(10_000_000);
+        copy.signal(Signal::INT);
+        copy.finish().expect_code(130);
+        let json = scene.finish(scene.push(scene.server.url("file"), &[&format!("--transport={then}")]));
+        assert_eq!(json["transport"], then, "{json}");
+        assert!(json["resumed_bytes"].as_u64().unwrap() > 8_000_000, "{json}");
+    }
+}
+
+/// The first words of a lane; the copies' real connection id is not known to strangers.
+fn hello(id: u64) -> Vec<u8> {
+    [&b"LHL\x01"[..], &id.to_be_bytes(), &[7; 32]].concat()
+}
+
+/// Connect, say something, and return what is answered within a moment.
+fn knock(server: SocketAddr, says: &[u8]) -> (TcpStream, Vec<u8>) {
+    let mut socket = TcpStream::connect(server).expect("it listens");
+    socket.write_all(says).expect("it takes bytes");
+    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout can be set");
+    let mut answer = vec![0; 100];
+    let len = socket.read(&mut answer).unwrap_or(0);
+    answer.truncate(len);
+    (socket, answer)
+}
+
+#[test]
+fn strangers_at_the_port_disturb_nobody() {
+    let scene = Scene::new();
+    let copy = scene.push(scene.server.url("file"), STRIPE);
+    scene.await_bytes(3_000_000);
+    let server = scene.server.address();
+    let mut open = vec![];
+    for turn in 0..40u8 {
+        let says: &[&[u8]] = &[b"", b"LH", b"LHL\x01", b"GET / HTTP/1.0\r\n\r\n", b"LHL\x02aaaaaaaa"];
+        let socket = TcpStream::connect(server).expect("it listens");
+        (&socket).write_all(says[usize::from(turn) % says.len()]).expect("it takes bytes");
+        open.push(socket);
+    }
+    // Somebody who has the format but not the transfer.
+    let (_socket, answer) = knock(server, &hello(0x1234));
+    assert_eq!(answer, [1], "there is no such transfer");
+    scene.finish(copy);
+}
+
+#[test]
+fn who_cannot_prove_that_he_belongs_to_a_transfer_is_shut_out() {
+    let scene = Scene::new();
+    let relay = Relay::start(scene.server.address());
+    // Over UDP, whose header tells the connection id to whoever listens.
+    let copy = scene.push(relay.url("file"), &["--transport=object"]);
+    scene.await_bytes(3_000_000);
+    let datagram = &relay.remembered(common::relay::Way::ToServer)[0];
+    let id = u64::from_be_bytes(datagram[1..9].try_into().unwrap());
+    let (mut socket, welcome) = knock(scene.server.address(), &hello(id));
+    assert_eq!((welcome.len(), welcome[0]), (65, 0), "asked for a proof");
+    // The server's own proof is none of the client's.
+    socket.write_all(&welcome[33..]).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert_eq!(socket.read(&mut [0; 10]).unwrap(), 0, "closed");
+    scene.finish(copy);
+}

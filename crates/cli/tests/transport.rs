@@ -1,0 +1,168 @@
+//! What carries the data, chosen and changed midway, over an emulated path.
+
+mod common;
+
+use common::lab::{Haul, Test};
+use common::tree::*;
+use common::{Ended, wait_until};
+use longhaul_lab::Scenario;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const TESTS: &[Test] = &[
+    ("udp_blocked_from_the_start_leaves_tcp", udp_blocked_from_the_start_leaves_tcp),
+    ("udp_blocked_midway_leaves_tcp_in_a_push", udp_blocked_midway_leaves_tcp_in_a_push),
+    ("udp_blocked_midway_leaves_tcp_in_a_pull", udp_blocked_midway_leaves_tcp_in_a_pull),
+    ("udp_that_comes_back_is_used_again", udp_that_comes_back_is_used_again),
+    ("policed_udp_loses_to_tcp", policed_udp_loses_to_tcp),
+    ("random_loss_is_no_reason_to_leave_udp", random_loss_is_no_reason_to_leave_udp),
+    ("stripes_fill_a_path", stripes_fill_a_path),
+];
+
+fn main() -> ExitCode {
+    // They mostly wait.
+    common::lab::run(TESTS, 4)
+}
+
+/// A path and a file to take over it.
+struct Scene {
+    here: tempfile::TempDir,
+    there: tempfile::TempDir,
+    haul: Haul,
+    len: usize,
+    pull: bool,
+}
+
+impl Scene {
+    fn new(scenario: &Scenario, len: usize, pull: bool) -> Scene {
+        let (here, there) = (folder(), folder());
+        write_noise(if pull { there.path() } else { here.path() }.join("file"), len, 1);
+        let haul = Haul::start(scenario, there.path());
+        Scene { here, there, haul, len, pull }
+    }
+
+    fn args(&self, more: &[&str]) -> Vec<OsString> {
+        let local = self.here.path().join("file").into_os_string();
+        let far = self.haul.server.url("file").into();
+        let ends = if self.pull { [far, local] } else { [local, far] };
+        ends.into_iter().chain(more.iter().map(OsString::from)).collect()
+    }
+
+    /// Copy all of it, while `meanwhile` befalls the path.
+    fn copy(&self, more: &[&str], meanwhile: impl FnOnce()) -> Ended {
+        let copy = self.haul.start_cp(self.args(more));
+        meanwhile();
+        let ended = copy.finish_within(Duration::from_secs(40)).expect_code(0);
+        assert_same_bytes(self.here.path().join("file"), self.there.path().join("file"));
+        ended
+    }
+
+    /// Wait until this share of the file has come over the path.
+    fn await_share(&self, share: f64) {
+        wait_until("a part arrives", || {
+            let counters = self.haul.lab.counters();
+            let way = if self.pull { counters.right_to_left } else { counters.left_to_right };
+            way.bytes_delivered as f64 > self.len as f64 * share
+        });
+    }
+}
+
+/// What carried the data from each switch on.
+fn switches(json: &Value) -> Vec<&str> {
+    let list = json["switches"].as_array().expect("there is a list");
+    list.iter().map(|switch| switch["to"].as_str().expect("a name")).collect()
+}
+
+fn udp_blocked_from_the_start_leaves_tcp() {
+    for pull in [false, true] {
+        let scene = Scene::new(&Scenario::new(50.0, 20.0), 8_000_000, pull);
+        scene.haul.lab.block_udp(true);
+        let ended = scene.copy(&[], || {});
+        let json = ended.json();
+        assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe"]), "{json}");
+        assert!(json["streams"].as_u64().unwrap() > 0, "{json}");
+        assert!(ended.stderr.contains("UDP does not pass between the two hosts"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("the data goes on over TCP"), "{}", ended.stderr);
+    }
+}
+
+fn udp_blocked_midway_leaves_tcp_in_a_push() {
+    udp_blocked_midway_leaves_tcp(false);
+}
+
+fn udp_blocked_midway_leaves_tcp_in_a_pull() {
+    udp_blocked_midway_leaves_tcp(true);
+}
+
+fn udp_blocked_midway_leaves_tcp(pull: bool) {
+    let scene = Scene::new(&Scenario::new(50.0, 20.0), 20_000_000, pull);
+    let ended = scene.copy(&[], || {
+        scene.await_share(0.3);
+        scene.haul.lab.block_udp(true);
+    });
+    let json = ended.json();
+    assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe"]), "{json}");
+    assert!(ended.stderr.contains("UDP brought no news for 3."), "{}", ended.stderr);
+    let counters = scene.haul.lab.counters();
+    assert!(
+        counters.left_to_right.dropped_udp + counters.right_to_left.dropped_udp > 0,
+        "nothing was blocked"
+    );
+}
+
+fn udp_that_comes_back_is_used_again() {
+    // With 1 % of loss the kernel's TCP is far behind.
+    let lossy = Scenario { loss: 0.01, ..Scenario::new(40.0, 60.0) };
+    let scene = Scene::new(&lossy, 60_000_000, false);
+    let ended = scene.copy(&["--why", "--congestion=cubic", "--streams=1"], || {
+        scene.await_share(0.1);
+        scene.haul.lab.block_udp(true);
+        std::thread::sleep(Duration::from_secs(5));
+        scene.haul.lab.block_udp(false);
+    });
+    let json = ended.json();
+    assert_eq!(
+        (&json["transport"], switches(&json)),
+        (&"object".into(), vec!["stripe", "object", "object"]),
+        "{json}"
+    );
+    assert!(ended.stderr.contains("UDP passes again"), "{}", ended.stderr);
+}
+
+fn policed_udp_loses_to_tcp() {
+    let scene = Scene::new(&Scenario::new(80.0, 20.0), 50_000_000, false);
+    // The path check's train passes.
+    scene.haul.lab.police_udp(Some(8.0), 100_000);
+    let ended = scene.copy(&["--why"], || {});
+    let json = ended.json();
+    assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe", "stripe"]), "{json}");
+    assert!(
+        ended.stderr.contains("trying TCP") && ended.stderr.contains("staying with that"),
+        "{}",
+        ended.stderr
+    );
+    assert!(json["goodput_mbps"].as_f64().unwrap() > 20.0, "{json}");
+}
+
+fn random_loss_is_no_reason_to_leave_udp() {
+    for loss in [0.001, 0.02] {
+        let scene = Scene::new(&Scenario { loss, ..Scenario::new(40.0, 40.0) }, 30_000_000, false);
+        let json = scene.copy(&[], || {}).json();
+        assert_eq!((&json["transport"], switches(&json)), (&"object".into(), vec![]), "{json}");
+        assert_eq!(json["streams"], 0, "{json}");
+    }
+}
+
+fn stripes_fill_a_path() {
+    for pull in [false, true] {
+        let scene = Scene::new(&Scenario::new(80.0, 30.0), 30_000_000, pull);
+        let json = scene.copy(&["--transport=stripe", "--streams=4", "--congestion=cubic"], || {}).json();
+        assert_eq!((&json["transport"], &json["streams"]), (&"stripe".into(), &4.into()), "{json}");
+        let mbps = json["goodput_mbps"].as_f64().unwrap();
+        assert!(mbps > 50.0, "of 80 Mb/s: {json}");
+        assert_eq!(json["packets_sent"], json["packets_required"], "nothing is sent twice: {json}");
+        assert!(json["rtt_ms_min"].as_f64().unwrap() > 29.0, "{json}");
+    }
+}
