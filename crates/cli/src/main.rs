@@ -4,10 +4,12 @@
 mod args;
 mod cp;
 mod demo;
+mod lab;
 mod log;
 mod output;
 mod progress;
 mod rate;
+mod report;
 mod serve;
 mod signals;
 mod sim;
@@ -35,6 +37,8 @@ fn run(command: Command) -> Exit {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Lab(args) => lab::run(&args),
+        Command::LabStream(args) => lab::stream::run(&args),
         Command::Completions(args) => Ok(completions(&args)),
         Command::Agent(args) => agent(args),
     };
