@@ -6,6 +6,7 @@ use super::process::Process;
 use super::striped::CONGESTION_CONTROL;
 use crate::{End, Lab};
 use serde_json::Value;
+use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -32,17 +33,25 @@ pub(super) const MISSING: &str =
     "iperf3 is not installed, so there is nothing to compare with; get it with: apt-get install iperf3";
 
 impl Iperf {
-    /// Mb/s that the receiver sees, from left to right.
-    pub(super) fn run(&self, bench: &Bench<'_>, lab: &Lab) -> Result<f64, ExperimentError> {
+    /// Mb/s that the receiver sees, from left to right; or all on the left host, if `is_loopback`.
+    pub(super) fn run(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        is_loopback: bool,
+    ) -> Result<f64, ExperimentError> {
         bench.run(lab, || {
-            let server = lab.command(End::Right, PROGRAM);
-            let client = lab.command(End::Left, PROGRAM);
-            self.between(bench, server, client, &lab.address(End::Right).to_string())
+            let (host, address) = if is_loopback {
+                (End::Left, Ipv4Addr::LOCALHOST)
+            } else {
+                (End::Right, lab.address(End::Right))
+            };
+            let (server, client) = (lab.command(host, PROGRAM), lab.command(End::Left, PROGRAM));
+            self.between(bench, server, client, &address.to_string())
         })
     }
 
-    /// The same on whatever hosts the two commands run.
-    pub(super) fn between(
+    fn between(
         &self,
         bench: &Bench<'_>,
         mut server: Command,

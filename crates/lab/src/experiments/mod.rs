@@ -8,6 +8,7 @@ mod bench;
 mod iperf;
 mod process;
 mod psockets;
+mod streams;
 mod striped;
 
 pub use bench::Options;
@@ -75,10 +76,13 @@ pub struct Group {
 }
 
 /// Every experiment, by where it comes from.
-pub const GROUPS: &[Group] = &[Group {
-    title: "PSockets: Sivakumar, Bailey and Grossman, data striped over parallel sockets",
-    experiments: psockets::EXPERIMENTS,
-}];
+pub const GROUPS: &[Group] = &[
+    Group {
+        title: "PSockets: Sivakumar, Bailey and Grossman, data striped over parallel sockets",
+        experiments: psockets::EXPERIMENTS,
+    },
+    Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
+];
 
 /// Every experiment, in the order of a list.
 pub fn all() -> impl Iterator<Item = &'static Experiment> {

@@ -6,7 +6,7 @@ use super::process::Process;
 use crate::{End, Lab};
 use serde::Deserialize;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// A stream to measure.
@@ -19,6 +19,8 @@ pub(super) struct Striped {
     /// What the program hands over with each call.
     pub(super) write_bytes: u64,
     pub(super) is_sealed: bool,
+    /// Both ends on the left host, not over the path.
+    pub(super) is_loopback: bool,
     pub(super) amount: Amount,
 }
 
@@ -81,6 +83,7 @@ impl Default for Striped {
             partition: Partition::Auto,
             write_bytes: 1 << 20,
             is_sealed: false,
+            is_loopback: false,
             amount: Amount::Seconds { skip: 1.0, measure: 2.0 },
         }
     }
@@ -130,8 +133,13 @@ impl Striped {
     }
 
     fn receiver(&self, bench: &Bench<'_>, lab: &Lab) -> Result<Process, ExperimentError> {
-        let mut command = lab.command(End::Right, bench.options.program);
-        command.args(["lab-stream", "receive", "--listen", &format!("{}:0", lab.address(End::Right))]);
+        let (host, address) = if self.is_loopback {
+            (End::Left, Ipv4Addr::LOCALHOST)
+        } else {
+            (End::Right, lab.address(End::Right))
+        };
+        let mut command = lab.command(host, bench.options.program);
+        command.args(["lab-stream", "receive", "--listen", &format!("{address}:0")]);
         command.args(self.shared_args());
         if let Amount::Seconds { skip, measure } = self.amount {
             command.args(["--skip", &skip.to_string(), "--seconds", &measure.to_string()]);
