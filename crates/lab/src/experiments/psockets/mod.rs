@@ -1,12 +1,26 @@
 //! PSockets (Sivakumar, Bailey and Grossman, SC 2000), section 4: the experiments between Chicago and Ann Arbor.
 
+mod amount;
+mod beside;
+mod clients;
+mod drops;
 mod sockets;
+mod tuning;
+mod windows;
 
 use super::Experiment;
 use super::striped::{Amount, Striped};
 use crate::Scenario;
 
-pub(super) const EXPERIMENTS: &[Experiment] = &[sockets::EXPERIMENT];
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    sockets::EXPERIMENT,
+    amount::EXPERIMENT,
+    tuning::EXPERIMENT,
+    windows::EXPERIMENT,
+    clients::EXPERIMENT,
+    beside::EXPERIMENT,
+    drops::EXPERIMENT,
+];
 
 /// Chicago to Ann Arbor: limited by an Ethernet of 100 Mb/s; the round trip follows from the 245 KB that the paper gives
 /// as the product of bandwidth and delay (section 4 d). The paper gives no queue; ours is one such product.
@@ -32,6 +46,14 @@ fn paper_stream(streams: u32, amount: Amount) -> Striped {
         write_bytes: WRITE_BYTES,
         amount,
         ..Striped::default()
+    }
+}
+
+/// An amount as the paper writes it, in powers of two.
+fn window_name(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{} KB", bytes >> 10),
+        _ => format!("{} MB", bytes >> 20),
     }
 }
 
