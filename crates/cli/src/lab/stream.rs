@@ -7,6 +7,7 @@ use crate::output::{self, Exit};
 use longhaul::Failure;
 use longhaul::stripe::{LaneStats, StripeOptions, StripeStats, StripedStream};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,19 +41,64 @@ fn receive(args: &LabReceiveArgs) -> io::Result<()> {
     output::result(&json!({"listening": listener.local_addr()?}).to_string());
     let (mut stream, _) = listener.accept_timeout(PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut tally = Tally::new(args.skip);
     let mut piece = vec![0; PIECE_LEN];
-    let until = args.seconds.map(|seconds| args.skip + seconds);
-    while until.is_none_or(|until| tally.seconds() < until) {
-        match stream.read(&mut piece)? {
-            0 => break,
-            len => tally.add(len as u64),
+    let mut len = stream.read(&mut piece)?;
+    let (began, over) = (Instant::now(), AtomicBool::new(false));
+    let watched = stream.try_clone()?;
+    let until = args.seconds.map(|seconds| Duration::from_secs_f64(args.skip + seconds));
+    let (arrived, read) = thread::scope(|scope| {
+        let arrivals = scope.spawn(|| arrivals(&watched, began, until, &over));
+        let mut read = Ok(());
+        while len > 0 && !arrivals.is_finished() {
+            match stream.read(&mut piece) {
+                Ok(more) => len = more,
+                Err(error) => {
+                    read = Err(error);
+                    break;
+                }
+            }
         }
-    }
-    output::result(&tally.json().to_string());
+        over.store(true, Ordering::Relaxed);
+        (arrivals.join().unwrap_or_default(), read)
+    });
+    read?;
+    output::result(&arrivals_json(&arrived, args.skip).to_string());
     // The sender learns from it that this is all.
     stream.shutdown(Shutdown::Both)?;
     stream.close().or_else(ended_by_receiver)
+}
+
+/// Seconds, and bytes that had arrived by then: whichever lane brought them, and whether or not others before them are
+/// still missing. What a program can read comes in leaps where lanes lose packets, which short runs would mistake for speed.
+fn arrivals(
+    stream: &StripedStream,
+    began: Instant,
+    until: Option<Duration>,
+    over: &AtomicBool,
+) -> Vec<(f64, u64)> {
+    let mut of_lanes = BTreeMap::new();
+    let mut seen = vec![];
+    loop {
+        let is_last = over.load(Ordering::Relaxed);
+        for lane in stream.stats().lanes {
+            of_lanes.insert(lane.id, lane.bytes_received);
+        }
+        let now = began.elapsed();
+        seen.push((now.as_secs_f64(), of_lanes.values().sum()));
+        if is_last || until.is_some_and(|until| now >= until) {
+            return seen;
+        }
+        let next = SAMPLE_EVERY * seen.len() as u32;
+        thread::sleep(next.min(until.unwrap_or(next)).saturating_sub(began.elapsed()));
+    }
+}
+
+fn arrivals_json(arrived: &[(f64, u64)], skip_s: f64) -> Json {
+    let first = arrived.iter().find(|(at, _)| *at >= skip_s).or(arrived.first()).copied().unwrap_or_default();
+    let last = arrived.last().copied().unwrap_or_default();
+    let (seconds, bytes) = (last.0 - first.0, last.1 - first.1);
+    let mbps = if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
+    json!({"bytes": bytes, "seconds": seconds, "goodput_mbps": mbps, "arrived": arrived})
 }
 
 fn send(args: &LabSendArgs) -> io::Result<()> {
@@ -97,52 +143,6 @@ fn ended_by_receiver(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted => Ok(()),
         _ => Err(error),
-    }
-}
-
-/// What came in, over time.
-struct Tally {
-    /// When the first byte came.
-    began: Option<Instant>,
-    skip: f64,
-    bytes: u64,
-    per_tenth: Vec<u64>,
-    /// Seconds and bytes when counting began, and at the last byte.
-    from: Option<(f64, u64)>,
-    until: (f64, u64),
-}
-
-impl Tally {
-    fn new(skip: f64) -> Tally {
-        Tally { began: None, skip, bytes: 0, per_tenth: vec![], from: None, until: (0.0, 0) }
-    }
-
-    /// Since the first byte.
-    fn seconds(&self) -> f64 {
-        self.began.map_or(0.0, |began| began.elapsed().as_secs_f64())
-    }
-
-    fn add(&mut self, bytes: u64) {
-        self.began.get_or_insert_with(Instant::now);
-        let now = self.seconds();
-        let tenth = (now * 10.0) as usize;
-        if self.per_tenth.len() <= tenth {
-            self.per_tenth.resize(tenth + 1, 0);
-        }
-        self.per_tenth[tenth] += bytes;
-        self.bytes += bytes;
-        if self.from.is_none() && now >= self.skip {
-            // What has just come in belongs to the time before.
-            self.from = Some((now, self.bytes));
-        }
-        self.until = (now, self.bytes);
-    }
-
-    fn json(&self) -> Json {
-        let (from_s, from_bytes) = self.from.unwrap_or_default();
-        let (seconds, bytes) = (self.until.0 - from_s, self.until.1 - from_bytes);
-        let mbps = if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
-        json!({"bytes": bytes, "seconds": seconds, "goodput_mbps": mbps, "bytes_per_tenth": self.per_tenth})
     }
 }
 
@@ -201,3 +201,4 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Read at a time.
 const PIECE_LEN: usize = 1 << 20;
 const WATCH_EVERY: Duration = Duration::from_millis(50);
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);

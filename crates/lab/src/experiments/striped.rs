@@ -59,10 +59,10 @@ pub(super) struct Streamed {
 /// What the receiver measured.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Received {
-    /// Of the program's bytes, after reassembly; without those that do not count.
+    /// Of the program's bytes; without those that do not count.
     pub(super) goodput_mbps: f64,
-    /// Bytes that came in during each tenth of a second, from the first byte on.
-    pub(super) bytes_per_tenth: Vec<u64>,
+    /// Seconds since the first byte, and bytes that had arrived by then.
+    pub(super) arrived: Vec<(f64, u64)>,
 }
 
 /// What the sender measured.
@@ -104,12 +104,11 @@ impl Streamed {
         self.sent.course.last().map_or(1, |(_, streams)| *streams)
     }
 
-    /// Mb/s between two times in seconds since the first byte.
-    pub(super) fn mbps_between(&self, from_s: f64, until_s: f64) -> f64 {
-        let tenths = &self.received.bytes_per_tenth;
-        let at = |seconds: f64| ((seconds * 10.0).round() as usize).min(tenths.len());
-        let span = &tenths[at(from_s).min(at(until_s))..at(until_s)];
-        span.iter().sum::<u64>() as f64 * 8.0 / 1e6 / (span.len().max(1) as f64 / 10.0)
+    /// Mb/s from the first byte until so many seconds later.
+    pub(super) fn mbps_until(&self, at_s: f64) -> f64 {
+        let arrived =
+            self.received.arrived.iter().find(|(at, _)| *at >= at_s).or(self.received.arrived.last());
+        arrived.map_or(0.0, |(at, bytes)| *bytes as f64 * 8e-6 / at.max(f64::MIN_POSITIVE))
     }
 }
 

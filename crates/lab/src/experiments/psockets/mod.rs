@@ -32,7 +32,7 @@ fn path() -> Scenario {
 fn method() -> String {
     format!(
         "{BOTTLENECK_MBIT} Mb/s, round trip {RTT_MS} ms, queue of one bandwidth-delay product, no loss of its own; \
-         kernel TCP under CUBIC, named explicitly. Goodput is that of the program's bytes after reassembly, in clear; \
+         kernel TCP under CUBIC, named explicitly. Goodput is that of the program's bytes as they arrive at the striped receiver, which puts them in order, in clear; \
          the limit is {PAYLOAD_LIMIT_MBPS:.1} Mb/s, what TCP could carry in packets of 1500 bytes."
     )
 }

@@ -110,7 +110,7 @@ fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Ou
 
 /// Seconds that a stream is behind its later speed at a time.
 fn behind(streamed: &Streamed, at_s: f64) -> f64 {
-    at_s * (1.0 - streamed.mbps_between(0.0, at_s) / streamed.received.goodput_mbps.max(f64::MIN_POSITIVE))
+    at_s * (1.0 - streamed.mbps_until(at_s) / streamed.received.goodput_mbps.max(f64::MIN_POSITIVE))
 }
 
 impl Outcome {
