@@ -5,6 +5,7 @@ use crate::values::{Streams, parse_duration, parse_listen, parse_ports, parse_st
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use longhaul::stripe::{Partition, Streams};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::SelectorKind;
 use longhaul_proto::units::Rate;
@@ -31,10 +32,14 @@ pub enum Command {
     Probe(ProbeArgs),
     Demo(DemoArgs),
     Sim(SimArgs),
+    Lab(LabArgs),
     Completions(CompletionsArgs),
     /// Be the far side of a copy over ssh
     #[command(hide = true)]
     Agent(AgentArgs),
+    /// Be an end of a striped stream that is measured
+    #[command(hide = true)]
+    LabStream(LabStreamArgs),
 }
 
 /// Be the far side of a copy over ssh
@@ -314,12 +319,150 @@ pub struct SimArgs {
     pub bytes: u64,
 }
 
+/// Rerun the papers' experiments over emulated paths, with real programs and the kernel's TCP
+///
+/// Builds paths between network namespaces on this host and runs this very program at their
+/// ends. An experiment prints its figures, what the paper says of them and whether that holds
+/// here. Needs root, or user namespaces and access to /dev/net/tun, and a host with nothing
+/// else to do.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = LAB_EXAMPLES)]
+pub struct LabArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: LabCommand,
+}
+
+/// What the lab does.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// List the experiments
+    List {
+        /// Print JSON lines in place of text
+        #[arg(long)]
+        json: bool,
+    },
+    Run(LabRunArgs),
+}
+
+/// Run experiments, one after another
+#[derive(Args, Debug)]
+pub struct LabRunArgs {
+    /// Experiments, as longhaul lab list names them
+    #[arg(value_name = "ID", required = true, num_args = 1..)]
+    pub ids: Vec<String>,
+    /// Fewer and shorter runs: about a minute an experiment
+    #[arg(long)]
+    pub quick: bool,
+    /// Just enough to see that it works; the figures mean nothing
+    #[arg(long, hide = true, conflicts_with = "quick")]
+    pub smoke: bool,
+    /// Print JSON lines in place of text; the first has command, versions, host and seed
+    #[arg(long)]
+    pub json: bool,
+    /// Folder in which each result is stored as JSON lines, in a file of the experiment's name
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    pub out: PathBuf,
+    /// What the emulated paths lose follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Of an experiment over several paths: only those whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+}
+
+/// Be an end of a striped stream that is measured
+#[derive(Args, Debug)]
+pub struct LabStreamArgs {
+    /// Which end.
+    #[command(subcommand)]
+    pub end: LabStreamEnd,
+}
+
+/// An end of a striped stream.
+#[derive(Debug, Subcommand)]
+pub enum LabStreamEnd {
+    /// Take a stream, and tell what came in
+    Receive(LabReceiveArgs),
+    /// Open a stream, begin when a line comes in on standard input, and tell what went out
+    Send(LabSendArgs),
+}
+
+/// What both ends of a stream must know
+#[derive(Args, Debug)]
+pub struct LabSocketArgs {
+    /// Size of each socket's buffers in bytes
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub window: Option<u32>,
+    /// TCP congestion control
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
+    /// Let data travel in clear
+    #[arg(long)]
+    pub plain: bool,
+}
+
+/// Take a stream, and tell what came in
+#[derive(Args, Debug)]
+pub struct LabReceiveArgs {
+    /// Where to wait; port 0 is any
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+    /// What comes in during so many seconds at first does not count
+    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    pub skip: f64,
+    /// Measure for so long and then end the stream [default: to its end]
+    #[arg(long, value_name = "S")]
+    pub seconds: Option<f64>,
+    /// How its sockets are.
+    #[command(flatten)]
+    pub socket: LabSocketArgs,
+}
+
+/// Open a stream and send
+#[derive(Args, Debug)]
+pub struct LabSendArgs {
+    /// Where the receiver waits
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub to: SocketAddr,
+    /// How many lanes
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parse_streams)]
+    pub streams: Streams,
+    /// How data is spread over the lanes: auto, equal (PSockets), or blocks of so many bytes in turn
+    #[arg(long, value_name = "auto|equal|BYTES", default_value = "auto", value_parser = parse_partition)]
+    pub partition: Partition,
+    /// Bytes handed over with each call
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub write: u32,
+    /// How much to send [default: until the receiver takes no more]
+    #[arg(long, value_name = "N")]
+    pub bytes: Option<u64>,
+    /// How its sockets are.
+    #[command(flatten)]
+    pub socket: LabSocketArgs,
+}
+
 /// Print a completion script for a shell
 #[derive(Args, Debug)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub struct CompletionsArgs {
     /// The shell
     pub shell: Shell,
+}
+
+fn parse_streams(text: &str) -> Result<Streams, String> {
+    match text {
+        "auto" => Ok(Streams::Auto),
+        _ => text.parse().map(Streams::Fixed).map_err(|_| "write a number or auto".into()),
+    }
+}
+
+fn parse_partition(text: &str) -> Result<Partition, String> {
+    match text {
+        "auto" => Ok(Partition::Auto),
+        "equal" => Ok(Partition::Equal),
+        _ => text.parse().map(Partition::Blocks).map_err(|_| "write auto, equal or a number of bytes".into()),
+    }
 }
 
 fn non_blank(text: &str) -> Result<String, String> {
@@ -375,6 +518,14 @@ Examples:
   longhaul sim fobs-fig1                          the FOBS paper's Figure 1, judged
   longhaul sim grid --quick --json > grid.jsonl   every controller on every path
   longhaul sim scenarios/gigabit.toml --control adaptive --control tcp:cubic --bytes 1GB";
+
+const LAB_EXAMPLES: &str = "\
+Examples:
+  longhaul lab list                               what there is
+  longhaul lab run psockets-a --quick             the PSockets paper's Figure 2, judged
+  longhaul lab run streams-auto --only '65 ms'    on some of its paths
+
+Exit status: 0 measured (whatever the verdicts), 1 failed, 2 wrong usage, 130 interrupted.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

@@ -4,11 +4,13 @@
 mod args;
 mod cp;
 mod demo;
+mod lab;
 mod log;
 mod output;
 mod probe;
 mod progress;
 mod rate;
+mod report;
 mod serve;
 mod signals;
 mod sim;
@@ -37,6 +39,8 @@ fn run(command: Command) -> Exit {
         Command::Probe(args) => Ok(probe::run(&args)),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Lab(args) => lab::run(&args),
+        Command::LabStream(args) => lab::stream::run(&args),
         Command::Completions(args) => Ok(completions(&args)),
         Command::Agent(args) => agent(args),
     };

@@ -25,6 +25,7 @@
 
 mod counters;
 mod error;
+pub mod experiments;
 mod host;
 mod impair;
 mod lab;

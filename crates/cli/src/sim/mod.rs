@@ -1,16 +1,12 @@
 //! `longhaul sim`: the experiments of the papers, and transfers over any path, on virtual time.
 
-mod json;
-mod text;
-
 use crate::args::SimArgs;
 use crate::output::{self, Exit};
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::report::{self, json, text};
 use longhaul::Failure;
 use longhaul_proto::suggest::unknown;
 use longhaul_sim::experiments::{self, Contestant, Experiment, Options, Report, Scale};
 use longhaul_sim::scenario::{Scenario, ScenarioError};
-use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Instant;
 
@@ -82,7 +78,7 @@ fn present(
     if args.json {
         output::result(&json::head(what, seed, scale_name).to_string());
     }
-    let bar = progress_bar(what);
+    let bar = report::progress_bar(what, "simulations");
     let show = |done: usize, total: usize| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
@@ -111,32 +107,16 @@ fn list(as_json: bool) {
         }
         for one in group.experiments {
             let line = if as_json {
-                let claims: Vec<&str> = one.claims.iter().map(|claim| claim.text).collect();
-                serde_json::json!({"experiment": one.id, "group": group.title, "title": one.title, "claims": claims})
-                    .to_string()
+                report::list_json(one.id, group.title, one.title, one.claims)
             } else {
-                format!("  {:<ID_WIDTH$}  {}", one.id, one.title)
+                report::list_line(one.id, one.title)
             };
             output::result(&line);
         }
     }
 }
 
-/// Shows how far the simulations are, on a terminal only.
-fn progress_bar(name: &str) -> ProgressBar {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    if !io::stderr().is_terminal() || dumb {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0).with_message(output::harmless(name));
-    bar.set_style(ProgressStyle::with_template(BAR).expect("the template is one"));
-    bar
-}
-
 /// What lists the experiments in place of being one.
 const LIST: &str = "list";
 /// Where the user names none.
 const SEED: u64 = 1;
-/// The longest name and some.
-const ID_WIDTH: usize = 16;
-const BAR: &str = "{msg} {wide_bar} {pos}/{len} simulations, {eta} left";

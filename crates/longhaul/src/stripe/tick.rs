@@ -123,8 +123,8 @@ impl Ticker {
         if busy { (self.last + TICK).since(now).max(Duration::from_millis(1)) } else { IDLE_WAIT }
     }
 
-    /// Look which lanes stall.
-    fn watch(&mut self, core: &Core, state: &State, now: Time, due: &mut Due) -> Vec<LaneSample> {
+    /// Look which lanes stall. Returns what the kernel knows of each.
+    fn watch(&mut self, core: &Core, state: &State, now: Time, due: &mut Due) -> Vec<(LaneId, TcpInfo)> {
         self.watches.retain(|id, _| state.lanes.contains_key(id));
         // The latest progress of any lane, but for the one that is looked at: found in two steps.
         let mut latest: Vec<(Time, LaneId)> =
@@ -146,7 +146,7 @@ impl Ticker {
             if watch.look(&sample, others(id), core.options.stall, now) {
                 due.stalled.push(id);
             }
-            samples.push(sample);
+            samples.push((id, info));
         }
         samples
     }
@@ -219,7 +219,7 @@ impl Tuner {
         &mut self,
         core: &Core,
         state: &mut State,
-        samples: &[LaneSample],
+        samples: &[(LaneId, TcpInfo)],
         now: Time,
     ) -> Option<(History, u32)> {
         let span = now.since(self.since);
@@ -229,14 +229,15 @@ impl Tuner {
         let delivered = state.out.delivered();
         let acked = delivered - self.acked;
         let lanes = state.out.active_lanes().count() as u32;
-        let rtt = samples.iter().map(|sample| sample.rtt).max().unwrap_or_default();
+        let rtt = samples.iter().map(|(_, info)| info.rtt).max().unwrap_or_default();
+        let queue = queue_of(state, samples);
         let busy = self.starved < span / STARVED_SHARE;
         (self.acked, self.since, self.starved) = (delivered, now, Duration::ZERO);
         if busy && lanes > 0 {
             let of_lane = acked as f64 / span.as_secs_f64() / f64::from(lanes);
             state.out.set_block_len((of_lane * BLOCK_TIME.as_secs_f64()) as usize);
         }
-        if self.search.on_interval(&Interval { now, span, acked, lanes, rtt, busy }) {
+        if self.search.on_interval(&Interval { now, span, acked, lanes, rtt, queue, busy }) {
             tracing::debug!(
                 "{}: {} lanes now, tried {:?}",
                 core.peer,
@@ -256,6 +257,16 @@ impl Tuner {
     fn rest(&mut self, state: &State, now: Time) {
         (self.acked, self.since, self.starved) = (state.out.delivered(), now, Duration::ZERO);
     }
+}
+
+/// By how much round trips of the lanes that carry data are longer than the shortest of any lane lately.
+fn queue_of(state: &State, samples: &[(LaneId, TcpInfo)]) -> Duration {
+    let shortest = samples.iter().map(|(_, info)| info.rtt_min).filter(|rtt| !rtt.is_zero()).min();
+    let active: Vec<LaneId> = state.out.active_lanes().collect();
+    let trips: Vec<Duration> =
+        samples.iter().filter(|(id, _)| active.contains(id)).map(|(_, info)| info.rtt).collect();
+    let mean = trips.iter().sum::<Duration>() / (trips.len() as u32).max(1);
+    mean.saturating_sub(shortest.unwrap_or(mean))
 }
 
 /// So many lanes are wanted for what we send.
@@ -304,7 +315,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 /// The search hears of so long a time at once.
-const TUNE_EVERY: Duration = Duration::from_millis(100);
+const TUNE_EVERY: Duration = TICK;
 /// An interval counts if lanes had nothing to send for less than one part in so many of it.
 const STARVED_SHARE: u32 = 5;
 /// A block is what a lane carries in so long, so that none waits much longer for a slow lane than for another.

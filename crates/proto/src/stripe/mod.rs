@@ -7,14 +7,13 @@
 //! - [`outgoing`]: what was written and is not acknowledged yet, and which lane takes which of it.
 //! - [`notices`]: what the other side must be told once.
 //! - [`reassembly`]: putting the stream together again within bounded memory.
-//! - [`search`]: how many lanes there should be, found by experiment, with a curve from [`fit`].
+//! - [`search`]: how many lanes there should be, found by experiment.
 //! - [`watch`]: telling a lane that stalls from one that is slow.
 //! - [`hello`]: how a stream is opened and how further lanes join it.
 //!
 //! A driver moves the bytes of each lane, in order, and says when a lane has died: what it carried and nobody
 //! acknowledged goes out again on the others.
 
-pub mod fit;
 pub mod frame;
 pub mod hello;
 pub mod lane;

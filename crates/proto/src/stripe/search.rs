@@ -1,16 +1,16 @@
 //! How many lanes there should be, found by experiment while data flows.
 //!
 //! The FOBS paper says of PSockets that it finds the best number of sockets by experiment and then transfers with that
-//! (section 2). Here 1, 2, 4 … lanes are tried during the transfer itself, a curve is put through the throughputs, and
-//! the smallest number that is nearly as good as the best is kept until the path changes:
+//! (section 2). Here the experiment is the transfer itself. As long as lanes do not fill the path, which shows in round
+//! trips that are as short as they ever were, there is no need to measure them: four times as many are tried at once. What
+//! fills the path is measured, and from what fewer lanes carried it follows how many are just enough:
 //!
 //! ```text
-//! Settle ──▶ Measure ──▶ Settle, with twice as many ──▶ …      until more lanes give no more
-//!                           then with half as many …            if the first try was not with one
-//!                           then with the number chosen ──▶ Hold ──▶ again, when throughput has moved
+//! Settle ──▶ Settle, with more ──▶ …       until the path is full, or more lanes give no more
+//!   └──▶ Measure ──▶ with twice as many    to see that they give no more
+//!                ──▶ with just enough ──▶ Hold ──▶ again, when throughput has moved
 //! ```
 
-use super::fit::Curve;
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Interval {
     pub lanes: u32,
     /// A lane's round trip.
     pub rtt: Duration,
+    /// By how much round trips are longer than the shortest ever was: what waits in the path's queue.
+    pub queue: Duration,
     /// The lanes had always something to send. Otherwise what was acknowledged tells about the program or the reader,
     /// not about the path.
     pub busy: bool,
@@ -43,19 +45,19 @@ pub enum Doing {
     Holding,
 }
 
-/// The search. Feed it with [`Search::on_interval`] a few times a second, and do as [`Search::wanted`] says.
+/// The search. Feed it with [`Search::on_interval`] some times a second, and do as [`Search::wanted`] says.
 #[derive(Clone, Debug)]
 pub struct Search {
     lanes_max: u32,
     wanted: u32,
     phase: Phase,
     course: Course,
-    /// The number that the first try of this round was with.
-    first: u32,
-    /// What was tried in this round.
+    /// What was tried in this round, each number once.
     tried: Vec<Try>,
-    /// Tries in a row that were no better than the best before.
-    fruitless: u32,
+    /// Numbers tried to come nearer to what is just enough.
+    narrowed: u32,
+    /// For how long throughput may sag before a lane is added: longer after each that did not help.
+    sag_patience: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,11 +71,16 @@ enum Phase {
     },
     Measure {
         sum: Sum,
+        chunk: Sum,
     },
+    /// Rates in bytes per second; `before` lanes were added because throughput sagged, if they were.
     Hold {
         usual: f64,
         recent: f64,
         moved_for: Duration,
+        sagged_for: Duration,
+        before: Option<Try>,
+        fruitless: u32,
     },
 }
 
@@ -86,24 +93,30 @@ pub struct Try {
     pub rate: f64,
     /// Standard error of that, as a share of it.
     pub error: f64,
+    /// They filled the path.
+    pub is_full: bool,
 }
 
 impl Try {
+    fn of_lane(&self) -> f64 {
+        self.rate / f64::from(self.lanes.max(1))
+    }
+
     /// Whether it may well be nearly as good as the best, as far as the measurements can tell.
     fn is_good(&self, best: &Try) -> bool {
         self.rate * (1.0 + self.error) >= best.rate * GOOD * (1.0 - best.error)
     }
 }
 
-/// What the next number is to be.
+/// What the number that is being tried is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
-    /// Twice as many.
+    /// To fill the path.
     Up,
-    /// Half as many.
-    Down,
-    /// The one chosen, to see that it is as good as it should be.
-    Check,
+    /// Twice as many as fill it, to see that they give no more.
+    Confirm,
+    /// To be just enough.
+    Narrow,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +126,8 @@ struct Sum {
     /// Sum of the squares of each interval's bytes over the root of its length: for the spread of its rate.
     squares: f64,
     intervals: u32,
+    /// Sum of the queue's delays.
+    queued: Duration,
 }
 
 impl Sum {
@@ -122,6 +137,7 @@ impl Sum {
         self.bytes += interval.acked;
         self.squares += (interval.acked as f64).powi(2) / seconds.max(1e-9);
         self.intervals += 1;
+        self.queued += interval.queue;
     }
 
     /// Bytes per second.
@@ -138,20 +154,35 @@ impl Sum {
         let variance = (self.squares / seconds - rate * rate).max(0.0) / f64::from(self.intervals - 1);
         variance.sqrt() / rate
     }
+
+    /// Whether a queue stood in the path.
+    fn is_full(&self, rtt: Duration) -> bool {
+        is_full(self.queued / self.intervals.max(1), rtt)
+    }
+
+    fn tried(&self, lanes: u32, rtt: Duration) -> Try {
+        Try { lanes, rate: self.rate(), error: self.error().min(ERROR_MAX), is_full: self.is_full(rtt) }
+    }
+
+    /// What a span too short to measure says, if it is long enough to say something.
+    fn is_chunk(&self, rtt: Duration) -> bool {
+        self.span >= (rtt * CHUNK_RTTS).max(CHUNK_MIN)
+    }
 }
 
 impl Search {
     /// Begin with so many lanes: 1, or what was best last time.
     pub fn new(first: u32, lanes_max: u32, now: Time) -> Search {
-        let first = first.clamp(1, lanes_max.max(1));
+        let lanes_max = lanes_max.max(1);
+        let wanted = first.clamp(1, lanes_max);
         let mut search = Search {
-            lanes_max: lanes_max.max(1),
-            wanted: first,
-            phase: Phase::Hold { usual: 0.0, recent: 0.0, moved_for: Duration::ZERO },
+            lanes_max,
+            wanted,
+            phase: Phase::holding(0.0),
             course: Course::Up,
-            first,
             tried: vec![],
-            fruitless: 0,
+            narrowed: 0,
+            sag_patience: SAG_PATIENCE,
         };
         search.begin_round(now);
         search
@@ -194,7 +225,7 @@ impl Search {
 
     fn begin_round(&mut self, now: Time) {
         self.tried.clear();
-        (self.course, self.first, self.fruitless) = (Course::Up, self.wanted, 0);
+        (self.course, self.narrowed, self.sag_patience) = (Course::Up, 0, SAG_PATIENCE);
         self.begin_try(self.wanted, now);
     }
 
@@ -210,8 +241,7 @@ impl Search {
             if interval.now.since(*since) >= LANES_PATIENCE {
                 // More than so many cannot be had.
                 self.lanes_max = interval.lanes.max(1);
-                self.wanted = self.wanted.min(self.lanes_max);
-                self.choose(interval.now);
+                self.begin_try(self.lanes_max, interval.now);
             }
             return;
         }
@@ -222,20 +252,28 @@ impl Search {
             return;
         }
         chunk.add(interval);
-        if chunk.span < (interval.rtt * CHUNK_RTTS).max(CHUNK_MIN) {
+        if !chunk.is_chunk(interval.rtt) {
             return;
         }
-        let rate = chunk.rate();
+        let (done, rate) = (*chunk, chunk.rate());
         let grows = rate > *last_rate * STEADY;
         (*last_rate, *chunk) = (rate, Sum::default());
-        let waited = interval.now.since(began);
-        if waited >= span_of(interval.rtt, SETTLE_MAX) || !grows && waited >= interval.rtt * CHUNK_RTTS {
-            self.phase = Phase::Measure { sum: Sum::default() };
+        if !grows || interval.now.since(began) >= span_of(interval.rtt, SETTLE_MAX) {
+            self.settled(&done, interval);
         }
     }
 
+    /// A number of lanes has found its speed: is it worth measuring?
+    fn settled(&mut self, chunk: &Sum, interval: &Interval) {
+        let gains = chunk.rate() >= self.best().rate * GAIN_CLEAR;
+        if self.course == Course::Up && gains && self.leaves_room(chunk, interval) {
+            return self.leap(chunk, interval);
+        }
+        self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
+    }
+
     fn measure(&mut self, interval: &Interval) {
-        let Phase::Measure { sum } = &mut self.phase else { return };
+        let Phase::Measure { sum, chunk } = &mut self.phase else { return };
         if interval.lanes < self.wanted {
             return self.begin_try(self.wanted, interval.now);
         }
@@ -243,90 +281,157 @@ impl Search {
             return;
         }
         sum.add(interval);
-        if sum.span >= span_of(interval.rtt, MEASURE_MIN) {
-            let tried = Try { lanes: self.wanted, rate: sum.rate(), error: sum.error() };
-            self.conclude(tried, interval.now);
+        chunk.add(interval);
+        let sum = *sum;
+        if chunk.is_chunk(interval.rtt) {
+            let done = core::mem::take(chunk);
+            // Lanes fill the path at the end of their slow start, and empty it when they begin to lose packets.
+            let is_room = self.leaves_room(&done, interval);
+            if self.course != Course::Narrow && is_room && done.rate() < sum.rate() * SAGS {
+                return self.leap(&done, interval);
+            }
+            if self.course == Course::Narrow && is_room && done.rate() < self.best().rate * TOO_FEW {
+                return self.conclude(done.tried(self.wanted, interval.rtt), interval.now);
+            }
         }
+        if sum.span >= span_of(interval.rtt, MEASURE_MIN) {
+            self.conclude(sum.tried(self.wanted, interval.rtt), interval.now);
+        }
+    }
+
+    /// Whether the path has room for more lanes, and there may be more.
+    fn leaves_room(&self, chunk: &Sum, interval: &Interval) -> bool {
+        !chunk.is_full(interval.rtt) && self.wanted < self.lanes_max
+    }
+
+    /// Try many more lanes without measuring these.
+    fn leap(&mut self, chunk: &Sum, interval: &Interval) {
+        self.note(Try { error: 0.0, is_full: false, ..chunk.tried(self.wanted, interval.rtt) });
+        self.course = Course::Up;
+        let factor = if self.wanted < CAREFUL_FROM { LEAP } else { 2 };
+        self.begin_try(self.wanted * factor, interval.now);
     }
 
     /// A number of lanes has been measured: what next?
     fn conclude(&mut self, tried: Try, now: Time) {
-        if self.course == Course::Check {
-            return self.check(&tried);
-        }
         let best = self.best();
-        self.tried.push(tried);
-        let (better, worse) = (tried.rate > best.rate * GAIN_MIN, tried.rate < best.rate * WORSE);
-        self.fruitless = if better { 0 } else { self.fruitless + 1 };
-        if self.course == Course::Up {
-            if self.wanted < self.lanes_max && !worse && self.fruitless < FRUITLESS_MAX {
-                return self.begin_try(self.wanted.saturating_mul(2), now);
-            }
-            self.course = Course::Down;
-            if self.first > 1 {
-                return self.begin_try(self.first / 2, now);
-            }
-        } else if self.wanted > 1 && tried.is_good(&best) {
-            return self.begin_try(self.wanted / 2, now);
+        self.note(tried);
+        let goes_on = match self.course {
+            // Several lanes that fill a path leave nothing to be had; one alone leaves gaps where the queue is short.
+            Course::Up => tried.lanes == 1 || !tried.is_full && tried.rate >= best.rate * GAIN_CLEAR,
+            Course::Confirm => tried.rate >= best.rate * GAIN_MIN,
+            Course::Narrow => false,
+        };
+        if goes_on && self.wanted < self.lanes_max {
+            self.course = Course::Confirm;
+            return self.begin_try(self.wanted * 2, now);
         }
-        self.choose(now);
+        let fewer_are_known = self.tried.iter().any(|other| other.lanes < tried.lanes);
+        if self.course == Course::Narrow && fewer_are_known && tried.rate >= best.rate * NARROW_ENOUGH {
+            // Its lanes may have lost their windows to those that were too many: the rest will show.
+            return self.keep(tried.lanes, best.rate);
+        }
+        self.narrow(now);
+    }
+
+    fn note(&mut self, tried: Try) {
+        self.tried.retain(|other| other.lanes != tried.lanes);
+        self.tried.push(tried);
     }
 
     fn best(&self) -> Try {
-        let none = Try { lanes: 1, rate: 0.0, error: 0.0 };
+        let none = Try { lanes: 1, rate: 0.0, error: 0.0, is_full: false };
         self.tried.iter().copied().max_by(|a, b| a.rate.total_cmp(&b.rate)).unwrap_or(none)
     }
 
     /// The smallest number that was tried and is nearly as good as the best.
-    fn smallest_good(&self) -> Option<Try> {
+    fn smallest_good(&self) -> Try {
         let best = self.best();
-        self.tried.iter().copied().filter(|tried| tried.is_good(&best)).min_by_key(|tried| tried.lanes)
+        let good = self.tried.iter().copied().filter(|tried| tried.is_good(&best));
+        good.min_by_key(|tried| tried.lanes).unwrap_or(best)
     }
 
-    fn choose(&mut self, now: Time) {
-        let Some(good) = self.smallest_good() else {
-            self.course = Course::Check;
-            return self.begin_try(self.wanted, now);
-        };
-        let most = self.tried.iter().map(|tried| tried.lanes).max().unwrap_or(good.lanes);
-        let points: Vec<(u32, f64)> = self.tried.iter().map(|tried| (tried.lanes, tried.rate)).collect();
-        let fitted = Curve::through(&points).and_then(|curve| curve.smallest_good(most, GOOD));
-        match fitted {
-            Some(fitted) if fitted < good.lanes => {
-                self.course = Course::Check;
-                self.begin_try(fitted, now);
+    /// Try what should be just enough, unless that is known well enough.
+    fn narrow(&mut self, now: Time) {
+        let (best, good) = (self.best(), self.smallest_good());
+        let fewer = self.tried.iter().filter(|tried| tried.lanes < good.lanes && tried.rate > 0.0);
+        let next = match fewer.max_by_key(|tried| tried.lanes) {
+            // The path is still not full, and each lane carries about as much as the others.
+            Some(few) if !best.is_full && best.of_lane() >= few.of_lane() * ALIKE => good.lanes,
+            // Below a full path each lane carries as much as the others.
+            Some(few) => {
+                let just = f64::from(few.lanes) * best.rate / few.rate * HEADROOM;
+                (just.ceil() as u32).max(few.lanes + 1)
             }
-            _ => self.keep(good.lanes, good.rate),
+            None => good.lanes / 2,
+        };
+        let is_near = f64::from(next) * NEAR >= f64::from(good.lanes);
+        if next == 0 || is_near || self.narrowed >= NARROWED_MAX {
+            return self.keep(good.lanes, good.rate);
         }
-    }
-
-    /// Whether the number that the curve chose is as good as the curve says.
-    fn check(&mut self, tried: &Try) {
-        match self.smallest_good() {
-            Some(good) if tried.rate < self.best().rate * CHECK => self.keep(good.lanes, good.rate),
-            _ => self.keep(tried.lanes, tried.rate),
-        }
+        self.narrowed += 1;
+        self.course = Course::Narrow;
+        self.begin_try(next, now);
     }
 
     fn keep(&mut self, lanes: u32, usual: f64) {
+        // Where more were tried meanwhile, these must take their windows back first.
+        self.sag_patience = if lanes < self.wanted { SAG_PATIENCE_AFTER_MORE } else { SAG_PATIENCE };
         self.wanted = lanes;
-        self.phase = Phase::Hold { usual, recent: usual, moved_for: Duration::ZERO };
+        self.phase = Phase::holding(usual);
     }
 
-    /// Keep the number until throughput has moved away for a while.
+    /// Keep the number, but for a lane more where throughput sags, until throughput has moved away for a while.
     fn hold(&mut self, interval: &Interval) {
-        let Phase::Hold { usual, recent, moved_for } = &mut self.phase else { return };
+        let Phase::Hold { usual, recent, moved_for, sagged_for, before, fruitless } = &mut self.phase else {
+            return;
+        };
         if !interval.busy || interval.span.is_zero() {
-            *moved_for = Duration::ZERO;
+            (*moved_for, *sagged_for) = (Duration::ZERO, Duration::ZERO);
             return;
         }
         let rate = interval.acked as f64 / interval.span.as_secs_f64();
         let weight = (interval.span.as_secs_f64() / RECENT.as_secs_f64()).min(1.0);
         *recent += (rate - *recent) * weight;
         let moved = (*recent / usual.max(1.0) - 1.0).abs() > MOVED;
+        let sags = *recent < *usual * SAGS && !is_full(interval.queue, interval.rtt);
         *moved_for = if moved { *moved_for + interval.span } else { Duration::ZERO };
+        *sagged_for = if sags { *sagged_for + interval.span } else { Duration::ZERO };
         if *moved_for >= span_of(interval.rtt, MOVED_FOR) {
-            self.begin_round(interval.now);
+            return self.begin_round(interval.now);
+        }
+        if *sagged_for < span_of(interval.rtt, self.sag_patience) {
+            return;
+        }
+        *sagged_for = Duration::ZERO;
+        let helped = before.is_none_or(|before| {
+            let added = f64::from(self.wanted) / f64::from(before.lanes) - 1.0;
+            *recent / before.rate - 1.0 >= HELPED * added
+        });
+        *fruitless = if helped { 0 } else { *fruitless + 1 };
+        if *fruitless >= FRUITLESS_MAX {
+            // So this is what there is.
+            self.wanted = before.map_or(self.wanted, |before| before.lanes);
+            (*usual, *before, *fruitless) = (*recent, None, 0);
+            self.sag_patience = (self.sag_patience * 2).min(SAG_PATIENCE_MAX);
+            return;
+        }
+        *before = Some(Try { lanes: self.wanted, rate: *recent, error: 0.0, is_full: false });
+        let factor = (*usual / recent.max(1.0) * HEADROOM).clamp(ADDED_MIN, ADDED_MAX);
+        let wanted = (f64::from(self.wanted) * factor).ceil() as u32;
+        self.wanted = wanted.min(self.lanes_max);
+    }
+}
+
+impl Phase {
+    fn holding(usual: f64) -> Phase {
+        Phase::Hold {
+            usual,
+            recent: usual,
+            moved_for: Duration::ZERO,
+            sagged_for: Duration::ZERO,
+            before: None,
+            fruitless: 0,
         }
     }
 }
@@ -336,29 +441,61 @@ fn span_of(rtt: Duration, least: Duration) -> Duration {
     (rtt * MEASURE_RTTS).max(least)
 }
 
-/// Each number is measured for so many round trips, and for [`MEASURE_MIN`] at least: long enough for a few of TCP's
-/// saw teeth on short paths, and not so long that the search outlasts the transfer.
+/// Whether so long a queue means that the path is full: more than what timers and hosts make of an empty one.
+fn is_full(queue: Duration, rtt: Duration) -> bool {
+    queue >= (rtt / QUEUE_SHARE).max(QUEUE_MIN)
+}
+
+/// What fills the path is measured for so many round trips, and for [`MEASURE_MIN`] at least: long enough for a few of
+/// TCP's saw teeth on short paths, and not so long that the search outlasts the transfer.
 const MEASURE_RTTS: u32 = 10;
 const MEASURE_MIN: Duration = Duration::from_secs(1);
 /// Slow start is over at the latest after this; it doubles each round trip, so ten of those are a factor of 1000.
-const SETTLE_MAX: Duration = Duration::from_secs(3);
+const SETTLE_MAX: Duration = Duration::from_secs(2);
 /// While settling, spans of so many round trips are compared.
-const CHUNK_RTTS: u32 = 3;
-const CHUNK_MIN: Duration = Duration::from_millis(250);
+const CHUNK_RTTS: u32 = 2;
+const CHUNK_MIN: Duration = Duration::from_millis(200);
 /// Throughput that grows less than this from one span to the next has settled.
 const STEADY: f64 = 1.1;
+/// A queue of a tenth of the round trip, and of no less than a millisecond, fills a path.
+const QUEUE_SHARE: u32 = 10;
+const QUEUE_MIN: Duration = Duration::from_millis(1);
+/// Where lanes leave the path empty, four times as many are tried; from so many on, twice as many.
+const LEAP: u32 = 4;
+const CAREFUL_FROM: u32 = 8;
 /// More lanes than are there after so long cannot be had.
 const LANES_PATIENCE: Duration = Duration::from_secs(5);
-/// More lanes are better only if they gain this.
+/// Four times as many lanes that gain less than this gain nothing.
+const GAIN_CLEAR: f64 = 1.15;
+/// Twice as many than fill the path are better only if they gain this.
 const GAIN_MIN: f64 = 1.05;
-/// Lanes that give less than this of the best are too many: no need to try still more.
-const WORSE: f64 = 0.8;
-/// So many tries in a row that gain nothing end the search: one alone may have met bad luck.
-const FRUITLESS_MAX: u32 = 2;
 /// The smallest number within 5 % of the best is taken: lanes that gain less take from others for nothing.
 const GOOD: f64 = 0.95;
-/// What a number chosen by the curve must give of the best that was measured.
-const CHECK: f64 = 0.9;
+/// Measurements may differ by chance, but not by more than so much to either side.
+const ERROR_MAX: f64 = 0.03;
+/// What is just enough by calculation is a little less than what it takes.
+const HEADROOM: f64 = 1.1;
+/// A number less than this times what is just enough is near enough.
+const NEAR: f64 = 1.3;
+const NARROWED_MAX: u32 = 3;
+/// What was to be just enough is kept if it gives this share of the best.
+const NARROW_ENOUGH: f64 = 0.85;
+/// With this share of the best, and the path not full, it is not worth measuring to the end.
+const TOO_FEW: f64 = 0.75;
+/// Throughput below this share of the usual while the path is not full sags: its lanes had a lucky start. More of
+/// them are added.
+const SAGS: f64 = 0.93;
+/// Those that were added are of use if they gave this share of what they would give if all lanes carried as much.
+const HELPED: f64 = 0.25;
+/// So many times in a row that they did not help the last are taken back.
+const FRUITLESS_MAX: u32 = 2;
+const ADDED_MIN: f64 = 1.2;
+const ADDED_MAX: f64 = 2.0;
+/// Lanes that carry this share of what others do carry about as much.
+const ALIKE: f64 = 0.7;
+const SAG_PATIENCE: Duration = Duration::from_millis(1500);
+const SAG_PATIENCE_AFTER_MORE: Duration = Duration::from_secs(5);
+const SAG_PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// A change of throughput by more than a quarter, for [`MOVED_FOR`], means that the path has changed.
 const MOVED: f64 = 0.25;
 const MOVED_FOR: Duration = Duration::from_secs(5);
@@ -366,148 +503,4 @@ const MOVED_FOR: Duration = Duration::from_secs(5);
 const RECENT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RTT: Duration = Duration::from_millis(50);
-    const STEP: Duration = Duration::from_millis(100);
-
-    /// A path on which n lanes get `rate(n)` bytes a second after a slow start of some round trips, give or take
-    /// `noise` of it.
-    struct Path {
-        search: Search,
-        now: Time,
-        rng: fastrand::Rng,
-        noise: f64,
-        lanes: u32,
-        changed: Time,
-        /// How many lanes were wanted, and from when on.
-        course: Vec<(f64, u32)>,
-    }
-
-    impl Path {
-        fn new(first: u32, noise: f64, seed: u64) -> Path {
-            Path {
-                search: Search::new(first, 32, Time::ZERO),
-                now: Time::ZERO,
-                rng: fastrand::Rng::with_seed(seed),
-                noise,
-                lanes: 0,
-                changed: Time::ZERO,
-                course: vec![],
-            }
-        }
-
-        fn run(&mut self, seconds: f64, rate: impl Fn(u32) -> f64) -> &mut Path {
-            self.run_as(seconds, true, rate)
-        }
-
-        fn run_as(&mut self, seconds: f64, busy: bool, rate: impl Fn(u32) -> f64) -> &mut Path {
-            let end = self.now + Duration::from_secs_f64(seconds);
-            while self.now < end {
-                self.now = self.now + STEP;
-                if self.lanes != self.search.wanted() {
-                    (self.lanes, self.changed) = (self.search.wanted(), self.now);
-                    self.course.push((self.now.as_secs_f64(), self.lanes));
-                }
-                let grown = 2f64.powf(self.now.since(self.changed).as_secs_f64() / RTT.as_secs_f64() - 6.0);
-                let luck = 1.0 + self.noise * (self.rng.f64() * 2.0 - 1.0);
-                let acked = rate(self.lanes) * luck * grown.min(1.0) * STEP.as_secs_f64();
-                let interval = Interval {
-                    now: self.now,
-                    span: STEP,
-                    acked: acked as u64,
-                    lanes: self.lanes,
-                    rtt: RTT,
-                    busy,
-                };
-                self.search.on_interval(&interval);
-            }
-            self
-        }
-
-        fn chosen(&self) -> u32 {
-            self.search.chosen().unwrap_or_else(|| panic!("still searching: {:?}", self.course))
-        }
-    }
-
-    /// Lanes that each get their own share until the path is full: window-limited, or held back by random loss
-    /// (Mathis's formula gives each the same rate).
-    fn capped(each: f64, cap: f64) -> impl Fn(u32) -> f64 {
-        move |lanes| (each * f64::from(lanes)).min(cap)
-    }
-
-    #[test]
-    fn enough_lanes_to_fill_the_path_and_no_more() {
-        for (each, least, most) in
-            [(12e6, 1, 1), (5e6, 2, 4), (1.5e6, 6, 9), (0.7e6, 13, 19), (0.1e6, 30, 32)]
-        {
-            let mut path = Path::new(1, 0.0, 1);
-            let chosen = path.run(60.0, capped(each, 11e6)).chosen();
-            assert!((least..=most).contains(&chosen), "{each}: {chosen} after {:?}", path.search.tried());
-        }
-    }
-
-    #[test]
-    fn noise_does_not_lead_it_far_astray() {
-        for seed in 0..50 {
-            let chosen = Path::new(1, 0.2, seed).run(60.0, capped(1.5e6, 11e6)).chosen();
-            assert!((5..=16).contains(&chosen), "seed {seed}: {chosen}");
-            let chosen = Path::new(1, 0.2, seed).run(60.0, |_| 11e6).chosen();
-            assert!(chosen <= 4, "seed {seed}, a flat path: {chosen}");
-        }
-    }
-
-    #[test]
-    fn lanes_that_get_into_each_others_way_are_not_taken() {
-        // As figure 2 of the PSockets paper: a rise up to 12 lanes, then a fall.
-        let rate = |lanes: u32| {
-            let n = f64::from(lanes);
-            if lanes <= 12 { n * 0.8e6 } else { 9.6e6 / (1.0 + (n - 12.0) / 20.0) }
-        };
-        let chosen = Path::new(1, 0.05, 3).run(60.0, rate).chosen();
-        assert!((7..=16).contains(&chosen), "{chosen}");
-    }
-
-    #[test]
-    fn what_was_best_last_time_is_where_it_begins_and_it_may_go_down_from_there() {
-        let mut path = Path::new(16, 0.0, 1);
-        let chosen = path.run(60.0, capped(3e6, 11e6)).chosen();
-        assert_eq!(path.course[0].1, 16);
-        assert!((3..=5).contains(&chosen), "{chosen}: {:?}", path.course);
-    }
-
-    #[test]
-    fn it_keeps_its_choice_until_the_path_changes() {
-        let mut path = Path::new(1, 0.1, 1);
-        let chosen = path.run(30.0, capped(5e6, 11e6)).chosen();
-        let steps = path.course.len();
-        assert_eq!(path.run(300.0, capped(5e6, 11e6)).chosen(), chosen);
-        assert_eq!(path.course.len(), steps, "it tried again for no reason");
-        // Loss sets in: each lane gets a fifth of what it had.
-        let chosen = path.run(60.0, capped(1e6, 11e6)).chosen();
-        assert!(chosen >= 8, "{chosen}");
-    }
-
-    #[test]
-    fn a_program_that_sends_little_teaches_it_nothing() {
-        let mut path = Path::new(1, 0.0, 1);
-        path.run_as(60.0, false, |_| 1e3);
-        assert_eq!((path.search.wanted(), path.search.tried().len()), (1, 0));
-        let chosen = path.run(30.0, capped(5e6, 11e6)).chosen();
-        assert_eq!(path.run_as(60.0, false, |_| 1e3).chosen(), chosen);
-    }
-
-    #[test]
-    fn lanes_that_cannot_be_had_are_not_waited_for() {
-        let mut search = Search::new(1, 32, Time::ZERO);
-        let mut now = Time::ZERO;
-        for _ in 0..600 {
-            now = now + STEP;
-            let lanes = search.wanted().min(3);
-            let acked = u64::from(lanes) * 100_000;
-            search.on_interval(&Interval { now, span: STEP, acked, lanes, rtt: RTT, busy: true });
-        }
-        assert!(search.chosen().is_some_and(|lanes| lanes <= 3), "{search:?}");
-    }
-}
+mod tests;

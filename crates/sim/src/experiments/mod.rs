@@ -107,10 +107,13 @@ impl Options<'_> {
 
 /// What an experiment hands to its report.
 #[derive(Debug, Default)]
-struct Findings {
-    method: Vec<String>,
-    tables: Vec<Table>,
-    statements: Vec<Statement>,
+pub struct Findings {
+    /// What was done and what is measured, a sentence or two each.
+    pub method: Vec<String>,
+    /// The figures.
+    pub tables: Vec<Table>,
+    /// What they say of each claim.
+    pub statements: Vec<Statement>,
 }
 
 impl Experiment {

@@ -1,0 +1,106 @@
+//! What an experiment works with: how much to do, paths, and whether it is to stop.
+
+use super::ExperimentError;
+use crate::{Lab, Scenario};
+use longhaul_sim::experiments::Scale;
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How an experiment runs.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// How much is measured.
+    pub scale: Scale,
+    /// The emulated paths lose what follows from it. What processors and kernels do is not repeated by it.
+    pub seed: u64,
+    /// The program `longhaul`, which is run at both ends of a path.
+    pub program: &'a Path,
+    /// Of an experiment over several paths: only those whose name contains this.
+    pub only: Option<&'a str>,
+    /// Set: come to an end soon, with [`ExperimentError::Interrupted`].
+    pub stop: &'a AtomicBool,
+    /// Told after each run how many are done, and of how many.
+    pub progress: &'a dyn Fn(usize, usize),
+}
+
+impl std::fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("scale", &self.scale)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An experiment at work.
+pub(super) struct Bench<'a> {
+    pub(super) options: Options<'a>,
+    total: Cell<usize>,
+    done: Cell<usize>,
+    /// Runs during which the host was too busy to emulate the path.
+    late: Cell<usize>,
+}
+
+impl<'a> Bench<'a> {
+    pub(super) fn new(options: Options<'a>) -> Bench<'a> {
+        Bench { options, total: Cell::new(0), done: Cell::new(0), late: Cell::new(0) }
+    }
+
+    /// The value for the scale that was asked for.
+    pub(super) fn pick<T>(&self, full: T, quick: T, smoke: T) -> T {
+        self.options.scale.pick(full, quick, smoke)
+    }
+
+    /// So many runs will be made.
+    pub(super) fn expect_runs(&self, runs: usize) {
+        self.total.set(runs);
+        (self.options.progress)(self.done.get(), runs);
+    }
+
+    /// A path.
+    pub(super) fn lab(&self, scenario: &Scenario) -> Result<Lab, ExperimentError> {
+        Ok(Lab::start(&Scenario { seed: self.options.seed, ..scenario.clone() })?)
+    }
+
+    /// A run over `lab`, which is counted from zero before; a late emulator is noted.
+    pub(super) fn run<T>(
+        &self,
+        lab: &Lab,
+        run: impl FnOnce() -> Result<T, ExperimentError>,
+    ) -> Result<T, ExperimentError> {
+        self.check()?;
+        lab.reset_counters();
+        // A failure after a signal is the signal's: it reached the children too.
+        let result =
+            run().map_err(|error| if self.is_stopped() { ExperimentError::Interrupted } else { error })?;
+        self.late.set(self.late.get() + usize::from(lab.cpu_limited()));
+        self.count_run();
+        Ok(result)
+    }
+
+    /// A run is done.
+    pub(super) fn count_run(&self) {
+        self.done.set(self.done.get() + 1);
+        (self.options.progress)(self.done.get(), self.total.get().max(self.done.get()));
+    }
+
+    /// Go on, unless asked to stop.
+    pub(super) fn check(&self) -> Result<(), ExperimentError> {
+        if self.is_stopped() { Err(ExperimentError::Interrupted) } else { Ok(()) }
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.options.stop.load(Ordering::Relaxed)
+    }
+
+    /// What to say of the host, if there is anything.
+    pub(super) fn warning(&self) -> Option<String> {
+        let (late, done) = (self.late.get(), self.done.get());
+        (late > 0).then(|| {
+            format!(
+                "The host was too busy to emulate the path well in {late} of {done} runs; their figures prove little."
+            )
+        })
+    }
+}

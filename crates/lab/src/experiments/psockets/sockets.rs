@@ -1,0 +1,120 @@
+//! psockets-a: goodput by number of sockets.
+
+use super::{PAYLOAD_LIMIT_MBPS, RTT_MS, method, paper_stream, path};
+use crate::experiments::bench::Bench;
+use crate::experiments::striped::{Amount, Partition, Striped};
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
+use longhaul_sim::experiments::{Column, Table, Unit};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "psockets-a",
+    title: "Goodput by number of sockets, windows of 64 KB (Figure 2)",
+    claims: &[RISES, BEST, PEAK, FILLS, KNEE],
+    measure,
+};
+
+const RISES: Claim = Claim::paper(
+    "PSockets §3, §4 a",
+    "sockets with windows too small for the path carry together what one cannot",
+);
+const BEST: Claim = Claim::paper("PSockets §4 a, Figure 2", "12 sockets are best, in other runs 6 to 16");
+const PEAK: Claim = Claim::ours("more than the 76 Mb/s that PSockets reached");
+const FILLS: Claim = Claim::ours("at least 90 % of what TCP could carry over the path");
+const KNEE: Claim = Claim::ours("as many sockets are enough as it takes for their windows to fill the path");
+
+/// A number of sockets and what they carried, Mb/s.
+struct Point {
+    sockets: u32,
+    equal: f64,
+    longhaul: f64,
+}
+
+fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let counts = bench.pick((1..=32).collect(), vec![1, 2, 3, 4, 6, 8, 12, 16, 24, 32], vec![1, 4]);
+    let (skip, measure) = bench.pick((1.0, 2.5), (0.5, 1.5), (0.2, 0.3));
+    let amount = Amount::Seconds { skip, measure };
+    bench.expect_runs(counts.len() * 2);
+    let lab = bench.lab(&path())?;
+    let mut points = vec![];
+    for sockets in counts {
+        let equal = paper_stream(sockets, amount);
+        let longhaul = Striped { partition: Partition::Auto, write_bytes: 1 << 20, ..equal.clone() };
+        points.push(Point {
+            sockets,
+            equal: equal.run(bench, &lab)?.received.goodput_mbps,
+            longhaul: longhaul.run(bench, &lab)?.received.goodput_mbps,
+        });
+    }
+    let method = vec![
+        method(),
+        format!(
+            "Sockets have buffers of 64 KB at both ends. Equal partitions: PSockets' way, each write of 64 KB cut into \
+             as many as there are sockets. Longhaul's: writes of 1 MiB, the next block to the socket that has room. \
+             {measure} s after the first {skip} s."
+        ),
+    ];
+    Ok(Findings { method, tables: vec![table(&points)], statements: judge(&points) })
+}
+
+fn table(points: &[Point]) -> Table {
+    let columns = vec![
+        Column::new("sockets", Unit::Number),
+        Column::new("equal partitions", Unit::Mbps),
+        Column::new("longhaul's", Unit::Mbps),
+        Column::new("of limit", Unit::Share),
+    ];
+    let mut table = Table::new("goodput", "Goodput by number of sockets", columns);
+    for point in points {
+        let row = vec![
+            point.sockets.into(),
+            point.equal.into(),
+            point.longhaul.into(),
+            (point.longhaul / PAYLOAD_LIMIT_MBPS).into(),
+        ];
+        table.push(row);
+    }
+    table
+}
+
+fn judge(points: &[Point]) -> Vec<Statement> {
+    let Some(one) = points.first() else { return vec![] };
+    let peak = points.iter().map(|point| point.equal.max(point.longhaul)).fold(0.0, f64::max);
+    let equal_peak = points.iter().map(|point| point.equal).fold(0.0, f64::max);
+    let enough = points.iter().find(|point| point.equal >= GOOD * equal_peak).unwrap_or(one);
+    let window_kb = one.equal * 1e6 / 8.0 * RTT_MS / 1e3 / 1e3;
+    let expected = (GOOD * equal_peak / one.equal).ceil() as u32;
+    let last_too_few =
+        points.iter().rfind(|point| point.sockets < enough.sockets).map_or(0, |few| few.sockets);
+    let knee = format!(
+        "one socket carries {:.1} Mb/s, {window_kb:.0} kB a round trip; {expected} of them make 95 % of {equal_peak:.1} \
+         Mb/s, {} did",
+        one.equal, enough.sockets
+    );
+    vec![
+        RISES.judge(
+            equal_peak > 2.0 * one.equal,
+            format!("one socket {:.1} Mb/s, the best number {equal_peak:.1} Mb/s", one.equal),
+        ),
+        BEST.judge((6..=16).contains(&enough.sockets), format!("{} are within 5 % of the best", enough.sockets))
+            .otherwise(
+                "here only the window holds a socket back, so that more of them neither gain nor lose anything; the \
+                 systems of 1999 also lost by hosts and switches",
+            ),
+        PEAK.judge(peak > PAPER_PEAK_MBPS, format!("{peak:.1} Mb/s")),
+        FILLS
+            .judge(
+                peak >= FILLED * PAYLOAD_LIMIT_MBPS,
+                format!("{peak:.1} Mb/s, {:.1} % of it", 100.0 * peak / PAYLOAD_LIMIT_MBPS),
+            )
+            .otherwise("a busy host: repeat it on a quiet one"),
+        // Where not every number is tried, any up to the next that was is as good as expected.
+        KNEE.judge(enough.sockets >= expected && last_too_few <= expected, knee)
+            .otherwise("a busy host: repeat it on a quiet one"),
+    ]
+}
+
+/// Nearly as good as the best.
+const GOOD: f64 = 0.95;
+const FILLED: f64 = 0.9;
+/// Section 4 a.
+const PAPER_PEAK_MBPS: f64 = 76.0;

@@ -1,0 +1,212 @@
+//! streams-auto: the number of streams that is found during the transfer, against the best that all fixed ones give.
+
+use super::paths::{PATHS, Path};
+use crate::experiments::bench::Bench;
+use crate::experiments::striped::{Amount, Streamed, Streams, Striped};
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
+use longhaul_sim::experiments::{Column, Table, Unit};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "streams-auto",
+    title: "The number of streams found during the transfer, against all fixed ones",
+    claims: &[AS_FAST, NO_MORE, CHEAP],
+    measure,
+};
+
+const AS_FAST: Claim = Claim::ours("on every path within 5 % of the best fixed number of streams");
+const NO_MORE: Claim =
+    Claim::ours("on every path at most 1.5 times the smallest number that is within 5 % of the best");
+const CHEAP: Claim = Claim::ours("searching costs at most 5 % of a transfer of 30 s on every path");
+
+/// How long is measured, in seconds.
+#[derive(Clone, Copy)]
+struct Times {
+    /// With a fixed number: at first, not counted; then counted.
+    fixed: (f64, f64),
+    /// With the number that is found: all in all, and counted at the end.
+    auto: (f64, f64),
+}
+
+/// What came of a path.
+struct Outcome {
+    path: String,
+    /// Number and Mb/s.
+    fixed: Vec<(u32, f64)>,
+    best: (u32, f64),
+    /// The smallest within 5 % of the best.
+    enough: u32,
+    auto: (u32, f64),
+    /// Seconds lost to the search.
+    cost_s: f64,
+    course: String,
+}
+
+fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let counts: Vec<u32> =
+        bench.pick(vec![1, 2, 3, 4, 6, 8, 12, 16, 24, 32], vec![1, 2, 4, 8, 16, 32], vec![1, 4]);
+    let times = bench.pick(
+        Times { fixed: (3.0, 7.0), auto: (30.0, 10.0) },
+        Times { fixed: (1.5, 2.5), auto: (12.0, 4.0) },
+        Times { fixed: (0.2, 0.3), auto: (1.0, 0.5) },
+    );
+    let is_quick = bench.pick(false, true, true);
+    let is_wanted = |path: &&Path| {
+        bench.options.only.map_or(!is_quick || path.is_quick, |part| path.name().contains(part))
+    };
+    let paths: Vec<&Path> = PATHS.iter().filter(is_wanted).collect();
+    bench.expect_runs(paths.len() * (counts.len() + 1));
+    let outcomes: Vec<Outcome> =
+        paths.into_iter().map(|path| on(path, bench, &counts, times)).collect::<Result<_, _>>()?;
+    let method = vec![
+        format!(
+            "Queues of one bandwidth-delay product, kernel TCP under CUBIC, in clear. Each fixed number is measured for \
+             {} s after the first {} s; the number that longhaul finds by itself is that at the end of {} s, its goodput \
+             that of the last {} s.",
+            times.fixed.1, times.fixed.0, times.auto.0, times.auto.1
+        ),
+        format!(
+            "Search: what the transfer is behind its own later speed when the number last changes, less what the \
+             best fixed number is behind after its slow start, as a share of {TRANSFER_S} s."
+        ),
+    ];
+    Ok(Findings { method, tables: vec![table(&outcomes), detail(&outcomes)], statements: judge(&outcomes) })
+}
+
+fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Outcome, ExperimentError> {
+    let lab = bench.lab(&path.scenario())?;
+    let run = |streams, (skip, measure)| {
+        let amount = Amount::Seconds { skip, measure };
+        Striped { streams, window_bytes: path.window_bytes, amount, ..Striped::default() }.run(bench, &lab)
+    };
+    let (whole_s, end_s) = times.auto;
+    let auto = run(Streams::Auto, (whole_s - end_s, end_s))?;
+    let mut fixed = vec![];
+    let mut best: Option<(u32, Streamed)> = None;
+    for &count in counts {
+        let streamed = run(Streams::Fixed(count), times.fixed)?;
+        let mbps = streamed.received.goodput_mbps;
+        fixed.push((count, mbps));
+        if best.as_ref().is_none_or(|(_, best)| mbps > best.received.goodput_mbps) {
+            best = Some((count, streamed));
+        }
+    }
+    let (best_count, best) = best.unwrap_or_else(|| (0, auto.clone()));
+    let best_mbps = best.received.goodput_mbps;
+    let enough =
+        fixed.iter().find(|(_, mbps)| *mbps >= GOOD * best_mbps).map_or(best_count, |(count, _)| *count);
+    let searched_s = auto.sent.course.last().map_or(0.0, |(at, _)| at + SETTLE_S).min(whole_s - end_s);
+    let course: Vec<String> =
+        auto.sent.course.iter().map(|(at, count)| format!("{count} at {at:.1} s")).collect();
+    Ok(Outcome {
+        path: path.name(),
+        fixed,
+        best: (best_count, best_mbps),
+        enough,
+        auto: (auto.streams(), auto.received.goodput_mbps),
+        cost_s: (behind(&auto, searched_s) - behind(&best, times.fixed.0)).max(0.0),
+        course: course.join(", "),
+    })
+}
+
+/// Seconds that a stream is behind its later speed at a time.
+fn behind(streamed: &Streamed, at_s: f64) -> f64 {
+    at_s * (1.0 - streamed.mbps_until(at_s) / streamed.received.goodput_mbps.max(f64::MIN_POSITIVE))
+}
+
+impl Outcome {
+    fn of_best(&self) -> f64 {
+        self.auto.1 / self.best.1
+    }
+
+    fn cost(&self) -> f64 {
+        self.cost_s / TRANSFER_S
+    }
+}
+
+fn table(outcomes: &[Outcome]) -> Table {
+    let columns = vec![
+        Column::text("path"),
+        Column::new("best", Unit::Number),
+        Column::new("with it", Unit::Mbps),
+        Column::new("enough", Unit::Number),
+        Column::new("found", Unit::Number),
+        Column::new("with that", Unit::Mbps),
+        Column::new("of best", Unit::Share),
+        Column::new("search", Unit::Share),
+    ];
+    let mut table = Table::new("paths", "Streams on each path", columns);
+    for outcome in outcomes {
+        table.push(vec![
+            outcome.path.clone().into(),
+            outcome.best.0.into(),
+            outcome.best.1.into(),
+            outcome.enough.into(),
+            outcome.auto.0.into(),
+            outcome.auto.1.into(),
+            outcome.of_best().into(),
+            outcome.cost().into(),
+        ]);
+    }
+    table
+}
+
+fn detail(outcomes: &[Outcome]) -> Table {
+    let columns = vec![
+        Column::text("path"),
+        Column::text("streams"),
+        Column::new("goodput", Unit::Mbps),
+        Column::text("course"),
+    ];
+    let mut table = Table::new("cells", "Every run", columns).detail();
+    for outcome in outcomes {
+        for (count, mbps) in &outcome.fixed {
+            table.push(vec![
+                outcome.path.clone().into(),
+                count.to_string().into(),
+                (*mbps).into(),
+                "".into(),
+            ]);
+        }
+        let course = outcome.course.clone().into();
+        table.push(vec![outcome.path.clone().into(), "auto".into(), outcome.auto.1.into(), course]);
+    }
+    table
+}
+
+fn judge(outcomes: &[Outcome]) -> Vec<Statement> {
+    let verdict = |claim: &Claim, worst: Option<(&Outcome, String)>, holds: bool| match worst {
+        None => claim.leave_open("no path has such a name"),
+        Some((outcome, figure)) => claim.judge(holds, format!("at worst {figure}, {}", outcome.path)),
+    };
+    let worst = |key: fn(&Outcome) -> f64| outcomes.iter().max_by(|a, b| key(a).total_cmp(&key(b)));
+    let too_many = |outcome: &Outcome| f64::from(outcome.auto.0) / f64::from(outcome.enough.max(1));
+    let slowest = worst(|outcome| -outcome.of_best());
+    let widest = worst(|outcome| f64::from(outcome.auto.0) / f64::from(outcome.enough.max(1)));
+    let dearest = worst(Outcome::cost);
+    vec![
+        verdict(
+            &AS_FAST,
+            slowest.map(|one| (one, format!("{:.1} % of the best", 100.0 * one.of_best()))),
+            outcomes.iter().all(|one| one.of_best() >= GOOD),
+        ),
+        verdict(
+            &NO_MORE,
+            widest.map(|one| (one, format!("{} where {} are enough", one.auto.0, one.enough))),
+            outcomes.iter().all(|one| too_many(one) <= TOO_MANY),
+        ),
+        verdict(
+            &CHEAP,
+            dearest.map(|one| (one, format!("{:.1} %", 100.0 * one.cost()))),
+            outcomes.iter().all(|one| one.cost() <= COST_MAX),
+        ),
+    ]
+}
+
+/// Nearly as good as the best.
+const GOOD: f64 = 0.95;
+const TOO_MANY: f64 = 1.5;
+const COST_MAX: f64 = 0.05;
+/// The transfer whose share the search may cost.
+const TRANSFER_S: f64 = 30.0;
+/// For the last number to find its speed.
+const SETTLE_S: f64 = 1.0;

@@ -1,0 +1,77 @@
+//! streams-loopback: what the library costs where the network costs nothing.
+
+use crate::Scenario;
+use crate::experiments::bench::Bench;
+use crate::experiments::iperf::{self, Iperf};
+use crate::experiments::striped::{Amount, Streams, Striped};
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
+use longhaul_sim::experiments::{Column, Table, Unit, Value};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "streams-loopback",
+    title: "One stream over loopback against iperf3",
+    claims: &[PLAIN, SEALED],
+    measure,
+};
+
+const PLAIN: Claim = Claim::ours("in clear at least 85 % of what iperf3 carries");
+const SEALED: Claim = Claim::ours("encrypted at least 50 % of what iperf3 carries");
+
+fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let rounds = bench.pick(15, 7, 1);
+    let (skip, measure) = bench.pick((0.5, 2.0), (0.3, 1.0), (0.1, 0.2));
+    let has_iperf = iperf::is_installed();
+    bench.expect_runs(rounds * if has_iperf { 3 } else { 2 });
+    // Only its left host is used; it has a loopback of its own.
+    let lab = bench.lab(&Scenario::default())?;
+    let ours = |is_sealed| {
+        let (amount, streams) = (Amount::Seconds { skip, measure }, Streams::Fixed(1));
+        let stream = Striped { streams, is_sealed, is_loopback: true, amount, ..Striped::default() };
+        stream.run(bench, &lab).map(|streamed| streamed.received.goodput_mbps)
+    };
+    let (mut plain, mut sealed, mut iperf) = (vec![], vec![], vec![]);
+    for _ in 0..rounds {
+        if has_iperf {
+            let one = Iperf { measure_s: (measure as u32).max(1), ..Iperf::default() };
+            iperf.push(one.run(bench, &lab, true)?);
+        }
+        plain.push(ours(false)?);
+        sealed.push(ours(true)?);
+    }
+    let (plain, sealed, iperf) = (median(plain), median(sealed), median(iperf));
+    let mut table = Table::new(
+        "goodput",
+        "Goodput over loopback, medians",
+        vec![Column::text("what"), Column::new("goodput", Unit::Mbps), Column::new("of iperf3", Unit::Share)],
+    );
+    for (what, mbps) in [
+        ("iperf3", iperf),
+        ("longhaul, one stream in clear", plain),
+        ("longhaul, one stream encrypted", sealed),
+    ] {
+        let share = mbps.zip(iperf).map(|(mbps, iperf)| mbps / iperf);
+        table.push(vec![what.into(), Value::from(mbps), Value::from(share)]);
+    }
+    let judge = |claim: &Claim, ours: Option<f64>, bar: f64| match ours.zip(iperf) {
+        None => claim.leave_open(iperf::MISSING),
+        Some((ours, iperf)) => {
+            let figures =
+                format!("{:.1} Gb/s, {:.1} % of {:.1}", ours / 1e3, 100.0 * ours / iperf, iperf / 1e3);
+            claim.judge(ours >= bar * iperf, figures)
+        }
+    };
+    let method = vec![format!(
+        "Both ends on one host, one socket, CUBIC, buffers as the kernel sizes them. The median of {rounds} rounds, in each \
+         of which all take turns."
+    )];
+    let statements = vec![judge(&PLAIN, plain, PLAIN_BAR), judge(&SEALED, sealed, SEALED_BAR)];
+    Ok(Findings { method, tables: vec![table], statements })
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+const PLAIN_BAR: f64 = 0.85;
+const SEALED_BAR: f64 = 0.5;

@@ -1,0 +1,66 @@
+//! streams-loss: as many streams as are found, against one, on a path that loses packets.
+
+use crate::Scenario;
+use crate::experiments::bench::Bench;
+use crate::experiments::iperf::{self, Iperf};
+use crate::experiments::striped::{Amount, Streams, Striped};
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
+use longhaul_sim::experiments::{Column, Table, Unit, Value};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "streams-loss",
+    title: "A striped stream against one socket at 100 Mb/s, 65 ms, 0.1 % loss",
+    claims: &[FASTER],
+    measure,
+};
+
+const FASTER: Claim = Claim::ours("a striped stream carries at least 5 times what one socket does");
+
+fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let (skip, measure) = bench.pick((10.0, 50.0), (5.0, 15.0), (0.2, 0.5));
+    let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
+    bench.expect_runs(if has_iperf { 3 } else { 2 });
+    let lab = bench.lab(&Scenario { loss: LOSS, ..Scenario::new(BOTTLENECK_MBIT, RTT_MS) })?;
+    let run = |streams| {
+        let amount = Amount::Seconds { skip, measure };
+        Striped { streams, amount, ..Striped::default() }.run(bench, &lab)
+    };
+    let one = run(Streams::Fixed(1))?;
+    let auto = run(Streams::Auto)?;
+    let iperf = Iperf { skip_s: skip as u32, measure_s: measure as u32, ..Iperf::default() };
+    let socket = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
+    let (one_mbps, auto_mbps) = (one.received.goodput_mbps, auto.received.goodput_mbps);
+    let columns = vec![
+        Column::text("what"),
+        Column::new("sockets", Unit::Number),
+        Column::new("goodput", Unit::Mbps),
+        Column::new("of one", Unit::Times),
+    ];
+    let mut table = Table::new("goodput", "Goodput", columns);
+    let iperf_times = socket.map(|mbps| mbps / one_mbps);
+    table.push(vec!["longhaul, one stream".into(), 1u32.into(), one_mbps.into(), 1.0.into()]);
+    let times = auto_mbps / one_mbps;
+    table.push(vec![
+        "longhaul, as many as it finds".into(),
+        auto.streams().into(),
+        auto_mbps.into(),
+        times.into(),
+    ]);
+    table.push(vec!["iperf3, one socket".into(), 1u32.into(), Value::from(socket), Value::from(iperf_times)]);
+    // The faster of the two ways to use one socket.
+    let single = socket.map_or(one_mbps, |mbps| mbps.max(one_mbps));
+    let figures = format!("{auto_mbps:.1} Mb/s over {} sockets, {single:.1} over one", auto.streams());
+    let statement = FASTER.judge(auto_mbps >= BAR * single, figures);
+    let method = vec![format!(
+        "{BOTTLENECK_MBIT} Mb/s, round trip {RTT_MS} ms, queue of one bandwidth-delay product, random loss of {} %, kernel \
+         TCP under CUBIC. {measure} s after the first {skip} s.",
+        LOSS * 100.0
+    )];
+    Ok(Findings { method, tables: vec![table], statements: vec![statement] })
+}
+
+/// The long haul of the FOBS paper.
+const BOTTLENECK_MBIT: f64 = 100.0;
+const RTT_MS: f64 = 65.0;
+const LOSS: f64 = 0.001;
+const BAR: f64 = 5.0;

@@ -1,0 +1,312 @@
+use super::*;
+
+const RTT: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_millis(100);
+
+/// A path on which n lanes get `rate(n)` bytes a second after a slow start of some round trips, give or take
+/// `noise` of it.
+struct Path {
+    search: Search,
+    now: Time,
+    rng: fastrand::Rng,
+    noise: f64,
+    lanes: u32,
+    changed: Time,
+    /// How many lanes were wanted, and from when on.
+    course: Vec<(f64, u32)>,
+}
+
+impl Path {
+    fn new(first: u32, noise: f64, seed: u64) -> Path {
+        Path {
+            search: Search::new(first, 32, Time::ZERO),
+            now: Time::ZERO,
+            rng: fastrand::Rng::with_seed(seed),
+            noise,
+            lanes: 0,
+            changed: Time::ZERO,
+            course: vec![],
+        }
+    }
+
+    fn run(&mut self, seconds: f64, rate: impl Fn(u32) -> f64) -> &mut Path {
+        self.run_as(seconds, true, rate)
+    }
+
+    fn run_as(&mut self, seconds: f64, busy: bool, rate: impl Fn(u32) -> f64) -> &mut Path {
+        let end = self.now + Duration::from_secs_f64(seconds);
+        while self.now < end {
+            self.now = self.now + STEP;
+            if self.lanes != self.search.wanted() {
+                (self.lanes, self.changed) = (self.search.wanted(), self.now);
+                self.course.push((self.now.as_secs_f64(), self.lanes));
+            }
+            let grown = 2f64.powf(self.now.since(self.changed).as_secs_f64() / RTT.as_secs_f64() - 6.0);
+            let luck = 1.0 + self.noise * (self.rng.f64() * 2.0 - 1.0);
+            let acked = rate(self.lanes) * luck * grown.min(1.0) * STEP.as_secs_f64();
+            let interval = Interval {
+                now: self.now,
+                span: STEP,
+                acked: acked as u64,
+                lanes: self.lanes,
+                rtt: RTT,
+                queue: if rate(self.lanes + 1) <= rate(self.lanes) * 1.001 {
+                    RTT / 2
+                } else {
+                    Duration::ZERO
+                },
+                busy,
+            };
+            self.search.on_interval(&interval);
+        }
+        self
+    }
+
+    fn chosen(&self) -> u32 {
+        self.search.chosen().unwrap_or_else(|| panic!("still searching: {:?}", self.course))
+    }
+}
+
+/// Lanes that each get their own share until the path is full: window-limited, or held back by random loss
+/// (Mathis's formula gives each the same rate).
+fn capped(each: f64, cap: f64) -> impl Fn(u32) -> f64 {
+    move |lanes| (each * f64::from(lanes)).min(cap)
+}
+
+#[test]
+fn enough_lanes_to_fill_the_path_and_no_more() {
+    for (each, least, most) in [(12e6, 1, 1), (5e6, 2, 4), (1.5e6, 6, 9), (0.7e6, 13, 19), (0.1e6, 30, 32)] {
+        let mut path = Path::new(1, 0.0, 1);
+        let chosen = path.run(60.0, capped(each, 11e6)).chosen();
+        assert!((least..=most).contains(&chosen), "{each}: {chosen} after {:?}", path.search.tried());
+    }
+}
+
+#[test]
+fn noise_does_not_lead_it_far_astray() {
+    for seed in 0..50 {
+        let chosen = Path::new(1, 0.2, seed).run(60.0, capped(1.5e6, 11e6)).chosen();
+        assert!((5..=16).contains(&chosen), "seed {seed}: {chosen}");
+        let chosen = Path::new(1, 0.2, seed).run(60.0, |_| 11e6).chosen();
+        assert!(chosen <= 4, "seed {seed}, a flat path: {chosen}");
+    }
+}
+
+#[test]
+fn lanes_that_get_into_each_others_way_are_not_taken() {
+    // As figure 2 of the PSockets paper: a rise up to 12 lanes, then a fall.
+    let rate = |lanes: u32| {
+        let n = f64::from(lanes);
+        if lanes <= 12 { n * 0.8e6 } else { 9.6e6 / (1.0 + (n - 12.0) / 20.0) }
+    };
+    let chosen = Path::new(1, 0.05, 3).run(60.0, rate).chosen();
+    assert!((7..=16).contains(&chosen), "{chosen}");
+}
+
+#[test]
+fn what_was_best_last_time_is_where_it_begins_and_it_may_go_down_from_there() {
+    let mut path = Path::new(16, 0.0, 1);
+    let chosen = path.run(60.0, capped(3e6, 11e6)).chosen();
+    assert_eq!(path.course[0].1, 16);
+    assert!((3..=5).contains(&chosen), "{chosen}: {:?}", path.course);
+}
+
+#[test]
+fn it_keeps_its_choice_until_the_path_changes() {
+    let mut path = Path::new(1, 0.1, 1);
+    let chosen = path.run(30.0, capped(5e6, 11e6)).chosen();
+    let steps = path.course.len();
+    assert_eq!(path.run(300.0, capped(5e6, 11e6)).chosen(), chosen);
+    assert_eq!(path.course.len(), steps, "it tried again for no reason");
+    // Loss sets in: each lane gets a fifth of what it had.
+    let chosen = path.run(60.0, capped(1e6, 11e6)).chosen();
+    assert!(chosen >= 8, "{chosen}");
+}
+
+#[test]
+fn a_program_that_sends_little_teaches_it_nothing() {
+    let mut path = Path::new(1, 0.0, 1);
+    path.run_as(60.0, false, |_| 1e3);
+    assert_eq!((path.search.wanted(), path.search.tried().len()), (1, 0));
+    let chosen = path.run(30.0, capped(5e6, 11e6)).chosen();
+    assert_eq!(path.run_as(60.0, false, |_| 1e3).chosen(), chosen);
+}
+
+#[test]
+fn lanes_that_cannot_be_had_are_not_waited_for() {
+    let mut search = Search::new(1, 32, Time::ZERO);
+    let mut now = Time::ZERO;
+    for _ in 0..600 {
+        now = now + STEP;
+        let lanes = search.wanted().min(3);
+        let acked = u64::from(lanes) * 100_000;
+        search.on_interval(&Interval {
+            now,
+            span: STEP,
+            acked,
+            lanes,
+            rtt: RTT,
+            queue: Duration::ZERO,
+            busy: true,
+        });
+    }
+    assert!(search.chosen().is_some_and(|lanes| lanes <= 3), "{search:?}");
+}
+
+/// TCP lanes over a path, in steps of a few milliseconds: windows that slow start doubles each round trip and CUBIC
+/// (RFC 9438) grows from there, cut by random loss and where they overflow the queue, and never above a given one.
+struct Haul {
+    /// Packets a second.
+    rate: f64,
+    rtt_s: f64,
+    loss: f64,
+    window: f64,
+    lanes: Vec<Cubic>,
+    now_s: f64,
+    rng: fastrand::Rng,
+}
+
+#[derive(Clone)]
+struct Cubic {
+    window: f64,
+    threshold: f64,
+    most: f64,
+    cut_s: f64,
+    idle_s: f64,
+}
+
+const PACKET: f64 = 1448.0;
+const DT_S: f64 = 0.005;
+
+impl Haul {
+    fn new(mbit: f64, rtt_ms: f64, loss: f64, window: Option<f64>, seed: u64) -> Haul {
+        Haul {
+            rate: mbit * 1e6 / 8.0 / 1500.0,
+            rtt_s: rtt_ms / 1e3,
+            loss,
+            window: window.map_or(f64::MAX, |bytes| bytes / PACKET),
+            lanes: vec![],
+            now_s: 0.0,
+            rng: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Packets that got through in a step with the first so many lanes, and how long the queue was.
+    fn step(&mut self, active: usize) -> (f64, f64) {
+        self.now_s += DT_S;
+        let fresh =
+            Cubic { window: 10.0, threshold: f64::MAX, most: 0.0, cut_s: self.now_s, idle_s: self.now_s };
+        while self.lanes.len() < active {
+            self.lanes.push(fresh.clone());
+        }
+        let room = self.rate * self.rtt_s;
+        let total: f64 = self.lanes[..active].iter().map(|lane| lane.window).sum();
+        let queue = (total - room).clamp(0.0, room);
+        let (trip_s, overflows) = (self.rtt_s + queue / self.rate, total > 2.0 * room);
+        let mut through = 0.0;
+        for lane in &mut self.lanes[..active] {
+            if self.now_s - lane.idle_s > 0.3 {
+                // Slow start after idle.
+                lane.window = lane.window.min(10.0);
+            }
+            lane.idle_s = self.now_s;
+            let sent = lane.window / trip_s * DT_S;
+            through += sent;
+            let unlucky = self.rng.f64() < 1.0 - (1.0 - self.loss).powf(sent);
+            let overflow = overflows && self.now_s - lane.cut_s > trip_s && self.rng.f64() < DT_S / trip_s;
+            if unlucky || overflow {
+                lane.most = lane.window;
+                lane.window = (lane.window * 0.7).max(2.0);
+                (lane.threshold, lane.cut_s) = (lane.window, self.now_s);
+            } else if lane.window < lane.threshold {
+                lane.window += sent;
+            } else {
+                let since = self.now_s - lane.cut_s;
+                let k = (lane.most * 0.3 / 0.4).cbrt();
+                let cubic = 0.4 * (since - k).powi(3) + lane.most;
+                let reno = lane.most * 0.7 + 0.53 * since / trip_s;
+                lane.window = cubic.max(reno).clamp(lane.window, lane.window + sent / 2.0);
+            }
+            lane.window = lane.window.min(self.window);
+        }
+        (through.min(self.rate * DT_S), queue / self.rate)
+    }
+
+    /// Packets through with a fixed number of lanes, and those after the first seconds.
+    fn fixed(mut self, lanes: usize, skip_s: f64, seconds: f64) -> (f64, f64) {
+        let (mut all, mut late) = (0.0, 0.0);
+        while self.now_s < seconds {
+            let through = self.step(lanes).0;
+            all += through;
+            late += if self.now_s > skip_s { through } else { 0.0 };
+        }
+        (all, late / (seconds - skip_s))
+    }
+
+    /// The same with as many as are searched for; and how many at last, and how it came to that.
+    fn searched(mut self, skip_s: f64, seconds: f64) -> (f64, f64, u32, Vec<(f64, u32)>) {
+        let mut search = Search::new(1, 32, Time::ZERO);
+        let (mut all, mut late, mut acked, mut since) = (0.0, 0.0, 0.0, 0.0);
+        let (mut active, mut changed, mut course) = (1, 0.0, vec![(0.0, 1)]);
+        while self.now_s < seconds {
+            // Two round trips until new lanes are there.
+            if self.now_s - changed > 2.0 * self.rtt_s || search.wanted() < active {
+                active = search.wanted();
+            }
+            let (through, queue) = self.step(active as usize);
+            all += through;
+            acked += through;
+            late += if self.now_s > skip_s { through } else { 0.0 };
+            if self.now_s - since >= 0.05 {
+                let span = Duration::from_secs_f64(self.now_s - since);
+                let now = Time::ZERO + Duration::from_secs_f64(self.now_s);
+                let rtt = Duration::from_secs_f64(self.rtt_s + queue);
+                let queue = Duration::from_secs_f64(queue);
+                let bytes = (acked * PACKET) as u64;
+                let interval = Interval { now, span, acked: bytes, lanes: active, rtt, queue, busy: true };
+                (acked, since) = (0.0, self.now_s);
+                if search.on_interval(&interval) {
+                    changed = self.now_s;
+                    course.push((self.now_s, search.wanted()));
+                }
+            }
+        }
+        (all, late / (seconds - skip_s), search.wanted(), course)
+    }
+}
+
+#[test]
+fn over_hauls_it_is_as_fast_as_the_best_number_with_no_more_lanes_than_needed() {
+    let window = Some(76e3);
+    let hauls = [
+        (20.0, 5.0, 0.0, None),
+        (20.0, 150.0, 0.0, window),
+        (100.0, 20.0, 0.0, window),
+        (100.0, 65.0, 0.0, window),
+        (500.0, 10.0, 0.0, window),
+        (100.0, 65.0, 0.0, None),
+        (500.0, 20.0, 0.0, None),
+        (100.0, 65.0, 0.001, None),
+        (50.0, 150.0, 0.005, None),
+        (200.0, 40.0, 0.0002, None),
+    ];
+    for (mbit, rtt_ms, loss, window) in hauls {
+        let name = format!("{mbit} Mb/s, {rtt_ms} ms, loss {loss}, window {window:?}");
+        let (mut of_best, mut of_all) = (0.0, 0.0);
+        for seed in 0..SEEDS {
+            let haul = || Haul::new(mbit, rtt_ms, loss, window, seed);
+            let counts = [1, 2, 4, 6, 8, 12, 16, 24, 32];
+            let fixed = counts.map(|count| (count, haul().fixed(count as usize, 10.0, 30.0)));
+            let (_, best) = fixed.iter().copied().max_by(|a, b| a.1.1.total_cmp(&b.1.1)).unwrap();
+            let enough = fixed.iter().find(|one| one.1.1 >= 0.95 * best.1).unwrap().0;
+            let (all, late, found, course) = haul().searched(20.0, 30.0);
+            assert!(2 * found <= 3 * enough + 1, "{name}: {found} where {enough} are enough, {course:?}");
+            of_best += late / best.1 / SEEDS as f64;
+            of_all += all / best.0 / SEEDS as f64;
+        }
+        assert!(of_best > 0.92, "{name}: {of_best:.3} of the best at last");
+        assert!(of_all > 0.85, "{name}: {of_all:.3} of what the best carries in 30 s");
+    }
+}
+
+const SEEDS: u64 = 4;
