@@ -1,7 +1,7 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
 use crate::rate::{parse_bytes, parse_rate};
-use crate::values::{Streams, parse_duration, parse_listen, parse_ports, parse_streams};
+use crate::values::{parse_duration, parse_listen, parse_ports, parse_streams};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -448,13 +448,6 @@ pub struct LabSendArgs {
 pub struct CompletionsArgs {
     /// The shell
     pub shell: Shell,
-}
-
-fn parse_streams(text: &str) -> Result<Streams, String> {
-    match text {
-        "auto" => Ok(Streams::Auto),
-        _ => text.parse().map(Streams::Fixed).map_err(|_| "write a number or auto".into()),
-    }
 }
 
 fn parse_partition(text: &str) -> Result<Partition, String> {

@@ -3,9 +3,10 @@
 use crate::args::{CpArgs, Transport};
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{Streams, TOKEN_ENV, find_token, read_file_list};
+use crate::values::{TOKEN_ENV, find_token, read_file_list};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
+use longhaul::stripe::Streams;
 use longhaul::{CopyOptions, Failure, Location, Observer, Summary};
 use std::ffi::OsString;
 
@@ -82,7 +83,8 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
         transport: transport(args.transport),
         streams: match args.streams {
             Streams::Auto => None,
-            Streams::Fixed(streams) => Some(streams),
+            // Read as 64 at most.
+            Streams::Fixed(streams) => u16::try_from(streams).ok(),
         },
         congestion: args.congestion.clone(),
         control: args.control.name().into(),

@@ -1,6 +1,7 @@
 //! The other values that flags take: durations, port ranges, addresses, secrets, lists of files.
 
 use longhaul::DEFAULT_PORT;
+use longhaul::stripe::Streams;
 use longhaul_proto::lanes::LANES_MAX;
 use std::ffi::OsString;
 use std::fs::File;
@@ -30,19 +31,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A number of TCP connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
-    /// As many as turn out to be best.
-    Auto,
-    /// So many.
-    Fixed(u16),
-}
-
 /// Read `auto` or a number.
 pub fn parse_streams(text: &str) -> Result<Streams, String> {
     match text.parse() {
-        Ok(streams) if (1..=LANES_MAX).contains(&usize::from(streams)) => Ok(Streams::Fixed(streams)),
+        Ok(streams) if (1..=LANES_MAX as u32).contains(&streams) => Ok(Streams::Fixed(streams)),
         _ if text == "auto" => Ok(Streams::Auto),
         _ => Err(format!("give a number from 1 to {LANES_MAX}, or auto")),
     }

@@ -5,11 +5,13 @@
 //! [`GROUPS`].
 
 mod bench;
+mod copies;
 mod iperf;
 mod process;
 mod psockets;
 mod streams;
 mod striped;
+mod transports;
 
 pub use bench::Options;
 pub use longhaul_sim::experiments::{Claim, Findings, Report, Scale, Statement, Verdict};
@@ -82,6 +84,7 @@ pub const GROUPS: &[Group] = &[
         experiments: psockets::EXPERIMENTS,
     },
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
+    Group { title: "Our own: copies", experiments: transports::EXPERIMENTS },
 ];
 
 /// Every experiment, in the order of a list.

@@ -232,10 +232,11 @@ impl<F: Feed> Sending<'_, '_, F> {
         self.carrying.rtt = lanes.rtt();
         let mut wanted = first_streams(self.session);
         if let Some(search) = &mut self.carrying.search {
-            let rtt = self.carrying.rtt.map_or(self.session.rtt, |[smoothed, _]| smoothed);
+            let [rtt, least] = self.carrying.rtt.unwrap_or([self.session.rtt; 2]);
+            let queue = rtt.saturating_sub(least);
             let lanes = count.min(search.wanted() as usize) as u32;
             let busy = idle < span / IDLE_SHARE;
-            if search.on_interval(&Interval { now, span, acked: news, lanes, rtt, busy }) {
+            if search.on_interval(&Interval { now, span, acked: news, lanes, rtt, queue, busy }) {
                 tracing::debug!("{} lanes now, tried {:?}", search.wanted(), search.tried());
             }
             wanted = search.wanted() as usize;

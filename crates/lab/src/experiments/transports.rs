@@ -1,0 +1,225 @@
+//! transport-auto: whether a copy takes the better of its two transports, whatever the path does to UDP.
+
+use super::bench::Bench;
+use super::copies::{Copied, Copies};
+use super::striped::CONGESTION_CONTROL;
+use super::{Claim, Experiment, ExperimentError, Findings};
+use crate::{Lab, Scenario};
+use longhaul_sim::experiments::{Column, Table, Unit, Value};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
+    id: "transport-auto",
+    title: "What --transport auto takes, beside packets over UDP and parallel TCP streams",
+    claims: &[NEAR, COMPLETES],
+    measure,
+}];
+
+const NEAR: Claim =
+    Claim::ours("auto takes at most 1.1 times as long as the better of the two, on every path");
+const COMPLETES: Claim = Claim::ours("auto completes on every path, and names each change and its cause");
+
+/// What happens to UDP alone.
+#[derive(Clone, Copy, PartialEq)]
+enum Treatment {
+    /// The same as to everything else.
+    None,
+    /// Dropped above so many Mb/s.
+    Policed(f64),
+    /// Dropped for the first part of every second, in milliseconds.
+    Bursts(u64),
+    /// Dropped from the start.
+    Blocked,
+    /// Dropped from so many milliseconds on.
+    BlockedAfter(u64),
+}
+
+struct Path {
+    mbit: f64,
+    rtt_ms: f64,
+    loss: f64,
+    jitter_ms: f64,
+    udp: Treatment,
+    /// Whether a quick run takes it.
+    is_quick: bool,
+}
+
+const fn path(mbit: f64, rtt_ms: f64, loss: f64, udp: Treatment) -> Path {
+    Path { mbit, rtt_ms, loss, jitter_ms: 0.0, udp, is_quick: false }
+}
+
+const fn quick(path: Path) -> Path {
+    Path { is_quick: true, ..path }
+}
+
+/// Twelve: loss, which packets over UDP bear better; networks that do not like UDP; and some on which all is well.
+const PATHS: [Path; 12] = [
+    path(100.0, 65.0, 0.001, Treatment::None),
+    quick(path(100.0, 65.0, 0.01, Treatment::None)),
+    path(50.0, 100.0, 0.02, Treatment::None),
+    path(50.0, 30.0, 0.005, Treatment::None),
+    quick(path(100.0, 20.0, 0.0, Treatment::Policed(10.0))),
+    path(50.0, 65.0, 0.0, Treatment::Policed(5.0)),
+    path(100.0, 40.0, 0.0, Treatment::Bursts(300)),
+    path(20.0, 20.0, 0.0, Treatment::Bursts(500)),
+    path(50.0, 40.0, 0.0, Treatment::Blocked),
+    quick(path(100.0, 40.0, 0.0, Treatment::BlockedAfter(4000))),
+    quick(path(100.0, 65.0, 0.0, Treatment::None)),
+    Path { jitter_ms: 2.0, ..path(20.0, 150.0, 0.0, Treatment::None) },
+];
+
+impl Path {
+    fn name(&self) -> String {
+        let mut name = format!("{} Mb/s, {} ms", self.mbit, self.rtt_ms);
+        if self.loss > 0.0 {
+            name.push_str(&format!(", loss {} %", self.loss * 100.0));
+        }
+        if self.jitter_ms > 0.0 {
+            name.push_str(&format!(", jitter {} ms", self.jitter_ms));
+        }
+        match self.udp {
+            Treatment::None => {}
+            Treatment::Policed(mbit) => name.push_str(&format!(", UDP policed to {mbit} Mb/s")),
+            Treatment::Bursts(ms) => name.push_str(&format!(", UDP dropped {ms} ms of each second")),
+            Treatment::Blocked => name.push_str(", UDP blocked"),
+            Treatment::BlockedAfter(ms) => name.push_str(&format!(", UDP blocked after {} s", ms / 1000)),
+        }
+        name
+    }
+
+    fn scenario(&self) -> Scenario {
+        let path = Scenario::new(self.mbit, self.rtt_ms);
+        Scenario { name: self.name(), loss: self.loss, jitter_ms: self.jitter_ms, ..path }
+    }
+}
+
+/// The three runs over one path, as long as they took.
+struct Runs {
+    path: String,
+    object: Result<Copied, String>,
+    stripe: Result<Copied, String>,
+    auto: Result<Copied, String>,
+}
+
+impl Runs {
+    /// Seconds of the better of the two.
+    fn best(&self) -> Option<f64> {
+        [&self.object, &self.stripe].into_iter().flatten().map(|run| run.seconds).min_by(f64::total_cmp)
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        Some(self.auto.as_ref().ok()?.seconds / self.best()?)
+    }
+}
+
+fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let object_s = bench.pick(20.0, 12.0, 0.5);
+    let is_full = bench.pick(true, false, false);
+    let mut paths: Vec<&Path> = PATHS.iter().filter(|path| is_full || path.is_quick).collect();
+    paths.truncate(bench.pick(PATHS.len(), PATHS.len(), 1));
+    paths.retain(|path| bench.options.only.is_none_or(|part| path.name().contains(part)));
+    bench.expect_runs(3 * paths.len());
+    let runs = paths.into_iter().map(|path| three(bench, path, object_s)).collect::<Result<Vec<_>, _>>()?;
+    let mut columns = vec![Column::text("path")];
+    columns.extend(["object", "stripe", "auto"].map(|name| Column::new(name, Unit::Seconds)));
+    columns.extend([Column::new("auto of the better", Unit::Times), Column::text("auto went by")]);
+    let mut table = Table::new("seconds", "Seconds for the same file", columns);
+    for run in &runs {
+        let seconds = |copied: &Result<Copied, String>| Value::from(copied.as_ref().ok().map(|c| c.seconds));
+        table.push(vec![
+            run.path.clone().into(),
+            seconds(&run.object),
+            seconds(&run.stripe),
+            seconds(&run.auto),
+            run.ratio().into(),
+            course(&run.auto).into(),
+        ]);
+    }
+    let worst =
+        runs.iter().filter_map(|run| Some((run.ratio()?, &run.path))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let near = NEAR.judge(
+        runs.iter().all(|run| run.ratio().is_some_and(|ratio| ratio <= BAR)),
+        worst.map_or("nothing was measured".into(), |(ratio, path)| {
+            format!("at most {ratio:.2} times: {path}")
+        }),
+    );
+    let failed: Vec<_> = runs.iter().filter(|run| run.auto.is_err()).map(|run| run.path.as_str()).collect();
+    let completes = COMPLETES.judge(
+        failed.is_empty() && !runs.is_empty(),
+        if failed.is_empty() { format!("{} of {}", runs.len(), runs.len()) } else { failed.join("; ") },
+    );
+    let method = vec![format!(
+        "longhaul cp of a file of {object_s} s at the path's rate, from program start to verified completion, once by \
+         each; queue of one bandwidth-delay product; streams under kernel TCP {CONGESTION_CONTROL}."
+    )];
+    Ok(Findings { method, tables: vec![table], statements: vec![near, completes] })
+}
+
+/// What carried an automatic copy, and why it changed.
+fn course(auto: &Result<Copied, String>) -> String {
+    let copied = match auto {
+        Ok(copied) => copied,
+        Err(why) => return format!("failed: {why}"),
+    };
+    let streams = if copied.streams > 0 { format!(" ({} streams)", copied.streams) } else { String::new() };
+    let mut text = format!("{}{streams}", copied.transport);
+    for switch in &copied.switches {
+        text.push_str(&format!("; {} after {:.1} s: {}", switch.to, switch.seconds, switch.why));
+    }
+    text
+}
+
+fn three(bench: &Bench<'_>, path: &Path, object_s: f64) -> Result<Runs, ExperimentError> {
+    let lab = bench.lab(&path.scenario())?;
+    let bytes = (path.mbit * 1e6 / 8.0 * object_s) as u64;
+    let copies = Copies::start(bench, &lab, bytes)?;
+    let limit = Duration::from_secs_f64(object_s * PATIENCE) + GRACE;
+    let run = |transport: &str| {
+        let args = ["--transport", transport, "--congestion", CONGESTION_CONTROL];
+        treated(&lab, path.udp, || copies.run(bench, &lab, &args, limit))
+    };
+    Ok(Runs { path: path.name(), object: run("object")?, stripe: run("stripe")?, auto: run("auto")? })
+}
+
+/// Run `copy` while UDP is treated in some way.
+fn treated<T>(lab: &Lab, udp: Treatment, copy: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    let result = thread::scope(|scope| {
+        match udp {
+            Treatment::None => {}
+            Treatment::Policed(mbit) => lab.police_udp(Some(mbit), POLICER_BURST_BYTES),
+            Treatment::Blocked => lab.block_udp(true),
+            Treatment::Bursts(_) | Treatment::BlockedAfter(_) => {
+                scope.spawn(|| {
+                    let (mut at_ms, tick) = (0, Duration::from_millis(TICK_MS));
+                    while !over.load(Ordering::Relaxed) {
+                        lab.block_udp(match udp {
+                            Treatment::Bursts(ms) => at_ms % 1000 < ms,
+                            Treatment::BlockedAfter(ms) => at_ms >= ms,
+                            _ => false,
+                        });
+                        thread::sleep(tick);
+                        at_ms += TICK_MS;
+                    }
+                });
+            }
+        }
+        let result = copy();
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    lab.police_udp(None, 0);
+    lab.block_udp(false);
+    result
+}
+
+/// How near to the better of the two is near enough.
+const BAR: f64 = 1.1;
+/// A transport that needs so many times the time of the path's rate is not what anybody would take.
+const PATIENCE: f64 = 4.0;
+const GRACE: Duration = Duration::from_secs(10);
+/// What a policer lets pass at once.
+const POLICER_BURST_BYTES: u64 = 64 << 10;
+const TICK_MS: u64 = 50;
