@@ -5,8 +5,10 @@
 
 pub mod client;
 mod manifest_codec;
+mod reach;
 mod receiving;
 mod sending;
 pub mod server;
 mod session;
 mod ssh;
+mod switchboard;
