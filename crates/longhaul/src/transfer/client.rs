@@ -1,6 +1,7 @@
 //! The side that was told to copy.
 
 use super::manifest_codec;
+use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ManifestHead, Received, receive};
 use super::sending::{Sent, send};
 use super::session::{Broken, Session};
@@ -9,7 +10,7 @@ use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary, Trans
 use crate::clock;
 use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
 use crate::history;
-use crate::net::control::{self, Control, OFFER_MAX, Psk, Stream, psk_of_token, tcp_stream};
+use crate::net::control::{self, Control, OFFER_MAX};
 use crate::net::lanes::{LaneKey, Opener, OpenerConfig};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
@@ -26,12 +27,11 @@ use longhaul_proto::session::message::{
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Copy files between this host and another.
 pub fn copy(
@@ -51,28 +51,6 @@ pub fn copy(
         Broken::Interrupted => Failure::Interrupted,
         Broken::Failed(line) => Failure::Failed(line),
     })
-}
-
-/// The other host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remote {
-    Daemon { host: String, port: u16 },
-    Ssh { host: String },
-}
-
-impl Remote {
-    /// Under which name what is learnt of the path is kept.
-    pub fn name(&self) -> &str {
-        match self {
-            Remote::Daemon { host, .. } => host,
-            Remote::Ssh { host } => bare_host(host),
-        }
-    }
-}
-
-/// The host of `user@host`.
-fn bare_host(host: &str) -> &str {
-    host.rsplit('@').next().unwrap_or(host)
 }
 
 enum JobKind {
@@ -167,67 +145,6 @@ fn transfer_options(options: &CopyOptions) -> TransferOptions {
         streams: options.streams,
         congestion: options.congestion.clone(),
     }
-}
-
-fn random<const N: usize>() -> Result<[u8; N], Broken> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Broken::Failed(format!("the system gives no random bytes: {e}")))?;
-    Ok(bytes)
-}
-
-/// A connection to the other host, before the handshake.
-pub struct Contact {
-    stream: Stream,
-    psk: Psk,
-    /// Daemon: where its UDP port is.
-    udp: Option<SocketAddr>,
-    /// Ssh: the process, and the name to resolve if the far side does not know its address.
-    far: Option<(ssh::FarSide, String)>,
-}
-
-/// Reach the other host.
-pub fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
-    match remote {
-        Remote::Daemon { host, port } => {
-            let patience = options.stall_timeout.min(CONNECT_PATIENCE);
-            let socket = connect_tcp(host, *port, patience)?;
-            let udp = socket.peer_addr()?;
-            let psk = psk_of_token(options.token.as_deref().unwrap_or_default());
-            Ok(Contact { stream: tcp_stream(socket, patience)?, psk, udp: Some(udp), far: None })
-        }
-        Remote::Ssh { host } => {
-            let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
-            let mut far = ssh::start(options.ssh_command.as_deref(), host, options.deploy, ports.as_deref())?;
-            let mut stream = far.stream.take().ok_or_else(|| "the ssh process has no streams".to_string())?;
-            // The key travels inside ssh; the agent reads it before anything else.
-            let psk = random()?;
-            stream.writer.write_all(&psk).map_err(|e| format!("the connection to {host} broke: {e}"))?;
-            let name = bare_host(host).to_string();
-            Ok(Contact { stream, psk, udp: None, far: Some((far, name)) })
-        }
-    }
-}
-
-fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Broken> {
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|e| format!("cannot find the host {host:?}: {e}; check its name"))?;
-    let mut last = format!("the host {host:?} has no address");
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, patience) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                return Ok(socket);
-            }
-            Err(e) => {
-                last = format!(
-                    "cannot reach {host} port {port}: {e}; is `longhaul serve` running there, and the port open?"
-                );
-            }
-        }
-    }
-    Err(Broken::Failed(last))
 }
 
 /// The open session and what must live as long.
@@ -355,36 +272,6 @@ pub fn open<'a>(
 /// The first message under the session's keys shows the server that our offer was not replayed by somebody.
 fn confirm(control: &Control) {
     control.send(Message::KeepAlive);
-}
-
-fn unspecified(peer: SocketAddr) -> SocketAddr {
-    let ip =
-        if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
-    SocketAddr::new(ip, 0)
-}
-
-/// Where an ssh agent may be reached: the addresses that it told, and those of the name that ssh was given.
-fn candidates(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>) -> Vec<SocketAddr> {
-    let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
-    hosts.extend(named.map(|address| address.ip()));
-    let mut peers: Vec<SocketAddr> = vec![];
-    for host in hosts {
-        let peer = SocketAddr::new(host, port);
-        if !peers.contains(&peer) {
-            peers.push(peer);
-        }
-    }
-    peers
-}
-
-/// Over UDP to whichever of these answers. Without any it stays silent.
-fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<Link, Broken> {
-    let any = match peers.first() {
-        Some(first) if peers.iter().all(SocketAddr::is_ipv4) => unspecified(*first),
-        Some(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
-        None => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
-    };
-    Ok(Link::open(UdpSocket::bind(any, false)?, peers, early)?)
 }
 
 fn push(
@@ -526,8 +413,6 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
     }
 }
 
-/// How long a connection may take.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 /// A daemon without its token.
 pub const NO_TOKEN: &str =
     "longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment";

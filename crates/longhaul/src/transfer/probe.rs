@@ -3,8 +3,9 @@
 //! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search for
 //! the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
-use super::client::{NO_TOKEN, Remote, Wish, contact, open, split};
+use super::client::{NO_TOKEN, Wish, open, split};
 use super::intake::Intake;
+use super::reach::{Remote, contact};
 use super::receiving::await_confirmation;
 use super::sending::{Feed, Sent, send_for};
 use super::session::{Broken, HEARTBEAT, Session};
@@ -12,6 +13,7 @@ use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Progress, Rema
 use crate::clock;
 use crate::net::wake::precise_timers;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
+use longhaul_proto::session::choice::MARGIN;
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::session::message::{Direction, Message, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
@@ -147,12 +149,12 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Failure> {
 /// The rule of `--transport auto`: packets over UDP unless streams are faster by a margin.
 fn choose(object: f64, stripe: f64) -> (Carrier, String) {
     let faster = |a: f64, b: f64| format!("{:.2} times as fast", a / b.max(1e-9));
-    if stripe > object * STRIPE_MARGIN {
+    if stripe > object * MARGIN {
         (Carrier::Stripe, format!("streams are {} as packets over UDP", faster(stripe, object)))
-    } else if object > stripe * STRIPE_MARGIN {
+    } else if object > stripe {
         (Carrier::Object, format!("packets over UDP are {} as streams", faster(object, stripe)))
     } else {
-        (Carrier::Object, "packets over UDP are as fast as streams, and disturb others less".into())
+        (Carrier::Object, format!("streams are only {}, and take more from others", faster(stripe, object)))
     }
 }
 
@@ -265,6 +267,3 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
 fn received<K: Sink>(intake: &Intake<K>) -> u64 {
     intake.receiver().map_or(0, |receiver| receiver.received())
 }
-
-/// Streams must be so many times as fast to be preferred: they take their share from others by their number.
-const STRIPE_MARGIN: f64 = 1.1;

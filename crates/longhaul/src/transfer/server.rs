@@ -5,21 +5,20 @@ use super::probe;
 use super::receiving::{ManifestHead, receive};
 use super::sending::{send, send_manifest};
 use super::session::{Broken, Session};
+use super::switchboard::Switchboard;
 use crate::api::{Failure, ServeOptions};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
 use crate::net::control::{self, Control, HandshakeError, Psk, Stream, psk_of_token, tcp_stream};
 use crate::net::lanes::{self, Door, Hurried, LaneKey, Lanes};
-use crate::net::link::{Link, Stray};
+use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
-use crate::net::udp::{ReceiveBuffers, UdpSocket};
+use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
-use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Answer, Direction, Offer};
-use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire::{self, Header};
-use std::collections::{HashMap, VecDeque};
+use longhaul_proto::units::Rate;
+use longhaul_proto::wire;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -27,8 +26,8 @@ use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What every session of a server shares.
@@ -102,9 +101,10 @@ pub fn serve(
     Ok(())
 }
 
-fn log_outcome(peer: SocketAddr, outcome: Result<String, Broken>) {
+fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Broken>) {
     match outcome {
-        Ok(line) => tracing::info!("{peer}: {line}"),
+        Ok(None) => tracing::debug!("{peer}: a lane joined"),
+        Ok(Some(line)) => tracing::info!("{peer}: {line}"),
         Err(Broken::Interrupted) => tracing::warn!("{peer}: interrupted"),
         Err(Broken::Failed(line)) => tracing::warn!("{peer}: {line}"),
     }
@@ -115,17 +115,14 @@ fn serve_connection(
     switchboard: &Arc<Switchboard>,
     socket: TcpStream,
     local: SocketAddr,
-) -> Result<String, Broken> {
+) -> Result<Option<String>, Broken> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
-    let mut magic = [0; lanes::MAGIC_LEN];
     let deadline = Instant::now() + HANDSHAKE_PATIENCE;
-    Hurried { socket: &socket, deadline }
-        .read_exact(&mut magic)
-        .map_err(|e| format!("not a longhaul client ({e})"))?;
+    let magic = read_magic(&socket, deadline)?;
     if magic == lanes::MAGIC {
-        lanes::admit(socket, |id| switchboard.door(id))?;
-        return Ok("a lane joined".into());
+        lanes::admit(socket, |id| switchboard.door(id)).map_err(|e| format!("no lane: {e}"))?;
+        return Ok(None);
     }
     let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
     stream.reader = Box::new(io::Cursor::new(magic).chain(stream.reader));
@@ -139,7 +136,17 @@ fn serve_connection(
     let Some(line) = line else { return Err(Broken::Failed("no offer".into())) };
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
     let link = Link::shared(local, line.strays.clone(), early).with_lanes(lanes);
-    serve_session(server, Met { control, offer, secret, link, waker, rtt })
+    serve_session(server, Met { control, offer, secret, link, waker, rtt }).map(Some)
+}
+
+/// The first bytes tell what somebody wants.
+fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<[u8; lanes::MAGIC_LEN], Broken> {
+    let mut magic = [0; lanes::MAGIC_LEN];
+    Hurried { socket, deadline }.read_exact(&mut magic).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => "not a longhaul client (it closed the connection)".to_string(),
+        _ => format!("not a longhaul client ({error})"),
+    })?;
+    Ok(magic)
 }
 
 /// Accept or refuse. Returns the control stream, the offer, the secret of the datagrams' keys and the round trip.
@@ -285,99 +292,6 @@ fn give_pull(
     Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 
-/// Hands datagrams that come in at a daemon's common socket to the sessions they belong to.
-#[derive(Default)]
-struct Switchboard {
-    state: Mutex<Board>,
-}
-
-#[derive(Default)]
-struct Board {
-    lines: HashMap<u64, LineEnd>,
-    /// Datagrams of sessions that are not there yet: a client's first ones may overtake its offer.
-    held: VecDeque<(u64, Stray)>,
-}
-
-/// Where what belongs to a session goes.
-struct LineEnd {
-    strays: Sender<Stray>,
-    waker: Waker,
-    door: Door,
-}
-
-/// A session's connection to the switchboard.
-struct Line {
-    strays: Receiver<Stray>,
-    connection_id: u64,
-    board: Arc<Switchboard>,
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        let mut board = self.board.state.lock().unwrap_or_else(PoisonError::into_inner);
-        board.lines.remove(&self.connection_id);
-    }
-}
-
-impl Switchboard {
-    fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker, door: Door) -> Line {
-        let (sender, strays) = bounded(STRAYS_MAX);
-        let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (ours, others): (VecDeque<_>, VecDeque<_>) =
-            board.held.drain(..).partition(|(id, _)| *id == connection_id);
-        board.held = others;
-        for (_, stray) in ours {
-            // A full line loses datagrams like any queue.
-            let _ = sender.try_send(stray);
-        }
-        board.lines.insert(connection_id, LineEnd { strays: sender, waker, door });
-        Line { strays, connection_id, board: self.clone() }
-    }
-
-    /// Where lanes of this transfer are to be left.
-    fn door(&self, connection_id: u64) -> Option<Door> {
-        let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        board.lines.get(&connection_id).map(|line| line.door.clone())
-    }
-
-    fn run(&self, mut socket: UdpSocket, stop: &AtomicBool) {
-        let mut buffers = ReceiveBuffers::default();
-        let Ok(waker) = Waker::new() else { return };
-        while !stop.load(Ordering::Relaxed) {
-            match socket.receive(&mut buffers) {
-                Ok(true) => buffers.datagrams().for_each(|d| self.hand_over(d.bytes, d.time, d.from)),
-                Ok(false) => {
-                    let now = clock::now();
-                    let interest = Interest { socket: Some(socket.as_fd()), writable: false };
-                    if wait(interest, &waker, now, now + POLL).is_err() {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    tracing::error!("the UDP socket failed: {error}");
-                    return;
-                }
-            }
-        }
-    }
-
-    fn hand_over(&self, bytes: &[u8], time: Time, from: Option<SocketAddr>) {
-        let (Some(header), Some(from)) = (Header::decode(bytes), from) else { return };
-        let stray = Stray { bytes: bytes.to_vec(), time, from };
-        let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = board.lines.get(&header.connection_id) {
-            if line.strays.try_send(stray).is_ok() {
-                line.waker.wake();
-            }
-            return;
-        }
-        if board.held.len() >= HELD_MAX {
-            board.held.pop_front();
-        }
-        board.held.push_back((header.connection_id, stray));
-    }
-}
-
 /// The far side of an ssh copy: talks over stdin and stdout, on a UDP port out of `ports`.
 pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Failure> {
     let outcome = run_agent(ports, stop);
@@ -444,7 +358,7 @@ fn admit_lanes(listener: TcpListener, connection_id: u64, door: Door) -> io::Res
                 let outcome = admit_one(socket, |id| (id == connection_id).then_some(door));
                 pending.fetch_sub(1, Ordering::Relaxed);
                 if let Err(error) = outcome {
-                    tracing::debug!("no lane: {error}");
+                    tracing::debug!("no lane: {error:?}");
                 }
             });
         }
@@ -452,10 +366,11 @@ fn admit_lanes(listener: TcpListener, connection_id: u64, door: Door) -> io::Res
     std::thread::Builder::new().name("lanes".into()).spawn(body).map(drop)
 }
 
-fn admit_one(socket: TcpStream, door_of: impl FnOnce(u64) -> Option<Door>) -> io::Result<()> {
-    let mut magic = [0; lanes::MAGIC_LEN];
-    Hurried { socket: &socket, deadline: Instant::now() + HANDSHAKE_PATIENCE }.read_exact(&mut magic)?;
-    if magic == lanes::MAGIC { lanes::admit(socket, door_of) } else { Ok(()) }
+fn admit_one(socket: TcpStream, door_of: impl FnOnce(u64) -> Option<Door>) -> Result<(), Broken> {
+    if read_magic(&socket, Instant::now() + HANDSHAKE_PATIENCE)? == lanes::MAGIC {
+        lanes::admit(socket, door_of)?;
+    }
+    Ok(())
 }
 
 /// What an agent listens at.
@@ -493,7 +408,7 @@ fn ssh_address() -> Vec<IpAddr> {
 }
 
 /// Look at the stop flag this often.
-const POLL: Duration = Duration::from_millis(100);
+pub const POLL: Duration = Duration::from_millis(100);
 /// A client that says nothing for this long is no client.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Before anything is measured.
@@ -502,7 +417,3 @@ const RTT_GUESS: Duration = Duration::from_millis(50);
 const JOINS_MAX: usize = 64;
 /// Connections served at once.
 const SESSIONS_MAX: usize = 256;
-/// Datagrams waiting for a session to take them.
-const STRAYS_MAX: usize = 4096;
-/// Datagrams held for sessions that are not there yet, of all clients together.
-const HELD_MAX: usize = 512;

@@ -1,12 +1,14 @@
 //! The sending side.
 
+mod loss;
+
 use super::asking::Asking;
 use super::flight::Flight;
 use super::selector::{Selector, View};
 use super::sending::{Blocked, Carriage, SenderConfig, SenderEvent, SenderStats, Totals};
-use super::{AckPolicy, MAX_DELAY, STATUS_EVERY, Shape};
+use super::{MAX_DELAY, Shape};
 use crate::blocks::Blocks;
-use crate::control::{AckSample, BURST, Controller, LossSample, Remembered, Sent, Snapshot, TimedArrival};
+use crate::control::{AckSample, BURST, Controller, Remembered, Sent, Snapshot, TimedArrival};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
 use crate::rtt::Rtt;
@@ -179,47 +181,6 @@ impl<S: Source> Sender<S> {
         self.check_complete();
     }
 
-    /// From now on lanes carry what is sent: they decide the pace, and what they carry is lost only if
-    /// [`Sender::lose`] says so.
-    pub fn go_by_lanes(&mut self) {
-        self.carriage = Carriage::Lanes;
-        self.train_left = 0;
-    }
-
-    /// From now on datagrams of their own carry it, at the pace of a controller that has heard nothing yet.
-    pub fn go_by_datagrams(&mut self, controller: Box<dyn Controller>) {
-        self.carriage = Carriage::Datagrams;
-        self.controller = controller;
-        // What is under way in lanes will come in, and the controller has not sent it.
-        let on_way = self.flight.outstanding();
-        self.base = Totals {
-            received: self.stats.received + on_way,
-            distinct: self.stats.distinct + on_way,
-            covered: self.flight.next_number(),
-        };
-        self.episode_from = self.flight.next_number();
-        self.stats.timeouts_in_a_row = 0;
-        (self.app_limited, self.blocked) = (true, Blocked::Acks);
-    }
-
-    /// These datagrams will never come in: the lane that had them is gone.
-    pub fn lose(&mut self, numbers: Range<DatagramNumber>) {
-        let (acked, busy) = (&self.acked, &mut self.busy);
-        let lost = self.flight.lose(
-            numbers,
-            |packet| acked.contains(packet),
-            |packet| {
-                busy.remove(packet);
-            },
-        );
-        self.stats.given_up += lost;
-    }
-
-    /// Whether nothing is known yet of what became of this datagram.
-    pub fn is_on_way(&self, number: DatagramNumber) -> bool {
-        self.flight.is_on_way(number)
-    }
-
     fn check_complete(&mut self) {
         if !self.complete && self.acked.is_full() {
             self.complete = true;
@@ -341,58 +302,6 @@ impl<S: Source> Sender<S> {
             app_limited: std::mem::take(&mut self.app_limited),
         };
         self.controller.on_ack(&sample);
-    }
-
-    fn give_up(&mut self, now: Time, below: DatagramNumber, deadline: Time) {
-        let (acked, busy) = (&self.acked, &mut self.busy);
-        let lost = self.flight.expire(
-            below,
-            deadline,
-            |p| acked.contains(p),
-            |p| {
-                busy.remove(p);
-            },
-        );
-        if lost.count > 0 {
-            self.stats.given_up += lost.count;
-            let len = self.datagram_len();
-            let in_flight = self.flight.outstanding() * len;
-            let new_episode = lost.largest >= self.episode_from;
-            if new_episode {
-                self.episode_from = self.flight.next_number();
-            }
-            let lost_bytes = lost.count * len;
-            if self.carriage == Carriage::Datagrams {
-                self.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
-            }
-        }
-    }
-
-    /// How long the receiver may hold an acknowledgement back: one that waits to be asked says only now and then what
-    /// has come in.
-    fn ack_delay_max(&self) -> Duration {
-        if self.selector.round_is_over().is_some() { STATUS_EVERY } else { MAX_DELAY }
-    }
-
-    /// How long the oldest datagram may stay unacknowledged.
-    fn timeout(&self) -> Duration {
-        let base = self.rtt.timeout(self.ack_delay_max());
-        (base * (1 << self.stats.timeouts_in_a_row.min(6))).min(base.max(TIMEOUT_MAX))
-    }
-
-    fn timeout_at(&self) -> Option<Time> {
-        self.flight.oldest().map(|sent| sent.max(self.stats.last_news) + self.timeout())
-    }
-
-    /// When a datagram is lost that later ones overtook, though nothing more was acknowledged since (RFC 8985 §6.2,
-    /// step 5): had it only been late, the acknowledgement after the last would have told of it. Without this the
-    /// losses among the last datagrams of an object would wait for the timeout.
-    fn overtaken_at(&self) -> Option<Time> {
-        let waits_for_question = self.selector.round_is_over().is_some();
-        self.flight.oldest()?;
-        let is_overtaken = self.flight.oldest_number()? + 1 < self.stats.covered && !waits_for_question;
-        let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
-        is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
     }
 
     fn choose(&mut self) -> Option<(PacketNumber, bool)> {

@@ -413,7 +413,7 @@ const TRIAL_PART_RTTS: u32 = 12;
 const TRIAL_SILENCE: Duration = Duration::from_millis(1000);
 const TRIAL_SILENCE_RTTS: u32 = 5;
 /// Lanes must be better than UDP by so much: they cannot tell what limits them, and share less well.
-const MARGIN: f64 = 1.25;
+pub const MARGIN: f64 = 1.25;
 /// UDP that passes again need hardly be better.
 const MARGIN_BACK: f64 = 1.05;
 const TRIAL_PAUSE_MIN: Duration = Duration::from_secs(30);

@@ -176,7 +176,8 @@ impl<F: Feed> Sending<'_, '_, F> {
 
     fn switch(&mut self, to: Carrier, why: String, trial: bool) -> Result<(), Broken> {
         if self.carrying.carrier == Carrier::Object {
-            self.carrying.udp_rate = Some(self.recent.goodput).filter(|rate| rate.0 > 0);
+            // What UDP delivered before it fell silent says nothing of what it will.
+            self.carrying.udp_rate = Some(self.recent.goodput).filter(|rate| trial && rate.0 > 0);
         }
         if to == Carrier::Ssh {
             self.session.open_pipe()?;

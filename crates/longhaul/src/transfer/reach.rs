@@ -1,0 +1,133 @@
+//! Reaching the other host.
+
+use super::session::Broken;
+use super::ssh;
+use crate::api::CopyOptions;
+use crate::net::control::{Psk, Stream, psk_of_token, tcp_stream};
+use crate::net::link::Link;
+use crate::net::seal::Keys;
+use crate::net::udp::UdpSocket;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// The other host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remote {
+    /// A daemon.
+    Daemon { host: String, port: u16 },
+    /// Reached by ssh.
+    Ssh { host: String },
+}
+
+impl Remote {
+    /// Under which name what is learnt of the path is kept.
+    pub fn name(&self) -> &str {
+        match self {
+            Remote::Daemon { host, .. } => host,
+            Remote::Ssh { host } => bare_host(host),
+        }
+    }
+}
+
+/// The host of `user@host`.
+fn bare_host(host: &str) -> &str {
+    host.rsplit('@').next().unwrap_or(host)
+}
+
+/// Random bytes that nobody can guess.
+pub fn random<const N: usize>() -> Result<[u8; N], Broken> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Broken::Failed(format!("the system gives no random bytes: {e}")))?;
+    Ok(bytes)
+}
+
+/// A connection to the other host, before the handshake.
+pub struct Contact {
+    /// Both directions of it.
+    pub stream: Stream,
+    /// The shared key.
+    pub psk: Psk,
+    /// Daemon: where its UDP port is.
+    pub udp: Option<SocketAddr>,
+    /// Ssh: the process, and the name to resolve if the far side does not know its address.
+    pub far: Option<(ssh::FarSide, String)>,
+}
+
+/// Reach the other host.
+pub fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
+    match remote {
+        Remote::Daemon { host, port } => {
+            let patience = options.stall_timeout.min(CONNECT_PATIENCE);
+            let socket = connect_tcp(host, *port, patience)?;
+            let udp = socket.peer_addr()?;
+            let psk = psk_of_token(options.token.as_deref().unwrap_or_default());
+            Ok(Contact { stream: tcp_stream(socket, patience)?, psk, udp: Some(udp), far: None })
+        }
+        Remote::Ssh { host } => {
+            let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
+            let mut far = ssh::start(options.ssh_command.as_deref(), host, options.deploy, ports.as_deref())?;
+            let mut stream = far.stream.take().ok_or_else(|| "the ssh process has no streams".to_string())?;
+            // The key travels inside ssh; the agent reads it before anything else.
+            let psk = random()?;
+            stream.writer.write_all(&psk).map_err(|e| format!("the connection to {host} broke: {e}"))?;
+            let name = bare_host(host).to_string();
+            Ok(Contact { stream, psk, udp: None, far: Some((far, name)) })
+        }
+    }
+}
+
+fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Broken> {
+    let addresses = (host, port)
+        .to_socket_addrs()
+        .map_err(|e| format!("cannot find the host {host:?}: {e}; check its name"))?;
+    let mut last = format!("the host {host:?} has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                return Ok(socket);
+            }
+            Err(e) => {
+                last = format!(
+                    "cannot reach {host} port {port}: {e}; is `longhaul serve` running there, and the port open?"
+                );
+            }
+        }
+    }
+    Err(Broken::Failed(last))
+}
+
+/// "Any address" of the peer's family.
+pub fn unspecified(peer: SocketAddr) -> SocketAddr {
+    let ip =
+        if peer.is_ipv4() { IpAddr::V4(Ipv4Addr::UNSPECIFIED) } else { IpAddr::V6(Ipv6Addr::UNSPECIFIED) };
+    SocketAddr::new(ip, 0)
+}
+
+/// Where an ssh agent may be reached: the addresses that it told, and those of the name that ssh was given.
+pub fn candidates(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>) -> Vec<SocketAddr> {
+    let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
+    hosts.extend(named.map(|address| address.ip()));
+    let mut peers: Vec<SocketAddr> = vec![];
+    for host in hosts {
+        let peer = SocketAddr::new(host, port);
+        if !peers.contains(&peer) {
+            peers.push(peer);
+        }
+    }
+    peers
+}
+
+/// Over UDP to whichever of these answers. Without any it stays silent.
+pub fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<Link, Broken> {
+    let any = match peers.first() {
+        Some(first) if peers.iter().all(SocketAddr::is_ipv4) => unspecified(*first),
+        Some(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+        None => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+    };
+    Ok(Link::open(UdpSocket::bind(any, false)?, peers, early)?)
+}
+
+/// How long a connection may take.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(15);

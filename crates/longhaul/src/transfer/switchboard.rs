@@ -1,0 +1,116 @@
+//! Hands what comes in at a daemon's open port to the sessions that it belongs to.
+
+use super::server::POLL;
+use crate::clock;
+use crate::net::lanes::Door;
+use crate::net::link::Stray;
+use crate::net::udp::{ReceiveBuffers, UdpSocket};
+use crate::net::wake::{Interest, Waker, wait};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_proto::units::Time;
+use longhaul_proto::wire::Header;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Hands datagrams that come in at a daemon's common socket to the sessions they belong to.
+#[derive(Default)]
+pub struct Switchboard {
+    state: Mutex<Board>,
+}
+
+#[derive(Default)]
+struct Board {
+    lines: HashMap<u64, LineEnd>,
+    /// Datagrams of sessions that are not there yet: a client's first ones may overtake its offer.
+    held: VecDeque<(u64, Stray)>,
+}
+
+/// Where what belongs to a session goes.
+struct LineEnd {
+    strays: Sender<Stray>,
+    waker: Waker,
+    door: Door,
+}
+
+/// A session's connection to the switchboard.
+pub struct Line {
+    /// Datagrams for it.
+    pub strays: Receiver<Stray>,
+    connection_id: u64,
+    board: Arc<Switchboard>,
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut board = self.board.state.lock().unwrap_or_else(PoisonError::into_inner);
+        board.lines.remove(&self.connection_id);
+    }
+}
+
+impl Switchboard {
+    /// A session begins: what is said to it from now on comes here.
+    pub fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker, door: Door) -> Line {
+        let (sender, strays) = bounded(STRAYS_MAX);
+        let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ours, others): (VecDeque<_>, VecDeque<_>) =
+            board.held.drain(..).partition(|(id, _)| *id == connection_id);
+        board.held = others;
+        for (_, stray) in ours {
+            // A full line loses datagrams like any queue.
+            let _ = sender.try_send(stray);
+        }
+        board.lines.insert(connection_id, LineEnd { strays: sender, waker, door });
+        Line { strays, connection_id, board: self.clone() }
+    }
+
+    /// Where lanes of this transfer are to be left.
+    pub fn door(&self, connection_id: u64) -> Option<Door> {
+        let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        board.lines.get(&connection_id).map(|line| line.door.clone())
+    }
+
+    /// Serve the common socket until `stop`.
+    pub fn run(&self, mut socket: UdpSocket, stop: &AtomicBool) {
+        let mut buffers = ReceiveBuffers::default();
+        let Ok(waker) = Waker::new() else { return };
+        while !stop.load(Ordering::Relaxed) {
+            match socket.receive(&mut buffers) {
+                Ok(true) => buffers.datagrams().for_each(|d| self.hand_over(d.bytes, d.time, d.from)),
+                Ok(false) => {
+                    let now = clock::now();
+                    let interest = Interest { socket: Some(socket.as_fd()), writable: false };
+                    if wait(interest, &waker, now, now + POLL).is_err() {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    tracing::error!("the UDP socket failed: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn hand_over(&self, bytes: &[u8], time: Time, from: Option<SocketAddr>) {
+        let (Some(header), Some(from)) = (Header::decode(bytes), from) else { return };
+        let stray = Stray { bytes: bytes.to_vec(), time, from };
+        let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = board.lines.get(&header.connection_id) {
+            if line.strays.try_send(stray).is_ok() {
+                line.waker.wake();
+            }
+            return;
+        }
+        if board.held.len() >= HELD_MAX {
+            board.held.pop_front();
+        }
+        board.held.push_back((header.connection_id, stray));
+    }
+}
+
+/// Datagrams waiting for a session to take them.
+const STRAYS_MAX: usize = 4096;
+/// Datagrams held for sessions that are not there yet, of all clients together.
+const HELD_MAX: usize = 512;

@@ -1,0 +1,211 @@
+//! What is taken for lost, and when; and the two ways in which datagrams travel, over which that differs.
+
+use super::super::sending::{Blocked, Carriage, Totals};
+use super::super::{AckPolicy, MAX_DELAY, STATUS_EVERY};
+use super::{Sender, TIMEOUT_MAX};
+use crate::control::{Controller, LossSample};
+use crate::endpoint::Source;
+use crate::units::{DatagramNumber, Time};
+use core::time::Duration;
+use std::ops::Range;
+
+impl<S: Source> Sender<S> {
+    /// From now on lanes carry what is sent: they decide the pace, and what they carry is lost only if
+    /// [`Sender::lose`] says so.
+    pub fn go_by_lanes(&mut self) {
+        self.carriage = Carriage::Lanes;
+        self.train_left = 0;
+    }
+
+    /// From now on datagrams of their own carry it, at the pace of a controller that has heard nothing yet.
+    pub fn go_by_datagrams(&mut self, controller: Box<dyn Controller>) {
+        self.carriage = Carriage::Datagrams;
+        self.controller = controller;
+        // What is under way in lanes will come in, and the controller has not sent it.
+        let on_way = self.flight.outstanding();
+        self.base = Totals {
+            received: self.stats.received + on_way,
+            distinct: self.stats.distinct + on_way,
+            covered: self.flight.next_number(),
+        };
+        self.episode_from = self.flight.next_number();
+        self.stats.timeouts_in_a_row = 0;
+        (self.app_limited, self.blocked) = (true, Blocked::Acks);
+    }
+
+    /// These datagrams will never come in: the lane that had them is gone.
+    pub fn lose(&mut self, numbers: Range<DatagramNumber>) {
+        let (acked, busy) = (&self.acked, &mut self.busy);
+        let lost = self.flight.lose(
+            numbers,
+            |packet| acked.contains(packet),
+            |packet| {
+                busy.remove(packet);
+            },
+        );
+        self.stats.given_up += lost;
+    }
+
+    /// Whether nothing is known yet of what became of this datagram.
+    pub fn is_on_way(&self, number: DatagramNumber) -> bool {
+        self.flight.is_on_way(number)
+    }
+
+    pub(super) fn give_up(&mut self, now: Time, below: DatagramNumber, deadline: Time) {
+        let (acked, busy) = (&self.acked, &mut self.busy);
+        let lost = self.flight.expire(
+            below,
+            deadline,
+            |p| acked.contains(p),
+            |p| {
+                busy.remove(p);
+            },
+        );
+        if lost.count > 0 {
+            self.stats.given_up += lost.count;
+            let len = self.datagram_len();
+            let in_flight = self.flight.outstanding() * len;
+            let new_episode = lost.largest >= self.episode_from;
+            if new_episode {
+                self.episode_from = self.flight.next_number();
+            }
+            let lost_bytes = lost.count * len;
+            if self.carriage == Carriage::Datagrams {
+                self.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
+            }
+        }
+    }
+
+    /// How long the receiver may hold an acknowledgement back: one that waits to be asked says only now and then what
+    /// has come in.
+    pub(super) fn ack_delay_max(&self) -> Duration {
+        if self.selector.round_is_over().is_some() { STATUS_EVERY } else { MAX_DELAY }
+    }
+
+    /// How long the oldest datagram may stay unacknowledged.
+    pub(super) fn timeout(&self) -> Duration {
+        let base = self.rtt.timeout(self.ack_delay_max());
+        (base * (1 << self.stats.timeouts_in_a_row.min(6))).min(base.max(TIMEOUT_MAX))
+    }
+
+    pub(super) fn timeout_at(&self) -> Option<Time> {
+        self.flight.oldest().map(|sent| sent.max(self.stats.last_news) + self.timeout())
+    }
+
+    /// When a datagram is lost that later ones overtook, though nothing more was acknowledged since (RFC 8985 §6.2,
+    /// step 5): had it only been late, the acknowledgement after the last would have told of it. Without this the
+    /// losses among the last datagrams of an object would wait for the timeout.
+    pub(super) fn overtaken_at(&self) -> Option<Time> {
+        let waits_for_question = self.selector.round_is_over().is_some();
+        self.flight.oldest()?;
+        let is_overtaken = self.flight.oldest_number()? + 1 < self.stats.covered && !waits_for_question;
+        let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
+        is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Greedy;
+    use crate::endpoint::{Arrival, Endpoint};
+    use crate::object::{AckKind, DEFAULT_EVERY};
+    use crate::object::{Receiver, ReceiverConfig, SelectorKind, SenderConfig, Shape};
+    use crate::session::manifest::Ranges;
+
+    const SHAPE: Shape = Shape { object_len: 100_000, packet_len: 1000 };
+    const RTT: Duration = Duration::from_millis(20);
+
+    fn sender() -> Sender<Vec<u8>> {
+        let config = SenderConfig {
+            shape: SHAPE,
+            class: 0,
+            selector: SelectorKind::default(),
+            rate_cap: None,
+            rtt: RTT,
+            have: Ranges::default(),
+            seed: 1,
+        };
+        Sender::new(config, (0..100_000u32).map(|i| i as u8).collect(), Box::new(Greedy))
+    }
+
+    fn receiver() -> Receiver<Vec<u8>> {
+        let ack = AckKind::Every(DEFAULT_EVERY).policy(RTT);
+        let config = ReceiverConfig { shape: SHAPE, class: 0, ack, have: Ranges::default(), max_body: 1169 };
+        Receiver::new(config, vec![0; 100_000])
+    }
+
+    /// All that may be sent now: numbers and bodies.
+    fn drain(sender: &mut Sender<Vec<u8>>, now: Time) -> Vec<(DatagramNumber, Vec<u8>)> {
+        let mut buf = vec![0; 1100];
+        let mut sent = vec![];
+        while let Some(transmit) = sender.poll_transmit(now, &mut buf) {
+            sent.push((transmit.number, buf[..transmit.len].to_vec()));
+        }
+        sent
+    }
+
+    /// Hand over and acknowledge.
+    fn deliver(
+        sender: &mut Sender<Vec<u8>>,
+        receiver: &mut Receiver<Vec<u8>>,
+        now: Time,
+        sent: &[(DatagramNumber, Vec<u8>)],
+    ) {
+        for (number, body) in sent {
+            receiver.handle_datagram(now, Arrival { time: now, number: *number }, body);
+        }
+        let later = now + RTT;
+        receiver.handle_timeout(later);
+        let mut buf = vec![0; 1169];
+        while let Some(ack) = receiver.poll_transmit(later, &mut buf) {
+            sender.handle_datagram(later, Arrival { time: later, number: ack.number }, &buf[..ack.len]);
+        }
+    }
+
+    #[test]
+    fn being_overtaken_means_nothing_in_a_lane_and_its_death_does() {
+        let (mut sender, mut receiver) = (sender(), receiver());
+        sender.go_by_lanes();
+        let start = Time::from_millis(100);
+        let sent = drain(&mut sender, start);
+        assert_eq!(sent.len(), 100, "nothing holds it back");
+        // One of two lanes delivers all it has, the other nothing, for ten seconds.
+        let (slow, fast): (Vec<_>, Vec<_>) = sent.into_iter().partition(|(number, _)| number % 2 == 0);
+        deliver(&mut sender, &mut receiver, start + RTT, &fast);
+        assert_eq!((sender.acked(), sender.poll_timeout()), (50, None));
+        let late = start + Duration::from_secs(10);
+        sender.handle_timeout(late);
+        assert_eq!(drain(&mut sender, late), [], "all is on its way");
+        for (number, _) in &slow {
+            assert!(sender.is_on_way(*number));
+        }
+        sender.lose(0..100);
+        let again = drain(&mut sender, late);
+        assert_eq!(again.len(), 50, "what the dead lane had, and nothing else");
+        deliver(&mut sender, &mut receiver, late, &again);
+        assert_eq!(sender.acked(), 100);
+        assert_eq!((sender.stats().packets_sent, sender.stats().packets_by_lanes), (150, 150));
+    }
+
+    #[test]
+    fn what_lanes_carry_is_no_loss_of_a_path_that_is_gone_back_to() {
+        let (mut sender, mut receiver) = (sender(), receiver());
+        sender.go_by_lanes();
+        let start = Time::from_millis(100);
+        let mut buf = vec![0; 1100];
+        let by_lanes: Vec<_> = (0..40)
+            .map(|_| {
+                let transmit = sender.poll_transmit(start, &mut buf).unwrap();
+                (transmit.number, buf[..transmit.len].to_vec())
+            })
+            .collect();
+        sender.go_by_datagrams(Box::new(Greedy));
+        let sent = drain(&mut sender, start);
+        assert_eq!(sent.len(), 60);
+        deliver(&mut sender, &mut receiver, start + RTT, &sent);
+        assert_eq!((sender.acked(), sender.stats().given_up), (60, 0));
+        deliver(&mut sender, &mut receiver, start + RTT * 3, &by_lanes);
+        assert_eq!((sender.acked(), sender.stats().packets_resent), (100, 0));
+    }
+}
