@@ -12,6 +12,9 @@ export CARGO_TARGET_DIR ?= target
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul
 export TOOLS := $(CARGO_TARGET_DIR)/tools
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# Where make install-c takes the libraries from.
+C_LIBRARIES ?= $(CARGO_TARGET_DIR)/release
 
 .PHONY: help
 help: ## List what there is to make
@@ -27,12 +30,27 @@ build: ## Build the release program: one static file, small enough to be sent ah
 		$(CARGO) build --locked --release --target $(HOST) -p longhaul-cli
 	@echo "built $(PROGRAM)"
 
+.PHONY: build-c
+build-c: ## Build the library for C and C++ programs
+	CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --locked --release -p longhaul-c
+
 .PHONY: install
 install: ## Install it and its shell completions below PREFIX (/usr/local); after make build
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/longhaul
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
 	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
+
+.PHONY: install-c
+install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c
+	install -D -m 755 $(C_LIBRARIES)/liblonghaul_c.so $(DESTDIR)$(PREFIX)/lib/liblonghaul.so.$(VERSION)
+	ln -sf liblonghaul.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liblonghaul.so.0
+	ln -sf liblonghaul.so.0 $(DESTDIR)$(PREFIX)/lib/liblonghaul.so
+	install -D -m 644 $(C_LIBRARIES)/liblonghaul_c.a $(DESTDIR)$(PREFIX)/lib/liblonghaul.a
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 bindings/c/include/*.h $(DESTDIR)$(PREFIX)/include
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
+		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/longhaul.pc
 
 .PHONY: setup
 setup: ## Install what the tests need and this machine lacks
