@@ -15,6 +15,11 @@ export TOOLS := $(CARGO_TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Where make install-c takes the libraries from.
 C_LIBRARIES ?= $(CARGO_TARGET_DIR)/release
+C_HEADER := bindings/c/include/longhaul.h
+MATURIN := $(TOOLS)/python/bin/maturin
+DEV := $(abspath $(CARGO_TARGET_DIR))/debug
+# What the tests of the Python package are built into.
+PEERS := $(abspath $(CARGO_TARGET_DIR))/bindings
 
 .PHONY: help
 help: ## List what there is to make
@@ -58,7 +63,7 @@ setup: ## Install what the tests need and this machine lacks
 
 # The cheapest checks first, the tests and their summary last.
 .PHONY: test
-test: setup fmt deny lint doc fuzz unit ## Run every check and test
+test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test
 
 .PHONY: fmt
 fmt: ## Check the format of the sources
@@ -80,6 +85,41 @@ doc: ## Build the API documentation; a warning is an error
 .PHONY: fuzz
 fuzz: ## Give every parser mutated bytes, the same each time (RUNS=n for more, SEED=n for others)
 	$(CARGO) run --locked -q -p longhaul-fuzz -- --runs $(or $(RUNS),50000) --seed $(or $(SEED),1)
+
+.PHONY: bindings
+bindings: header-check python ## Check the C header, test the Python package (the C library is tested by unit)
+
+.PHONY: header
+header: ## Make the C header anew after a change of the library's calls
+	$(TOOLS)/bin/cbindgen --quiet --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER)
+
+.PHONY: header-check
+header-check:
+	$(TOOLS)/bin/cbindgen --quiet --verify --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER) >/dev/null \
+		|| { echo "$(C_HEADER) does not match the library: make header" >&2; exit 1; }
+
+# Built as unit builds it, so that everything is compiled once.
+.PHONY: python
+python: ## Build the Python package and run its tests, against programs in C and Rust too
+ifeq ($(wildcard $(MATURIN)),)
+	@echo "skipped: the tests of the Python package need maturin, which make setup could not install"
+else
+	$(CARGO) build --locked --workspace --features longhaul/tokio --lib --bins --example stripe_echo
+	$(MAKE) -s install-c DESTDIR= PREFIX=$(PEERS) C_LIBRARIES=$(CARGO_TARGET_DIR)/debug
+	cc -o $(PEERS)/file bindings/c/examples/file.c -I$(PEERS)/include -L$(PEERS)/lib -llonghaul \
+		-Wl,-rpath,$(PEERS)/lib
+	rm -rf $(PEERS)/wheels
+	$(MATURIN) build --quiet --locked --profile dev --features longhaul/tokio --strip --compatibility linux \
+		-m bindings/python/Cargo.toml -o $(PEERS)/wheels
+	$(TOOLS)/python/bin/pip install --quiet --no-index --no-deps --force-reinstall $(PEERS)/wheels/*.whl
+	cd bindings/python/tests && LONGHAUL_C_FILE=$(PEERS)/file LONGHAUL_PROGRAM=$(DEV)/longhaul \
+		LONGHAUL_RUST_ECHO=$(DEV)/examples/stripe_echo $(abspath $(TOOLS))/python/bin/python -W error -m unittest
+endif
+
+.PHONY: wheel
+wheel: setup ## Build the Python package for this machine: target/wheels
+	CARGO_PROFILE_RELEASE_DEBUG=0 $(MATURIN) build --locked --release --strip --compatibility linux \
+		-m bindings/python/Cargo.toml -o $(CARGO_TARGET_DIR)/wheels
 
 .PHONY: unit
 unit: ## Run the tests of all crates, those over emulated paths and real sockets included

@@ -211,7 +211,8 @@ fn allow(flags: c_int, known: c_int) -> Answer<()> {
     if flags & !known == 0 {
         return Ok(());
     }
-    let line = "this flag is not for handles; there are MSG_NOSIGNAL, MSG_MORE to send and MSG_WAITALL to receive";
+    let line =
+        "this flag is not for handles; there are MSG_NOSIGNAL, MSG_MORE to send and MSG_WAITALL to receive";
     Err(Fault::new(libc::EOPNOTSUPP, line))
 }
 

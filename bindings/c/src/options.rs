@@ -3,7 +3,7 @@
 use crate::address;
 use crate::errors::{Answer, Fault, answer, answer_or};
 use libc::{c_char, c_int, c_void, size_t};
-use longhaul::stripe::{StripeOptions, Streams};
+use longhaul::stripe::{Streams, StripeOptions};
 use std::time::Duration;
 
 /// How to connect and listen. Each lh_options_ call returns 0, or -1 with errno set.
@@ -141,10 +141,7 @@ fn span(ms: u32) -> Answer<Duration> {
 
 /// # Safety
 /// `options` is null or from [`lh_options_new`], and nobody else uses it meanwhile.
-unsafe fn change(
-    options: *mut LhOptions,
-    how: impl FnOnce(StripeOptions) -> Answer<StripeOptions>,
-) -> c_int {
+unsafe fn change(options: *mut LhOptions, how: impl FnOnce(StripeOptions) -> Answer<StripeOptions>) -> c_int {
     answer(|| {
         // SAFETY: the caller says so.
         let options = unsafe { options.as_mut() }.ok_or_else(|| Fault::null("options"))?;

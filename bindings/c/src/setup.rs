@@ -128,7 +128,8 @@ pub unsafe extern "C" fn lh_serve(host: *const c_char, port: u16, options: *cons
             // SAFETY: as above.
             options.bind((unsafe { address::text(host, "the host") }?, port))
         };
-        let listener = listener.map_err(|error| Fault::of(&error, &format!("cannot listen at port {port}")))?;
+        let listener =
+            listener.map_err(|error| Fault::of(&error, &format!("cannot listen at port {port}")))?;
         Handle::add(State::Listening { listener: Arc::new(listener), timeout: None })
     })
 }

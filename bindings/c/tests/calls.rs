@@ -58,7 +58,8 @@ fn port_of(fd: c_int) -> u16 {
 fn pair() -> (c_int, c_int) {
     let (door, port) = serve(null());
     // SAFETY: all pointers are good.
-    let ends = unsafe { (lh_dial(LOCALHOST.as_ptr(), port, null()), lh_accept(door, null_mut(), null_mut())) };
+    let ends =
+        unsafe { (lh_dial(LOCALHOST.as_ptr(), port, null()), lh_accept(door, null_mut(), null_mut())) };
     assert!(ends.0 >= 0 && ends.1 >= 0, "{}", line());
     assert_eq!(lh_close(door), 0);
     ends
