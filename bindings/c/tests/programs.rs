@@ -47,6 +47,20 @@ impl Installed {
         program
     }
 
+    /// Build an example with the library in it.
+    fn build_static(&self, source: &str) -> PathBuf {
+        let program = self.folder.path().join("static");
+        let mut compiler = Command::new("cc");
+        compiler.arg("-o").arg(&program).arg(examples().join(source));
+        compiler.arg(format!("-I{}/include", self.folder.path().display()));
+        compiler.arg(self.folder.path().join("lib/liblonghaul.a"));
+        let pc = fs::read_to_string(self.folder.path().join("lib/pkgconfig/longhaul.pc")).unwrap();
+        let private = pc.lines().find_map(|line| line.strip_prefix("Libs.private: ")).unwrap();
+        compiler.args(private.split_whitespace());
+        succeed(&mut compiler);
+        program
+    }
+
     /// What pkg-config says, or would say.
     fn flags(&self) -> Vec<String> {
         let lib = self.folder.path().join("lib");
@@ -144,6 +158,8 @@ fn programs_in_c_and_cpp_run_over_either() {
         let program = installed.build(source);
         sends_a_file(&program, &program, installed.folder.path());
     }
+    let program = installed.build_static("file.c");
+    sends_a_file(&program, &program, installed.folder.path());
     survives_its_peer(&installed.build("../tests/endless.c"), &installed.build("file.c"));
     for source in ["echo.cpp", "sockets/echo.cpp"] {
         let program = installed.build(source);
@@ -165,6 +181,19 @@ fn survives_its_peer(sender: &Path, receiver: &Path) {
     let status = sending.wait().unwrap();
     assert_eq!((status.signal(), status.code()), (None, Some(0)), "{line}");
     assert!(line.contains("all lanes are gone"), "{line}");
+}
+
+#[test]
+fn the_readmes_program_compiles() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(project.join("README.md")).unwrap();
+    let snippet = readme.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("readme.c");
+    fs::write(&source, snippet).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]).arg(project.join("include"));
+    succeed(compiler.arg(source));
 }
 
 #[test]
