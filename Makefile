@@ -98,14 +98,16 @@ header-check:
 	$(TOOLS)/bin/cbindgen --quiet --verify --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER) >/dev/null \
 		|| { echo "$(C_HEADER) does not match the library: make header" >&2; exit 1; }
 
-# Built as unit builds it, so that everything is compiled once.
 .PHONY: python
 python: ## Build the Python package and run its tests, against programs in C and Rust too
-ifeq ($(wildcard $(MATURIN)),)
-	@echo "skipped: the tests of the Python package need maturin, which make setup could not install"
-else
+	@if [ -x $(MATURIN) ]; then $(MAKE) --no-print-directory python-tests; \
+		else echo "skipped: the Python package needs maturin, which make setup has not installed"; fi
+
+# Built as unit builds it, so that everything is compiled once.
+.PHONY: python-tests
+python-tests:
 	$(CARGO) build --locked --workspace --features longhaul/tokio --lib --bins --example stripe_echo
-	$(MAKE) -s install-c DESTDIR= PREFIX=$(PEERS) C_LIBRARIES=$(CARGO_TARGET_DIR)/debug
+	$(MAKE) -s install-c DESTDIR= PREFIX=$(PEERS) C_LIBRARIES=$(DEV)
 	cc -o $(PEERS)/file bindings/c/examples/file.c -I$(PEERS)/include -L$(PEERS)/lib -llonghaul \
 		-Wl,-rpath,$(PEERS)/lib
 	rm -rf $(PEERS)/wheels
@@ -114,7 +116,6 @@ else
 	$(TOOLS)/python/bin/pip install --quiet --no-index --no-deps --force-reinstall $(PEERS)/wheels/*.whl
 	cd bindings/python/tests && LONGHAUL_C_FILE=$(PEERS)/file LONGHAUL_PROGRAM=$(DEV)/longhaul \
 		LONGHAUL_RUST_ECHO=$(DEV)/examples/stripe_echo $(abspath $(TOOLS))/python/bin/python -W error -m unittest
-endif
 
 .PHONY: wheel
 wheel: setup ## Build the Python package for this machine: target/wheels
