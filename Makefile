@@ -12,6 +12,14 @@ export CARGO_TARGET_DIR ?= target
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul
 export TOOLS := $(CARGO_TARGET_DIR)/tools
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# Where make install-c takes the libraries from.
+C_LIBRARIES ?= $(CARGO_TARGET_DIR)/release
+C_HEADER := bindings/c/include/longhaul.h
+MATURIN := $(TOOLS)/python/bin/maturin
+DEV := $(abspath $(CARGO_TARGET_DIR))/debug
+# What the tests of the Python package are built into.
+PEERS := $(abspath $(CARGO_TARGET_DIR))/bindings
 
 .PHONY: help
 help: ## List what there is to make
@@ -27,6 +35,10 @@ build: ## Build the release program: one static file, small enough to be sent ah
 		$(CARGO) build --locked --release --target $(HOST) -p longhaul-cli
 	@echo "built $(PROGRAM)"
 
+.PHONY: build-c
+build-c: ## Build the library for C and C++ programs
+	CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --locked --release -p longhaul-c
+
 .PHONY: install
 install: ## Install it and its shell completions below PREFIX (/usr/local); after make build
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/longhaul
@@ -34,13 +46,24 @@ install: ## Install it and its shell completions below PREFIX (/usr/local); afte
 	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
 	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
 
+.PHONY: install-c
+install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c
+	install -D -m 755 $(C_LIBRARIES)/liblonghaul_c.so $(DESTDIR)$(PREFIX)/lib/liblonghaul.so.$(VERSION)
+	ln -sf liblonghaul.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liblonghaul.so.0
+	ln -sf liblonghaul.so.0 $(DESTDIR)$(PREFIX)/lib/liblonghaul.so
+	install -D -m 644 $(C_LIBRARIES)/liblonghaul_c.a $(DESTDIR)$(PREFIX)/lib/liblonghaul.a
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -m 644 bindings/c/include/*.h $(DESTDIR)$(PREFIX)/include
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
+		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/longhaul.pc
+
 .PHONY: setup
 setup: ## Install what the tests need and this machine lacks
 	@.ci/setup
 
 # The cheapest checks first, the tests and their summary last.
 .PHONY: test
-test: setup fmt deny lint doc fuzz unit ## Run every check and test
+test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test
 
 .PHONY: fmt
 fmt: ## Check the format of the sources
@@ -62,6 +85,42 @@ doc: ## Build the API documentation; a warning is an error
 .PHONY: fuzz
 fuzz: ## Give every parser mutated bytes, the same each time (RUNS=n for more, SEED=n for others)
 	$(CARGO) run --locked -q -p longhaul-fuzz -- --runs $(or $(RUNS),50000) --seed $(or $(SEED),1)
+
+.PHONY: bindings
+bindings: header-check python ## Check the C header, test the Python package (the C library is tested by unit)
+
+.PHONY: header
+header: ## Make the C header anew after a change of the library's calls
+	$(TOOLS)/bin/cbindgen --quiet --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER)
+
+.PHONY: header-check
+header-check:
+	$(TOOLS)/bin/cbindgen --quiet --verify --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER) >/dev/null \
+		|| { echo "$(C_HEADER) does not match the library: make header" >&2; exit 1; }
+
+.PHONY: python
+python: ## Build the Python package and run its tests, against programs in C and Rust too
+	@if [ -x $(MATURIN) ]; then $(MAKE) --no-print-directory python-tests; \
+		else echo "skipped: the Python package needs maturin, which make setup has not installed"; fi
+
+# Built as unit builds it, so that everything is compiled once.
+.PHONY: python-tests
+python-tests:
+	$(CARGO) build --locked --workspace --features longhaul/tokio --lib --bins --example stripe_echo
+	$(MAKE) -s install-c DESTDIR= PREFIX=$(PEERS) C_LIBRARIES=$(DEV)
+	cc -o $(PEERS)/file bindings/c/examples/file.c -I$(PEERS)/include -L$(PEERS)/lib -llonghaul \
+		-Wl,-rpath,$(PEERS)/lib
+	rm -rf $(PEERS)/wheels
+	$(MATURIN) build --quiet --locked --profile dev --features longhaul/tokio --strip --compatibility linux \
+		-m bindings/python/Cargo.toml -o $(PEERS)/wheels
+	$(TOOLS)/python/bin/pip install --quiet --no-index --no-deps --force-reinstall $(PEERS)/wheels/*.whl
+	cd bindings/python/tests && LONGHAUL_C_FILE=$(PEERS)/file LONGHAUL_PROGRAM=$(DEV)/longhaul \
+		LONGHAUL_RUST_ECHO=$(DEV)/examples/stripe_echo $(abspath $(TOOLS))/python/bin/python -W error -m unittest
+
+.PHONY: wheel
+wheel: setup ## Build the Python package for this machine: target/wheels
+	CARGO_PROFILE_RELEASE_DEBUG=0 $(MATURIN) build --locked --release --strip --compatibility linux \
+		-m bindings/python/Cargo.toml -o $(CARGO_TARGET_DIR)/wheels
 
 .PHONY: unit
 unit: ## Run the tests of all crates, those over emulated paths and real sockets included

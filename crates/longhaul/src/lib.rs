@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod clock;
+pub mod errno;
 pub mod files;
 pub mod history;
 mod net;

@@ -9,8 +9,9 @@ use longhaul_proto::stripe::frame::{Frame, HEADER_LEN, data_header};
 use longhaul_proto::stripe::outgoing::Piece;
 use longhaul_proto::units::Time;
 use rustix::event::{PollFd, PollFlags};
+use socket2::SockRef;
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Write};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub fn run(core: &Arc<Core>) {
         core.fail(super::state::Failure::new(error.kind(), format!("waiting for lanes failed: {error}")));
     }
     sender.say_goodbye();
+    core.lock().said_goodbye = true;
+    core.changed.notify_all();
 }
 
 struct Sender<'a> {
@@ -251,7 +254,9 @@ impl SendLane {
                 slices[count + 1] = IoSlice::new(chunk.body());
                 count += 2;
             }
-            match (&self.lane.socket).write_vectored(&slices[..count]) {
+            // Not `write_vectored`: a program in another language may not ignore SIGPIPE.
+            let socket = SockRef::from(&self.lane.socket);
+            match socket.send_vectored_with_flags(&slices[..count], libc::MSG_NOSIGNAL) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(len) => self.taken(len),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -286,4 +291,4 @@ const SLICES_MAX: usize = 16;
 /// Smaller buffers are not worth keeping.
 const SCRATCH_MIN: usize = 4 << 10;
 /// How long last words may take to leave.
-const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);
+pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);

@@ -67,6 +67,8 @@ pub struct State {
     pub failure: Option<Failure>,
     /// All was said and heard at some time: what is asked for afterwards, such as an end, needs no saying.
     pub settled: bool,
+    /// The last word was said: the sending thread has ended.
+    pub said_goodbye: bool,
     /// The other side reads no more.
     pub peer_stopped: bool,
     /// We read no more.
@@ -156,6 +158,7 @@ impl Core {
             probes: vec![],
             failure: None,
             settled: false,
+            said_goodbye: false,
             peer_stopped: false,
             read_shut: false,
             lanes_lost: 0,
@@ -319,6 +322,8 @@ impl State {
             self.read_shut = true;
             self.inc.stop();
             if !self.inc.is_complete() {
+                // What did arrive is told first, or the other side would take it for undelivered.
+                self.inc.ask_ack();
                 self.notices.post(Frame::Stop);
             }
         }

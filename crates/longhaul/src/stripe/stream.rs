@@ -431,6 +431,11 @@ impl Drop for Handle {
             state.failure.get_or_insert(Failure::new(ErrorKind::ConnectionAborted, line));
         }
         self.core.wake_all(&mut state);
+        if lingered.is_ok() {
+            // A program that ends now must not take its last word along: the other side would wait for it.
+            let unsaid = |state: &mut State| !state.said_goodbye && !state.lanes.is_empty();
+            let _ = self.core.changed.wait_timeout_while(state, sender::GOODBYE_PATIENCE, unsaid);
+        }
     }
 }
 

@@ -232,3 +232,14 @@ fn statistics_tell_of_each_lane() {
     assert_eq!(near.peer_addr().unwrap(), far.local_addr().unwrap());
     near.set_nodelay(true).unwrap();
 }
+
+#[test]
+fn who_reads_all_and_closes_at_once_leaves_nothing_undelivered() {
+    for _ in 0..100 {
+        let (mut near, mut far) = pair(&fixed(1), &fixed(1));
+        far.write_all(b"pong").unwrap();
+        near.read_exact(&mut [0; 4]).unwrap();
+        near.close().unwrap();
+        far.close().unwrap();
+    }
+}

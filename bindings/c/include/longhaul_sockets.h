@@ -1,0 +1,41 @@
+/* Lets a program that was written for sockets run over striped streams: include this instead of <sys/socket.h>, after
+ * all other headers, and link with -llonghaul. The calls below then mean longhaul's, which do with descriptors that are
+ * not longhaul's (files, UDP and Unix sockets) what the system's do.
+ *
+ *     LONGHAUL_READ_WRITE   define it before to have read() and write() mean longhaul's too
+ *     LONGHAUL_KEEP_CLOSE   define it before to leave close() alone; handles are then closed with lh_close()
+ *
+ * In C++, functions of the same names that are members of something (file.close(), std::bind()) cannot be called in
+ * the same file: keep the socket calls in a file of their own, or call the lh_ functions.
+ *
+ * poll(), select(), fcntl() and getsockopt() know nothing of handles.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0 */
+#ifndef LONGHAUL_SOCKETS_H
+#define LONGHAUL_SOCKETS_H
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <longhaul.h>
+
+#define socket(domain, type, protocol) lh_socket(domain, type, protocol)
+#define bind(fd, address, len) lh_bind(fd, address, len)
+#define listen(fd, backlog) lh_listen(fd, backlog)
+#define accept(fd, address, len) lh_accept(fd, address, len)
+#define connect(fd, address, len) lh_connect(fd, address, len)
+#define send(fd, data, len, flags) lh_send(fd, data, len, flags)
+#define recv(fd, data, len, flags) lh_recv(fd, data, len, flags)
+#define shutdown(fd, how) lh_shutdown(fd, how)
+#define getsockname(fd, address, len) lh_getsockname(fd, address, len)
+#define getpeername(fd, address, len) lh_getpeername(fd, address, len)
+#define setsockopt(fd, level, name, value, len) lh_setsockopt(fd, level, name, value, len)
+#ifndef LONGHAUL_KEEP_CLOSE
+#define close(fd) lh_close(fd)
+#endif
+#ifdef LONGHAUL_READ_WRITE
+#define read(fd, data, len) lh_read(fd, data, len)
+#define write(fd, data, len) lh_write(fd, data, len)
+#endif
+
+#endif

@@ -1,0 +1,135 @@
+//! Which descriptors are handles, and what they stand for.
+
+use crate::errors::{Answer, Fault};
+use libc::c_int;
+use longhaul::stripe::{StripeOptions, StripedListener, StripedStream};
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+/// What a handle stands for. The descriptor only keeps its number from being given to anything else.
+pub struct Handle {
+    fd: Mutex<Option<OwnedFd>>,
+    state: Mutex<State>,
+    closed: AtomicBool,
+}
+
+/// How far a handle is.
+pub enum State {
+    /// Made, and neither connected nor bound.
+    Fresh(Fresh),
+    /// Somebody connects it.
+    Connecting,
+    /// Waits for streams.
+    Listening { listener: Arc<StripedListener>, timeout: Option<Duration> },
+    /// Carries data.
+    Open(StripedStream),
+}
+
+/// What was set before connecting or binding.
+#[derive(Clone)]
+pub struct Fresh {
+    /// How to connect or bind.
+    pub options: StripeOptions,
+    /// IPv6, if nothing else says.
+    pub six: bool,
+    /// For reading, accepting and writing.
+    pub timeouts: Timeouts,
+}
+
+/// How long to wait; for ever if `None`.
+#[derive(Clone, Copy, Default)]
+pub struct Timeouts {
+    /// When reading or accepting.
+    pub read: Option<Duration>,
+    /// When writing.
+    pub write: Option<Duration>,
+}
+
+impl Handle {
+    /// Add one to the table. Returns its number.
+    pub fn add(state: State) -> Answer<c_int> {
+        // SAFETY: it takes two numbers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Fault::last_os());
+        }
+        // SAFETY: it was just made, and is nobody else's.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let number = fd.as_raw_fd();
+        let (fd, state) = (Mutex::new(Some(fd)), Mutex::new(state));
+        let handle = Handle { fd, state, closed: AtomicBool::new(false) };
+        let stale = table_mut().insert(number, Arc::new(handle));
+        if let Some(stale) = stale {
+            // Its descriptor was closed behind our back, by `close` rather than `lh_close`, and the number is another's.
+            stale.disown();
+        }
+        Ok(number)
+    }
+
+    /// The handle of a number, if it is one.
+    pub fn find(number: c_int) -> Option<Arc<Handle>> {
+        TABLE.read().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
+    }
+
+    /// Take it out of the table: the number is no handle any more.
+    pub fn remove(number: c_int) -> Option<Arc<Handle>> {
+        let handle = table_mut().remove(&number)?;
+        handle.closed.store(true, Ordering::Relaxed);
+        Some(handle)
+    }
+
+    /// Its state, for a moment: nobody waits for the network with it.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The stream, if it is one.
+    pub fn stream(&self) -> Answer<StripedStream> {
+        match &*self.state() {
+            State::Open(stream) => Ok(stream.try_clone()?),
+            _ => Err(Fault::new(libc::ENOTCONN, "the handle is not connected")),
+        }
+    }
+
+    /// Wait for the next stream.
+    pub fn accept(&self) -> Answer<(StripedStream, std::net::SocketAddr)> {
+        let (listener, timeout) = match &*self.state() {
+            State::Listening { listener, timeout } => (listener.clone(), *timeout),
+            _ => return Err(Fault::new(libc::EINVAL, "the handle does not listen")),
+        };
+        let began = Instant::now();
+        loop {
+            let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
+            if left == Some(Duration::ZERO) {
+                return Err(Fault::new(libc::EAGAIN, "nobody has connected in time"));
+            }
+            match listener.accept_timeout(left.unwrap_or(LOOK_AROUND).min(LOOK_AROUND)) {
+                Ok(accepted) => return Ok(accepted),
+                Err(error) if error.kind() != std::io::ErrorKind::TimedOut => return Err(error.into()),
+                Err(_) if self.closed.load(Ordering::Relaxed) => {
+                    return Err(Fault::new(libc::EBADF, "the handle was closed"));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Give the descriptor up without closing it: it is not ours any more.
+    fn disown(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        let fd = self.fd.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _not_ours = fd.map(IntoRawFd::into_raw_fd);
+    }
+}
+
+fn table_mut() -> std::sync::RwLockWriteGuard<'static, HashMap<c_int, Arc<Handle>>> {
+    TABLE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+static TABLE: LazyLock<RwLock<HashMap<c_int, Arc<Handle>>>> = LazyLock::new(RwLock::default);
+
+/// Who waits for a stream looks so often whether the handle was closed.
+const LOOK_AROUND: Duration = Duration::from_millis(100);

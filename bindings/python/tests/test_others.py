@@ -1,0 +1,149 @@
+"""Against programs in other languages, and what the documentation says."""
+
+import ast
+import io
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import longhaul
+from support import LOCALHOST, PATIENCE, Aside, program, receive_all
+
+PROJECT = Path(__file__).resolve().parents[1]
+
+
+class OtherLanguages(unittest.TestCase):
+    def test_c_sends_to_python(self):
+        sent = os.urandom(5_000_000)
+        with longhaul.listen(LOCALHOST, 0, timeout=PATIENCE) as listener, tempfile.NamedTemporaryFile() as file:
+            file.write(sent)
+            file.flush()
+            sender = subprocess.Popen([program("LONGHAUL_C_FILE"), "send", LOCALHOST, str(listener.port), file.name])
+            stream, _ = listener.accept()
+            with stream:
+                self.assertTrue(receive_all(stream) == sent)
+            self.assertEqual(sender.wait(PATIENCE), 0)
+
+    def test_python_sends_to_c(self):
+        sent = os.urandom(5_000_000)
+        with tempfile.NamedTemporaryFile() as file:
+            receiver = subprocess.Popen([program("LONGHAUL_C_FILE"), "receive", "0", file.name],
+                                        stdout=subprocess.PIPE, text=True)
+            with receiver.stdout as said:
+                port = int(said.readline())
+                with longhaul.connect(LOCALHOST, port, timeout=PATIENCE) as stream:
+                    stream.sendall(sent)
+            self.assertEqual(receiver.wait(PATIENCE), 0)
+            self.assertTrue(Path(file.name).read_bytes() == sent)
+
+    def test_rust_sends_back_what_python_sends(self):
+        sent = os.urandom(5_000_000)
+        server = subprocess.Popen([program("LONGHAUL_RUST_ECHO"), "0"], stdout=subprocess.PIPE, text=True)
+        try:
+            with server.stdout as said:
+                port = int(said.readline())
+            with longhaul.connect(LOCALHOST, port, timeout=PATIENCE) as stream:
+                sending = Aside(lambda: (stream.sendall(sent), stream.shutdown(1)))
+                self.assertTrue(receive_all(stream) == sent)
+                sending.result()
+        finally:
+            server.kill()
+            server.wait()
+
+
+class Copies(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        here = Path(self.folder.name)
+        (here / "served").mkdir()
+        (here / "data").mkdir()
+        (here / "data" / "big").write_bytes(os.urandom(3_000_000))
+        (here / "data" / "small").write_bytes(b"small")
+        self.here = here
+        environment = {**os.environ, "LONGHAUL_TOKEN": "a token"}
+        self.daemon = subprocess.Popen(
+            [program("LONGHAUL_PROGRAM"), "serve", "--root", here / "served", "--listen", "127.0.0.1:0"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+        self.addCleanup(self.daemon.stdout.close)
+        self.addCleanup(self.daemon.wait)
+        self.addCleanup(self.daemon.kill)
+        port = re.search(r":(\d+)$", self.daemon.stdout.readline().strip()).group(1)
+        self.there = f"longhaul://127.0.0.1:{port}/"
+
+    def copy(self, src, dst, **options):
+        return longhaul.copy(src, dst, token="a token", **options)
+
+    def test_there_and_back_with_progress(self):
+        seen, remarks = [], []
+        summary = self.copy(self.here / "data", self.there, progress=seen.append,
+                            remark=lambda at, line: remarks.append(line))
+        self.assertTrue(summary["ok"] and summary["hash_verified"])
+        self.assertEqual((summary["files"], summary["bytes"], summary["failures"]), (2, 3_000_005, []))
+        self.assertTrue(seen)
+        self.assertEqual(seen[-1].bytes_total, 3_000_005)
+        self.assertGreaterEqual(seen[-1].files_total, 2)
+        self.assertIn(seen[-1].phase, ["connecting", "comparing", "moving", "verifying"])
+        self.assertTrue(remarks)
+        places = [self.there + "data/big", self.there + "data/small"]
+        (self.here / "back").mkdir()
+        self.copy(places, str(self.here / "back"), exclude=["*.o"], rate=1e9)
+        self.assertTrue((self.here / "back/big").read_bytes() == (self.here / "data/big").read_bytes())
+
+    def test_a_callback_that_raises_ends_the_copy(self):
+        def complain(_progress):
+            raise KeyError("enough")
+
+        with self.assertRaisesRegex(KeyError, "enough"):
+            self.copy(self.here / "data", self.there, progress=complain, rate=1e6)
+
+    def test_failures_are_errors(self):
+        with self.assertRaises(longhaul.CopyError) as missing:
+            self.copy(self.here / "nothing", self.there)
+        self.assertIsInstance(missing.exception, OSError)
+        self.assertTrue(missing.exception.summary is None or not missing.exception.summary["ok"])
+        with self.assertRaisesRegex(longhaul.CopyError, "token"):
+            longhaul.copy(self.here / "data", self.there, token="another")
+        for options in [{"control": "no such thing"}, {"rate": 0.0}, {"ack_every": 0}]:
+            with self.assertRaises(ValueError, msg=options):
+                self.copy(self.here / "data", self.there, **options)
+        with self.assertRaises(ValueError):
+            longhaul.copy(self.here / "data", str(self.here / "elsewhere"))
+        with self.assertRaises(ValueError):
+            longhaul.copy(self.here / "data", self.there)
+        with self.assertRaises(TypeError):
+            self.copy(self.here / "data", self.there, nonsense=1)
+
+
+class Documentation(unittest.TestCase):
+    def test_the_readmes_first_program_runs(self):
+        text = (PROJECT / "README.md").read_text()
+        snippets = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        said = io.StringIO()
+        with redirect_stdout(said):
+            exec(compile(snippets[0], "README.md", "exec"), {})
+        self.assertEqual(said.getvalue(), "HOW FAR IT IS\nTrue\n")
+        for snippet in snippets[1:]:
+            compile(snippet, "README.md", "exec")
+
+    def test_the_stubs_name_what_there_is(self):
+        stubs = ast.parse((PROJECT / "python/longhaul/__init__.pyi").read_text())
+        classes = {node.name: node for node in stubs.body if isinstance(node, ast.ClassDef)}
+        functions = {node.name for node in stubs.body if isinstance(node, ast.FunctionDef)}
+        self.assertEqual({*classes, *functions}, set(longhaul.__all__))
+        for name, node in classes.items():
+            stubbed = {item.name for item in node.body if isinstance(item, ast.FunctionDef)}
+            real = {name for name in vars(getattr(longhaul, name)) if not name.startswith("_")}
+            self.assertEqual({name for name in stubbed if not name.startswith("_")}, real, name)
+
+    def test_the_package_is_typed(self):
+        folder = Path(longhaul.__file__).parent
+        self.assertTrue((folder / "py.typed").exists() and (folder / "__init__.pyi").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
