@@ -256,7 +256,7 @@ impl Search {
             return;
         }
         let (done, rate) = (*chunk, chunk.rate());
-        let grows = rate > *last_rate * STEADY;
+        let grows = rate <= 0.0 || rate > *last_rate * STEADY;
         (*last_rate, *chunk) = (rate, Sum::default());
         if !grows || interval.now.since(began) >= span_of(interval.rtt, SETTLE_MAX) {
             self.settled(&done, interval);
