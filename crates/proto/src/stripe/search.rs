@@ -95,6 +95,8 @@ pub struct Try {
     pub error: f64,
     /// They filled the path.
     pub is_full: bool,
+    /// For long enough; otherwise this is how fast they were just after their slow start, which may have been luck.
+    pub is_measured: bool,
 }
 
 impl Try {
@@ -161,7 +163,13 @@ impl Sum {
     }
 
     fn tried(&self, lanes: u32, rtt: Duration) -> Try {
-        Try { lanes, rate: self.rate(), error: self.error().min(ERROR_MAX), is_full: self.is_full(rtt) }
+        Try {
+            lanes,
+            rate: self.rate(),
+            error: self.error().min(ERROR_MAX),
+            is_full: self.is_full(rtt),
+            is_measured: true,
+        }
     }
 
     /// What a span too short to measure says, if it is long enough to say something.
@@ -306,7 +314,12 @@ impl Search {
 
     /// Try many more lanes without measuring these.
     fn leap(&mut self, chunk: &Sum, interval: &Interval) {
-        self.note(Try { error: 0.0, is_full: false, ..chunk.tried(self.wanted, interval.rtt) });
+        self.note(Try {
+            error: 0.0,
+            is_full: false,
+            is_measured: false,
+            ..chunk.tried(self.wanted, interval.rtt)
+        });
         self.course = Course::Up;
         let factor = if self.wanted < CAREFUL_FROM { LEAP } else { 2 };
         self.begin_try(self.wanted * factor, interval.now);
@@ -340,14 +353,14 @@ impl Search {
     }
 
     fn best(&self) -> Try {
-        let none = Try { lanes: 1, rate: 0.0, error: 0.0, is_full: false };
+        let none = Try { lanes: 1, rate: 0.0, error: 0.0, is_full: false, is_measured: false };
         self.tried.iter().copied().max_by(|a, b| a.rate.total_cmp(&b.rate)).unwrap_or(none)
     }
 
-    /// The smallest number that was tried and is nearly as good as the best.
+    /// The smallest number that was measured and is nearly as good as the best.
     fn smallest_good(&self) -> Try {
         let best = self.best();
-        let good = self.tried.iter().copied().filter(|tried| tried.is_good(&best));
+        let good = self.tried.iter().copied().filter(|tried| tried.is_measured && tried.is_good(&best));
         good.min_by_key(|tried| tried.lanes).unwrap_or(best)
     }
 
@@ -400,7 +413,7 @@ impl Search {
         if *moved_for >= span_of(interval.rtt, MOVED_FOR) {
             return self.begin_round(interval.now);
         }
-        if *sagged_for < span_of(interval.rtt, self.sag_patience) {
+        if *sagged_for < (interval.rtt * SAG_RTTS).max(self.sag_patience) {
             return;
         }
         *sagged_for = Duration::ZERO;
@@ -416,8 +429,10 @@ impl Search {
             self.sag_patience = (self.sag_patience * 2).min(SAG_PATIENCE_MAX);
             return;
         }
-        *before = Some(Try { lanes: self.wanted, rate: *recent, error: 0.0, is_full: false });
-        let factor = (*usual / recent.max(1.0) * HEADROOM).clamp(ADDED_MIN, ADDED_MAX);
+        *before =
+            Some(Try { lanes: self.wanted, rate: *recent, error: 0.0, is_full: false, is_measured: true });
+        // Squared, as throughput is still on its way down.
+        let factor = ((*usual / recent.max(1.0)).powi(2) * HEADROOM).clamp(ADDED_MIN, ADDED_MAX);
         let wanted = (f64::from(self.wanted) * factor).ceil() as u32;
         self.wanted = wanted.min(self.lanes_max);
     }
@@ -493,7 +508,8 @@ const ADDED_MIN: f64 = 1.2;
 const ADDED_MAX: f64 = 2.0;
 /// Lanes that carry this share of what others do carry about as much.
 const ALIKE: f64 = 0.7;
-const SAG_PATIENCE: Duration = Duration::from_millis(1500);
+const SAG_RTTS: u32 = 6;
+const SAG_PATIENCE: Duration = Duration::from_secs(1);
 const SAG_PATIENCE_AFTER_MORE: Duration = Duration::from_secs(5);
 const SAG_PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// A change of throughput by more than a quarter, for [`MOVED_FOR`], means that the path has changed.
