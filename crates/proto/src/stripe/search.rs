@@ -11,8 +11,13 @@
 //!                ──▶ with just enough ──▶ Hold ──▶ again, when throughput has moved
 //! ```
 
-use crate::units::{Time, nanos};
+mod tally;
+
+pub use tally::Try;
+
+use crate::units::Time;
 use core::time::Duration;
+use tally::{Sum, is_full};
 
 /// What happened since the last call.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +61,8 @@ pub struct Search {
     tried: Vec<Try>,
     /// Numbers tried to come nearer to what is just enough.
     narrowed: u32,
+    /// Round trips vary for other reasons than a queue: twice the lanes carried twice as much where one seemed to stand.
+    ignores_queue: bool,
     /// For how long throughput may sag before a lane is added: longer after each that did not help.
     sag_patience: Duration,
 }
@@ -84,32 +91,6 @@ enum Phase {
     },
 }
 
-/// A number of lanes that was tried.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Try {
-    /// How many.
-    pub lanes: u32,
-    /// Bytes per second.
-    pub rate: f64,
-    /// Standard error of that, as a share of it.
-    pub error: f64,
-    /// They filled the path.
-    pub is_full: bool,
-    /// For long enough; otherwise this is how fast they were just after their slow start, which may have been luck.
-    pub is_measured: bool,
-}
-
-impl Try {
-    fn of_lane(&self) -> f64 {
-        self.rate / f64::from(self.lanes.max(1))
-    }
-
-    /// Whether it may well be nearly as good as the best, as far as the measurements can tell.
-    fn is_good(&self, best: &Try) -> bool {
-        self.rate * (1.0 + self.error) >= best.rate * GOOD * (1.0 - best.error)
-    }
-}
-
 /// What the number that is being tried is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
@@ -119,63 +100,6 @@ enum Course {
     Confirm,
     /// To be just enough.
     Narrow,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    span: Duration,
-    bytes: u64,
-    /// Sum of the squares of each interval's bytes over the root of its length: for the spread of its rate.
-    squares: f64,
-    intervals: u32,
-    /// Sum of the queue's delays.
-    queued: Duration,
-}
-
-impl Sum {
-    fn add(&mut self, interval: &Interval) {
-        let seconds = interval.span.as_secs_f64();
-        self.span += interval.span;
-        self.bytes += interval.acked;
-        self.squares += (interval.acked as f64).powi(2) / seconds.max(1e-9);
-        self.intervals += 1;
-        self.queued += interval.queue;
-    }
-
-    /// Bytes per second.
-    fn rate(&self) -> f64 {
-        self.bytes as f64 * 1e9 / nanos(self.span).max(1) as f64
-    }
-
-    /// Standard error of the rate as a share of it.
-    fn error(&self) -> f64 {
-        let (rate, seconds) = (self.rate(), self.span.as_secs_f64());
-        if self.intervals < 2 || rate <= 0.0 {
-            return 0.0;
-        }
-        let variance = (self.squares / seconds - rate * rate).max(0.0) / f64::from(self.intervals - 1);
-        variance.sqrt() / rate
-    }
-
-    /// Whether a queue stood in the path.
-    fn is_full(&self, rtt: Duration) -> bool {
-        is_full(self.queued / self.intervals.max(1), rtt)
-    }
-
-    fn tried(&self, lanes: u32, rtt: Duration) -> Try {
-        Try {
-            lanes,
-            rate: self.rate(),
-            error: self.error().min(ERROR_MAX),
-            is_full: self.is_full(rtt),
-            is_measured: true,
-        }
-    }
-
-    /// What a span too short to measure says, if it is long enough to say something.
-    fn is_chunk(&self, rtt: Duration) -> bool {
-        self.span >= (rtt * CHUNK_RTTS).max(CHUNK_MIN)
-    }
 }
 
 impl Search {
@@ -190,6 +114,7 @@ impl Search {
             course: Course::Up,
             tried: vec![],
             narrowed: 0,
+            ignores_queue: false,
             sag_patience: SAG_PATIENCE,
         };
         search.begin_round(now);
@@ -234,6 +159,7 @@ impl Search {
     fn begin_round(&mut self, now: Time) {
         self.tried.clear();
         (self.course, self.narrowed, self.sag_patience) = (Course::Up, 0, SAG_PATIENCE);
+        self.ignores_queue = false;
         self.begin_try(self.wanted, now);
     }
 
@@ -309,7 +235,7 @@ impl Search {
 
     /// Whether the path has room for more lanes, and there may be more.
     fn leaves_room(&self, chunk: &Sum, interval: &Interval) -> bool {
-        !chunk.is_full(interval.rtt) && self.wanted < self.lanes_max
+        (self.ignores_queue || !chunk.is_full(interval.rtt)) && self.wanted < self.lanes_max
     }
 
     /// Try many more lanes without measuring these.
@@ -328,7 +254,12 @@ impl Search {
     /// A number of lanes has been measured: what next?
     fn conclude(&mut self, tried: Try, now: Time) {
         let best = self.best();
+        let tried = Try { is_full: tried.is_full && !self.ignores_queue, ..tried };
         self.note(tried);
+        if self.course == Course::Confirm && tried.rate >= best.rate * GAIN_PROPORTIONAL {
+            (self.course, self.ignores_queue) = (Course::Up, true);
+            return self.begin_try(self.wanted * LEAP, now);
+        }
         let goes_on = match self.course {
             // Several lanes that fill a path leave nothing to be had; one alone leaves gaps where the queue is short.
             Course::Up => tried.lanes == 1 || !tried.is_full && tried.rate >= best.rate * GAIN_CLEAR,
@@ -407,7 +338,8 @@ impl Search {
         let weight = (interval.span.as_secs_f64() / RECENT.as_secs_f64()).min(1.0);
         *recent += (rate - *recent) * weight;
         let moved = (*recent / usual.max(1.0) - 1.0).abs() > MOVED;
-        let sags = *recent < *usual * SAGS && !is_full(interval.queue, interval.rtt);
+        let is_full = is_full(interval.queue, interval.rtt) && !self.ignores_queue;
+        let sags = *recent < *usual * SAGS && !is_full;
         *moved_for = if moved { *moved_for + interval.span } else { Duration::ZERO };
         *sagged_for = if sags { *sagged_for + interval.span } else { Duration::ZERO };
         if *moved_for >= span_of(interval.rtt, MOVED_FOR) {
@@ -456,25 +388,14 @@ fn span_of(rtt: Duration, least: Duration) -> Duration {
     (rtt * MEASURE_RTTS).max(least)
 }
 
-/// Whether so long a queue means that the path is full: more than what timers and hosts make of an empty one.
-fn is_full(queue: Duration, rtt: Duration) -> bool {
-    queue >= (rtt / QUEUE_SHARE).max(QUEUE_MIN)
-}
-
 /// What fills the path is measured for so many round trips, and for [`MEASURE_MIN`] at least: long enough for a few of
 /// TCP's saw teeth on short paths, and not so long that the search outlasts the transfer.
 const MEASURE_RTTS: u32 = 10;
 const MEASURE_MIN: Duration = Duration::from_secs(1);
 /// Slow start is over at the latest after this; it doubles each round trip, so ten of those are a factor of 1000.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
-/// While settling, spans of so many round trips are compared.
-const CHUNK_RTTS: u32 = 2;
-const CHUNK_MIN: Duration = Duration::from_millis(200);
 /// Throughput that grows less than this from one span to the next has settled.
 const STEADY: f64 = 1.1;
-/// A queue of a tenth of the round trip, and of no less than a millisecond, fills a path.
-const QUEUE_SHARE: u32 = 10;
-const QUEUE_MIN: Duration = Duration::from_millis(1);
 /// Where lanes leave the path empty, four times as many are tried; from so many on, twice as many.
 const LEAP: u32 = 4;
 const CAREFUL_FROM: u32 = 8;
@@ -484,10 +405,8 @@ const LANES_PATIENCE: Duration = Duration::from_secs(5);
 const GAIN_CLEAR: f64 = 1.15;
 /// Twice as many than fill the path are better only if they gain this.
 const GAIN_MIN: f64 = 1.05;
-/// The smallest number within 5 % of the best is taken: lanes that gain less take from others for nothing.
-const GOOD: f64 = 0.95;
-/// Measurements may differ by chance, but not by more than so much to either side.
-const ERROR_MAX: f64 = 0.03;
+/// Twice as many that gain this are alike: their path was not full.
+const GAIN_PROPORTIONAL: f64 = 1.6;
 /// What is just enough by calculation is a little less than what it takes.
 const HEADROOM: f64 = 1.1;
 /// A number less than this times what is just enough is near enough.
