@@ -99,9 +99,16 @@ pub struct CpArgs {
     pub transport: Transport,
     /// What decides how fast to send
     ///
-    /// The default suits every path. fixed and greedy are for a path that is yours. The others are
-    /// there to compare with: first those that set a rate, then those that keep a window as TCP does.
-    #[arg(long, value_parser = controllers(), value_name = "NAME", default_value = "adaptive", help_heading = SPEED)]
+    /// The default suits every path; fixed and greedy are for one that is yours. The others are
+    /// there to compare with: first those that set a rate, then those that keep a window as TCP.
+    #[arg(
+        long,
+        value_parser = controllers(),
+        value_name = "NAME",
+        default_value = "adaptive",
+        help_heading = SPEED,
+        verbatim_doc_comment
+    )]
     pub control: ControllerKind,
     /// Yield to all other traffic on the path
     #[arg(long, help_heading = SPEED)]

@@ -9,6 +9,9 @@ fn all_are_valid_and_named_after_their_file() {
     let mut count = 0;
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
         let scenario = Scenario::load(&path).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(path.file_stem().unwrap().to_str(), Some(scenario.name.as_str()));
         count += 1;

@@ -5,6 +5,7 @@ use longhaul_proto::object::{Receiver, ReceiverConfig, Sender, SenderConfig, Sen
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire;
+use longhaul_sim::flow::Blank;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::{FlowEvent, Limits, Options, Sim, path::PathConfig};
 use std::time::Duration;
@@ -31,10 +32,10 @@ fn main() {
     };
     let rate = Some(Rate::from_mbps(rate_mbit * 0.98));
     let control = ControlConfig { rate, ..ControlConfig::new(1472, rtt) };
-    let sender = Sender::new(config, Zeros, kind.build(control));
+    let sender = Sender::new(config, Blank, kind.build(control));
     let ack = kind.companions().ack.policy(rtt);
     let config = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: 1400 };
-    let receiver = Receiver::new(config, Zeros);
+    let receiver = Receiver::new(config, Blank);
     let options = Options { measure_from: Time::ZERO + rtt * 4, ..Options::default() };
     let mut sim = Sim::with_path(PathConfig::new(&scenario), options);
     let id = sim.add_flow(sender, receiver, Time::ZERO);
@@ -81,20 +82,4 @@ fn main() {
         stats.spurious,
         outcome.end,
     );
-}
-
-/// An object of zeros that nobody keeps.
-struct Zeros;
-
-impl longhaul_proto::endpoint::Source for Zeros {
-    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), longhaul_proto::endpoint::NotReady> {
-        buf.fill(0);
-        Ok(())
-    }
-}
-
-impl longhaul_proto::endpoint::Sink for Zeros {
-    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), longhaul_proto::endpoint::Full> {
-        Ok(())
-    }
 }

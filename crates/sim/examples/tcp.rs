@@ -2,9 +2,9 @@
 //! `tcp RATE_MBIT RTT_MS LOSS BYTES [CONTROLLER] [QUEUE_BDP] [SEED] [reno] [trace]`; `reno` turns SACK off.
 
 use longhaul_proto::control::{ControlConfig, ControllerKind};
-use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::tcp::{Config, Receiver, Sender, SenderEvent};
 use longhaul_proto::units::Time;
+use longhaul_sim::flow::Blank;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::{FlowEvent, Limits, Options, Sim, path::PathConfig};
 use std::time::Duration;
@@ -21,8 +21,8 @@ fn main() {
     let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
     let config = Config { sack: !args.iter().any(|a| a == "reno"), ..Config::default() };
     let control = ControlConfig { paced: false, ..ControlConfig::new(config.datagram_len(), rtt) };
-    let sender = Sender::new(config, bytes, Zeros, kind.build(control));
-    let receiver = Receiver::new(config, Zeros);
+    let sender = Sender::new(config, bytes, Blank, kind.build(control));
+    let receiver = Receiver::new(config, Blank);
     let mut sim = Sim::with_path(PathConfig::new(&scenario), Options::default());
     let id = sim.add_flow(sender, receiver, Time::ZERO);
     let (mut told, mut delivered) = (Time::ZERO, 0);
@@ -54,20 +54,4 @@ fn main() {
         sim.right(id).stats(),
         sim.left(id).rtt().mean(),
     );
-}
-
-/// A stream of zeros that nobody keeps.
-struct Zeros;
-
-impl Source for Zeros {
-    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
-        buf.fill(0);
-        Ok(())
-    }
-}
-
-impl Sink for Zeros {
-    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
-        Ok(())
-    }
 }

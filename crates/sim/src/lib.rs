@@ -17,8 +17,9 @@
 //! - [`experiments`]: the figures of the papers, and ours.
 //! - [`engine`]: the event queue. [`trace`]: the record of all that happened. [`counters`]: its sums.
 //!
-//! Not simulated: devices that drop, processing time in hosts. Hosts without it act in lockstep, and which of two equal
-//! flows finds a full queue may then be a matter of phase: let flows begin apart, and average over seeds.
+//! Not simulated: devices that drop, and, but for the FOBS experiments, processing time in hosts. Hosts without it act
+//! in lockstep, and which of two equal flows finds a full queue may then be a matter of phase: let flows begin apart,
+//! and average over seeds.
 #![forbid(unsafe_code)]
 
 pub mod counters;

@@ -20,8 +20,9 @@ pub struct Job {
     pub kind: ControllerKind,
     /// The kernel's name of the rule.
     pub kernel: &'static str,
-    /// The path's seed and those after it.
+    /// So many of the path's seeds, the first of them so much above the scenario's own.
     pub seeds: u64,
+    pub first_seed: u64,
 }
 
 /// Payload per second, 10⁶ bit/s, each the mean over the seeds.
@@ -48,10 +49,11 @@ struct Task {
 }
 
 /// Run all jobs; a few transfers at a time, which wait for their paths most of the time.
-pub fn measure(jobs: &[Job]) -> Vec<Result<Means, String>> {
+pub fn measure<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<Result<Means, String>> {
+    let jobs: Vec<&Job> = jobs.collect();
     let mut tasks = Vec::new();
-    for (job, Job { seeds, .. }) in jobs.iter().enumerate() {
-        for seed in 0..*seeds {
+    for (job, Job { seeds, first_seed, .. }) in jobs.iter().enumerate() {
+        for seed in *first_seed..first_seed + seeds {
             tasks.extend([By::Kernel, By::User, By::Simulator].map(|by| Task { job, seed, by }));
         }
     }
@@ -60,7 +62,7 @@ pub fn measure(jobs: &[Job]) -> Vec<Result<Means, String>> {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = persist(&jobs[task.job], *task);
+                    let result = persist(jobs[task.job], *task);
                     if let Ok(mut results) = results.lock() {
                         results.push((*task, result));
                     }

@@ -34,18 +34,18 @@ impl ControllerKind {
     /// What it is, in a line of a help text.
     pub fn summary(self) -> &'static str {
         match self {
-            ControllerKind::Adaptive => "fill the path, tell loss from congestion, leave room for others",
-            ControllerKind::Fixed => "exactly --rate",
-            ControllerKind::Greedy => "as fast as the host can (FOBS); only where the path is yours",
-            ControllerKind::Rbudp => "exactly --rate, in rounds: blast all, ask what is missing, again",
-            ControllerKind::Sabul => "by the clock: slower with loss, else faster (SABUL)",
-            ControllerKind::Udt => "by the clock, towards what packet pairs say of the link (UDT4)",
-            ControllerKind::Bbr => "at the largest delivery rate seen lately (BBRv1)",
+            ControllerKind::Adaptive => "Fill the path, tell loss from congestion, leave room for others",
+            ControllerKind::Fixed => "Exactly --rate",
+            ControllerKind::Greedy => "As fast as the host can (FOBS); only where the path is yours",
+            ControllerKind::Rbudp => "Exactly --rate, in rounds: blast all, ask what is missing, again",
+            ControllerKind::Sabul => "By the clock: slower with loss, else faster (SABUL)",
+            ControllerKind::Udt => "By the clock, towards what packet pairs say of the link (UDT4)",
+            ControllerKind::Bbr => "At the largest delivery rate seen lately (BBRv1)",
             ControllerKind::Pcp => {
-                "by probing: faster only after a train of data showed that it passes (PCP)"
+                "By probing: faster only after a train of data showed that it passes (PCP)"
             }
             ControllerKind::Switch => {
-                "adaptive, and TCP windows while others' traffic lasts (FOBS, future work)"
+                "Adaptive, and TCP windows while others' traffic lasts (FOBS, future work)"
             }
             ControllerKind::NewReno => "TCP NewReno: a segment a round trip, half after a loss",
             ControllerKind::Scalable => "Scalable TCP: grows by a share of the window",
@@ -53,8 +53,8 @@ impl ControllerKind {
             ControllerKind::HTcp => "H-TCP: the longer without loss the bolder",
             ControllerKind::Cubic => "TCP CUBIC, as most of the Internet",
             ControllerKind::Bic => "BIC TCP, CUBIC's forerunner",
-            ControllerKind::MulTcp => "one flow with the share of four TCP ones",
-            ControllerKind::Ledbat => "yields to all that fills the queue (RFC 6817)",
+            ControllerKind::MulTcp => "One flow with the share of four TCP ones",
+            ControllerKind::Ledbat => "Yields to all that fills the queue (RFC 6817)",
         }
     }
 

@@ -71,11 +71,11 @@ impl SelectorKind {
     /// What it is, in a line of a help text.
     pub fn summary(self) -> &'static str {
         match self {
-            SelectorKind::Circular => "in a circle, skipping what may still be under way",
-            SelectorKind::CircularStrict => "in a circle exactly as in the FOBS paper",
-            SelectorKind::Sequential => "the lowest first",
-            SelectorKind::Random => "any",
-            SelectorKind::Rounds => "every missing one once, then ask which still are (RBUDP)",
+            SelectorKind::Circular => "In a circle, skipping what may still be under way",
+            SelectorKind::CircularStrict => "In a circle exactly as in the FOBS paper",
+            SelectorKind::Sequential => "The lowest first",
+            SelectorKind::Random => "Any",
+            SelectorKind::Rounds => "Every missing one once, then ask which still are (RBUDP)",
         }
     }
 

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each user needs a part")]
 
 use longhaul_proto::control::{ControlConfig, ControllerKind};
-use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::object::{
     AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent,
     Shape,
@@ -10,6 +9,7 @@ use longhaul_proto::object::{
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
+use longhaul_sim::flow::Blank;
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
@@ -21,7 +21,7 @@ pub const DATAGRAM_LEN: u64 = 1472;
 /// What it carries of the object.
 pub const PACKET_LEN: u32 = DATAGRAM_LEN as u32 - wire::DATA_OVERHEAD as u32;
 
-pub type BulkSim = Sim<Sender<Zeros>, Receiver<Zeros>>;
+pub type BulkSim = Sim<Sender<Blank>, Receiver<Blank>>;
 
 /// Share of the bottleneck's bits that can be the object's.
 pub fn payload_share(scenario: &Scenario) -> f64 {
@@ -35,7 +35,7 @@ pub fn ends(
     kind: ControllerKind,
     extra: Duration,
     change: impl Fn(ControlConfig) -> ControlConfig,
-) -> (Sender<Zeros>, Receiver<Zeros>) {
+) -> (Sender<Blank>, Receiver<Blank>) {
     let rtt = Duration::from_secs_f64((scenario.rtt_ms + scenario.jitter_ms) / 1e3) + 2 * extra;
     let shape = Shape { object_len, packet_len: PACKET_LEN };
     let config = SenderConfig {
@@ -48,10 +48,10 @@ pub fn ends(
         seed: scenario.seed,
     };
     let control = change(ControlConfig::new(DATAGRAM_LEN, rtt));
-    let sender = Sender::new(config, Zeros, kind.build(control));
+    let sender = Sender::new(config, Blank, kind.build(control));
     let ack = AckPolicy::new(DEFAULT_EVERY, rtt);
     let config = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: 1400 };
-    (sender, Receiver::new(config, Zeros))
+    (sender, Receiver::new(config, Blank))
 }
 
 /// One object over a path of its own.
@@ -120,23 +120,6 @@ impl Bulk {
             queue_ms: queue * 8e3 / rate,
             seconds,
         }
-    }
-}
-
-/// An object of zeros that nobody keeps.
-#[derive(Debug)]
-pub struct Zeros;
-
-impl Source for Zeros {
-    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
-        buf.fill(0);
-        Ok(())
-    }
-}
-
-impl Sink for Zeros {
-    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
-        Ok(())
     }
 }
 
@@ -280,7 +263,7 @@ impl Shared {
 }
 
 /// The state of a sender that has `packets` acknowledged a second.
-pub fn line_of(now: Time, sender: &Sender<Zeros>, packets: f64) -> String {
+pub fn line_of(now: Time, sender: &Sender<Blank>, packets: f64) -> String {
     let snapshot = sender.snapshot();
     format!(
         "{:8.3} {:8} pace {:8.2} bw {:8.2} queue {:7.2} ms random {:.3} window {:8} goodput {:8.2} {:?}",

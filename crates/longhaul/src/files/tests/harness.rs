@@ -139,7 +139,7 @@ pub struct Road {
     pub sink_memory: usize,
     /// Stop after this share of the packets.
     pub until: f64,
-    /// Change a byte of every n-th packet, five times in all.
+    /// Change a byte of every n-th packet, [`DAMAGED_MAX`] times in all.
     pub corrupt_every: Option<u64>,
     /// The object byte at this offset always arrives changed.
     pub spoiled: Option<u64>,
@@ -159,6 +159,9 @@ impl Default for Road {
         }
     }
 }
+
+/// One less than makes a group unverifiable: chance may let all the damage hit one group.
+const DAMAGED_MAX: usize = 4;
 
 /// Wakes a test that waits.
 #[derive(Default)]
@@ -316,7 +319,8 @@ impl Trip {
             Ok(()) => self.sent += 1,
         }
         let mut damage = 0;
-        if self.damaged < 5 && self.road.corrupt_every.is_some_and(|n| self.sent.is_multiple_of(n)) {
+        if self.damaged < DAMAGED_MAX && self.road.corrupt_every.is_some_and(|n| self.sent.is_multiple_of(n))
+        {
             buf[0] ^= 1;
             damage = 1;
         }

@@ -1,12 +1,12 @@
 //! One greedy object transfer between hosts of the paper's time.
 
 use crate::experiments::host::{Host, HostConfig, HostCosts};
+use crate::flow::Blank;
 use crate::path::PathConfig;
 use crate::scenario::Scenario;
 use crate::trace::TraceMode;
 use crate::{FlowEvent, Limits, Options, Sim};
 use longhaul_proto::control::Greedy;
-use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::object::{
     AckPolicy, Receiver, ReceiverConfig, Selector, SelectorKind, Sender, SenderConfig, SenderEvent, Shape,
 };
@@ -93,12 +93,12 @@ impl Transfer {
         let receiver = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: ACK_BODY_MAX };
         let sender = match self.order {
             Order::Kind(selector) => {
-                Sender::new(SenderConfig { selector, ..sender }, Zeros, Box::new(Greedy))
+                Sender::new(SenderConfig { selector, ..sender }, Blank, Box::new(Greedy))
             }
-            Order::Own(build) => Sender::new(sender, Zeros, Box::new(Greedy)).with_selector(build()),
+            Order::Own(build) => Sender::new(sender, Blank, Box::new(Greedy)).with_selector(build()),
         };
         let sender = Host::new(sender, self.sender);
-        let receiver = Host::new(Receiver::new(receiver, Zeros), self.receiver);
+        let receiver = Host::new(Receiver::new(receiver, Blank), self.receiver);
         let options = Options { trace: TraceMode::Off, ..Options::default() };
         let mut sim = Sim::with_path(PathConfig::new(&self.scenario), options);
         let id = sim.add_flow(sender, receiver, Time::ZERO);
@@ -142,23 +142,6 @@ pub const PACKET_LEN: u32 = 1024;
 pub const BATCH: u32 = 2;
 /// What an acknowledgement may hold beside headers on Ethernet.
 const ACK_BODY_MAX: usize = 1400;
-
-/// An object of zeros that nobody keeps.
-#[derive(Debug)]
-struct Zeros;
-
-impl Source for Zeros {
-    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
-        buf.fill(0);
-        Ok(())
-    }
-}
-
-impl Sink for Zeros {
-    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
-        Ok(())
-    }
-}
 
 /// A desktop computer of 2001 (Pentium III, Windows 2000). The paper gives no costs; these are ours: a system call with
 /// interrupt and protocol processing takes some tens of µs on 500 MHz, copy and checksum 10 ns a byte.
