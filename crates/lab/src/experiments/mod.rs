@@ -5,6 +5,7 @@
 //! [`GROUPS`].
 
 mod bench;
+mod figures;
 mod iperf;
 mod process;
 mod psockets;

@@ -219,3 +219,24 @@ const TRANSFER_S: f64 = 30.0;
 const SLOW_START_RTTS: f64 = 20.0;
 /// For the last number to find its speed.
 const SETTLE_S: f64 = 1.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Verdict;
+
+    fn outcome(auto: (u32, f64), cost_s: f64) -> Outcome {
+        let (fixed, best) = (vec![(1, 30.0), (4, 96.0), (8, 98.0)], (8, 98.0));
+        let (course, tried) = (String::new(), String::new());
+        Outcome { path: "a path".into(), fixed, best, enough: 4, auto, cost_s, course, tried }
+    }
+
+    #[test]
+    fn the_worst_path_decides_each_bar() {
+        let verdicts =
+            |outcomes: &[Outcome]| judge(outcomes).into_iter().map(|one| one.verdict).collect::<Vec<_>>();
+        assert_eq!(verdicts(&[outcome((6, 95.0), 1.0)]), [Verdict::Met; 3]);
+        assert_eq!(verdicts(&[outcome((6, 95.0), 1.0), outcome((7, 90.0), 2.0)]), [Verdict::NotMet; 3]);
+        assert_eq!(verdicts(&[]), [Verdict::Open; 3]);
+    }
+}
