@@ -201,7 +201,7 @@ impl Search {
     fn settled(&mut self, chunk: &Sum, interval: &Interval) {
         let gains = chunk.rate() >= self.best().rate * GAIN_CLEAR;
         if self.course == Course::Up && gains && self.leaves_room(chunk, interval) {
-            return self.leap(chunk, interval);
+            return self.leap(chunk.rate(), interval.now);
         }
         self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
     }
@@ -222,7 +222,8 @@ impl Search {
             // Lanes fill the path at the end of their slow start, and empty it when they begin to lose packets.
             let is_room = self.leaves_room(&done, interval);
             if self.course != Course::Narrow && is_room && done.rate() < sum.rate() * SAGS {
-                return self.leap(&done, interval);
+                // Squared, as throughput is still on its way down.
+                return self.leap(done.rate().powi(2) / sum.rate(), interval.now);
             }
             if self.course == Course::Narrow && is_room && done.rate() < self.best().rate * TOO_FEW {
                 return self.conclude(done.tried(self.wanted, interval.rtt), interval.now);
@@ -238,17 +239,12 @@ impl Search {
         (self.ignores_queue || !chunk.is_full(interval.rtt)) && self.wanted < self.lanes_max
     }
 
-    /// Try many more lanes without measuring these.
-    fn leap(&mut self, chunk: &Sum, interval: &Interval) {
-        self.note(Try {
-            error: 0.0,
-            is_full: false,
-            is_measured: false,
-            ..chunk.tried(self.wanted, interval.rtt)
-        });
+    /// Try many more lanes without measuring these, which seem to carry so much.
+    fn leap(&mut self, rate: f64, now: Time) {
+        self.note(Try { lanes: self.wanted, rate, error: 0.0, is_full: false, is_measured: false });
         self.course = Course::Up;
         let factor = if self.wanted < CAREFUL_FROM { LEAP } else { 2 };
-        self.begin_try(self.wanted * factor, interval.now);
+        self.begin_try(self.wanted * factor, now);
     }
 
     /// A number of lanes has been measured: what next?
@@ -272,6 +268,9 @@ impl Search {
         }
         let fewer_are_known = self.tried.iter().any(|other| other.lanes < tried.lanes);
         if self.course == Course::Narrow && fewer_are_known && tried.rate >= best.rate * NARROW_ENOUGH {
+            if tried.is_good(&best) {
+                return self.narrow(now);
+            }
             // Its lanes may have lost their windows to those that were too many: the rest will show.
             return self.keep(tried.lanes, best.rate);
         }
@@ -305,7 +304,8 @@ impl Search {
             // Below a full path each lane carries as much as the others.
             Some(few) => {
                 let just = f64::from(few.lanes) * best.rate / few.rate * HEADROOM;
-                (just.ceil() as u32).max(few.lanes + 1)
+                let step = (f64::from(good.lanes) * STEP_DOWN).ceil() as u32;
+                (just.ceil() as u32).max(few.lanes + 1).max(step)
             }
             None => good.lanes / 2,
         };
@@ -412,6 +412,8 @@ const HEADROOM: f64 = 1.1;
 /// A number less than this times what is just enough is near enough.
 const NEAR: f64 = 1.3;
 const NARROWED_MAX: u32 = 3;
+/// It is not less than this share of what is known to do: what fewer carried may have been luck.
+const STEP_DOWN: f64 = 0.55;
 /// What was to be just enough is kept if it gives this share of the best.
 const NARROW_ENOUGH: f64 = 0.85;
 /// With this share of the best, and the path not full, it is not worth measuring to the end.
