@@ -63,7 +63,7 @@ pub struct Search {
     narrowed: u32,
     /// Round trips vary for other reasons than a queue: twice the lanes carried twice as much where one seemed to stand.
     ignores_queue: bool,
-    /// For how long throughput may sag before a lane is added: longer after each that did not help.
+    /// For how long throughput may sag before lanes are added: longer after some that did not help.
     sag_patience: Duration,
 }
 
@@ -325,11 +325,9 @@ impl Search {
         self.phase = Phase::holding(usual);
     }
 
-    /// Keep the number, but for a lane more where throughput sags, until throughput has moved away for a while.
+    /// Keep the number, or add to it where throughput sags, until throughput has moved away for a while.
     fn hold(&mut self, interval: &Interval) {
-        let Phase::Hold { usual, recent, moved_for, sagged_for, before, fruitless } = &mut self.phase else {
-            return;
-        };
+        let Phase::Hold { usual, recent, moved_for, sagged_for, .. } = &mut self.phase else { return };
         if !interval.busy || interval.span.is_zero() {
             (*moved_for, *sagged_for) = (Duration::ZERO, Duration::ZERO);
             return;
@@ -343,12 +341,16 @@ impl Search {
         *moved_for = if moved { *moved_for + interval.span } else { Duration::ZERO };
         *sagged_for = if sags { *sagged_for + interval.span } else { Duration::ZERO };
         if *moved_for >= span_of(interval.rtt, MOVED_FOR) {
-            return self.begin_round(interval.now);
+            self.begin_round(interval.now);
+        } else if *sagged_for >= (interval.rtt * SAG_RTTS).max(self.sag_patience) {
+            *sagged_for = Duration::ZERO;
+            self.add_lanes();
         }
-        if *sagged_for < (interval.rtt * SAG_RTTS).max(self.sag_patience) {
-            return;
-        }
-        *sagged_for = Duration::ZERO;
+    }
+
+    /// Throughput has sagged for long: see whether more lanes help.
+    fn add_lanes(&mut self) {
+        let Phase::Hold { usual, recent, before, fruitless, .. } = &mut self.phase else { return };
         let helped = before.is_none_or(|before| {
             let added = f64::from(self.wanted) / f64::from(before.lanes) - 1.0;
             *recent / before.rate - 1.0 >= HELPED * added
