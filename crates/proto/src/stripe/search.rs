@@ -422,7 +422,7 @@ const NARROW_ENOUGH: f64 = 0.85;
 const TOO_FEW: f64 = 0.75;
 /// Throughput below this share of the usual while the path is not full sags: its lanes had a lucky start. More of
 /// them are added.
-const SAGS: f64 = 0.93;
+const SAGS: f64 = 0.95;
 /// Those that were added are of use if they gave this share of what they would give if all lanes carried as much.
 const HELPED: f64 = 0.25;
 /// So many times in a row that they did not help the last are taken back.
