@@ -6,6 +6,7 @@
 
 mod bench;
 mod copies;
+mod figures;
 mod iperf;
 mod process;
 mod psockets;

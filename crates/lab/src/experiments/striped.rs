@@ -73,6 +73,8 @@ pub(super) struct Sent {
     pub(super) seconds: f64,
     /// Seconds, and from then on so many lanes carried data.
     pub(super) course: Vec<(f64, u32)>,
+    /// Numbers of lanes that were tried last, and Mb/s with each.
+    pub(super) tried_mbps: Vec<(u32, f64)>,
 }
 
 impl Default for Striped {

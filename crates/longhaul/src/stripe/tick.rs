@@ -38,7 +38,9 @@ struct Tuner {
     /// The number that the history has.
     remembered: Option<u32>,
     since: Time,
-    acked: u64,
+    /// Bytes that the kernel at the other end had acknowledged at the last look. Our own acknowledgements come for whole
+    /// blocks only, too seldom for slow starts.
+    acked: BTreeMap<LaneId, u64>,
     /// Time during which a lane had room and there was nothing to send.
     starved: Duration,
 }
@@ -66,7 +68,14 @@ impl Ticker {
                 let remembered = history.as_ref().and_then(|history| history.lanes_to(core.peer.ip()));
                 let search = Search::new(remembered.unwrap_or(1), core.lanes_max, now);
                 want(core, &mut state, search.wanted());
-                Some(Tuner { search, history, remembered, since: now, acked: 0, starved: Duration::ZERO })
+                Some(Tuner {
+                    search,
+                    history,
+                    remembered,
+                    since: now,
+                    acked: BTreeMap::new(),
+                    starved: Duration::ZERO,
+                })
             }
         };
         Ticker {
@@ -104,7 +113,7 @@ impl Ticker {
                 due.remember = tuner.tune(core, state, &samples, now);
             }
         } else if let Some(tuner) = &mut self.tuner {
-            tuner.rest(state, now);
+            tuner.rest(now);
         }
         self.ask_again(core, state, now);
         self.give_up(core, state, now);
@@ -226,13 +235,16 @@ impl Tuner {
         if span < TUNE_EVERY {
             return None;
         }
-        let delivered = state.out.delivered();
-        let acked = delivered - self.acked;
+        let acked = samples
+            .iter()
+            .filter_map(|(id, info)| Some(info.acked_bytes.saturating_sub(*self.acked.get(id)?)))
+            .sum::<u64>();
+        self.acked = samples.iter().map(|(id, info)| (*id, info.acked_bytes)).collect();
         let lanes = state.out.active_lanes().count() as u32;
         let rtt = samples.iter().map(|(_, info)| info.rtt).max().unwrap_or_default();
         let queue = queue_of(state, samples);
         let busy = self.starved < span / STARVED_SHARE;
-        (self.acked, self.since, self.starved) = (delivered, now, Duration::ZERO);
+        (self.since, self.starved) = (now, Duration::ZERO);
         if busy && lanes > 0 {
             let of_lane = acked as f64 / span.as_secs_f64() / f64::from(lanes);
             state.out.set_block_len((of_lane * BLOCK_TIME.as_secs_f64()) as usize);
@@ -254,8 +266,9 @@ impl Tuner {
     }
 
     /// Nothing is on its way: this says nothing of the path.
-    fn rest(&mut self, state: &State, now: Time) {
-        (self.acked, self.since, self.starved) = (state.out.delivered(), now, Duration::ZERO);
+    fn rest(&mut self, now: Time) {
+        self.acked.clear();
+        (self.since, self.starved) = (now, Duration::ZERO);
     }
 }
 

@@ -12,7 +12,8 @@ pub enum Partition {
     /// Each lane takes the next block when it has room, so none waits for a slower one.
     #[default]
     Auto,
-    /// As in the PSockets paper (section 3): each write in as many equal partitions as there are lanes.
+    /// As in the PSockets paper (section 3): each write in as many equal partitions as there are lanes, or fewer where
+    /// those would be too small to be worth their headers.
     Equal,
     /// Blocks of so many bytes in turn (the way of XFTP, which the paper compares itself with: 8 KB). At least
     /// [`BLOCK_MIN`].
@@ -21,6 +22,9 @@ pub enum Partition {
 
 /// The smallest block that lanes take in turn: what XFTP used (PSockets paper, section 2).
 pub const BLOCK_MIN: usize = 8 << 10;
+
+/// The smallest of equal partitions: little less than a TCP segment carries.
+const EQUAL_MIN: usize = 1 << 10;
 
 /// A piece of the stream for a lane to carry.
 #[derive(Clone, Debug)]
@@ -185,10 +189,14 @@ impl Outgoing {
             }
             Partition::Equal => {
                 let lanes: Vec<LaneId> = self.active_lanes().collect();
-                let (start, share) = (self.written, buf.len().div_ceil(lanes.len().max(1)) as u64);
+                let count = lanes.len().max(1);
+                let start = self.written;
+                let share = buf.len().div_ceil(count).max(EQUAL_MIN) as u64;
+                // Writes too small for all lanes take turns.
+                let first = if buf.len() < EQUAL_MIN * count { (start / share) as usize } else { 0 };
                 self.write_cut(buf, |offset| {
                     let turn = (offset - start) / share;
-                    (start + (turn + 1) * share, place(&lanes, turn as usize))
+                    (start + (turn + 1) * share, place(&lanes, (first + turn as usize) % count))
                 });
             }
         }

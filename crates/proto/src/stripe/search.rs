@@ -11,8 +11,13 @@
 //!                ──▶ with just enough ──▶ Hold ──▶ again, when throughput has moved
 //! ```
 
-use crate::units::{Time, nanos};
+mod tally;
+
+pub use tally::Try;
+
+use crate::units::Time;
 use core::time::Duration;
+use tally::{Sum, is_full};
 
 /// What happened since the last call.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +61,9 @@ pub struct Search {
     tried: Vec<Try>,
     /// Numbers tried to come nearer to what is just enough.
     narrowed: u32,
-    /// For how long throughput may sag before a lane is added: longer after each that did not help.
+    /// Round trips vary for other reasons than a queue: twice the lanes carried twice as much where one seemed to stand.
+    ignores_queue: bool,
+    /// For how long throughput may sag before lanes are added: longer after some that did not help.
     sag_patience: Duration,
 }
 
@@ -84,30 +91,6 @@ enum Phase {
     },
 }
 
-/// A number of lanes that was tried.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Try {
-    /// How many.
-    pub lanes: u32,
-    /// Bytes per second.
-    pub rate: f64,
-    /// Standard error of that, as a share of it.
-    pub error: f64,
-    /// They filled the path.
-    pub is_full: bool,
-}
-
-impl Try {
-    fn of_lane(&self) -> f64 {
-        self.rate / f64::from(self.lanes.max(1))
-    }
-
-    /// Whether it may well be nearly as good as the best, as far as the measurements can tell.
-    fn is_good(&self, best: &Try) -> bool {
-        self.rate * (1.0 + self.error) >= best.rate * GOOD * (1.0 - best.error)
-    }
-}
-
 /// What the number that is being tried is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
@@ -117,57 +100,6 @@ enum Course {
     Confirm,
     /// To be just enough.
     Narrow,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    span: Duration,
-    bytes: u64,
-    /// Sum of the squares of each interval's bytes over the root of its length: for the spread of its rate.
-    squares: f64,
-    intervals: u32,
-    /// Sum of the queue's delays.
-    queued: Duration,
-}
-
-impl Sum {
-    fn add(&mut self, interval: &Interval) {
-        let seconds = interval.span.as_secs_f64();
-        self.span += interval.span;
-        self.bytes += interval.acked;
-        self.squares += (interval.acked as f64).powi(2) / seconds.max(1e-9);
-        self.intervals += 1;
-        self.queued += interval.queue;
-    }
-
-    /// Bytes per second.
-    fn rate(&self) -> f64 {
-        self.bytes as f64 * 1e9 / nanos(self.span).max(1) as f64
-    }
-
-    /// Standard error of the rate as a share of it.
-    fn error(&self) -> f64 {
-        let (rate, seconds) = (self.rate(), self.span.as_secs_f64());
-        if self.intervals < 2 || rate <= 0.0 {
-            return 0.0;
-        }
-        let variance = (self.squares / seconds - rate * rate).max(0.0) / f64::from(self.intervals - 1);
-        variance.sqrt() / rate
-    }
-
-    /// Whether a queue stood in the path.
-    fn is_full(&self, rtt: Duration) -> bool {
-        is_full(self.queued / self.intervals.max(1), rtt)
-    }
-
-    fn tried(&self, lanes: u32, rtt: Duration) -> Try {
-        Try { lanes, rate: self.rate(), error: self.error().min(ERROR_MAX), is_full: self.is_full(rtt) }
-    }
-
-    /// What a span too short to measure says, if it is long enough to say something.
-    fn is_chunk(&self, rtt: Duration) -> bool {
-        self.span >= (rtt * CHUNK_RTTS).max(CHUNK_MIN)
-    }
 }
 
 impl Search {
@@ -182,6 +114,7 @@ impl Search {
             course: Course::Up,
             tried: vec![],
             narrowed: 0,
+            ignores_queue: false,
             sag_patience: SAG_PATIENCE,
         };
         search.begin_round(now);
@@ -226,6 +159,7 @@ impl Search {
     fn begin_round(&mut self, now: Time) {
         self.tried.clear();
         (self.course, self.narrowed, self.sag_patience) = (Course::Up, 0, SAG_PATIENCE);
+        self.ignores_queue = false;
         self.begin_try(self.wanted, now);
     }
 
@@ -256,7 +190,7 @@ impl Search {
             return;
         }
         let (done, rate) = (*chunk, chunk.rate());
-        let grows = rate > *last_rate * STEADY;
+        let grows = rate <= 0.0 || rate > *last_rate * STEADY;
         (*last_rate, *chunk) = (rate, Sum::default());
         if !grows || interval.now.since(began) >= span_of(interval.rtt, SETTLE_MAX) {
             self.settled(&done, interval);
@@ -267,7 +201,7 @@ impl Search {
     fn settled(&mut self, chunk: &Sum, interval: &Interval) {
         let gains = chunk.rate() >= self.best().rate * GAIN_CLEAR;
         if self.course == Course::Up && gains && self.leaves_room(chunk, interval) {
-            return self.leap(chunk, interval);
+            return self.leap(chunk.rate(), interval.now);
         }
         self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
     }
@@ -288,7 +222,8 @@ impl Search {
             // Lanes fill the path at the end of their slow start, and empty it when they begin to lose packets.
             let is_room = self.leaves_room(&done, interval);
             if self.course != Course::Narrow && is_room && done.rate() < sum.rate() * SAGS {
-                return self.leap(&done, interval);
+                // Squared, as throughput is still on its way down.
+                return self.leap(done.rate().powi(2) / sum.rate(), interval.now);
             }
             if self.course == Course::Narrow && is_room && done.rate() < self.best().rate * TOO_FEW {
                 return self.conclude(done.tried(self.wanted, interval.rtt), interval.now);
@@ -301,21 +236,26 @@ impl Search {
 
     /// Whether the path has room for more lanes, and there may be more.
     fn leaves_room(&self, chunk: &Sum, interval: &Interval) -> bool {
-        !chunk.is_full(interval.rtt) && self.wanted < self.lanes_max
+        (self.ignores_queue || !chunk.is_full(interval.rtt)) && self.wanted < self.lanes_max
     }
 
-    /// Try many more lanes without measuring these.
-    fn leap(&mut self, chunk: &Sum, interval: &Interval) {
-        self.note(Try { error: 0.0, is_full: false, ..chunk.tried(self.wanted, interval.rtt) });
+    /// Try many more lanes without measuring these, which seem to carry so much.
+    fn leap(&mut self, rate: f64, now: Time) {
+        self.note(Try { lanes: self.wanted, rate, error: 0.0, is_full: false, is_measured: false });
         self.course = Course::Up;
         let factor = if self.wanted < CAREFUL_FROM { LEAP } else { 2 };
-        self.begin_try(self.wanted * factor, interval.now);
+        self.begin_try(self.wanted * factor, now);
     }
 
     /// A number of lanes has been measured: what next?
     fn conclude(&mut self, tried: Try, now: Time) {
         let best = self.best();
+        let tried = Try { is_full: tried.is_full && !self.ignores_queue, ..tried };
         self.note(tried);
+        if self.course == Course::Confirm && tried.rate >= best.rate * GAIN_PROPORTIONAL {
+            (self.course, self.ignores_queue) = (Course::Up, true);
+            return self.begin_try(self.wanted * LEAP, now);
+        }
         let goes_on = match self.course {
             // Several lanes that fill a path leave nothing to be had; one alone leaves gaps where the queue is short.
             Course::Up => tried.lanes == 1 || !tried.is_full && tried.rate >= best.rate * GAIN_CLEAR,
@@ -328,6 +268,9 @@ impl Search {
         }
         let fewer_are_known = self.tried.iter().any(|other| other.lanes < tried.lanes);
         if self.course == Course::Narrow && fewer_are_known && tried.rate >= best.rate * NARROW_ENOUGH {
+            if tried.is_good(&best) {
+                return self.narrow(now);
+            }
             // Its lanes may have lost their windows to those that were too many: the rest will show.
             return self.keep(tried.lanes, best.rate);
         }
@@ -340,14 +283,14 @@ impl Search {
     }
 
     fn best(&self) -> Try {
-        let none = Try { lanes: 1, rate: 0.0, error: 0.0, is_full: false };
+        let none = Try { lanes: 1, rate: 0.0, error: 0.0, is_full: false, is_measured: false };
         self.tried.iter().copied().max_by(|a, b| a.rate.total_cmp(&b.rate)).unwrap_or(none)
     }
 
-    /// The smallest number that was tried and is nearly as good as the best.
+    /// The smallest number that was measured and is nearly as good as the best.
     fn smallest_good(&self) -> Try {
         let best = self.best();
-        let good = self.tried.iter().copied().filter(|tried| tried.is_good(&best));
+        let good = self.tried.iter().copied().filter(|tried| tried.is_measured && tried.is_good(&best));
         good.min_by_key(|tried| tried.lanes).unwrap_or(best)
     }
 
@@ -361,7 +304,8 @@ impl Search {
             // Below a full path each lane carries as much as the others.
             Some(few) => {
                 let just = f64::from(few.lanes) * best.rate / few.rate * HEADROOM;
-                (just.ceil() as u32).max(few.lanes + 1)
+                let step = (f64::from(good.lanes) * STEP_DOWN).ceil() as u32;
+                (just.ceil() as u32).max(few.lanes + 1).max(step)
             }
             None => good.lanes / 2,
         };
@@ -381,11 +325,9 @@ impl Search {
         self.phase = Phase::holding(usual);
     }
 
-    /// Keep the number, but for a lane more where throughput sags, until throughput has moved away for a while.
+    /// Keep the number, or add to it where throughput sags, until throughput has moved away for a while.
     fn hold(&mut self, interval: &Interval) {
-        let Phase::Hold { usual, recent, moved_for, sagged_for, before, fruitless } = &mut self.phase else {
-            return;
-        };
+        let Phase::Hold { usual, recent, moved_for, sagged_for, .. } = &mut self.phase else { return };
         if !interval.busy || interval.span.is_zero() {
             (*moved_for, *sagged_for) = (Duration::ZERO, Duration::ZERO);
             return;
@@ -394,16 +336,21 @@ impl Search {
         let weight = (interval.span.as_secs_f64() / RECENT.as_secs_f64()).min(1.0);
         *recent += (rate - *recent) * weight;
         let moved = (*recent / usual.max(1.0) - 1.0).abs() > MOVED;
-        let sags = *recent < *usual * SAGS && !is_full(interval.queue, interval.rtt);
+        let is_full = is_full(interval.queue, interval.rtt) && !self.ignores_queue;
+        let sags = *recent < *usual * SAGS && !is_full;
         *moved_for = if moved { *moved_for + interval.span } else { Duration::ZERO };
         *sagged_for = if sags { *sagged_for + interval.span } else { Duration::ZERO };
         if *moved_for >= span_of(interval.rtt, MOVED_FOR) {
-            return self.begin_round(interval.now);
+            self.begin_round(interval.now);
+        } else if *sagged_for >= (interval.rtt * SAG_RTTS).max(self.sag_patience) {
+            *sagged_for = Duration::ZERO;
+            self.add_lanes();
         }
-        if *sagged_for < span_of(interval.rtt, self.sag_patience) {
-            return;
-        }
-        *sagged_for = Duration::ZERO;
+    }
+
+    /// Throughput has sagged for long: see whether more lanes help.
+    fn add_lanes(&mut self) {
+        let Phase::Hold { usual, recent, before, fruitless, .. } = &mut self.phase else { return };
         let helped = before.is_none_or(|before| {
             let added = f64::from(self.wanted) / f64::from(before.lanes) - 1.0;
             *recent / before.rate - 1.0 >= HELPED * added
@@ -416,8 +363,10 @@ impl Search {
             self.sag_patience = (self.sag_patience * 2).min(SAG_PATIENCE_MAX);
             return;
         }
-        *before = Some(Try { lanes: self.wanted, rate: *recent, error: 0.0, is_full: false });
-        let factor = (*usual / recent.max(1.0) * HEADROOM).clamp(ADDED_MIN, ADDED_MAX);
+        *before =
+            Some(Try { lanes: self.wanted, rate: *recent, error: 0.0, is_full: false, is_measured: true });
+        // Squared, as throughput is still on its way down.
+        let factor = ((*usual / recent.max(1.0)).powi(2) * HEADROOM).clamp(ADDED_MIN, ADDED_MAX);
         let wanted = (f64::from(self.wanted) * factor).ceil() as u32;
         self.wanted = wanted.min(self.lanes_max);
     }
@@ -441,25 +390,14 @@ fn span_of(rtt: Duration, least: Duration) -> Duration {
     (rtt * MEASURE_RTTS).max(least)
 }
 
-/// Whether so long a queue means that the path is full: more than what timers and hosts make of an empty one.
-fn is_full(queue: Duration, rtt: Duration) -> bool {
-    queue >= (rtt / QUEUE_SHARE).max(QUEUE_MIN)
-}
-
 /// What fills the path is measured for so many round trips, and for [`MEASURE_MIN`] at least: long enough for a few of
 /// TCP's saw teeth on short paths, and not so long that the search outlasts the transfer.
 const MEASURE_RTTS: u32 = 10;
 const MEASURE_MIN: Duration = Duration::from_secs(1);
 /// Slow start is over at the latest after this; it doubles each round trip, so ten of those are a factor of 1000.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
-/// While settling, spans of so many round trips are compared.
-const CHUNK_RTTS: u32 = 2;
-const CHUNK_MIN: Duration = Duration::from_millis(200);
 /// Throughput that grows less than this from one span to the next has settled.
 const STEADY: f64 = 1.1;
-/// A queue of a tenth of the round trip, and of no less than a millisecond, fills a path.
-const QUEUE_SHARE: u32 = 10;
-const QUEUE_MIN: Duration = Duration::from_millis(1);
 /// Where lanes leave the path empty, four times as many are tried; from so many on, twice as many.
 const LEAP: u32 = 4;
 const CAREFUL_FROM: u32 = 8;
@@ -469,22 +407,22 @@ const LANES_PATIENCE: Duration = Duration::from_secs(5);
 const GAIN_CLEAR: f64 = 1.15;
 /// Twice as many than fill the path are better only if they gain this.
 const GAIN_MIN: f64 = 1.05;
-/// The smallest number within 5 % of the best is taken: lanes that gain less take from others for nothing.
-const GOOD: f64 = 0.95;
-/// Measurements may differ by chance, but not by more than so much to either side.
-const ERROR_MAX: f64 = 0.03;
+/// Twice as many that gain this are alike: their path was not full.
+const GAIN_PROPORTIONAL: f64 = 1.6;
 /// What is just enough by calculation is a little less than what it takes.
 const HEADROOM: f64 = 1.1;
 /// A number less than this times what is just enough is near enough.
 const NEAR: f64 = 1.3;
 const NARROWED_MAX: u32 = 3;
+/// It is not less than this share of what is known to do: what fewer carried may have been luck.
+const STEP_DOWN: f64 = 0.55;
 /// What was to be just enough is kept if it gives this share of the best.
 const NARROW_ENOUGH: f64 = 0.85;
 /// With this share of the best, and the path not full, it is not worth measuring to the end.
 const TOO_FEW: f64 = 0.75;
 /// Throughput below this share of the usual while the path is not full sags: its lanes had a lucky start. More of
 /// them are added.
-const SAGS: f64 = 0.93;
+const SAGS: f64 = 0.95;
 /// Those that were added are of use if they gave this share of what they would give if all lanes carried as much.
 const HELPED: f64 = 0.25;
 /// So many times in a row that they did not help the last are taken back.
@@ -493,7 +431,8 @@ const ADDED_MIN: f64 = 1.2;
 const ADDED_MAX: f64 = 2.0;
 /// Lanes that carry this share of what others do carry about as much.
 const ALIKE: f64 = 0.7;
-const SAG_PATIENCE: Duration = Duration::from_millis(1500);
+const SAG_RTTS: u32 = 6;
+const SAG_PATIENCE: Duration = Duration::from_secs(1);
 const SAG_PATIENCE_AFTER_MORE: Duration = Duration::from_secs(5);
 const SAG_PATIENCE_MAX: Duration = Duration::from_secs(60);
 /// A change of throughput by more than a quarter, for [`MOVED_FOR`], means that the path has changed.

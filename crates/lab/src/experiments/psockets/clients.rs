@@ -2,9 +2,11 @@
 
 use super::{method, paper_stream, path};
 use crate::experiments::bench::Bench;
+use crate::experiments::figures::median;
 use crate::experiments::striped::{Amount, run_together};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
 use longhaul_sim::experiments::{Column, Table, Unit};
+use longhaul_sim::metrics::jain;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-e",
@@ -44,7 +46,11 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             aggregates.push(bytes as f64 * 8e-6 / last);
             fairness.push(jain(&seconds.iter().map(|seconds| 1.0 / seconds).collect::<Vec<_>>()));
         }
-        rows.push(Row { applications, aggregate_mbps: median(aggregates), fairness: median(fairness) });
+        rows.push(Row {
+            applications,
+            aggregate_mbps: median(aggregates).unwrap_or_default(),
+            fairness: median(fairness).unwrap_or_default(),
+        });
     }
     let method = vec![
         method(),
@@ -104,18 +110,6 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
             format!("Jain's index at worst {:.3}, with {}", least_fair.fairness, least_fair.applications),
         ),
     ]
-}
-
-/// (Σx)² / (n·Σx²).
-fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    sum * sum / (shares.len() as f64 * squares)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Section 4 e.

@@ -118,3 +118,34 @@ const GOOD: f64 = 0.95;
 const FILLED: f64 = 0.9;
 /// Section 4 a.
 const PAPER_PEAK_MBPS: f64 = 76.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Verdict;
+
+    fn points(mbps: impl Fn(u32) -> f64) -> Vec<Point> {
+        let point = |sockets| Point { sockets, equal: mbps(sockets), longhaul: mbps(sockets) };
+        [1, 2, 3, 4, 6, 8, 12, 16, 24, 32].map(point).into()
+    }
+
+    fn verdicts(points: &[Point]) -> Vec<Verdict> {
+        judge(points).into_iter().map(|statement| statement.verdict).collect()
+    }
+
+    #[test]
+    fn windows_that_fill_the_path_pass_and_the_papers_twelve_are_missed() {
+        let filled = points(|sockets| (30.0 * f64::from(sockets)).min(96.0));
+        let expected =
+            [Verdict::Reproduced, Verdict::NotReproduced, Verdict::Met, Verdict::Met, Verdict::Met];
+        assert_eq!(verdicts(&filled), expected);
+    }
+
+    #[test]
+    fn a_late_knee_and_an_empty_path_are_noticed() {
+        let slow = points(|sockets| if sockets < 12 { 20.0 } else { 60.0 });
+        let expected =
+            [Verdict::Reproduced, Verdict::Reproduced, Verdict::NotMet, Verdict::NotMet, Verdict::NotMet];
+        assert_eq!(verdicts(&slow), expected);
+    }
+}

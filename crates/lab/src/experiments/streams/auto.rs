@@ -39,6 +39,7 @@ struct Outcome {
     /// Seconds lost to the search.
     cost_s: f64,
     course: String,
+    tried: String,
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
@@ -60,7 +61,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let method = vec![
         format!(
             "Queues of one bandwidth-delay product, kernel TCP under CUBIC, in clear. Each fixed number is measured for \
-             {} s after the first {} s; the number that longhaul finds by itself is that at the end of {} s, its goodput \
+             {} s after the first {} s ({SLOW_START_RTTS} round trips at least); the number that longhaul finds by itself is that at the end of {} s, its goodput \
              that of the last {} s.",
             times.fixed.1, times.fixed.0, times.auto.0, times.auto.1
         ),
@@ -74,6 +75,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
 
 fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Outcome, ExperimentError> {
     let lab = bench.lab(&path.scenario())?;
+    // Slow start and the losses at its end must be over.
+    let skip = times.fixed.0.max(SLOW_START_RTTS * path.rtt_ms / 1e3);
     let run = |streams, (skip, measure)| {
         let amount = Amount::Seconds { skip, measure };
         Striped { streams, window_bytes: path.window_bytes, amount, ..Striped::default() }.run(bench, &lab)
@@ -83,7 +86,7 @@ fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Ou
     let mut fixed = vec![];
     let mut best: Option<(u32, Streamed)> = None;
     for &count in counts {
-        let streamed = run(Streams::Fixed(count), times.fixed)?;
+        let streamed = run(Streams::Fixed(count), (skip, times.fixed.1))?;
         let mbps = streamed.received.goodput_mbps;
         fixed.push((count, mbps));
         if best.as_ref().is_none_or(|(_, best)| mbps > best.received.goodput_mbps) {
@@ -97,14 +100,17 @@ fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Ou
     let searched_s = auto.sent.course.last().map_or(0.0, |(at, _)| at + SETTLE_S).min(whole_s - end_s);
     let course: Vec<String> =
         auto.sent.course.iter().map(|(at, count)| format!("{count} at {at:.1} s")).collect();
+    let tried: Vec<String> =
+        auto.sent.tried_mbps.iter().map(|(count, mbps)| format!("{count}: {mbps:.1} Mb/s")).collect();
     Ok(Outcome {
         path: path.name(),
         fixed,
         best: (best_count, best_mbps),
         enough,
         auto: (auto.streams(), auto.received.goodput_mbps),
-        cost_s: (behind(&auto, searched_s) - behind(&best, times.fixed.0)).max(0.0),
+        cost_s: (behind(&auto, searched_s) - behind(&best, skip)).max(0.0),
         course: course.join(", "),
+        tried: tried.join(", "),
     })
 }
 
@@ -156,19 +162,21 @@ fn detail(outcomes: &[Outcome]) -> Table {
         Column::text("streams"),
         Column::new("goodput", Unit::Mbps),
         Column::text("course"),
+        Column::text("tried"),
     ];
     let mut table = Table::new("cells", "Every run", columns).detail();
     for outcome in outcomes {
-        for (count, mbps) in &outcome.fixed {
+        let mut push = |streams: String, mbps: f64, course: &str, tried: &str| {
             table.push(vec![
                 outcome.path.clone().into(),
-                count.to_string().into(),
-                (*mbps).into(),
-                "".into(),
+                streams.into(),
+                mbps.into(),
+                course.into(),
+                tried.into(),
             ]);
-        }
-        let course = outcome.course.clone().into();
-        table.push(vec![outcome.path.clone().into(), "auto".into(), outcome.auto.1.into(), course]);
+        };
+        outcome.fixed.iter().for_each(|(count, mbps)| push(count.to_string(), *mbps, "", ""));
+        push("auto".into(), outcome.auto.1, &outcome.course, &outcome.tried);
     }
     table
 }
@@ -208,5 +216,27 @@ const TOO_MANY: f64 = 1.5;
 const COST_MAX: f64 = 0.05;
 /// The transfer whose share the search may cost.
 const TRANSFER_S: f64 = 30.0;
+const SLOW_START_RTTS: f64 = 20.0;
 /// For the last number to find its speed.
 const SETTLE_S: f64 = 1.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Verdict;
+
+    fn outcome(auto: (u32, f64), cost_s: f64) -> Outcome {
+        let (fixed, best) = (vec![(1, 30.0), (4, 96.0), (8, 98.0)], (8, 98.0));
+        let (course, tried) = (String::new(), String::new());
+        Outcome { path: "a path".into(), fixed, best, enough: 4, auto, cost_s, course, tried }
+    }
+
+    #[test]
+    fn the_worst_path_decides_each_bar() {
+        let verdicts =
+            |outcomes: &[Outcome]| judge(outcomes).into_iter().map(|one| one.verdict).collect::<Vec<_>>();
+        assert_eq!(verdicts(&[outcome((6, 95.0), 1.0)]), [Verdict::Met; 3]);
+        assert_eq!(verdicts(&[outcome((6, 95.0), 1.0), outcome((7, 90.0), 2.0)]), [Verdict::NotMet; 3]);
+        assert_eq!(verdicts(&[]), [Verdict::Open; 3]);
+    }
+}

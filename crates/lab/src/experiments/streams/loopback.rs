@@ -2,6 +2,7 @@
 
 use crate::Scenario;
 use crate::experiments::bench::Bench;
+use crate::experiments::figures::median;
 use crate::experiments::iperf::{self, Iperf};
 use crate::experiments::striped::{Amount, Streams, Striped};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
@@ -66,11 +67,6 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     )];
     let statements = vec![judge(&PLAIN, plain, PLAIN_BAR), judge(&SEALED, sealed, SEALED_BAR)];
     Ok(Findings { method, tables: vec![table], statements })
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
 }
 
 const PLAIN_BAR: f64 = 0.85;

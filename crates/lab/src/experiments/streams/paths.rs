@@ -6,7 +6,7 @@ use crate::Scenario;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     mbit: f64,
-    rtt_ms: f64,
+    pub(super) rtt_ms: f64,
     loss: f64,
     pub(super) window_bytes: Option<u64>,
     /// Whether a quick run takes it: one of each kind.
