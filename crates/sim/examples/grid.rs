@@ -49,7 +49,8 @@ fn run(cell: &Bulk, trace_s: f64) -> Figures {
         let span = sim.now().since(told).as_secs_f64();
         if trace_s > 0.0 && span >= trace_s {
             let sender = sim.left(id);
-            println!("{}", bulk::line_of(sim.now(), sender, (sender.acked() - acked) as f64 / span));
+            let mbps = (sender.acked() - acked) as f64 * f64::from(bulk::PACKET_LEN) * 8e-6 / span;
+            println!("{} {:?}", bulk::line_of(sim.now(), &sender.snapshot(), mbps), sender.blocked());
             (told, acked) = (sim.now(), sender.acked());
         }
     })

@@ -2,13 +2,13 @@
 //!
 //! `share FLOWS [rate=100] [rtt=50] [queue=1] [loss=0] [jitter=0] [from=30] [to=60] [trace=SECONDS] [seed=1]`, where
 //! FLOWS is a list of `KIND[xCOUNT][@START[-STOP]][+EXTRA_MS][/STAGGER]`: `adaptivex4/2` are four that start 2 s apart,
-//! `background` is the default controller told to yield, `cubic@5+15` starts at 5 s with 30 ms more of round trip.
+//! `background` is the default controller told to yield, `cubic@5+15` starts at 5 s with 30 ms more of round trip,
+//! `tcp:cubic` is a TCP.
 
 #[path = "../tests/common/bulk.rs"]
 mod bulk;
 
 use bulk::{Member, Shared};
-use longhaul_proto::control::ControllerKind;
 use longhaul_sim::scenario::Scenario;
 use std::time::Duration;
 
@@ -52,15 +52,15 @@ fn group(text: &str) -> Vec<Member> {
         None => (parse(times), None),
     });
     let (name, count) = text.split_once('x').map_or((text, 1.0), |(name, count)| (name, parse(count)));
-    let background = name == "background";
-    let kind: ControllerKind =
-        if background { ControllerKind::Adaptive } else { name.parse().expect("a controller") };
+    let member = |start_s| match name {
+        "background" => Member::background(start_s),
+        _ => Member::new(name, start_s),
+    };
     (0..count as u32)
         .map(|i| Member {
-            background,
             extra: Duration::from_secs_f64(extra_ms / 1e3),
             stop: stop.map_or(Duration::MAX, Duration::from_secs_f64),
-            ..Member::new(kind, start + stagger * f64::from(i))
+            ..member(start + stagger * f64::from(i))
         })
         .collect()
 }

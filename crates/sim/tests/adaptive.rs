@@ -5,7 +5,6 @@
 mod bulk;
 
 use bulk::{Bulk, Figures, Member, Shared, Shares};
-use longhaul_proto::control::ControllerKind::{Adaptive, Cubic};
 use longhaul_sim::scenario::{Scenario, Step};
 use std::time::Duration;
 
@@ -104,7 +103,7 @@ fn path(rate: f64, rtt_ms: f64) -> Scenario {
 
 /// `count` flows of its own, each a while after the last.
 fn own(count: u32, stagger_s: f64) -> Vec<Member> {
-    (0..count).map(|i| Member::new(Adaptive, stagger_s * f64::from(i))).collect()
+    (0..count).map(|i| Member::new("adaptive", stagger_s * f64::from(i))).collect()
 }
 
 #[test]
@@ -117,34 +116,33 @@ fn flows_share_equally_whenever_they_begin() {
 
 #[test]
 fn a_longer_way_earns_no_larger_share() {
-    let far = Member { extra: Duration::from_millis(30), ..Member::new(Adaptive, 3.0) };
-    let shares = Shared::new(path(50.0, 20.0), vec![Member::new(Adaptive, 0.0), far], 30.0, 45.0).run();
+    let far = Member { extra: Duration::from_millis(30), ..Member::new("adaptive", 3.0) };
+    let shares = Shared::new(path(50.0, 20.0), vec![Member::new("adaptive", 0.0), far], 30.0, 45.0).run();
     assert!(shares.jain(0..2) >= 0.85 && shares.sum() >= 0.95, "{shares:?}");
 }
 
 fn beside_cubic(first: Member, stop_s: Option<f64>, from_s: f64, to_s: f64) -> Shares {
     let stop = stop_s.map_or(Duration::MAX, Duration::from_secs_f64);
-    let cubic = Member { stop, ..Member::new(Cubic, 5.0) };
+    let cubic = Member { stop, ..Member::new("tcp:cubic", 5.0) };
     Shared::new(path(50.0, 40.0), vec![first, cubic], from_s, to_s).run()
 }
 
 #[test]
 fn it_does_not_starve_beside_cubic_and_leaves_it_its_share() {
-    let shares = beside_cubic(Member::new(Adaptive, 0.0), None, 15.0, 45.0);
+    let shares = beside_cubic(Member::new("adaptive", 0.0), None, 15.0, 45.0);
     assert!(shares.each[0] >= 0.15 && shares.each[1] >= 0.4, "{shares:?}");
 }
 
 #[test]
 fn the_queue_is_short_again_when_cubic_has_left() {
-    let shares = beside_cubic(Member::new(Adaptive, 0.0), Some(15.0), 30.0, 40.0);
+    let shares = beside_cubic(Member::new("adaptive", 0.0), Some(15.0), 30.0, 40.0);
     assert!(shares.each[0] >= 0.95 && shares.queue_bdp < 0.3, "{shares:?}");
 }
 
 #[test]
 fn in_the_background_it_fills_an_empty_path_and_yields_a_busy_one() {
-    let member = Member { background: true, ..Member::new(Adaptive, 0.0) };
-    let shares = beside_cubic(member, None, 10.0, 30.0);
+    let shares = beside_cubic(Member::background(0.0), None, 10.0, 30.0);
     assert!(shares.each[1] >= 0.9, "{shares:?}");
-    let alone = Shared::new(path(50.0, 40.0), vec![member], 5.0, 15.0).run();
+    let alone = Shared::new(path(50.0, 40.0), vec![Member::background(0.0)], 5.0, 15.0).run();
     assert!(alone.each[0] >= 0.95, "{alone:?}");
 }

@@ -1,7 +1,7 @@
 //! Large objects over one path, to measure what a controller makes of it.
 #![allow(dead_code, reason = "each user needs a part")]
 
-use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::control::{ControlConfig, ControllerKind, Snapshot};
 use longhaul_proto::object::{
     AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent,
     Shape,
@@ -9,11 +9,11 @@ use longhaul_proto::object::{
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
-use longhaul_sim::flow::Blank;
+use longhaul_sim::flow::{Blank, FlowSim, FlowSpec, ObjectFlow, Protocol};
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
-use longhaul_sim::{FlowEvent, FlowId, Limits, Options, Sim};
+use longhaul_sim::{FlowEvent, FlowId, Limits, Options, Placement, Sim};
 use std::time::Duration;
 
 /// What a full datagram is long, bytes of UDP payload.
@@ -28,15 +28,13 @@ pub fn payload_share(scenario: &Scenario) -> f64 {
     f64::from(PACKET_LEN) / f64::from(scenario.mtu) * (1.0 - scenario.loss)
 }
 
-/// A sender of `object_len` bytes and its receiver. `extra`: how much longer its way is each way.
+/// A sender of `object_len` bytes and its receiver.
 pub fn ends(
     scenario: &Scenario,
     object_len: u64,
     kind: ControllerKind,
-    extra: Duration,
-    change: impl Fn(ControlConfig) -> ControlConfig,
 ) -> (Sender<Blank>, Receiver<Blank>) {
-    let rtt = Duration::from_secs_f64((scenario.rtt_ms + scenario.jitter_ms) / 1e3) + 2 * extra;
+    let rtt = Duration::from_secs_f64((scenario.rtt_ms + scenario.jitter_ms) / 1e3);
     let shape = Shape { object_len, packet_len: PACKET_LEN };
     let config = SenderConfig {
         shape,
@@ -47,8 +45,7 @@ pub fn ends(
         have: Ranges::new(),
         seed: scenario.seed,
     };
-    let control = change(ControlConfig::new(DATAGRAM_LEN, rtt));
-    let sender = Sender::new(config, Blank, kind.build(control));
+    let sender = Sender::new(config, Blank, kind.build(ControlConfig::new(DATAGRAM_LEN, rtt)));
     let ack = AckPolicy::new(DEFAULT_EVERY, rtt);
     let config = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: 1400 };
     (sender, Receiver::new(config, Blank))
@@ -97,8 +94,7 @@ impl Bulk {
         let trace = TraceMode::Off;
         let options = Options { right_clock_ahead: self.clock_ahead, trace, ..Options::default() };
         let mut sim = Sim::with_path(PathConfig::new(&self.scenario), options);
-        let (sender, receiver) =
-            ends(&self.scenario, self.object_len(), self.kind, Duration::ZERO, |config| config);
+        let (sender, receiver) = ends(&self.scenario, self.object_len(), self.kind);
         let id = sim.add_flow(sender, receiver, Time::ZERO);
         let limits =
             Limits { time: Time::from_millis((self.seconds * 10_000.0) as u64), ..Limits::default() };
@@ -124,10 +120,9 @@ impl Bulk {
 }
 
 /// One of several flows that share a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Member {
-    pub kind: ControllerKind,
-    pub background: bool,
+    pub protocol: Protocol,
     /// When it begins.
     pub start: Duration,
     /// When its measurement ends and it leaves.
@@ -137,14 +132,17 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn new(kind: ControllerKind, start_s: f64) -> Member {
-        Member {
-            kind,
-            background: false,
-            start: Duration::from_secs_f64(start_s),
-            stop: Duration::MAX,
-            extra: Duration::ZERO,
-        }
+    /// An object transfer, or with `tcp:` before the controller's name a TCP.
+    pub fn new(name: &str, start_s: f64) -> Member {
+        let protocol = name.parse().expect("the name of a protocol");
+        let start = Duration::from_secs_f64(start_s);
+        Member { protocol, start, stop: Duration::MAX, extra: Duration::ZERO }
+    }
+
+    /// The default controller, told to yield.
+    pub fn background(start_s: f64) -> Member {
+        let flow = ObjectFlow { background: true, ..ObjectFlow::new(ControllerKind::Adaptive) };
+        Member { protocol: Protocol::Object(flow), ..Member::new("adaptive", start_s) }
     }
 }
 
@@ -171,9 +169,7 @@ pub struct Shares {
 impl Shares {
     /// Jain's index over flows `range`: (Σx)²/(n·Σx²).
     pub fn jain(&self, range: std::ops::Range<usize>) -> f64 {
-        let flows = &self.each[range];
-        let sum: f64 = flows.iter().sum();
-        sum * sum / (flows.len() as f64 * flows.iter().map(|x| x * x).sum::<f64>())
+        longhaul_sim::metrics::jain(&self.each[range])
     }
 
     pub fn sum(&self) -> f64 {
@@ -191,82 +187,86 @@ impl Shared {
     pub fn run(&self) -> Shares {
         let options =
             Options { trace: TraceMode::Off, measure_from: Time::ZERO + self.from, ..Options::default() };
-        let mut sim = Sim::with_path(PathConfig::new(&self.scenario), options);
+        let mut sim: FlowSim = Sim::with_path(PathConfig::new(&self.scenario), options);
         let endless = (self.scenario.bottleneck_mbit * 1e6 / 8.0 * (self.to.as_secs_f64() + 1.0)) as u64;
-        let mut flows = vec![];
+        let mut flows: Vec<Option<FlowId>> = vec![];
         for (i, member) in self.members.iter().enumerate() {
-            let (sender, receiver) =
-                ends(&self.scenario, endless, member.kind, member.extra, |config| ControlConfig {
-                    background: member.background,
-                    seed: i as u64 + 1,
-                    paced: member.kind == ControllerKind::Adaptive,
-                    ..config
-                });
-            let start = Time::ZERO + member.start;
-            flows.push((sim.add_flow_with_delay(sender, receiver, start, member.extra), true));
+            let spec =
+                FlowSpec { seed: i as u64 + 1, ..FlowSpec::new(member.protocol.clone(), endless) };
+            let placement =
+                Placement { access_delay: member.extra, ..Placement::at(Time::ZERO + member.start) };
+            flows.push(Some(sim.add(&spec, &placement)));
         }
-        let count = self.members.len();
-        let (mut before, mut after) = (vec![0; count], vec![0; count]);
-        let mut told = Time::ZERO;
-        let mut told_acked = vec![0; count];
+        let (mut before, mut after) = (vec![0; flows.len()], vec![0; flows.len()]);
+        let mut tracer = self.trace.map(|every| Tracer::new(every, flows.len()));
         let limits = |span: Duration| Limits { time: Time::ZERO + span, ..Limits::default() };
-        let mut stages: Vec<Duration> =
-            self.members.iter().map(|m| m.stop).chain([self.from, self.to]).collect();
+        let stops = self.members.iter().map(|member| member.stop);
+        let mut stages: Vec<Duration> = stops.chain([self.from, self.to]).collect();
         stages.retain(|stage| *stage <= self.to);
         stages.sort();
         for stage in stages {
             sim.run(limits(stage), |sim| {
-                let now = sim.now();
-                if self.trace.is_some_and(|every| now.since(told) >= every) {
-                    let span = now.since(told).as_secs_f64();
-                    for (i, (id, _)) in flows.iter().enumerate().filter(|(_, (_, alive))| *alive) {
-                        let sender = sim.left(*id);
-                        println!(
-                            "{i} {}",
-                            line_of(now, sender, (sender.acked() - told_acked[i]) as f64 / span)
-                        );
-                        told_acked[i] = sender.acked();
-                    }
-                    told = now;
+                if let Some(tracer) = &mut tracer {
+                    tracer.look(sim, &flows);
                 }
                 false
             });
-            for (i, (id, alive)) in flows.iter_mut().enumerate().filter(|(_, (_, alive))| *alive) {
-                let acked = sim.left(*id).acked();
+            for (i, flow) in flows.iter_mut().enumerate() {
+                let Some(id) = *flow else { continue };
+                after[i] = sim.stats(id).bytes_delivered;
                 if stage == self.from {
-                    before[i] = acked;
+                    before[i] = after[i];
                 }
-                after[i] = acked;
                 if self.members[i].stop <= stage {
-                    *alive = false;
-                }
-            }
-            for (i, (id, alive)) in flows.iter().enumerate() {
-                if !alive && self.members[i].stop == stage {
-                    sim.remove_flow(*id);
+                    sim.remove_flow(id);
+                    *flow = None;
                 }
             }
         }
         let outcome = sim.outcome(longhaul_sim::End::TimeLimit);
         let span = (self.to - self.from).as_secs_f64();
         let full = self.scenario.bottleneck_mbit * 1e6 * payload_share(&self.scenario) * span;
-        let bits = f64::from(PACKET_LEN) * 8.0;
+        let share = |(from, to): (&u64, &u64)| if *from == 0 { 0.0 } else { (to - from) as f64 * 8.0 / full };
         Shares {
-            each: before
-                .iter()
-                .zip(&after)
-                .map(|(from, to)| if *from == 0 { 0.0 } else { (to - from) as f64 * bits / full })
-                .collect(),
+            each: before.iter().zip(&after).map(share).collect(),
             queue_bdp: outcome.forward.queue.mean_bytes / self.scenario.bdp_bytes().max(1) as f64,
         }
     }
 }
 
-/// The state of a sender that has `packets` acknowledged a second.
-pub fn line_of(now: Time, sender: &Sender<Blank>, packets: f64) -> String {
-    let snapshot = sender.snapshot();
+/// Prints a line a flow now and then.
+struct Tracer {
+    every: Duration,
+    told: Time,
+    delivered: Vec<u64>,
+}
+
+impl Tracer {
+    fn new(every: Duration, flows: usize) -> Tracer {
+        Tracer { every, told: Time::ZERO, delivered: vec![0; flows] }
+    }
+
+    fn look(&mut self, sim: &FlowSim, flows: &[Option<FlowId>]) {
+        let span = sim.now().since(self.told);
+        if span < self.every {
+            return;
+        }
+        for (i, id) in flows.iter().enumerate().filter_map(|(i, id)| Some((i, (*id)?))) {
+            let delivered = sim.stats(id).bytes_delivered;
+            let mbps = (delivered - self.delivered[i]) as f64 * 8e-6 / span.as_secs_f64();
+            self.delivered[i] = delivered;
+            if let Some(snapshot) = sim.left(id).snapshot() {
+                println!("{i} {}", line_of(sim.now(), &snapshot, mbps));
+            }
+        }
+        self.told = sim.now();
+    }
+}
+
+/// The state of a sender whose receiver gets so many Mb/s.
+pub fn line_of(now: Time, snapshot: &Snapshot, mbps: f64) -> String {
     format!(
-        "{:8.3} {:8} pace {:8.2} bw {:8.2} queue {:7.2} ms random {:.3} window {:8} goodput {:8.2} {:?}",
+        "{:8.3} {:8} pace {:8.2} bw {:8.2} queue {:7.2} ms random {:.3} window {:8} goodput {mbps:8.2}",
         now.as_secs_f64(),
         snapshot.phase,
         snapshot.pacing_rate.unwrap_or_default().as_mbps(),
@@ -274,7 +274,5 @@ pub fn line_of(now: Time, sender: &Sender<Blank>, packets: f64) -> String {
         snapshot.queue_delay.as_secs_f64() * 1e3,
         snapshot.random_loss,
         snapshot.window.unwrap_or(0),
-        packets * f64::from(PACKET_LEN) * 8e-6,
-        sender.blocked(),
     )
 }

@@ -30,7 +30,7 @@ mod rivals;
 mod startup;
 mod target;
 
-use super::{AckSample, ControlConfig, Controller, LossSample, Snapshot};
+use super::{AckSample, ControlConfig, Controller, LossSample, Sent, Snapshot};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, CEILING_GONE, Ceiling, TEST_FACTOR, Test};
 use core::time::Duration;
@@ -38,16 +38,21 @@ use delay::QueueDelay;
 use loss::LossWatch;
 use receiver::ReceiverBound;
 use refresh::{RANDOM_NONE, Refresh};
-use rivals::{Compete, Vigil};
+use rivals::{Compete, Left, Verdict, Vigil};
 use startup::{STARTUP_LOSS, STARTUP_SHARE, TRAIN_LEN};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Adaptive {
+    config: ControlConfig,
     datagram_len: f64,
     is_background: bool,
     /// What the path carries, bit/s, in terms of what is sent (random loss included).
     bandwidth: f64,
+    /// Most that was delivered over a round.
+    peak: f64,
+    /// What the train said that the link carries.
+    link: Option<f64>,
     /// Extra rate share while the queue stays empty.
     growth: f64,
     /// While the first rate is sought: what the train said there is at most.
@@ -73,7 +78,7 @@ pub struct Adaptive {
     started: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 enum State {
     /// The first datagrams leave as a train; its dispersion tells the path's rate.
     Train,
@@ -86,7 +91,7 @@ enum State {
         depth: f64,
     },
     /// Others fill the queue.
-    Compete(Compete),
+    Compete(Box<Compete>),
 }
 
 /// A stretch of acknowledgements over which rate and delay are measured.
@@ -125,9 +130,12 @@ impl Adaptive {
     pub fn new(config: ControlConfig) -> Adaptive {
         let rtt = config.rtt.max(RTT_MIN);
         let mut adaptive = Adaptive {
+            config,
             datagram_len: config.datagram_len as f64,
             is_background: config.background,
             bandwidth: f64::INFINITY,
+            peak: 0.0,
+            link: None,
             growth: 0.0,
             startup: None,
             state: State::Train,
@@ -161,11 +169,11 @@ impl Adaptive {
     }
 
     fn rate(&self) -> f64 {
-        let rate = match self.state {
+        let rate = match &self.state {
             State::Train => self.bandwidth,
             State::Test(test) => test.delivered * TEST_FACTOR,
             State::Refresh { depth, .. } => self.bandwidth * (1.0 - depth),
-            State::Compete(compete) => compete.rate(self.rtt, self.delay.queue_ns, self.datagram_len),
+            State::Compete(compete) => compete.rate(),
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
                 let factor = (1.0 + self.growth + GAIN * error).clamp(FACTOR_MIN, FACTOR_MAX);
@@ -183,8 +191,9 @@ impl Adaptive {
         self.delay.end_tick(ack.now, self.target_ns(), patience);
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
+        let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
         if span > Duration::ZERO {
-            self.learn_bandwidth(ack.now, delivered / (1.0 - self.loss.random).max(0.1), queued);
+            self.learn_bandwidth(ack.now, delivered / (1.0 - self.loss.random).max(0.1), is_full);
             self.round.delivered_max = self.round.delivered_max.max(delivered);
             self.round.ticks += 1;
         }
@@ -201,25 +210,29 @@ impl Adaptive {
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
         self.round.queue_most_ns = self.round.queue_most_ns.max(self.delay.queue_ns);
         self.round.app_limited |= self.tick.app_limited;
-        if let State::Compete(mut compete) = self.state {
-            let own_ns = self.target_ns();
-            let gone = compete.end_tick(ack.now, self.rtt, self.delay.queue_ns, own_ns);
-            self.state = if gone { State::Cruise } else { State::Compete(compete) };
+        let own_ns = self.target_ns();
+        if let State::Compete(compete) = &mut self.state
+            && compete.end_tick(ack.now, self.delay.queue_ns, own_ns)
+        {
+            let window = compete.window_bytes(nanos(self.rtt) as f64) / self.datagram_len;
+            self.vigil = Vigil::after(Left { at: ack.now, window, relapses: compete.relapses() });
+            self.state = State::Cruise;
         }
         self.begin_tick(ack);
     }
 
     /// The tick delivered `carried`, made up for random loss.
-    fn learn_bandwidth(&mut self, now: Time, carried: f64, queued: bool) {
+    fn learn_bandwidth(&mut self, now: Time, carried: f64, is_full: bool) {
         let settled = now >= self.refresh.settles && !matches!(self.state, State::Refresh { .. });
-        if queued && !self.tick.app_limited {
+        if is_full && !self.tick.app_limited {
             if settled || carried > self.bandwidth {
                 self.bandwidth += (carried - self.bandwidth) * BANDWIDTH_GAIN;
             }
-        } else if carried > self.bandwidth && self.growth > 0.0 {
+        } else if carried > self.bandwidth {
             // Without a queue the delivered rate follows the sent rate: a lower bound of the path's.
             let bound = if self.tick.app_limited { self.bandwidth * 1.1 } else { f64::INFINITY };
-            self.bandwidth = carried.min(bound);
+            let gain = if self.growth > 0.0 { 1.0 } else { BANDWIDTH_GAIN };
+            self.bandwidth += (carried.min(bound) - self.bandwidth) * gain;
         }
         self.bandwidth = self.bandwidth.max(RATE_MIN);
     }
@@ -238,19 +251,23 @@ impl Adaptive {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
         let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
-        match self.state {
-            State::Test(test) => self.judge(ack, test),
-            State::Compete(_) => {}
+        self.peak = self.peak.max(delivered);
+        match &mut self.state {
+            State::Test(test) => {
+                let test = *test;
+                self.judge(ack, test);
+            }
+            State::Compete(compete) => compete.end_round(ack, delivered / self.peak, self.datagram_len),
             _ => self.watch(ack, delivered),
         }
         let carried = delivered / (1.0 - self.loss.random).max(0.1);
-        if !self.round.queued && !self.round.app_limited && self.state == State::Cruise {
+        if !self.round.queued && !self.round.app_limited && matches!(self.state, State::Cruise) {
             self.bandwidth = self.bandwidth.max(carried);
         }
         if self.bandwidth > self.ceiling.bandwidth * CEILING_GONE {
             self.ceiling.hold = Duration::ZERO;
         }
-        let grows = self.state == State::Cruise
+        let grows = matches!(self.state, State::Cruise)
             && !self.round.queued
             && !self.round.app_limited
             && ack.now >= self.ceiling.hold_until
@@ -295,18 +312,28 @@ impl Adaptive {
             self.state = State::Test(Test { began, from, counted: None, loss, delivered, queue_ns });
             return;
         }
-        if self.state != State::Cruise {
+        if !matches!(self.state, State::Cruise) {
             return;
         }
         let least_ns = self.round.queue_least_ns;
         let stuck_ns = STUCK * self.target_base_ns() * self.target_share();
-        let Some(before) = self.vigil.end_round(ack.now, least_ns, stuck_ns, self.bandwidth) else { return };
-        self.vigil = Vigil::default();
-        self.give_in(ack.now, least_ns, before);
+        match self.vigil.end_round(ack.now, least_ns, stuck_ns, self.bandwidth) {
+            Verdict::Calm => {}
+            Verdict::Suspect => self.begin_refresh(ack.now, least_ns),
+            Verdict::Stuck(bandwidth_before) => self.give_in(ack.now, least_ns, bandwidth_before),
+            Verdict::Relapse(_) if least_ns < self.own_queue_ns() * RELAPSE_QUEUE => {}
+            Verdict::Relapse(left) => self.compete(ack.now, left.window, left.relapses + 1),
+        }
     }
 }
 
 impl Controller for Adaptive {
+    fn on_sent(&mut self, sent: &Sent) {
+        if let State::Compete(compete) = &mut self.state {
+            compete.on_sent(sent);
+        }
+    }
+
     fn on_ack(&mut self, ack: &AckSample) {
         if let Some(before) = self.before_outage.take() {
             // The path is back, most likely as it was; half of it is safe to begin with.
@@ -316,13 +343,16 @@ impl Controller for Adaptive {
         self.delay.sample(ack.one_way_ns, ack.rtt);
         self.tick.app_limited |= ack.app_limited;
         self.tick.samples += 1;
+        if let State::Compete(compete) = &mut self.state {
+            compete.on_ack(ack);
+        }
         if !self.started {
             (self.started, self.delay.empty_at) = (true, ack.now);
             self.begin_tick(ack);
             self.begin_round(ack);
             return;
         }
-        if self.state == State::Train {
+        if matches!(self.state, State::Train) {
             self.read_train(ack);
             return;
         }
@@ -346,9 +376,9 @@ impl Controller for Adaptive {
             self.dropped_at = loss.now;
         }
         match &mut self.state {
-            State::Compete(compete) if loss.new_episode => compete.on_loss(loss.now),
+            State::Compete(compete) => compete.on_loss(loss, self.rtt, self.delay.queue_ns),
             // So little of the train came through that its reading was waited for in vain.
-            State::Train if self.started && self.bandwidth < f64::INFINITY => self.leave_train(),
+            State::Train if self.started && self.bandwidth < f64::INFINITY => self.lose_train(),
             _ => {}
         }
     }
@@ -364,24 +394,23 @@ impl Controller for Adaptive {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        if self.state == State::Train {
+        if matches!(self.state, State::Train) {
             return None;
         }
         Some(Rate(self.rate() as u64))
     }
 
     fn window(&self) -> Option<u64> {
-        if self.state == State::Train {
+        if matches!(self.state, State::Train) {
             return Some((TRAIN_LEN * self.datagram_len) as u64);
         }
         // What the path and the target queue hold, and what the receiver may not have acknowledged yet.
         let span_ns = nanos(self.rtt) as f64 * 1.25 + 2.0 * self.target_ns() + WINDOW_SLACK_NS;
-        let mut rate = self.bandwidth * (1.0 + self.growth);
-        let mut bytes = rate * span_ns / 8e9 / (1.0 - self.loss.random).max(0.5);
-        if let State::Compete(compete) = self.state {
-            rate = self.rate();
-            bytes = bytes.max(compete.window() * self.datagram_len + rate * span_ns / 4.0 / 8e9);
-        }
+        let rate = self.bandwidth * (1.0 + self.growth);
+        let bytes = match &self.state {
+            State::Compete(compete) => compete.window_bytes(nanos(self.rtt) as f64 + self.delay.queue_ns),
+            _ => rate * span_ns / 8e9 / (1.0 - self.loss.random).max(0.5),
+        };
         Some(bytes.max(TRAIN_LEN * self.datagram_len) as u64)
     }
 
@@ -395,11 +424,11 @@ impl Controller for Adaptive {
         Snapshot {
             pacing_rate: self.pacing_rate(),
             window: self.window(),
-            bandwidth: (self.state != State::Train).then_some(Rate(self.bandwidth as u64)),
+            bandwidth: (!matches!(self.state, State::Train)).then_some(Rate(self.bandwidth as u64)),
             queue_delay: Duration::from_nanos(self.delay.queue_ns.max(0.0) as u64),
             random_loss: self.loss.random,
             receiver_bound: self.receiver.limit < self.bandwidth,
-            phase: match self.state {
+            phase: match &self.state {
                 State::Train => "train",
                 State::Cruise if self.startup.is_some() => "startup",
                 State::Cruise => "cruise",
@@ -415,15 +444,21 @@ impl Controller for Adaptive {
 const STUCK: f64 = 1.3;
 /// A queue shorter than this is noise.
 const QUEUE_NOISE_NS: f64 = 300_000.0;
+/// A queue longer than this holds enough that what is delivered is our share of the path, however long the target.
+const FULL_NS: f64 = 500_000.0;
 /// Rate change for a queue that is off by one round trip. With a feedback delay of about 1.3 round trips the loop gain
-/// is 0.8, well below the π/2 at which a proportional loop begins to swing.
-const GAIN: f64 = 0.65;
+/// is 0.5, a third of the π/2 at which a proportional loop begins to swing: flows with round trips that differ disturb
+/// each other, and shares are as even as the queue is steady.
+const GAIN: f64 = 0.35;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
 const FACTOR_MIN: f64 = 0.35;
 const FACTOR_MAX: f64 = 2.5;
-/// Weight of a new delivery rate while there is a queue.
-const BANDWIDTH_GAIN: f64 = 0.4;
+/// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
+const BANDWIDTH_GAIN: f64 = 0.2;
+/// Soon after rivals were thought to be gone, a queue of this share of the longest that our like make means that they
+/// are not.
+const RELAPSE_QUEUE: f64 = 0.6;
 /// Share of the bandwidth that must have been delivered in a round before the rate grows.
 const DELIVERED_ENOUGH: f64 = 0.85;
 /// Extra rate after the first and after many rounds without a queue.

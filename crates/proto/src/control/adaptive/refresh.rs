@@ -1,8 +1,8 @@
 //! Emptying the queue now and then, to see the true delay; and what it means if it cannot be emptied.
 
 use super::ceiling::ROOM_RECOVERY;
-use super::rivals::Compete;
-use super::{Adaptive, State, TICK_MIN};
+use super::rivals::{Compete, Vigil};
+use super::{Adaptive, ControlConfig, State, TICK_MIN};
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -50,7 +50,8 @@ impl Adaptive {
                     self.refresh.bandwidth = self.refresh.bandwidth.max(self.bandwidth);
                 }
                 if self.refresh.failures < FAILURES_MAX {
-                    self.begin_refresh(now);
+                    let queue_ns = self.delay.queue_ns.min(2.0 * self.target_ns());
+                    self.begin_refresh(now, queue_ns);
                 } else {
                     self.fail_refresh(now);
                 }
@@ -71,17 +72,17 @@ impl Adaptive {
         let queue_ns = self.delay.queue_ns;
         let is_rivals = self.dropped_at > self.delay.empty_at && self.refresh.series >= SERIES_MAX;
         if is_rivals && !self.is_background {
-            self.compete(now, self.refresh.bandwidth);
+            self.compete_at(now, self.refresh.bandwidth);
         } else if queue_ns < RIVAL_QUEUE_NS || queue_ns > self.own_queue_ns() {
             self.give_in(now, queue_ns, self.bandwidth);
         }
     }
 
-    /// Send less for as long as it takes to empty the queue, if all who fill it do the same.
-    pub(super) fn begin_refresh(&mut self, now: Time) {
+    /// Send less for as long as it takes to empty a queue of `queue_ns`, if all who fill it do the same.
+    pub(super) fn begin_refresh(&mut self, now: Time, queue_ns: f64) {
         let rtt_ns = nanos(self.rtt) as f64;
         let target_ns = self.target_ns();
-        let drain_ns = self.delay.queue_ns.min(2.0 * target_ns) + target_ns / 2.0 + REFRESH_MARGIN * rtt_ns;
+        let drain_ns = queue_ns + target_ns / 2.0 + REFRESH_MARGIN * rtt_ns;
         let wanted = drain_ns / rtt_ns * f64::from(1 << self.refresh.failures);
         let depth = wanted.clamp(DEPTH_MIN, DEPTH_MAX);
         let span_ns = rtt_ns * (wanted / depth).clamp(1.0, 2.0) + nanos(TICK_MIN) as f64;
@@ -95,21 +96,32 @@ impl Adaptive {
     pub(super) fn give_in(&mut self, now: Time, queue_ns: f64, bandwidth_before: f64) {
         let again = now.since(self.rebased_at) < REBASED_LATELY.max(first(self.rtt));
         let dropped = self.dropped_at > Time::ZERO && now.since(self.dropped_at) < REBASED_LATELY;
-        if queue_ns < self.own_queue_ns() && !((again || dropped) && queue_ns > RIVAL_QUEUE_NS) {
+        let is_own = queue_ns < self.own_queue_ns();
+        if is_own && !((again || dropped) && queue_ns > RIVAL_QUEUE_NS) {
             self.delay.rebase(now);
             self.ceiling.room_ns = f64::INFINITY;
             self.rebased_at = now;
             self.refresh.every = first(self.rtt);
             self.bandwidth = bandwidth_before;
-        } else if !self.is_background {
-            self.compete(now, bandwidth_before);
+        } else if !is_own && !self.is_background {
+            self.compete_at(now, bandwidth_before);
         }
     }
 
     /// Hold our own, beginning at `bandwidth`.
-    pub(super) fn compete(&mut self, now: Time, bandwidth: f64) {
+    fn compete_at(&mut self, now: Time, bandwidth: f64) {
         let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
-        self.state = State::Compete(Compete::new(now, bandwidth * round_s / 8.0 / self.datagram_len));
+        let bandwidth = bandwidth.max(self.link.unwrap_or(0.0) * FIRST_SHARE);
+        self.compete(now, bandwidth * round_s / 8.0 / self.datagram_len, 0);
+    }
+
+    /// Hold our own, beginning with `window` datagrams on their way.
+    pub(super) fn compete(&mut self, now: Time, window: f64, relapses: u32) {
+        let config = ControlConfig { rtt: self.rtt, ..self.config };
+        let floor = (self.link.unwrap_or(self.peak) * FLOOR_SHARE).min(self.peak / 2.0);
+        self.state = State::Compete(Box::new(Compete::new(now, config, window, floor, relapses)));
+        self.vigil = Vigil::default();
+        (self.growth, self.startup) = (0.0, None);
         (self.refresh.failures, self.refresh.series, self.refresh.bandwidth) = (0, 0, 0.0);
     }
 }
@@ -122,6 +134,10 @@ fn first(rtt: Duration) -> Duration {
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
 const REFRESH_FIRST: Duration = Duration::from_millis(500);
 const REFRESH_FIRST_ROUNDS: u32 = 10;
+/// Beside rivals never less than this share of the link: a seventh flow like them would earn more.
+const FLOOR_SHARE: f64 = 0.125;
+/// Beside rivals we begin with at least this share of it: who came late has yielded all along.
+const FIRST_SHARE: f64 = 0.3;
 /// A queue that is back after so short a time was not none …
 const REBASED_LATELY: Duration = Duration::from_secs(5);
 /// … unless jitter explains it.

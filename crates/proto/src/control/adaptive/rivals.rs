@@ -1,5 +1,8 @@
 //! Others that fill the queue: how to notice them, how to hold one's own beside them, how to notice that they left.
 
+use super::loss::Counted;
+use crate::control::window::{Cubic, Windowed};
+use crate::control::{AckSample, ControlConfig, Controller, LossSample, Sent};
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -14,20 +17,49 @@ struct Stuck {
     rounds: u32,
 }
 
+/// Rivals are thought to be gone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Left {
+    pub at: Time,
+    /// Datagrams that were on their way beside them.
+    pub window: f64,
+    /// How often that was wrong before, in a row.
+    pub relapses: u32,
+}
+
+/// What a round says of rivals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Calm,
+    /// The queue stays: time to empty it together.
+    Suspect,
+    /// The queue stays though we yield; so much was carried before.
+    Stuck(f64),
+    /// Those who were thought to be gone are there.
+    Relapse(Left),
+}
+
 /// Notices that the queue stays while we yield: somebody else fills it, who does not mind delay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Vigil {
     stuck: Option<Stuck>,
+    left: Option<Left>,
     /// Bandwidth of the last round with a queue of our own making.
     calm_bandwidth: f64,
 }
 
 impl Vigil {
-    /// End of a round in which the queue was never shorter than `least_ns`. If rivals are there: what we carried before.
-    pub fn end_round(&mut self, now: Time, least_ns: f64, own_ns: f64, bandwidth: f64) -> Option<f64> {
+    /// Rivals are thought to be gone.
+    pub fn after(left: Left) -> Vigil {
+        Vigil { left: Some(left), ..Vigil::default() }
+    }
+
+    /// End of a round in which the queue was never shorter than `least_ns`.
+    pub fn end_round(&mut self, now: Time, least_ns: f64, own_ns: f64, bandwidth: f64) -> Verdict {
         if least_ns < own_ns {
-            *self = Vigil { stuck: None, calm_bandwidth: bandwidth };
-            return None;
+            *self = Vigil { stuck: None, calm_bandwidth: bandwidth, ..*self };
+            return Verdict::Calm;
         }
         let bandwidth_before = self.calm_bandwidth.max(bandwidth);
         let stuck = self.stuck.get_or_insert(Stuck {
@@ -42,121 +74,180 @@ impl Vigil {
             (stuck.queue_ns, stuck.rounds, stuck.since) = (least_ns, 0, now);
         }
         stuck.rounds += 1;
-        let is_long = stuck.rounds >= ROUNDS && now.since(stuck.since) >= SPAN;
-        (is_long && bandwidth < YIELDED * stuck.bandwidth).then_some(stuck.bandwidth)
+        let (rounds, since, before) = (stuck.rounds, stuck.since, stuck.bandwidth);
+        if let Some(left) = self.left
+            && rounds >= RELAPSE_ROUNDS
+            && now.since(left.at) < RELAPSE
+        {
+            return Verdict::Relapse(left);
+        }
+        if rounds % SUSPECT_ROUNDS == 0 && rounds < ROUNDS {
+            return Verdict::Suspect;
+        }
+        let is_long = rounds >= ROUNDS && now.since(since) >= SPAN;
+        if is_long && bandwidth < YIELDED * before {
+            self.stuck = None;
+            return Verdict::Stuck(before);
+        }
+        Verdict::Calm
     }
 }
 
-/// A window that moves as CUBIC's (RFC 9438) does, so that a CUBIC flow finds in us one more of its kind.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What rivals do, we do: a CUBIC flow finds in us one more of its kind (RFC 9438).
+///
+/// After each loss much less is sent for a moment. Where only our like compete, all do so at once, and the queue runs
+/// empty: the rivals have gone.
+#[derive(Debug)]
 pub(super) struct Compete {
-    /// Datagrams on their way.
-    window: f64,
-    /// The window that last met a loss.
-    window_max: f64,
-    epoch: Time,
-    valley: Option<Valley>,
-    /// The valley of this epoch is behind us.
-    is_tried: bool,
+    window: Windowed<Cubic>,
+    /// bit/s: never less, unless so much is lost that even rivals who do not mind must feel it.
+    floor: f64,
+    floor_most: f64,
+    /// Counters at the beginning of the round.
+    counted: Option<Counted>,
+    low: Option<Low>,
+    /// When the last low ended, or this began.
+    since: Time,
+    /// How often that has been wrong, or the full rate has.
+    relapses: u32,
+    /// Rounds in a row that delivered what the path carries.
+    alone: u32,
+    alone_since: Time,
+    is_over: bool,
 }
 
 /// A while of sending much less, to see whether the queue was only ours.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Valley {
-    is_low: bool,
+#[derive(Clone, Copy, Debug)]
+struct Low {
     until: Time,
     judged_at: Time,
-    queue_ns: f64,
     least_ns: f64,
+    /// What is seen now was sent after it.
+    is_past: bool,
 }
 
 impl Compete {
-    /// Begin with `window` datagrams on their way.
-    pub fn new(now: Time, window: f64) -> Compete {
-        let window = window.max(WINDOW_MIN);
-        Compete { window, window_max: window, epoch: now, valley: None, is_tried: false }
+    /// Begin with `window` datagrams on their way; send at `floor` bit/s at least.
+    pub fn new(now: Time, config: ControlConfig, window: f64, floor: f64, relapses: u32) -> Compete {
+        Compete {
+            window: Windowed::resumed(ControlConfig { paced: true, ..config }, Cubic::default(), window),
+            floor,
+            floor_most: floor,
+            counted: None,
+            low: None,
+            since: now,
+            relapses,
+            alone: 0,
+            alone_since: now,
+            is_over: false,
+        }
     }
 
-    /// Datagrams that a whole round trip carries, at the moment.
-    pub fn window(&self) -> f64 {
-        self.window
+    /// How often rivals were thought gone that were not, in a row.
+    pub fn relapses(&self) -> u32 {
+        self.relapses
+    }
+
+    /// Bytes that may be on their way over a round trip of `round_ns`, queue included.
+    pub fn window_bytes(&self, round_ns: f64) -> f64 {
+        let floor = self.floor * FLOOR_ROOM * round_ns / 8e9;
+        self.window.window().map_or(f64::INFINITY, |bytes| bytes as f64).max(floor)
     }
 
     /// What to pace at, bit/s.
-    pub fn rate(&self, rtt: Duration, queue_ns: f64, datagram_len: f64) -> f64 {
-        let round_ns = nanos(rtt) as f64 + queue_ns;
-        let rate = self.window * datagram_len * 8e9 / round_ns.max(1.0);
-        if self.valley.is_some_and(|valley| valley.is_low) { rate * VALLEY_FACTOR } else { rate }
+    pub fn rate(&self) -> f64 {
+        let rate = self.window.pacing_rate().map_or(f64::INFINITY, |rate| rate.0 as f64);
+        let rate = rate.max(self.floor);
+        if self.low.is_some_and(|low| !low.is_past) { rate * LOW_FACTOR } else { rate }
     }
 
-    /// A loss, at most one a round trip.
-    pub fn on_loss(&mut self, now: Time) {
-        // Fast convergence (RFC 9438 §4.7).
-        self.window_max =
-            if self.window < self.window_max { self.window * (1.0 + BETA) / 2.0 } else { self.window };
-        self.window = (self.window * BETA).max(WINDOW_MIN);
-        self.epoch = now;
-        self.is_tried = false;
+    pub fn on_sent(&mut self, sent: &Sent) {
+        self.window.on_sent(sent);
+    }
+
+    pub fn on_ack(&mut self, ack: &AckSample) {
+        self.window.on_ack(ack);
+    }
+
+    /// A loss, with a queue of `queue_ns`.
+    pub fn on_loss(&mut self, loss: &LossSample, rtt: Duration, queue_ns: f64) {
+        self.window.on_loss(loss);
+        let round = rtt + Duration::from_nanos(queue_ns as u64);
+        let pause = (round * LOW_ROUNDS).max(LOW_EVERY) * (1 << self.relapses.min(RELAPSES_MAX));
+        if loss.new_episode && self.low.is_none() && loss.now > self.since + pause {
+            let drain_ns = (queue_ns + nanos(rtt) as f64 * LOW_MARGIN) / (1.0 - LOW_FACTOR);
+            let until = loss.now + Duration::from_nanos(drain_ns as u64).min(round * 2);
+            let judged_at = until + rtt + rtt / 4;
+            self.low = Some(Low { until, judged_at, least_ns: queue_ns, is_past: false });
+        }
     }
 
     /// A tick ends, with a queue of `queue_ns`. True: the rivals are gone.
-    pub fn end_tick(&mut self, now: Time, rtt: Duration, queue_ns: f64, own_ns: f64) -> bool {
-        if let Some(valley) = &mut self.valley {
-            valley.is_low &= now < valley.until;
-            valley.least_ns = valley.least_ns.min(queue_ns);
-            if now < valley.judged_at {
-                return false;
+    pub fn end_tick(&mut self, now: Time, queue_ns: f64, own_ns: f64) -> bool {
+        if let Some(low) = &mut self.low {
+            low.is_past |= now >= low.until;
+            low.least_ns = low.least_ns.min(queue_ns);
+            if now >= low.judged_at {
+                self.is_over |= low.least_ns < own_ns;
+                (self.low, self.since) = (None, now);
             }
-            let gone = valley.least_ns < own_ns.max(valley.queue_ns * GONE);
-            self.valley = None;
-            return gone;
         }
-        self.grow(now, rtt, queue_ns);
-        let plateau = self.window >= PLATEAU * self.window_max;
-        if !self.is_tried && plateau && now.since(self.epoch) > rtt * 4 {
-            self.is_tried = true;
-            let drain_ns = (queue_ns + nanos(rtt) as f64 * VALLEY_MARGIN) / (1.0 - VALLEY_FACTOR);
-            let until = now + Duration::from_nanos(drain_ns as u64);
-            let judged_at = until + rtt + rtt / 4;
-            self.valley = Some(Valley { is_low: true, until, judged_at, queue_ns, least_ns: queue_ns });
-        }
-        false
+        self.is_over
     }
 
-    /// W(t) = C·(t − K)³ + Wmax, or what Reno would have, if that is more (RFC 9438 §4.2, §4.3).
-    fn grow(&mut self, now: Time, rtt: Duration, queue_ns: f64) {
-        let round_s = (nanos(rtt) as f64 + queue_ns) / 1e9;
-        let elapsed_s = now.since(self.epoch).as_secs_f64();
-        let k_s = (self.window_max * (1.0 - BETA) / SCALE).cbrt();
-        let cubic = SCALE * (elapsed_s + round_s - k_s).powi(3) + self.window_max;
-        let reno_step = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-        let reno = BETA * self.window_max + reno_step * elapsed_s / round_s.max(1e-6);
-        self.window = self.window.max(cubic.max(reno).min(self.window * STEP_MAX));
+    /// A round ends that delivered the share `share` of what the path has carried: if it goes on delivering all of it,
+    /// whoever filled the queue is gone.
+    pub fn end_round(&mut self, ack: &AckSample, share: f64, datagram_len: f64) {
+        let now = ack.now;
+        let (datagrams, loss) = self.counted.get_or_insert(Counted::at(ack)).until(ack, datagram_len);
+        if datagrams >= FLOOR_DATAGRAMS {
+            let factor = if loss > FLOOR_LOSS { FLOOR_CUT } else { FLOOR_GROWTH };
+            self.floor = (self.floor * factor).min(self.floor_most);
+            self.counted = Some(Counted::at(ack));
+        }
+        if share < ALONE || self.relapses > 0 {
+            (self.alone, self.alone_since) = (0, now);
+            return;
+        }
+        self.alone += 1;
+        self.is_over |= self.alone >= ALONE_ROUNDS && now.since(self.alone_since) >= ALONE_SPAN;
     }
 }
 
 /// Rounds with a queue that stays, and time that they take, after which it is not ours: more than a newcomer of our
 /// like takes to find its place.
-const ROUNDS: u32 = 8;
-const SPAN: Duration = Duration::from_secs(1);
+const ROUNDS: u32 = 14;
+const SPAN: Duration = Duration::from_millis(1500);
+/// Until then, every so many rounds, the queue is emptied by all who find it long: a newcomer who took it for the path
+/// sees the true delay.
+const SUSPECT_ROUNDS: u32 = 4;
 /// A queue that is still this share of what it was, stays.
 const STILL_THERE: f64 = 0.6;
 /// We must have gone down to this share to say that we yielded.
 const YIELDED: f64 = 0.6;
-/// RFC 9438's C, in datagrams per s³, and β.
-const SCALE: f64 = 0.4;
-const BETA: f64 = 0.7;
-/// Growth from one tick to the next at most: RFC 9438 §4.2 allows half as much again in a round trip.
-const STEP_MAX: f64 = 1.15;
-const WINDOW_MIN: f64 = 4.0;
-/// Share of our rate that is sent in a valley.
-const VALLEY_FACTOR: f64 = 0.3;
-/// How far below an empty queue the valley would bring us if we were alone, in round trips.
-const VALLEY_MARGIN: f64 = 0.1;
-/// The valley comes when the window is back at this share of what it was: rivals that lost with us are back too.
-const PLATEAU: f64 = 0.9;
-/// A queue that shrinks to this share in a valley was ours.
-const GONE: f64 = 0.1;
+/// For so long after rivals were thought gone, so many rounds with a queue mean that they are not.
+const RELAPSE: Duration = Duration::from_secs(10);
+const RELAPSE_ROUNDS: u32 = 3;
+/// Each time this happens the next low comes half as soon, so many times.
+const RELAPSES_MAX: u32 = 4;
+/// Share of our rate that is sent in a low.
+const LOW_FACTOR: f64 = 0.3;
+/// How far below an empty queue it would bring us if we were alone, in round trips.
+const LOW_MARGIN: f64 = 0.1;
+/// Not more often than this.
+const LOW_EVERY: Duration = Duration::from_secs(1);
+const LOW_ROUNDS: u32 = 10;
+/// Over so many datagrams a loss share is measured; above this one the floor shrinks, below it grows again.
+const FLOOR_DATAGRAMS: f64 = 40.0;
+const FLOOR_LOSS: f64 = 0.15;
+const FLOOR_CUT: f64 = 0.8;
+const FLOOR_GROWTH: f64 = 1.05;
+/// At the floor, the window leaves so much room for late acknowledgements.
+const FLOOR_ROOM: f64 = 1.25;
+/// This share of what the path has carried is all of it.
+const ALONE: f64 = 0.88;
+const ALONE_ROUNDS: u32 = 8;
+const ALONE_SPAN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ impl Adaptive {
     pub(super) fn start_up(&mut self, rate: f64, is_bottleneck: bool) {
         self.state = State::Cruise;
         self.growth = GROWTH_MAX;
+        self.link = is_bottleneck.then_some(rate);
         self.bandwidth = (rate * STARTUP_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
         self.startup = Some(if is_bottleneck { rate } else { f64::INFINITY });
     }
@@ -29,6 +30,12 @@ impl Adaptive {
         }
     }
 
+    /// Most of the train was lost: what came of it says nothing. Begin as a TCP does.
+    pub(super) fn lose_train(&mut self) {
+        let tcp = TCP_WINDOW * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
+        self.start_up(self.bandwidth.max(tcp).min(TRAIN_RATE), false);
+    }
+
     /// Begin with what the train said until now.
     pub(super) fn leave_train(&mut self) {
         self.start_up(self.bandwidth.min(TRAIN_RATE), self.bandwidth < TRAIN_RATE * TRAIN_STRETCHED);
@@ -43,5 +50,7 @@ pub(super) const TRAIN_LEN: f64 = 32.0;
 const TRAIN_RATE: f64 = 2e9;
 const TRAIN_READ: f64 = 12.0;
 const TRAIN_STRETCHED: f64 = 0.9;
+/// RFC 6928 §2: datagrams that may be on their way where nothing is known.
+const TCP_WINDOW: f64 = 10.0;
 /// Loss that can wait until the first rate is found.
 pub(super) const STARTUP_LOSS: f64 = 0.15;

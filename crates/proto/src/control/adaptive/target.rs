@@ -8,7 +8,8 @@ impl Adaptive {
     /// more we carry.
     pub(super) fn target_ns(&self) -> f64 {
         let base = self.target_base_ns().min(self.ceiling.room_ns);
-        base * self.target_share() + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
+        let most_ns = (TARGET_MOST * nanos(self.rtt) as f64).max(base);
+        (base * self.target_share()).min(most_ns) + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
     }
 
     /// The target at [`TARGET_RATE`], if the queue has room for it.
@@ -21,7 +22,7 @@ impl Adaptive {
         if self.is_background {
             return BACKGROUND_TARGET;
         }
-        (TARGET_RATE / self.bandwidth).cbrt().min(TARGET_FACTOR_MAX)
+        (TARGET_RATE / self.bandwidth).sqrt().min(TARGET_FACTOR_MAX)
     }
 
     /// The queue that is ours or that of our like, at most.
@@ -36,11 +37,13 @@ const TARGET_SHARE: f64 = 0.09;
 const TARGET_MIN_NS: f64 = 200_000.0;
 /// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
 const TARGET_MAX_NS: f64 = 2_000_000.0;
-/// … by a flow that carries so much (bit/s); by the cube root less by one that carries more: twice the rate at a target
-/// a fifth lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
+/// … by a flow that carries so much (bit/s); by the square root less by one that carries more: twice the rate at a
+/// target three tenths lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
 const TARGET_RATE: f64 = 1e8;
-/// A slower flow's target grows no further than this.
-const TARGET_FACTOR_MAX: f64 = 4.0;
+/// A slower flow's target grows no further than this …
+const TARGET_FACTOR_MAX: f64 = 10.0;
+/// … and not beyond this share of the round trip.
+const TARGET_MOST: f64 = 0.2;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_FACTOR: f64 = 2.0;
 const NOISE_TARGETS: f64 = 0.25;
