@@ -1,5 +1,6 @@
 //! What can keep a lab from working, each with its remedy.
 
+use crate::variants::VariantError;
 use std::io;
 
 /// Why a lab could not be made or used. Every text is one line that says what to do.
@@ -49,6 +50,9 @@ pub enum LabError {
         /// What there is, as the kernel lists it.
         available: String,
     },
+    /// A congestion control of ours could not be loaded into the kernel.
+    #[error(transparent)]
+    Variant(#[from] VariantError),
     /// A kernel setting of a namespace could not be changed.
     #[error("sysctl {name}={value}: {source}; see which the namespace has with: sysctl -a")]
     Sysctl {

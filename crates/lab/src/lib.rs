@@ -34,6 +34,7 @@ mod privileges;
 mod queue;
 pub mod tcp;
 mod tun;
+pub mod variants;
 mod worker;
 
 pub use counters::{Counters, DirectionCounters, Lateness};
