@@ -63,6 +63,14 @@ pub enum LabError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A kernel setting of a namespace could not be read.
+    #[error("sysctl {name}: {source}; see which the namespace has with: sysctl -a")]
+    NoSysctl {
+        /// Dotted name.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A TCP transfer took longer than it was given.
     #[error(
         "the transfer was stopped after {seconds:.1} s with {bytes_received} bytes received; allow more time or send less"

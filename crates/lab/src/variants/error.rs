@@ -35,7 +35,7 @@ pub enum VariantError {
     },
     /// A step of building or registering failed.
     #[error(
-        "{step} {name}: {reason}; the kernel needs BPF congestion controls (Linux 6.0) and no lockdown of BPF"
+        "{step} {name}: {reason}; congestion controls in BPF need Linux 5.13 or later without lockdown, clang 14 and bpftool 7"
     )]
     Failed {
         /// What was being done.
