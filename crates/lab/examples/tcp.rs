@@ -1,5 +1,6 @@
 //! Kernel TCP over an emulated path: `tcp SCENARIO.toml [CONGESTION_CONTROL [MEGABYTES]]`.
 
+use longhaul_lab::variants::Variant;
 use longhaul_lab::{Lab, Scenario, ensure_privileges, tcp};
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,12 +18,13 @@ fn main() -> ExitCode {
 fn measure() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let file = args.next().ok_or("usage: tcp SCENARIO.toml [CONGESTION_CONTROL [MEGABYTES]]")?;
-    let congestion_control = args.next().unwrap_or_else(|| "cubic".into());
+    let asked = args.next().unwrap_or_else(|| "cubic".into());
     let megabytes: f64 = args.next().map_or(Ok(40.0), |text| text.parse())?;
     ensure_privileges()?;
     let lab = Lab::start(&Scenario::load(Path::new(&file))?)?;
-    let run = tcp::transfer(&lab, (megabytes * 1e6) as u64, &congestion_control)?;
-    println!("{congestion_control}: {megabytes} MB in {:.2} s, {:.1} Mb/s", run.seconds, run.mbps);
+    let variant = Variant::require(&asked)?;
+    let run = tcp::transfer(&lab, (megabytes * 1e6) as u64, variant.name())?;
+    println!("{}: {megabytes} MB in {:.2} s, {:.1} Mb/s", variant.name(), run.seconds, run.mbps);
     let counters = lab.counters();
     println!("{counters:#?}");
     if counters.cpu_limited() {

@@ -1,5 +1,6 @@
 //! What can keep a lab from working, each with its remedy.
 
+use crate::variants::VariantError;
 use std::io;
 
 /// Why a lab could not be made or used. Every text is one line that says what to do.
@@ -49,6 +50,9 @@ pub enum LabError {
         /// What there is, as the kernel lists it.
         available: String,
     },
+    /// A congestion control of ours could not be loaded into the kernel.
+    #[error(transparent)]
+    Variant(#[from] VariantError),
     /// A kernel setting of a namespace could not be changed.
     #[error("sysctl {name}={value}: {source}; see which the namespace has with: sysctl -a")]
     Sysctl {
@@ -56,6 +60,14 @@ pub enum LabError {
         name: String,
         /// Value that was to be set.
         value: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A kernel setting of a namespace could not be read.
+    #[error("sysctl {name}: {source}; see which the namespace has with: sysctl -a")]
+    NoSysctl {
+        /// Dotted name.
+        name: String,
         /// What the kernel said.
         source: io::Error,
     },

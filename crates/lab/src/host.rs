@@ -79,6 +79,14 @@ impl Host {
         self.enter(|| write_sysctl(name, value)).map_err(LabError::at("entering a network namespace"))?
     }
 
+    /// A kernel setting of this namespace, with single spaces.
+    pub(crate) fn sysctl(&self, name: &str) -> Result<String, LabError> {
+        let read = self.enter(|| fs::read_to_string(sysctl_path(name)));
+        let text = read.map_err(LabError::at("entering a network namespace"))?;
+        let text = text.map_err(|source| LabError::NoSysctl { name: name.into(), source })?;
+        Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
     /// What this host threw away by itself, since it was made.
     pub(crate) fn drops(&self) -> io::Result<HostDrops> {
         let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);

@@ -130,6 +130,11 @@ impl Lab {
         self.hosts[end as usize].set_sysctl(name, value)
     }
 
+    /// A kernel setting of that host, with single spaces.
+    pub fn sysctl(&self, end: End, name: &str) -> Result<String, LabError> {
+        self.hosts[end as usize].sysctl(name)
+    }
+
     /// Whether the emulator, not the path, shaped what happened since the last reset.
     pub fn cpu_limited(&self) -> bool {
         self.counters().cpu_limited()

@@ -33,8 +33,10 @@ mod lane;
 mod netlink;
 mod privileges;
 mod queue;
+mod settings;
 pub mod tcp;
 mod tun;
+pub mod variants;
 mod worker;
 
 pub use counters::{Counters, DirectionCounters, Lateness};
@@ -44,3 +46,4 @@ pub use lab::{End, Lab};
 pub use longhaul_sim::scenario::Scenario;
 pub use privileges::ensure_privileges;
 pub use queue::WaitingBytes;
+pub use settings::{Setting, TcpSettings};
