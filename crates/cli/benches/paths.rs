@@ -91,6 +91,11 @@ fn rows() -> Vec<Row> {
         fobs.flags.extend(["--ack-every", every]);
         rows.push(fobs);
     }
+    for rate in [50.0, 100.0] {
+        let mut pcp = row(&format!("pcp {rate}M 40ms"), rate, 40.0, 0.0, Load::File(40 * MB));
+        pcp.flags = vec!["--control", "pcp"];
+        rows.push(pcp);
+    }
     rows.push(row("many one 160MB 100M 65ms", 100.0, 65.0, 0.0, Load::File(160 * MB)));
     rows.push(row("many 20000x8K 100M 65ms", 100.0, 65.0, 0.0, Load::Files(20_000, 8000)));
     rows.push(row("small 1000x4K 200M 100ms", 200.0, 100.0, 0.0, Load::Files(1000, 4096)));

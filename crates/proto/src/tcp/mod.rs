@@ -47,6 +47,10 @@ pub struct Config {
     pub delayed_ack: Duration,
     /// Sender: the least that the retransmission timer adds to the round trip.
     pub rto_min: Duration,
+    /// Sender: the whole retransmission timer is no shorter than this.
+    pub rto_floor: Duration,
+    /// Sender: what the retransmission timer is before the first measured round trip.
+    pub rto_initial: Duration,
     /// Sender: tells this connection from an earlier one between the same addresses.
     pub connection: u32,
 }
@@ -60,12 +64,20 @@ impl Default for Config {
             receive_buffer: RECEIVE_BUFFER,
             delayed_ack: DELAYED_ACK,
             rto_min: RTO_MIN,
+            rto_floor: Duration::ZERO,
+            rto_initial: RTO_INITIAL,
             connection: 0,
         }
     }
 }
 
 impl Config {
+    /// With the retransmission timer of RFC 2988, in force from 2000 to 2011: 3 s at first (2.1), never less than a
+    /// second (2.4).
+    pub fn rfc_2988(self) -> Config {
+        Config { rto_floor: Duration::from_secs(1), rto_initial: Duration::from_secs(3), ..self }
+    }
+
     /// Whole bytes of a full segment as a datagram, in which a controller counts.
     pub fn datagram_len(&self) -> u64 {
         u64::from(self.mss) + HEADER_LEN as u64
@@ -96,5 +108,7 @@ const RECEIVE_BUFFER: u64 = 64 << 20;
 const DELAYED_ACK: Duration = Duration::from_millis(200);
 /// As Linux; RFC 6298 (2.4) recommends a second.
 const RTO_MIN: Duration = Duration::from_millis(200);
+/// RFC 6298 (2.1).
+const RTO_INITIAL: Duration = Duration::from_secs(1);
 /// What 16 bits hold.
 const WINDOW_MAX: u64 = 65_535;

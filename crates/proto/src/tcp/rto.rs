@@ -1,5 +1,6 @@
 //! The retransmission timer (RFC 6298).
 
+use super::Config;
 use crate::rtt::Rtt;
 use crate::units::Time;
 use core::time::Duration;
@@ -9,15 +10,24 @@ use core::time::Duration;
 pub(super) struct RetransmitTimer {
     rtt: Rtt,
     min: Duration,
+    floor: Duration,
+    initial: Duration,
     /// How often it ran out in a row.
     runs_out: u32,
     started: Option<Time>,
 }
 
 impl RetransmitTimer {
-    /// Not running. `min` is the least that it adds to the smoothed round trip.
-    pub fn new(min: Duration) -> RetransmitTimer {
-        RetransmitTimer { rtt: Rtt::new(INITIAL), min, runs_out: 0, started: None }
+    /// Not running.
+    pub fn new(config: &Config) -> RetransmitTimer {
+        RetransmitTimer {
+            rtt: Rtt::new(config.rto_initial),
+            min: config.rto_min,
+            floor: config.rto_floor,
+            initial: config.rto_initial,
+            runs_out: 0,
+            started: None,
+        }
     }
 
     /// The round trip.
@@ -66,16 +76,14 @@ impl RetransmitTimer {
     /// one, the bare minimum of RFC 6298 (2.4) would bound nothing, and a delayed acknowledgement would be late.
     fn span(&self) -> Duration {
         let base = if self.rtt.is_measured() {
-            self.rtt.smoothed() + (self.rtt.deviation() * 4).max(self.min)
+            (self.rtt.smoothed() + (self.rtt.deviation() * 4).max(self.min)).max(self.floor)
         } else {
-            INITIAL
+            self.initial
         };
         base.saturating_mul(1u32.checked_shl(self.runs_out).unwrap_or(u32::MAX)).min(MAX)
     }
 }
 
-/// Before the first measurement (RFC 6298 (2.1)).
-const INITIAL: Duration = Duration::from_secs(1);
 /// RFC 6298 (2.5) allows no less.
 const MAX: Duration = Duration::from_secs(60);
 
@@ -85,7 +93,7 @@ mod tests {
 
     #[test]
     fn doubles_and_recovers() {
-        let mut timer = RetransmitTimer::new(Duration::from_millis(200));
+        let mut timer = RetransmitTimer::new(&Config::default());
         timer.start(Time::ZERO);
         assert_eq!(timer.deadline(), Some(Time::from_millis(1000)));
         timer.on_run_out();
@@ -99,5 +107,18 @@ mod tests {
         (0..40).for_each(|_| timer.on_run_out());
         timer.start(Time::ZERO);
         assert_eq!(timer.deadline(), Some(Time::from_millis(60_000)));
+    }
+
+    #[test]
+    fn the_timer_of_rfc_2988_waits_longer() {
+        let mut timer = RetransmitTimer::new(&Config::default().rfc_2988());
+        timer.start(Time::ZERO);
+        assert_eq!(timer.deadline(), Some(Time::from_millis(3000)));
+        timer.sample(Duration::from_millis(40));
+        timer.restart(Time::ZERO);
+        assert_eq!(timer.deadline(), Some(Time::from_millis(1000)));
+        timer.sample(Duration::from_secs(4));
+        timer.restart(Time::ZERO);
+        assert!(timer.deadline() > Some(Time::from_millis(2000)));
     }
 }

@@ -95,7 +95,7 @@ impl<S: Source> Sender<S> {
             source,
             congestion: Congestion::new(controller, config.sack, config.datagram_len()),
             pacer: Pacer::new(),
-            timer: RetransmitTimer::new(config.rto_min),
+            timer: RetransmitTimer::new(&config),
             phase: Phase::Opening,
             scale: 0,
             window_edge: 0,

@@ -2,7 +2,8 @@
 //! Zahorjan, NSDI 2006; section numbers here are that paper's).
 //!
 //! A probe is a short train of data at the rate to be tested. If its delays do not grow, the rate jumps there at once;
-//! otherwise it stays, whatever was lost on the way. Between probes, data is paced evenly at the *base rate*.
+//! otherwise it stays, whatever was lost on the way. Between probes, data is paced evenly at the *base rate*, and below
+//! it to make up for what a train sent beyond it.
 //!
 //! ```text
 //!            ┌─ carried: base := tested, step × 2, next probe at once
@@ -46,6 +47,10 @@ pub struct Pcp {
     train: Option<Train>,
     train_len: TrainLen,
     compensation: Compensation,
+    /// The queue that a probe may build, as a share of the time that goes by.
+    tolerance: f64,
+    /// Held back while a train's result is out, bit/s.
+    repay: f64,
     /// Send times of the last two trains and of what they may still delay: no base traffic.
     disturbed: [(Time, Time); 2],
     /// No probe before: the base rate is not made use of, so nothing would come of a higher one.
@@ -77,6 +82,8 @@ impl Pcp {
             train: None,
             train_len: TrainLen::new(),
             compensation: Compensation::new(),
+            tolerance: TOLERANCE,
+            repay: 0.0,
             disturbed: [(Time::ZERO, Time::ZERO); 2],
             idle_until: Time::ZERO,
             receiver: Receiver::default(),
@@ -105,8 +112,9 @@ impl Pcp {
     /// The probe on its way is over.
     fn conclude(&mut self, now: Time) {
         let Some(train) = self.train.take() else { return };
+        self.repay = 0.0;
         let burden = self.compensation.burden(train.first_delay(), self.pace());
-        let verdict = train.judge(burden, &mut self.rng);
+        let verdict = train.judge(burden - self.tolerance, &mut self.rng);
         self.train_len.on_verdict(verdict);
         match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
@@ -122,6 +130,7 @@ impl Pcp {
             Some(train) if !train.has_begun() => true,
             Some(train) if !train.is_out() => {
                 self.train = None;
+                self.repay = 0.0;
                 self.search.on_cut_short(now);
                 false
             }
@@ -139,8 +148,11 @@ impl Pcp {
 
     /// A train is out. What it heaps up if it exceeds the path is no queue that stays: what leaves meanwhile tells
     /// nothing. A train that hardly exceeds the base rate is as good as base traffic.
-    fn note_disturbance(&mut self, train_began: Time, train_ended: Time) {
+    fn note_disturbance(&mut self, train: ProbeTrain, train_began: Time, train_ended: Time) {
         let excess = 1.0 - self.search.base() / self.search.test_rate();
+        let excess_bits = excess * 8.0 * (u64::from(train.datagrams) * self.datagram_len) as f64;
+        // A probe tests a rate, it does not take it: not even where it fails again and again.
+        self.repay = excess_bits.max(0.0) / self.rtt().as_secs_f64();
         if excess > DISTURBING {
             let span = train_ended.since(train_began);
             self.disturbed = [self.disturbed[1], (train_began, train_ended + span.mul_f64(2.0 * excess))];
@@ -160,10 +172,10 @@ impl Pcp {
         }
         if let Some(cut) = self.compensation.on_base(ack, self.pace()) {
             self.search.lower(ack.now, cut.share, cut.is_full, &mut self.rng);
+            self.tolerance /= 2.0;
         }
         if let Some(rate) = self.compensation.poll_given_up() {
             self.search.retake(ack.now, rate);
-            self.train_len.hurry();
         }
     }
 
@@ -206,8 +218,8 @@ impl Controller for Pcp {
         };
         train.on_sent(sent.number, sent.now);
         if train.is_out() {
-            let began = train.asked_at();
-            self.note_disturbance(began, sent.now);
+            let (ask, began) = (train.ask(), train.asked_at());
+            self.note_disturbance(ask, began, sent.now);
         }
     }
 
@@ -248,11 +260,13 @@ impl Controller for Pcp {
     fn on_timeout(&mut self, now: Time) {
         // Circuit breaker: nothing comes back at all.
         self.train = None;
+        self.repay = 0.0;
         self.search.lower(now, 0.5, true, &mut self.rng);
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        Some(self.base())
+        let base = self.search.base();
+        Some(Rate((base - self.repay).max(base * PACE_LEAST) as u64))
     }
 
     fn window(&self) -> Option<u64> {
@@ -309,6 +323,13 @@ const RTT_MIN: Duration = Duration::from_micros(50);
 const RTT_MAX: Duration = Duration::from_secs(3);
 /// What falls due within this leaves together.
 const BURST: Duration = Duration::from_micros(250);
+/// A queue that grows by this part of the time that goes by is what a rate of 3 % too much builds: compensation takes it
+/// back within a round trip or two, whereas to be sure of less would take long trains and many failures. Short flows
+/// gain by it. A flow whose rate had to be lowered was too eager, and tolerates half as much from then on, so that
+/// flows that last end up without a queue.
+const TOLERANCE: f64 = 0.03;
+/// Share of the base rate that is never held back.
+const PACE_LEAST: f64 = 0.1;
 /// Share of a train's rate beyond the base rate that makes it more than base traffic.
 const DISTURBING: f64 = 0.15;
 /// The base rate is idle with less than this part of what a round trip holds on its way.

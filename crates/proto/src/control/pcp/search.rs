@@ -12,6 +12,8 @@ pub(super) struct Search {
     rtt: Duration,
     /// What was shown to pass, bit/s; zero before the first success.
     proven: f64,
+    /// The most that was, for the next transfer.
+    best: f64,
     /// What the next test adds to it.
     step: f64,
     /// Failures in a row.
@@ -27,6 +29,8 @@ pub(super) struct Search {
 #[derive(Clone, Copy, Debug)]
 struct History {
     share: f64,
+    /// bit/s; zero once it turned out wrong.
+    rate: f64,
     /// The first test is over.
     is_settled: bool,
 }
@@ -39,6 +43,7 @@ impl Search {
             datagram_bits,
             rtt,
             proven: 0.0,
+            best: 0.0,
             step: 0.0,
             failures: 0,
             voids: 0,
@@ -48,8 +53,9 @@ impl Search {
         let from_nothing = 2.0 * datagram_bits / rtt.as_secs_f64();
         let from_history = remembered.map(|known| {
             let share = if known.share > 0.0 { known.share.min(Remembered::SHARE_MAX) } else { 0.0 };
-            search.history = Some(History { share, is_settled: false });
-            known.rate.0 as f64 * share
+            let rate = known.rate.0 as f64;
+            search.history = Some(History { share, rate, is_settled: false });
+            rate * share
         });
         search.step = from_history.unwrap_or(0.0).max(from_nothing);
         search
@@ -88,6 +94,7 @@ impl Search {
     pub fn on_carried(&mut self, now: Time, rate: f64) {
         self.settle_history(true);
         self.proven = self.proven.max(rate);
+        self.best = self.best.max(self.proven);
         self.step *= 2.0;
         (self.failures, self.voids) = (0, 0);
         self.next = now;
@@ -151,8 +158,12 @@ impl Search {
         self.next = self.next.max(now + self.rtt);
     }
 
-    /// Additive, so that flows that share a path end up with equal rates; less where that is much.
+    /// Additive, so that flows that share a path end up with equal rates; less where that is much. A flow that has next
+    /// to nothing never asks for less than the paper's first probe does, a datagram in half a round trip.
     fn step_min(&self) -> f64 {
+        if self.proven <= self.floor() {
+            return 2.0 * self.floor() - self.proven;
+        }
         let additive = self.datagram_bits / self.rtt.max(STEP_SPAN_MIN).as_secs_f64();
         additive.min(self.base() / STEP_SHARE)
     }
@@ -161,14 +172,19 @@ impl Search {
         if let Some(history) = self.history.as_mut().filter(|history| !history.is_settled) {
             history.is_settled = true;
             let factor = if is_right { 2.0 } else { 0.5 };
+            history.rate *= f64::from(u8::from(is_right));
             history.share = (history.share * factor).clamp(SHARE_MIN, Remembered::SHARE_MAX);
         }
     }
 
-    /// What a later transfer may begin with (§3.4); nothing where no test succeeded.
+    /// What a later transfer may begin with (§3.4); nothing where no test succeeded. It is the best that the path
+    /// carried lately, not what was left of it in the end: a guess that is too high costs a probe, one that is too low
+    /// a search.
     pub fn remember(&self) -> Option<Remembered> {
         let share = self.history.map_or(Remembered::SHARE_MAX, |history| history.share);
-        (self.proven > 0.0).then_some(Remembered { rate: Rate(self.proven as u64), share })
+        let earlier = self.history.map_or(0.0, |history| history.rate * KEPT);
+        let rate = Rate(self.best.max(earlier) as u64);
+        (self.best > 0.0).then_some(Remembered { rate, share })
     }
 }
 
@@ -181,7 +197,9 @@ const SHRINK: f64 = 0.9;
 /// The smallest step is a datagram in a round trip, or in this where the round trip is shorter …
 const STEP_SPAN_MIN: Duration = Duration::from_millis(25);
 /// … and at most this part of the base rate.
-const STEP_SHARE: f64 = 16.0;
+const STEP_SHARE: f64 = 4.0;
+/// What was remembered and turned out right outlives a slower transfer by this factor.
+const KEPT: f64 = 0.8;
 /// The base rate never falls below this, bit/s: a datagram every 120 ms.
 const RATE_MIN: f64 = 100_000.0;
 /// Nor is it above this before a test succeeded, however short the round trip.
@@ -300,6 +318,33 @@ mod tests {
         let mut better = search(good.remember());
         better.on_carried(Time::ZERO, better.test_rate());
         assert_eq!(better.remember().unwrap().share, 1.0 / 3.0, "never above a third");
+    }
+
+    #[test]
+    fn the_best_that_the_path_carried_is_remembered() {
+        let known = Some(Remembered::new(Rate(90_000_000)));
+        let rate = |search: &Search| search.remember().unwrap().rate.0;
+        let mut shared = search(known);
+        shared.on_carried(Time::ZERO, 30e6);
+        shared.lower(Time::ZERO, 0.9, true, &mut rng());
+        assert_eq!(rate(&shared), 72_000_000, "what was right fades");
+        let mut slower = search(known);
+        slower.on_failed(Time::ZERO, Some(20e6), &mut rng());
+        slower.on_carried(Time::ZERO, 10e6);
+        assert_eq!(rate(&slower), 10_000_000, "what was wrong does not come back");
+        slower.lower(Time::ZERO, 0.9, true, &mut rng());
+        assert_eq!(rate(&slower), 10_000_000);
+    }
+
+    /// Tests that met others' queues used to shrink far below the rate that needs no test.
+    #[test]
+    fn no_test_asks_for_less_than_the_first() {
+        let mut search = search(None);
+        (0..10).for_each(|_| search.on_failed(Time::ZERO, Some(UNIT / 2.0), &mut rng()));
+        assert_eq!(search.test_rate(), 2.0 * UNIT);
+        search.on_carried(Time::ZERO, search.test_rate());
+        search.lower(Time::ZERO, 0.9, true, &mut rng());
+        assert_eq!(search.test_rate(), 2.0 * UNIT);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The network of the PCP paper's simulations: 100 pairs of hosts and one link that they share.
 
 use super::fluid::{FluidFlow, fair_shares};
+use super::tcp_sack;
 use crate::experiments::Scale;
-use crate::flow::{FlowSpec, Protocol};
+use crate::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
 use crate::impair::mix;
 use crate::metrics::Summary;
 use crate::path::PathConfig;
@@ -12,7 +13,7 @@ use crate::trace::TraceMode;
 use crate::traffic::{Arrivals, Distribution, Pair, Pick, Traffic};
 use crate::workload::{FlowRecord, Measured, Workload};
 use longhaul_proto::control::ControllerKind;
-use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::units::Time;
 use longhaul_proto::wire::{DATA_OVERHEAD, IPV4_UDP_LEN};
 use std::time::Duration;
 
@@ -87,13 +88,12 @@ impl Sender {
 
     /// The protocol with packets of [`PACKET_BYTES`], and the bytes of data in each.
     fn protocol(self) -> (Protocol, u32) {
-        let name = match self {
-            Sender::Pcp | Sender::PcpFresh => "pcp",
-            Sender::Tcp => "tcp:newreno",
-            Sender::Cubic => "tcp:cubic",
-            Sender::Adaptive => ControllerKind::Adaptive.name(),
+        let mut protocol = match self {
+            Sender::Pcp | Sender::PcpFresh => Protocol::Object(ObjectFlow::new(ControllerKind::Pcp)),
+            Sender::Tcp => Protocol::Tcp(tcp_sack()),
+            Sender::Cubic => Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)),
+            Sender::Adaptive => Protocol::Object(ObjectFlow::new(ControllerKind::Adaptive)),
         };
-        let mut protocol: Protocol = name.parse().expect("the program offers it");
         let payload = match &mut protocol {
             Protocol::Object(flow) => {
                 let payload = PACKET_BYTES - (IPV4_UDP_LEN + DATA_OVERHEAD) as u32;
@@ -101,7 +101,6 @@ impl Sender {
                 payload
             }
             Protocol::Tcp(flow) => {
-                flow.classic = self == Sender::Tcp;
                 let payload = PACKET_BYTES - TCP_HEADERS;
                 flow.mss = Some(payload as u16);
                 payload
@@ -114,7 +113,7 @@ impl Sender {
 /// How long, and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// Flows come for so long.
+    /// Flows that come for so long are measured.
     pub span: Duration,
     /// With so many seeds.
     pub seeds: u64,
@@ -174,56 +173,72 @@ impl Sample {
 }
 
 impl Dumbbell {
-    /// Simulate flows of one kind.
+    /// Simulate flows of one kind. What is measured comes when the hosts know each other: the paper tells of two
+    /// round trips above fair queueing at low loads, which only history allows (§3.4).
     pub fn run(&self, sender: Sender, span: Duration, seed: u64) -> Sample {
         let (protocol, payload) = sender.protocol();
+        let from = Time::ZERO + self.warm_up();
+        let until = from + span;
         let pairs = self.pairs(seed);
         let traffic = Traffic {
             sizes: Some(self.sizes(f64::from(payload))),
             pairs: pairs.clone(),
             pick: Pick::AtRandom,
             remembers: sender == Sender::Pcp,
-            ..Traffic::new(FlowSpec::new(protocol, 0), self.arrivals(span))
+            ..Traffic::new(FlowSpec::new(protocol, 0), self.arrivals(until))
         };
         let path = PathConfig::new(&self.scenario(seed));
-        let mut workload = Workload::new(path, vec![traffic], Time::ZERO + span + PATIENCE);
+        let mut workload = Workload::new(path, vec![traffic], until + PATIENCE);
+        workload.measure_from = from;
         workload.seed = seed;
         workload.options.trace = TraceMode::Off;
-        self.sample(&workload.run(), &pairs, payload)
+        self.sample(&workload.run(), from, &pairs, payload)
     }
 
-    fn sample(&self, measured: &Measured, pairs: &[Pair], payload: u32) -> Sample {
+    /// How long it takes for as many flows to come as give each pair of hosts [`FLOWS_BEFORE`].
+    fn warm_up(&self) -> Duration {
+        let flows_per_s = self.load * self.rate_mbit * 1e6 / self.mean_flow_bits();
+        Duration::from_secs_f64(FLOWS_BEFORE * PAIRS as f64 / flows_per_s)
+    }
+
+    fn mean_flow_bits(&self) -> f64 {
+        self.flow_packets * f64::from(PACKET_BYTES) * 8.0
+    }
+
+    fn sample(&self, measured: &Measured, from: Time, pairs: &[Pair], payload: u32) -> Sample {
         let rtt_s =
             |flow: &FlowRecord| self.least_rtt_s() + 2.0 * pairs[flow.pair].access_delay.as_secs_f64();
-        let mut fluid: Vec<(FluidFlow, f64)> = measured
+        let mut all: Vec<(FluidFlow, &FlowRecord)> = measured
             .flows
             .iter()
             .map(|flow| {
                 let packets = flow.bytes.div_ceil(u64::from(payload));
                 let bits = (packets * u64::from(PACKET_BYTES) * 8) as f64;
-                let rtt_s = rtt_s(flow);
-                // a round trip to learn the rate, and half of one until the last bit is there
-                let arrival_s = flow.started.as_secs_f64() + rtt_s;
-                (FluidFlow { arrival_s, bits }, 1.5 * rtt_s)
+                // a round trip to learn the rate
+                let arrival_s = flow.started.as_secs_f64() + rtt_s(flow);
+                (FluidFlow { arrival_s, bits }, flow)
             })
             .collect();
-        fluid.sort_by(|a, b| a.0.arrival_s.total_cmp(&b.0.arrival_s));
-        let flows: Vec<FluidFlow> = fluid.iter().map(|(flow, _)| *flow).collect();
-        let done = fair_shares(&flows, self.rate_mbit * 1e6);
-        let ideal_s = done
-            .iter()
-            .zip(&fluid)
-            .map(|(done, (flow, overhead))| done - flow.arrival_s + overhead)
-            .collect();
+        all.sort_by(|a, b| a.0.arrival_s.total_cmp(&b.0.arrival_s));
+        let fluid: Vec<FluidFlow> = all.iter().map(|(flow, _)| *flow).collect();
+        let done_s = fair_shares(&fluid, self.rate_mbit * 1e6);
+        // half a round trip until the last bit is there
+        let ideal_s = |(done_s, (_, flow)): (&f64, &(FluidFlow, &FlowRecord))| {
+            done_s + rtt_s(flow) / 2.0 - flow.started.as_secs_f64()
+        };
+        let counted = || measured.flows.iter().filter(|flow| flow.started >= from);
         let link = measured.hops[0].forward.totals;
         Sample {
-            responses_s: measured
-                .flows
-                .iter()
+            responses_s: counted()
                 .map(|flow| flow.delivered.unwrap_or(flow.ended).since(flow.started).as_secs_f64())
                 .collect(),
-            ideal_s,
-            unfinished: measured.flows.iter().filter(|flow| flow.delivered.is_none()).count(),
+            ideal_s: done_s
+                .iter()
+                .zip(&all)
+                .filter(|(_, (_, flow))| flow.started >= from)
+                .map(ideal_s)
+                .collect(),
+            unfinished: counted().filter(|flow| flow.delivered.is_none()).count(),
             offered_bytes: link.offered_bytes,
             dropped_bytes: link.dropped_bytes,
         }
@@ -263,16 +278,14 @@ impl Dumbbell {
         }
     }
 
-    fn arrivals(&self, span: Duration) -> Arrivals {
-        let (from, until) = (Time::ZERO, Time::ZERO + span);
-        let mean_bytes = self.flow_packets * f64::from(PACKET_BYTES) * self.together as f64;
-        let mean = mean_bytes * 8.0 / (self.load * Rate::from_mbps(self.rate_mbit).0 as f64);
+    fn arrivals(&self, until: Time) -> Arrivals {
+        let mean = self.mean_flow_bits() * self.together as f64 / (self.load * self.rate_mbit * 1e6);
         let gap_s = if self.is_heavy_tailed {
             Distribution::Pareto { shape: GAP_SHAPE, mean }
         } else {
             Distribution::Exponential { mean }
         };
-        Arrivals::Random { from, until, gap_s, batch: self.together }
+        Arrivals::Random { from: Time::ZERO, until, gap_s, batch: self.together }
     }
 }
 
@@ -281,6 +294,8 @@ const PACKET_BYTES: u32 = 1250;
 /// IPv4 and TCP with timestamps.
 const TCP_HEADERS: u32 = 52;
 const PAIRS: usize = 100;
+/// Flows between two hosts before those that are measured, in the mean: one in 20 pairs has none.
+const FLOWS_BEFORE: f64 = 3.0;
 /// U[15, 35] ms around 25 ms.
 const RTT_SPREAD: (f64, f64) = (0.6, 1.4);
 /// The paper's Pareto shapes.
@@ -301,6 +316,9 @@ mod tests {
         let samples = Sender::ALL.map(|sender| dumbbell.run(sender, Duration::from_secs(2), 3));
         let [first, others @ ..] = &samples;
         assert!(first.ideal_s.len() > 20);
+        for sample in &samples {
+            assert_eq!(sample.ideal_s.len(), sample.responses_s.len());
+        }
         for other in others {
             assert_eq!(other.ideal_s.len(), first.ideal_s.len());
             // lengths are drawn in bytes of data, so they may differ by a packet

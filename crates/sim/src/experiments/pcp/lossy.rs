@@ -1,6 +1,7 @@
 //! Figure 3: one path with background loss, transfers of all sizes, and TCP beside PCP.
 
 use super::population::WidePath;
+use super::{TCP_SACK, tcp_sack};
 use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
 use crate::flow::{FlowSpec, Protocol};
 use crate::metrics::Summary;
@@ -53,9 +54,7 @@ fn figure_3(options: &Options<'_>) -> Findings {
                 path.scenario.loss * 100.0,
                 path.cross_load * 100.0
             ),
-            "tcp:newreno: with SACK, delayed acknowledgements, one segment to begin with, as the paper's. PCP remembers \
-             the last transfer."
-                .into(),
+            format!("tcp:newreno is {TCP_SACK}. PCP remembers the transfers before."),
         ],
         tables: vec![by_size_table(sizes, &by_sender), beside_table(beside, alone, beside_pcp)],
         statements: judge(&by_sender, alone, beside_pcp),
@@ -76,8 +75,8 @@ impl Job {
     fn run(&self, path: &WidePath, count: u64) -> f64 {
         let until = Time::ZERO + PATIENCE;
         let mut protocol: Protocol = self.sender.parse().expect("the program offers it");
-        if let Protocol::Tcp(flow) = &mut protocol {
-            flow.classic = self.sender == "tcp:newreno";
+        if self.sender == "tcp:newreno" {
+            protocol = Protocol::Tcp(tcp_sack());
         }
         let gap_s = Distribution::Exponential { mean: 0.2 };
         let chain = |spec, count, sources| Traffic {

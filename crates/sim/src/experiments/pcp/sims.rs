@@ -1,7 +1,7 @@
 //! Figures 4 to 11: response times on a shared link, against one thing that varies.
 
 use super::dumbbell::{Dumbbell, Length, Sample, Sender};
-use super::verdicts;
+use super::{TCP_SACK, verdicts};
 use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
 use crate::queue::QueueDiscipline;
 
@@ -162,16 +162,18 @@ fn method(length: &Length) -> Vec<String> {
         format!(
             "100 pairs of hosts share a link of 40 Mb/s; round trips are spread evenly from 15 to 35 ms, its drop-tail \
              queue holds one bandwidth-delay product (100 packets). Flows of 200 packets of 1250 bytes come at random \
-             (Poisson) for {} s, with {} seed(s); unless the figure varies it, they ask for 60 % of the link.",
+             (Poisson); unless the figure varies it, they ask for 60 % of the link. Those of {} s are measured, with {} \
+             seed(s), after as many as give each pair three.",
             length.span.as_secs(),
             length.seeds
         ),
-        "Response: from the beginning of the set-up, a round trip for all, until the receiver has everything. PCP \
-         remembers what the last flow between the same two hosts found (§3.4); PCP without history: every flow is the \
-         first. TCP: SACK, NewReno's rule, delayed acknowledgements, one segment to begin with, as the paper's; CUBIC: \
-         with ten, as TCP is now. Ideal: a router shares the link equally among the flows that are there and tells each \
-         its rate after one round trip (computed as a fluid)."
-            .into(),
+        format!(
+            "Response: from the beginning of the set-up, a round trip for all, until the receiver has everything. PCP \
+             remembers what earlier flows between the same two hosts found (§3.4); PCP without history: every flow is \
+             the first. TCP is {TCP_SACK}. CUBIC begins with ten, and its timer is as TCP's is now. Ideal: a router \
+             shares the link equally among the flows that are there and tells each its rate after one round trip \
+             (computed as a fluid)."
+        ),
     ]
 }
 

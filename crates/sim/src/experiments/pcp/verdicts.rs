@@ -174,8 +174,9 @@ fn faster(claim: &Claim, points: &[Point]) -> Statement {
 fn near(claim: &Claim, points: &[Point]) -> Statement {
     let ratio = |point: &Point| mean(point, Sender::Pcp) / ideal(point);
     claim.judge(points.iter().all(|point| ratio(point) <= NEAR), each(points, |point| format!("{:.1} times", ratio(point)))).otherwise(
-        "the ideal router tells every flow its share after one round trip; PCP begins with a packet each half round trip \
-         and needs several probes, more of them where others probe too",
+        "the ideal router tells every flow its share after one round trip and again at every change; PCP needs two more \
+         with history, as in the paper, and a probe to find what others have left; the paper gives no figures, and its \
+         router's shares are a round trip old",
     )
 }
 
@@ -203,5 +204,5 @@ fn each(points: &[Point], figure: impl Fn(&Point) -> String) -> String {
 /// How near the ideal counts as near.
 const NEAR: f64 = 1.5;
 const NEAR_TEXT: &str = "PCP comes near fair queueing with a router's help (1.5 times its time at most)";
-const LOAD_REMARK: &str =
-    "our PCP starts every flow without history, and fails probes that meet those of others";
+const LOAD_REMARK: &str = "where many flows with a few packets a round trip share the link, probes meet those of others, and the least step \
+     is a large part of a rate";

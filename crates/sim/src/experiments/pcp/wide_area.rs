@@ -1,13 +1,16 @@
 //! Figure 2: the time that 250 KB take over 380 wide-area paths.
 
 use super::population::{WidePath, describe, paths};
+use super::{TCP_SACK, tcp_sack};
 use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
-use crate::flow::{FlowSpec, Protocol};
+use crate::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
 use crate::metrics::Summary;
 use crate::path::PathConfig;
 use crate::trace::TraceMode;
 use crate::traffic::{Arrivals, Distribution, Traffic};
 use crate::workload::Workload;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::tcp;
 use longhaul_proto::units::Time;
 use std::time::Duration;
 
@@ -37,20 +40,29 @@ enum Sender {
     Pcp,
     PcpFresh,
     Tcp,
+    TcpQuick,
     FourPcp,
     Cubic,
     Adaptive,
 }
 
 impl Sender {
-    const ALL: [Sender; 6] =
-        [Sender::Pcp, Sender::Tcp, Sender::FourPcp, Sender::PcpFresh, Sender::Cubic, Sender::Adaptive];
+    const ALL: [Sender; 7] = [
+        Sender::Pcp,
+        Sender::Tcp,
+        Sender::FourPcp,
+        Sender::TcpQuick,
+        Sender::PcpFresh,
+        Sender::Cubic,
+        Sender::Adaptive,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Sender::Pcp => "PCP",
             Sender::PcpFresh => "PCP without history",
             Sender::Tcp => "TCP-SACK",
+            Sender::TcpQuick => "TCP-SACK, timer of 0.2 s",
             Sender::FourPcp => "4 parallel PCP",
             Sender::Cubic => "CUBIC",
             Sender::Adaptive => "adaptive",
@@ -58,17 +70,15 @@ impl Sender {
     }
 
     fn protocol(self) -> Protocol {
-        let name = match self {
-            Sender::Pcp | Sender::PcpFresh | Sender::FourPcp => "pcp",
-            Sender::Tcp => "tcp:newreno",
-            Sender::Cubic => "tcp:cubic",
-            Sender::Adaptive => "adaptive",
-        };
-        let mut protocol: Protocol = name.parse().expect("the program offers it");
-        if let Protocol::Tcp(flow) = &mut protocol {
-            flow.classic = self == Sender::Tcp;
+        match self {
+            Sender::Pcp | Sender::PcpFresh | Sender::FourPcp => {
+                Protocol::Object(ObjectFlow::new(ControllerKind::Pcp))
+            }
+            Sender::Tcp => Protocol::Tcp(tcp_sack()),
+            Sender::TcpQuick => Protocol::Tcp(TcpFlow { config: tcp::Config::default(), ..tcp_sack() }),
+            Sender::Cubic => Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)),
+            Sender::Adaptive => Protocol::Object(ObjectFlow::new(ControllerKind::Adaptive)),
         }
-        protocol
     }
 
     /// One transfer after another; four at a time begin together, at intervals that leave room for slow ones.
@@ -99,8 +109,8 @@ fn figure_2(options: &Options<'_>) -> Findings {
             format!(
                 "On each path {count} transfer(s) of 250 KB one after another, {GAP_S} s apart in the mean, while the \
                  others' traffic goes on; stopped after {} s. Time: from the beginning of the set-up (a round trip) \
-                 until the receiver has everything. TCP-SACK: NewReno's rule, delayed acknowledgements, one segment to \
-                 begin with, as the paper's; CUBIC: with ten. PCP remembers the last transfer over the same path.",
+                 until the receiver has everything. {TCP_SACK}; with a timer of 0.2 s: as Linux has it, 1 s at first. \
+                 CUBIC begins with ten segments. PCP remembers the transfers before over the same path.",
                 PATIENCE.as_secs()
             ),
         ],
@@ -238,14 +248,22 @@ fn each_path(paths: &[WidePath], by_sender: &[(Sender, &[Vec<f64>])]) -> Table {
 fn judge(folded: &[Folded]) -> Vec<Statement> {
     let of = |sender: Sender| folded.iter().find(|one| one.sender == sender).expect("every sender ran");
     let (pcp, tcp, four) = (of(Sender::Pcp), of(Sender::Tcp), of(Sender::FourPcp));
+    let quick_ratio = of(Sender::TcpQuick).of_paths.mean / pcp.of_paths.mean;
     let ratio = tcp.of_paths.mean / pcp.of_paths.mean;
     let against_tcp = four.of_paths.mean / tcp.of_paths.mean;
     vec![
         RATIO
-            .judge(ratio >= 2.5, format!("{:.2} against {:.2} s, {ratio:.2} times as long", pcp.of_paths.mean, tcp.of_paths.mean))
+            .judge(
+                ratio >= 2.5,
+                format!(
+                    "{:.2} against {:.2} s, {ratio:.2} times as long ({quick_ratio:.2} with TCP's timer at 0.2 s)",
+                    pcp.of_paths.mean, tcp.of_paths.mean
+                ),
+            )
             .otherwise(
-                "the ratio depends on how many paths lose packets, which the paper does not tell; on clean paths both are \
-                 bound by their start-up",
+                "the paper's TCP met more losses than ours: the more than 10 % of its transfers above 5 s make over 0.5 of \
+                 its mean of 1.33 s, and it does not tell what its paths lost; on clean paths both are bound by their \
+                 start-up",
             ),
         BOUNDED
             .judge(
