@@ -22,6 +22,9 @@ use std::thread;
 #[path = "../../../crates/longhaul/src/net/control.rs"]
 mod control;
 #[allow(dead_code)]
+#[path = "../../../crates/longhaul/src/net/pipe.rs"]
+mod pipe;
+#[allow(dead_code)]
 #[path = "../../../crates/longhaul/src/net/wake.rs"]
 mod wake;
 

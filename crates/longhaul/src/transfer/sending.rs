@@ -186,7 +186,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             hashes: vec![],
             carrying,
         };
-        sending.settle_carrier(carrier);
+        let first = prepare::first_streams(sending.session);
+        sending.settle_carrier(carrier, first);
         if let Some(why) = why {
             sending.tell_switch(carrier, why, false);
         }

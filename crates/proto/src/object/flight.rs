@@ -12,6 +12,8 @@ pub struct Flight {
     /// Number of the first record.
     base: DatagramNumber,
     outstanding: u64,
+    /// Of those, in lanes.
+    in_lanes: u64,
     /// The newest datagram of each packet that was sent more than once: only its loss means that the packet is lost.
     newest: BTreeMap<PacketNumber, DatagramNumber>,
     /// Datagrams lately given up, to notice when one comes in after all.
@@ -65,6 +67,19 @@ impl Flight {
         self.outstanding
     }
 
+    /// Of those, the ones that go by themselves and not in lanes.
+    pub fn loose(&self) -> u64 {
+        self.outstanding - self.in_lanes
+    }
+
+    /// A record's fate is known.
+    fn close(&mut self, index: usize) {
+        let record = &mut self.records[index];
+        record.state = State::Settled;
+        self.outstanding -= 1;
+        self.in_lanes -= u64::from(record.by_lane);
+    }
+
     /// Records kept.
     pub fn len(&self) -> usize {
         self.records.len()
@@ -78,6 +93,7 @@ impl Flight {
         }
         self.records.push_back(Record { packet, sent: now, state: State::Outstanding, by_lane });
         self.outstanding += 1;
+        self.in_lanes += u64::from(by_lane);
         number
     }
 
@@ -87,6 +103,12 @@ impl Flight {
         let packet = PacketNumber::MAX;
         self.records.push_back(Record { packet, sent: now, state: State::Settled, by_lane: false });
         number
+    }
+
+    /// When a datagram that is still recorded left, if it went by itself: in a lane it waits for its turn.
+    pub fn loose_sent_time(&self, number: DatagramNumber) -> Option<Time> {
+        let index = number.checked_sub(self.base)?;
+        self.records.get(index as usize).filter(|r| !r.by_lane).map(|r| r.sent)
     }
 
     /// When a datagram that is still recorded left.
@@ -123,12 +145,11 @@ impl Flight {
         let end = numbers.end.saturating_sub(self.base).min(self.records.len() as u64);
         let mut count = 0;
         for index in start..end.max(start) {
-            let (number, record) = (self.base + index, &mut self.records[index as usize]);
+            let (number, record) = (self.base + index, self.records[index as usize]);
             if record.state == State::Settled {
                 continue;
             }
-            record.state = State::Settled;
-            self.outstanding -= 1;
+            self.close(index as usize);
             count += 1;
             let newest = self.newest.get(&record.packet).is_none_or(|newest| *newest == number);
             if newest && !is_acked(record.packet) {
@@ -143,10 +164,9 @@ impl Flight {
         let start = numbers.start.max(self.base) - self.base;
         let end = numbers.end.saturating_sub(self.base).min(self.records.len() as u64);
         for index in start..end.max(start) {
-            let record = &mut self.records[index as usize];
+            let record = self.records[index as usize];
             if record.state == State::Outstanding {
-                record.state = State::Settled;
-                self.outstanding -= 1;
+                self.close(index as usize);
                 landed(Landed { packet: record.packet });
             }
         }
@@ -178,16 +198,23 @@ impl Flight {
         mut lost: impl FnMut(PacketNumber),
     ) -> Lost {
         let mut given_up = Lost::default();
-        while let Some(record) = self.records.front().copied() {
-            let number = self.base;
-            let settled = record.state == State::Settled;
-            if !settled {
+        let mut index = 0;
+        while let Some(record) = self.records.get(index).copied() {
+            let number = self.base + index as u64;
+            if record.state == State::Outstanding {
                 let acked = is_acked(record.packet);
-                let overdue = !record.by_lane && number < below && record.sent <= deadline;
-                if !(acked || overdue) {
+                if !acked && record.by_lane {
+                    // It stays, and what went by itself behind it may be lost all the same.
+                    if self.loose() == 0 {
+                        break;
+                    }
+                    index += 1;
+                    continue;
+                }
+                if !(acked || number < below && record.sent <= deadline) {
                     break;
                 }
-                self.outstanding -= 1;
+                self.close(index);
                 if !acked {
                     given_up = Lost { count: given_up.count + 1, largest: number };
                     self.given_up.push_back(GivenUp { number, sent: record.sent });
@@ -195,6 +222,10 @@ impl Flight {
                         lost(record.packet);
                     }
                 }
+            }
+            if index > 0 {
+                index += 1;
+                continue;
             }
             if self.newest.get(&record.packet) == Some(&number) {
                 self.newest.remove(&record.packet);
@@ -213,7 +244,7 @@ impl Flight {
         self.records.clear();
         self.newest.clear();
         self.given_up.clear();
-        self.outstanding = 0;
+        (self.outstanding, self.in_lanes) = (0, 0);
     }
 
     /// Packets on their way, oldest first, for hedging.

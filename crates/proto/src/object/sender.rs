@@ -199,7 +199,8 @@ impl<S: Source> Sender<S> {
         }
         self.stats.acks += 1;
         self.tell_timed(now, ack);
-        let latest_sent = self.flight.sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
+        let latest_sent =
+            self.flight.loose_sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
         if let Some(sent) = self.flight.sent_time(ack.largest) {
             self.largest_sent = self.largest_sent.max(sent);
         }
@@ -298,7 +299,7 @@ impl<S: Source> Sender<S> {
             latest: ack.latest,
             largest: ack.largest,
             next_number: self.flight.next_number(),
-            in_flight: self.flight.outstanding() * len,
+            in_flight: self.flight.loose() * len,
             app_limited: std::mem::take(&mut self.app_limited),
         };
         self.controller.on_ack(&sample);
@@ -395,7 +396,7 @@ impl<S: Source> Sender<S> {
         }
         let len = self.datagram_len();
         let window = self.controller.window().unwrap_or(u64::MAX).max(4 * len);
-        self.flight.outstanding() * len + len > window || self.flight.len() >= FLIGHT_MAX
+        self.flight.loose() * len + len > window || self.flight.len() >= FLIGHT_MAX
     }
 }
 
@@ -485,7 +486,7 @@ impl<S: Source> Endpoint for Sender<S> {
         if by_lane {
             self.stats.packets_by_lanes += 1;
         } else {
-            let in_flight = self.flight.outstanding() * bytes;
+            let in_flight = self.flight.loose() * bytes;
             self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
         }
         Some(Transmit { number, len })

@@ -26,6 +26,8 @@ pub struct ChoiceConfig {
     pub train_rate: Option<Rate>,
     /// The control stream can be a lane.
     pub has_pipe: bool,
+    /// UDP is to be as fast as can be, so that being slow is no choice of the user's.
+    pub is_hasty: bool,
 }
 
 /// How it goes. Times are of the owner's clock.
@@ -207,7 +209,12 @@ impl Choice {
         let bound = self.recent.iter().filter(|(_, _, path_bound)| *path_bound).count();
         // A pause in the news is another matter.
         let silent = look.now.since(look.news) > PAUSE.max(look.rtt * PAUSE_RTTS);
-        if early || silent || look.now < self.trial_at || bound * 4 < self.recent.len() * 3 {
+        if !self.config.is_hasty
+            || early
+            || silent
+            || look.now < self.trial_at
+            || bound * 4 < self.recent.len() * 3
+        {
             return None;
         }
         let rate = self.rate()?;
@@ -215,13 +222,16 @@ impl Choice {
             return None;
         }
         let mbps = rate * 8e-6;
-        if look.loss >= ODD_LOSS {
+        let train = self.config.train_rate.map(Rate::as_mbps);
+        // A controller that copes with loss leaves nothing to be gained.
+        let is_fast = train.is_some_and(|train| mbps >= train * FAST_SHARE);
+        if look.loss >= ODD_LOSS && !is_fast {
             return Some(format!(
                 "UDP loses {:.1} % of its datagrams and delivers {mbps:.1} Mb/s",
                 look.loss * 100.0
             ));
         }
-        let train = self.config.train_rate?.as_mbps();
+        let train = train?;
         (mbps < train * ODD_SHARE)
             .then(|| format!("UDP delivers {mbps:.1} Mb/s where the path check saw {train:.1} Mb/s pass"))
     }
@@ -402,6 +412,8 @@ const PAUSE_RTTS: u32 = 3;
 const ODD_LOSS: f64 = 0.03;
 /// Delivering less than this share of what the path check's train saw pass is odd.
 const ODD_SHARE: f64 = 0.5;
+/// With this share of it no loss is odd.
+const FAST_SHARE: f64 = 0.75;
 /// A transfer that is over sooner is left alone: a trial takes some seconds.
 const LEFT_MIN: Duration = Duration::from_secs(6);
 /// For lanes to come about.

@@ -53,6 +53,7 @@ impl Carrying {
             udp_fits: carrier == Carrier::Object,
             train_rate: path.rate.map(|train| train.rate),
             has_pipe: session.is_ssh,
+            is_hasty: control.kind == ControllerKind::default() && !session.options.background,
         };
         Carrying {
             carrier,
@@ -186,13 +187,17 @@ impl<F: Feed> Sending<'_, '_, F> {
             let controller = self.carrying.control.build(self.carrying.udp_rate);
             self.sender.go_by_datagrams(controller);
         }
-        self.settle_carrier(to);
+        if to != self.carrying.carrier {
+            // One lane against one flow over UDP is a fair trial.
+            let first = if trial { 1 } else { first_streams(self.session) };
+            self.settle_carrier(to, first);
+        }
         self.tell_switch(to, why, trial);
         Ok(())
     }
 
-    /// From now on this carries the data.
-    pub(super) fn settle_carrier(&mut self, carrier: Carrier) {
+    /// From now on this carries the data; so many lanes to begin with, where the user does not say.
+    pub(super) fn settle_carrier(&mut self, carrier: Carrier, first: usize) {
         self.carrying.carrier = carrier;
         if carrier != Carrier::Object {
             self.sender.go_by_lanes();
@@ -201,8 +206,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_lanes);
         }
         if carrier == Carrier::Stripe && self.session.options.streams.is_none() {
-            let first = first_streams(self.session) as u32;
-            self.carrying.search = Some(Search::new(first, STREAMS_MAX, clock::now()));
+            self.carrying.search = Some(Search::new(first as u32, STREAMS_MAX, clock::now()));
         }
     }
 

@@ -64,7 +64,7 @@ impl<S: Source> Sender<S> {
         if lost.count > 0 {
             self.stats.given_up += lost.count;
             let len = self.datagram_len();
-            let in_flight = self.flight.outstanding() * len;
+            let in_flight = self.flight.loose() * len;
             let new_episode = lost.largest >= self.episode_from;
             if new_episode {
                 self.episode_from = self.flight.next_number();
@@ -203,9 +203,13 @@ mod tests {
         sender.go_by_datagrams(Box::new(Greedy));
         let sent = drain(&mut sender, start);
         assert_eq!(sent.len(), 60);
-        deliver(&mut sender, &mut receiver, start + RTT, &sent);
-        assert_eq!((sender.acked(), sender.stats().given_up), (60, 0));
+        // What is lost over UDP is noticed although older ones are still in lanes.
+        deliver(&mut sender, &mut receiver, start + RTT, &sent[1..]);
+        assert_eq!((sender.acked(), sender.stats().given_up), (59, 1));
+        let again = drain(&mut sender, start + RTT * 2);
+        assert_eq!(again.len(), 1);
+        deliver(&mut sender, &mut receiver, start + RTT * 2, &again);
         deliver(&mut sender, &mut receiver, start + RTT * 3, &by_lanes);
-        assert_eq!((sender.acked(), sender.stats().packets_resent), (100, 0));
+        assert_eq!((sender.acked(), sender.stats().packets_resent), (100, 1));
     }
 }

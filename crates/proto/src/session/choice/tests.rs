@@ -38,6 +38,7 @@ impl Story {
             udp_fits: true,
             train_rate: Some(Rate::from_mbps(train_mbps)),
             has_pipe: false,
+            is_hasty: true,
         };
         Story {
             choice: Choice::new(config, Time::ZERO),
@@ -103,7 +104,19 @@ impl Story {
 fn a_good_path_is_left_alone() {
     let mut story = Story::new(100.0);
     story.go_on(300.0, GOOD).go_on(60.0, Path { loss: 0.02, udp_mbps: 90.0, ..GOOD });
+    // Loss that the controller copes with.
+    story.go_on(60.0, Path { loss: 0.08, udp_mbps: 85.0, ..GOOD });
     assert_eq!(story.carriers(), Vec::<&str>::new());
+}
+
+#[test]
+fn who_means_to_be_slow_is_left_alone() {
+    let mut story = Story::new(100.0);
+    story.choice.config.is_hasty = false;
+    story.go_on(60.0, Path { udp_mbps: 10.0, loss: 0.1, ..GOOD });
+    assert_eq!(story.carriers(), Vec::<&str>::new());
+    story.go_on(20.0, Path { udp_mbps: 0.0, ..GOOD });
+    assert_eq!(story.carriers(), ["stripe"], "silence is another matter");
 }
 
 #[test]
