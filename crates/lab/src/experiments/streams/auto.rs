@@ -216,7 +216,7 @@ const TOO_MANY: f64 = 1.5;
 const COST_MAX: f64 = 0.05;
 /// The transfer whose share the search may cost.
 const TRANSFER_S: f64 = 30.0;
-const SLOW_START_RTTS: f64 = 20.0;
+const SLOW_START_RTTS: f64 = 40.0;
 /// For the last number to find its speed.
 const SETTLE_S: f64 = 1.0;
 

@@ -24,8 +24,8 @@ pub(super) const PATHS: [Path; 10] = [
     clean(100.0, 65.0).quick(),
     clean(500.0, 20.0),
     lossy(100.0, 65.0, 0.001).quick(),
-    lossy(50.0, 150.0, 0.005).quick(),
-    lossy(200.0, 40.0, 0.0002),
+    lossy(50.0, 150.0, 0.005),
+    lossy(200.0, 40.0, 0.0002).quick(),
 ];
 
 const fn clean(mbit: f64, rtt_ms: f64) -> Path {
