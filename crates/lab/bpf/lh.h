@@ -53,7 +53,7 @@ static __always_inline bool in_slow_start(const struct tcp_sock *tp)
 }
 
 /*
- * Whether the window was what held the sender back lately; only then may it grow (RFC 7661, section 1). In slow start
+ * Whether the window was what held the sender back lately; only then may it grow (RFC 7661). In slow start
  * half of it in use is enough, since the window doubles before its use shows.
  */
 static __always_inline bool is_window_limited(struct tcp_sock *tp)

@@ -12,6 +12,8 @@
 //! machine takes to hand a packet over: about 0.1 ms each way on a small virtual machine. Where packets of the MTU last
 //! less than 25 µs, it moves them in groups of 50 µs, as a network card does that coalesces interrupts.
 //!
+//! [`Lab::set_tcp`] sets up the kernel's TCP on a host, [`variants`] loads congestion controls that the kernel lacks.
+//!
 //! ```no_run
 //! use longhaul_lab::{End, Lab, Scenario};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -10,7 +10,7 @@ mod settings;
 mod trace;
 
 use longhaul_lab::LabError;
-use longhaul_lab::variants::Variant;
+use longhaul_lab::variants::{Variant, VariantError};
 use std::panic;
 use std::process::ExitCode;
 
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     let mut measurements = OF_SETTINGS.to_vec();
     match Variant::require("lh_scalable") {
         Ok(_) => measurements.extend(OF_PROGRAMS),
-        Err(error @ LabError::Variant(_)) => println!("programs skipped: {error}"),
+        Err(LabError::Variant(error)) if is_the_machines(&error) => println!("programs skipped: {error}"),
         Err(error) => {
             println!("programs FAILED: {error}");
             return ExitCode::FAILURE;
@@ -66,6 +66,17 @@ fn main() -> ExitCode {
         }
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether it is for the machine to change, not for us.
+fn is_the_machines(error: &VariantError) -> bool {
+    match error {
+        VariantError::Unprivileged | VariantError::NoBtf | VariantError::NoTool { .. } => true,
+        VariantError::Failed { reason, .. } => {
+            ["not permitted", "not supported"].iter().any(|refusal| reason.contains(refusal))
+        }
+        _ => false,
+    }
 }
 
 /// A disturbed measurement may be repeated.

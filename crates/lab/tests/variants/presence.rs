@@ -56,7 +56,7 @@ pub fn what_was_left_behind_is_removed() -> Verdict {
     let leave_behind = || {
         let mut holder = start_holder()?;
         for keeper in children(&holder)? {
-            // With its `cat`, which would otherwise tell the end of the holder to nobody.
+            // Its `cat` ends with the holder, but nobody is left to act on that.
             send(keeper, Signal::KILL)?;
         }
         holder.kill().and_then(|()| holder.wait()).map_err(|error| error.to_string())?;

@@ -39,7 +39,7 @@ pub fn htcp_backoff() -> Verdict {
         let (kept, expected) = (course.kept(*loss), course.samples[*loss].rtt_min_us / rtt_max_us);
         println!("  kept {kept:.3} of the window, RTTmin / RTTmax {expected:.3}");
         check((0.6..0.72).contains(&expected), || format!("RTTmin / RTTmax is {expected:.3} on this path"))?;
-        check((kept - expected).abs() < 0.04, || format!("kept {kept:.3} of the window, not {expected:.3}"))?;
+        check((kept - expected).abs() < 0.06, || format!("kept {kept:.3} of the window, not {expected:.3}"))?;
     }
     Ok(())
 }
@@ -116,7 +116,7 @@ impl Course {
                 first.window, last.window
             );
             check(expected > GROWTH_MIN, || format!("too little growth to judge: {expected:.1}"))?;
-            check((grown - expected).abs() < 0.05 * expected + 2.0, || {
+            check((grown - expected).abs() < 0.02 * expected + 1.5, || {
                 format!("grew by {grown:.0} in {seconds:.2} s, not by {expected:.1}")
             })?;
         }

@@ -9,7 +9,8 @@ impl Adaptive {
     pub(super) fn target_ns(&self) -> f64 {
         let base = self.target_base_ns().min(self.ceiling.room_ns);
         let most_ns = (TARGET_MOST * nanos(self.rtt) as f64).max(base);
-        (base * self.target_share()).min(most_ns) + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
+        (base * self.target_share()).min(most_ns)
+            + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
     }
 
     /// The target at [`TARGET_RATE`], if the queue has room for it.
