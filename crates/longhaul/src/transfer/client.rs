@@ -20,7 +20,7 @@ use longhaul_proto::control::ControllerKind;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::SelectorKind;
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::manifest::{Kind, Layout};
+use longhaul_proto::session::manifest::Layout;
 use longhaul_proto::session::message::{
     Answer, Direction, FileFailure, Message, Offer, PROTOCOL_VERSION, Report, SenderStatus, TransferOptions,
 };
@@ -307,12 +307,8 @@ fn push(
         history::note(file, host, found);
     }
     let total = Layout::new(&scan.manifest).object_len();
-    let files = count_files(&scan);
+    let files = scan.manifest.regular_files();
     Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
-}
-
-fn count_files(scan: &Scan) -> u64 {
-    scan.manifest.entries.iter().filter(|e| matches!(e.kind, Kind::File { .. })).count() as u64
 }
 
 fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {

@@ -7,7 +7,7 @@ use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::session::manifest::{Kind, Layout, Manifest, Ranges};
+use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ fn conclude(
     seen: Seen,
 ) -> Received {
     let status = part(session, report.clone(), seen.status);
-    let files = manifest.entries.iter().filter(|e| matches!(e.kind, Kind::File { .. })).count() as u64;
+    let files = manifest.regular_files();
     Received { report, status, datagram_len: seen.datagram_len, total: layout.object_len(), files }
 }
 
@@ -206,6 +206,8 @@ struct Receiving<'a, 's> {
     session: &'a mut Session<'s>,
     layout: Arc<Layout>,
     manifest: Arc<Manifest>,
+    /// Regular files among its entries.
+    files: u64,
     have: Ranges,
     intake: Intake<FileSink>,
     source_errors: Vec<FileFailure>,
@@ -228,6 +230,7 @@ impl<'a, 's> Receiving<'a, 's> {
             intake: Intake::new(layout.object_len(), sink),
             session,
             layout,
+            files: manifest.regular_files(),
             manifest,
             have,
             source_errors: vec![],
@@ -363,7 +366,7 @@ impl<'a, 's> Receiving<'a, 's> {
             phase: if all { Phase::Verifying } else { Phase::Moving },
             bytes_done: done.min(total),
             bytes_total: total,
-            files_total: self.manifest.entries.len() as u64,
+            files_total: self.files,
             goodput,
             loss: self.status.loss,
             rtt: Duration::from_nanos(self.status.rtt_ns[2]),

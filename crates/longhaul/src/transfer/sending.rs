@@ -60,7 +60,7 @@ pub fn send(
     };
     let waker = session.waker.clone();
     let reader = Reader::start(scan.clone(), layout.clone(), &begin.have, Arc::new(move || waker.wake()));
-    let object = Whole { object_len: layout.object_len(), files: scan.manifest.entries.len() as u64 };
+    let object = Whole { object_len: layout.object_len(), files: scan.manifest.regular_files() };
     Sending::new(session, object, begin, reader).finish(Time::MAX)
 }
 

@@ -101,6 +101,11 @@ pub enum BadManifest {
 }
 
 impl Manifest {
+    /// How many of the entries are regular files.
+    pub fn regular_files(&self) -> u64 {
+        self.entries.iter().filter(|entry| matches!(entry.kind, Kind::File { .. })).count() as u64
+    }
+
     /// Check all that an honest sender keeps to: relative paths without `.`, `..`, empty components or NUL; no path
     /// twice, none below a file or link; extents ascending and inside the file; totals that can be numbered.
     pub fn validate(&self) -> Result<(), BadManifest> {
