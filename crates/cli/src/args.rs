@@ -319,7 +319,7 @@ pub struct SimArgs {
     pub bytes: u64,
 }
 
-/// Rerun the papers' experiments over emulated paths, with real programs and the kernel's TCP
+/// Rerun experiments over emulated paths, with real programs and the kernel's TCP
 ///
 /// Builds paths between network namespaces on this host and runs this very program at their
 /// ends. An experiment prints its figures, what the paper says of them and whether that holds
