@@ -45,6 +45,8 @@ pub struct Sender<S> {
     epoch: u16,
     /// Datagrams left to send of the controller's train.
     train_left: u32,
+    /// When the last datagram of data left.
+    last_sent: Time,
     /// A loss from here on opens a new congestion episode.
     episode_from: DatagramNumber,
     /// When the largest acknowledged datagram left.
@@ -85,6 +87,7 @@ impl<S: Source> Sender<S> {
             pending: None,
             epoch: 0,
             train_left: 0,
+            last_sent: Time::ZERO,
             episode_from: 0,
             largest_sent: Time::ZERO,
             reorder_window: (config.rtt / 8).max(REORDER_MIN),
@@ -370,6 +373,7 @@ impl<S: Source> Sender<S> {
             return Blocked::RateCap;
         }
         if self.train_left == 0
+            && now >= self.capped_until()
             && self.may_probe()
             && let Some(train) = self.controller.poll_probe(now)
         {
@@ -383,6 +387,13 @@ impl<S: Source> Sender<S> {
         self.pacer.set_rate(rate);
         self.pacer.set_burst(self.controller.burst());
         reason
+    }
+
+    /// Trains keep their own time, but under the user's cap no datagram comes sooner after another than it allows, lest
+    /// trains one right after another exceed it.
+    fn capped_until(&self) -> Time {
+        let gap = self.config.rate_cap.map(|cap| cap.time_for(self.datagram_len()));
+        gap.map_or(Time::ZERO, |gap| self.last_sent + gap)
     }
 
     /// A rate that the user does not allow need not be looked for.
@@ -478,6 +489,7 @@ impl<S: Source> Endpoint for Sender<S> {
         self.stats.packets_sent += 1;
         self.stats.packets_resent += u64::from(again);
         self.stats.packets_hedged += u64::from(hedge);
+        self.last_sent = now;
         let bytes = self.datagram_len();
         if in_train && self.train_left == 0 {
             self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
@@ -499,6 +511,7 @@ impl<S: Source> Endpoint for Sender<S> {
         let paced = matches!(self.blocked, Blocked::Pacing | Blocked::RateCap);
         let wake = if paced { self.pacer.wake_at(self.datagram_len()) } else { None };
         let probe = self.controller.probe_at().filter(|_| paced && self.train_left == 0 && self.may_probe());
+        let probe = probe.map(|at| at.max(self.capped_until()));
         let all = [wake, probe, self.overtaken_at(), self.timeout_at(), self.ask_at()];
         all.into_iter().flatten().min()
     }
