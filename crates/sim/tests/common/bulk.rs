@@ -30,11 +30,7 @@ pub fn payload_share(scenario: &Scenario) -> f64 {
 }
 
 /// A sender of `object_len` bytes and its receiver.
-pub fn ends(
-    scenario: &Scenario,
-    object_len: u64,
-    kind: ControllerKind,
-) -> (Sender<Zeros>, Receiver<Zeros>) {
+pub fn ends(scenario: &Scenario, object_len: u64, kind: ControllerKind) -> (Sender<Zeros>, Receiver<Zeros>) {
     let rtt = Duration::from_secs_f64((scenario.rtt_ms + scenario.jitter_ms) / 1e3);
     let shape = Shape { object_len, packet_len: PACKET_LEN };
     let config = SenderConfig {
@@ -209,8 +205,7 @@ impl Shared {
         let endless = (self.scenario.bottleneck_mbit * 1e6 / 8.0 * (self.to.as_secs_f64() + 1.0)) as u64;
         let mut flows: Vec<Option<FlowId>> = vec![];
         for (i, member) in self.members.iter().enumerate() {
-            let spec =
-                FlowSpec { seed: i as u64 + 1, ..FlowSpec::new(member.protocol.clone(), endless) };
+            let spec = FlowSpec { seed: i as u64 + 1, ..FlowSpec::new(member.protocol.clone(), endless) };
             let placement =
                 Placement { access_delay: member.extra, ..Placement::at(Time::ZERO + member.start) };
             flows.push(Some(sim.add(&spec, &placement)));
