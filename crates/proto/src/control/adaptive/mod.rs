@@ -19,7 +19,9 @@
 //! search), so that capacity set free is found in O(log n) round trips.
 //!
 //! The target is a span of time that is shorter the more a flow carries, and hardly depends on its round trip. Flows
-//! that share a bottleneck see the same queue: only at equal rates are they all at their targets.
+//! that share a bottleneck see the same queue: only at equal rates are they all at their targets. A queue that stays is
+//! emptied by all who find it long, so that a newcomer who took it for the path sees the true delay; one that stays
+//! after that is a rival's, and in `Compete` the window is CUBIC's own, with a floor for rivals that loss does not move.
 
 mod ceiling;
 mod delay;
@@ -257,7 +259,9 @@ impl Adaptive {
                 let test = *test;
                 self.judge(ack, test);
             }
-            State::Compete(compete) => compete.end_round(ack, delivered / self.peak, self.datagram_len),
+            State::Compete(compete) => {
+                compete.end_round(ack, delivered / self.peak.max(1.0), self.datagram_len)
+            }
             _ => self.watch(ack, delivered),
         }
         let carried = delivered / (1.0 - self.loss.random).max(0.1);
@@ -449,7 +453,7 @@ const FULL_NS: f64 = 500_000.0;
 /// Rate change for a queue that is off by one round trip. With a feedback delay of about 1.3 round trips the loop gain
 /// is 0.5, a third of the π/2 at which a proportional loop begins to swing: flows with round trips that differ disturb
 /// each other, and shares are as even as the queue is steady.
-const GAIN: f64 = 0.35;
+const GAIN: f64 = 0.4;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
 const FACTOR_MIN: f64 = 0.35;

@@ -252,81 +252,99 @@ const ALONE_SPAN: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::testing::{ack, loss};
 
     const RTT: Duration = Duration::from_millis(100);
     const MS: f64 = 1e6;
 
+    /// What comes of a vigil over forty rounds: in which round, and what was carried before.
+    fn watch(queue_ms: fn(f64) -> f64, yields: f64) -> Option<(i32, f64)> {
+        let mut vigil = Vigil::default();
+        assert_eq!(vigil.end_round(Time::ZERO, 0.0, 5.0 * MS, 1e8), Verdict::Calm);
+        (1..40).find_map(|round| {
+            let now = Time::from_millis(200 * round as u64);
+            let queue_ns = queue_ms(f64::from(round)) * MS;
+            match vigil.end_round(now, queue_ns, 5.0 * MS, 1e8 * yields.powi(round)) {
+                Verdict::Stuck(before) => Some((round, before)),
+                _ => None,
+            }
+        })
+    }
+
     #[test]
     fn only_a_queue_that_stays_while_we_yield_is_a_rivals() {
-        let watch = |queue_ms: fn(f64) -> f64, yields: f64| {
-            let mut vigil = Vigil::default();
-            (0..40).find_map(|round| {
-                let bandwidth = 1e8 * yields.powi(round);
-                let now = Time::from_millis(100 * round as u64);
-                vigil.end_round(now, queue_ms(f64::from(round)) * MS, 5.0 * MS, bandwidth).map(|_| round)
-            })
-        };
-        assert!(watch(|_| 30.0, 0.8).is_some_and(|round| round >= 8));
+        assert_eq!(watch(|_| 30.0, 0.8), Some((ROUNDS as i32, 1e8)));
         assert_eq!(watch(|_| 30.0, 0.999), None, "nobody yielded");
         assert_eq!(watch(|_| 4.0, 0.8), None, "as long as our own may be");
         assert_eq!(watch(|round| 60.0 * 0.85f64.powf(round), 0.9), None, "it drains");
     }
 
     #[test]
-    fn what_was_carried_before_is_told() {
+    fn a_queue_that_stays_is_first_emptied_together() {
         let mut vigil = Vigil::default();
-        assert_eq!(vigil.end_round(Time::ZERO, 0.0, 5.0 * MS, 1e8), None);
-        let told = (1..40).find_map(|round| {
-            vigil.end_round(
-                Time::from_millis(200 * round),
-                30.0 * MS,
-                5.0 * MS,
-                1e8 * 0.8f64.powi(round as i32),
-            )
-        });
-        assert_eq!(told, Some(1e8));
+        let verdicts: Vec<Verdict> =
+            (1..=4).map(|n| vigil.end_round(Time::from_millis(100 * n), 30.0 * MS, 5.0 * MS, 1e8)).collect();
+        assert_eq!(verdicts, [Verdict::Calm, Verdict::Calm, Verdict::Calm, Verdict::Suspect]);
     }
 
-    /// RFC 9438 §4.2: after K = ∛(Wmax·(1−β)/C) seconds the window is back where it was; and beyond, later.
-    #[test]
-    fn the_window_follows_cubic() {
-        let mut compete = Compete::new(Time::ZERO, 1000.0);
-        compete.on_loss(Time::ZERO);
-        assert_eq!(compete.window(), 700.0);
-        let k_ms = ((1000.0f64 * 0.3 / 0.4).cbrt() * 1e3) as u64;
-        let mut now_ms = 0;
-        let mut at = |ms: u64| {
-            while now_ms < ms {
-                now_ms += 50;
-                // no valley: it has been tried
-                compete.is_tried = true;
-                compete.end_tick(Time::from_millis(now_ms), RTT, 0.0, 0.0);
-            }
-            compete.window()
-        };
-        assert!((at(k_ms / 2) - (1000.0 - 0.4 * 750.0 / 8.0)).abs() < 20.0);
-        assert!((at(k_ms) - 1000.0).abs() < 5.0);
-        assert!(at(k_ms + 4000) > 1020.0);
+    fn compete() -> Compete {
+        let config = ControlConfig::new(1000, RTT);
+        Compete::new(Time::ZERO, config, 100.0, 1e6, 0)
     }
 
     #[test]
-    fn a_valley_tells_whether_rivals_are_there() {
+    fn a_loss_costs_what_it_costs_cubic_and_the_floor_stays() {
+        let mut compete = compete();
+        assert_eq!(compete.window_bytes(0.0), 100_000.0);
+        for ms in 1..40 {
+            compete.on_sent(&Sent {
+                now: Time::from_millis(ms),
+                number: ms,
+                bytes: 1000,
+                in_train: false,
+                in_flight: 100_000,
+            });
+        }
+        compete.on_loss(&loss(40, 1, true), RTT, 50.0 * MS);
+        assert!((compete.window_bytes(0.0) - 70_000.0).abs() < 1500.0, "{}", compete.window_bytes(0.0));
+        (1..60).for_each(|n| compete.on_loss(&loss(40 + 200 * n, 1, true), RTT, 50.0 * MS));
+        assert!(compete.window_bytes(0.0) < 10_000.0);
+        assert!((compete.window_bytes(200.0 * MS) - 1e6 * FLOOR_ROOM * 0.2 / 8.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_low_tells_whether_rivals_are_there() {
         for (queue_left_ms, gone) in [(1.0, true), (40.0, false)] {
-            let mut compete = Compete::new(Time::ZERO, 100.0);
-            let full = compete.rate(RTT, 0.0, 1500.0);
+            let mut compete = compete();
+            compete.on_loss(&loss(3000, 1, true), RTT, 50.0 * MS);
+            let low = compete.rate();
             let mut left = false;
-            let mut was_low = false;
-            for ms in (0..3000).step_by(50) {
-                let is_low = compete.rate(RTT, 0.0, 1500.0) < full / 2.0;
-                was_low |= is_low;
-                let queue_ns = if was_low { queue_left_ms * MS } else { 50.0 * MS };
-                left |= compete.end_tick(Time::from_millis(ms), RTT, queue_ns, 3.0 * MS);
-                if left {
-                    break;
-                }
+            for ms in (3000..6000).step_by(50) {
+                let queue_ns = if ms < 3100 { 50.0 * MS } else { queue_left_ms * MS };
+                left |= compete.end_tick(Time::from_millis(ms), queue_ns, 3.0 * MS);
             }
-            assert!(was_low);
+            assert!(compete.rate() > 2.0 * low, "it was low for a moment only");
             assert_eq!(left, gone);
         }
+    }
+
+    #[test]
+    fn who_delivers_all_of_the_path_has_no_rivals_unless_that_was_wrong_before() {
+        for (share, relapses, gone) in [(0.95, 0, true), (0.8, 0, false), (0.95, 1, false)] {
+            let mut compete = Compete { relapses, ..compete() };
+            (0..20).for_each(|n| compete.end_round(&ack(100 * n, n), share, 1000.0));
+            assert_eq!(compete.is_over, gone, "{share} {relapses}");
+        }
+    }
+
+    #[test]
+    fn rivals_that_are_still_there_are_noticed_sooner() {
+        let left = Left { at: Time::ZERO, window: 80.0, relapses: 0 };
+        let mut vigil = Vigil::after(left);
+        let round =
+            |vigil: &mut Vigil, n: u64| vigil.end_round(Time::from_millis(100 * n), 30.0 * MS, 5.0 * MS, 1e8);
+        assert_eq!(round(&mut vigil, 1), Verdict::Calm);
+        assert_eq!(round(&mut vigil, 2), Verdict::Calm);
+        assert_eq!(round(&mut vigil, 3), Verdict::Relapse(left));
     }
 }

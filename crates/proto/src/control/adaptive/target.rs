@@ -44,7 +44,7 @@ const TARGET_RATE: f64 = 1e8;
 /// A slower flow's target grows no further than this …
 const TARGET_FACTOR_MAX: f64 = 10.0;
 /// … and not beyond this share of the round trip.
-const TARGET_MOST: f64 = 0.2;
+const TARGET_MOST: f64 = 0.25;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_FACTOR: f64 = 2.0;
 const NOISE_TARGETS: f64 = 0.25;
