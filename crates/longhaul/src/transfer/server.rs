@@ -103,7 +103,7 @@ pub fn serve(
 
 fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Broken>) {
     match outcome {
-        Ok(None) => tracing::debug!("{peer}: a lane joined"),
+        Ok(None) => {}
         Ok(Some(line)) => tracing::info!("{peer}: {line}"),
         Err(Broken::Interrupted) => tracing::warn!("{peer}: interrupted"),
         Err(Broken::Failed(line)) => tracing::warn!("{peer}: {line}"),
@@ -119,9 +119,16 @@ fn serve_connection(
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
     let deadline = Instant::now() + HANDSHAKE_PATIENCE;
-    let magic = read_magic(&socket, deadline)?;
+    let Some(magic) = read_magic(&socket, deadline)? else {
+        tracing::debug!("somebody left before saying what he wants");
+        return Ok(None);
+    };
     if magic == lanes::MAGIC {
-        lanes::admit(socket, |id| switchboard.door(id)).map_err(|e| format!("no lane: {e}"))?;
+        match lanes::admit(socket, |id| switchboard.door(id)) {
+            Ok(()) => tracing::debug!("a lane joined"),
+            // Mostly one that was on its way when its transfer ended.
+            Err(error) => tracing::debug!("no lane: {error}"),
+        }
         return Ok(None);
     }
     let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
@@ -139,14 +146,14 @@ fn serve_connection(
     serve_session(server, Met { control, offer, secret, link, waker, rtt }).map(Some)
 }
 
-/// The first bytes tell what somebody wants.
-fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<[u8; lanes::MAGIC_LEN], Broken> {
+/// The first bytes tell what somebody wants, who may leave before saying it.
+fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; lanes::MAGIC_LEN]>, Broken> {
     let mut magic = [0; lanes::MAGIC_LEN];
-    Hurried { socket, deadline }.read_exact(&mut magic).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => "not a longhaul client (it closed the connection)".to_string(),
-        _ => format!("not a longhaul client ({error})"),
-    })?;
-    Ok(magic)
+    match (Hurried { socket, deadline }).read_exact(&mut magic) {
+        Ok(()) => Ok(Some(magic)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(Broken::Failed(format!("not a longhaul client ({error})"))),
+    }
 }
 
 /// Accept or refuse. Returns the control stream, the offer, the secret of the datagrams' keys and the round trip.
@@ -367,7 +374,7 @@ fn admit_lanes(listener: TcpListener, connection_id: u64, door: Door) -> io::Res
 }
 
 fn admit_one(socket: TcpStream, door_of: impl FnOnce(u64) -> Option<Door>) -> Result<(), Broken> {
-    if read_magic(&socket, Instant::now() + HANDSHAKE_PATIENCE)? == lanes::MAGIC {
+    if read_magic(&socket, Instant::now() + HANDSHAKE_PATIENCE)? == Some(lanes::MAGIC) {
         lanes::admit(socket, door_of)?;
     }
     Ok(())
