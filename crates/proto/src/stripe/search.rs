@@ -339,7 +339,9 @@ impl Search {
         let is_full = is_full(interval.queue, interval.rtt) && !self.ignores_queue;
         let sags = *recent < *usual * SAGS && !is_full;
         *moved_for = if moved { *moved_for + interval.span } else { Duration::ZERO };
-        *sagged_for = if sags { *sagged_for + interval.span } else { Duration::ZERO };
+        // Saw teeth come up to the usual now and then.
+        *sagged_for =
+            if sags { *sagged_for + interval.span } else { sagged_for.saturating_sub(interval.span) };
         if *moved_for >= span_of(interval.rtt, MOVED_FOR) {
             self.begin_round(interval.now);
         } else if *sagged_for >= (interval.rtt * SAG_RTTS).max(self.sag_patience) {
