@@ -280,9 +280,9 @@ fn after_a_long_outage_the_transfer_goes_on() {
             let outage_ms = Some(45..60_000);
             let case = Case { controller, outage_ms, ..Case::plain() }.with_config(|c| c.sack = sack);
             let done = case.succeed();
-            assert!(done.sender.timeouts > 3, "{done:#?}");
-            // Timeouts double: the outage is over for as long as it lasted, at most.
-            assert!(done.outcome.time < Time::from_millis(125_000), "{done:#?}");
+            assert!(done.sender.timeouts > 3, "{controller:?} {done:#?}");
+            // Timeouts double: the outage is over for as long as it lasted, at most; then the rate is to be found again.
+            assert!(done.outcome.time < Time::from_millis(140_000), "{controller:?} {done:#?}");
         }
     }
 }
