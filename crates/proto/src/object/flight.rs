@@ -62,14 +62,14 @@ impl Flight {
         self.base + self.records.len() as u64
     }
 
-    /// Datagrams on their way.
-    pub fn outstanding(&self) -> u64 {
-        self.outstanding
-    }
-
-    /// Of those, the ones that go by themselves and not in lanes.
+    /// Datagrams on their way by themselves, not in lanes.
     pub fn loose(&self) -> u64 {
         self.outstanding - self.in_lanes
+    }
+
+    /// Datagrams on their way in lanes.
+    pub fn in_lanes(&self) -> u64 {
+        self.in_lanes
     }
 
     /// A record's fate is known.

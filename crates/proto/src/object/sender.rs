@@ -61,6 +61,8 @@ pub struct Sender<S> {
     stats: SenderStats,
     /// Of those, what the controller is not to hear of: it went by lanes.
     base: Totals,
+    /// What the controller was last told: it never goes back.
+    told: Totals,
 }
 
 impl<S: Source> Sender<S> {
@@ -98,6 +100,7 @@ impl<S: Source> Sender<S> {
             complete,
             stats: SenderStats { packets_required: required, ..SenderStats::default() },
             base: Totals::default(),
+            told: Totals::default(),
             config,
             source,
         }
@@ -283,6 +286,12 @@ impl<S: Source> Sender<S> {
         if ack.delay > ack_delay_max {
             stats.receiver_late += now.since(stats.last_news).min(ack.delay);
         }
+        // What comes out of lanes meanwhile the controller has not sent.
+        let landed = self.base.in_lanes.saturating_sub(self.flight.in_lanes());
+        let received = stats.received.saturating_sub(self.base.received + landed);
+        let distinct = stats.distinct.saturating_sub(self.base.distinct + landed);
+        self.told.received = self.told.received.max(received);
+        self.told.distinct = self.told.distinct.max(distinct);
         let rtt = latest_sent.map(|sent| now.since(sent).saturating_sub(ack.delay));
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
@@ -294,8 +303,8 @@ impl<S: Source> Sender<S> {
             rtt,
             rtt_min: self.rtt.min(),
             // Acknowledgements overtake each other: totals never go back.
-            received_bytes: stats.received.saturating_sub(self.base.received).saturating_mul(len),
-            accepted_bytes: stats.distinct.saturating_sub(self.base.distinct).saturating_mul(len),
+            received_bytes: self.told.received.saturating_mul(len),
+            accepted_bytes: self.told.distinct.saturating_mul(len),
             covered_bytes: stats.covered.saturating_sub(self.base.covered).saturating_mul(len),
             overrun_bytes: stats.receiver_drops.saturating_add(stats.refused).saturating_mul(len),
             pressure: f64::from(ack.pressure) / 255.0,

@@ -49,6 +49,8 @@ pub struct Totals {
     pub distinct: u64,
     /// Largest datagram number, plus one.
     pub covered: u64,
+    /// Datagrams in lanes whose fate was not known.
+    pub in_lanes: u64,
 }
 
 /// Why nothing can be sent at the moment.

@@ -21,13 +21,13 @@ impl<S: Source> Sender<S> {
     pub fn go_by_datagrams(&mut self, controller: Box<dyn Controller>) {
         self.carriage = Carriage::Datagrams;
         self.controller = controller;
-        // What is under way in lanes will come in, and the controller has not sent it.
-        let on_way = self.flight.outstanding();
         self.base = Totals {
-            received: self.stats.received + on_way,
-            distinct: self.stats.distinct + on_way,
+            received: self.stats.received,
+            distinct: self.stats.distinct,
             covered: self.flight.next_number(),
+            in_lanes: self.flight.in_lanes(),
         };
+        self.told = Totals::default();
         self.episode_from = self.flight.next_number();
         self.stats.timeouts_in_a_row = 0;
         (self.app_limited, self.blocked) = (true, Blocked::Acks);
