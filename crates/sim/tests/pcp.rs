@@ -193,6 +193,17 @@ fn a_cap_is_kept_by_trains_too() {
     assert!((least_s..1.2 * least_s).contains(&seconds), "{seconds} {least_s}");
 }
 
+/// Trains one right after another, on paths much shorter than the gap between two datagrams, doubled the rate.
+#[test]
+fn a_cap_is_kept_on_short_paths() {
+    let scenario = Scenario::new(1000.0, 0.05);
+    let (bytes, cap) = (5_000_000, Rate::from_mbps(20.0));
+    let (seconds, _, _) = transfer(&scenario, ObjectFlow { rate_cap: Some(cap), ..pcp() }, bytes);
+    let least_s = bytes as f64 / 1434.0 * 1472.0 * 8.0 / 20e6;
+    println!("{seconds:.3} s, at the cap {least_s:.3} s");
+    assert!((0.99 * least_s..1.3 * least_s).contains(&seconds), "{seconds} {least_s}");
+}
+
 #[test]
 fn acknowledgements_that_get_lost_fail_no_probe() {
     let transfer_s = |loss_reverse: f64| {
