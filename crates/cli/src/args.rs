@@ -137,18 +137,9 @@ pub struct CpArgs {
     #[arg(long, value_parser = selectors(), value_name = "NAME", help_heading = FOBS)]
     pub select: Option<SelectorKind>,
 
-    /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
-    #[arg(long, value_name = "FILE", help_heading = REACH)]
-    pub token_file: Option<PathBuf>,
-    /// UDP ports that the far side of an ssh copy may use, such as 7700-7799
-    #[arg(long, value_name = "A-B", value_parser = parse_ports, help_heading = REACH)]
-    pub ports: Option<RangeInclusive<u16>>,
-    /// Command to reach hosts with, in place of ssh; split at spaces
-    #[arg(long, value_name = "CMD", value_parser = non_blank, help_heading = REACH)]
-    pub ssh: Option<String>,
-    /// Never put this program into the far side's cache; it must be installed there
-    #[arg(long, help_heading = REACH)]
-    pub no_deploy: bool,
+    /// How to reach the other host.
+    #[command(flatten)]
+    pub reach: ReachArgs,
 
     /// Say why this transport and pace, and what limited the copy over time
     #[arg(long, conflicts_with = "quiet", help_heading = OUTPUT)]
@@ -162,6 +153,23 @@ pub struct CpArgs {
     /// When to show progress: a bar on a terminal, lines elsewhere
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, help_heading = OUTPUT)]
     pub progress: When,
+}
+
+/// How to reach the other host.
+#[derive(Args, Debug)]
+pub struct ReachArgs {
+    /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
+    #[arg(long, value_name = "FILE", help_heading = REACH)]
+    pub token_file: Option<PathBuf>,
+    /// Ports, UDP and TCP, that the far side may use over ssh, such as 7700-7799
+    #[arg(long, value_name = "A-B", value_parser = parse_ports, help_heading = REACH)]
+    pub ports: Option<RangeInclusive<u16>>,
+    /// Command to reach hosts with, in place of ssh; split at spaces
+    #[arg(long, value_name = "CMD", value_parser = non_blank, help_heading = REACH)]
+    pub ssh: Option<String>,
+    /// Never put this program into the far side's cache; it must be installed there
+    #[arg(long, help_heading = REACH)]
+    pub no_deploy: bool,
 }
 
 /// What may carry the data.
@@ -246,18 +254,9 @@ pub struct ProbeArgs {
     #[arg(long, value_parser = parse_rate)]
     pub rate: Option<Rate>,
 
-    /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
-    #[arg(long, value_name = "FILE", help_heading = REACH)]
-    pub token_file: Option<PathBuf>,
-    /// Ports that the far side may use over ssh, such as 7700-7799
-    #[arg(long, value_name = "A-B", value_parser = parse_ports, help_heading = REACH)]
-    pub ports: Option<RangeInclusive<u16>>,
-    /// Command to reach hosts with, in place of ssh; split at spaces
-    #[arg(long, value_name = "CMD", value_parser = non_blank, help_heading = REACH)]
-    pub ssh: Option<String>,
-    /// Never put this program into the far side's cache; it must be installed there
-    #[arg(long, help_heading = REACH)]
-    pub no_deploy: bool,
+    /// How to reach the other host.
+    #[command(flatten)]
+    pub reach: ReachArgs,
 
     /// Say what happens as it happens
     #[arg(long, conflicts_with = "quiet", help_heading = OUTPUT)]

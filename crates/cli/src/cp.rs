@@ -48,7 +48,7 @@ struct Request {
 fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failure> {
     let sources = args.sources.iter().map(location).collect::<Result<Vec<_>, _>>()?;
     let dest = location(&args.dest)?;
-    let token = find_token(args.token_file.as_deref()).map_err(Failure::Usage)?;
+    let token = find_token(args.reach.token_file.as_deref()).map_err(Failure::Usage)?;
     if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
         observer.warning(warning);
     }
@@ -96,9 +96,9 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
         packet_size: args.packet_size,
         stall_timeout: args.stall_timeout,
         token,
-        ports: args.ports.clone(),
-        ssh_command: args.ssh.clone(),
-        deploy: !args.no_deploy,
+        ports: args.reach.ports.clone(),
+        ssh_command: args.reach.ssh.clone(),
+        deploy: !args.reach.no_deploy,
         files_from,
         ..CopyOptions::default()
     };

@@ -54,7 +54,7 @@ fn place(host: &str) -> Result<Location, Failure> {
 }
 
 fn options(args: &ProbeArgs, at: &Location) -> Result<CopyOptions, Failure> {
-    let token = find_token(args.token_file.as_deref()).map_err(Failure::Usage)?;
+    let token = find_token(args.reach.token_file.as_deref()).map_err(Failure::Usage)?;
     if matches!(at, Location::Daemon { .. }) && token.is_none() {
         return Err(Failure::Usage(format!(
             "longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}"
@@ -72,9 +72,9 @@ fn options(args: &ProbeArgs, at: &Location) -> Result<CopyOptions, Failure> {
         transport,
         rate: args.rate,
         token: token.map(|token| token.secret),
-        ports: args.ports.clone(),
-        ssh_command: args.ssh.clone(),
-        deploy: !args.no_deploy,
+        ports: args.reach.ports.clone(),
+        ssh_command: args.reach.ssh.clone(),
+        deploy: !args.reach.no_deploy,
         ..CopyOptions::default()
     })
 }

@@ -86,7 +86,8 @@ impl Records {
         Records { buf: vec![0; capacity.max(LENGTH_LEN + RECORD_MAX)], filled: 0..0 }
     }
 
-    /// Where the next bytes are to be read to. Never empty once [`Records::next`] has said that there is no whole record.
+    /// Where the next bytes are to be read to. Never empty once [`Records::next_record`] has said that there is no whole
+    /// record.
     pub fn room(&mut self) -> &mut [u8] {
         if self.filled.is_empty() {
             self.filled = 0..0;
