@@ -222,8 +222,10 @@ class Errors(unittest.TestCase):
             "close": "near.settimeout(0.2); fill(near); near.close()",
         }
         script = """
-import longhaul, os, socket
+import longhaul, os, signal, socket
 from contextlib import suppress
+# Where the tests run in the background, a shell has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 silent = socket.create_server(("127.0.0.1", 0))
 listener = longhaul.listen("127.0.0.1", 0, buffer=1 << 20, patience=60)
 near = longhaul.connect("127.0.0.1", listener.port, buffer=1 << 20, patience=60)
@@ -244,6 +246,7 @@ except KeyboardInterrupt:
             with self.subTest(name):
                 child = subprocess.Popen([sys.executable, "-c", script.format(work=work)],
                                          stdout=subprocess.PIPE, text=True)
+                self.addCleanup(child.kill)
                 self.assertEqual(child.stdout.readline(), "ready\n")
                 time.sleep(0.5)
                 child.send_signal(signal.SIGINT)
