@@ -1,11 +1,15 @@
 """Against programs in other languages, and what the documentation says."""
 
 import ast
+import difflib
 import io
 import os
 import re
+import socket
 import subprocess
+import sys
 import tempfile
+import time
 import unittest
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -53,6 +57,37 @@ class OtherLanguages(unittest.TestCase):
         finally:
             server.kill()
             server.wait()
+
+
+class Example(unittest.TestCase):
+    """A program written for sockets, moved over."""
+
+    HERE = PROJECT / "examples/file.py"
+    SOCKETS = PROJECT / "examples/sockets/file.py"
+
+    def test_three_lines_change(self):
+        before, after = (path.read_text().splitlines() for path in [self.SOCKETS, self.HERE])
+        changed = [line for line in difflib.ndiff(before, after) if line.startswith("+ ")]
+        self.assertLessEqual(len(changed), 3, changed)
+        self.assertEqual(len(before), len(after))
+
+    def test_both_move_a_file(self):
+        for example in [self.HERE, self.SOCKETS]:
+            with self.subTest(example), tempfile.TemporaryDirectory() as folder:
+                sent, got = Path(folder, "sent"), Path(folder, "got")
+                sent.write_bytes(os.urandom(5_000_000))
+                with socket.create_server((LOCALHOST, 0)) as probe:
+                    port = str(probe.getsockname()[1])
+                receiver = subprocess.Popen([sys.executable, example, "receive", port, got])
+                self.addCleanup(receiver.kill)
+                deadline = time.monotonic() + PATIENCE
+                # Nobody listens at first.
+                while subprocess.run([sys.executable, example, "send", LOCALHOST, port, sent],
+                                     stderr=subprocess.DEVNULL, timeout=PATIENCE).returncode:
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.1)
+                self.assertEqual(receiver.wait(PATIENCE), 0)
+                self.assertTrue(got.read_bytes() == sent.read_bytes())
 
 
 class Copies(unittest.TestCase):

@@ -77,13 +77,20 @@ impl Copies {
             }
         })?;
         let is_whole = fs::metadata(&arrived).is_ok_and(|there| there.len() == self.bytes);
-        // Every copy is to begin from nothing.
-        let _ = fs::remove_dir_all(self.folder.path().join(SERVED));
-        fs::create_dir(self.folder.path().join(SERVED)).map_err(|e| no_room(&e))?;
+        self.clear().map_err(|e| no_room(&e))?;
         Ok(match outcome {
             Ok(_) if !is_whole => Err("it says that all is there, and it is not".into()),
             outcome => outcome,
         })
+    }
+
+    /// Every copy is to begin from nothing. The folder itself stays: the server holds it open.
+    fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.folder.path().join(SERVED))? {
+            let path = entry?.path();
+            if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
+        }
+        Ok(())
     }
 
     fn arrived(&self) -> PathBuf {

@@ -12,7 +12,7 @@
 //! stripes   n TCP windows (CUBIC) on the object's packets, as many sockets would have
 //! ```
 //!
-//! *Congestion* is the traffic of others: for a second on end the queue does not empty, and less is delivered than the
+//! *Congestion* is the traffic of others: for a second the queue does not empty, but for moments, and less is delivered than the
 //! path has shown it can carry. Our own queue empties when we send less, and random loss fills none.
 
 use super::window::{Cubic, Windowed};
@@ -145,8 +145,10 @@ struct Watch {
     /// The same of the last round.
     delivered: f64,
     round: Round,
-    /// Since when every round looked contended.
+    /// Since when rounds look contended, but for short gaps.
     contended_since: Option<Time>,
+    /// The last that did.
+    contended_last: Time,
     /// Since when every round delivered what the path carries.
     alone_since: Option<Time>,
 }
@@ -206,7 +208,14 @@ impl Watch {
         // Against the shortest round trip of all: a shorter memory would take a queue that others keep up for the path.
         let empty = ack.rtt_min + ack.rtt_min / STANDING_SHARE + STANDING_MIN;
         let standing = self.round.rtt.is_some_and(|rtt| rtt > empty);
-        keep(&mut self.contended_since, standing && delivered < CONTENDED * self.peak, ack.now);
+        let contended = standing && delivered < CONTENDED * self.peak;
+        if contended {
+            self.contended_last = ack.now;
+        }
+        // The object's controller empties the queue now and then, to see what fills it.
+        let gap = ack.now.since(self.contended_last);
+        let goes_on = self.contended_since.is_some() && gap <= GAP.max(ack.rtt_min * GAP_ROUNDS);
+        keep(&mut self.contended_since, contended || goes_on, ack.now);
         keep(&mut self.alone_since, delivered >= ALONE * self.peak, ack.now);
     }
 }
@@ -311,6 +320,9 @@ const LOSSES_TOLD: u64 = 64;
 /// A mode changes when the signs for it have held for so long, and for so many round trips.
 const SUSTAINED: Duration = Duration::from_secs(1);
 const SUSTAINED_ROUNDS: u32 = 10;
+/// So long, and so many round trips, without a sign of others' traffic do not end it.
+const GAP: Duration = Duration::from_millis(300);
+const GAP_ROUNDS: u32 = 6;
 /// Rounds are a round trip, but long enough for a rate to mean something.
 const ROUND_MIN: Duration = Duration::from_millis(100);
 /// A queue of more than this part of a round trip, beside a little: more than our own control leaves standing.
