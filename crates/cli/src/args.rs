@@ -186,6 +186,17 @@ pub enum Transport {
     Ssh,
 }
 
+impl From<Transport> for longhaul::Transport {
+    fn from(asked: Transport) -> longhaul::Transport {
+        match asked {
+            Transport::Auto => longhaul::Transport::Auto,
+            Transport::Object => longhaul::Transport::Object,
+            Transport::Stripe => longhaul::Transport::Stripe,
+            Transport::Ssh => longhaul::Transport::Ssh,
+        }
+    }
+}
+
 fn controllers() -> impl TypedValueParser<Value = ControllerKind> {
     let names = ControllerKind::ALL.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.summary()));
     PossibleValuesParser::new(names).try_map(|name| name.parse())

@@ -1,9 +1,9 @@
 //! `longhaul cp`.
 
-use crate::args::{CpArgs, Transport};
+use crate::args::CpArgs;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{TOKEN_ENV, find_token, read_file_list};
+use crate::values::{check_token, find_token, read_file_list};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
 use longhaul::stripe::Streams;
@@ -52,12 +52,7 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
     if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
         observer.warning(warning);
     }
-    let daemon = sources.iter().chain([&dest]).any(|place| matches!(place, Location::Daemon { .. }));
-    if daemon && token.is_none() {
-        return Err(Failure::Usage(format!(
-            "longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}"
-        )));
-    }
+    check_token(sources.iter().chain([&dest]), token.as_ref()).map_err(Failure::Usage)?;
     let options = options(args, token.map(|token| token.secret))?;
     Ok(Request { sources, dest, options })
 }
@@ -80,7 +75,7 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
     }
     let files_from = args.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
     let mut options = CopyOptions {
-        transport: transport(args.transport),
+        transport: args.transport.into(),
         streams: match args.streams {
             Streams::Auto => None,
             // Read as 64 at most.
@@ -108,15 +103,6 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
     options.files.dry_run = args.dry_run;
     options.files.exclude.clone_from(&args.exclude);
     Ok(options)
-}
-
-fn transport(asked: Transport) -> longhaul::Transport {
-    match asked {
-        Transport::Auto => longhaul::Transport::Auto,
-        Transport::Object => longhaul::Transport::Object,
-        Transport::Stripe => longhaul::Transport::Stripe,
-        Transport::Ssh => longhaul::Transport::Ssh,
-    }
 }
 
 /// The end of the story on standard error: why, what failed, one line of summary.

@@ -3,7 +3,7 @@
 use crate::args::{ProbeArgs, Transport};
 use crate::output::{self, Exit, seconds_text, share_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{TOKEN_ENV, find_token};
+use crate::values::{check_token, find_token};
 use crate::why::limit_text;
 use crate::{log, signals};
 use longhaul::{CopyOptions, Failure, Location, ProbeReport};
@@ -55,21 +55,12 @@ fn place(host: &str) -> Result<Location, Failure> {
 
 fn options(args: &ProbeArgs, at: &Location) -> Result<CopyOptions, Failure> {
     let token = find_token(args.reach.token_file.as_deref()).map_err(Failure::Usage)?;
-    if matches!(at, Location::Daemon { .. }) && token.is_none() {
-        return Err(Failure::Usage(format!(
-            "longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}"
-        )));
+    check_token([at], token.as_ref()).map_err(Failure::Usage)?;
+    if args.transport == Transport::Ssh {
+        return Err(Failure::Usage("--transport ssh cannot be probed; use object or stripe".into()));
     }
-    let transport = match args.transport {
-        Transport::Auto => longhaul::Transport::Auto,
-        Transport::Object => longhaul::Transport::Object,
-        Transport::Stripe => longhaul::Transport::Stripe,
-        Transport::Ssh => {
-            return Err(Failure::Usage("--transport ssh cannot be probed; use object or stripe".into()));
-        }
-    };
     Ok(CopyOptions {
-        transport,
+        transport: args.transport.into(),
         rate: args.rate,
         token: token.map(|token| token.secret),
         ports: args.reach.ports.clone(),

@@ -1,7 +1,7 @@
 //! The other values that flags take: durations, port ranges, addresses, secrets, lists of files.
 
-use longhaul::DEFAULT_PORT;
 use longhaul::stripe::Streams;
+use longhaul::{DEFAULT_PORT, Location};
 use longhaul_proto::lanes::LANES_MAX;
 use std::ffi::OsString;
 use std::fs::File;
@@ -95,6 +95,20 @@ pub fn find_token(file: Option<&Path>) -> Result<Option<Token>, String> {
     let Some(value) = std::env::var_os(TOKEN_ENV) else { return Ok(None) };
     let secret = check_secret(value.into_encoded_bytes()).map_err(|e| format!("{TOKEN_ENV}: {e}"))?;
     Ok(Some(Token { secret, from: TokenFrom::Environment, warning: None }))
+}
+
+/// A daemon is not reached without its token. The error is a line for the user.
+pub fn check_token<'a>(
+    places: impl IntoIterator<Item = &'a Location>,
+    token: Option<&Token>,
+) -> Result<(), String> {
+    let daemon = places.into_iter().any(|place| matches!(place, Location::Daemon { .. }));
+    if daemon && token.is_none() {
+        return Err(format!(
+            "longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}"
+        ));
+    }
+    Ok(())
 }
 
 fn read_token(path: &Path) -> Result<Token, String> {

@@ -4,7 +4,7 @@ pub mod stream;
 
 use crate::args::{LabArgs, LabCommand, LabRunArgs};
 use crate::output::{self, Exit};
-use crate::report::{self, json, text};
+use crate::report::{self, Listed, json, text};
 use crate::values::describe;
 use crate::{log, signals};
 use longhaul::Failure;
@@ -136,16 +136,8 @@ fn cannot_store(path: &Path, error: &io::Error) -> Failure {
 
 fn list(as_json: bool) {
     for group in experiments::GROUPS {
-        if !as_json {
-            output::result(group.title);
-        }
-        for one in group.experiments {
-            let line = if as_json {
-                report::list_json(one.id, group.title, one.title, one.claims)
-            } else {
-                report::list_line(one.id, one.title)
-            };
-            output::result(&line);
-        }
+        let listed =
+            group.experiments.iter().map(|one| Listed { id: one.id, title: one.title, claims: one.claims });
+        report::list(group.title, listed, as_json);
     }
 }

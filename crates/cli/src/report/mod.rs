@@ -8,15 +8,31 @@ use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_sim::experiments::Claim;
 use std::io::{self, IsTerminal};
 
-/// A line of a list of experiments.
-pub fn list_line(id: &str, title: &str) -> String {
-    format!("  {id:<ID_WIDTH$}  {title}")
+/// An experiment in a list.
+pub struct Listed {
+    /// Its name on the command line.
+    pub id: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    /// What is claimed.
+    pub claims: &'static [Claim],
 }
 
-/// The same for programs.
-pub fn list_json(id: &str, group: &str, title: &str, claims: &[Claim]) -> String {
-    let claims: Vec<&str> = claims.iter().map(|claim| claim.text).collect();
-    serde_json::json!({"experiment": id, "group": group, "title": title, "claims": claims}).to_string()
+/// Print the experiments of a group: names and titles below the group's, or JSON lines.
+pub fn list(group: &str, experiments: impl Iterator<Item = Listed>, as_json: bool) {
+    if !as_json {
+        output::result(group);
+    }
+    for Listed { id, title, claims } in experiments {
+        let line = if as_json {
+            let claims: Vec<&str> = claims.iter().map(|claim| claim.text).collect();
+            serde_json::json!({"experiment": id, "group": group, "title": title, "claims": claims})
+                .to_string()
+        } else {
+            format!("  {id:<ID_WIDTH$}  {title}")
+        };
+        output::result(&line);
+    }
 }
 
 /// Shows how far an experiment is, on a terminal only. `what` it is made of: simulations, runs.

@@ -2,7 +2,7 @@
 
 use crate::args::SimArgs;
 use crate::output::{self, Exit};
-use crate::report::{self, json, text};
+use crate::report::{self, Listed, json, text};
 use longhaul::Failure;
 use longhaul_proto::suggest::unknown;
 use longhaul_sim::experiments::{self, Contestant, Experiment, Options, Report, Scale};
@@ -102,17 +102,9 @@ fn present(
 
 fn list(as_json: bool) {
     for group in experiments::GROUPS {
-        if !as_json {
-            output::result(group.title);
-        }
-        for one in group.experiments {
-            let line = if as_json {
-                report::list_json(one.id, group.title, one.title, one.claims)
-            } else {
-                report::list_line(one.id, one.title)
-            };
-            output::result(&line);
-        }
+        let listed =
+            group.experiments.iter().map(|one| Listed { id: one.id, title: one.title, claims: one.claims });
+        report::list(group.title, listed, as_json);
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod control;
 mod drops;
+pub mod hurried;
 pub mod lanes;
 pub mod link;
 pub mod pipe;

@@ -3,6 +3,7 @@
 
 use super::keys::{Cipher, LaneNonces, Secrets};
 use super::options::StripeOptions;
+use crate::net::hurried::Hurried;
 use crate::net::seal::{Side, has_aes};
 use longhaul_proto::stripe::hello::{
     Answer, ID_LEN, NOISE_MAX, Offer, PREAMBLE_LEN, PROOF_LEN, Purpose, Refusal, VERSION, preamble,
@@ -71,7 +72,7 @@ pub fn open(socket: &TcpStream, options: &StripeOptions, deadline: Instant) -> i
     let len = state.write_message(&to_bytes(&offer), &mut scratch).map_err(io::Error::other)?;
     let purpose = Purpose::Open { keyed: key.is_some() };
     let first = [&preamble(purpose)[..], &(len as u16).to_be_bytes(), &scratch[..len]].concat();
-    let mut hurried = Hurried { socket, deadline };
+    let mut hurried = Hurried { socket, deadline, silence: SILENCE };
     hurried.write_all(&first)?;
     let len = usize::from(u16::from_be_bytes(hurried.read_array()?));
     if len == 0 {
@@ -107,7 +108,7 @@ fn cipher(plain: bool, aes: bool) -> Cipher {
 /// Join a stream with a further lane.
 pub fn join(socket: &TcpStream, secrets: &Secrets, deadline: Instant) -> io::Result<LaneNonces> {
     let mut nonces = LaneNonces { client: random()?, ..LaneNonces::default() };
-    let mut hurried = Hurried { socket, deadline };
+    let mut hurried = Hurried { socket, deadline, silence: SILENCE };
     hurried.write_all(&[&preamble(Purpose::Join)[..], &secrets.id, &nonces.client].concat())?;
     let [status] = hurried.read_array()?;
     if status != 0 {
@@ -122,49 +123,8 @@ pub fn join(socket: &TcpStream, secrets: &Secrets, deadline: Instant) -> io::Res
     Ok(nonces)
 }
 
-/// A socket with a deadline: a byte now and then does not hold up the handshake for ever.
-struct Hurried<'a> {
-    socket: &'a TcpStream,
-    deadline: Instant,
-}
-
-impl Hurried<'_> {
-    fn read_array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.read_exact(&mut bytes)?;
-        Ok(bytes)
-    }
-
-    fn left(&self) -> io::Result<std::time::Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(silent()) } else { Ok(left) }
-    }
-}
-
-fn silent() -> io::Error {
-    io::Error::new(ErrorKind::TimedOut, "the other side stays silent; is it a striped listener?")
-}
-
-impl Read for Hurried<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
-        self.socket.read(buf).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => silent(),
-            _ => error,
-        })
-    }
-}
-
-impl Write for Hurried<'_> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.left()?))?;
-        self.socket.write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+/// What is said of the other side when patience ends.
+const SILENCE: &str = "the other side stays silent; is it a striped listener?";
 
 /// The server's side of a lane's beginning, fed with exactly as many bytes as it [needs](Greeting::needs) next.
 pub struct Greeting {

@@ -104,9 +104,7 @@ impl Job {
         if matches!(job.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
             return Err("--transport ssh needs a host reached by ssh, as in host:path".into());
         }
-        if matches!(job.remote, Remote::Daemon { .. }) && options.token.is_none() {
-            return Err(NO_TOKEN.into());
-        }
+        job.remote.check_token(options)?;
         Ok(job)
     }
 }
@@ -408,7 +406,3 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         failures: report.failed,
     }
 }
-
-/// A daemon without its token.
-pub const NO_TOKEN: &str =
-    "longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment";

@@ -3,7 +3,7 @@
 //! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search for
 //! the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
-use super::client::{NO_TOKEN, Wish, open, split};
+use super::client::{Wish, open, split};
 use super::intake::Intake;
 use super::reach::{Remote, contact};
 use super::receiving::await_confirmation;
@@ -72,9 +72,7 @@ pub fn probe(
     let (remote, _) = split(at).map_err(|path| {
         Failure::Usage(format!("{} is on this host; name another: HOST or longhaul://HOST", path.display()))
     })?;
-    if matches!(remote, Remote::Daemon { .. }) && options.token.is_none() {
-        return Err(Failure::Usage(NO_TOKEN.into()));
-    }
+    remote.check_token(options).map_err(Failure::Usage)?;
     precise_timers();
     let mut trials = vec![];
     for (carrier, transport) in [(Carrier::Object, Transport::Object), (Carrier::Stripe, Transport::Stripe)] {
@@ -254,9 +252,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
         intake.acknowledge(session, now);
         session.run_check(now);
         session.tend_lanes(now);
-        if now.since(intake.last_news().max(session.last_word)) > session.stall_timeout() {
-            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
-        }
+        session.check_silence(now, intake.last_news().max(session.last_word))?;
         if !busy {
             let deadline = intake.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
             session.link.wait(&session.waker, now, deadline)?;

@@ -20,6 +20,15 @@ pub enum Remote {
 }
 
 impl Remote {
+    /// A daemon is not reached without its token.
+    pub fn check_token(&self, options: &CopyOptions) -> Result<(), String> {
+        if matches!(self, Remote::Daemon { .. }) && options.token.is_none() {
+            let line = "longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment";
+            return Err(line.into());
+        }
+        Ok(())
+    }
+
     /// Under which name what is learnt of the path is kept.
     pub fn name(&self) -> &str {
         match self {

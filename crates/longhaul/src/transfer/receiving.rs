@@ -137,9 +137,7 @@ fn serve_until<T>(
         let now = clock::now();
         session.run_check(now);
         session.tend_lanes(now);
-        if now.since(session.last_word) > session.stall_timeout() {
-            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
-        }
+        session.check_silence(now, session.last_word)?;
         let deadline = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
         session.link.wait(&session.waker, now, deadline)?;
     }

@@ -10,7 +10,8 @@ use crate::api::{Failure, ServeOptions};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
 use crate::net::control::{self, Control, HandshakeError, Psk, Stream, psk_of_token, tcp_stream};
-use crate::net::lanes::{self, Door, Hurried, LaneKey, Lanes};
+use crate::net::hurried::Hurried;
+use crate::net::lanes::{self, Door, LaneKey, Lanes};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
@@ -149,7 +150,7 @@ fn serve_connection(
 /// The first bytes tell what somebody wants, who may leave before saying it.
 fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; lanes::MAGIC_LEN]>, Broken> {
     let mut magic = [0; lanes::MAGIC_LEN];
-    match (Hurried { socket, deadline }).read_exact(&mut magic) {
+    match (Hurried { socket, deadline, silence: lanes::SILENCE }).read_exact(&mut magic) {
         Ok(()) => Ok(Some(magic)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(Broken::Failed(format!("not a longhaul client ({error})"))),

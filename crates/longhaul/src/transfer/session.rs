@@ -198,6 +198,14 @@ impl Session<'_> {
         self.observer.remark(Remark { at_seconds, text });
     }
 
+    /// Give up if nothing has been heard since `last` for longer than that may be.
+    pub fn check_silence(&self, now: Time, last: Time) -> Result<(), Broken> {
+        if now.since(last) > self.stall_timeout() {
+            return Err(self.abort("the other side stays silent; is it overloaded or cut off?".into()));
+        }
+        Ok(())
+    }
+
     /// How long peer or path may be silent.
     pub fn stall_timeout(&self) -> Duration {
         Duration::from_millis(self.options.stall_timeout_ms.max(1000))

@@ -2,6 +2,7 @@
 //! [`longhaul_proto::lanes`].
 
 use super::lane::LaneSocket;
+use crate::net::hurried::Hurried;
 use crate::net::seal::Side;
 use crate::net::wake::Waker;
 use crate::stripe::StripeOptions;
@@ -37,7 +38,7 @@ impl LaneKey {
 /// Join a transfer as the client, within a deadline.
 pub fn join(socket: &TcpStream, key: &LaneKey, deadline: Instant) -> io::Result<()> {
     let hello = Hello { connection_id: key.connection_id, nonce: nonce()? };
-    let mut hurried = Hurried { socket, deadline };
+    let mut hurried = Hurried { socket, deadline, silence: SILENCE };
     hurried.write_all(&hello.encode())?;
     let mut status = [0];
     hurried.read_exact(&mut status)?;
@@ -94,7 +95,7 @@ fn meet<T>(
     deadline: Instant,
     key_of: impl FnOnce(u64) -> Option<(LaneKey, T)>,
 ) -> io::Result<T> {
-    let mut hurried = Hurried { socket, deadline };
+    let mut hurried = Hurried { socket, deadline, silence: SILENCE };
     let mut hello = [0; HELLO_LEN];
     hurried.read_exact(&mut hello)?;
     let hello = Hello::decode(&hello);
@@ -129,46 +130,8 @@ fn refused(line: &str) -> io::Error {
     io::Error::new(ErrorKind::ConnectionRefused, line)
 }
 
-/// A socket with a deadline: a byte now and then does not hold up anybody for ever.
-pub struct Hurried<'a> {
-    /// The socket, in blocking mode.
-    pub socket: &'a TcpStream,
-    /// When patience ends.
-    pub deadline: Instant,
-}
-
-impl Hurried<'_> {
-    fn left(&self) -> io::Result<std::time::Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(silent()) } else { Ok(left) }
-    }
-}
-
-fn silent() -> io::Error {
-    io::Error::new(ErrorKind::TimedOut, "the other side stays silent")
-}
-
-impl Read for Hurried<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
-        self.socket.read(buf).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => silent(),
-            _ => error,
-        })
-    }
-}
-
-impl Write for Hurried<'_> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.left()?))?;
-        self.socket.write(buf)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
+/// What is said of the other side when patience ends.
+pub const SILENCE: &str = "the other side stays silent";
 /// For a join that has begun.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -71,9 +71,7 @@ pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, B
             }
         }
         carrier = fall_back(session, carrier, &mut why, now.since(began))?;
-        if now.since(session.last_word) > session.stall_timeout() {
-            return Err(session.abort("the other side stays silent; is it overloaded or cut off?".into()));
-        }
+        session.check_silence(now, session.last_word)?;
         let pending = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
         let settled = session
             .check
