@@ -11,6 +11,7 @@ mod grid;
 mod host;
 mod over;
 mod pcp;
+mod plot;
 mod ptcp;
 mod report;
 mod single;
@@ -18,6 +19,7 @@ mod switch;
 
 pub use contestant::Contestant;
 pub use over::over;
+pub use plot::{Plot, PlotKind};
 pub use report::{Claim, Column, Report, Source, Statement, Table, Unit, Value, Verdict};
 
 use crate::parallel;

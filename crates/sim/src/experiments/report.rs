@@ -1,5 +1,6 @@
 //! What an experiment found: tables with units, and verdicts on claims.
 
+use super::Plot;
 use serde::{Deserialize, Serialize};
 
 /// What an experiment found.
@@ -30,17 +31,36 @@ pub struct Table {
     pub rows: Vec<Vec<Value>>,
     /// Too long to be printed: for programs to read.
     pub is_detail: bool,
+    /// How to draw it.
+    pub plots: Vec<Plot>,
 }
 
 impl Table {
     /// An empty table.
     pub fn new(name: impl Into<String>, title: impl Into<String>, columns: Vec<Column>) -> Table {
-        Table { name: name.into(), title: title.into(), columns, rows: Vec::new(), is_detail: false }
+        let (name, title) = (name.into(), title.into());
+        Table { name, title, columns, rows: Vec::new(), is_detail: false, plots: Vec::new() }
     }
 
     /// The same, too long to be printed.
     pub fn detail(mut self) -> Table {
         self.is_detail = true;
+        self
+    }
+
+    /// The same, to be drawn like this too.
+    ///
+    /// # Panics
+    /// If it has not all the columns that the plot names.
+    pub fn plot(mut self, plot: Plot) -> Table {
+        for name in plot.columns() {
+            assert!(
+                self.columns.iter().any(|column| column.name == name),
+                "{} has a column {name}",
+                self.name
+            );
+        }
+        self.plots.push(plot);
         self
     }
 
@@ -346,6 +366,12 @@ mod tests {
         assert_eq!(Value::from(f64::NAN), Value::Nothing);
         assert_eq!(Value::from(Some(1.5)), Value::Number(1.5));
         assert_eq!(Value::from(None), Value::Nothing);
+    }
+
+    #[test]
+    #[should_panic(expected = "t has a column b")]
+    fn plots_of_what_is_not_there_are_a_bug() {
+        let _ = Table::new("t", "T", vec![Column::text("a")]).plot(Plot::bars("a", &["b"]));
     }
 
     #[test]
