@@ -33,6 +33,23 @@ impl Meeting {
         Meeting { is_background: true, ..self }
     }
 
+    /// What it is called.
+    pub(super) fn name(self) -> String {
+        let copies = match (self.copies, self.is_background) {
+            (0, _) => None,
+            (count, true) => Some(format!("{count} in the background")),
+            (1, false) => Some("1 copy".into()),
+            (count, false) => Some(format!("{count} copies")),
+        };
+        let names: Vec<String> = copies.into_iter().chain(self.rivals_name()).collect();
+        names.join(" beside ")
+    }
+
+    /// The others.
+    pub(super) fn rivals_name(self) -> Option<String> {
+        self.rivals.map(|(control, connections)| format!("{connections} {control}"))
+    }
+
     /// How many programs there are, so many beginnings.
     fn programs(self) -> u32 {
         u32::from(self.copies) + u32::from(self.rivals.is_some())
@@ -176,6 +193,15 @@ const TCP_LONGER_S: f64 = 30.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_say_who_is_there() {
+        let copy = Meeting::of(1);
+        assert_eq!(Meeting::of(3).name(), "3 copies");
+        assert_eq!(copy.beside("bbr", 4).name(), "1 copy beside 4 bbr");
+        assert_eq!(copy.behind().beside("cubic", 1).name(), "1 in the background beside 1 cubic");
+        assert_eq!(Meeting::of(0).beside("cubic", 1).name(), "1 cubic");
+    }
 
     #[test]
     fn every_program_begins_in_a_gap_of_its_own() {

@@ -48,19 +48,6 @@ impl Met {
     fn jain(&self) -> Summary {
         self.over(|shares| jain(&shares.copies))
     }
-
-    /// The others' name.
-    fn rivals_name(&self) -> String {
-        self.meeting.rivals.map_or("nobody".into(), |(control, connections)| {
-            let name = match control {
-                CUBIC => "CUBIC",
-                RENO => "Reno",
-                BBR => "BBR",
-                other => other,
-            };
-            format!("{connections} {name}")
-        })
-    }
 }
 
 /// What is to meet, and for how long.
@@ -76,7 +63,7 @@ impl Extent {
     fn of(bench: &Bench<'_>) -> Extent {
         let copy = Meeting::of(1);
         let yielding = [CUBIC_ALONE, BACKGROUND_ALONE, BACKGROUND_BESIDE_CUBIC];
-        let full = || {
+        let full = || -> Vec<Meeting> {
             let rivals = [CUBIC, RENO, BBR]
                 .into_iter()
                 .flat_map(|rival| [1, 4].map(|count| copy.beside(rival, count)));
@@ -89,7 +76,11 @@ impl Extent {
         };
         let quick = few.into_iter().chain(yielding).collect();
         let smoke = vec![copy.beside(CUBIC, 1)];
-        let meetings = bench.pick(full(), quick, smoke);
+        let mut meetings = bench.pick(full(), quick, smoke);
+        if let Some(part) = bench.options.only {
+            meetings = full();
+            meetings.retain(|meeting| meeting.name().contains(part));
+        }
         let (rounds, timing, alone) = bench.pick(
             (3, timing(2.0, 10.0, 20.0), timing(0.0, 5.0, 10.0)),
             (1, timing(1.0, 2.5, 4.0), timing(0.0, 2.0, 2.0)),
@@ -166,7 +157,7 @@ fn beside_table(met: &[Met]) -> Table {
         let Some((_, connections)) = one.meeting.rivals else { continue };
         let (ours, rivals) = (one.ours(), one.rivals());
         table.push(vec![
-            one.rivals_name().into(),
+            one.meeting.rivals_name().unwrap_or_default().into(),
             ours.mean.into(),
             ours.min.into(),
             rivals.mean.into(),
@@ -211,14 +202,9 @@ fn background_table(met: &[Met]) -> Table {
     ];
     let mut table = Table::new("background", "Behind CUBIC", columns)
         .plot(Plot::bars("meeting", &["copy in the background", "CUBIC"]));
-    for (name, meeting) in [
-        ("CUBIC by itself", CUBIC_ALONE),
-        ("copy by itself", BACKGROUND_ALONE),
-        ("both", BACKGROUND_BESIDE_CUBIC),
-    ] {
-        if let Some(one) = find(met, meeting) {
-            table.push(vec![name.into(), one.ours().mean.into(), one.rivals().mean.into()]);
-        }
+    let met = [CUBIC_ALONE, BACKGROUND_ALONE, BACKGROUND_BESIDE_CUBIC].map(|meeting| find(met, meeting));
+    for one in met.into_iter().flatten() {
+        table.push(vec![one.meeting.name().into(), one.ours().mean.into(), one.rivals().mean.into()]);
     }
     table
 }

@@ -2,7 +2,8 @@
 //! the same copies.
 
 use super::run::{
-    CARD_MBIT, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, Sweep, desktop_path, failures, method, percent,
+    CARD_MBIT, EMPTY_BYTES, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, Session, Sweep, desktop_path, failures,
+    method, percent,
 };
 use crate::experiments::bench::Bench;
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Scale, Statement};
@@ -45,6 +46,7 @@ struct Haul {
     /// FOBS with each F.
     fobs: Vec<(u32, Runs)>,
     default: Runs,
+    session: Session,
 }
 
 impl Haul {
@@ -92,15 +94,15 @@ fn measure(bench: &Bench<'_>) -> Result<Vec<Haul>, ExperimentError> {
     let frequencies = bench.pick(&FREQUENCIES[..], &QUICK_FREQUENCIES[..], &[64]);
     let rounds = bench.pick(ROUNDS, 1, 1);
     let hauls = bench.pick(&[SHORT, LONG][..], &[SHORT, LONG], &[LONG]);
-    bench.expect_runs(hauls.len() * rounds * (frequencies.len() + 1));
+    bench.expect_runs(hauls.len() * Sweep::runs(rounds, frequencies.len()));
     let mut measured = vec![];
     let variants: Vec<Fobs> =
         frequencies.iter().map(|&ack_every| Fobs { ack_every, ..Fobs::default() }).collect();
     for &(name, rtt_ms) in hauls {
-        let Sweep { fobs, default } =
+        let Sweep { fobs, default, session } =
             Sweep::run(bench, &desktop_path(name, rtt_ms), object_bytes(bench), rounds, &variants)?;
         let fobs = frequencies.iter().copied().zip(fobs).collect();
-        measured.push(Haul { name, rtt_ms, fobs, default });
+        measured.push(Haul { name, rtt_ms, fobs, default, session });
     }
     Ok(measured)
 }
@@ -118,11 +120,16 @@ fn figure_1(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Column::new("FOBS's goodput", Unit::Mbps),
         Column::new("FOBS", Unit::Share),
         Column::new("longhaul's default", Unit::Share),
+        Column::new("FOBS, data alone", Unit::Share),
         Column::new("paper", Unit::Share),
     ];
     let mut table =
         Table::new("frequencies", "Share of the card's rate, F new packets per acknowledgement", columns)
-            .plot(Plot::lines("F", &["FOBS", "longhaul's default", "paper"]).by("haul").log_x());
+            .plot(
+                Plot::lines("F", &["FOBS", "FOBS, data alone", "longhaul's default", "paper"])
+                    .by("haul")
+                    .log_x(),
+            );
     for haul in &measured.hauls {
         for (ack_every, runs) in &haul.fobs {
             table.push(vec![
@@ -132,6 +139,7 @@ fn figure_1(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
                 runs.goodput_mbps().into(),
                 runs.share(CARD_MBIT).into(),
                 haul.default.share(CARD_MBIT).into(),
+                runs.data_share(CARD_MBIT, object_bytes(bench), &haul.session).into(),
                 PAPER_SHARE.into(),
             ]);
         }
@@ -176,12 +184,15 @@ fn figure_2(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
 
 fn about(bench: &Bench<'_>, measured: &Measured) -> Vec<String> {
     let rounds = format!(
-        "Medians of {} round(s), one kind of copy after the other in each. The paper gives no values along its axis, and a \
+        "Data alone: without what a copy of {EMPTY_BYTES} bytes takes too, but for one round trip; the paper's figures have \
+         no handshake in them. Medians of {} round(s), one kind of copy after the other in each. The paper gives no values along its axis, and a \
          single one for each figure: the line \"paper\".",
         bench.pick(ROUNDS, 1, 1)
     );
-    let runs =
-        measured.hauls.iter().flat_map(|haul| haul.fobs.iter().map(|(_, runs)| runs).chain([&haul.default]));
+    let runs = measured
+        .hauls
+        .iter()
+        .flat_map(|haul| haul.fobs.iter().map(|(_, runs)| runs).chain([&haul.default, &haul.session.runs]));
     let lines = [method(object_bytes(bench)), rounds];
     lines.into_iter().chain(failures(runs)).chain(measured.warning.clone()).collect()
 }
@@ -253,7 +264,13 @@ mod tests {
 
     fn haul(name: &'static str, fobs: &[(f64, f64)], default: (f64, f64)) -> Haul {
         let fobs = fobs.iter().map(|&(mbps, waste)| (1, Runs::one(mbps, waste))).collect();
-        Haul { name, rtt_ms: 1.0, fobs, default: Runs::one(default.0, default.1) }
+        Haul {
+            name,
+            rtt_ms: 1.0,
+            fobs,
+            default: Runs::one(default.0, default.1),
+            session: Session::default(),
+        }
     }
 
     fn verdicts(statements: Vec<Statement>) -> Vec<Verdict> {

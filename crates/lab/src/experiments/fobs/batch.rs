@@ -16,7 +16,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const TWO: Claim =
     Claim::paper("FOBS §3.1.1", "two packets per batch perform best (nothing else gets 1 % more)");
-const OFTEN: Claim = Claim::paper("FOBS §3.1.1", "the sender should look often: large batches do worse");
+const OFTEN: Claim = Claim::paper(
+    "FOBS §3.1.1",
+    "the sender should look often: a batch of 512 gets less (1 % at least) and sends more in vain (a tenth at least)",
+);
 
 /// A haul, and copies with each B.
 struct Haul {
@@ -29,11 +32,11 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let batches = bench.pick(&BATCHES[..], &QUICK_BATCHES[..], &[BATCH]);
     let (rounds, bytes) = (bench.pick(3, 1, 1), bench.pick(OBJECT_BYTES, OBJECT_BYTES, OBJECT_BYTES / 40));
     let places = bench.pick(&[SHORT, LONG][..], &[LONG], &[LONG]);
-    bench.expect_runs(places.len() * rounds * (batches.len() + 1));
+    bench.expect_runs(places.len() * Sweep::runs(rounds, batches.len()));
     let variants: Vec<Fobs> = batches.iter().map(|&batch| Fobs { batch, ..Fobs::default() }).collect();
     let mut hauls = vec![];
     for &(name, rtt_ms) in places {
-        let Sweep { fobs, default } =
+        let Sweep { fobs, default, .. } =
             Sweep::run(bench, &desktop_path(name, rtt_ms), bytes, rounds, &variants)?;
         hauls.push(Haul { name, fobs: batches.iter().copied().zip(fobs).collect(), default });
     }
@@ -109,7 +112,8 @@ fn judge(hauls: &[Haul]) -> Vec<Statement> {
         goodput(&two),
         percent(two.waste()),
     );
-    let is_worse = goodput(&many) < goodput(&two) && many.waste() > two.waste();
+    let waste = |runs: &Runs| runs.waste().unwrap_or_default();
+    let is_worse = goodput(&many) <= NEARLY * goodput(&two) && waste(&many) >= MORE * waste(&two);
     vec![
         TWO.judge(is_best, two_figures)
             .otherwise("the card, not the host, limits the sender here: a look costs a small part of what a packet lasts"),
@@ -124,6 +128,7 @@ const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 128, LARGE_BATCH];
 const QUICK_BATCHES: [u32; 6] = [1, 2, 4, 16, 64, LARGE_BATCH];
 const LARGE_BATCH: u32 = 512;
 const NEARLY: f64 = 0.99;
+const MORE: f64 = 1.1;
 
 #[cfg(test)]
 mod tests {
@@ -141,7 +146,7 @@ mod tests {
         let reproduced = [Verdict::Reproduced; 2];
         assert_eq!(verdicts(&[(1, 90.5, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.05)]), reproduced);
         let missed = [Verdict::NotReproduced; 2];
-        assert_eq!(verdicts(&[(1, 95.0, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.01)]), missed);
+        assert_eq!(verdicts(&[(1, 95.0, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.0105)]), missed);
         assert_eq!(verdicts(&[(2, 90.0, 0.01)]), [Verdict::Open; 2]);
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
-use crate::experiments::copies::{Copied, Copies};
+use crate::experiments::copies::{Copied, Copies, Source};
 use crate::experiments::figures::median;
 use crate::{Lab, Scenario};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A copy by FOBS's rules: greedy, over UDP.
@@ -41,7 +42,10 @@ pub(super) struct Ground<'a> {
     bench: &'a Bench<'a>,
     pub(super) lab: Lab,
     copies: Copies,
+    /// Of a file of next to nothing.
+    empty: Copies,
     limit: Duration,
+    rtt_ms: f64,
 }
 
 impl<'a> Ground<'a> {
@@ -56,7 +60,8 @@ impl<'a> Ground<'a> {
         let narrowest_mbit = scenario.nic_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit);
         let at_full_rate_s = bytes as f64 * 8e-6 / narrowest_mbit;
         let limit = Duration::from_secs_f64(at_full_rate_s * PATIENCE) + GRACE;
-        Ok(Ground { bench, lab, copies, limit })
+        let empty = Copies::of(bench, &lab, Rc::new(Source::noise(bench, EMPTY_BYTES)?), EMPTY_PORT)?;
+        Ok(Ground { bench, lab, copies, empty, limit, rtt_ms: scenario.rtt_ms })
     }
 
     /// Copy the file as FOBS would.
@@ -70,12 +75,48 @@ impl<'a> Ground<'a> {
     }
 
     fn copy(&self, args: &[String], into: &mut Runs) -> Result<(), ExperimentError> {
+        self.run(&self.copies, args, into)
+    }
+
+    /// See how long FOBS takes for a file of next to nothing.
+    pub(super) fn session(&self, into: &mut Session) -> Result<(), ExperimentError> {
+        into.rtt_s = self.rtt_ms / 1e3;
+        self.run(&self.empty, &Fobs::default().args(), &mut into.runs)
+    }
+
+    fn run(&self, copies: &Copies, args: &[String], into: &mut Runs) -> Result<(), ExperimentError> {
         let borrowed: Vec<&str> = args.iter().map(String::as_str).collect();
-        match self.copies.run(self.bench, &self.lab, &borrowed, self.limit)? {
-            Ok(Copied { goodput_mbps, waste, .. }) => into.done.push(Done { goodput_mbps, waste }),
+        match copies.run(self.bench, &self.lab, &borrowed, self.limit)? {
+            Ok(Copied { seconds, goodput_mbps, waste, .. }) => {
+                into.done.push(Done { seconds, goodput_mbps, waste });
+            }
             Err(why) => into.failures.push(format!("longhaul cp {}: {why}", args.join(" "))),
         }
         Ok(())
+    }
+}
+
+/// What a copy takes beside its data: the program's start, the handshake, the check.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    pub(super) runs: Runs,
+    rtt_s: f64,
+}
+
+impl Session {
+    /// One that takes no time.
+    #[cfg(test)]
+    pub(super) fn none() -> Session {
+        let runs =
+            Runs { done: vec![Done { seconds: 0.0, goodput_mbps: 0.0, waste: 0.0 }], failures: vec![] };
+        Session { runs, rtt_s: 0.0 }
+    }
+
+    /// What a copy of next to nothing takes, less the round trip in which the data goes there and the word that it has
+    /// come goes back: the paper's transfers have that too.
+    fn seconds(&self) -> Option<f64> {
+        let seconds = median(self.runs.done.iter().map(|copied| copied.seconds).collect());
+        seconds.map(|seconds| (seconds - self.rtt_s).max(0.0))
     }
 }
 
@@ -84,9 +125,15 @@ pub(super) struct Sweep {
     /// In the order of the variants.
     pub(super) fobs: Vec<Runs>,
     pub(super) default: Runs,
+    pub(super) session: Session,
 }
 
 impl Sweep {
+    /// How many runs it takes.
+    pub(super) fn runs(rounds: usize, variants: usize) -> usize {
+        rounds * (variants + 2)
+    }
+
     pub(super) fn run(
         bench: &Bench<'_>,
         scenario: &Scenario,
@@ -95,8 +142,13 @@ impl Sweep {
         variants: &[Fobs],
     ) -> Result<Sweep, ExperimentError> {
         let ground = Ground::open(bench, scenario, bytes)?;
-        let mut sweep = Sweep { fobs: vec![Runs::default(); variants.len()], default: Runs::default() };
+        let mut sweep = Sweep {
+            fobs: vec![Runs::default(); variants.len()],
+            default: Runs::default(),
+            session: Session::default(),
+        };
         for _ in 0..rounds {
+            ground.session(&mut sweep.session)?;
             ground.default(&mut sweep.default)?;
             for (fobs, runs) in variants.iter().zip(&mut sweep.fobs) {
                 ground.fobs(*fobs, runs)?;
@@ -108,12 +160,20 @@ impl Sweep {
     pub(super) fn all(&self) -> impl Iterator<Item = &Runs> {
         self.fobs.iter().chain([&self.default])
     }
+
+    /// Made of figures.
+    #[cfg(test)]
+    pub(super) fn of(fobs: Vec<Runs>, default: Runs) -> Sweep {
+        Sweep { fobs, default, session: Session::default() }
+    }
 }
 
 /// What came of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
-    /// 10⁶ bit/s of the file's bytes, from program start to verified completion.
+    /// From program start to verified completion.
+    seconds: f64,
+    /// 10⁶ bit/s of the file's bytes over these.
     goodput_mbps: f64,
     /// (sent − required) / required.
     waste: f64,
@@ -130,7 +190,7 @@ impl Runs {
     /// A single copy.
     #[cfg(test)]
     pub(super) fn one(goodput_mbps: f64, waste: f64) -> Runs {
-        Runs { done: vec![Done { goodput_mbps, waste }], failures: vec![] }
+        Runs { done: vec![Done { seconds: 1.0, goodput_mbps, waste }], failures: vec![] }
     }
 
     /// The median of goodputs.
@@ -141,6 +201,13 @@ impl Runs {
     /// The median of goodputs, as a share of this rate.
     pub(super) fn share(&self, mbit: f64) -> Option<f64> {
         self.goodput_mbps().map(|goodput| goodput / mbit)
+    }
+
+    /// The median of the rates at which so many bytes moved once the session was there, as a share of `mbit`.
+    pub(super) fn data_share(&self, mbit: f64, bytes: u64, session: &Session) -> Option<f64> {
+        let beside_s = session.seconds()?;
+        let rates = self.done.iter().map(|copied| bytes as f64 * 8e-6 / (copied.seconds - beside_s) / mbit);
+        median(rates.filter(|rate| rate.is_finite()).collect())
     }
 
     /// The median of wastes.
@@ -194,6 +261,10 @@ pub(super) const PACKET_LEN: u32 = 1024;
 pub(super) const BATCH: u32 = 2;
 /// FOBS §3.1.1: nothing twice before all else went once.
 pub(super) const CIRCULAR: &str = "circular-strict";
+/// A copy of next to nothing.
+pub(super) const EMPTY_BYTES: u64 = 512;
+/// The program's own port is the other server's.
+const EMPTY_PORT: u16 = 7701;
 /// A copy that needs so many times the time of the path's rate is of no interest.
 const PATIENCE: f64 = 6.0;
 const GRACE: Duration = Duration::from_secs(15);
@@ -209,6 +280,17 @@ mod tests {
             args,
             "--transport object --control greedy --select circular-strict --ack-every 16 --batch 2 --packet-size 1024"
         );
+    }
+
+    #[test]
+    fn the_data_alone_moves_in_what_is_left_beside_the_session() {
+        let mut session = Session { rtt_s: 0.05, ..Session::default() };
+        let copy =
+            |seconds| Runs { done: vec![Done { seconds, ..Runs::one(0.0, 0.0).done[0] }], failures: vec![] };
+        assert_eq!(copy(1.3).data_share(100.0, 10_000_000, &session), None, "no session was measured");
+        session.runs = copy(0.35);
+        let share = copy(1.3).data_share(100.0, 10_000_000, &session);
+        assert!(share.is_some_and(|share| (share - 0.8).abs() < 1e-9), "{share:?}");
     }
 
     #[test]

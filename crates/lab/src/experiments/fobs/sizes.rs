@@ -31,7 +31,7 @@ struct Sizes<'a> {
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let sizes = bench.pick(&SIZES[..], &QUICK_SIZES[..], &[1024]);
     let (rounds, bytes) = (bench.pick(5, 3, 1), bench.pick(OBJECT_BYTES, OBJECT_BYTES, OBJECT_BYTES / 20));
-    bench.expect_runs(rounds * (sizes.len() + 1));
+    bench.expect_runs(Sweep::runs(rounds, sizes.len()));
     let variants: Vec<Fobs> = sizes
         .iter()
         .map(|&packet_len| Fobs { packet_len, ack_every: ACK_EVERY, ..Fobs::default() })
