@@ -23,6 +23,15 @@ pub enum End {
     Right,
 }
 
+impl End {
+    fn other(self) -> End {
+        match self {
+            End::Left => End::Right,
+            End::Right => End::Left,
+        }
+    }
+}
+
 /// A running lab. Dropping it ends its threads and removes devices and namespaces; a process that still runs in a
 /// namespace keeps the namespace, without the path.
 pub struct Lab {
@@ -96,6 +105,12 @@ impl Lab {
             }
         };
         Counters { left_to_right: direction(End::Left), right_to_left: direction(End::Right) }
+    }
+
+    /// Bytes that came to that port of that host since the last reset, TCP and UDP alike: those of whole IP packets, which
+    /// tells programs apart that share the path.
+    pub fn bytes_to(&self, host: End, port: u16) -> u64 {
+        self.lane(host.other(), |lane| lane.bytes_to(port))
     }
 
     /// Count from zero from now on. What is on its way is counted when it is delivered.

@@ -4,6 +4,7 @@
 use crate::End;
 use crate::counters::{DirectionCounters, LatenessCount};
 use crate::impair::{Fate, Flip, Impairments};
+use crate::ports::Ports;
 use crate::queue::Bottleneck;
 use longhaul_sim::scenario::Scenario;
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ pub(crate) struct Lane {
     flying: VecDeque<Flying>,
     slots: Slots,
     counted: DirectionCounters,
+    ports: Ports,
     lateness: LatenessCount,
 }
 
@@ -55,6 +57,7 @@ impl Lane {
             flying: VecDeque::with_capacity(SLOTS_PER_CHUNK),
             slots: Slots::new(scenario.mtu as usize),
             counted: DirectionCounters::default(),
+            ports: Ports::default(),
             lateness: LatenessCount::new(scenario.rtt_ms),
         }
     }
@@ -120,6 +123,7 @@ impl Lane {
         } else if deliver(bytes) {
             self.counted.packets_delivered += 1;
             self.counted.bytes_delivered += u64::from(packet.len);
+            self.ports.add(bytes);
             self.lateness.add(now - packet.due);
         } else {
             self.counted.refused_by_host += 1;
@@ -138,9 +142,15 @@ impl Lane {
         }
     }
 
+    /// Bytes handed to that port of the receiving host since the last reset.
+    pub(crate) fn bytes_to(&self, port: u16) -> u64 {
+        self.ports.bytes(port)
+    }
+
     /// Count from zero. Packets on their way stay there and are counted when delivered.
     pub(crate) fn reset_counters(&mut self, now: u64) {
         self.counted = DirectionCounters::default();
+        self.ports = Ports::default();
         self.lateness.reset();
         self.bottleneck.restart_window(now);
     }

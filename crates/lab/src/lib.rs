@@ -33,6 +33,7 @@ mod impair;
 mod lab;
 mod lane;
 mod netlink;
+mod ports;
 mod privileges;
 mod queue;
 mod settings;

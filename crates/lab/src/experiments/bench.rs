@@ -6,6 +6,8 @@ use longhaul_sim::experiments::Scale;
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// How an experiment runs.
 #[derive(Clone, Copy)]
@@ -85,6 +87,18 @@ impl<'a> Bench<'a> {
         (self.options.progress)(self.done.get(), self.total.get().max(self.done.get()));
     }
 
+    /// Let time pass.
+    pub(super) fn wait(&self, time: Duration) -> Result<(), ExperimentError> {
+        let until = Instant::now() + time;
+        loop {
+            self.check()?;
+            match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Ok(()),
+                left => thread::sleep(left.min(STOP_POLL)),
+            }
+        }
+    }
+
     /// Go on, unless asked to stop.
     pub(super) fn check(&self) -> Result<(), ExperimentError> {
         if self.is_stopped() { Err(ExperimentError::Interrupted) } else { Ok(()) }
@@ -104,3 +118,6 @@ impl<'a> Bench<'a> {
         })
     }
 }
+
+/// How soon a wish to stop is noticed.
+const STOP_POLL: Duration = Duration::from_millis(50);

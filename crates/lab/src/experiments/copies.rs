@@ -7,17 +7,25 @@ use crate::{End, Lab};
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A file at one end, and a server at the other.
-pub(super) struct Copies {
+/// A file to copy, at the left end.
+pub(super) struct Source {
     folder: TempDir,
     bytes: u64,
+}
+
+/// A file at one end, and a server at the other.
+pub(super) struct Copies {
+    source: Rc<Source>,
     /// Kept: it serves for as long as this lives.
     _server: Process,
-    to: String,
+    served: TempDir,
+    address: SocketAddr,
 }
 
 /// What came of a copy: some of the fields of `--json`.
@@ -25,6 +33,9 @@ pub(super) struct Copies {
 pub(super) struct Copied {
     ok: bool,
     pub(super) seconds: f64,
+    pub(super) goodput_mbps: f64,
+    /// (sent − required) / required.
+    pub(super) waste: f64,
     pub(super) transport: String,
     pub(super) streams: u32,
     pub(super) switches: Vec<Switch>,
@@ -39,20 +50,54 @@ pub(super) struct Switch {
     pub(super) why: String,
 }
 
+impl Source {
+    /// A file of so many bytes of noise.
+    pub(super) fn noise(bench: &Bench<'_>, bytes: u64) -> Result<Source, ExperimentError> {
+        let folder = tempfile::tempdir().map_err(|e| no_room(&e))?;
+        write_noise(&folder.path().join(FILE), bytes, bench.options.seed).map_err(|e| no_room(&e))?;
+        Ok(Source { folder, bytes })
+    }
+}
+
 impl Copies {
     /// A file of so many bytes of noise, and a server that listens.
     pub(super) fn start(bench: &Bench<'_>, lab: &Lab, bytes: u64) -> Result<Copies, ExperimentError> {
-        let folder = tempfile::tempdir().map_err(|e| no_room(&e))?;
-        write_noise(&folder.path().join(FILE), bytes, bench.options.seed).map_err(|e| no_room(&e))?;
-        let served = folder.path().join(SERVED);
-        fs::create_dir(&served).map_err(|e| no_room(&e))?;
-        let address = lab.address(End::Right);
+        Copies::of(bench, lab, Rc::new(Source::noise(bench, bytes)?), PORT)
+    }
+
+    /// A server for this file that listens at that port.
+    pub(super) fn of(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        source: Rc<Source>,
+        port: u16,
+    ) -> Result<Copies, ExperimentError> {
+        let served = tempfile::tempdir().map_err(|e| no_room(&e))?;
+        let address = SocketAddr::from((lab.address(End::Right), port));
         let mut command = lab.command(End::Right, bench.options.program);
-        command.arg("serve").arg("--root").arg(served).args(["--listen", &address.to_string()]);
+        command.arg("serve").arg("--root").arg(served.path()).args(["--listen", &address.to_string()]);
         command.env(TOKEN_ENV, TOKEN).env(LOG_ENV, "error");
         let mut server = Process::start("the server", &mut command)?;
         while !server.line(bench, START_TIME_MAX)?.contains("longhaul://") {}
-        Ok(Copies { folder, bytes, _server: server, to: format!("longhaul://{address}/") })
+        Ok(Copies { source, _server: server, served, address })
+    }
+
+    /// Begin to copy it under these options, and be there while it goes on. The file at the other end stays.
+    pub(super) fn begin(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        args: &[&str],
+    ) -> Result<Process, ExperimentError> {
+        let mut command = lab.command(End::Left, bench.options.program);
+        command.args(["cp", "--json", "--quiet", "--no-resume"]).args(args);
+        command.arg(self.source.folder.path().join(FILE)).arg(format!("longhaul://{}/", self.address));
+        Process::start("the copy", command.env(TOKEN_ENV, TOKEN))
+    }
+
+    /// Where the data arrives, over UDP or TCP.
+    pub(super) fn port(&self) -> u16 {
+        self.address.port()
     }
 
     /// Copy it under these options. What did not work within `limit` is a line that says why.
@@ -63,12 +108,9 @@ impl Copies {
         args: &[&str],
         limit: Duration,
     ) -> Result<Result<Copied, String>, ExperimentError> {
-        let mut command = lab.command(End::Left, bench.options.program);
-        command.args(["cp", "--json", "--quiet", "--no-resume"]).args(args);
-        command.arg(self.folder.path().join(FILE)).arg(&self.to).env(TOKEN_ENV, TOKEN);
         let arrived = self.arrived();
         let outcome = bench.run(lab, || {
-            let mut process = Process::start("the copy", &mut command)?;
+            let mut process = self.begin(bench, lab, args)?;
             match process.line(bench, limit) {
                 Ok(line) => Ok(read(&line)),
                 Err(ExperimentError::Interrupted) => Err(ExperimentError::Interrupted),
@@ -76,7 +118,7 @@ impl Copies {
                 Err(other) => Err(other),
             }
         })?;
-        let is_whole = fs::metadata(&arrived).is_ok_and(|there| there.len() == self.bytes);
+        let is_whole = fs::metadata(&arrived).is_ok_and(|there| there.len() == self.source.bytes);
         self.clear().map_err(|e| no_room(&e))?;
         Ok(match outcome {
             Ok(_) if !is_whole => Err("it says that all is there, and it is not".into()),
@@ -86,7 +128,7 @@ impl Copies {
 
     /// Every copy is to begin from nothing. The folder itself stays: the server holds it open.
     fn clear(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.folder.path().join(SERVED))? {
+        for entry in fs::read_dir(self.served.path())? {
             let path = entry?.path();
             if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
         }
@@ -94,7 +136,7 @@ impl Copies {
     }
 
     fn arrived(&self) -> PathBuf {
-        self.folder.path().join(SERVED).join(FILE)
+        self.served.path().join(FILE)
     }
 }
 
@@ -123,7 +165,8 @@ fn no_room(error: &io::Error) -> ExperimentError {
 }
 
 const FILE: &str = "file";
-const SERVED: &str = "served";
+/// The program's own.
+const PORT: u16 = 7700;
 /// Names of the program's own environment variables.
 const TOKEN_ENV: &str = "LONGHAUL_TOKEN";
 const LOG_ENV: &str = "LONGHAUL_LOG";

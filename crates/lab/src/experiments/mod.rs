@@ -6,7 +6,9 @@
 
 mod bench;
 mod copies;
+mod fairness;
 mod figures;
+mod fobs;
 mod iperf;
 mod process;
 mod psockets;
@@ -81,11 +83,16 @@ pub struct Group {
 /// Every experiment, by where it comes from.
 pub const GROUPS: &[Group] = &[
     Group {
+        title: "FOBS: Dickens and Gropp, object-based data transfers on high performance networks",
+        experiments: fobs::EXPERIMENTS,
+    },
+    Group {
         title: "PSockets: Sivakumar, Bailey and Grossman, data striped over parallel sockets",
         experiments: psockets::EXPERIMENTS,
     },
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
     Group { title: "Our own: copies", experiments: transports::EXPERIMENTS },
+    Group { title: "Our own: sharing a path", experiments: fairness::EXPERIMENTS },
 ];
 
 /// Every experiment, in the order of a list.

@@ -85,6 +85,11 @@ impl Process {
         }
     }
 
+    /// Whether it still runs.
+    pub(super) fn is_running(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|ended| ended.is_none())
+    }
+
     /// It did not do its part.
     pub(super) fn failed(&self, reason: String) -> ExperimentError {
         ExperimentError::Program { program: self.name.clone(), reason }

@@ -21,6 +21,8 @@ pub(super) struct Striped {
     pub(super) is_sealed: bool,
     /// Both ends on the left host, not over the path.
     pub(super) is_loopback: bool,
+    /// Named, so that results do not depend on what a host's administrator prefers.
+    pub(super) congestion: &'static str,
     pub(super) amount: Amount,
 }
 
@@ -86,6 +88,7 @@ impl Default for Striped {
             write_bytes: 1 << 20,
             is_sealed: false,
             is_loopback: false,
+            congestion: CONGESTION_CONTROL,
             amount: Amount::Seconds { skip: 1.0, measure: 2.0 },
         }
     }
@@ -121,9 +124,22 @@ impl Striped {
         Ok(streamed.remove(0))
     }
 
+    /// Begin to send from left to right, until what this returns is dropped.
+    pub(super) fn begin(&self, bench: &Bench<'_>, lab: &Lab) -> Result<Underway, ExperimentError> {
+        let mut underway = self.connect(bench, lab)?;
+        underway.go(bench)?;
+        Ok(underway)
+    }
+
+    fn connect(&self, bench: &Bench<'_>, lab: &Lab) -> Result<Underway, ExperimentError> {
+        let mut receiver = self.receiver(bench, lab)?;
+        let Listening { listening } = said(&mut receiver, bench, START_TIME_MAX)?;
+        Ok(Underway { sender: self.sender(bench, lab, listening)?, receiver, port: listening.port() })
+    }
+
     /// Options that both ends need.
     fn shared_args(&self) -> Vec<String> {
-        let mut args = vec!["--congestion".into(), CONGESTION_CONTROL.into()];
+        let mut args = vec!["--congestion".into(), self.congestion.into()];
         if let Some(bytes) = self.window_bytes {
             args.extend(["--window".into(), bytes.to_string()]);
         }
@@ -176,29 +192,43 @@ pub(super) fn run_together(
     streams: &[Striped],
 ) -> Result<Vec<Streamed>, ExperimentError> {
     bench.run(lab, || {
-        let mut receivers = vec![];
-        let mut senders = vec![];
-        for stream in streams {
-            let mut receiver = stream.receiver(bench, lab)?;
-            let Listening { listening } = said(&mut receiver, bench, START_TIME_MAX)?;
-            senders.push(stream.sender(bench, lab, listening)?);
-            receivers.push(receiver);
+        let mut underway =
+            streams.iter().map(|one| one.connect(bench, lab)).collect::<Result<Vec<_>, _>>()?;
+        for one in &mut underway {
+            let Connected { .. } = said(&mut one.sender, bench, START_TIME_MAX)?;
         }
-        for sender in &mut senders {
-            let Connected { .. } = said(sender, bench, START_TIME_MAX)?;
+        for one in &mut underway {
+            one.sender.tell("go")?;
         }
-        for sender in &mut senders {
-            sender.tell("go")?;
-        }
-        let ends = receivers.iter_mut().zip(&mut senders).zip(streams);
-        ends.map(|((receiver, sender), stream)| {
+        let ends = underway.iter_mut().zip(streams);
+        ends.map(|(one, stream)| {
             Ok(Streamed {
-                received: said(receiver, bench, stream.limit())?,
-                sent: said(sender, bench, SECONDS_GRACE)?,
+                received: said(&mut one.receiver, bench, stream.limit())?,
+                sent: said(&mut one.sender, bench, SECONDS_GRACE)?,
             })
         })
         .collect()
     })
+}
+
+/// A stream on its way.
+pub(super) struct Underway {
+    sender: Process,
+    receiver: Process,
+    /// Where it arrives.
+    pub(super) port: u16,
+}
+
+impl Underway {
+    fn go(&mut self, bench: &Bench<'_>) -> Result<(), ExperimentError> {
+        let Connected { .. } = said(&mut self.sender, bench, START_TIME_MAX)?;
+        self.sender.tell("go")
+    }
+
+    /// Whether both ends are still at it.
+    pub(super) fn is_running(&mut self) -> bool {
+        self.sender.is_running() && self.receiver.is_running()
+    }
 }
 
 /// Where the receiver waits.
@@ -226,7 +256,7 @@ fn said<T: for<'de> Deserialize<'de>>(
     })
 }
 
-/// Named, so that results do not depend on what a host's administrator prefers.
+/// What programs use where an experiment does not ask for another.
 pub(super) const CONGESTION_CONTROL: &str = "cubic";
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 const BYTES_TIME_MAX: Duration = Duration::from_secs(120);

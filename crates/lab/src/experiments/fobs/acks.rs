@@ -1,0 +1,309 @@
+//! Figures 1 and 2: bandwidth obtained, and packets sent in vain, against the acknowledgement frequency. Both come from
+//! the same copies.
+
+use super::run::{
+    CARD_MBIT, EMPTY_BYTES, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, Session, Sweep, desktop_path, failures,
+    method, percent,
+};
+use crate::experiments::bench::Bench;
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Scale, Statement};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+pub(super) const FIGURE_1: Experiment = Experiment {
+    id: "fobs-fig1",
+    title: "Share of the card's 100 Mb/s that FOBS gets, against packets per acknowledgement (Figure 1)",
+    claims: &[NINETY, BOTH_HAULS, DEFAULT_TOO],
+    measure: figure_1,
+};
+
+pub(super) const FIGURE_2: Experiment = Experiment {
+    id: "fobs-fig2",
+    title: "Packets that FOBS sends in vain, against packets per acknowledgement (Figure 2)",
+    claims: &[WASTE, DEFAULT_LESS],
+    measure: figure_2,
+};
+
+const NINETY: Claim = Claim::paper(
+    "FOBS §5, Figure 1",
+    "FOBS gets about 90 % of the available bandwidth on both hauls (85 % at least, at the best F)",
+);
+const BOTH_HAULS: Claim =
+    Claim::paper("FOBS §5, Figure 1", "the long haul costs FOBS next to nothing (5 % at most)");
+const DEFAULT_TOO: Claim = Claim::ours("longhaul's default gets at least as much as FOBS at its best F");
+const WASTE: Claim = Claim::paper(
+    "FOBS §7, Figure 2",
+    "about 3 % of the packets are sent in vain (6 % at most, where F gives the most bandwidth)",
+);
+const DEFAULT_LESS: Claim = Claim::ours("longhaul's default sends less in vain");
+
+/// A haul, and what came of copies over it.
+#[derive(Clone, Debug)]
+struct Haul {
+    name: &'static str,
+    rtt_ms: f64,
+    /// FOBS with each F.
+    fobs: Vec<(u32, Runs)>,
+    default: Runs,
+    session: Session,
+}
+
+impl Haul {
+    /// FOBS where F gives the most bandwidth.
+    fn best(&self) -> Option<&Runs> {
+        let runs = self.fobs.iter().map(|(_, runs)| runs);
+        runs.max_by(|a, b| {
+            a.goodput_mbps().unwrap_or_default().total_cmp(&b.goodput_mbps().unwrap_or_default())
+        })
+    }
+
+    fn best_share(&self) -> Option<f64> {
+        self.best()?.share(CARD_MBIT)
+    }
+}
+
+/// What was measured for one of the figures is there for the other.
+#[derive(Clone, Debug)]
+struct Measured {
+    program: PathBuf,
+    scale: Scale,
+    seed: u64,
+    hauls: Vec<Haul>,
+    /// What there was to say of the host.
+    warning: Option<String>,
+}
+
+static MEASURED: Mutex<Option<Measured>> = Mutex::new(None);
+
+fn measured(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
+    let mut kept = MEASURED.lock().unwrap_or_else(PoisonError::into_inner);
+    let (program, scale, seed) = (bench.options.program, bench.options.scale, bench.options.seed);
+    if let Some(same) =
+        kept.as_ref().filter(|kept| (kept.program.as_path(), kept.scale, kept.seed) == (program, scale, seed))
+    {
+        return Ok(same.clone());
+    }
+    let hauls = measure(bench)?;
+    let measured = Measured { program: program.into(), scale, seed, hauls, warning: None };
+    *kept = Some(Measured { warning: bench.warning(), ..measured.clone() });
+    Ok(measured)
+}
+
+fn measure(bench: &Bench<'_>) -> Result<Vec<Haul>, ExperimentError> {
+    let frequencies = bench.pick(&FREQUENCIES[..], &QUICK_FREQUENCIES[..], &[64]);
+    let rounds = bench.pick(ROUNDS, 1, 1);
+    let hauls = bench.pick(&[SHORT, LONG][..], &[SHORT, LONG], &[LONG]);
+    bench.expect_runs(hauls.len() * Sweep::runs(rounds, frequencies.len()));
+    let mut measured = vec![];
+    let variants: Vec<Fobs> =
+        frequencies.iter().map(|&ack_every| Fobs { ack_every, ..Fobs::default() }).collect();
+    for &(name, rtt_ms) in hauls {
+        let Sweep { fobs, default, session } =
+            Sweep::run(bench, &desktop_path(name, rtt_ms), object_bytes(bench), rounds, &variants)?;
+        let fobs = frequencies.iter().copied().zip(fobs).collect();
+        measured.push(Haul { name, rtt_ms, fobs, default, session });
+    }
+    Ok(measured)
+}
+
+fn object_bytes(bench: &Bench<'_>) -> u64 {
+    bench.pick(OBJECT_BYTES, OBJECT_BYTES, OBJECT_BYTES / 40)
+}
+
+fn figure_1(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let measured = measured(bench)?;
+    let columns = vec![
+        Column::text("haul"),
+        Column::new("RTT", Unit::Millis),
+        Column::new("F", Unit::Number),
+        Column::new("FOBS's goodput", Unit::Mbps),
+        Column::new("FOBS", Unit::Share),
+        Column::new("longhaul's default", Unit::Share),
+        Column::new("FOBS, data alone", Unit::Share),
+        Column::new("paper", Unit::Share),
+    ];
+    let mut table =
+        Table::new("frequencies", "Share of the card's rate, F new packets per acknowledgement", columns)
+            .plot(
+                Plot::lines("F", &["FOBS", "FOBS, data alone", "longhaul's default", "paper"])
+                    .by("haul")
+                    .log_x(),
+            );
+    for haul in &measured.hauls {
+        for (ack_every, runs) in &haul.fobs {
+            table.push(vec![
+                haul.name.into(),
+                haul.rtt_ms.into(),
+                (*ack_every).into(),
+                runs.goodput_mbps().into(),
+                runs.share(CARD_MBIT).into(),
+                haul.default.share(CARD_MBIT).into(),
+                runs.data_share(CARD_MBIT, object_bytes(bench), &haul.session).into(),
+                PAPER_SHARE.into(),
+            ]);
+        }
+    }
+    Ok(Findings {
+        method: about(bench, &measured),
+        tables: vec![table],
+        statements: judge_bandwidth(&measured.hauls),
+    })
+}
+
+fn figure_2(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let measured = measured(bench)?;
+    let columns = vec![
+        Column::text("haul"),
+        Column::new("RTT", Unit::Millis),
+        Column::new("F", Unit::Number),
+        Column::new("FOBS", Unit::Share),
+        Column::new("longhaul's default", Unit::Share),
+        Column::new("paper", Unit::Share),
+    ];
+    let mut table = Table::new("waste", "Waste, F new packets per acknowledgement", columns)
+        .plot(Plot::lines("F", &["FOBS", "longhaul's default", "paper"]).by("haul").log_x());
+    for haul in &measured.hauls {
+        for (ack_every, runs) in &haul.fobs {
+            table.push(vec![
+                haul.name.into(),
+                haul.rtt_ms.into(),
+                (*ack_every).into(),
+                runs.waste().into(),
+                haul.default.waste().into(),
+                PAPER_WASTE.into(),
+            ]);
+        }
+    }
+    Ok(Findings {
+        method: about(bench, &measured),
+        tables: vec![table],
+        statements: judge_waste(&measured.hauls),
+    })
+}
+
+fn about(bench: &Bench<'_>, measured: &Measured) -> Vec<String> {
+    let rounds = format!(
+        "Data alone: without what a copy of {EMPTY_BYTES} bytes takes too, but for one round trip; the paper's figures have \
+         no handshake in them. Medians of {} round(s), one kind of copy after the other in each. The paper gives no values along its axis, and a \
+         single one for each figure: the line \"paper\".",
+        bench.pick(ROUNDS, 1, 1)
+    );
+    let runs = measured
+        .hauls
+        .iter()
+        .flat_map(|haul| haul.fobs.iter().map(|(_, runs)| runs).chain([&haul.default, &haul.session.runs]));
+    let lines = [method(object_bytes(bench)), rounds];
+    lines.into_iter().chain(failures(runs)).chain(measured.warning.clone()).collect()
+}
+
+fn judge_bandwidth(hauls: &[Haul]) -> Vec<Statement> {
+    let [short, long] = hauls else {
+        return [NINETY, BOTH_HAULS, DEFAULT_TOO].map(|claim| claim.leave_open(ONE_HAUL)).into();
+    };
+    let best = [short, long].map(|haul| haul.best_share().unwrap_or_default());
+    let default = [short, long].map(|haul| haul.default.share(CARD_MBIT).unwrap_or_default());
+    let figures =
+        format!("short haul {:.1} %, long haul {:.1} % at the best F", best[0] * 100.0, best[1] * 100.0);
+    let default_figures =
+        format!("{:.1} % and {:.1} %; FOBS {figures}", default[0] * 100.0, default[1] * 100.0);
+    vec![
+        NINETY.judge(best.iter().all(|share| *share >= GOOD_SHARE), figures.clone()).otherwise(
+            "the ceiling is 94 % (packets' headers); a copy also has a handshake before it and a check after it, some five \
+             round trips, which the paper's figures leave out",
+        ),
+        BOTH_HAULS
+            .judge(best[1] >= LONG_OF_SHORT * best[0], figures)
+            .otherwise("a copy has a handshake before it and a check after it, some five round trips of a short object"),
+        DEFAULT_TOO
+            .judge(default.iter().zip(best).all(|(default, fobs)| *default >= fobs), default_figures)
+            .otherwise("the default finds out the path's rate, where FOBS knows nothing but the card"),
+    ]
+}
+
+fn judge_waste(hauls: &[Haul]) -> Vec<Statement> {
+    let at_best: Vec<(&Haul, Option<f64>)> =
+        hauls.iter().map(|haul| (haul, haul.best().and_then(Runs::waste))).collect();
+    let shares = |of: &dyn Fn(&Haul) -> Option<f64>| {
+        let each: Vec<String> =
+            hauls.iter().map(|haul| format!("{} haul {}", haul.name, percent(of(haul)))).collect();
+        each.join(", ")
+    };
+    let fobs = shares(&|haul| haul.best().and_then(Runs::waste));
+    let is_little = at_best.iter().all(|(_, waste)| waste.is_some_and(|waste| waste <= WASTE_MAX));
+    let is_less = at_best
+        .iter()
+        .all(|(haul, fobs)| haul.default.waste().zip(*fobs).is_some_and(|(own, fobs)| own < fobs));
+    vec![
+        WASTE.judge(is_little && !hauls.is_empty(), fobs.clone()).otherwise(
+            "what is sent in vain is what waits in the sending host and is on its way when the last packet arrives",
+        ),
+        DEFAULT_LESS.judge(
+            is_less && !hauls.is_empty(),
+            format!("{}; FOBS: {fobs}", shares(&|haul| haul.default.waste())),
+        ),
+    ]
+}
+
+/// The paper's horizontal axis is not given.
+const FREQUENCIES: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const QUICK_FREQUENCIES: [u32; 4] = [1, 8, 64, 256];
+const ROUNDS: usize = 3;
+/// FOBS §5 and abstract.
+const PAPER_SHARE: f64 = 0.9;
+const PAPER_WASTE: f64 = 0.03;
+const GOOD_SHARE: f64 = 0.85;
+const WASTE_MAX: f64 = 0.06;
+const LONG_OF_SHORT: f64 = 0.95;
+const ONE_HAUL: &str = "only one haul was measured";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Verdict;
+
+    fn haul(name: &'static str, fobs: &[(f64, f64)], default: (f64, f64)) -> Haul {
+        let fobs = fobs.iter().map(|&(mbps, waste)| (1, Runs::one(mbps, waste))).collect();
+        Haul {
+            name,
+            rtt_ms: 1.0,
+            fobs,
+            default: Runs::one(default.0, default.1),
+            session: Session::default(),
+        }
+    }
+
+    fn verdicts(statements: Vec<Statement>) -> Vec<Verdict> {
+        statements.into_iter().map(|statement| statement.verdict).collect()
+    }
+
+    #[test]
+    fn the_best_frequency_counts_for_bandwidth_and_for_waste() {
+        let hauls = [
+            haul("short", &[(50.0, 0.5), (91.0, 0.02)], (92.0, 0.0)),
+            haul("long", &[(88.0, 0.03), (40.0, 0.0)], (89.0, 0.01)),
+        ];
+        let expected = [Verdict::Reproduced, Verdict::Reproduced, Verdict::Met];
+        assert_eq!(verdicts(judge_bandwidth(&hauls)), expected);
+        assert_eq!(verdicts(judge_waste(&hauls)), [Verdict::Reproduced, Verdict::Met]);
+    }
+
+    #[test]
+    fn one_bad_haul_is_enough() {
+        let hauls =
+            [haul("short", &[(91.0, 0.02)], (92.0, 0.0)), haul("long", &[(80.0, 0.07)], (79.0, 0.08))];
+        let expected = [Verdict::NotReproduced, Verdict::NotReproduced, Verdict::NotMet];
+        assert_eq!(verdicts(judge_bandwidth(&hauls)), expected);
+        assert_eq!(verdicts(judge_waste(&hauls)), [Verdict::NotReproduced, Verdict::NotMet]);
+    }
+
+    #[test]
+    fn copies_that_failed_reproduce_nothing() {
+        let mut failed = haul("long", &[], (0.0, 0.0));
+        failed.fobs.push((1, Runs::default()));
+        failed.default = Runs::default();
+        let hauls = [haul("short", &[(91.0, 0.02)], (92.0, 0.0)), failed];
+        assert!(!verdicts(judge_bandwidth(&hauls)).contains(&Verdict::Reproduced));
+        assert_eq!(verdicts(judge_waste(&hauls)), [Verdict::NotReproduced, Verdict::NotMet]);
+    }
+}

@@ -1,0 +1,307 @@
+//! The copies that these experiments are made of: FOBS as the paper has it, and longhaul as it is.
+
+use crate::experiments::ExperimentError;
+use crate::experiments::bench::Bench;
+use crate::experiments::copies::{Copied, Copies, Source};
+use crate::experiments::figures::median;
+use crate::{Lab, Scenario};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A copy by FOBS's rules: greedy, over UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fobs {
+    /// F: new packets per acknowledgement.
+    pub(super) ack_every: u32,
+    /// B: packets sent between two looks for an acknowledgement.
+    pub(super) batch: u32,
+    /// UDP payload, with the few bytes that longhaul's own header and seal take.
+    pub(super) packet_len: u32,
+    /// Which unacknowledged packet goes next.
+    pub(super) select: &'static str,
+}
+
+impl Default for Fobs {
+    fn default() -> Fobs {
+        Fobs { ack_every: 64, batch: BATCH, packet_len: PACKET_LEN, select: CIRCULAR }
+    }
+}
+
+impl Fobs {
+    fn args(&self) -> Vec<String> {
+        let numbers =
+            [("--ack-every", self.ack_every), ("--batch", self.batch), ("--packet-size", self.packet_len)];
+        let names = [("--transport", "object"), ("--control", "greedy"), ("--select", self.select)];
+        let numbers = numbers.into_iter().flat_map(|(flag, number)| [flag.to_owned(), number.to_string()]);
+        names.into_iter().flat_map(|(flag, name)| [flag.to_owned(), name.to_owned()]).chain(numbers).collect()
+    }
+}
+
+/// A path, a file at its left end and a server at its right one.
+pub(super) struct Ground<'a> {
+    bench: &'a Bench<'a>,
+    pub(super) lab: Lab,
+    copies: Copies,
+    /// Of a file of next to nothing.
+    empty: Copies,
+    limit: Duration,
+    rtt_ms: f64,
+}
+
+impl<'a> Ground<'a> {
+    /// Make it, with a file of so many bytes.
+    pub(super) fn open(
+        bench: &'a Bench<'a>,
+        scenario: &Scenario,
+        bytes: u64,
+    ) -> Result<Ground<'a>, ExperimentError> {
+        let lab = bench.lab(scenario)?;
+        let copies = Copies::start(bench, &lab, bytes)?;
+        let narrowest_mbit = scenario.nic_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit);
+        let at_full_rate_s = bytes as f64 * 8e-6 / narrowest_mbit;
+        let limit = Duration::from_secs_f64(at_full_rate_s * PATIENCE) + GRACE;
+        let empty = Copies::of(bench, &lab, Rc::new(Source::noise(bench, EMPTY_BYTES)?), EMPTY_PORT)?;
+        Ok(Ground { bench, lab, copies, empty, limit, rtt_ms: scenario.rtt_ms })
+    }
+
+    /// Copy the file as FOBS would.
+    pub(super) fn fobs(&self, fobs: Fobs, into: &mut Runs) -> Result<(), ExperimentError> {
+        self.copy(&fobs.args(), into)
+    }
+
+    /// Copy the file as `longhaul cp` does unless told otherwise.
+    pub(super) fn default(&self, into: &mut Runs) -> Result<(), ExperimentError> {
+        self.copy(&[], into)
+    }
+
+    fn copy(&self, args: &[String], into: &mut Runs) -> Result<(), ExperimentError> {
+        self.run(&self.copies, args, into)
+    }
+
+    /// See how long FOBS takes for a file of next to nothing.
+    pub(super) fn session(&self, into: &mut Session) -> Result<(), ExperimentError> {
+        into.rtt_s = self.rtt_ms / 1e3;
+        self.run(&self.empty, &Fobs::default().args(), &mut into.runs)
+    }
+
+    fn run(&self, copies: &Copies, args: &[String], into: &mut Runs) -> Result<(), ExperimentError> {
+        let borrowed: Vec<&str> = args.iter().map(String::as_str).collect();
+        match copies.run(self.bench, &self.lab, &borrowed, self.limit)? {
+            Ok(Copied { seconds, goodput_mbps, waste, .. }) => {
+                into.done.push(Done { seconds, goodput_mbps, waste });
+            }
+            Err(why) => into.failures.push(format!("longhaul cp {}: {why}", args.join(" "))),
+        }
+        Ok(())
+    }
+}
+
+/// What a copy takes beside its data: the program's start, the handshake, the check.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    pub(super) runs: Runs,
+    rtt_s: f64,
+}
+
+impl Session {
+    /// One that takes no time.
+    #[cfg(test)]
+    pub(super) fn none() -> Session {
+        let runs =
+            Runs { done: vec![Done { seconds: 0.0, goodput_mbps: 0.0, waste: 0.0 }], failures: vec![] };
+        Session { runs, rtt_s: 0.0 }
+    }
+
+    /// What a copy of next to nothing takes, less the round trip in which the data goes there and the word that it has
+    /// come goes back: the paper's transfers have that too.
+    fn seconds(&self) -> Option<f64> {
+        let seconds = median(self.runs.done.iter().map(|copied| copied.seconds).collect());
+        seconds.map(|seconds| (seconds - self.rtt_s).max(0.0))
+    }
+}
+
+/// Copies over one path, by FOBS in several variants and by longhaul's default, one after the other in each round.
+pub(super) struct Sweep {
+    /// In the order of the variants.
+    pub(super) fobs: Vec<Runs>,
+    pub(super) default: Runs,
+    pub(super) session: Session,
+}
+
+impl Sweep {
+    /// How many runs it takes.
+    pub(super) fn runs(rounds: usize, variants: usize) -> usize {
+        rounds * (variants + 2)
+    }
+
+    pub(super) fn run(
+        bench: &Bench<'_>,
+        scenario: &Scenario,
+        bytes: u64,
+        rounds: usize,
+        variants: &[Fobs],
+    ) -> Result<Sweep, ExperimentError> {
+        let ground = Ground::open(bench, scenario, bytes)?;
+        let mut sweep = Sweep {
+            fobs: vec![Runs::default(); variants.len()],
+            default: Runs::default(),
+            session: Session::default(),
+        };
+        for _ in 0..rounds {
+            ground.session(&mut sweep.session)?;
+            ground.default(&mut sweep.default)?;
+            for (fobs, runs) in variants.iter().zip(&mut sweep.fobs) {
+                ground.fobs(*fobs, runs)?;
+            }
+        }
+        Ok(sweep)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Runs> {
+        self.fobs.iter().chain([&self.default])
+    }
+
+    /// Made of figures.
+    #[cfg(test)]
+    pub(super) fn of(fobs: Vec<Runs>, default: Runs) -> Sweep {
+        Sweep { fobs, default, session: Session::default() }
+    }
+}
+
+/// What came of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    /// From program start to verified completion.
+    seconds: f64,
+    /// 10⁶ bit/s of the file's bytes over these.
+    goodput_mbps: f64,
+    /// (sent − required) / required.
+    waste: f64,
+}
+
+/// Copies of a kind, repeated.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    pub(super) done: Vec<Done>,
+    pub(super) failures: Vec<String>,
+}
+
+impl Runs {
+    /// A single copy.
+    #[cfg(test)]
+    pub(super) fn one(goodput_mbps: f64, waste: f64) -> Runs {
+        Runs { done: vec![Done { seconds: 1.0, goodput_mbps, waste }], failures: vec![] }
+    }
+
+    /// The median of goodputs.
+    pub(super) fn goodput_mbps(&self) -> Option<f64> {
+        median(self.done.iter().map(|copied| copied.goodput_mbps).collect())
+    }
+
+    /// The median of goodputs, as a share of this rate.
+    pub(super) fn share(&self, mbit: f64) -> Option<f64> {
+        self.goodput_mbps().map(|goodput| goodput / mbit)
+    }
+
+    /// The median of the rates at which so many bytes moved once the session was there, as a share of `mbit`.
+    pub(super) fn data_share(&self, mbit: f64, bytes: u64, session: &Session) -> Option<f64> {
+        let beside_s = session.seconds()?;
+        let rates = self.done.iter().map(|copied| bytes as f64 * 8e-6 / (copied.seconds - beside_s) / mbit);
+        median(rates.filter(|rate| rate.is_finite()).collect())
+    }
+
+    /// The median of wastes.
+    pub(super) fn waste(&self) -> Option<f64> {
+        median(self.done.iter().map(|copied| copied.waste).collect())
+    }
+}
+
+/// What to say of copies that came to nothing.
+pub(super) fn failures<'a>(runs: impl IntoIterator<Item = &'a Runs>) -> Option<String> {
+    let failures: Vec<&str> = runs.into_iter().flat_map(|runs| &runs.failures).map(String::as_str).collect();
+    (!failures.is_empty()).then(|| format!("What came to nothing: {}.", failures.join("; ")))
+}
+
+/// A share in words; of nothing, too.
+pub(super) fn percent(share: Option<f64>) -> String {
+    share.map_or("nothing".into(), |share| format!("{:.1} %", share * 100.0))
+}
+
+/// From ANL's desktop computer: its 100 Mb/s card is the narrowest place (FOBS §4, §5). Behind it an OC-3, which a sender
+/// of 100 Mb/s cannot fill.
+pub(super) fn desktop_path(haul: &str, rtt_ms: f64) -> Scenario {
+    Scenario { name: format!("{haul} haul"), nic_mbit: Some(CARD_MBIT), ..Scenario::new(OC3_MBIT, rtt_ms) }
+}
+
+/// What these paths and copies have in common, for a report's method.
+pub(super) fn method(bytes: u64) -> String {
+    format!(
+        "A file of {:.1} MB; the sending host's card of {CARD_MBIT} Mb/s is the narrowest place and holds a greedy sender \
+         back, the network behind it is an OC-3 ({OC3_MBIT} Mb/s). Goodput: the file's bytes over the time from program start \
+         to verified completion, as a share of the {CARD_MBIT} Mb/s that the card carries of whole IP packets; sealed. Waste: \
+         (sent − required) / required. FOBS is longhaul cp {}: of the {PACKET_LEN} bytes of UDP payload the header and seal \
+         are longhaul's.",
+        bytes as f64 / 1e6,
+        Fobs::default().args().join(" ")
+    )
+}
+
+/// The card of the paper's sending host, 10⁶ bit/s.
+pub(super) const CARD_MBIT: f64 = 100.0;
+/// OC-3, 10⁶ bit/s.
+const OC3_MBIT: f64 = 155.52;
+/// ANL–LCSE and ANL–CACR (FOBS §4).
+pub(super) const SHORT: (&str, f64) = ("short", 26.0);
+pub(super) const LONG: (&str, f64) = ("long", 65.0);
+/// 40 MB (FOBS §4).
+pub(super) const OBJECT_BYTES: u64 = 40 << 20;
+/// FOBS §4.
+pub(super) const PACKET_LEN: u32 = 1024;
+/// FOBS §3.1.1.
+pub(super) const BATCH: u32 = 2;
+/// FOBS §3.1.1: nothing twice before all else went once.
+pub(super) const CIRCULAR: &str = "circular-strict";
+/// A copy of next to nothing.
+pub(super) const EMPTY_BYTES: u64 = 512;
+/// The program's own port is the other server's.
+const EMPTY_PORT: u16 = 7701;
+/// A copy that needs so many times the time of the path's rate is of no interest.
+const PATIENCE: f64 = 6.0;
+const GRACE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fobs_is_told_apart_from_the_default_by_its_options_alone() {
+        let args = Fobs { ack_every: 16, ..Fobs::default() }.args().join(" ");
+        assert_eq!(
+            args,
+            "--transport object --control greedy --select circular-strict --ack-every 16 --batch 2 --packet-size 1024"
+        );
+    }
+
+    #[test]
+    fn the_data_alone_moves_in_what_is_left_beside_the_session() {
+        let mut session = Session { rtt_s: 0.05, ..Session::default() };
+        let copy =
+            |seconds| Runs { done: vec![Done { seconds, ..Runs::one(0.0, 0.0).done[0] }], failures: vec![] };
+        assert_eq!(copy(1.3).data_share(100.0, 10_000_000, &session), None, "no session was measured");
+        session.runs = copy(0.35);
+        let share = copy(1.3).data_share(100.0, 10_000_000, &session);
+        assert!(share.is_some_and(|share| (share - 0.8).abs() < 1e-9), "{share:?}");
+    }
+
+    #[test]
+    fn what_failed_is_named_and_does_not_count() {
+        let mut runs = Runs::default();
+        assert_eq!((runs.goodput_mbps(), runs.share(100.0), failures([&runs])), (None, None, None));
+        runs.failures.push("longhaul cp: no".into());
+        assert_eq!(runs.waste(), None);
+        assert_eq!(
+            failures([&runs, &runs]).as_deref(),
+            Some("What came to nothing: longhaul cp: no; longhaul cp: no.")
+        );
+    }
+}
