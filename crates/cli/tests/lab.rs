@@ -106,6 +106,32 @@ fn a_run_prints_and_stores_the_same_lines_and_leaves_nothing() {
     assert_eq!(processes_of(&out), 0);
 }
 
+/// That these run at their smallest, with statements on all their claims, and leave nothing.
+fn assert_runs(ids: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let args: Vec<&str> = ids.iter().copied().chain(["--smoke", "--json"]).collect();
+    let ended = Running::start(&mut lab_run(&out, &args)).finish();
+    if is_without_lab(&ended) {
+        return;
+    }
+    let lines = lines(&ended.expect_code(0).stdout);
+    let of_kind = |kind: &str| lines.iter().filter(|line| line["kind"] == kind).count();
+    assert_eq!(of_kind("end"), ids.len());
+    assert!(of_kind("statement") >= 3 * ids.len() && of_kind("row") > 0, "{lines:?}");
+    assert_eq!(processes_of(&out), 0);
+}
+
+#[test]
+fn kernel_tcps_run_in_parallel() {
+    assert_runs(&["ptcp-utilisation", "ptcp-loss", "ptcp-fairness"]);
+}
+
+#[test]
+fn pcp_runs_over_real_sockets() {
+    assert_runs(&["pcp-fig2", "pcp-fig3"]);
+}
+
 #[test]
 fn ctrl_c_ends_a_run_and_its_children() {
     let folder = tempfile::tempdir().unwrap();

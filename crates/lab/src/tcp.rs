@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub struct TcpRun {
     /// From the start of the connect until the sender knew that the receiver had every byte.
     pub seconds: f64,
+    /// From the start of the connect until the receiver had every byte.
+    pub delivered_seconds: f64,
     /// Payload over those seconds, 10⁶ bit/s.
     pub mbps: f64,
 }
@@ -30,12 +32,23 @@ pub fn transfer_within(
     congestion_control: &str,
     limit: Duration,
 ) -> Result<TcpRun, LabError> {
+    transfer_while(lab, bytes, congestion_control, limit, &|| true)
+}
+
+/// [`transfer_within`] that also gives up as soon as it is not `wanted` any more.
+pub(crate) fn transfer_while(
+    lab: &Lab,
+    bytes: u64,
+    congestion_control: &str,
+    limit: Duration,
+    wanted: &(dyn Fn() -> bool + Sync),
+) -> Result<TcpRun, LabError> {
     let listener = lab
         .enter(End::Right, || TcpListener::bind((lab.address(End::Right), 0)))?
         .map_err(LabError::at("listening on the right host"))?;
     let address = listener.local_addr().map_err(LabError::at("listening on the right host"))?;
     let socket = lab.enter(End::Left, || sender_socket(congestion_control))??;
-    let run = Run::new(bytes, limit.min(DAY));
+    let run = Run::new(bytes, limit.min(DAY), wanted);
     let outcome = thread::scope(|scope| {
         let receiver = scope.spawn(|| run.or_abandon(run.receive(&Socket::from(listener))));
         let sent = run.or_abandon(run.send(socket, address));
@@ -44,8 +57,11 @@ pub fn transfer_within(
     });
     let seconds = run.start.elapsed().as_secs_f64();
     match outcome {
-        Ok(()) => Ok(TcpRun { seconds, mbps: bytes as f64 * 8.0 / seconds / 1e6 }),
-        Err(_) if Instant::now() >= run.deadline => {
+        Ok(delivered) => {
+            let delivered_seconds = delivered.saturating_duration_since(run.start).as_secs_f64();
+            Ok(TcpRun { seconds, delivered_seconds, mbps: bytes as f64 * 8.0 / seconds / 1e6 })
+        }
+        Err(_) if Instant::now() >= run.deadline || !wanted() => {
             Err(LabError::TooSlow { seconds, bytes_received: run.received.into_inner() })
         }
         Err(error) => Err(LabError::at("a TCP transfer")(error)),
@@ -67,8 +83,9 @@ fn sender_socket(congestion_control: &str) -> Result<Socket, LabError> {
 }
 
 /// What sender and receiver of one transfer share.
-struct Run {
+struct Run<'a> {
     bytes: u64,
+    wanted: &'a (dyn Fn() -> bool + Sync),
     start: Instant,
     deadline: Instant,
     received: AtomicU64,
@@ -76,10 +93,10 @@ struct Run {
     abandoned: AtomicBool,
 }
 
-impl Run {
-    fn new(bytes: u64, limit: Duration) -> Run {
+impl<'a> Run<'a> {
+    fn new(bytes: u64, limit: Duration, wanted: &'a (dyn Fn() -> bool + Sync)) -> Run<'a> {
         let start = Instant::now();
-        Run { bytes, start, deadline: start + limit, received: 0.into(), abandoned: false.into() }
+        Run { bytes, wanted, start, deadline: start + limit, received: 0.into(), abandoned: false.into() }
     }
 
     /// Connect, send, wait for the byte that says that all has arrived.
@@ -100,7 +117,8 @@ impl Run {
         self.persist(|| stream.read_exact(&mut [0]))
     }
 
-    fn receive(&self, listener: &Socket) -> io::Result<()> {
+    /// Take in everything; says when all was there.
+    fn receive(&self, listener: &Socket) -> io::Result<Instant> {
         listener.set_read_timeout(Some(PATIENCE))?; // accept obeys it
         let (socket, _) = self.persist(|| listener.accept())?;
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -112,7 +130,9 @@ impl Run {
                 len => self.received.fetch_add(len as u64, Ordering::Relaxed),
             };
         }
-        stream.write_all(&[1])
+        let delivered = Instant::now();
+        stream.write_all(&[1])?;
+        Ok(delivered)
     }
 
     /// Try again while there is time.
@@ -122,7 +142,8 @@ impl Run {
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
                 {
-                    if Instant::now() >= self.deadline || self.abandoned.load(Ordering::Relaxed) {
+                    let is_abandoned = self.abandoned.load(Ordering::Relaxed) || !(self.wanted)();
+                    if Instant::now() >= self.deadline || is_abandoned {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                 }
@@ -131,7 +152,7 @@ impl Run {
         }
     }
 
-    fn or_abandon(&self, result: io::Result<()>) -> io::Result<()> {
+    fn or_abandon<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if result.is_err() {
             self.abandoned.store(true, Ordering::Relaxed);
         }

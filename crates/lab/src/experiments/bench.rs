@@ -76,9 +76,26 @@ impl<'a> Bench<'a> {
         // A failure after a signal is the signal's: it reached the children too.
         let result =
             run().map_err(|error| if self.is_stopped() { ExperimentError::Interrupted } else { error })?;
-        self.late.set(self.late.get() + usize::from(lab.cpu_limited()));
+        self.note_late(lab.cpu_limited());
         self.count_run();
         Ok(result)
+    }
+
+    /// Whether the emulator was late in a run.
+    pub(super) fn note_late(&self, is_late: bool) {
+        self.late.set(self.late.get() + usize::from(is_late));
+    }
+
+    /// Runs so far in which it was, and all.
+    pub(super) fn late_runs(&self) -> (usize, usize) {
+        (self.late.get(), self.done.get())
+    }
+
+    /// The figures are those of an earlier experiment, in which it was late in so many runs of so many.
+    pub(super) fn take_over(&self, (late, done): (usize, usize)) {
+        self.late.set(late);
+        self.done.set(done);
+        (self.options.progress)(done, done);
     }
 
     /// A run is done.

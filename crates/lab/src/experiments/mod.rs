@@ -4,14 +4,19 @@
 //! ends and hands back a [`Report`], as the simulator's experiments do. A new one is a file of its own and its entry in
 //! [`GROUPS`].
 
+mod abreast;
 mod bench;
 mod copies;
 mod fairness;
+mod crowd;
+mod datagrams;
 mod figures;
 mod fobs;
 mod iperf;
+mod pcp;
 mod process;
 mod psockets;
+mod ptcp;
 mod streams;
 mod striped;
 mod transports;
@@ -89,6 +94,14 @@ pub const GROUPS: &[Group] = &[
     Group {
         title: "PSockets: Sivakumar, Bailey and Grossman, data striped over parallel sockets",
         experiments: psockets::EXPERIMENTS,
+    },
+    Group {
+        title: "Parallel TCP: the paper's comparison of variants, single and parallel, by the kernel's own",
+        experiments: ptcp::EXPERIMENTS,
+    },
+    Group {
+        title: "PCP: Anderson, Collins, Krishnamurthy and Zahorjan, probing instead of filling the queue",
+        experiments: pcp::EXPERIMENTS,
     },
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
     Group { title: "Our own: copies", experiments: transports::EXPERIMENTS },

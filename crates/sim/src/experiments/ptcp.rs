@@ -38,7 +38,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-const UTILISATION: [Claim; 3] = [
+/// Of the throughput figure.
+pub const UTILISATION: [Claim; 3] = [
     Claim::paper(
         "Parallel TCP, throughput figure",
         "all variants use almost the same share of the link (within 5 points)",
@@ -49,7 +50,8 @@ const UTILISATION: [Claim; 3] = [
     ),
     Claim::paper("Parallel TCP, throughput figure", "more than 10 flows gain nothing (2 points at most)"),
 ];
-const LOSS: [Claim; 3] = [
+/// Of the loss figures.
+pub const LOSS: [Claim; 3] = [
     Claim::paper("Parallel TCP, loss figure", "with 1 and 5 flows very little is lost (1 % at most)"),
     Claim::paper("Parallel TCP, loss figure", "the more flows, the more is lost"),
     Claim::paper(
@@ -57,7 +59,8 @@ const LOSS: [Claim; 3] = [
         "CUBIC and NewReno lose least, H-TCP and HS-TCP more, Scalable most",
     ),
 ];
-const FAIRNESS: [Claim; 2] = [
+/// Of the fairness figures.
+pub const FAIRNESS: [Claim; 2] = [
     Claim::paper(
         "Parallel TCP, fairness figure",
         "all are alike up to 10 flows (within 0.05), and a little less fair beyond",
@@ -362,20 +365,25 @@ const VARIANTS: [ControllerKind; 5] = [
     ControllerKind::HTcp,
     ControllerKind::Cubic,
 ];
-/// The paper's.
-const COUNTS: [u64; 7] = [1, 5, 10, 15, 20, 25, 30];
+/// Numbers of flows, the paper's.
+pub const COUNTS: [u64; 7] = [1, 5, 10, 15, 20, 25, 30];
 /// The paper's bottleneck.
-const RATE_MBIT: f64 = 10.0;
+pub const RATE_MBIT: f64 = 10.0;
 /// Ours, as all below: the paper does not say.
-const RTT_MS: f64 = 100.0;
-const BUFFERS_BDP: [f64; 3] = [1.0, 0.25, 2.0];
-const MSS: u16 = 1460;
+pub const RTT_MS: f64 = 100.0;
+/// Of the bottleneck's queue.
+pub const BUFFERS_BDP: [f64; 3] = [1.0, 0.25, 2.0];
+/// Bytes of data in a full segment.
+pub const MSS: u16 = 1460;
 /// IPv4, TCP, timestamps.
-const HEADERS: u32 = 52;
+pub const HEADERS: u32 = 52;
 /// What a full link carries of data.
-const FULL: f64 = MSS as f64 / (MSS as f64 + HEADERS as f64);
+pub const FULL: f64 = MSS as f64 / (MSS as f64 + HEADERS as f64);
 /// Each connection is made when the one before is there, and has begun to send: two round trips.
-const START_GAP: Duration = Duration::from_millis(200);
-const BACKGROUND_LOAD: f64 = 0.05;
-const BACKGROUND_BYTES: f64 = 30e3;
-const BACKGROUND_SHAPE: f64 = 1.5;
+pub const START_GAP: Duration = Duration::from_millis(200);
+/// Share of the link that others' short flows ask for.
+pub const BACKGROUND_LOAD: f64 = 0.05;
+/// What each of them moves, in the mean.
+pub const BACKGROUND_BYTES: f64 = 30e3;
+/// Of the Pareto distribution of what they move.
+pub const BACKGROUND_SHAPE: f64 = 1.5;

@@ -16,11 +16,13 @@ use longhaul_proto::units::Time;
 pub const FIGURE_3: Experiment = Experiment {
     id: "pcp-fig3",
     title: "transfers of all sizes over one lossy path, and TCP beside four of PCP",
-    claims: &[TCP_SLOW, PCP_FAST, UNAFFECTED],
+    claims: &CLAIMS,
     takes_contestants: false,
     simulate: figure_3,
 };
 
+/// On Figure 3.
+pub const CLAIMS: [Claim; 3] = [TCP_SLOW, PCP_FAST, UNAFFECTED];
 const TCP_SLOW: Claim =
     Claim::paper("PCP §4.1, Figure 3", "TCP gets no more than 5 Mb/s, however large the transfer");
 const PCP_FAST: Claim = Claim::paper("PCP §4.1, Figure 3", "PCP moves large files at more than 15 Mb/s");
@@ -136,8 +138,8 @@ fn judge(by_sender: &[(&str, &[f64])], alone: f64, beside_pcp: f64) -> Vec<State
     ]
 }
 
-/// TCP's 5 Mb/s at 50 ms follow from about 0.5 % of loss (Mathis: 1.22 × 1448 × 8 / (0.05 s × √0.005) = 4 Mb/s).
-fn path(seed: u64) -> WidePath {
+/// The path of Figure 3, ours. TCP's 5 Mb/s at 50 ms follow from about 0.5 % of loss (Mathis: 1.22 × 1448 × 8 / (0.05 s × √0.005) = 4 Mb/s).
+pub fn path(seed: u64) -> WidePath {
     WidePath { scenario: Scenario { loss: 0.005, seed, ..Scenario::new(45.0, 50.0) }, cross_load: 0.3 }
 }
 

@@ -4,10 +4,13 @@
 mod dumbbell;
 mod fluid;
 mod lossy;
-mod population;
+pub mod population;
 mod sims;
 mod verdicts;
 mod wide_area;
+
+pub use lossy::{CLAIMS as FIGURE_3_CLAIMS, path as lossy_path};
+pub use wide_area::CLAIMS as FIGURE_2_CLAIMS;
 
 use super::Experiment;
 use crate::flow::TcpFlow;
@@ -16,7 +19,7 @@ use longhaul_proto::tcp;
 
 /// The paper's user-level TCP-SACK: NewReno's rule, delayed acknowledgements, one segment to begin with (§4.1). It does
 /// not tell its retransmission timer, so it has that of the standard of its time, RFC 2988.
-fn tcp_sack() -> TcpFlow {
+pub fn tcp_sack() -> TcpFlow {
     TcpFlow {
         classic: true,
         config: tcp::Config::default().rfc_2988(),
@@ -25,7 +28,7 @@ fn tcp_sack() -> TcpFlow {
 }
 
 /// The same for a report.
-const TCP_SACK: &str = "TCP-SACK: NewReno's rule, delayed acknowledgements, one segment to begin with, as the paper's; \
+pub const TCP_SACK: &str = "TCP-SACK: NewReno's rule, delayed acknowledgements, one segment to begin with, as the paper's; \
                         retransmission timer of RFC 2988 (3 s at first, then a second at least), the standard of 2006";
 
 /// Over wide-area paths.

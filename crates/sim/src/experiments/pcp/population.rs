@@ -50,13 +50,24 @@ pub fn describe() -> String {
 }
 
 impl WidePath {
+    /// Seconds between the beginnings of two of the others' flows.
+    pub fn cross_gap_s(&self) -> Distribution {
+        let bytes_per_s = self.cross_load * self.scenario.bottleneck_mbit * 1e6 / 8.0;
+        Distribution::Exponential { mean: CROSS_BYTES / bytes_per_s }
+    }
+
+    /// Bytes that each of the others' flows moves.
+    pub fn cross_bytes() -> Distribution {
+        Distribution::Pareto { shape: CROSS_SHAPE, mean: CROSS_BYTES }
+    }
+
     /// What others send over the path from the beginning on.
     pub fn cross_traffic(&self) -> Traffic {
         let tcp = TcpFlow { classic: true, ..TcpFlow::new(ControllerKind::NewReno) };
         let rate = Rate::from_mbps(self.scenario.bottleneck_mbit);
         let arrivals = Arrivals::poisson(Time::ZERO, Time::MAX, self.cross_load, rate, CROSS_BYTES);
         Traffic {
-            sizes: Some(Distribution::Pareto { shape: CROSS_SHAPE, mean: CROSS_BYTES }),
+            sizes: Some(WidePath::cross_bytes()),
             is_background: true,
             ..Traffic::new(FlowSpec::new(Protocol::Tcp(tcp), 0), arrivals)
         }

@@ -1,0 +1,267 @@
+//! The measurement behind all three figures.
+
+use super::ExperimentError;
+use crate::experiments::abreast::{Halt, Outcome, abreast};
+use crate::experiments::bench::Bench;
+use crate::experiments::crowd::{Crowd, random, staggered};
+use crate::experiments::datagrams::Ends;
+use crate::variants::{Origin, Variant};
+use crate::{End, Lab, Scenario, TcpSettings};
+use longhaul_proto::control::ControllerKind;
+use longhaul_sim::experiments::Scale;
+use longhaul_sim::experiments::ptcp::{
+    BACKGROUND_BYTES, BACKGROUND_LOAD, BACKGROUND_SHAPE, BUFFERS_BDP, COUNTS, HEADERS, MSS, RATE_MBIT,
+    RTT_MS, START_GAP,
+};
+use longhaul_sim::flow::{ENDLESS, FlowSpec, KnownPath};
+use longhaul_sim::metrics::{Summary, jain};
+use longhaul_sim::traffic::Distribution;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Who sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Contender {
+    /// The kernel's TCP under a congestion control: the simulator's name for it, and the kernel's.
+    Kernel { name: &'static str, kernel: String },
+    /// longhaul's default control, over UDP.
+    Adaptive,
+}
+
+impl Contender {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Contender::Kernel { name, .. } => name,
+            Contender::Adaptive => "longhaul, adaptive",
+        }
+    }
+}
+
+/// What is measured of a run, or the means over seeds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub(super) utilisation: f64,
+    pub(super) loss: f64,
+    pub(super) jain: f64,
+    /// Of all flows together, without the background.
+    pub(super) mbps: f64,
+}
+
+/// The cells at one size of the buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    pub(super) counts: Vec<u64>,
+    /// A cell for each count.
+    pub(super) rows: Vec<(Contender, Vec<Cell>)>,
+}
+
+/// How long, and how often.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) settle_s: f64,
+    pub(super) measure_s: f64,
+    pub(super) seeds: u64,
+}
+
+/// All that was measured.
+pub(super) struct Measured {
+    pub(super) times: Times,
+    /// By size of the buffer.
+    pub(super) grids: Vec<(f64, Grid)>,
+    /// What was left out and why, and what else is to be known of it.
+    pub(super) remarks: Vec<String>,
+    /// In which the emulator was late, and all.
+    late_runs: (usize, usize),
+}
+
+/// What this program has measured last: three experiments are reports of it.
+static LAST: Mutex<Option<(Scale, u64, Arc<Measured>)>> = Mutex::new(None);
+
+/// Measure, or give what was measured at this scale and with this seed before.
+pub(super) fn once(bench: &Bench<'_>) -> Result<Arc<Measured>, ExperimentError> {
+    let (scale, seed) = (bench.options.scale, bench.options.seed);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, _, measured)) = last.as_ref().filter(|one| (one.0, one.1) == (scale, seed)) {
+        bench.take_over(measured.late_runs);
+        return Ok(measured.clone());
+    }
+    let measured = Arc::new(measure(bench)?);
+    *last = Some((scale, seed, measured.clone()));
+    Ok(measured)
+}
+
+fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
+    let counts: &[u64] = bench.pick(&COUNTS[..], &[1, 5, 10, 30], &[2]);
+    let buffers: &[f64] = bench.pick(&BUFFERS_BDP[..], &BUFFERS_BDP[..1], &BUFFERS_BDP[..1]);
+    let (settle_s, measure_s, seeds) = bench.pick((20.0, 100.0, 10), (10.0, 20.0, 1), (0.5, 1.0, 1));
+    let times = Times { settle_s, measure_s, seeds };
+    let wanted: &[&'static str] = bench.pick(&VARIANTS[..], &VARIANTS[..], &VARIANTS[..1]);
+    // Programs in BPF are there for as long as these are.
+    let (variants, mut remarks) = variants(wanted);
+    let kernel =
+        |(name, variant): &(&'static str, Variant)| Contender::Kernel { name, kernel: variant.name().into() };
+    let contenders: Vec<Contender> = variants.iter().map(kernel).chain([Contender::Adaptive]).collect();
+    let mut jobs = vec![];
+    for &buffer_bdp in buffers {
+        for contender in &contenders {
+            for &count in counts {
+                let first = bench.options.seed;
+                jobs.extend((first..first + seeds).map(|seed| Job {
+                    buffer_bdp,
+                    contender,
+                    count,
+                    seed,
+                    times,
+                }));
+            }
+        }
+    }
+    bench.expect_runs(jobs.len());
+    let cells = abreast(bench, AT_A_TIME, &jobs, Job::run)?;
+    let means: Vec<Cell> = cells.chunks(seeds as usize).map(mean_cell).collect();
+    let rows: Vec<Vec<Cell>> = means.chunks(counts.len()).map(<[Cell]>::to_vec).collect();
+    let grids = buffers.iter().zip(rows.chunks(contenders.len())).map(|(&buffer, rows)| {
+        let rows = contenders.iter().cloned().zip(rows.iter().cloned()).collect();
+        (buffer, Grid { counts: counts.to_vec(), rows })
+    });
+    let programs: Vec<&str> =
+        variants.iter().filter(|(_, variant)| variant.origin() == Origin::Program).map(|one| one.0).collect();
+    if !programs.is_empty() {
+        remarks.push(format!(
+            "This kernel lacks {}: our programs in BPF took their place.",
+            programs.join(", ")
+        ));
+    }
+    Ok(Measured { times, grids: grids.collect(), remarks, late_runs: bench.late_runs() })
+}
+
+/// Those that can be had, and a remark on each that cannot.
+fn variants(wanted: &[&'static str]) -> (Vec<(&'static str, Variant)>, Vec<String>) {
+    let (mut variants, mut remarks) = (vec![], vec![]);
+    for &name in wanted {
+        match Variant::require(name) {
+            Ok(variant) => variants.push((name, variant)),
+            Err(error) => remarks.push(format!("Without {name}: {error}.")),
+        }
+    }
+    (variants, remarks)
+}
+
+/// A run.
+struct Job<'a> {
+    buffer_bdp: f64,
+    contender: &'a Contender,
+    count: u64,
+    seed: u64,
+    times: Times,
+}
+
+impl Job<'_> {
+    fn run(&self, halt: Halt<'_>) -> Result<Outcome<Cell>, ExperimentError> {
+        let lab = Lab::start(&Scenario {
+            queue_bdp: Some(self.buffer_bdp),
+            mtu: u32::from(MSS) + HEADERS,
+            seed: self.seed,
+            ..Scenario::new(RATE_MBIT, RTT_MS)
+        })?;
+        for end in [End::Left, End::Right] {
+            lab.set_tcp(end, &TcpSettings { sack: Some(false), ..TcpSettings::default() })?;
+        }
+        let bytes_per_s = BACKGROUND_LOAD * RATE_MBIT * 1e6 / 8.0;
+        let gap_s = Distribution::Exponential { mean: BACKGROUND_BYTES / bytes_per_s };
+        let bytes = Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES };
+        let background = Crowd::start(&lab, "reno", random(gap_s, bytes, self.seed))?;
+        let cell = match self.contender {
+            Contender::Kernel { kernel, .. } => {
+                let flows = Crowd::start(&lab, kernel, staggered(self.count, START_GAP))?;
+                self.watch(&lab, &background, || flows.check().map(|()| flows.received()), halt)
+            }
+            Contender::Adaptive => self.adaptive(&lab, &background, halt),
+        }?;
+        background.check()?;
+        Ok(Outcome { of: cell, is_late: lab.cpu_limited() })
+    }
+
+    /// Flows of the default control.
+    fn adaptive(&self, lab: &Lab, background: &Crowd, halt: Halt<'_>) -> Result<Cell, ExperimentError> {
+        let mut ends = vec![];
+        for number in 0..self.count {
+            let seed = self.seed + number;
+            let spec = FlowSpec { seed, ..FlowSpec::object(ControllerKind::Adaptive, ENDLESS) };
+            let path =
+                KnownPath { rtt: Duration::from_secs_f64(RTT_MS / 1e3), mtu: u32::from(MSS) + HEADERS };
+            ends.push(Ends::new(lab, &spec, path)?);
+        }
+        let arrived: Vec<AtomicU64> = ends.iter().map(|_| AtomicU64::new(0)).collect();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for (number, (ends, arrived)) in ends.into_iter().zip(&arrived).enumerate() {
+                let over = &over;
+                scope.spawn(move || {
+                    thread::sleep(START_GAP * number as u32);
+                    if let Err(error) = ends.stream(over, arrived) {
+                        tracing::warn!(%error, "a flow over UDP ended early");
+                    }
+                });
+            }
+            let read = || Ok(arrived.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect());
+            let cell = self.watch(lab, background, read, halt);
+            over.store(true, Ordering::Relaxed);
+            cell
+        })
+    }
+
+    /// What happens while it is measured; `received` tells what each flow has brought so far.
+    fn watch(
+        &self,
+        lab: &Lab,
+        background: &Crowd,
+        received: impl Fn() -> Result<Vec<u64>, ExperimentError>,
+        halt: Halt<'_>,
+    ) -> Result<Cell, ExperimentError> {
+        let started = START_GAP * (self.count as u32).saturating_sub(1);
+        halt.sleep(started + Duration::from_secs_f64(self.times.settle_s))?;
+        lab.reset_counters();
+        let (start, before, others_before) = (Instant::now(), received()?, background.received());
+        halt.sleep(Duration::from_secs_f64(self.times.measure_s))?;
+        let (seconds, after, others) = (start.elapsed().as_secs_f64(), received()?, background.received());
+        let link = lab.counters().left_to_right;
+        // A flow that has not come yet has got nothing.
+        let earlier = before.iter().copied().chain(std::iter::repeat(0));
+        let mut goodputs: Vec<f64> = after
+            .iter()
+            .zip(earlier)
+            .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds)
+            .collect();
+        goodputs.resize(self.count as usize, 0.0);
+        let mbps: f64 = goodputs.iter().sum();
+        let others = others.iter().sum::<u64>() - others_before.iter().sum::<u64>();
+        Ok(Cell {
+            utilisation: (mbps + others as f64 * 8e-6 / seconds) / RATE_MBIT,
+            loss: link.dropped_queue as f64 / link.packets_in.max(1) as f64,
+            jain: jain(&goodputs),
+            mbps,
+        })
+    }
+}
+
+fn mean_cell(cells: &[Cell]) -> Cell {
+    let mean = |of: fn(&Cell) -> f64| mean(cells.iter().map(of));
+    Cell {
+        utilisation: mean(|cell| cell.utilisation),
+        loss: mean(|cell| cell.loss),
+        jain: mean(|cell| cell.jain),
+        mbps: mean(|cell| cell.mbps),
+    }
+}
+
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    Summary::of(values).mean
+}
+
+/// In the paper's order, by the simulator's names.
+pub(super) const VARIANTS: [&str; 5] = ["newreno", "scalable", "hstcp", "htcp", "cubic"];
+/// Paths of 10 Mb/s at a time: 5000 packets a second altogether, which two processors carry with ease.
+const AT_A_TIME: usize = 6;
