@@ -33,6 +33,7 @@ mod impair;
 mod lab;
 mod lane;
 mod netlink;
+pub mod plain;
 mod privileges;
 mod queue;
 mod settings;

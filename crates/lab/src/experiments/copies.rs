@@ -1,23 +1,16 @@
-//! `longhaul cp` from the left end of a path to a `longhaul serve` at the right one.
+//! `longhaul cp` of one file over one path, under various options.
 
 use super::ExperimentError;
 use super::bench::Bench;
-use super::process::Process;
+use super::peers::{Cargo, Longhaul, Scene, Started};
 use crate::{End, Lab};
 use serde::Deserialize;
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// A file at one end, and a server at the other.
 pub(super) struct Copies {
-    folder: TempDir,
-    bytes: u64,
-    /// Kept: it serves for as long as this lives.
-    _server: Process,
-    to: String,
+    cargo: Cargo,
+    started: Started,
 }
 
 /// What came of a copy: some of the fields of `--json`.
@@ -42,17 +35,9 @@ pub(super) struct Switch {
 impl Copies {
     /// A file of so many bytes of noise, and a server that listens.
     pub(super) fn start(bench: &Bench<'_>, lab: &Lab, bytes: u64) -> Result<Copies, ExperimentError> {
-        let folder = tempfile::tempdir().map_err(|e| no_room(&e))?;
-        write_noise(&folder.path().join(FILE), bytes, bench.options.seed).map_err(|e| no_room(&e))?;
-        let served = folder.path().join(SERVED);
-        fs::create_dir(&served).map_err(|e| no_room(&e))?;
-        let address = lab.address(End::Right);
-        let mut command = lab.command(End::Right, bench.options.program);
-        command.arg("serve").arg("--root").arg(served).args(["--listen", &address.to_string()]);
-        command.env(TOKEN_ENV, TOKEN).env(LOG_ENV, "error");
-        let mut server = Process::start("the server", &mut command)?;
-        while !server.line(bench, START_TIME_MAX)?.contains("longhaul://") {}
-        Ok(Copies { folder, bytes, _server: server, to: format!("longhaul://{address}/") })
+        let cargo = Cargo::file(bytes, bench.options.seed)?;
+        let started = Longhaul::serve(&scene(bench, lab, &cargo), "the copy", vec![])?;
+        Ok(Copies { cargo, started })
     }
 
     /// Copy it under these options. What did not work within `limit` is a line that says why.
@@ -63,70 +48,39 @@ impl Copies {
         args: &[&str],
         limit: Duration,
     ) -> Result<Result<Copied, String>, ExperimentError> {
-        let mut command = lab.command(End::Left, bench.options.program);
-        command.args(["cp", "--json", "--quiet", "--no-resume"]).args(args);
-        command.arg(self.folder.path().join(FILE)).arg(&self.to).env(TOKEN_ENV, TOKEN);
-        let arrived = self.arrived();
-        let outcome = bench.run(lab, || {
-            let mut process = Process::start("the copy", &mut command)?;
-            match process.line(bench, limit) {
-                Ok(line) => Ok(read(&line)),
-                Err(ExperimentError::Interrupted) => Err(ExperimentError::Interrupted),
-                Err(ExperimentError::Program { reason, .. }) => Ok(Err(reason)),
-                Err(other) => Err(other),
-            }
-        })?;
-        let is_whole = fs::metadata(&arrived).is_ok_and(|there| there.len() == self.bytes);
-        self.clear().map_err(|e| no_room(&e))?;
-        Ok(match outcome {
-            Ok(_) if !is_whole => Err("it says that all is there, and it is not".into()),
-            outcome => outcome,
-        })
-    }
-
-    /// Every copy is to begin from nothing. The folder itself stays: the server holds it open.
-    fn clear(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.folder.path().join(SERVED))? {
-            let path = entry?.path();
-            if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
-        }
-        Ok(())
-    }
-
-    fn arrived(&self) -> PathBuf {
-        self.folder.path().join(SERVED).join(FILE)
+        let scene = scene(bench, lab, &self.cargo);
+        let arrived = self.started.copy_by(&scene, &mut Longhaul::command(&scene, args), limit)?;
+        Ok(arrived.and_then(|arrived| Copied::read(&arrived.said)))
     }
 }
 
-fn read(line: &str) -> Result<Copied, String> {
-    let copied: Copied =
-        serde_json::from_str(line).map_err(|error| format!("says what nobody understands: {error}"))?;
-    if copied.ok { Ok(copied) } else { Err(copied.error.unwrap_or_else(|| "it failed".into())) }
+fn scene<'a>(bench: &'a Bench<'a>, lab: &'a Lab, cargo: &'a Cargo) -> Scene<'a> {
+    Scene { bench, lab, cargo, to: End::Right, mbit: None, rtt_ms: 0.0 }
 }
 
-fn write_noise(path: &PathBuf, bytes: u64, seed: u64) -> io::Result<()> {
-    let (mut random, mut file) = (fastrand::Rng::with_seed(seed), File::create(path)?);
-    let mut block = vec![0; 1 << 20];
-    let mut left = bytes;
-    while left > 0 {
-        random.fill(&mut block);
-        let len = left.min(block.len() as u64);
-        file.write_all(&block[..len as usize])?;
-        left -= len;
+impl Copied {
+    /// From what the program said; or else what went wrong.
+    pub(super) fn read(said: &str) -> Result<Copied, String> {
+        let line = said.lines().last().unwrap_or_default();
+        let copied: Copied =
+            serde_json::from_str(line).map_err(|error| format!("says what nobody understands: {error}"))?;
+        if copied.ok { Ok(copied) } else { Err(copied.error.unwrap_or_else(|| "it failed".into())) }
     }
-    Ok(())
 }
 
-fn no_room(error: &io::Error) -> ExperimentError {
-    let reason = format!("cannot be kept in the folder for temporary files: {error}; set TMPDIR to another");
-    ExperimentError::Program { program: "the file to copy".into(), reason }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const FILE: &str = "file";
-const SERVED: &str = "served";
-/// Names of the program's own environment variables.
-const TOKEN_ENV: &str = "LONGHAUL_TOKEN";
-const LOG_ENV: &str = "LONGHAUL_LOG";
-/// Between two namespaces that only this process can reach.
-const TOKEN: &str = "a token of the lab's own";
-const START_TIME_MAX: Duration = Duration::from_secs(20);
+    #[test]
+    fn its_last_line_tells_what_came_of_it() {
+        let done = r#"{"ok":true,"seconds":2.5,"transport":"stripe","streams":4,"switches":[{"seconds":1.0,"to":"stripe",
+            "why":"UDP is blocked","from":"object"}],"error":null}"#.replace('\n', "");
+        let copied = Copied::read(&done).unwrap();
+        assert_eq!((copied.seconds, copied.streams, copied.switches[0].to.as_str()), (2.5, 4, "stripe"));
+        let failed =
+            r#"{"ok":false,"seconds":2.5,"transport":"","streams":0,"switches":[],"error":"no such host"}"#;
+        assert_eq!(Copied::read(failed).unwrap_err(), "no such host");
+        assert!(Copied::read("").unwrap_err().starts_with("says what nobody understands"));
+    }
+}

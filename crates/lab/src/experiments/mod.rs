@@ -4,10 +4,12 @@
 //! ends and hands back a [`Report`], as the simulator's experiments do. A new one is a file of its own and its entry in
 //! [`GROUPS`].
 
+mod against;
 mod bench;
 mod copies;
 mod figures;
 mod iperf;
+mod peers;
 mod process;
 mod psockets;
 mod streams;
@@ -86,6 +88,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
     Group { title: "Our own: copies", experiments: transports::EXPERIMENTS },
+    Group { title: "Our own: beside other programs", experiments: against::EXPERIMENTS },
 ];
 
 /// Every experiment, in the order of a list.
