@@ -77,6 +77,9 @@ const PATHS: [Path; 14] = [
     path(50.0, 40.0, 0.0).queue(5.0),
 ];
 
+/// To see that everything works.
+const SMOKE_PATH: Path = path(100.0, 20.0, 0.0);
+
 /// All copies of one size over one path.
 struct Cell {
     path: String,
@@ -87,15 +90,14 @@ struct Cell {
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let sizes_s: &[f64] = bench.pick(&[1.0, 5.0, 20.0], &[2.5], &[0.2]);
+    let sizes_s: &[f64] = bench.pick(&[1.0, 5.0, 20.0], &[2.5], &[0.1]);
     let rounds = bench.pick(5, 1, 1);
-    let is_full = bench.pick(true, false, false);
-    let mut paths: Vec<&Path> = PATHS.iter().collect();
-    match bench.options.only {
-        Some(part) => paths.retain(|path| path.name().contains(part)),
-        None => paths.retain(|path| is_full || path.is_quick),
-    }
-    paths.truncate(bench.pick(PATHS.len(), PATHS.len(), 1));
+    let all: &[Path] = bench.pick(&PATHS, &PATHS, &[SMOKE_PATH]);
+    let is_whole = bench.pick(true, false, true);
+    let is_wanted = |path: &&Path| {
+        bench.options.only.map_or(is_whole || path.is_quick, |part| path.name().contains(part))
+    };
+    let paths: Vec<&Path> = all.iter().filter(is_wanted).collect();
     let (found, missing) = peers::present(peers::all());
     bench.expect_runs(paths.len() * sizes_s.len() * rounds * found.len());
     let mut cells = vec![];

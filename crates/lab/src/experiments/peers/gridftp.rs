@@ -28,6 +28,7 @@ impl Peer for GridFtp {
     fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
         let address = scene.address().to_string();
         let mut server = scene.far(SERVER);
+        server.env(HOSTNAME_ENV, &address);
         server.args(["-aa", "-no-detach", "-p", PORT_TEXT]);
         server.args(["-control-interface", &address, "-data-interface", &address]);
         if rustix::process::geteuid().is_root() {
@@ -38,6 +39,7 @@ impl Peer for GridFtp {
         let server = scene.serve(SERVER, &mut server, Wire::Tcp, PORT)?;
         Ok(Started::new(self.name(), vec![server], |scene| {
             let mut command = scene.near(CLIENT);
+            command.env(HOSTNAME_ENV, scene.near_address().to_string());
             command.args(["-fast", "-p", "8"]).arg(format!("file://{}", scene.cargo.source().display()));
             let to = scene.cargo.arrived_folder().join(NAME);
             command.arg(format!("ftp://{}:{PORT}{}", scene.address(), to.display()));
@@ -55,6 +57,8 @@ fn open_to_all(scene: &Scene<'_>) -> std::io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o777))
 }
 
+/// What each side is to call itself: there is nobody here to ask for names.
+const HOSTNAME_ENV: &str = "GLOBUS_HOSTNAME";
 const SERVER: &str = "globus-gridftp-server";
 const CLIENT: &str = "globus-url-copy";
 const PORT: u16 = 2811;
