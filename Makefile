@@ -61,6 +61,10 @@ install-c: ## Install the C library, its headers and its pkg-config file below P
 setup: ## Install what the tests need and this machine lacks
 	@.ci/setup
 
+.PHONY: peers
+peers: ## Install the programs that the lab compares longhaul with, as far as they can be had
+	@.ci/setup peers
+
 # The cheapest checks first, the tests and their summary last.
 .PHONY: test
 test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test

@@ -40,6 +40,9 @@ pub enum Command {
     /// Be an end of a striped stream that is measured
     #[command(hide = true)]
     LabStream(LabStreamArgs),
+    /// Be an end of a plain TCP copy that others are compared with
+    #[command(hide = true)]
+    LabPlain(LabPlainArgs),
 }
 
 /// Be the far side of a copy over ssh
@@ -379,6 +382,39 @@ pub struct LabRunArgs {
     /// Of an experiment over several paths: only those whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
+}
+
+/// Be an end of a plain TCP copy that others are compared with
+#[derive(Args, Debug)]
+pub struct LabPlainArgs {
+    /// Which end.
+    #[command(subcommand)]
+    pub end: LabPlainEnd,
+}
+
+/// An end of a plain TCP copy.
+#[derive(Debug, Subcommand)]
+pub enum LabPlainEnd {
+    /// Take what comes into a folder
+    Receive {
+        /// Where to listen
+        listen: SocketAddr,
+        /// The folder
+        folder: PathBuf,
+    },
+    /// Send a file, or a folder through tar
+    Send {
+        /// What to send
+        source: PathBuf,
+        /// Where the other end listens
+        address: SocketAddr,
+        /// Connections for a file
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        streams: u32,
+        /// Their congestion control; the host's where absent
+        #[arg(long, value_name = "NAME")]
+        congestion: Option<String>,
+    },
 }
 
 /// Be an end of a striped stream that is measured

@@ -149,3 +149,51 @@ fn ctrl_c_ends_a_run_and_its_children() {
     wait_until("the end of its children", || processes_of(&out) == 0);
     assert!(!out.join("psockets-g.jsonl").exists());
 }
+
+/// Programs and their goodput in a small `versus`, and its method; `None` where there can be no lab.
+fn versus(command: &mut Command) -> Option<(Vec<(String, f64)>, String)> {
+    let ended = Running::start(command).finish();
+    if is_without_lab(&ended) {
+        return None;
+    }
+    let lines = lines(&ended.expect_code(0).stdout);
+    let programs = lines.iter().filter_map(|line| {
+        Some((line["program"].as_str()?.to_owned(), line["goodput_mbps"].as_f64().unwrap_or_default()))
+    });
+    let method = lines.iter().find(|line| line["kind"] == "method").expect("there is a method");
+    Some((programs.collect(), method["text"].to_string()))
+}
+
+#[test]
+fn what_is_installed_is_compared_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let Some((programs, method)) = versus(&mut lab_run(&out, &["versus", "--smoke", "--json"])) else {
+        return;
+    };
+    assert!(programs.len() >= 3, "longhaul and plain copies at least: {programs:?}");
+    for (program, mbps) in programs {
+        assert!(mbps < 100.0, "{program} at {mbps} Mb/s over a path of 100");
+        assert!(method.contains(&format!("{program} (")), "{program}: {method}");
+    }
+    assert_eq!(processes_of(&out), 0);
+}
+
+#[test]
+fn what_is_not_installed_is_named_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    // No program is found there.
+    let mut command = lab_run(&out, &["versus", "--smoke", "--json"]);
+    let Some((programs, method)) = versus(command.env("PATH", folder.path()).env_remove("TOOLS")) else {
+        return;
+    };
+    for missing in ["uftp", "UDT", "qcp", "scp", "rsync daemon"] {
+        assert!(method.contains(&format!("{missing} is left out: ")), "{missing}: {method}");
+        assert!(programs.iter().all(|(program, _)| program != missing), "{programs:?}");
+    }
+    for there in ["longhaul", "TCP CUBIC"] {
+        let (_, mbps) = programs.iter().find(|(program, _)| program == there).expect(there);
+        assert!(*mbps > 1.0 && *mbps < 100.0, "{there} at {mbps} Mb/s");
+    }
+}

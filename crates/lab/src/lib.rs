@@ -33,6 +33,7 @@ mod impair;
 mod lab;
 mod lane;
 mod netlink;
+pub mod plain;
 mod ports;
 mod privileges;
 mod queue;

@@ -2,13 +2,14 @@
 
 pub mod stream;
 
-use crate::args::{LabArgs, LabCommand, LabRunArgs};
+use crate::args::{LabArgs, LabCommand, LabPlainArgs, LabPlainEnd, LabRunArgs};
 use crate::output::{self, Exit};
 use crate::report::{self, Listed, json, text};
 use crate::values::describe;
 use crate::{log, signals};
 use longhaul::Failure;
 use longhaul_lab::experiments::{self, Experiment, ExperimentError, Options, Report, Scale};
+use longhaul_lab::plain;
 use longhaul_proto::suggest::unknown;
 use serde_json::{Value as Json, json};
 use std::fs::{self, File};
@@ -26,6 +27,17 @@ pub fn run(args: &LabArgs) -> Result<Exit, Failure> {
         }
         LabCommand::Run(args) => measure(args),
     }
+}
+
+/// `longhaul lab-plain`: an end of a plain TCP copy.
+pub fn plain(args: &LabPlainArgs) -> Result<Exit, Failure> {
+    let done = match &args.end {
+        LabPlainEnd::Receive { listen, folder } => plain::receive(*listen, folder),
+        LabPlainEnd::Send { source, address, streams, congestion } => {
+            plain::send(source, *address, *streams, congestion.as_deref())
+        }
+    };
+    done.map(|()| Exit::Done).map_err(|error| Failure::Failed(describe(&error)))
 }
 
 fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {

@@ -5,15 +5,17 @@
 //! [`GROUPS`].
 
 mod abreast;
+mod against;
 mod bench;
 mod copies;
-mod fairness;
 mod crowd;
 mod datagrams;
+mod fairness;
 mod figures;
 mod fobs;
 mod iperf;
 mod pcp;
+mod peers;
 mod process;
 mod psockets;
 mod ptcp;
@@ -106,6 +108,7 @@ pub const GROUPS: &[Group] = &[
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
     Group { title: "Our own: copies", experiments: transports::EXPERIMENTS },
     Group { title: "Our own: sharing a path", experiments: fairness::EXPERIMENTS },
+    Group { title: "Our own: beside other programs", experiments: against::EXPERIMENTS },
 ];
 
 /// Every experiment, in the order of a list.

@@ -2,7 +2,8 @@
 
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
-use crate::experiments::copies::{Copies, Source};
+use crate::experiments::copies::Copies;
+use crate::experiments::peers::Cargo;
 use crate::experiments::process::Process;
 use crate::experiments::striped::{Amount, Streams, Striped, Underway};
 use crate::{End, Lab};
@@ -117,7 +118,7 @@ impl Meeting {
         bench: &Bench<'_>,
         lab: &Lab,
         mbit: f64,
-        source: &Rc<Source>,
+        source: &Rc<Cargo>,
         timing: Timing,
         rivals_first: bool,
     ) -> Result<Shares, ExperimentError> {
@@ -165,7 +166,7 @@ impl Meeting {
         self,
         bench: &Bench<'_>,
         lab: &Lab,
-        source: &Rc<Source>,
+        source: &Rc<Cargo>,
         port: u16,
     ) -> Result<Flow, ExperimentError> {
         let copies = Copies::of(bench, lab, source.clone(), port)?;

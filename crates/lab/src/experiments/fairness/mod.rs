@@ -3,7 +3,7 @@
 mod meeting;
 
 use super::bench::Bench;
-use super::copies::Source;
+use super::peers::Cargo;
 use super::{Claim, Experiment, ExperimentError, Findings, Statement};
 use crate::Scenario;
 use longhaul_sim::experiments::{Column, Plot, Table, Unit};
@@ -105,7 +105,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let extent = Extent::of(bench);
     bench.expect_runs(extent.meetings.len() * extent.rounds);
     let lab = bench.lab(&path())?;
-    let source = Rc::new(Source::noise(bench, extent.source_bytes())?);
+    let source = Rc::new(Cargo::file(extent.source_bytes(), bench.options.seed)?);
     let mut met: Vec<Met> = extent.meetings.iter().map(|&meeting| Met { meeting, shares: vec![] }).collect();
     for round in 0..extent.rounds {
         for one in &mut met {

@@ -1,0 +1,142 @@
+//! Copies by several programs, one after the other in each round, and what to say of them.
+
+use crate::experiments::ExperimentError;
+use crate::experiments::bench::Bench;
+use crate::experiments::peers::{Cargo, Cost, Peer, Route, copy_once};
+use longhaul_sim::experiments::Value;
+use std::time::Duration;
+
+/// What a program does in each round, and how long it may take.
+pub(super) struct Turn<'a> {
+    pub(super) peer: &'a dyn Peer,
+    /// What a table calls it.
+    pub(super) name: &'static str,
+    pub(super) cargo: &'a Cargo,
+    pub(super) limit: Duration,
+}
+
+/// A turn of the same for each of them.
+pub(super) fn turns<'a>(peers: &'a [Box<dyn Peer>], cargo: &'a Cargo, limit: Duration) -> Vec<Turn<'a>> {
+    let turn = |peer: &'a dyn Peer| Turn { peer, name: peer.name(), cargo, limit };
+    peers.iter().map(AsRef::as_ref).map(turn).collect()
+}
+
+/// All copies by one program under the same circumstances.
+#[derive(Clone, Debug)]
+pub(super) struct Runs {
+    pub(super) name: &'static str,
+    pub(super) bytes: u64,
+    pub(super) done: Vec<Cost>,
+    /// Why the others came to nothing.
+    pub(super) failed: Vec<String>,
+}
+
+/// Every turn once a round: what the host does meanwhile befalls all alike.
+pub(super) fn interleaved(
+    bench: &Bench<'_>,
+    route: Route<'_>,
+    turns: &[Turn<'_>],
+    rounds: usize,
+) -> Result<Vec<Runs>, ExperimentError> {
+    let empty =
+        |turn: &Turn<'_>| Runs { name: turn.name, bytes: turn.cargo.bytes, done: vec![], failed: vec![] };
+    let mut all: Vec<Runs> = turns.iter().map(empty).collect();
+    for round in 0..rounds {
+        for (turn, runs) in turns.iter().zip(&mut all) {
+            let route = Route { round: route.round + round as u64, ..route };
+            match copy_once(bench, turn.peer, route, turn.cargo, turn.limit)? {
+                Ok(cost) => runs.done.push(cost),
+                Err(why) => runs.failed.push(why),
+            }
+        }
+    }
+    Ok(all)
+}
+
+impl Runs {
+    /// Seconds of the middle one, the faster of two; a copy that came to nothing is slower than all that did not.
+    pub(super) fn median_s(&self) -> Option<f64> {
+        let mut seconds: Vec<f64> = self.done.iter().map(|cost| cost.seconds).collect();
+        seconds.sort_by(f64::total_cmp);
+        let all = self.done.len() + self.failed.len();
+        seconds.get(all.saturating_sub(1) / 2).copied()
+    }
+
+    /// Shortest and longest; nothing where a copy came to nothing.
+    pub(super) fn range_s(&self) -> (Option<f64>, Option<f64>) {
+        let seconds = || self.done.iter().map(|cost| cost.seconds);
+        let max = seconds().max_by(f64::total_cmp).filter(|_| self.failed.is_empty());
+        (seconds().min_by(f64::total_cmp), max)
+    }
+
+    /// Mb/s of the middle one.
+    pub(super) fn goodput_mbps(&self) -> Option<f64> {
+        Some(self.bytes as f64 * 8e-6 / self.median_s()?)
+    }
+
+    /// What went wrong, if something did; for tables.
+    pub(super) fn note(&self) -> String {
+        match self.failed.first() {
+            None => String::new(),
+            Some(why) if self.done.is_empty() && self.failed.len() == 1 => why.clone(),
+            Some(why) => {
+                format!("{} of {}: {why}", self.failed.len(), self.failed.len() + self.done.len())
+            }
+        }
+    }
+
+    /// Median, shortest, longest, goodput and note, for a table's row.
+    pub(super) fn values(&self) -> [Value; 5] {
+        let (min, max) = self.range_s();
+        [
+            self.median_s().into(),
+            min.into(),
+            max.into(),
+            // A bar of no height for what was not done.
+            self.goodput_mbps().unwrap_or(0.0).into(),
+            self.note().into(),
+        ]
+    }
+}
+
+/// The fastest of those that are not called `ours`.
+pub(super) fn fastest_but<'a>(all: &'a [Runs], ours: &str) -> Option<(&'a Runs, f64)> {
+    let others = all.iter().filter(|runs| runs.name != ours);
+    others.filter_map(|runs| Some((runs, runs.median_s()?))).min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// The one called that.
+pub(super) fn named<'a>(all: &'a [Runs], name: &str) -> Option<&'a Runs> {
+    all.iter().find(|runs| runs.name == name)
+}
+
+/// For tests: such times, and so many that came to nothing.
+#[cfg(test)]
+pub(super) fn of(name: &'static str, seconds: &[f64], failed: usize) -> Runs {
+    let cost = |&seconds: &f64| Cost { seconds, sender_cpu_s: 0.5, receiver_cpu_s: 0.5 };
+    let (done, failed) = (seconds.iter().map(cost).collect(), vec!["not done after 12 s".into(); failed]);
+    Runs { name, bytes: 1_000_000, done, failed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_done_is_slower_than_everything() {
+        assert_eq!(of("a", &[3.0, 1.0, 2.0], 0).median_s(), Some(2.0));
+        assert_eq!(of("a", &[3.0, 1.0], 1).median_s(), Some(3.0));
+        assert_eq!(of("a", &[1.0], 2).median_s(), None);
+        assert_eq!(of("a", &[], 0).median_s(), None);
+        assert_eq!(of("a", &[3.0, 1.0], 1).range_s(), (Some(1.0), None));
+        assert_eq!(of("a", &[3.0, 1.0], 1).note(), "1 of 3: not done after 12 s");
+        assert_eq!(of("a", &[], 1).note(), "not done after 12 s");
+    }
+
+    #[test]
+    fn the_fastest_other_one_is_found_among_those_that_got_there() {
+        let all = [of("ours", &[1.0], 0), of("b", &[3.0], 0), of("c", &[2.0], 0), of("d", &[], 1)];
+        assert_eq!(fastest_but(&all, "ours").map(|(runs, _)| runs.name), Some("c"));
+        assert!(fastest_but(&all[..1], "ours").is_none());
+    }
+}

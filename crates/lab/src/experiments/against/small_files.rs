@@ -1,0 +1,126 @@
+//! small-files: a folder of many small files, where round trips count more than rates.
+
+use super::runs::{Runs, Turn, fastest_but, interleaved, named};
+use crate::Scenario;
+use crate::experiments::bench::Bench;
+use crate::experiments::peers::{self, Cargo, Kernel, Longhaul, OURS, Peer, Route, Rsync, Scp};
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
+use std::time::Duration;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "small-files",
+    title: "A folder of small files over 100 Mb/s, 65 ms",
+    claims: &[AS_ONE, AHEAD],
+    measure,
+};
+
+const AS_ONE: Claim = Claim::ours("longhaul at least 85 % of its goodput with one file of the same bytes");
+const AHEAD: Claim = Claim::ours("longhaul ahead of every other program in median time");
+
+fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let files = bench.pick(20_000, 4000, 200);
+    let rounds = bench.pick(5, 1, 1);
+    let peers: Vec<Box<dyn Peer>> = vec![
+        Box::new(Longhaul::AUTO),
+        Box::new(Kernel::TAR),
+        Box::new(Rsync::Daemon),
+        Box::new(Rsync::Ssh),
+        Box::new(Scp),
+    ];
+    let (found, missing) = peers::present(peers);
+    let tree = Cargo::tree(files, FILE_BYTES, bench.options.seed)?;
+    let file = Cargo::file(tree.bytes, bench.options.seed)?;
+    bench.expect_runs(rounds * (found.len() + 1));
+    let best_s = tree.bytes as f64 * 8e-6 / MBIT + RTT_MS / 1e3;
+    let limit = Duration::from_secs_f64((PATIENCE * best_s).max(LIMIT_S_MIN));
+    let mut turns = vec![Turn { peer: &Longhaul::AUTO, name: ONE_FILE, cargo: &file, limit }];
+    turns.extend(super::runs::turns(&found, &tree, limit));
+    let scenario = Scenario::new(MBIT, RTT_MS);
+    let route = Route { scenario: &scenario, is_loopback: false, round: 0 };
+    let all = interleaved(bench, route, &turns, rounds)?;
+    let mut method = vec![
+        format!(
+            "{files} files of {FILE_BYTES} bytes, a hundred in each folder, copied {rounds} times by each program in turn over \
+             {MBIT} Mb/s, {RTT_MS} ms, clean, with a queue of one bandwidth-delay product; from the start of the program to its \
+             end with every file at the other side, which are compared. Not done within {PATIENCE} times the time of the \
+             rate is a result."
+        ),
+        peers::hosts_setup(),
+    ];
+    method.extend(peers::setups(&found));
+    method.extend(missing);
+    Ok(Findings { method, tables: vec![table(&all, files)], statements: judge(&all) })
+}
+
+fn table(all: &[Runs], files: u32) -> Table {
+    let columns = vec![
+        Column::text("program"),
+        Column::new("median", Unit::Seconds),
+        Column::new("min", Unit::Seconds),
+        Column::new("max", Unit::Seconds),
+        Column::new("goodput", Unit::Mbps),
+        Column::text("note"),
+        Column::new("files per second", Unit::Number),
+    ];
+    let mut table = Table::new("programs", "A folder of small files", columns);
+    for runs in all {
+        let mut row: Vec<Value> = vec![runs.name.into()];
+        row.extend(runs.values());
+        let files = if runs.name == ONE_FILE { 1.0 } else { f64::from(files) };
+        row.push(runs.median_s().map(|seconds| files / seconds).into());
+        table.push(row);
+    }
+    table.plot(Plot::bars("program", &["goodput"]))
+}
+
+fn judge(all: &[Runs]) -> Vec<Statement> {
+    let goodput = |name| named(all, name).and_then(Runs::goodput_mbps);
+    let as_one = match (goodput(OURS), goodput(ONE_FILE)) {
+        (_, None) => AS_ONE.leave_open("one file was not copied"),
+        (ours, Some(one)) => {
+            let ours = ours.unwrap_or(0.0);
+            let figures = format!("{:.1} %: {ours:.1} of {one:.1} Mb/s", 100.0 * ours / one);
+            AS_ONE.judge(ours >= AS_ONE_BAR * one, figures)
+        }
+    };
+    let others: Vec<Runs> = all.iter().filter(|runs| runs.name != ONE_FILE).cloned().collect();
+    let ours_s = named(all, OURS).and_then(Runs::median_s);
+    let ours_text = ours_s.map_or("not done".into(), |seconds| format!("{seconds:.2} s"));
+    let ahead = match fastest_but(&others, OURS) {
+        None => AHEAD.judge(ours_s.is_some(), format!("{ours_text}; no other program was done")),
+        Some((other, theirs_s)) => {
+            let is_ahead = ours_s.is_some_and(|ours_s| ours_s < theirs_s);
+            AHEAD.judge(is_ahead, format!("{ours_text}; {} {theirs_s:.2} s", other.name))
+        }
+    };
+    vec![as_one, ahead]
+}
+
+const MBIT: f64 = 100.0;
+const RTT_MS: f64 = 65.0;
+const FILE_BYTES: u64 = 8 << 10;
+const ONE_FILE: &str = "longhaul, one file";
+const AS_ONE_BAR: f64 = 0.85;
+const PATIENCE: f64 = 4.0;
+/// Programs take a while to start and to log in, on a busy host even more.
+const LIMIT_S_MIN: f64 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use super::super::runs::of;
+    use super::*;
+    use crate::experiments::Verdict;
+
+    #[test]
+    fn small_files_are_judged_against_one_and_against_others() {
+        let verdicts = |all: &[Runs]| judge(all).into_iter().map(|one| one.verdict).collect::<Vec<_>>();
+        let all =
+            [of(ONE_FILE, &[1.0], 0), of(OURS, &[1.1], 0), of("scp", &[], 1), of("tar over TCP", &[1.2], 0)];
+        assert_eq!(verdicts(&all), [Verdict::Met, Verdict::Met]);
+        let all = [of(ONE_FILE, &[1.0], 0), of(OURS, &[1.3], 0), of("tar over TCP", &[1.2], 0)];
+        assert_eq!(verdicts(&all), [Verdict::NotMet, Verdict::NotMet]);
+        let all = [of(ONE_FILE, &[], 1), of(OURS, &[], 1), of("tar over TCP", &[1.2], 0)];
+        assert_eq!(verdicts(&all), [Verdict::Open, Verdict::NotMet]);
+    }
+}

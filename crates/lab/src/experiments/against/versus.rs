@@ -1,0 +1,255 @@
+//! versus: longhaul and every other program that is here, over many paths.
+
+use super::runs::{Runs, fastest_but, interleaved, named, turns};
+use crate::Scenario;
+use crate::experiments::bench::Bench;
+use crate::experiments::peers::{self, Cargo, OURS, Peer, Route};
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
+use std::time::Duration;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "versus",
+    title: "The same file by longhaul and by every other program that is here, over many paths",
+    claims: &[AHEAD],
+    measure,
+};
+
+const AHEAD: Claim = Claim::ours(
+    "longhaul ahead of every other program in median time on every path with a round trip of 20 ms or more",
+);
+
+/// A path, and whether a quick run takes it.
+struct Path {
+    mbit: f64,
+    rtt_ms: f64,
+    loss: f64,
+    queue_bdp: f64,
+    is_quick: bool,
+}
+
+const fn path(mbit: f64, rtt_ms: f64, loss: f64) -> Path {
+    Path { mbit, rtt_ms, loss, queue_bdp: 1.0, is_quick: false }
+}
+
+impl Path {
+    const fn quick(self) -> Path {
+        Path { is_quick: true, ..self }
+    }
+
+    const fn queue(self, queue_bdp: f64) -> Path {
+        Path { queue_bdp, ..self }
+    }
+
+    fn name(&self) -> String {
+        let loss = if self.loss > 0.0 { format!(", loss {} %", self.loss * 100.0) } else { String::new() };
+        let queue =
+            if self.queue_bdp == 1.0 { String::new() } else { format!(", queue {} BDP", self.queue_bdp) };
+        format!("{} Mb/s, {} ms{loss}{queue}", self.mbit, self.rtt_ms)
+    }
+
+    fn scenario(&self) -> Scenario {
+        let path = Scenario::new(self.mbit, self.rtt_ms);
+        Scenario { name: self.name(), loss: self.loss, queue_bdp: Some(self.queue_bdp), ..path }
+    }
+
+    /// No copy can take less.
+    fn best_s(&self, bytes: u64) -> f64 {
+        bytes as f64 * 8e-6 / self.mbit + self.rtt_ms / 1e3
+    }
+}
+
+/// Near and far, narrow and wide, clean and lossy, and queues that are too short or too long.
+const PATHS: [Path; 14] = [
+    path(100.0, 65.0, 0.0).quick(),
+    path(100.0, 65.0, 0.01).quick(),
+    path(500.0, 40.0, 0.0001).quick(),
+    path(100.0, 1.0, 0.0),
+    path(100.0, 10.0, 0.001),
+    path(100.0, 26.0, 0.0),
+    path(100.0, 65.0, 0.001),
+    path(20.0, 150.0, 0.005),
+    path(25.0, 560.0, 0.005),
+    path(200.0, 100.0, 0.0),
+    path(200.0, 100.0, 0.02),
+    path(500.0, 20.0, 0.0),
+    path(100.0, 65.0, 0.0).queue(0.2),
+    path(50.0, 40.0, 0.0).queue(5.0),
+];
+
+/// To see that everything works.
+const SMOKE_PATH: Path = path(100.0, 20.0, 0.0);
+
+/// All copies of one size over one path.
+struct Cell {
+    path: String,
+    rtt_ms: f64,
+    /// Of the file, as so many seconds of the path's rate.
+    size_s: f64,
+    runs: Vec<Runs>,
+}
+
+fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
+    let sizes_s: &[f64] = bench.pick(&[1.0, 5.0, 20.0], &[2.5], &[0.1]);
+    let rounds = bench.pick(5, 1, 1);
+    let all: &[Path] = bench.pick(&PATHS, &PATHS, &[SMOKE_PATH]);
+    let is_whole = bench.pick(true, false, true);
+    let is_wanted = |path: &&Path| {
+        bench.options.only.map_or(is_whole || path.is_quick, |part| path.name().contains(part))
+    };
+    let paths: Vec<&Path> = all.iter().filter(is_wanted).collect();
+    let (found, missing) = peers::present(peers::all());
+    bench.expect_runs(paths.len() * sizes_s.len() * rounds * found.len());
+    let mut cells = vec![];
+    for path in paths {
+        for &size_s in sizes_s {
+            cells.push(cell(bench, path, size_s, &found, rounds)?);
+        }
+    }
+    let mut method = vec![
+        format!(
+            "A file of so many seconds at the path's rate, {}, copied {rounds} times by each program in turn over paths of their \
+             own that lose the same packets; from the start of the program to its end with all bytes at the other side, \
+             which are compared. Not done within {PATIENCE} times the time of the rate is a result. One bandwidth-delay \
+             product of queue unless said otherwise.",
+            sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
+        ),
+        peers::hosts_setup(),
+    ];
+    method.extend(peers::setups(&found));
+    method.extend(missing);
+    let mut tables = vec![leaders(&cells)];
+    tables.extend(sizes_s.iter().map(|&size_s| table(&cells, size_s)));
+    Ok(Findings { method, tables, statements: vec![judge(&cells)] })
+}
+
+fn cell(
+    bench: &Bench<'_>,
+    path: &Path,
+    size_s: f64,
+    found: &[Box<dyn Peer>],
+    rounds: usize,
+) -> Result<Cell, ExperimentError> {
+    let cargo = Cargo::file((path.mbit * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
+    let limit = Duration::from_secs_f64((PATIENCE * path.best_s(cargo.bytes)).max(LIMIT_S_MIN));
+    let scenario = path.scenario();
+    let route = Route { scenario: &scenario, is_loopback: false, round: 0 };
+    let runs = interleaved(bench, route, &turns(found, &cargo, limit), rounds)?;
+    Ok(Cell { path: path.name(), rtt_ms: path.rtt_ms, size_s, runs })
+}
+
+/// longhaul and the best other one, by path.
+fn leaders(cells: &[Cell]) -> Table {
+    let columns = vec![
+        Column::text("path"),
+        Column::new("file", Unit::Seconds),
+        Column::new("longhaul", Unit::Seconds),
+        Column::text("best other"),
+        Column::new("its time", Unit::Seconds),
+        Column::new("its time of longhaul's", Unit::Times),
+    ];
+    let mut table = Table::new("leaders", "longhaul and the fastest other program", columns);
+    for cell in cells {
+        let ours = named(&cell.runs, OURS).and_then(Runs::median_s);
+        let other = fastest_but(&cell.runs, OURS);
+        let ratio = other.zip(ours).map(|((_, theirs), ours)| theirs / ours);
+        table.push(vec![
+            cell.path.clone().into(),
+            cell.size_s.into(),
+            ours.into(),
+            other.map_or("none was done", |(runs, _)| runs.name).into(),
+            other.map(|(_, seconds)| seconds).into(),
+            ratio.into(),
+        ]);
+    }
+    table.plot(Plot::bars("path", &["longhaul", "its time"]))
+}
+
+fn table(cells: &[Cell], size_s: f64) -> Table {
+    let columns = vec![
+        Column::text("path"),
+        Column::text("program"),
+        Column::new("median", Unit::Seconds),
+        Column::new("min", Unit::Seconds),
+        Column::new("max", Unit::Seconds),
+        Column::new("goodput", Unit::Mbps),
+        Column::text("note"),
+    ];
+    let title = format!("A file of {size_s} s at the path's rate");
+    let mut table = Table::new(format!("file_{size_s}s"), title, columns);
+    for cell in cells.iter().filter(|cell| cell.size_s == size_s) {
+        for runs in &cell.runs {
+            let mut row: Vec<Value> = vec![cell.path.clone().into(), runs.name.into()];
+            row.extend(runs.values());
+            table.push(row);
+        }
+    }
+    table.plot(Plot::bars("path", &["goodput"]).by("program"))
+}
+
+fn judge(cells: &[Cell]) -> Statement {
+    let far: Vec<&Cell> = cells.iter().filter(|cell| cell.rtt_ms >= FAR_MS).collect();
+    if far.is_empty() {
+        return AHEAD.leave_open("no such path was measured");
+    }
+    let behind: Vec<String> = far.iter().filter_map(|cell| cell.behind()).collect();
+    let ahead = far.len() - behind.len();
+    let mut figures = format!("{ahead} of {}", far.len());
+    if !behind.is_empty() {
+        figures = format!("{figures}; not {}", behind.join("; "));
+    }
+    AHEAD.judge(behind.is_empty(), figures)
+}
+
+impl Cell {
+    /// Who was ahead of longhaul here, if anybody was.
+    fn behind(&self) -> Option<String> {
+        let ours = named(&self.runs, OURS).and_then(Runs::median_s);
+        let (other, theirs_s) = match (ours, fastest_but(&self.runs, OURS)) {
+            (Some(ours_s), Some((_, theirs_s))) if ours_s < theirs_s => return None,
+            (Some(_), None) => return None,
+            (None, None) => return Some(format!("{}: not done, by nobody", self.path)),
+            (_, Some((other, theirs_s))) => (other.name, theirs_s),
+        };
+        let ours = ours.map_or("not done".into(), |seconds| format!("{seconds:.2} s"));
+        Some(format!("{} ({} s): {other} {theirs_s:.2} s, longhaul {ours}", self.path, self.size_s))
+    }
+}
+
+/// From here on a path is long.
+const FAR_MS: f64 = 20.0;
+/// Nobody waits for a program that takes so many times as long as it must.
+const PATIENCE: f64 = 4.0;
+/// Programs take a while to start and to log in, on a busy host even more.
+const LIMIT_S_MIN: f64 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use super::super::runs::of;
+    use super::*;
+    use crate::experiments::Verdict;
+
+    fn cell(rtt_ms: f64, ours: &[f64], theirs: &[f64]) -> Cell {
+        let failed = |seconds: &[f64]| usize::from(seconds.is_empty());
+        let runs = vec![of(OURS, ours, failed(ours)), of("scp", theirs, failed(theirs)), of("qcp", &[], 1)];
+        Cell { path: format!("{rtt_ms} ms"), rtt_ms, size_s: 5.0, runs }
+    }
+
+    #[test]
+    fn whoever_was_ahead_on_a_long_path_is_named() {
+        let won = cell(65.0, &[2.0, 1.0, 3.0], &[2.5]);
+        assert_eq!(judge(&[won]).verdict, Verdict::Met);
+        let statement = judge(&[cell(20.0, &[2.0], &[1.5]), cell(65.0, &[1.0], &[])]);
+        assert_eq!(statement.verdict, Verdict::NotMet);
+        assert_eq!(statement.figures, "1 of 2; not 20 ms (5 s): scp 1.50 s, longhaul 2.00 s");
+        let statement = judge(&[cell(20.0, &[], &[1.5])]);
+        assert_eq!(statement.figures, "0 of 1; not 20 ms (5 s): scp 1.50 s, longhaul not done");
+        assert_eq!(judge(&[cell(10.0, &[2.0], &[1.5])]).verdict, Verdict::Open);
+    }
+
+    #[test]
+    fn there_are_many_paths_and_three_quick_ones_that_are_long() {
+        assert!(PATHS.len() >= 12);
+        assert!(PATHS.iter().filter(|path| path.is_quick && path.rtt_ms >= FAR_MS).count() >= 3);
+    }
+}

@@ -1,0 +1,210 @@
+//! One copy: started, timed, checked, and nothing left of it.
+
+use super::cargo::Cargo;
+use super::scene::Scene;
+use super::{Peer, kernel};
+use crate::experiments::ExperimentError;
+use crate::experiments::bench::Bench;
+use crate::experiments::process::{Ended, Process};
+use crate::{End, Lab, Scenario, TcpSettings};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+use tempfile::TempDir;
+
+/// A far side that waits, and how the near one is run.
+pub(in crate::experiments) struct Started {
+    name: &'static str,
+    /// They serve for as long as this lives.
+    servers: Vec<Process>,
+    client: Box<dyn Fn(&Scene<'_>) -> Command>,
+    /// What the near side says of itself.
+    judge: fn(&Ended) -> Result<(), String>,
+    /// Keys and configuration.
+    _folder: Option<TempDir>,
+}
+
+/// A copy that has arrived whole.
+#[derive(Clone, Debug)]
+pub(in crate::experiments) struct Arrived {
+    pub(in crate::experiments) seconds: f64,
+    /// Processor time of the near side's processes.
+    pub(in crate::experiments) sender_cpu_s: f64,
+    /// What the near side said.
+    pub(in crate::experiments) said: String,
+}
+
+impl Started {
+    /// The usual: a server, a client whose exit status tells whether it did its part, and nothing on the disk.
+    pub(super) fn new(
+        name: &'static str,
+        servers: Vec<Process>,
+        client: impl Fn(&Scene<'_>) -> Command + 'static,
+    ) -> Started {
+        Started { name, servers, client: Box::new(client), judge: by_status, _folder: None }
+    }
+
+    /// The same, with files that it needs.
+    pub(super) fn with_folder(self, folder: TempDir) -> Started {
+        Started { _folder: Some(folder), ..self }
+    }
+
+    /// The same, judged by what it says.
+    pub(super) fn judged(self, judge: fn(&Ended) -> Result<(), String>) -> Started {
+        Started { judge, ..self }
+    }
+
+    /// Copy once. What did not work within `limit` is a line that says why.
+    pub(in crate::experiments) fn copy(
+        &self,
+        scene: &Scene<'_>,
+        limit: Duration,
+    ) -> Result<Result<Arrived, String>, ExperimentError> {
+        self.copy_by(scene, &mut (self.client)(scene), limit)
+    }
+
+    /// The same by another command.
+    pub(in crate::experiments) fn copy_by(
+        &self,
+        scene: &Scene<'_>,
+        command: &mut Command,
+        limit: Duration,
+    ) -> Result<Result<Arrived, String>, ExperimentError> {
+        scene.cargo.clear()?;
+        scene.bench.run(scene.lab, || {
+            let (begun, cpu_before) = (Instant::now(), ended_children_cpu_s());
+            let ended = match Process::start(self.name, command)?.end(scene.bench, limit) {
+                Err(ExperimentError::Program { reason, .. }) => return Ok(Err(reason)),
+                other => other?,
+            };
+            let sender_cpu_s = ended_children_cpu_s() - cpu_before;
+            if let Err(why) = (self.judge)(&ended) {
+                return Ok(Err(why));
+            }
+            let patience = Instant::now() + SETTLE_TIME_MAX;
+            while !scene.cargo.seems_whole() && Instant::now() < patience {
+                thread::sleep(ARRIVAL_POLL);
+            }
+            let seconds = begun.elapsed().as_secs_f64();
+            if !scene.cargo.is_whole() {
+                return Ok(Err("says that all is there, and it is not".into()));
+            }
+            Ok(Ok(Arrived { seconds, sender_cpu_s, said: ended.said }))
+        })
+    }
+
+    /// End the far side: processor time that its processes have taken.
+    fn end(self) -> f64 {
+        let before = ended_children_cpu_s();
+        drop(self.servers);
+        ended_children_cpu_s() - before
+    }
+}
+
+fn by_status(ended: &Ended) -> Result<(), String> {
+    if ended.is_success { Ok(()) } else { Err(ended.last_words().into()) }
+}
+
+/// One copy, and what it cost.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::experiments) struct Cost {
+    pub(in crate::experiments) seconds: f64,
+    /// Processor time at each end, all processes of the program together.
+    pub(in crate::experiments) sender_cpu_s: f64,
+    pub(in crate::experiments) receiver_cpu_s: f64,
+}
+
+/// A path to copy over.
+#[derive(Clone, Copy)]
+pub(in crate::experiments) struct Route<'a> {
+    pub(in crate::experiments) scenario: &'a Scenario,
+    /// All on one host.
+    pub(in crate::experiments) is_loopback: bool,
+    /// Decides with the run's seed which packets are lost.
+    pub(in crate::experiments) round: u64,
+}
+
+/// Copy by `peer` over a path of its own. What did not work is a line that says why.
+pub(in crate::experiments) fn copy_once(
+    bench: &Bench<'_>,
+    peer: &dyn Peer,
+    route: Route<'_>,
+    cargo: &Cargo,
+    limit: Duration,
+) -> Result<Result<Cost, String>, ExperimentError> {
+    bench.check()?;
+    let scenario = route.scenario;
+    let seed = bench.options.seed.wrapping_add(route.round);
+    let lab = Lab::start(&Scenario { seed, ..scenario.clone() })?;
+    for end in [End::Left, End::Right] {
+        let congestion_control = Some(kernel::host_congestion_control().into());
+        let buffer_bytes_max = Some(TCP_BUFFER_BYTES_MAX);
+        lab.set_tcp(end, &TcpSettings { congestion_control, buffer_bytes_max, ..TcpSettings::default() })?;
+    }
+    let _sweeper = Sweeper(&lab);
+    let (to, mbit) = match route.is_loopback {
+        true => (End::Left, None),
+        false => (End::Right, Some(scenario.bottleneck_mbit)),
+    };
+    let rtt_ms = if route.is_loopback { 0.0 } else { scenario.rtt_ms };
+    let scene = Scene { bench, lab: &lab, cargo, to, mbit, rtt_ms };
+    let started = match peer.start(&scene) {
+        Err(ExperimentError::Program { program, reason }) => {
+            bench.count_run();
+            return Ok(Err(format!("{program}: {reason}")));
+        }
+        other => other?,
+    };
+    let arrived = started.copy(&scene, limit)?;
+    // Servers that fork count what their children took once those have ended.
+    thread::sleep(REAP_TIME);
+    let receiver_cpu_s = started.end();
+    Ok(arrived.map(|arrived| Cost {
+        seconds: arrived.seconds,
+        sender_cpu_s: arrived.sender_cpu_s,
+        receiver_cpu_s,
+    }))
+}
+
+/// Ends all that still runs on a lab's hosts. Sessions of servers that become leaders of their own would wait for ever for
+/// a peer whose host is gone.
+struct Sweeper<'a>(&'a Lab);
+
+impl Drop for Sweeper<'_> {
+    fn drop(&mut self) {
+        let namespace = |end| self.0.enter(end, || fs::read_link("/proc/thread-self/ns/net"));
+        let hosts: Vec<_> =
+            [End::Left, End::Right].into_iter().filter_map(|end| namespace(end).ok()?.ok()).collect();
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        for process in processes {
+            let id = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+            // Of others' processes it cannot be read: they are not on these hosts.
+            let is_there = fs::read_link(process.path().join("ns/net")).is_ok_and(|its| hosts.contains(&its));
+            if let Some(id) = id.filter(|_| is_there) {
+                // Fails where it has ended meanwhile.
+                let _ = kill_process(id, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Processor time of all children that have ended, and of theirs.
+fn ended_children_cpu_s() -> f64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills in the structure that it is given a valid pointer to; all zeros are a value of it as well.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
+}
+
+/// How soon it is noticed that all is there.
+const ARRIVAL_POLL: Duration = Duration::from_millis(5);
+/// For the last blocks to be written after the sender was told that all is there.
+const SETTLE_TIME_MAX: Duration = Duration::from_secs(2);
+const REAP_TIME: Duration = Duration::from_millis(30);
+/// More than two bandwidth-delay products of every path here.
+pub(super) const TCP_BUFFER_BYTES_MAX: u32 = 64 << 20;

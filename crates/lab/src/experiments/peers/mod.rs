@@ -1,0 +1,146 @@
+//! Programs that copy files, ours among them, each behind [`Peer`]: whether it is there, how it is set up, and how its two
+//! sides are started on the hosts of a lab.
+//!
+//! Every copy is made over a lab of its own with servers of its own ([`copy_once`]): what a program that was given up
+//! leaves in the kernel's buffers does not get in the way of the next. All are timed alike, from the start of the program
+//! at the sending end until it has ended and all bytes are at the other end, and none is believed: what arrived is compared
+//! with what was sent.
+
+mod bbcp;
+mod cargo;
+mod copying;
+mod gridftp;
+mod kernel;
+mod longhaul;
+mod qcp;
+mod rsync;
+mod scene;
+mod scp;
+mod sshd;
+mod udt;
+mod uftp;
+
+pub(super) use cargo::{Cargo, NAME, clear, no_room};
+pub(super) use copying::{Cost, Route, Started, copy_once};
+pub(super) use kernel::Kernel;
+pub(super) use longhaul::{Longhaul, OURS, PORT};
+pub(super) use rsync::Rsync;
+pub(super) use scene::Scene;
+pub(super) use scp::Scp;
+pub(super) use udt::Udt;
+pub(super) use uftp::Uftp;
+
+use super::ExperimentError;
+use copying::TCP_BUFFER_BYTES_MAX;
+use scene::Wire;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A program that copies files from one host to another.
+pub(super) trait Peer {
+    /// What tables call it.
+    fn name(&self) -> &'static str;
+
+    /// How it is set up, and who recommends that; for the report.
+    fn setup(&self) -> &'static str;
+
+    /// Its version; or else what is missing, and how to get it.
+    fn find(&self) -> Result<String, String>;
+
+    /// Start the far side, and say how the near one is run.
+    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError>;
+}
+
+/// All that are known, ours first.
+pub(super) fn all() -> Vec<Box<dyn Peer>> {
+    vec![
+        Box::new(Longhaul::AUTO),
+        Box::new(Kernel::BBR),
+        Box::new(Kernel::CUBIC),
+        Box::new(Kernel::MANY),
+        Box::new(Uftp),
+        Box::new(Udt::default()),
+        Box::new(qcp::Qcp),
+        Box::new(gridftp::GridFtp),
+        Box::new(bbcp::Bbcp),
+        Box::new(Rsync::Daemon),
+        Box::new(Rsync::Ssh),
+        Box::new(Scp),
+    ]
+}
+
+/// Those that can be used here, and a line for each that cannot.
+pub(super) fn present(peers: Vec<Box<dyn Peer>>) -> (Vec<Box<dyn Peer>>, Vec<String>) {
+    let (mut found, mut missing) = (vec![], vec![]);
+    for peer in peers {
+        match peer.find() {
+            Ok(_) => found.push(peer),
+            Err(why) => missing.push(format!("{} is left out: {why}", peer.name())),
+        }
+    }
+    (found, missing)
+}
+
+/// What every copy's method says of the hosts.
+pub(super) fn hosts_setup() -> String {
+    format!(
+        "Hosts as guides to such paths advise: buffers of TCP up to {} MB, its congestion control {} where a program does \
+         not choose; everything else as the programs and this kernel (net.core.rmem_max = {}) have it.",
+        TCP_BUFFER_BYTES_MAX >> 20,
+        kernel::host_congestion_control(),
+        fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default().trim(),
+    )
+}
+
+/// A line for each of them: version and setup.
+pub(super) fn setups(peers: &[Box<dyn Peer>]) -> Vec<String> {
+    let line =
+        |peer: &dyn Peer| format!("{} ({}): {}.", peer.name(), peer.find().unwrap_or_default(), peer.setup());
+    peers.iter().map(AsRef::as_ref).map(line).collect()
+}
+
+/// A program from the folder `$TOOLS/bin`, if it is there, or else from the PATH.
+fn tool(name: &str) -> PathBuf {
+    let installed = std::env::var_os("TOOLS").map(|tools| PathBuf::from(tools).join("bin").join(name));
+    let installed = installed.and_then(|path| path.canonicalize().ok());
+    installed.unwrap_or_else(|| name.into())
+}
+
+/// The first line that a program says when asked for its version, wherever it says it; or what to install.
+fn version_of(program: impl AsRef<Path>, ask: &[&str], remedy: &str) -> Result<String, String> {
+    let program = program.as_ref();
+    let output = Command::new(program).args(ask).stdin(Stdio::null()).output();
+    let output = output.map_err(|_| format!("{} is not installed; {remedy}", program.display()))?;
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let first = said.iter().flat_map(|text| text.lines()).map(str::trim).find(|line| !line.is_empty());
+    Ok(first.unwrap_or("version unknown").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_left_out_by_name_with_the_remedy() {
+        struct Absent;
+        impl Peer for Absent {
+            fn name(&self) -> &'static str {
+                "absent"
+            }
+            fn setup(&self) -> &'static str {
+                ""
+            }
+            fn find(&self) -> Result<String, String> {
+                version_of("no-such-program", &["--version"], "get it with: apt-get install it")
+            }
+            fn start(&self, _: &Scene<'_>) -> Result<Started, ExperimentError> {
+                unreachable!("it is not there")
+            }
+        }
+        let (found, missing) = present(vec![Box::new(Absent)]);
+        assert!(found.is_empty());
+        let line = "absent is left out: no-such-program is not installed; get it with: apt-get install it";
+        assert_eq!(missing, [line]);
+    }
+}

@@ -1,0 +1,55 @@
+//! qcp: QUIC, set up over ssh.
+
+use super::cargo::NAME;
+use super::sshd::{self, Sshd};
+use super::{Peer, Scene, Started, tool, version_of};
+use crate::experiments::ExperimentError;
+
+/// qcp over an sshd of its own.
+pub(super) struct Qcp;
+
+impl Peer for Qcp {
+    fn name(&self) -> &'static str {
+        "qcp"
+    }
+
+    fn setup(&self) -> &'static str {
+        "told the path's rate and round trip (--rx --tx --rtt), as its manual asks for; its own congestion control; encrypted; \
+         with an ssh login"
+    }
+
+    fn find(&self) -> Result<String, String> {
+        sshd::find()?;
+        let remedy = "get it with: cargo install qcp --locked --root \"$TOOLS\"; or put it into the PATH";
+        version_of(tool(PROGRAM), &["--version"], remedy)
+    }
+
+    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
+        let program = tool(PROGRAM);
+        // It is started by name at the far end.
+        let sshd = Sshd::start(scene, program.parent())?;
+        let mut ssh = sshd.options();
+        ssh.extend(["-p".into(), sshd::PORT.to_string()]);
+        let Sshd { server, folder } = sshd;
+        let started = Started::new(self.name(), vec![server], move |scene| {
+            let mut command = scene.near(&program);
+            // Its rates are bytes a second.
+            let rate = format!("{}k", (scene.mbit.unwrap_or(LOOPBACK_MBIT) * 1e3 / 8.0) as u64);
+            let rtt_ms = (scene.rtt_ms.max(1.0) as u64).to_string();
+            command.args(["--quiet", "--tx", &rate, "--rx", &rate, "--rtt", &rtt_ms]);
+            for option in &ssh {
+                command.args(["-S", option]);
+            }
+            let to = scene.cargo.arrived_folder().join(NAME);
+            command.arg(scene.cargo.source()).arg(format!("{}:{}", scene.address(), to.display()));
+            // The user's own configuration is not to count.
+            command.env("XDG_CONFIG_HOME", scene.cargo.memory());
+            command
+        });
+        Ok(started.with_folder(folder))
+    }
+}
+
+const PROGRAM: &str = "qcp";
+/// What it is told over loopback.
+const LOOPBACK_MBIT: f64 = 10_000.0;

@@ -1,0 +1,130 @@
+//! Where a copy takes place: two hosts, and what is to be copied between them.
+
+use super::cargo::Cargo;
+use crate::experiments::ExperimentError;
+use crate::experiments::bench::Bench;
+use crate::experiments::process::Process;
+use crate::{End, Lab};
+use std::ffi::OsStr;
+use std::net::Ipv4Addr;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+/// Two hosts, what is to be copied between them, and what is known of the path.
+#[derive(Clone, Copy)]
+pub(in crate::experiments) struct Scene<'a> {
+    pub(in crate::experiments) bench: &'a Bench<'a>,
+    pub(in crate::experiments) lab: &'a Lab,
+    pub(in crate::experiments) cargo: &'a Cargo,
+    /// The end that it goes to, from the left one; the left one too over loopback.
+    pub(in crate::experiments) to: End,
+    /// What a program is told that has to be told the rate; `None` over loopback.
+    pub(in crate::experiments) mbit: Option<f64>,
+    pub(in crate::experiments) rtt_ms: f64,
+}
+
+impl Scene<'_> {
+    /// A command at the end that sends.
+    pub(super) fn near(&self, program: impl AsRef<OsStr>) -> Command {
+        self.lab.command(End::Left, program)
+    }
+
+    /// A command at the end that receives.
+    pub(super) fn far(&self, program: impl AsRef<OsStr>) -> Command {
+        self.lab.command(self.to, program)
+    }
+
+    /// Where the near end finds the far one.
+    pub(super) fn address(&self) -> Ipv4Addr {
+        match self.to {
+            End::Left => Ipv4Addr::LOCALHOST,
+            End::Right => self.lab.address(End::Right),
+        }
+    }
+
+    /// The near end's own address.
+    pub(super) fn near_address(&self) -> Ipv4Addr {
+        match self.to {
+            End::Left => Ipv4Addr::LOCALHOST,
+            End::Right => self.lab.address(End::Left),
+        }
+    }
+
+    /// Start a server, and wait until it listens at `port`.
+    pub(super) fn serve(
+        &self,
+        name: &str,
+        command: &mut Command,
+        wire: Wire,
+        port: u16,
+    ) -> Result<Process, ExperimentError> {
+        let mut server = Process::start(name, command)?;
+        let deadline = Instant::now() + START_TIME_MAX;
+        loop {
+            let tables = self.lab.enter(self.to, || wire.tables())?;
+            if tables.iter().any(|table| listens(table, wire, port)) {
+                return Ok(server);
+            }
+            if server.has_ended()? {
+                let ended = server.end(self.bench, START_TIME_MAX)?;
+                return Err(server.failed(ended.last_words().into()));
+            }
+            self.bench.check()?;
+            if Instant::now() >= deadline {
+                return Err(
+                    server.failed(format!("does not listen at port {port} within {START_TIME_MAX:?}"))
+                );
+            }
+            thread::sleep(START_POLL);
+        }
+    }
+}
+
+/// What a server listens for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    Tcp,
+    Udp,
+}
+
+impl Wire {
+    /// The kernel's tables of this thread's host.
+    fn tables(self) -> Vec<String> {
+        let name = if self == Wire::Tcp { "tcp" } else { "udp" };
+        let read = |family| fs::read_to_string(format!("/proc/thread-self/net/{name}{family}"));
+        ["", "6"].into_iter().filter_map(|family| read(family).ok()).collect()
+    }
+}
+
+/// Whether such a table has a socket that waits for anybody at that port.
+fn listens(table: &str, wire: Wire, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_there = fields.get(1).is_some_and(|local| local.ends_with(&port));
+        is_there && (wire == Wire::Udp || fields.get(3) == Some(&TCP_LISTEN))
+    })
+}
+
+/// `TCP_LISTEN` in the kernel's tables.
+const TCP_LISTEN: &str = "0A";
+const START_TIME_MAX: Duration = Duration::from_secs(20);
+const START_POLL: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_are_found_in_the_kernels_tables() {
+        let tcp = "  sl  local_address rem_address   st\n   0: 0200490A:0016 00000000:0000 0A 00000000:00000000\n   \
+                   1: 0200490A:0369 0100490A:9C40 01 00000000:00000000\n";
+        assert!(listens(tcp, Wire::Tcp, 22));
+        assert!(!listens(tcp, Wire::Tcp, 873), "that one is a connection");
+        assert!(!listens(tcp, Wire::Tcp, 2));
+        let udp =
+            "  sl  local_address rem_address   st\n  99: 00000000:0414 00000000:0000 07 00000000:00000000\n";
+        assert!(listens(udp, Wire::Udp, 1044));
+    }
+}
