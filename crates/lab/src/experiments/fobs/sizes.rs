@@ -135,8 +135,7 @@ mod tests {
     use crate::experiments::Verdict;
 
     fn verdicts(goodputs: [f64; 2]) -> Vec<Verdict> {
-        let sweep =
-            Sweep { fobs: goodputs.map(|mbps| Runs::one(mbps, 0.0)).into(), default: Runs::default() };
+        let sweep = Sweep::of(goodputs.map(|mbps| Runs::one(mbps, 0.0)).into(), Runs::default());
         let statements = Sizes { sizes: &[512, 4096], sweep }.judge();
         statements.into_iter().map(|statement| statement.verdict).collect()
     }
