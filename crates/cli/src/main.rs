@@ -41,6 +41,7 @@ fn run(command: Command) -> Exit {
         Command::Sim(args) => sim::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::LabStream(args) => lab::stream::run(&args),
+        Command::LabAt(args) => lab::at::run(&args),
         Command::Completions(args) => Ok(completions(&args)),
         Command::Agent(args) => agent(args),
     };
