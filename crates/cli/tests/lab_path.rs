@@ -214,30 +214,60 @@ fn processes_are(bench: &Bench, count: std::ops::RangeFrom<usize>) -> bool {
     count.contains(&bench.processes())
 }
 
-#[test]
-fn an_ordinary_user_may_have_a_path() {
+/// `lab shell` with a /dev/net of its own, furnished by this script, perhaps as an ordinary user.
+fn elsewhere(bench: &Bench, furnish: &str, is_ordinary: bool, lines: &str) -> Option<Ended> {
     if !rustix::process::geteuid().is_root() {
-        return skip("only root can become an ordinary user; the other tests have been run by one");
+        skip("only root can change devices and become an ordinary user");
+        return None;
     }
-    let bench = Bench::new(PATH);
     // Where that user may come.
     let program = bench.file("longhaul");
     fs::copy(LONGHAUL, &program).unwrap();
     for (path, mode) in [(bench.folder.path().to_owned(), 0o777), (program.clone(), 0o755)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    let user = if is_ordinary { "setpriv --reuid=65534 --regid=65534 --clear-groups" } else { "" };
+    let script =
+        format!("mount -t tmpfs none /dev/net && {furnish} && exec {user} \"$0\" lab shell path.toml");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script]).arg(&program).current_dir(bench.folder.path());
     command.env(MARK, bench.folder.path()).env("TMPDIR", bench.folder.path()).env("SHELL", "/bin/sh");
-    command.args(["lab", "shell"]).arg(bench.file("path.toml")).stdin(Stdio::piped());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir(bench.folder.path());
-    let Ok(mut child) = command.spawn() else { return skip("there is no setpriv") };
-    let lines = b"right sh -c 'echo at $LONGHAUL_END'; id -u\nsetsid sleep 300 &\n";
-    child.stdin.take().unwrap().write_all(lines).unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        skip("there is no unshare");
+        return None;
+    };
+    // A program that has ended already does not listen.
+    let _ = child.stdin.take().unwrap().write_all(lines.as_bytes());
     let ended = Ended::of(child.wait_with_output().unwrap());
-    if is_without_lab(&ended) {
-        return;
+    let failed = ["mount:", "mknod:", "unshare:", "setpriv:"].iter().any(|tool| ended.stderr.contains(tool));
+    if failed {
+        skip(ended.stderr.trim_end());
+    }
+    (!failed).then_some(ended)
+}
+
+#[test]
+fn an_ordinary_user_may_have_a_path() {
+    let bench = Bench::new(PATH);
+    let lines = "right sh -c 'echo at $LONGHAUL_END'; id -u\nsetsid sleep 300 &\n";
+    let Some(ended) = elsewhere(&bench, "mknod -m 666 /dev/net/tun c 10 200", true, lines) else { return };
+    if ended.code == 1 && ended.stderr.contains("user namespaces") {
+        return skip(ended.stderr.trim_end());
     }
     assert_eq!(ended.expect_code(0).stdout, "at right\n0\n");
     assert_eq!(bench.processes(), 0);
+}
+
+#[test]
+fn a_missing_device_is_told_with_its_remedy() {
+    let bench = Bench::new(PATH);
+    for (furnish, is_ordinary, says) in [
+        ("true", false, "/dev/net/tun is missing; load it with: modprobe tun"),
+        ("mknod -m 600 /dev/net/tun c 10 200", true, "sudo chmod 666 /dev/net/tun"),
+    ] {
+        let Some(ended) = elsewhere(&bench, furnish, is_ordinary, "") else { return };
+        let ended = ended.expect_code(1);
+        assert!(ended.stderr.contains(says) && ended.stderr.lines().count() == 1, "{}", ended.stderr);
+    }
 }
