@@ -43,6 +43,9 @@ pub enum Command {
     /// Be an end of a plain TCP copy that others are compared with
     #[command(hide = true)]
     LabPlain(LabPlainArgs),
+    /// Run a program at an end of a lab's path
+    #[command(hide = true)]
+    LabAt(LabAtArgs),
 }
 
 /// Be the far side of a copy over ssh
@@ -356,14 +359,82 @@ pub enum LabCommand {
         json: bool,
     },
     Run(LabRunArgs),
+    Shell(LabShellArgs),
 }
 
-/// Run experiments, one after another
+/// Open a shell at an end of a path that a scenario file describes
+///
+/// In it, left CMD and right CMD run something at either end, and $LEFT and $RIGHT are the
+/// ends' addresses. When the shell ends, all that was started in it ends too, and what the path
+/// did is told.
 #[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = SHELL_EXAMPLES)]
+pub struct LabShellArgs {
+    /// The path
+    #[arg(value_name = "SCENARIO.toml")]
+    pub scenario: PathBuf,
+    /// Where the shell is
+    #[arg(long, value_enum, value_name = "END", default_value_t)]
+    pub end: LabEnd,
+    /// Which packets are recorded.
+    #[command(flatten)]
+    pub pcap: LabPcapArgs,
+}
+
+/// What is recorded of the packets at the ends of a path
+#[derive(Args, Clone, Debug)]
+pub struct LabPcapArgs {
+    /// Record the left host's packets here: times, lengths, and the first 128 bytes of each
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// Record the right host's packets here
+    #[arg(long, value_name = "FILE")]
+    pub pcap_right: Option<PathBuf>,
+}
+
+/// An end of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LabEnd {
+    /// Where senders usually are
+    #[default]
+    Left,
+    /// The far end
+    Right,
+}
+
+/// Run a program at an end of a lab's path
+#[derive(Args, Debug)]
+pub struct LabAtArgs {
+    /// Which end that is
+    #[arg(value_enum)]
+    pub end: LabEnd,
+    /// The file of its network namespace
+    pub network: PathBuf,
+    /// What to run; a shell where there is nothing
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Run experiments, one after another, or a command of yours over a path
+#[derive(Args, Debug)]
+#[command(after_help = LAB_RUN_EXAMPLES)]
 pub struct LabRunArgs {
     /// Experiments, as longhaul lab list names them
-    #[arg(value_name = "ID", required = true, num_args = 1..)]
+    #[arg(value_name = "ID", required_unless_present = "with", num_args = 1..)]
     pub ids: Vec<String>,
+    /// In place of experiments: run this at the left end, by sh, with the ends' addresses in $LEFT and $RIGHT
+    #[arg(long, value_name = "CMD", requires = "scenario",
+        conflicts_with_all = ["ids", "quick", "smoke", "out", "seed", "only"])]
+    pub with: Option<String>,
+    /// With --with: the path, as a file
+    #[arg(long, value_name = "FILE", requires = "with")]
+    pub scenario: Option<PathBuf>,
+    /// With --with: run this at the right end, by sh, from before it begins until it has ended
+    #[arg(long, value_name = "CMD", requires = "with")]
+    pub server: Option<String>,
+    /// With --with: which packets are recorded.
+    #[command(flatten)]
+    pub pcap: LabPcapArgs,
     /// Fewer and shorter runs: about a minute an experiment
     #[arg(long)]
     pub quick: bool,
@@ -563,8 +634,30 @@ Examples:
   longhaul lab list                               what there is
   longhaul lab run psockets-a --quick             the PSockets paper's Figure 2, judged
   longhaul lab run streams-auto --only '65 ms'    on some of its paths
+  longhaul lab run --scenario scenarios/satellite.toml --server 'iperf3 -s' --with 'iperf3 -c $RIGHT'
+  longhaul lab shell scenarios/satellite.toml     a shell at one end of a path
 
 Exit status: 0 measured (whatever the verdicts), 1 failed, 2 wrong usage, 130 interrupted.";
+
+const LAB_RUN_EXAMPLES: &str = "\
+Examples:
+  longhaul lab run psockets-a --quick
+  longhaul lab run --scenario scenarios/satellite.toml --server 'iperf3 -s' --with 'iperf3 -c $RIGHT'
+  longhaul lab run --scenario mine.toml --with 'ping -c 9 $RIGHT' --json --pcap left.pcap
+
+With --with, what the path did follows on standard error; with --json it is the only line of standard
+output, and what the command says goes to standard error. The exit status is then the command's, if it
+failed (128 and the signal's number, if one ended it).";
+
+const SHELL_EXAMPLES: &str = "\
+Examples:
+  longhaul lab shell scenarios/satellite.toml
+  (left) ping $RIGHT
+  (left) right iperf3 -s >/dev/null &
+  (left) iperf3 -c $RIGHT
+  (left) right                                    a shell at the other end
+
+Exit status: 0, or 1 where there is no path.";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

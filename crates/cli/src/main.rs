@@ -42,6 +42,7 @@ fn run(command: Command) -> Exit {
         Command::Lab(args) => lab::run(&args),
         Command::LabStream(args) => lab::stream::run(&args),
         Command::LabPlain(args) => lab::plain(&args),
+        Command::LabAt(args) => lab::at::run(&args),
         Command::Completions(args) => Ok(completions(&args)),
         Command::Agent(args) => agent(args),
     };

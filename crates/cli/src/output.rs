@@ -19,6 +19,8 @@ pub enum Exit {
     Usage,
     /// The user stopped it.
     Interrupted,
+    /// A command that was run failed, with this status.
+    Command(u8),
 }
 
 impl Exit {
@@ -29,6 +31,7 @@ impl Exit {
             Exit::Failed => 1,
             Exit::Usage => 2,
             Exit::Interrupted => 130,
+            Exit::Command(code) => code,
         }
     }
 }

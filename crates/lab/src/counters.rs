@@ -34,7 +34,7 @@ pub struct DirectionCounters {
     pub dropped_queue: u64,
     /// Dropped: random loss.
     pub dropped_loss: u64,
-    /// Dropped: the path was cut.
+    /// Dropped: the path was cut, or it was an outage of the scenario.
     pub dropped_cut: u64,
     /// Dropped: UDP was blocked, or above the rate of a policer.
     pub dropped_udp: u64,
@@ -56,6 +56,17 @@ pub struct DirectionCounters {
     pub dropped_by_card: u64,
     /// Not asked for by any scenario: the receiving host's kernel refused the packet.
     pub refused_by_host: u64,
+}
+
+/// What the packets of one host came to, on a path that several share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Packets that it sent.
+    pub packets_in: u64,
+    /// Packets handed to its partner.
+    pub packets_delivered: u64,
+    /// Their bytes.
+    pub bytes_delivered: u64,
 }
 
 impl DirectionCounters {

@@ -2,6 +2,7 @@
 
 use crate::variants::VariantError;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a lab could not be made or used. Every text is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +81,14 @@ pub enum LabError {
         seconds: f64,
         /// Bytes that the receiver had by then.
         bytes_received: u64,
+    },
+    /// A recording of packets could not be written.
+    #[error("cannot write packets to {}: {source}; choose another place", file.display())]
+    Capture {
+        /// Where it was to be.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
     /// A step that does not usually fail did.
     #[error("{step}: {source}; is a seccomp or container policy in the way?")]

@@ -23,9 +23,10 @@ pub(crate) struct Host {
     pub(crate) v6: Ipv6Addr,
     /// What the host sends comes out here; what is written here it receives.
     pub(crate) tun: Arc<OwnedFd>,
-    namespace: Arc<OwnedFd>,
+    pub(crate) namespace: Arc<OwnedFd>,
     netlink: Mutex<Netlink>,
-    link: u32,
+    /// Number of its device.
+    pub(crate) link: u32,
     has_card: bool,
 }
 
@@ -37,15 +38,15 @@ pub(crate) struct HostDrops {
 }
 
 impl Host {
-    /// Make the namespace and all that is in it. `number` is the last part of its addresses.
-    pub(crate) fn create(scenario: &Scenario, number: u8) -> Result<Host, LabError> {
+    /// Make the namespace and all that is in it. `pair` and `number` are the last two parts of its addresses.
+    pub(crate) fn create(scenario: &Scenario, pair: u8, number: u8) -> Result<Host, LabError> {
         on_own_thread(|| {
             // SAFETY: only NEWNET is asked for, on a thread that ends with this closure; descriptors stay shared.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|errno| match errno {
                 Errno::PERM => LabError::Forbidden,
                 other => LabError::at("making a network namespace")(other),
             })?;
-            Host::furnish(scenario, number)
+            Host::furnish(scenario, pair, number)
         })
     }
 
@@ -67,8 +68,9 @@ impl Host {
             command.pre_exec(move || {
                 join_namespace(&namespace)?;
                 set_parent_process_death_signal(Some(Signal::KILL))?;
-                // A parent that died before the line above cannot be noticed any other way.
-                if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+                // A parent that died before the line above cannot be noticed any other way. One outside of a process
+                // namespace of the child's has no number there.
+                if getppid().is_none_or(|now| now == parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
             })
         };
         command
@@ -94,9 +96,9 @@ impl Host {
         Ok(HostDrops { device: netlink.device_drops(self.link)?, card })
     }
 
-    fn furnish(scenario: &Scenario, number: u8) -> Result<Host, LabError> {
-        let v4 = Ipv4Addr::new(10, 73, 0, number);
-        let v6 = Ipv6Addr::new(0xfd73, 0, 0, 0, 0, 0, 0, u16::from(number));
+    fn furnish(scenario: &Scenario, pair: u8, number: u8) -> Result<Host, LabError> {
+        let v4 = Ipv4Addr::new(10, 73, pair, number);
+        let v6 = Ipv6Addr::new(0xfd73, u16::from(pair), 0, 0, 0, 0, 0, u16::from(number));
         let namespace =
             rustix::fs::open("/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(LabError::at("opening the new network namespace (is /proc mounted?)"))?;
@@ -150,12 +152,13 @@ fn device_index() -> io::Result<u32> {
     Ok(netdevice::name_to_index(socket.as_fd(), DEVICE)?)
 }
 
-fn join_namespace(namespace: &OwnedFd) -> io::Result<()> {
+/// Move this thread, which nobody else should use, into a network namespace.
+pub(crate) fn join_namespace(namespace: &OwnedFd) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
 /// A namespace belongs to a thread: change it only on one that nobody else uses.
-fn on_own_thread<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn on_own_thread<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(f).join()).unwrap_or_else(|payload| panic::resume_unwind(payload))
 }
 

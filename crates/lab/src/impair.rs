@@ -61,6 +61,11 @@ impl Impairments {
         }
     }
 
+    /// From now on this share is lost.
+    pub fn set_loss(&mut self, share: f64) {
+        self.loss.set_loss(share);
+    }
+
     /// The fate of the next packet.
     pub fn next_fate(&mut self) -> Fate {
         let (lost, duplicated) = (self.loss.roll().lost, self.duplicate.next_hit());

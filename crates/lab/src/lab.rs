@@ -1,9 +1,11 @@
-//! The lab itself: two hosts and the path between them.
+//! The lab itself: pairs of hosts and the path between them.
 
-use crate::counters::{Counters, DirectionCounters};
+use crate::counters::{Counters, DirectionCounters, Passed};
 use crate::error::LabError;
 use crate::host::{Host, HostDrops};
 use crate::lane::Lane;
+use crate::place::{End, Place};
+use crate::traffic::{self, Conductor, TrafficCounters};
 use crate::worker::{self, Switches, Track, now_ns};
 use longhaul_sim::queue::QueueDiscipline;
 use longhaul_sim::scenario::Scenario;
@@ -14,28 +16,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-/// An end of the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum End {
-    /// Where senders usually are: `loss` befalls what it sends.
-    Left,
-    /// The far end: `loss_reverse` befalls what it sends.
-    Right,
-}
-
-impl End {
-    fn other(self) -> End {
-        match self {
-            End::Left => End::Right,
-            End::Right => End::Left,
-        }
-    }
-}
-
 /// A running lab. Dropping it ends its threads and removes devices and namespaces; a process that still runs in a
 /// namespace keeps the namespace, without the path.
+///
+/// The scenario's time begins when the lab is started, and anew with [`restart_clock`](Lab::restart_clock).
 pub struct Lab {
-    hosts: [Host; 2],
+    pairs: Vec<[Host; 2]>,
+    /// Of the pairs, the last is that of the scenario's traffic.
+    traffic: Option<Mutex<Conductor>>,
     tracks: [Arc<Track>; 2],
     switches: Arc<Switches>,
     workers: Vec<JoinHandle<()>>,
@@ -44,22 +32,34 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Build the hosts and open the path between them.
+    /// Build two hosts and open the path between them. If the scenario has traffic, it begins, between two more.
     pub fn start(scenario: &Scenario) -> Result<Lab, LabError> {
+        Lab::start_pairs(scenario, &[0.0])
+    }
+
+    /// Build as many pairs of hosts as `extra_rtt_ms` has values, all on one path: what the hosts of one side send waits
+    /// in the same queue. The round trip of each pair is so much longer than the scenario says.
+    pub fn start_pairs(scenario: &Scenario, extra_rtt_ms: &[f64]) -> Result<Lab, LabError> {
         scenario.validate().map_err(|bad| LabError::Scenario(bad.to_string()))?;
         refuse_what_is_only_simulated(scenario)?;
-        let hosts = [Host::create(scenario, 1)?, Host::create(scenario, 2)?];
+        check_pairs(extra_rtt_ms)?;
+        let sources = traffic::plan(scenario)?;
+        let mut extra_ns: Vec<u64> = extra_rtt_ms.iter().map(|ms| (ms * 1e6 / 2.0).round() as u64).collect();
+        extra_ns.extend((!sources.is_empty()).then_some(0));
+        let pairs = (0..extra_ns.len()).map(|pair| {
+            let pair = pair as u8; // few: see PAIRS_MAX
+            Ok([Host::create(scenario, pair, 1)?, Host::create(scenario, pair, 2)?])
+        });
+        let pairs = pairs.collect::<Result<Vec<_>, LabError>>()?;
         let switches = Arc::new(Switches::new().map_err(LabError::at("making an event descriptor"))?);
-        let track = |from: End, to: End| {
-            Arc::new(Track {
-                lane: Mutex::new(Lane::new(scenario, from, now_ns())),
-                from: hosts[from as usize].tun.clone(),
-                to: hosts[to as usize].tun.clone(),
-            })
+        let track = |from: End| {
+            let tuns = |end: End| pairs.iter().map(|pair| pair[end as usize].tun.clone()).collect();
+            let lane = Mutex::new(Lane::new(scenario, from, &extra_ns, now_ns()));
+            Arc::new(Track { lane, from: tuns(from), to: tuns(from.other()) })
         };
-        let tracks = [track(End::Left, End::Right), track(End::Right, End::Left)];
+        let tracks = [track(End::Left), track(End::Right)];
         let drops_before = Mutex::default();
-        let mut lab = Lab { hosts, tracks, switches, workers: Vec::new(), drops_before };
+        let mut lab = Lab { pairs, traffic: None, tracks, switches, workers: Vec::new(), drops_before };
         let nap_ns = nap_ns(scenario);
         for (track, name) in lab.tracks.iter().zip(["lab-to-right", "lab-to-left"]) {
             let (track, switches) = (track.clone(), lab.switches.clone());
@@ -67,32 +67,47 @@ impl Lab {
             let worker = worker.spawn(move || worker::run(&track, &switches, nap_ns));
             lab.workers.push(worker.map_err(LabError::at("starting a thread"))?);
         }
+        if !sources.is_empty()
+            && let Some(hosts) = lab.pairs.last()
+        {
+            let conductor = Conductor::start(scenario, sources, hosts)?;
+            lab.traffic = Some(Mutex::new(conductor));
+        }
         tracing::debug!(?scenario, "lab started");
         Ok(lab)
     }
 
+    /// How many pairs of hosts there are, without that of the scenario's traffic.
+    pub fn pairs(&self) -> usize {
+        self.pairs.len() - usize::from(self.traffic.is_some())
+    }
+
     /// A command that runs on that host. It is killed when the thread that started it ends.
-    pub fn command(&self, end: End, program: impl AsRef<OsStr>) -> Command {
-        self.hosts[end as usize].command(program.as_ref())
+    ///
+    /// Here as with all functions that take a host: an [`End`] is that of the first pair, and there is a panic where there
+    /// is no such pair.
+    pub fn command(&self, on: impl Into<Place>, program: impl AsRef<OsStr>) -> Command {
+        self.host(on).command(program.as_ref())
     }
 
     /// Run `f` on that host, on a thread of its own: sockets that it makes belong to the host and may be used anywhere
     /// afterwards. A panic in `f` goes on here.
-    pub fn enter<T: Send>(&self, end: End, f: impl FnOnce() -> T + Send) -> Result<T, LabError> {
-        self.hosts[end as usize].enter(f).map_err(LabError::at("entering a network namespace"))
+    pub fn enter<T: Send>(&self, on: impl Into<Place>, f: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        self.host(on).enter(f).map_err(LabError::at("entering a network namespace"))
     }
 
     /// That host's IPv4 address on the path.
-    pub fn address(&self, end: End) -> Ipv4Addr {
-        self.hosts[end as usize].v4
+    pub fn address(&self, of: impl Into<Place>) -> Ipv4Addr {
+        self.host(of).v4
     }
 
     /// That host's IPv6 address on the path. Unreachable where the MTU is below IPv6's least, 1280.
-    pub fn address_v6(&self, end: End) -> Ipv6Addr {
-        self.hosts[end as usize].v6
+    pub fn address_v6(&self, of: impl Into<Place>) -> Ipv6Addr {
+        self.host(of).v6
     }
 
-    /// What happened since the start or the last reset.
+    /// What happened since the start or the last reset, to the packets of all hosts, those of the scenario's traffic
+    /// included.
     pub fn counters(&self) -> Counters {
         let now = now_ns();
         let before = *self.drops_before.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +128,14 @@ impl Lab {
         self.lane(host.other(), |lane| lane.bytes_to(port))
     }
 
-    /// Count from zero from now on. What is on its way is counted when it is delivered.
+    /// What that host's packets came to since the start or the last reset.
+    pub fn passed(&self, from: impl Into<Place>) -> Passed {
+        let from = from.into();
+        self.lane(from.end, |lane| lane.passed(from.pair))
+    }
+
+    /// Count from zero from now on. What is on its way is counted when it is delivered. The scenario's time goes on: see
+    /// [`restart_clock`](Lab::restart_clock).
     pub fn reset_counters(&self) {
         let drops = [self.host_drops(End::Left), self.host_drops(End::Right)];
         *self.drops_before.lock().unwrap_or_else(PoisonError::into_inner) = drops;
@@ -121,6 +143,27 @@ impl Lab {
         for end in [End::Left, End::Right] {
             self.lane(end, |lane| lane.reset_counters(now));
         }
+    }
+
+    /// Let the scenario's time begin anew: its steps are all to come, and its traffic is cut off and begins again. An
+    /// experiment does so at the beginning of a run. Without steps and traffic nothing changes.
+    pub fn restart_clock(&self) -> Result<(), LabError> {
+        let now = now_ns();
+        for end in [End::Left, End::Right] {
+            self.lane(end, |lane| lane.restart_clock(now));
+        }
+        match &self.traffic {
+            Some(traffic) => traffic.lock().unwrap_or_else(PoisonError::into_inner).restart(),
+            None => Ok(()),
+        }
+    }
+
+    /// What became of the scenario's traffic since its time began, if it has any.
+    pub fn traffic(&self) -> Option<TrafficCounters> {
+        let traffic = self.traffic.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = self.pairs();
+        let bytes = [End::Left, End::Right].map(|end| self.passed(end.of(pair)).bytes_delivered);
+        Some(TrafficCounters { bytes_to_right: bytes[0], bytes_to_left: bytes[1], ..traffic.counters() })
     }
 
     /// An outage, while `on`: what is sent and what would arrive is lost, both ways.
@@ -141,13 +184,13 @@ impl Lab {
     }
 
     /// Set a kernel setting of that host alone, such as `net.ipv4.tcp_congestion_control`.
-    pub fn set_sysctl(&self, end: End, name: &str, value: &str) -> Result<(), LabError> {
-        self.hosts[end as usize].set_sysctl(name, value)
+    pub fn set_sysctl(&self, on: impl Into<Place>, name: &str, value: &str) -> Result<(), LabError> {
+        self.host(on).set_sysctl(name, value)
     }
 
     /// A kernel setting of that host, with single spaces.
-    pub fn sysctl(&self, end: End, name: &str) -> Result<String, LabError> {
-        self.hosts[end as usize].sysctl(name)
+    pub fn sysctl(&self, on: impl Into<Place>, name: &str) -> Result<String, LabError> {
+        self.host(on).sysctl(name)
     }
 
     /// Whether the emulator, not the path, shaped what happened since the last reset.
@@ -155,20 +198,32 @@ impl Lab {
         self.counters().cpu_limited()
     }
 
+    pub(crate) fn host(&self, place: impl Into<Place>) -> &Host {
+        let place = place.into();
+        &self.pairs[place.pair][place.end as usize]
+    }
+
     fn lane<T>(&self, from: End, f: impl FnOnce(&mut Lane) -> T) -> T {
         f(&mut self.tracks[from as usize].lane.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn host_drops(&self, end: End) -> HostDrops {
-        self.hosts[end as usize].drops().unwrap_or_else(|error| {
-            tracing::warn!(%error, ?end, "cannot read a host's own drops; they count as none");
-            HostDrops::default()
+        let drops = self.pairs.iter().map(|pair| {
+            pair[end as usize].drops().unwrap_or_else(|error| {
+                tracing::warn!(%error, ?end, "cannot read a host's own drops; they count as none");
+                HostDrops::default()
+            })
+        });
+        drops.fold(HostDrops::default(), |sum, one| HostDrops {
+            device: sum.device + one.device,
+            card: sum.card + one.card,
         })
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        self.traffic = None;
         self.switches.stop();
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {
@@ -179,18 +234,28 @@ impl Drop for Lab {
 }
 
 /// Some of what a scenario can say is for the simulator alone: better no lab than another path than the one asked for.
+/// What traffic there cannot be is said where it is planned.
 fn refuse_what_is_only_simulated(scenario: &Scenario) -> Result<(), LabError> {
     let queue = scenario.queue_discipline;
-    let asked = [
-        (!scenario.steps.is_empty(), "steps".to_owned()),
-        (!scenario.traffic.is_empty(), "traffic".to_owned()),
-        (queue != QueueDiscipline::DropTail, format!("queue_discipline = \"{queue}\"")),
-    ];
-    match asked.into_iter().find(|(is_asked, _)| *is_asked) {
-        None => Ok(()),
-        Some((_, what)) => Err(LabError::Scenario(format!(
-            "the lab cannot emulate {what}; take it out of the scenario, or run it in the simulator: longhaul sim"
+    if queue == QueueDiscipline::DropTail {
+        return Ok(());
+    }
+    Err(LabError::Scenario(format!(
+        "the lab cannot emulate queue_discipline = \"{queue}\"; take it out of the scenario, or run it in the simulator: \
+         longhaul sim"
+    )))
+}
+
+fn check_pairs(extra_rtt_ms: &[f64]) -> Result<(), LabError> {
+    if !(1..=PAIRS_MAX).contains(&extra_rtt_ms.len()) {
+        let found = extra_rtt_ms.len();
+        return Err(LabError::Scenario(format!("a path has 1 to {PAIRS_MAX} pairs of hosts, not {found}")));
+    }
+    match extra_rtt_ms.iter().find(|ms| !(0.0..=EXTRA_RTT_MAX_MS).contains(*ms)) {
+        Some(ms) => Err(LabError::Scenario(format!(
+            "a pair's round trip can be 0 to {EXTRA_RTT_MAX_MS} ms longer than the scenario's, not {ms}"
         ))),
+        None => Ok(()),
     }
 }
 
@@ -205,6 +270,10 @@ fn nap_ns(scenario: &Scenario) -> u64 {
 const SINGLE_PACKET_US: f64 = 25.0;
 /// As common network cards do by default.
 const NAP_NS: u64 = 50_000;
+/// Each has two namespaces and devices, and a byte of its addresses.
+const PAIRS_MAX: usize = 64;
+/// Longer than to the Moon and back five times.
+const EXTRA_RTT_MAX_MS: f64 = 10_000.0;
 
 #[cfg(test)]
 mod tests {
@@ -215,13 +284,28 @@ mod tests {
         let plain = "bottleneck_mbit = 10\nrtt_ms = 10\n";
         for (addition, what) in [
             ("queue_discipline = 'codel'", "queue_discipline = \"codel\""),
-            ("[[steps]]\nat_s = 1\nloss = 0.5", "steps"),
-            ("[[traffic]]\ncontrol = 'greedy'", "traffic"),
+            ("[[traffic]]\ncontrol = 'greedy'", "traffic with control = \"greedy\""),
+            ("[[traffic]]\ncontrol = 'tcp:ledbat'", "traffic with control = \"tcp:ledbat\""),
         ] {
             let scenario = Scenario::parse(&format!("{plain}{addition}")).unwrap();
             let problem = Lab::start(&scenario).map(drop).unwrap_err().to_string();
-            assert!(problem.starts_with(&format!("the lab cannot emulate {what}; take it out")), "{problem}");
+            assert!(problem.starts_with(&format!("the lab cannot emulate {what}; ")), "{problem}");
+            assert!(problem.ends_with("run it in the simulator: longhaul sim"), "{problem}");
         }
         assert!(refuse_what_is_only_simulated(&Scenario::parse(plain).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn impossible_pairs_are_refused() {
+        let scenario = Scenario::new(10.0, 10.0);
+        for (extra_rtt_ms, says) in [
+            (vec![], "1 to 64 pairs of hosts, not 0"),
+            (vec![0.0; 65], "not 65"),
+            (vec![0.0, -1.0], "not -1"),
+            (vec![f64::NAN], "not NaN"),
+        ] {
+            let problem = Lab::start_pairs(&scenario, &extra_rtt_ms).map(drop).unwrap_err().to_string();
+            assert!(problem.ends_with(says), "{problem}");
+        }
     }
 }

@@ -2,10 +2,12 @@
 //! device; every packet stays in one slot of memory from arrival to delivery.
 
 use crate::End;
-use crate::counters::{DirectionCounters, LatenessCount};
+use crate::counters::{DirectionCounters, LatenessCount, Passed};
 use crate::impair::{Fate, Flip, Impairments};
 use crate::ports::Ports;
 use crate::queue::Bottleneck;
+use crate::slots::{SLOTS_PER_CHUNK, Slots};
+use crate::steps::Steps;
 use longhaul_sim::scenario::Scenario;
 use std::collections::VecDeque;
 
@@ -16,9 +18,10 @@ pub(crate) struct Closed {
     pub(crate) udp: bool,
 }
 
-/// Packets of one direction, from one host's device to the other's.
+/// Packets of one direction, from the devices of the hosts on one side to those of their partners.
 pub(crate) struct Lane {
     bottleneck: Bottleneck,
+    steps: Steps,
     policer: Option<Policer>,
     impairments: Impairments,
     delay_ns: u64,
@@ -27,11 +30,20 @@ pub(crate) struct Lane {
     packet_time_ns: u64,
     /// When the last packet that keeps its place is due.
     ordered_until: u64,
-    flying: VecDeque<Flying>,
+    /// One for each pair of hosts.
+    ways: Vec<Way>,
     slots: Slots,
     counted: DirectionCounters,
     ports: Ports,
     lateness: LatenessCount,
+}
+
+/// What the packets of one pair of hosts have for themselves.
+struct Way {
+    /// How much longer they propagate than those of the scenario.
+    extra_ns: u64,
+    flying: VecDeque<Flying>,
+    passed: Passed,
 }
 
 /// A packet between arrival and delivery.
@@ -43,23 +55,40 @@ struct Flying {
 }
 
 impl Lane {
-    /// The way of the packets that `from` sends.
-    pub(crate) fn new(scenario: &Scenario, from: End, now: u64) -> Lane {
+    /// The way of the packets that `from` sends. There are as many pairs of hosts as `extra_ns` has values, each with so
+    /// much more delay.
+    pub(crate) fn new(scenario: &Scenario, from: End, extra_ns: &[u64], now: u64) -> Lane {
         let bottleneck = Bottleneck::new(scenario.bottleneck_mbit, scenario.queue_bytes(), now);
-        Lane {
+        let way = |extra_ns: &u64| Way {
+            extra_ns: *extra_ns,
+            flying: VecDeque::with_capacity(SLOTS_PER_CHUNK),
+            passed: Passed::default(),
+        };
+        let mut lane = Lane {
             packet_time_ns: bottleneck.time_for(u64::from(scenario.mtu)),
             bottleneck,
+            steps: Steps::new(scenario, from),
             policer: None,
             impairments: Impairments::new(scenario, from),
             delay_ns: (scenario.rtt_ms * 1e6 / 2.0).round() as u64,
             jitter_ns: scenario.jitter_ms * 1e6,
             ordered_until: 0,
-            flying: VecDeque::with_capacity(SLOTS_PER_CHUNK),
+            ways: extra_ns.iter().map(way).collect(),
             slots: Slots::new(scenario.mtu as usize),
             counted: DirectionCounters::default(),
             ports: Ports::default(),
             lateness: LatenessCount::new(scenario.rtt_ms),
-        }
+        };
+        lane.restart_clock(now);
+        lane
+    }
+
+    /// The scenario's time begins `now`: the path is as it is at first, and its steps are all to come. Packets on their
+    /// way stay there.
+    pub(crate) fn restart_clock(&mut self, now: u64) {
+        let first = self.steps.restart(now);
+        self.bottleneck.set_rate(first.mbit, self.steps.take_rates());
+        self.impairments.set_loss(first.loss);
     }
 
     /// Room for the packet that arrives next.
@@ -68,21 +97,27 @@ impl Lane {
         self.slots.bytes_mut(slot)
     }
 
-    /// A packet of `len` bytes arrived in [`room`](Self::room).
-    pub(crate) fn arrive(&mut self, now: u64, len: usize, closed: Closed) {
+    /// A packet of `len` bytes from that pair's host arrived in [`room`](Self::room).
+    pub(crate) fn arrive(&mut self, now: u64, pair: usize, len: usize, closed: Closed) {
         self.counted.packets_in += 1;
         self.counted.bytes_in += len as u64;
+        self.ways[pair].passed.packets_in += 1;
         let slot = self.slots.next_free();
         if closed.all {
             self.counted.dropped_cut += 1;
         } else if self.refuses_udp(now, slot, len, closed) {
             self.counted.dropped_udp += 1;
         } else if let Some(sent) = self.bottleneck.offer(now, len as u64) {
+            if let Some(share) = self.steps.new_loss(sent) {
+                self.impairments.set_loss(share);
+            }
             let fate = self.impairments.next_fate();
-            if fate.lost {
+            if self.steps.is_out(sent) {
+                self.counted.dropped_cut += 1;
+            } else if fate.lost {
                 self.counted.dropped_loss += 1;
             } else {
-                self.take_off(sent, len, fate);
+                self.take_off(sent, pair, len, fate);
             }
         } else {
             self.counted.dropped_queue += 1;
@@ -108,22 +143,32 @@ impl Lane {
 
     /// When the next packet is to be delivered.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        self.flying.front().map(|packet| packet.due)
+        self.ways.iter().filter_map(Way::next_due).min()
     }
 
-    /// Hand the next packet to `deliver` if its time has come; says whether there was one. `deliver` returns whether
-    /// the receiving host took it.
-    pub(crate) fn deliver_next(&mut self, now: u64, cut: bool, deliver: impl FnOnce(&[u8]) -> bool) -> bool {
-        let Some(packet) = self.flying.pop_front_if(|packet| packet.due <= now) else {
+    /// Hand the next packet to `deliver` if its time has come, with the pair of hosts that it belongs to; says whether
+    /// there was one. `deliver` returns whether the receiving host took it.
+    pub(crate) fn deliver_next(
+        &mut self,
+        now: u64,
+        cut: bool,
+        deliver: impl FnOnce(usize, &[u8]) -> bool,
+    ) -> bool {
+        let first = (0..self.ways.len()).min_by_key(|pair| self.ways[*pair].next_due().unwrap_or(u64::MAX));
+        let next =
+            first.and_then(|pair| Some((pair, self.ways[pair].flying.pop_front_if(|one| one.due <= now)?)));
+        let Some((pair, packet)) = next else {
             return false;
         };
         let bytes = self.slots.bytes(packet.slot, packet.len as usize);
         if cut {
             self.counted.dropped_cut += 1;
-        } else if deliver(bytes) {
+        } else if deliver(pair, bytes) {
             self.counted.packets_delivered += 1;
             self.counted.bytes_delivered += u64::from(packet.len);
             self.ports.add(bytes);
+            self.ways[pair].passed.packets_delivered += 1;
+            self.ways[pair].passed.bytes_delivered += u64::from(packet.len);
             self.lateness.add(now - packet.due);
         } else {
             self.counted.refused_by_host += 1;
@@ -132,10 +177,15 @@ impl Lane {
         true
     }
 
+    /// What one pair's packets came to since the last reset.
+    pub(crate) fn passed(&self, pair: usize) -> Passed {
+        self.ways[pair].passed
+    }
+
     /// What happened since the last reset.
     pub(crate) fn counters(&mut self, now: u64) -> DirectionCounters {
         DirectionCounters {
-            in_flight: self.flying.len() as u64,
+            in_flight: self.ways.iter().map(|way| way.flying.len() as u64).sum(),
             waiting_bytes: self.bottleneck.waiting(now),
             lateness: self.lateness.summary(),
             ..self.counted
@@ -151,11 +201,12 @@ impl Lane {
     pub(crate) fn reset_counters(&mut self, now: u64) {
         self.counted = DirectionCounters::default();
         self.ports = Ports::default();
+        self.ways.iter_mut().for_each(|way| way.passed = Passed::default());
         self.lateness.reset();
         self.bottleneck.restart_window(now);
     }
 
-    fn take_off(&mut self, sent: u64, len: usize, fate: Fate) {
+    fn take_off(&mut self, sent: u64, pair: usize, len: usize, fate: Fate) {
         let slot = self.slots.take();
         let mut due = sent + self.delay_ns + (self.jitter_ns * fate.jitter) as u64;
         if let Some(packets) = fate.held_packets {
@@ -169,13 +220,20 @@ impl Lane {
             self.counted.corrupted += 1;
             change_byte(&mut self.slots.bytes_mut(slot)[..len], flip);
         }
-        self.schedule(Flying { due, slot, len: len as u32 });
+        let due = due + self.ways[pair].extra_ns;
+        self.ways[pair].schedule(Flying { due, slot, len: len as u32 });
         if fate.duplicated {
             self.counted.duplicated += 1;
             let copy = self.slots.take();
             self.slots.copy(slot, copy, len);
-            self.schedule(Flying { due, slot: copy, len: len as u32 });
+            self.ways[pair].schedule(Flying { due, slot: copy, len: len as u32 });
         }
+    }
+}
+
+impl Way {
+    fn next_due(&self) -> Option<u64> {
+        self.flying.front().map(|packet| packet.due)
     }
 
     /// Keep the order of delivery: almost always at the end, rarely a few places before it.
@@ -209,74 +267,6 @@ impl Policer {
     }
 }
 
-/// Memory for packets: grows to what is on its way at the busiest moment, then is only reused.
-struct Slots {
-    slot_bytes: usize,
-    chunks: Vec<Box<[u8]>>,
-    /// Last in, first out, so that memory just used is used again.
-    free: Vec<u32>,
-}
-
-impl Slots {
-    fn new(packet_bytes: usize) -> Slots {
-        let mut slots = Slots {
-            slot_bytes: packet_bytes.next_multiple_of(CACHE_LINE_BYTES),
-            chunks: Vec::new(),
-            free: Vec::new(),
-        };
-        slots.grow();
-        slots
-    }
-
-    /// The slot that [`take`](Self::take) takes next.
-    fn next_free(&mut self) -> u32 {
-        if self.free.is_empty() {
-            self.grow();
-        }
-        self.free[self.free.len() - 1]
-    }
-
-    fn take(&mut self) -> u32 {
-        let slot = self.next_free();
-        self.free.pop();
-        slot
-    }
-
-    fn release(&mut self, slot: u32) {
-        self.free.push(slot);
-    }
-
-    fn bytes(&self, slot: u32, len: usize) -> &[u8] {
-        let (chunk, start) = self.place(slot);
-        &self.chunks[chunk][start..start + len]
-    }
-
-    fn bytes_mut(&mut self, slot: u32) -> &mut [u8] {
-        let (chunk, start) = self.place(slot);
-        &mut self.chunks[chunk][start..start + self.slot_bytes]
-    }
-
-    fn copy(&mut self, from: u32, to: u32, len: usize) {
-        let ((from_chunk, from), (to_chunk, to)) = (self.place(from), self.place(to));
-        if from_chunk == to_chunk {
-            self.chunks[from_chunk].copy_within(from..from + len, to);
-        } else if let Ok([source, target]) = self.chunks.get_disjoint_mut([from_chunk, to_chunk]) {
-            target[to..to + len].copy_from_slice(&source[from..from + len]);
-        }
-    }
-
-    fn place(&self, slot: u32) -> (usize, usize) {
-        let slot = slot as usize;
-        (slot / SLOTS_PER_CHUNK, slot % SLOTS_PER_CHUNK * self.slot_bytes)
-    }
-
-    fn grow(&mut self) {
-        let first = (self.chunks.len() * SLOTS_PER_CHUNK) as u32;
-        self.chunks.push(vec![0; SLOTS_PER_CHUNK * self.slot_bytes].into_boxed_slice());
-        self.free.extend((first..first + SLOTS_PER_CHUNK as u32).rev());
-    }
-}
-
 fn is_udp(packet: &[u8]) -> bool {
     let protocol = match packet.first().map(|byte| byte >> 4) {
         Some(4) => packet.get(9),
@@ -295,8 +285,6 @@ fn change_byte(packet: &mut [u8], flip: Flip) {
     }
 }
 
-const SLOTS_PER_CHUNK: usize = 1024;
-const CACHE_LINE_BYTES: usize = 64;
 const UDP: u8 = 17;
 
 #[cfg(test)]
@@ -317,13 +305,13 @@ mod tests {
 
     fn send(lane: &mut Lane, now: u64, packet: &[u8]) {
         lane.room()[..packet.len()].copy_from_slice(packet);
-        lane.arrive(now, packet.len(), OPEN);
+        lane.arrive(now, 0, packet.len(), OPEN);
     }
 
     /// Deliver everything that is due by `now`, each at its own time.
     fn collect(lane: &mut Lane, now: u64, into: &mut Vec<(u64, Vec<u8>)>) {
         while let Some(due) = lane.next_due().filter(|due| *due <= now) {
-            lane.deliver_next(due, false, |bytes| {
+            lane.deliver_next(due, false, |_, bytes| {
                 into.push((due, bytes.to_vec()));
                 true
             });
@@ -332,7 +320,7 @@ mod tests {
 
     /// Send packets (gap before each in µs, size) and return when what came out, and the lane.
     fn drive(scenario: &Scenario, packets: &[(u64, usize)]) -> (Vec<(u64, Vec<u8>)>, Lane) {
-        let mut lane = Lane::new(scenario, End::Left, 0);
+        let mut lane = Lane::new(scenario, End::Left, &[0], 0);
         let (mut now, mut out) = (0, Vec::new());
         for (number, (gap_us, len)) in packets.iter().enumerate() {
             now += gap_us * 1000;
@@ -376,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_policer_drops_udp_above_its_rate_and_nothing_else() {
-        let mut lane = Lane::new(&Scenario::new(1000.0, 2.0), End::Left, 0);
+        let mut lane = Lane::new(&Scenario::new(1000.0, 2.0), End::Left, &[0], 0);
         lane.police_udp(0, Some(8.0), 10_000);
         let mut udp = packet(1, 1000);
         udp[9] = UDP;
@@ -436,6 +424,94 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Steps mean what they mean in the simulator, packet by packet.
+        #[test]
+        fn steps_are_the_simulators(
+            packets in traffic(), seed: u64, slow_at in 0.0..0.3f64, slow_mbit in 1.0..20.0f64,
+            loss_at in 0.0..0.3f64, loss in 0.0..1.0f64, out_at in 0.0..0.3f64, outage_s in 0.01..0.1f64,
+        ) {
+            use longhaul_proto::units::Time;
+            use longhaul_sim::{link::{Link, Passage}, path::PathConfig, scenario::Step};
+            let step = |at_s| Step { at_s, ..Step::default() };
+            let steps = vec![
+                Step { bottleneck_mbit: Some(slow_mbit), ..step(slow_at) },
+                Step { loss: Some(loss), ..step(loss_at) },
+                Step { outage_s: Some(outage_s), ..step(out_at) },
+            ];
+            let scenario = Scenario { steps, seed, queue_kb: Some(20.0), ..Scenario::new(16.0, 10.0) };
+            let mut lane = Lane::new(&scenario, End::Left, &[0], 0);
+            let mut link = Link::new(&PathConfig::new(&scenario).forward, Time::ZERO);
+            let (mut now, mut expected, mut found) = (0, vec![], vec![]);
+            for (number, (gap_us, len)) in packets.iter().enumerate() {
+                now += gap_us * 1000;
+                send(&mut lane, now, &packet(number as u32, *len));
+                expected.push(match link.offer(Time(now), *len as u32) {
+                    Passage::QueueFull => (1, 0, 0, 0),
+                    Passage::Outage => (0, 1, 0, 0),
+                    Passage::Lost => (0, 0, 1, 0),
+                    Passage::Arrives { time, .. } => (0, 0, 0, time.0),
+                });
+                let before = lane.counters(now);
+                lane.reset_counters(now);
+                let newest = lane.ways[0].flying.back().map_or(0, |packet| packet.due);
+                let arrives = before.dropped_queue + before.dropped_cut + before.dropped_loss == 0;
+                found.push((
+                    before.dropped_queue, before.dropped_cut, before.dropped_loss, newest * u64::from(arrives),
+                ));
+            }
+            for (number, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let same = (found.0, found.1, found.2) == (expected.0, expected.1, expected.2);
+                // The lane rounds the time of each packet to a nanosecond, the link carries the rest over.
+                let close = found.3.abs_diff(expected.3) <= number as u64;
+                prop_assert!(same && close, "packet {}: {:?} instead of {:?}", number, found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn time_can_begin_anew() {
+        let text = "bottleneck_mbit = 100\nrtt_ms = 0\n[[steps]]\nat_s = 1\nbottleneck_mbit = 10\n";
+        let mut lane = Lane::new(&Scenario::parse(text).unwrap(), End::Left, &[0], 0);
+        let time_taken = |lane: &mut Lane, now: u64| {
+            send(lane, now, &packet(0, 1500));
+            let due = lane.next_due().unwrap();
+            lane.deliver_next(due, false, |_, _| true);
+            due - now
+        };
+        assert_eq!(time_taken(&mut lane, 0), 120_000);
+        assert_eq!(time_taken(&mut lane, 1_000_000_000), 1_200_000);
+        lane.restart_clock(2_000_000_000);
+        assert_eq!(time_taken(&mut lane, 2_500_000_000), 120_000);
+        assert_eq!(time_taken(&mut lane, 3_000_000_000), 1_200_000);
+    }
+
+    #[test]
+    fn pairs_share_the_queue_and_differ_in_delay() {
+        // 1500 bytes take 120 µs; the second pair's packets take 3 ms more.
+        let scenario = Scenario { queue_kb: Some(6.0), ..Scenario::new(100.0, 2.0) };
+        let mut lane = Lane::new(&scenario, End::Left, &[0, 3_000_000], 0);
+        for number in 0..8 {
+            lane.room()[..1500].copy_from_slice(&packet(number, 1500));
+            lane.arrive(0, number as usize % 2, 1500, OPEN);
+        }
+        let mut out = vec![];
+        while let Some(due) = lane.next_due() {
+            lane.deliver_next(due, false, |pair, bytes| {
+                out.push((due, pair, number_of(bytes)));
+                true
+            });
+        }
+        // One is being sent and four wait; three find no room, whoever sent them.
+        let expected =
+            [(1_120_000, 0, 0), (1_360_000, 0, 2), (1_600_000, 0, 4), (4_240_000, 1, 1), (4_480_000, 1, 3)];
+        assert_eq!(out, expected);
+        assert_eq!(lane.counters(0).dropped_queue, 3);
+        let passed = [lane.passed(0), lane.passed(1)]
+            .map(|one| (one.packets_in, one.packets_delivered, one.bytes_delivered));
+        assert_eq!(passed, [(4, 3, 4500), (4, 2, 3000)]);
+    }
+
     #[test]
     fn held_packets_are_overtaken() {
         let scenario = Scenario { reorder: 0.1, seed: 3, ..Scenario::new(100.0, 10.0) };
@@ -455,31 +531,31 @@ mod tests {
 
     #[test]
     fn closed_paths_drop_and_say_so() {
-        let mut lane = Lane::new(&Scenario::new(100.0, 10.0), End::Left, 0);
+        let mut lane = Lane::new(&Scenario::new(100.0, 10.0), End::Left, &[0], 0);
         let mut udp = packet(0, 100);
         udp[9] = UDP;
         let mut udp_v6 = vec![0x60; 100];
         udp_v6[6] = UDP;
         for bytes in [&packet(1, 100), &udp, &udp_v6] {
             lane.room()[..100].copy_from_slice(bytes);
-            lane.arrive(0, 100, Closed { all: false, udp: true });
+            lane.arrive(0, 0, 100, Closed { all: false, udp: true });
         }
         lane.room()[..100].copy_from_slice(&udp);
-        lane.arrive(0, 100, Closed { all: true, udp: true });
-        assert!(lane.deliver_next(u64::MAX, true, |_| unreachable!("the path is cut")));
+        lane.arrive(0, 0, 100, Closed { all: true, udp: true });
+        assert!(lane.deliver_next(u64::MAX, true, |_, _| unreachable!("the path is cut")));
         let counted = lane.counters(0);
         assert_eq!((counted.dropped_udp, counted.dropped_cut, counted.packets_delivered), (2, 2, 0));
     }
 
     #[test]
     fn memory_is_used_again() {
-        let mut lane = Lane::new(&Scenario::new(1000.0, 1.0), End::Left, 0);
+        let mut lane = Lane::new(&Scenario::new(1000.0, 1.0), End::Left, &[0], 0);
         let mut out = Vec::new();
         for number in 0..50_000 {
             let now = u64::from(number) * 20_000;
             collect(&mut lane, now, &mut out);
             send(&mut lane, now, &packet(number, 1500));
         }
-        assert_eq!(lane.slots.chunks.len(), 1, "26 packets are on their way at any time");
+        assert_eq!(lane.slots.chunks(), 1, "26 packets are on their way at any time");
     }
 }

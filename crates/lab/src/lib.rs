@@ -25,7 +25,9 @@
 //! # }
 //! ```
 
+mod capture;
 mod counters;
+mod crew;
 mod error;
 pub mod experiments;
 mod host;
@@ -33,21 +35,29 @@ mod impair;
 mod lab;
 mod lane;
 mod netlink;
+mod place;
 pub mod plain;
 mod ports;
 mod privileges;
 mod queue;
 mod settings;
+mod slots;
+mod steps;
 pub mod tcp;
+mod traffic;
 mod tun;
 pub mod variants;
 mod worker;
 
-pub use counters::{Counters, DirectionCounters, Lateness};
+pub use capture::{Capture, Captured, SNAP_BYTES};
+pub use counters::{Counters, DirectionCounters, Lateness, Passed};
+pub use crew::{Crew, Member, enter_network, take_terminal};
 pub use error::LabError;
 pub use impair::{Fate, Flip, Impairments};
-pub use lab::{End, Lab};
+pub use lab::Lab;
 pub use longhaul_sim::scenario::Scenario;
+pub use place::{End, Place};
 pub use privileges::ensure_privileges;
 pub use queue::WaitingBytes;
 pub use settings::{Setting, TcpSettings};
+pub use traffic::TrafficCounters;

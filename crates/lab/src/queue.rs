@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 /// A link with its queue. The queue's limit counts bytes that wait; the packet being sent and those on their way do not.
 pub(crate) struct Bottleneck {
     ns_per_byte: f64,
+    /// Rates to come: from when, and in ns per byte.
+    rates: VecDeque<(u64, f64)>,
     limit_bytes: u64,
     /// When the last packet accepted will have been sent.
     free_at: u64,
@@ -23,13 +25,21 @@ struct Waiting {
 impl Bottleneck {
     pub(crate) fn new(mbit: f64, limit_bytes: u64, now: u64) -> Bottleneck {
         Bottleneck {
-            ns_per_byte: 8e3 / mbit,
+            ns_per_byte: ns_per_byte(mbit),
+            rates: VecDeque::new(),
             limit_bytes,
             free_at: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             occupancy: Occupancy::new(limit_bytes, now),
         }
+    }
+
+    /// Packets whose sending begins from now on take this rate, later ones those of `rates` (from when, Mb/s), which are
+    /// in the order of time. What has been accepted keeps its time.
+    pub(crate) fn set_rate(&mut self, mbit: f64, rates: VecDeque<(u64, f64)>) {
+        self.ns_per_byte = ns_per_byte(mbit);
+        self.rates = rates.into_iter().map(|(at, mbit)| (at, ns_per_byte(mbit))).collect();
     }
 
     /// A packet arrives: when its last byte will have been sent, or `None` if there is no room for it to wait.
@@ -44,6 +54,9 @@ impl Bottleneck {
             self.waiting.push_back(Waiting { start, bytes });
             self.waiting_bytes += bytes;
             self.occupancy.note_peak(self.waiting_bytes);
+        }
+        while let Some((_, ns_per_byte)) = self.rates.pop_front_if(|step| step.0 <= start) {
+            self.ns_per_byte = ns_per_byte;
         }
         self.free_at = start + self.time_for(bytes);
         Some(self.free_at)
@@ -76,6 +89,10 @@ impl Bottleneck {
         }
         self.occupancy.spend(now, self.waiting_bytes);
     }
+}
+
+fn ns_per_byte(mbit: f64) -> f64 {
+    8e3 / mbit
 }
 
 /// How many bytes waited in a queue, over time.
@@ -178,6 +195,18 @@ mod tests {
         assert!((1500..1530).contains(&seen.p95), "{seen:?}");
         link.restart_window(2_400_000);
         assert_eq!(link.waiting(3_000_000), WaitingBytes::default());
+    }
+
+    #[test]
+    fn a_new_rate_is_that_of_packets_whose_sending_begins_then() {
+        let mut link = link(100_000);
+        link.set_rate(100.0, [(120_000, 10.0), (1_400_000, 100.0)].into());
+        assert_eq!(link.offer(0, 1500), Some(120_000));
+        assert_eq!(link.offer(0, 1500), Some(1_320_000), "begins when the rate falls");
+        assert_eq!(link.offer(0, 1500), Some(2_520_000), "begins before it rises again");
+        assert_eq!(link.offer(0, 1500), Some(2_640_000));
+        link.set_rate(10.0, VecDeque::new());
+        assert_eq!(link.offer(10_000_000, 1500), Some(11_200_000));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! TCP as an experiment wants it on a host, and as it then was.
 
 use crate::error::LabError;
-use crate::lab::{End, Lab};
+use crate::lab::Lab;
+use crate::place::Place;
 
 /// How the kernel's TCP is to behave on a host; what is `None` stays as it is. Holds for connections made from then on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,8 +29,9 @@ pub struct Setting {
 
 impl Lab {
     /// Set TCP up on that host.
-    pub fn set_tcp(&self, end: End, settings: &TcpSettings) -> Result<(), LabError> {
-        let set = |name: &str, value: &str| self.set_sysctl(end, name, value);
+    pub fn set_tcp(&self, on: impl Into<Place>, settings: &TcpSettings) -> Result<(), LabError> {
+        let place = on.into();
+        let set = |name: &str, value: &str| self.set_sysctl(place, name, value);
         if let Some(control) = &settings.congestion_control {
             set(CONGESTION_CONTROL, control)?;
         }
@@ -42,15 +44,16 @@ impl Lab {
         }
         if let Some(bytes_max) = settings.buffer_bytes_max {
             for name in [RECEIVE_BUFFER, SEND_BUFFER] {
-                set(name, &with_most(&self.sysctl(end, name)?, bytes_max))?;
+                set(name, &with_most(&self.sysctl(place, name)?, bytes_max))?;
             }
         }
         Ok(())
     }
 
     /// How TCP is set up on that host: all that [`TcpSettings`] can change, changed or not.
-    pub fn tcp_settings(&self, end: End) -> Result<Vec<Setting>, LabError> {
-        let read = |name: &'static str| Ok(Setting { name, value: self.sysctl(end, name)? });
+    pub fn tcp_settings(&self, of: impl Into<Place>) -> Result<Vec<Setting>, LabError> {
+        let place = of.into();
+        let read = |name: &'static str| Ok(Setting { name, value: self.sysctl(place, name)? });
         [CONGESTION_CONTROL, SACK, DSACK, SCALING, RECEIVE_BUFFER, SEND_BUFFER]
             .into_iter()
             .map(read)

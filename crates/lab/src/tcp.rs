@@ -1,7 +1,8 @@
 //! One transfer by the kernel's own TCP over a lab's path, to compare with.
 
 use crate::error::LabError;
-use crate::lab::{End, Lab};
+use crate::lab::Lab;
+use crate::place::End;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -68,7 +69,7 @@ pub(crate) fn transfer_while(
     }
 }
 
-fn sender_socket(congestion_control: &str) -> Result<Socket, LabError> {
+pub(crate) fn sender_socket(congestion_control: &str) -> Result<Socket, LabError> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
         .map_err(LabError::at("making a socket"))?;
     match socket.set_tcp_congestion(congestion_control.as_bytes()) {

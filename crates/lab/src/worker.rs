@@ -11,11 +11,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One direction with the devices at its ends.
+/// One direction with the devices at its ends, one of each for every pair of hosts.
 pub(crate) struct Track {
     pub(crate) lane: Mutex<Lane>,
-    pub(crate) from: Arc<OwnedFd>,
-    pub(crate) to: Arc<OwnedFd>,
+    pub(crate) from: Vec<Arc<OwnedFd>>,
+    pub(crate) to: Vec<Arc<OwnedFd>>,
 }
 
 /// What the lab tells its threads.
@@ -55,8 +55,11 @@ pub(crate) fn run(track: &Track, switches: &Switches, nap_ns: u64) {
     let mut alarm = Alarm::default();
     let mut moved = false;
     let mut woken_by = None;
+    let mut wakers: Vec<PollFd<'_>> = vec![PollFd::new(&switches.wake, PollFlags::IN)];
+    wakers.extend(track.from.iter().map(|from| PollFd::new(from, PollFlags::IN)));
+    let mut sources = Vec::with_capacity(track.from.len());
     while !switches.stop.load(Ordering::Acquire) {
-        let seen = work(track, switches, woken_by.take());
+        let seen = work(track, switches, woken_by.take(), &mut sources);
         moved |= seen.moved;
         if seen.more {
             continue;
@@ -65,7 +68,7 @@ pub(crate) fn run(track: &Track, switches: &Switches, nap_ns: u64) {
             // A nap that a signal interrupts ends early, which does no harm.
             let _ = nanosleep(&timespec(nap_ns));
         } else {
-            woken_by = alarm.sleep(track, switches, seen.next_due);
+            woken_by = alarm.sleep(&mut wakers, seen.next_due);
         }
         moved = false;
     }
@@ -81,12 +84,10 @@ struct Alarm {
 
 impl Alarm {
     /// Sleep until there is something to do. If a packet came: when, as far as can be told.
-    fn sleep(&mut self, track: &Track, switches: &Switches, next_due: Option<u64>) -> Option<u64> {
-        let mut wakers =
-            [PollFd::new(&switches.wake, PollFlags::IN), PollFd::new(&track.from, PollFlags::IN)];
+    fn sleep(&mut self, wakers: &mut [PollFd<'_>], next_due: Option<u64>) -> Option<u64> {
         let asleep = now_ns();
         let wait_ns = next_due.map(|due| due.saturating_sub(asleep).saturating_sub(self.lead_ns));
-        match (poll(&mut wakers, wait_ns.map(timespec).as_ref()), wait_ns) {
+        match (poll(wakers, wait_ns.map(timespec).as_ref()), wait_ns) {
             (Ok(0), Some(wait_ns @ 1..)) => {
                 let late_ns = now_ns().saturating_sub(asleep + wait_ns).min(LEAD_NS_MAX);
                 self.lead_ns = (self.lead_ns * 7 + late_ns) / 8;
@@ -109,26 +110,33 @@ struct Seen {
 }
 
 /// Deliver what is due and take in what has arrived, a bounded number of each. The first arrival was at `woken_by` if that
-/// is known; of the others nothing better is known than when they are read.
-fn work(track: &Track, switches: &Switches, mut woken_by: Option<u64>) -> Seen {
+/// is known; of the others nothing better is known than when they are read. Hosts have turns of a packet each: `sources` is
+/// room to note which of them still have one.
+fn work(track: &Track, switches: &Switches, mut woken_by: Option<u64>, sources: &mut Vec<usize>) -> Seen {
     let mut lane = track.lane.lock().unwrap_or_else(PoisonError::into_inner);
     let cut = switches.cut.load(Ordering::Relaxed);
     let closed = Closed { all: cut, udp: switches.block_udp.load(Ordering::Relaxed) };
     let mut delivered = 0;
     while delivered < BATCH_PACKETS
-        && lane.deliver_next(now_ns(), cut, |packet| write(&track.to, packet).is_ok())
+        && lane.deliver_next(now_ns(), cut, |pair, packet| write(&track.to[pair], packet).is_ok())
     {
         delivered += 1;
     }
     let mut arrived = 0;
-    while arrived < BATCH_PACKETS
-        && let Ok(len) = read(&track.from, lane.room())
-    {
-        lane.arrive(woken_by.take().unwrap_or_else(now_ns), len, closed);
-        arrived += 1;
+    sources.clear();
+    sources.extend(0..track.from.len());
+    while arrived < BATCH_PACKETS && !sources.is_empty() {
+        sources.retain(|pair| match read(&track.from[*pair], lane.room()) {
+            Ok(len) => {
+                lane.arrive(woken_by.take().unwrap_or_else(now_ns), *pair, len, closed);
+                arrived += 1;
+                true
+            }
+            Err(_) => false,
+        });
     }
     let next_due = lane.next_due();
-    let more = arrived == BATCH_PACKETS || next_due.is_some_and(|due| due <= now_ns());
+    let more = arrived >= BATCH_PACKETS || next_due.is_some_and(|due| due <= now_ns());
     Seen { moved: delivered + arrived > 0, more, next_due }
 }
 
@@ -144,7 +152,8 @@ fn hurry() {
     }
 }
 
-fn timespec(ns: u64) -> Timespec {
+/// As the kernel wants it.
+pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }
 

@@ -1,9 +1,11 @@
 //! Traffic: flows that come and go by a rule.
 
 use crate::flow::FlowSpec;
+use crate::impair::mix;
 use crate::route::{Placement, Route};
 use fastrand::Rng;
 use longhaul_proto::units::{Rate, Time};
+use std::iter::Peekable;
 use std::time::Duration;
 
 /// Flows of one kind that come by one rule.
@@ -41,6 +43,18 @@ impl Traffic {
             is_background: false,
             remembers: false,
         }
+    }
+
+    /// The flows that come, in the order of time: those that a workload with this seed begins, in which this is the
+    /// traffic at `index`. Without those that begin only when another has ended ([`Arrivals::Chained`]).
+    pub fn coming(&self, seed: u64, index: usize) -> impl Iterator<Item = Coming> + Send + use<> {
+        let streams = self.streams(Traffic::seed(seed, index)).into_iter();
+        Merged(streams.filter(|stream| !stream.is_chained()).map(Iterator::peekable).collect())
+    }
+
+    /// Where the randomness of the traffic at `index` of a workload comes from.
+    pub(crate) fn seed(seed: u64, index: usize) -> u64 {
+        mix(seed ^ mix(index as u64 + 1))
     }
 
     /// The arrivals, one generator for each independent source; equal seeds give equal arrivals.
@@ -206,13 +220,29 @@ impl Distribution {
 
 /// A flow that comes.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Coming {
+pub struct Coming {
+    /// When it begins.
     pub at: Time,
     /// When it is cut off.
     pub stop: Option<Time>,
+    /// How it sends, and how much.
     pub spec: FlowSpec,
     /// Index of the pair.
     pub pair: usize,
+}
+
+/// Several sources as one.
+struct Merged(Vec<Peekable<Stream>>);
+
+impl Iterator for Merged {
+    type Item = Coming;
+
+    fn next(&mut self) -> Option<Coming> {
+        let times =
+            self.0.iter_mut().enumerate().filter_map(|(index, stream)| Some((stream.peek()?.at, index)));
+        let (_, first) = times.min()?;
+        self.0[first].next()
+    }
 }
 
 /// One source of flows.

@@ -8,12 +8,9 @@ use crate::outcome::{End, Limits, Outcome};
 use crate::path::PathConfig;
 use crate::queue::Occupancy;
 use crate::route::HopId;
+use crate::scenario::{InvalidField, Scenario};
 use crate::sim::{FlowEvent, FlowId, Options, Side};
 use crate::traffic::{Coming, Stream, Traffic};
-use crate::{
-    impair::mix,
-    scenario::{InvalidField, Scenario},
-};
 use longhaul_proto::control::Remembered;
 use longhaul_proto::units::{Rate, Time};
 use std::cmp::Reverse;
@@ -275,7 +272,7 @@ impl<'a> Runner<'a> {
             next_sample: 1,
         };
         for (index, traffic) in workload.traffic.iter().enumerate() {
-            for stream in traffic.streams(mix(workload.seed ^ mix(index as u64 + 1))) {
+            for stream in traffic.streams(Traffic::seed(workload.seed, index)) {
                 runner.traffic_of.push(index);
                 runner.streams.push(stream);
                 runner.next.push(None);

@@ -116,6 +116,24 @@ fn sources_that_are_on_and_off_are_on_for_their_share() {
 }
 
 #[test]
+fn what_comes_can_be_told_without_a_run() {
+    let (on_s, off_s) = (Distribution::Exponential { mean: 0.5 }, Distribution::Exponential { mean: 0.5 });
+    let until = Time::from_millis(20_000);
+    let arrivals = Arrivals::OnOff { from: Time::ZERO, until, on_s, off_s, sources: 5 };
+    let one = Traffic::new(steady(1.0, ENDLESS), arrivals);
+    let other = Traffic { sizes: Some(Distribution::Uniform { from: 1e3, to: 1e5 }), ..one.clone() };
+    let traffic = vec![one, other];
+    let workload = Workload { seed: 7, ..Workload::new(path(50.0, 2.0), traffic.clone(), until) };
+    let measured = workload.run();
+    for (index, traffic) in traffic.iter().enumerate() {
+        let coming = traffic.coming(7, index).map(|flow| (flow.at, flow.spec.bytes));
+        let begun = measured.of(index).map(|flow| (flow.started, flow.bytes));
+        assert_eq!(coming.collect::<Vec<_>>(), begun.collect::<Vec<_>>());
+    }
+    assert!(measured.flows.len() > 100);
+}
+
+#[test]
 fn chained_flows_follow_each_other() {
     let gap_s = Distribution::Constant(0.5);
     let arrivals = Arrivals::Chained { from: Time::from_millis(100), gap_s, count: 5, sources: 2 };

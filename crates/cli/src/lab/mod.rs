@@ -1,6 +1,10 @@
-//! `longhaul lab`: the experiments of the papers, and our own, over emulated paths.
+//! `longhaul lab`: the experiments of the papers, and our own, over emulated paths; and anybody's programs over them.
 
+pub mod at;
+mod path;
+mod shell;
 pub mod stream;
+mod with;
 
 use crate::args::{LabArgs, LabCommand, LabPlainArgs, LabPlainEnd, LabRunArgs};
 use crate::output::{self, Exit};
@@ -25,7 +29,14 @@ pub fn run(args: &LabArgs) -> Result<Exit, Failure> {
             list(*json);
             Ok(Exit::Done)
         }
-        LabCommand::Run(args) => measure(args),
+        LabCommand::Run(args) => match (&args.with, &args.scenario) {
+            (Some(command), Some(scenario)) => with::run(args, command, scenario),
+            _ if args.pcap.pcap.is_some() || args.pcap.pcap_right.is_some() => {
+                Err(Failure::Usage("--pcap records the packets of a command; give it with --with".into()))
+            }
+            _ => measure(args),
+        },
+        LabCommand::Shell(args) => shell::run(args),
     }
 }
 

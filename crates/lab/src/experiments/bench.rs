@@ -65,13 +65,14 @@ impl<'a> Bench<'a> {
         Ok(Lab::start(&Scenario { seed: self.options.seed, ..scenario.clone() })?)
     }
 
-    /// A run over `lab`, which is counted from zero before; a late emulator is noted.
+    /// A run over `lab`, which is counted from zero and has its scenario's time begin before; a late emulator is noted.
     pub(super) fn run<T>(
         &self,
         lab: &Lab,
         run: impl FnOnce() -> Result<T, ExperimentError>,
     ) -> Result<T, ExperimentError> {
         self.check()?;
+        lab.restart_clock()?;
         lab.reset_counters();
         // A failure after a signal is the signal's: it reached the children too.
         let result =

@@ -45,6 +45,39 @@ pub fn commands_run_on_their_host_and_die_with_us() -> Verdict {
     check(status.signal() == Some(9), || format!("the child ended by itself: {status}"))
 }
 
+pub fn programs_of_a_crew_end_together() -> Verdict {
+    let lab = start(&Scenario::new(100.0, 10.0))?;
+    let crew = lab.crew().map_err(|e| e.to_string())?;
+    let marked = |sleeper: &str| {
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line == format!("sleep\0{sleeper}\0").as_bytes()).count()
+    };
+    // A time that nobody else sleeps.
+    let sleeper = format!("{}", 3_000_000 + std::process::id());
+    for end in [End::Left, End::Right] {
+        let shell = crew.spawn(end, "sh", |sh| {
+            sh.arg("-c").arg(format!("setsid sleep {sleeper} & setsid sleep {sleeper} &"));
+        });
+        let status = shell.map_err(|e| e.to_string())?.wait().map_err(|e| e.to_string())?;
+        check(status.success(), || format!("{end:?}: {status}"))?;
+        let output = crew.spawn(end.other(), "cat", |cat| {
+            cat.arg("/proc/self/net/fib_trie").stdout(std::process::Stdio::piped());
+        });
+        let mut cat = output.map_err(|e| e.to_string())?;
+        let table = io::read_to_string(cat.stdout.take().ok_or("no output")?).map_err(|e| e.to_string())?;
+        check(table.contains(&lab.address(end.other()).to_string()), || format!("not there: {table}"))?;
+        drop(cat);
+    }
+    let patience = Instant::now();
+    while marked(&sleeper) != 4 {
+        check(patience.elapsed() < Duration::from_secs(2), || format!("{} of 4 sleep", marked(&sleeper)))?;
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(crew);
+    check(marked(&sleeper) == 0, || format!("{} of 4 still sleep", marked(&sleeper)))
+}
+
 pub fn settings_belong_to_one_host() -> Verdict {
     let lab = start(&Scenario::new(100.0, 10.0))?;
     let name = "net.ipv4.tcp_congestion_control";

@@ -8,6 +8,8 @@ mod hosts;
 mod impairments;
 mod path;
 mod probe;
+mod shared;
+mod steps;
 
 use std::panic;
 use std::process::ExitCode;
@@ -30,6 +32,20 @@ const MEASUREMENTS: &[Measurement] = &[
     ("duplicates_and_reordering_have_their_shares", impairments::duplicates_and_reordering_have_their_shares),
     ("corrupt_packets_are_refused_by_the_checksum", impairments::corrupt_packets_are_refused_by_the_checksum),
     ("jitter_spreads_delays_and_keeps_order", impairments::jitter_spreads_delays_and_keeps_order),
+    ("rate_changes_when_it_should", steps::rate_changes_when_it_should),
+    ("outage_takes_what_is_sent_while_it_lasts", steps::outage_takes_what_is_sent_while_it_lasts),
+    (
+        "loss_begins_when_it_should_with_the_seeded_packets",
+        steps::loss_begins_when_it_should_with_the_seeded_packets,
+    ),
+    ("pairs_share_the_rate_and_differ_in_delay", shared::pairs_share_the_rate_and_differ_in_delay),
+    ("udp_traffic_keeps_its_rate_and_times", shared::udp_traffic_keeps_its_rate_and_times),
+    (
+        "tcp_traffic_fills_the_path_and_comes_to_an_end",
+        shared::tcp_traffic_fills_the_path_and_comes_to_an_end,
+    ),
+    ("captures_tell_times_and_lengths", shared::captures_tell_times_and_lengths),
+    ("programs_of_a_crew_end_together", hosts::programs_of_a_crew_end_together),
     ("hosts_are_quiet_and_reachable", hosts::hosts_are_quiet_and_reachable),
     ("commands_run_on_their_host_and_die_with_us", hosts::commands_run_on_their_host_and_die_with_us),
     ("settings_belong_to_one_host", hosts::settings_belong_to_one_host),

@@ -1,6 +1,6 @@
 //! Numbered, time-stamped UDP packets from one host to the other, and what became of them.
 
-use longhaul_lab::{End, Lab};
+use longhaul_lab::{Lab, Place};
 use socket2::{Domain, MaybeUninitSlice, MsgHdrMut, Socket, Type};
 use std::io;
 use std::mem::MaybeUninit;
@@ -51,10 +51,13 @@ pub struct Probe {
 }
 
 impl Probe {
-    pub fn new(lab: &Lab, from: End) -> Result<Probe, String> {
-        let to = if from == End::Left { End::Right } else { End::Left };
-        let open = |end| {
-            lab.enter(end, || bind(lab.address(end))).map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+    pub fn new(lab: &Lab, from: impl Into<Place>) -> Result<Probe, String> {
+        let from = from.into();
+        let to = from.end.other().of(from.pair);
+        let open = |place| {
+            lab.enter(place, || bind(lab.address(place)))
+                .map_err(|e| e.to_string())?
+                .map_err(|e| e.to_string())
         };
         let (sender, receiver) = (open(from)?, open(to)?);
         let address = receiver.local_addr().map_err(|e| e.to_string())?;

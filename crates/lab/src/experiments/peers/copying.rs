@@ -31,8 +31,6 @@ pub(in crate::experiments) struct Arrived {
     pub(in crate::experiments) seconds: f64,
     /// Processor time of the near side's processes.
     pub(in crate::experiments) sender_cpu_s: f64,
-    /// What the near side said.
-    pub(in crate::experiments) said: String,
 }
 
 impl Started {
@@ -90,7 +88,7 @@ impl Started {
             if !scene.cargo.is_whole() {
                 return Ok(Err("says that all is there, and it is not".into()));
             }
-            Ok(Ok(Arrived { seconds, sender_cpu_s, said: ended.said }))
+            Ok(Ok(Arrived { seconds, sender_cpu_s }))
         })
     }
 

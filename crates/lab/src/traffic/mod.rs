@@ -1,0 +1,116 @@
+//! Flows that share the path (`traffic` in a scenario), by the kernel's own TCP or as paced UDP, between a pair of hosts of
+//! their own. They come when the simulator's would: from the same seed follow the same moments and lengths.
+
+mod flow;
+mod plan;
+mod stage;
+
+pub(crate) use plan::{Source, plan};
+
+use crate::error::LabError;
+use crate::host::Host;
+use crate::worker::now_ns;
+use longhaul_sim::scenario::Scenario;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::write;
+use stage::{Doors, Stage};
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// What became of the scenario's traffic since its time began; bytes since the last reset of the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficCounters {
+    /// Flows that have begun.
+    pub flows_begun: u64,
+    /// Flows that have sent all that they had.
+    pub flows_done: u64,
+    /// Flows that broke, or for which there was no room.
+    pub flows_failed: u64,
+    /// Bytes, as whole IP packets, that came to the right host.
+    pub bytes_to_right: u64,
+    /// Bytes, as whole IP packets, that came to the left host.
+    pub bytes_to_left: u64,
+}
+
+/// Lets the flows begin and end on a thread of its own. Dropping it cuts them off.
+pub(crate) struct Conductor {
+    scenario: Scenario,
+    sources: Arc<Vec<Source>>,
+    doors: Doors,
+    running: Option<Running>,
+}
+
+struct Running {
+    tally: Arc<Tally>,
+    stop: Arc<OwnedFd>,
+    thread: JoinHandle<()>,
+}
+
+/// What the thread counts.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) begun: AtomicU64,
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+impl Conductor {
+    /// The scenario's time begins.
+    pub(crate) fn start(
+        scenario: &Scenario,
+        sources: Vec<Source>,
+        hosts: &[Host; 2],
+    ) -> Result<Conductor, LabError> {
+        let door = |host: &Host| (host.namespace.clone(), host.v4);
+        let doors: [(Arc<OwnedFd>, Ipv4Addr); 2] = [door(&hosts[0]), door(&hosts[1])];
+        let mut conductor =
+            Conductor { scenario: scenario.clone(), sources: Arc::new(sources), doors, running: None };
+        conductor.restart()?;
+        Ok(conductor)
+    }
+
+    /// Cut everything off and begin again.
+    pub(crate) fn restart(&mut self) -> Result<(), LabError> {
+        self.end();
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let stop = Arc::new(stop.map_err(LabError::at("making an event descriptor"))?);
+        let tally = Arc::new(Tally::default());
+        let zero = now_ns();
+        let stage = Stage::set(&self.scenario, &self.sources, &self.doors, tally.clone(), zero)?;
+        let wake = stop.clone();
+        let thread = thread::Builder::new().name("lab-traffic".into());
+        let thread = thread.spawn(move || stage.play(&wake)).map_err(LabError::at("starting a thread"))?;
+        self.running = Some(Running { tally, stop, thread });
+        Ok(())
+    }
+
+    /// All but the bytes, which the lanes count.
+    pub(crate) fn counters(&self) -> TrafficCounters {
+        let Some(running) = &self.running else { return TrafficCounters::default() };
+        let tally = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        TrafficCounters {
+            flows_begun: tally(&running.tally.begun),
+            flows_done: tally(&running.tally.done),
+            flows_failed: tally(&running.tally.failed),
+            ..TrafficCounters::default()
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(running) = self.running.take() else { return };
+        // Cannot fail: the counter is far from its limit.
+        let _ = write(&running.stop, &1u64.to_ne_bytes());
+        if running.thread.join().is_err() {
+            tracing::error!("the thread of a lab's traffic had panicked");
+        }
+    }
+}
+
+impl Drop for Conductor {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

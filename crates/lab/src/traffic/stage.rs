@@ -1,0 +1,243 @@
+//! Where the traffic's flows begin, go on and end: one thread, sockets that never block.
+
+use super::Tally;
+use super::flow::{Flow, Progress, open_receivers};
+use super::plan::{Carrier, Source};
+use crate::error::LabError;
+use crate::host::{join_namespace, on_own_thread};
+use crate::place::End;
+use crate::worker::{now_ns, timespec};
+use longhaul_sim::scenario::Scenario;
+use longhaul_sim::traffic::Coming;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use rustix::thread::nanosleep;
+use socket2::Socket;
+use std::io;
+use std::iter::Peekable;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The namespaces and addresses of the two hosts.
+pub(super) type Doors = [(Arc<OwnedFd>, Ipv4Addr); 2];
+
+type Arrivals = Peekable<Box<dyn Iterator<Item = Coming> + Send>>;
+
+/// All that flows, and all that is to.
+pub(super) struct Stage {
+    sources: Arc<Vec<Source>>,
+    arrivals: Vec<Arrivals>,
+    doors: Doors,
+    /// On the left and on the right host.
+    ends: [Receivers; 2],
+    flows: Vec<Flow>,
+    /// The receiving ends of TCP connections.
+    accepted: Vec<Socket>,
+    packet_bytes: u32,
+    zero: u64,
+    tally: Arc<Tally>,
+    block: Vec<u8>,
+    has_warned: bool,
+}
+
+/// What takes the flows in on one host.
+struct Receivers {
+    listener: Socket,
+    tcp: SocketAddr,
+    /// Never read: what does not fit is dropped.
+    _sink: Socket,
+    udp: SocketAddr,
+}
+
+impl Stage {
+    /// Everything but the flows. The scenario's time begins at `zero`.
+    pub(super) fn set(
+        scenario: &Scenario,
+        sources: &Arc<Vec<Source>>,
+        doors: &Doors,
+        tally: Arc<Tally>,
+        zero: u64,
+    ) -> Result<Stage, LabError> {
+        let arrivals = sources.iter().enumerate().map(|(index, source)| {
+            let coming = source.traffic.coming(scenario.seed, index);
+            (Box::new(coming) as Box<dyn Iterator<Item = Coming> + Send>).peekable()
+        });
+        Ok(Stage {
+            arrivals: arrivals.collect(),
+            sources: sources.clone(),
+            ends: [Receivers::open(&doors[0])?, Receivers::open(&doors[1])?],
+            doors: doors.clone(),
+            flows: vec![],
+            accepted: vec![],
+            packet_bytes: scenario.mtu,
+            zero,
+            tally,
+            block: vec![0; BLOCK_BYTES],
+            has_warned: false,
+        })
+    }
+
+    /// Until `stop` can be read.
+    pub(super) fn play(mut self, stop: &OwnedFd) {
+        loop {
+            let now = now_ns();
+            self.begin_flows(now);
+            self.drive_by_clock(now);
+            let next = self.next_moment();
+            let Some(ready) = self.wait(stop, next) else { break };
+            let has_worked = self.drive_by_room(&ready);
+            self.take_in(&ready);
+            if has_worked {
+                // Programs at the ends look after their sockets now and then, not at each packet: that would cost the
+                // processor that the path needs. A nap that is interrupted ends early, which does no harm.
+                let nap_ns = self.next_moment().saturating_sub(now_ns()).min(NAP_NS);
+                let _ = nanosleep(&timespec(nap_ns));
+            }
+        }
+        self.flows.into_iter().for_each(Flow::cut_off);
+    }
+
+    fn begin_flows(&mut self, now: u64) {
+        for index in 0..self.arrivals.len() {
+            while let Some(coming) = self.arrivals[index].next_if(|coming| self.zero + coming.at.0 <= now) {
+                count(&self.tally.begun);
+                match self.begin(index, &coming, now) {
+                    Ok(flow) => self.flows.push(flow),
+                    Err(reason) => {
+                        count(&self.tally.failed);
+                        if !std::mem::replace(&mut self.has_warned, true) {
+                            tracing::warn!(%reason, "a flow of the scenario's traffic could not begin");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&self, index: usize, coming: &Coming, now: u64) -> Result<Flow, LabError> {
+        if self.flows.len() >= FLOWS_MAX {
+            return Err(LabError::Scenario(format!("more than {FLOWS_MAX} flows at a time; ask for fewer")));
+        }
+        let source = &self.sources[index];
+        let (from, to) = if source.is_reverse { (End::Right, End::Left) } else { (End::Left, End::Right) };
+        let stop = coming.stop.map_or(u64::MAX, |stop| self.zero.saturating_add(stop.0));
+        // Sockets belong to the namespace that the thread is in when it makes them.
+        join_namespace(&self.doors[from as usize].0).map_err(LabError::at("entering a network namespace"))?;
+        let there = &self.ends[to as usize];
+        match &source.carrier {
+            Carrier::Tcp(variant) => Flow::tcp(variant.name(), there.tcp, coming.spec.bytes, stop),
+            Carrier::Udp(mbit) => {
+                Flow::udp(*mbit, self.packet_bytes, there.udp, coming.spec.bytes, stop, now)
+            }
+        }
+    }
+
+    /// UDP that is due, and flows whose end has come.
+    fn drive_by_clock(&mut self, now: u64) {
+        let mut index = 0;
+        while index < self.flows.len() {
+            let flow = &mut self.flows[index];
+            if flow.stop <= now {
+                self.flows.swap_remove(index).cut_off();
+            } else if flow.next() <= now && flow.drive(now, &self.block) == Progress::Done {
+                self.flows.swap_remove(index);
+                count(&self.tally.done);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    fn next_moment(&mut self) -> u64 {
+        let zero = self.zero;
+        let arrivals = self.arrivals.iter_mut().filter_map(|arrivals| arrivals.peek());
+        let arrivals = arrivals.map(|coming| zero.saturating_add(coming.at.0));
+        arrivals.chain(self.flows.iter().map(Flow::next)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Wait until that moment or until a socket is ready: which are, in the order listeners, receivers, flows. `None` at
+    /// the end.
+    fn wait(&self, stop: &OwnedFd, until: u64) -> Option<Vec<bool>> {
+        let mut sockets = vec![PollFd::new(stop, PollFlags::IN)];
+        sockets.extend(self.ends.iter().map(|end| PollFd::new(&end.listener, PollFlags::IN)));
+        sockets.extend(self.accepted.iter().map(|socket| PollFd::new(socket, PollFlags::IN)));
+        sockets.extend(self.flows.iter().map(|flow| {
+            let wanted = if flow.waits_for_room() { PollFlags::OUT } else { PollFlags::empty() };
+            PollFd::new(&flow.socket, wanted)
+        }));
+        let wait = (until < u64::MAX).then(|| timespec(until.saturating_sub(now_ns())));
+        // An interrupted wait has nothing ready.
+        let _ = poll(&mut sockets, wait.as_ref());
+        let ready: Vec<bool> = sockets.iter().map(|socket| !socket.revents().is_empty()).collect();
+        (!ready[0]).then(|| ready[1..].to_vec())
+    }
+
+    /// TCP flows whose sockets have room; whether there was anything to do with sockets at all.
+    fn drive_by_room(&mut self, ready: &[bool]) -> bool {
+        let now = now_ns();
+        let flows_ready = &ready[self.ends.len() + self.accepted.len()..];
+        // From the end, so that the places of those before stay.
+        for index in (0..self.flows.len()).rev().filter(|index| flows_ready[*index]) {
+            let flow = &mut self.flows[index];
+            if !flow.waits_for_room() {
+                // Paced flows are woken by errors alone, such as the host's queue being full; the next send clears them.
+                continue;
+            }
+            match flow.drive(now, &self.block) {
+                Progress::Goes => continue,
+                Progress::Done => count(&self.tally.done),
+                Progress::Broken => count(&self.tally.failed),
+            }
+            self.flows.swap_remove(index);
+        }
+        ready.contains(&true)
+    }
+
+    /// Take in what has arrived, and new connections.
+    fn take_in(&mut self, ready: &[bool]) {
+        let (listeners, rest) = ready.split_at(self.ends.len());
+        for index in (0..self.accepted.len()).rev().filter(|index| rest[*index]) {
+            // The kernel throws a TCP's bytes away without copying them, if asked to.
+            match recv(&self.accepted[index], &mut self.block[..], RecvFlags::TRUNC) {
+                Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Ok((_, 0)) | Err(_) => drop(self.accepted.swap_remove(index)),
+            }
+        }
+        for (end, _) in self.ends.iter().zip(listeners).filter(|(_, is_ready)| **is_ready) {
+            while let Ok((socket, _)) = end.listener.accept() {
+                if socket.set_nonblocking(true).is_ok() {
+                    self.accepted.push(socket);
+                }
+            }
+        }
+    }
+}
+
+impl Receivers {
+    fn open((namespace, address): &(Arc<OwnedFd>, Ipv4Addr)) -> Result<Receivers, LabError> {
+        let failed = LabError::at("entering a network namespace");
+        let (listener, sink) = on_own_thread(|| match join_namespace(namespace) {
+            Ok(()) => open_receivers(*address),
+            Err(error) => Err(failed(error)),
+        })?;
+        let address = |socket: &Socket| {
+            let address = socket.local_addr().and_then(|address| {
+                address.as_socket().ok_or_else(|| io::Error::other("it is no Internet address"))
+            });
+            address.map_err(LabError::at("asking for a socket's address"))
+        };
+        Ok(Receivers { tcp: address(&listener)?, udp: address(&sink)?, listener, _sink: sink })
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Two descriptors each, of the 1024 that a process usually may have.
+const FLOWS_MAX: usize = 256;
+const BLOCK_BYTES: usize = 256 * 1024;
+const NAP_NS: u64 = 500_000;
