@@ -12,6 +12,10 @@
 //! machine takes to hand a packet over: about 0.1 ms each way on a small virtual machine. Where packets of the MTU last
 //! less than 25 µs, it moves them in groups of 50 µs, as a network card does that coalesces interrupts.
 //!
+//! What a scenario says of time ([steps](Scenario::steps), [traffic](Scenario::traffic)) begins with the lab, and anew with
+//! [`Lab::restart_clock`]. [`Lab::start_pairs`] puts several pairs of hosts on one path. [`Lab::crew`] starts programs that
+//! the kernel ends with the lab, whatever becomes of it; [`Lab::capture`] records the packets of a host.
+//!
 //! [`Lab::set_tcp`] sets up the kernel's TCP on a host, [`variants`] loads congestion controls that the kernel lacks.
 //!
 //! ```no_run

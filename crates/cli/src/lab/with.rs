@@ -26,6 +26,9 @@ pub fn run(args: &LabRunArgs, command: &str, scenario: &Path) -> Result<Exit, Fa
         if let Some(server) = &mut server {
             wait_for_server(&path.lab, server, &path.stop)?;
         }
+        if path.stop.load(Ordering::Relaxed) {
+            return Err(Failure::Interrupted);
+        }
         path.begin()?;
         let command = start(&path, &crew, End::Left, command, args.json)?;
         wait(command, &path.stop)?
