@@ -60,7 +60,7 @@ impl Row {
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let (of_paths, rounds, limit_s) = bench.pick((76, 10, 60), (10, 3, 15), (1, 1, 3));
+    let (of_paths, rounds, limit_s) = bench.pick((76, 10, 60), (8, 2, 15), (1, 1, 3));
     let rows = bench.pick(&Row::ALL[..], &Row::ALL[..], &Row::ALL[..3]);
     let population = paths(bench.options.seed);
     // Evenly from all, so that every host is an end of some.
@@ -243,11 +243,13 @@ fn judge(timed: &[Timed]) -> Vec<Statement> {
                 times >= 2.5,
                 format!("{:.2} against {:.2} s, {times:.2} times as long", pcp.of_paths.mean, tcp.of_paths.mean),
             )
-            .otherwise(
+            .otherwise(if times < 1.0 {
+                BUSY_HOST
+            } else {
                 "the paper's TCP met more losses than ours: the more than 10 % of its transfers above 5 s make over 0.5 of \
                  its mean of 1.33 s, and it does not tell what its paths lost; on clean paths both are bound by their \
-                 start-up",
-            ),
+                 start-up"
+            }),
         bounded
             .judge(
                 pcp.of_transfers.max <= 2.0,
@@ -284,8 +286,10 @@ fn judge(timed: &[Timed]) -> Vec<Statement> {
 const BYTES: u64 = 250_000;
 /// Between two transfers, for the queue to forget the one before.
 const GAP: Duration = Duration::from_millis(100);
-/// Paths at a time: 200 Mb/s altogether.
-const AT_A_TIME: usize = 4;
+/// Paths at a time. PCP's trains take an emulator that has to wait for a processor for a queue.
+const AT_A_TIME: usize = 2;
+const BUSY_HOST: &str = "PCP takes for a queue what is a thread that got its processor late, the emulator's or its own, where \
+                         other programs want the same processors; the simulator's experiment of this name is free of that";
 const TOO_SHORT: &str = "this run was too short for it";
 
 #[cfg(test)]
