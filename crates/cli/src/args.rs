@@ -353,14 +353,20 @@ pub enum LabCommand {
         json: bool,
     },
     Run(LabRunArgs),
+    Report(LabReportArgs),
+    /// Remove congestion controls that a killed run left in the kernel
+    Clean,
 }
 
 /// Run experiments, one after another
 #[derive(Args, Debug)]
 pub struct LabRunArgs {
-    /// Experiments, as longhaul lab list names them
+    /// Experiments, as longhaul lab list names them, or all: those that have no result yet
     #[arg(value_name = "ID", required = true, num_args = 1..)]
     pub ids: Vec<String>,
+    /// With all: measure anew what has a result of this version, scale and seed
+    #[arg(long)]
+    pub again: bool,
     /// Fewer and shorter runs: about a minute an experiment
     #[arg(long)]
     pub quick: bool,
@@ -379,6 +385,20 @@ pub struct LabRunArgs {
     /// Of an experiment over several paths: only those whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
+}
+
+/// Show all results as one page in HTML, with plots
+#[derive(Args, Debug)]
+pub struct LabReportArgs {
+    /// Folder of the results
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    pub results: PathBuf,
+    /// Where the page goes; it needs no other file and no network
+    #[arg(long, value_name = "FILE", default_value = "lab-report.html")]
+    pub out: PathBuf,
+    /// Write a table of claims, figures and verdicts in Markdown too
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
 }
 
 /// Be an end of a striped stream that is measured
@@ -527,6 +547,8 @@ Examples:
   longhaul lab list                               what there is
   longhaul lab run psockets-a --quick             the PSockets paper's Figure 2, judged
   longhaul lab run streams-auto --only '65 ms'    on some of its paths
+  longhaul lab run all --quick                    everything; again: what an interrupt left out
+  longhaul lab report                             all results as a page: lab-report.html
 
 Exit status: 0 measured (whatever the verdicts), 1 failed, 2 wrong usage, 130 interrupted.";
 

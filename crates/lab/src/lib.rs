@@ -35,6 +35,7 @@ mod lane;
 mod netlink;
 mod privileges;
 mod queue;
+pub mod report;
 mod settings;
 pub mod tcp;
 mod tun;
