@@ -8,7 +8,7 @@ use longhaul::Failure;
 use longhaul::stripe::{LaneStats, StripeOptions, StripeStats, StripedStream};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -39,19 +39,18 @@ fn options(args: &LabSocketArgs) -> StripeOptions {
 fn receive(args: &LabReceiveArgs) -> io::Result<()> {
     let listener = options(&args.socket).bind(args.listen)?;
     output::result(&json!({"listening": listener.local_addr()?}).to_string());
-    let (mut stream, _) = listener.accept_timeout(PATIENCE)?;
+    let (stream, _) = listener.accept_timeout(PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    let mut piece = vec![0; PIECE_LEN];
-    let mut len = stream.read(&mut piece)?;
+    let mut block = stream.read_block(vec![])?;
     let (began, over) = (Instant::now(), AtomicBool::new(false));
     let watched = stream.try_clone()?;
     let until = args.seconds.map(|seconds| Duration::from_secs_f64(args.skip + seconds));
     let (arrived, read) = thread::scope(|scope| {
         let arrivals = scope.spawn(|| arrivals(&watched, began, until, &over));
         let mut read = Ok(());
-        while len > 0 && !arrivals.is_finished() {
-            match stream.read(&mut piece) {
-                Ok(more) => len = more,
+        while !block.is_empty() && !arrivals.is_finished() {
+            match stream.read_block(std::mem::take(&mut block)) {
+                Ok(next) => block = next,
                 Err(error) => {
                     read = Err(error);
                     break;
@@ -198,7 +197,5 @@ fn lane(lane: &LaneStats) -> Json {
 
 /// Neither end waits longer for the other.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Read at a time.
-const PIECE_LEN: usize = 1 << 20;
 const WATCH_EVERY: Duration = Duration::from_millis(50);
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);

@@ -29,6 +29,19 @@ impl Drop for WriteHalf {
     }
 }
 
+macro_rules! reads_blocks {
+    ($($who:ty),*) => {$(
+        impl $who {
+            /// The next bytes of the stream, in the memory that they came in: some hundred kilobytes at most, nothing at
+            /// the end. Spares a program that can do with any number of bytes the copy that [`Read::read`] makes.
+            /// `spent` is a block that is done with, whose memory is used again; an empty one at first.
+            pub fn read_block(&self, spent: Vec<u8>) -> io::Result<Vec<u8>> {
+                self.handle.read_block(spent)
+            }
+        }
+    )*};
+}
+
 macro_rules! reads {
     ($($who:ty),*) => {$(
         impl Read for $who {
@@ -54,5 +67,6 @@ macro_rules! writes {
     )*};
 }
 
+reads_blocks!(StripedStream, ReadHalf);
 reads!(StripedStream, &StripedStream, ReadHalf, &ReadHalf);
 writes!(StripedStream, &StripedStream, WriteHalf, &WriteHalf);

@@ -240,6 +240,17 @@ impl Handle {
         Ok(len)
     }
 
+    pub(super) fn read_block(&self, spent: Vec<u8>) -> io::Result<Vec<u8>> {
+        let mut reading = locked(&self.reading);
+        let Reading { mut piece, at } = std::mem::take(&mut *reading);
+        if at < piece.len() {
+            // A read before took a part of it.
+            piece.drain(..at);
+            return Ok(piece);
+        }
+        Ok(self.next_piece(spent, Waiter::Thread)?.unwrap_or_default())
+    }
+
     /// Wait for the next piece; `None` at the end.
     fn next_piece(&self, done: Vec<u8>, waiter: Waiter<'_>) -> io::Result<Option<Vec<u8>>> {
         let core = &*self.core;

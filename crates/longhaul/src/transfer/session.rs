@@ -88,6 +88,11 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Since when the peer has said something again and again over the control stream; now, if it has paused.
+    pub fn talks_since(&self, now: Time) -> Time {
+        if now.since(self.last_word) > WORD_GAP { now } else { self.talks_since }
+    }
+
     /// Give up and tell the peer why.
     pub fn abort(&self, line: String) -> Broken {
         self.control.send(Message::Abort(line.clone()));

@@ -66,6 +66,31 @@ fn halves_work_in_two_threads_and_end_their_own_direction() {
 }
 
 #[test]
+fn blocks_and_reads_that_take_parts_of_them_give_the_same_bytes() {
+    let (near, mut far) = pair(&fixed(3), &fixed(3));
+    let bytes = text(4, 5 << 20);
+    let sent = bytes.clone();
+    let writing = thread::spawn(move || {
+        (&near).write_all(&sent).unwrap();
+        near.close().unwrap();
+    });
+    let (mut got, mut spent, mut part) = (vec![], vec![], [0; 777]);
+    loop {
+        let len = far.read(&mut part).unwrap();
+        got.extend_from_slice(&part[..len]);
+        let block = far.read_block(spent).unwrap();
+        got.extend_from_slice(&block);
+        if block.is_empty() {
+            break;
+        }
+        spent = block;
+    }
+    assert!(got == bytes);
+    assert!(far.read_block(vec![]).unwrap().is_empty(), "the end stays the end");
+    writing.join().unwrap();
+}
+
+#[test]
 fn small_messages_go_back_and_forth() {
     let (mut near, mut far) = pair(&fixed(3), &fixed(3));
     thread::spawn(move || {

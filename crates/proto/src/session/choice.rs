@@ -39,8 +39,10 @@ pub struct Look {
     pub delivered: u64,
     /// Bytes of it that it has not.
     pub left: u64,
-    /// Share of datagrams lost lately.
-    pub loss: f64,
+    /// Datagrams whose fate is known, and how many of them the path lost.
+    pub settled: u64,
+    /// See `settled`.
+    pub lost: u64,
     /// The path is what holds the transfer up at this moment.
     pub path_bound: bool,
     /// Something is on its way, so that news could be expected.
@@ -82,17 +84,28 @@ pub enum Order {
 pub struct Choice {
     config: ChoiceConfig,
     state: State,
-    /// How it went lately: with each look the time, what was delivered, and whether the path was the limit.
-    recent: VecDeque<(Time, u64, bool)>,
+    /// How it went lately.
+    recent: VecDeque<Sample>,
     began: Time,
-    /// Since when UDP has looked slower than it should be.
-    odd_since: Option<Time>,
+    looked_at: Time,
+    /// For how long UDP has looked slower than it should be, less for how long it has not.
+    odd_for: Duration,
     /// No trial before.
     trial_at: Time,
     /// The pause after the next trial that brings nothing.
     trial_pause: Duration,
     probe_at: Time,
     probe_pause: Duration,
+}
+
+/// What is remembered of a look.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Time,
+    delivered: u64,
+    settled: u64,
+    lost: u64,
+    path_bound: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -141,7 +154,8 @@ impl Choice {
             state,
             recent: VecDeque::new(),
             began: now,
-            odd_since: None,
+            looked_at: now,
+            odd_for: Duration::ZERO,
             trial_at: now,
             trial_pause: TRIAL_PAUSE_MIN,
             probe_at: now + PROBE_PAUSE_MIN,
@@ -154,12 +168,18 @@ impl Choice {
         if self.config.transport != Transport::Auto {
             return None;
         }
-        self.recent.push_back((look.now, look.delivered, look.path_bound));
-        while self.recent.len() > 2 && look.now.since(self.recent[1].0) >= RECENT {
+        let Look { now: at, delivered, settled, lost, path_bound, .. } = *look;
+        if look.talks_since >= at {
+            // Nothing passes: that says nothing of UDP.
+            self.recent.clear();
+        }
+        self.recent.push_back(Sample { at, delivered, settled, lost, path_bound });
+        while self.recent.len() > 2 && at.since(self.recent[1].at) >= RECENT {
             self.recent.pop_front();
         }
+        let span = at.since(core::mem::replace(&mut self.looked_at, at));
         match self.state.clone() {
-            State::Datagrams { since } => self.on_datagrams(look, since),
+            State::Datagrams { since } => self.on_datagrams(look, since, span),
             State::Opening { since, reason } => self.on_opening(look, since, reason),
             State::Lanes { since, blocked } => self.on_lanes(look, since, blocked),
             State::Trial { .. } => self.on_trial(look),
@@ -169,8 +189,15 @@ impl Choice {
     /// Bytes per second lately; `None` if it is too early to say.
     fn rate(&self) -> Option<f64> {
         let (first, last) = (self.recent.front()?, self.recent.back()?);
-        let span = last.0.since(first.0);
-        (span >= RECENT / 2).then(|| last.1.saturating_sub(first.1) as f64 / span.as_secs_f64())
+        let span = last.at.since(first.at);
+        (span >= RECENT / 4)
+            .then(|| last.delivered.saturating_sub(first.delivered) as f64 / span.as_secs_f64())
+    }
+
+    /// Share of datagrams lost lately.
+    fn loss(&self) -> f64 {
+        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0.0 };
+        last.lost.saturating_sub(first.lost) as f64 / last.settled.saturating_sub(first.settled).max(1) as f64
     }
 
     fn go(&mut self, now: Time, to: Carrier, why: String, trial: bool) -> Option<Order> {
@@ -180,19 +207,23 @@ impl Choice {
         Some(Order::Go { to, why, trial })
     }
 
-    fn on_datagrams(&mut self, look: &Look, since: Time) -> Option<Order> {
+    fn on_datagrams(&mut self, look: &Look, since: Time, span: Duration) -> Option<Order> {
         let reason = if let Some(line) = silence(look, since) {
             Reason::Silent(line)
         } else {
-            let oddity = self.oddity(look, since);
-            if oddity.is_none() {
-                self.odd_since = None;
-            }
-            let line = oddity?;
-            if look.now.since(*self.odd_since.get_or_insert(look.now)) < ODD_FOR {
+            // A pause in the news is another matter.
+            if look.now.since(look.news) > PAUSE.max(look.rtt * PAUSE_RTTS) {
                 return None;
             }
-            self.odd_since = None;
+            let oddity = self.oddity(look, since);
+            // Networks that drop UDP now and then make it look well now and then.
+            self.odd_for =
+                if oddity.is_some() { self.odd_for + span } else { self.odd_for.saturating_sub(span / 2) };
+            let line = oddity?;
+            if self.odd_for < ODD_FOR.max(look.rtt * ODD_FOR_RTTS) {
+                return None;
+            }
+            self.odd_for = Duration::ZERO;
             Reason::Odd(line)
         };
         if look.now < self.trial_at && look.no_lanes.is_some() {
@@ -205,16 +236,11 @@ impl Choice {
 
     /// What about UDP looks slower than it should be, if a trial is worth it.
     fn oddity(&self, look: &Look, since: Time) -> Option<String> {
-        let early = look.now.since(self.began.max(since)) < ODD_AFTER.max(look.rtt * ODD_AFTER_RTTS);
-        let bound = self.recent.iter().filter(|(_, _, path_bound)| *path_bound).count();
-        // A pause in the news is another matter.
-        let silent = look.now.since(look.news) > PAUSE.max(look.rtt * PAUSE_RTTS);
-        if !self.config.is_hasty
-            || early
-            || silent
-            || look.now < self.trial_at
-            || bound * 4 < self.recent.len() * 3
-        {
+        // After an outage of everything too.
+        let steady_since = self.began.max(since).max(look.talks_since);
+        let early = look.now.since(steady_since) < ODD_AFTER.max(look.rtt * ODD_AFTER_RTTS);
+        let bound = self.recent.iter().filter(|sample| sample.path_bound).count();
+        if !self.config.is_hasty || early || look.now < self.trial_at || bound * 4 < self.recent.len() * 3 {
             return None;
         }
         let rate = self.rate()?;
@@ -225,10 +251,11 @@ impl Choice {
         let train = self.config.train_rate.map(Rate::as_mbps);
         // A controller that copes with loss leaves nothing to be gained.
         let is_fast = train.is_some_and(|train| mbps >= train * FAST_SHARE);
-        if look.loss >= ODD_LOSS && !is_fast {
+        let loss = self.loss();
+        if loss >= ODD_LOSS && !is_fast {
             return Some(format!(
                 "UDP loses {:.1} % of its datagrams and delivers {mbps:.1} Mb/s",
-                look.loss * 100.0
+                loss * 100.0
             ));
         }
         let train = train?;
@@ -382,7 +409,9 @@ impl Choice {
 /// Whether UDP is silent although there is something to hear and the other side is there.
 fn silence(look: &Look, since: Time) -> Option<String> {
     let silent = look.now.since(look.news.max(look.talks_since).max(since));
-    (look.waiting && silent > SILENCE.max(look.rtt * SILENCE_RTTS))
+    // UDP that has brought nothing yet is trusted less.
+    let patience = if look.news <= since { SILENCE / 2 } else { SILENCE };
+    (look.waiting && silent > patience.max(look.rtt * SILENCE_RTTS))
         .then(|| format!("UDP brought no news for {:.1} s", silent.as_secs_f64()))
 }
 
@@ -395,15 +424,16 @@ fn by(carrier: Carrier) -> &'static str {
 }
 
 /// UDP that brings no news for so long is blocked, if the control stream goes on meanwhile.
-const SILENCE: Duration = Duration::from_secs(3);
+const SILENCE: Duration = Duration::from_secs(2);
 const SILENCE_RTTS: u32 = 10;
 /// Rates are over so long a time.
 const RECENT: Duration = Duration::from_secs(2);
 /// Before, a controller may still look for its rate.
-const ODD_AFTER: Duration = Duration::from_secs(2);
-const ODD_AFTER_RTTS: u32 = 20;
-/// It must look odd for so long: what an outage leaves behind is gone by then.
-const ODD_FOR: Duration = Duration::from_secs(2);
+const ODD_AFTER: Duration = Duration::from_millis(500);
+const ODD_AFTER_RTTS: u32 = 12;
+/// It must look odd for so long.
+const ODD_FOR: Duration = Duration::from_millis(500);
+const ODD_FOR_RTTS: u32 = 6;
 /// Acknowledgements never pause for so long on a path that works.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_RTTS: u32 = 3;

@@ -3,7 +3,7 @@
 
 use super::super::session::{Broken, Session};
 use super::prepare::first_streams;
-use super::{Feed, Sending};
+use super::{Feed, Sending, path_losses};
 use crate::clock;
 use longhaul_proto::control::{ControlConfig, Controller, ControllerKind};
 use longhaul_proto::endpoint::Endpoint;
@@ -150,13 +150,14 @@ impl<F: Feed> Sending<'_, '_, F> {
             now,
             delivered: self.sender.acked() * packet_len,
             left: (packets - self.sender.acked()) * packet_len,
-            loss: self.recent.loss,
+            settled: stats.covered,
+            lost: path_losses(&stats),
             path_bound: matches!(self.meter.current(), Limit::Path | Limit::Loss),
             waiting: self.sender.acked() < packets
                 && stats.packets_sent > 0
                 && self.sender.blocked() != Blocked::Source,
             news: stats.last_news,
-            talks_since: self.session.talks_since,
+            talks_since: self.session.talks_since(now),
             udp_heard: self.session.check.last_news(),
             rtt: self.sender.rtt().smoothed(),
             lanes: self.session.link.lanes().len(),

@@ -98,7 +98,12 @@ fn fall_back(
             Ok(carrier)
         }
         Carrier::Object => {
-            if waited < UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS) {
+            let patience = UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS);
+            if waited > patience / 2 {
+                // So that they are there when they are needed.
+                session.want_lanes(first_streams(session));
+            }
+            if waited < patience {
                 return Ok(carrier);
             }
             *why = Some(format!(
@@ -161,7 +166,7 @@ fn settle_patience(report: &PathReport) -> Duration {
 /// How long to try UDP before calling it blocked, where nothing else may carry the data.
 const UDP_PATIENCE: Duration = Duration::from_secs(6);
 /// Where something else may: after this the path check has tried three times.
-const UDP_PATIENCE_AUTO: Duration = Duration::from_secs(2);
+const UDP_PATIENCE_AUTO: Duration = Duration::from_secs(1);
 /// It may be so many round trips in any case.
 const UDP_PATIENCE_RTTS: u32 = 6;
 /// How long lanes may take to come about.

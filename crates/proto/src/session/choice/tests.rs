@@ -8,6 +8,8 @@ struct Story {
     choice: Choice,
     now: Time,
     delivered: f64,
+    settled: u64,
+    lost: u64,
     news: Time,
     talks_since: Time,
     carrier: Carrier,
@@ -44,6 +46,8 @@ impl Story {
             choice: Choice::new(config, Time::ZERO),
             now: Time::ZERO,
             delivered: 0.0,
+            settled: 0,
+            lost: 0,
             news: Time::ZERO,
             talks_since: Time::ZERO,
             carrier: Carrier::Object,
@@ -60,6 +64,10 @@ impl Story {
             self.now = self.now + Duration::from_millis(100);
             let mbps = if self.carrier == Carrier::Object { path.udp_mbps } else { path.tcp_mbps };
             self.delivered += mbps * 1e6 / 8.0 * 0.1;
+            if self.carrier == Carrier::Object {
+                self.settled += 1000;
+                self.lost += (1000.0 * path.loss) as u64;
+            }
             if mbps > 0.0 {
                 self.news = self.now;
             }
@@ -70,7 +78,8 @@ impl Story {
                 now: self.now,
                 delivered: self.delivered as u64,
                 left: OBJECT_LEN - self.delivered as u64,
-                loss: if self.carrier == Carrier::Object { path.loss } else { 0.0 },
+                settled: self.settled,
+                lost: self.lost,
                 path_bound: true,
                 waiting: true,
                 news: self.news,
@@ -124,7 +133,7 @@ fn silence_leads_to_lanes_and_back_when_udp_is_heard() {
     let mut story = Story::new(100.0);
     story.go_on(10.0, GOOD).go_on(20.0, Path { udp_mbps: 0.0, ..GOOD });
     assert_eq!(story.carriers(), ["stripe"]);
-    assert!((13.0..13.6).contains(&story.told[0].0), "{:?}", story.told);
+    assert!((12.0..12.6).contains(&story.told[0].0), "{:?}", story.told);
     story.go_on(60.0, GOOD);
     assert_eq!(story.carriers(), ["stripe", "object", "object"], "{:?}", story.told);
 }
@@ -152,6 +161,30 @@ fn policed_udp_loses_to_lanes_and_is_rarely_tried_again() {
     let tries = story.told.iter().filter(|(_, line)| line.starts_with("object")).count();
     assert!((1..=4).contains(&tries), "{:?}", story.told);
     assert_eq!(story.carrier, Carrier::Stripe);
+}
+
+#[test]
+fn udp_that_is_dropped_for_a_part_of_every_second_loses_to_lanes_soon() {
+    let (open, closed) = (Path { udp_mbps: 20.0, ..GOOD }, Path { udp_mbps: 0.0, ..GOOD });
+    for closed_s in [0.3, 0.5, 0.7] {
+        let mut story = Story::new(100.0);
+        for _ in 0..10 {
+            story.go_on(closed_s, closed).go_on(1.0 - closed_s, open);
+        }
+        assert_eq!(story.carriers(), ["stripe", "stripe"], "{closed_s}: {:?}", story.told);
+        assert!(story.told[0].0 < 4.0, "{closed_s}: {:?}", story.told);
+    }
+}
+
+#[test]
+fn what_an_outage_leaves_behind_is_not_odd() {
+    let nothing = Path { udp_mbps: 0.0, tcp_mbps: 0.0, control: false, ..GOOD };
+    for outage_s in [2.0, 5.0, 20.0] {
+        let mut story = Story::new(100.0);
+        story.go_on(10.0, GOOD).go_on(outage_s, nothing).go_on(0.5, Path { udp_mbps: 10.0, ..GOOD });
+        story.go_on(30.0, GOOD);
+        assert_eq!(story.carriers(), Vec::<&str>::new(), "{outage_s}");
+    }
 }
 
 #[test]
