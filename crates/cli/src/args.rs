@@ -364,18 +364,21 @@ pub enum LabCommand {
     },
     Run(LabRunArgs),
     Shell(LabShellArgs),
+    Report(LabReportArgs),
+    /// Remove congestion controls that a killed run left in the kernel
+    Clean,
 }
 
 /// Run experiments, one after another, or a command of yours over a path
 #[derive(Args, Debug)]
 #[command(after_help = LAB_RUN_EXAMPLES)]
 pub struct LabRunArgs {
-    /// Experiments, as longhaul lab list names them
+    /// Experiments, as longhaul lab list names them, or all: those that have no result yet
     #[arg(value_name = "ID", required_unless_present = "with", num_args = 1..)]
     pub ids: Vec<String>,
     /// In place of experiments: run this at the left end, by sh, with the ends' addresses in $LEFT and $RIGHT
     #[arg(long, value_name = "CMD", requires = "scenario",
-        conflicts_with_all = ["ids", "quick", "smoke", "out", "seed", "only"])]
+        conflicts_with_all = ["ids", "quick", "smoke", "out", "seed", "only", "again"])]
     pub with: Option<String>,
     /// With --with: the path, as a file
     #[arg(long, value_name = "FILE", requires = "with")]
@@ -386,6 +389,9 @@ pub struct LabRunArgs {
     /// With --with: which packets are recorded.
     #[command(flatten)]
     pub pcap: LabPcapArgs,
+    /// With all: measure anew what has a result of this version, scale and seed
+    #[arg(long)]
+    pub again: bool,
     /// Fewer and shorter runs: about a minute an experiment
     #[arg(long)]
     pub quick: bool,
@@ -437,6 +443,20 @@ pub enum LabPlainEnd {
         #[arg(long, value_name = "NAME")]
         congestion: Option<String>,
     },
+}
+
+/// Show all results as one page in HTML, with plots
+#[derive(Args, Debug)]
+pub struct LabReportArgs {
+    /// Folder of the results
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    pub results: PathBuf,
+    /// Where the page goes; it needs no other file and no network
+    #[arg(long, value_name = "FILE", default_value = "lab-report.html")]
+    pub out: PathBuf,
+    /// Write a table of claims, figures and verdicts in Markdown too
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
 }
 
 /// Be an end of a striped stream that is measured
@@ -587,6 +607,8 @@ Examples:
   longhaul lab run streams-auto --only '65 ms'    on some of its paths
   longhaul lab run --scenario scenarios/satellite.toml --server 'iperf3 -s' --with 'iperf3 -c $RIGHT'
   longhaul lab shell scenarios/satellite.toml     a shell at one end of a path
+  longhaul lab run all --quick                    everything; again: what an interrupt left out
+  longhaul lab report                             all results as a page: lab-report.html
 
 Exit status: 0 measured (whatever the verdicts), 1 failed, 2 wrong usage, 130 interrupted.";
 

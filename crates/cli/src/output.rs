@@ -1,6 +1,8 @@
 //! Everything the program prints, and how it ends. Standard output carries results (the JSON object, lines to paste),
 //! standard error everything else. A pipe that nobody reads any more is no reason to stop, let alone to panic.
 
+pub use longhaul_lab::report::bytes_text;
+
 use longhaul::{Failure, Summary};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -111,22 +113,6 @@ pub fn path_text(path: &[u8]) -> String {
     harmless(&String::from_utf8_lossy(path)).replace('\n', "\\n")
 }
 
-/// Bytes with a decimal unit: `40.0 MB`.
-pub fn bytes_text(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1e3;
-    let mut unit = 0;
-    // 999.95 and more would be shown as 1000.0
-    while value >= 999.95 && unit + 1 < UNITS.len() {
-        value /= 1e3;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
 /// A number of files.
 pub fn files_text(files: u64) -> String {
     if files == 1 { "1 file".into() } else { format!("{files} files") }
@@ -167,12 +153,6 @@ pub fn share_text(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes() {
-        let shown: Vec<_> = [0, 999, 1000, 999_949, 999_950, 40_000_000, u64::MAX].map(bytes_text).into();
-        assert_eq!(shown, ["0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB", "40.0 MB", "18.4 EB"]);
-    }
 
     #[test]
     fn spans() {

@@ -93,6 +93,8 @@ fn a_run_prints_and_stores_the_same_lines_and_leaves_nothing() {
     assert_eq!(head["version"], env!("CARGO_PKG_VERSION"));
     assert!(head["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux ")));
     assert!(head["cpus"].as_u64().is_some_and(|cpus| cpus > 0));
+    assert!(["cpu", "date", "memory_bytes"].iter().all(|field| !head[field].is_null()), "{head}");
+    assert_eq!(head["origin"], "lab");
     let rows: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "row").collect();
     assert_eq!(rows.iter().map(|row| &row["sockets"]).collect::<Vec<_>>(), [&Value::from(1.0), &4.0.into()]);
     // 64 KB windows on a path of 250 KB: bytes did travel, and no faster than the path.
@@ -195,5 +197,101 @@ fn what_is_not_installed_is_named_and_left_out() {
     for there in ["longhaul", "TCP CUBIC"] {
         let (_, mbps) = programs.iter().find(|(program, _)| program == there).expect(there);
         assert!(*mbps > 1.0 && *mbps < 100.0, "{there} at {mbps} Mb/s");
+    }
+}
+
+/// The result of a simulated experiment, which needs no lab.
+fn simulate(out: &Path, id: &str) -> String {
+    Running::start(&mut lab_run(out, &[id, "--smoke"])).finish().expect_code(0);
+    fs::read_to_string(out.join(id).with_extension("jsonl")).expect("the result is stored")
+}
+
+#[test]
+fn results_become_a_page_and_a_table_and_bad_ones_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let (page, table) = (folder.path().join("page.html"), folder.path().join("table.md"));
+    let report = || {
+        let mut command = longhaul();
+        command.args(["lab", "report", "--results"]).arg(&out).arg("--out").arg(&page);
+        command.arg("--markdown").arg(&table);
+        Running::start(&mut command).finish()
+    };
+    let none = report().expect_code(1);
+    assert!(none.stderr.contains("measure first: longhaul lab run all"), "{}", none.stderr);
+    let text = simulate(&out, "pcp-sim11");
+    assert_eq!(lines(&text)[0]["origin"], "simulator");
+    let done = report().expect_code(0);
+    assert!(done.stdout.contains("1 experiments, without psockets-a"), "{}", done.stdout);
+    let shown = fs::read_to_string(&page).unwrap();
+    assert!(shown.contains("<svg class=\"plot\"") && shown.contains("pcp-sim11"), "{shown}");
+    assert!(fs::read_to_string(&table).unwrap().contains("| `pcp-sim11` (simulated, smoke, seed 1) |"));
+    let cut: String = text.lines().take(4).map(|line| format!("{line}\n")).collect();
+    fs::write(out.join("psockets-a.jsonl"), cut).unwrap();
+    let bad = report().expect_code(1);
+    assert!(bad.stderr.contains("psockets-a.jsonl, line 4: the end is missing"), "{}", bad.stderr);
+    assert!(
+        bad.stderr.contains("longhaul lab run psockets-a") && bad.stdout.contains("1 experiments"),
+        "{bad:?}"
+    );
+}
+
+#[test]
+fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let text = simulate(&out, "pcp-sim11");
+    let (head, rest) = text.split_once('\n').expect("there are lines");
+    let listed = lines(&run(["lab", "list", "--json"]).expect_code(0).stdout);
+    assert_eq!(
+        listed.iter().filter(|one| one["origin"] == "simulator" && one["experiment"] == MISSING).count(),
+        1
+    );
+    // All but one have a result, one of another seed.
+    for one in listed.iter().filter(|one| one["experiment"] != MISSING) {
+        let id = one["experiment"].as_str().unwrap();
+        let mut head: Value = serde_json::from_str(head).unwrap();
+        head["what"] = id.into();
+        head["origin"] = one["origin"].clone();
+        head["seed"] = if id == "pcp-sim10" { 2 } else { 1 }.into();
+        fs::write(out.join(id).with_extension("jsonl"), format!("{head}\n{rest}")).unwrap();
+    }
+    let done = Running::start(&mut lab_run(&out, &["all", "--smoke"])).finish().expect_code(0);
+    assert_eq!(done.stdout.lines().count(), listed.len(), "{}", done.stdout);
+    let ran: Vec<&str> = done.stdout.lines().filter(|line| !line.contains("taken over")).collect();
+    assert!(ran.len() == 2 && ran.iter().any(|line| line.starts_with(MISSING)), "{ran:?}");
+    assert!(ran.iter().any(|line| line.starts_with("pcp-sim10 ")), "{ran:?}");
+    assert!(
+        done.stderr.contains("2 experiments in ") && done.stderr.contains("taken over: psockets-a"),
+        "{}",
+        done.stderr
+    );
+    let ran = lines(&fs::read_to_string(out.join(MISSING).with_extension("jsonl")).unwrap());
+    assert!(
+        ran[0]["command"].as_str().is_some_and(|line| line.starts_with("longhaul lab run --out")),
+        "{}",
+        ran[0]
+    );
+    assert!(
+        ran[0]["command"].as_str().is_some_and(|line| line.ends_with(&format!("{MISSING} --smoke"))),
+        "{}",
+        ran[0]
+    );
+    let again = Running::start(&mut lab_run(&out, &["all", "--smoke", "--json"])).finish().expect_code(0);
+    assert!(again.stderr.contains("0 experiments in "), "{}", again.stderr);
+    let heads = lines(&again.stdout).into_iter().filter(|line| line["kind"] == "run").count();
+    assert_eq!(heads, listed.len());
+}
+
+/// Simulated, quick, and without a result at first.
+const MISSING: &str = "pcp-sim9";
+
+#[test]
+fn all_stands_by_itself() {
+    for args in [&["all", "psockets-a"][..], &["all", "--only", "65 ms"], &["psockets-a", "--again"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let ended =
+            Running::start(&mut lab_run(&folder.path().join("results"), args)).finish().expect_code(2);
+        assert!(ended.stderr.contains("all"), "{args:?}: {}", ended.stderr);
     }
 }

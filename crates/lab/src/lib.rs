@@ -44,6 +44,7 @@ pub mod plain;
 mod ports;
 mod privileges;
 mod queue;
+pub mod report;
 mod settings;
 mod slots;
 mod steps;

@@ -1,28 +1,25 @@
 //! `longhaul lab`: the experiments of the papers, and our own, over emulated paths; and anybody's programs over them.
 
+mod all;
 pub mod at;
+mod page;
 mod path;
+mod session;
 mod shell;
 pub mod stream;
 mod with;
 
 use crate::args::{LabArgs, LabCommand, LabPlainArgs, LabPlainEnd, LabRunArgs};
 use crate::output::{self, Exit};
-use crate::report::{self, Listed, json, text};
+use crate::report::{self, text};
 use crate::values::describe;
-use crate::{log, signals};
 use longhaul::Failure;
-use longhaul_lab::experiments::{self, Experiment, ExperimentError, Options, Report, Scale};
-use longhaul_lab::plain;
+use longhaul_lab::experiments::{Listed, roster};
+use longhaul_lab::{plain, variants};
 use longhaul_proto::suggest::unknown;
-use serde_json::{Value as Json, json};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use session::Session;
 
-/// List, or measure and print.
+/// List, measure and print, or show what was measured.
 pub fn run(args: &LabArgs) -> Result<Exit, Failure> {
     match &args.command {
         LabCommand::List { json } => {
@@ -34,9 +31,12 @@ pub fn run(args: &LabArgs) -> Result<Exit, Failure> {
             _ if args.pcap.pcap.is_some() || args.pcap.pcap_right.is_some() => {
                 Err(Failure::Usage("--pcap records the packets of a command; give it with --with".into()))
             }
+            _ if args.ids.iter().any(|id| id == ALL) => all::run(args),
             _ => measure(args),
         },
         LabCommand::Shell(args) => shell::run(args),
+        LabCommand::Report(args) => page::run(args),
+        LabCommand::Clean => clean(),
     }
 }
 
@@ -52,19 +52,18 @@ pub fn plain(args: &LabPlainArgs) -> Result<Exit, Failure> {
 }
 
 fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {
-    let chosen: Vec<&Experiment> = args.ids.iter().map(|id| find(id)).collect::<Result<_, _>>()?;
-    // Before any thread starts: an ordinary user changes into a user namespace here.
-    longhaul_lab::ensure_privileges().map_err(|error| Failure::Failed(error.to_string()))?;
-    log::start("error")?;
-    let stop = signals::stop_flag()?;
-    fs::create_dir_all(&args.out).map_err(|error| cannot_store(&args.out, &error))?;
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::Failed(format!("cannot find this program's file: {}", describe(&error))))?;
+    let chosen: Vec<Listed> = args.ids.iter().map(|id| find(id)).collect::<Result<_, _>>()?;
+    if args.again {
+        return Err(Failure::Usage(
+            "--again goes with all; what is named is measured anew in any case".into(),
+        ));
+    }
+    let session = Session::start(args)?;
     for (number, experiment) in chosen.into_iter().enumerate() {
         if number > 0 && !args.json {
             output::result("");
         }
-        match present(args, experiment, &program, &stop) {
+        match present(&session, &experiment) {
             Err(Failure::Interrupted) => {
                 output::error("interrupted");
                 return Ok(Exit::Interrupted);
@@ -75,92 +74,54 @@ fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn find(id: &str) -> Result<&'static Experiment, Failure> {
-    let ids = experiments::all().map(|one| one.id);
-    experiments::find(id).ok_or_else(|| Failure::Usage(unknown("experiment", id, ids)))
+fn find(id: &str) -> Result<Listed, Failure> {
+    let ids = roster().map(|one| one.id).chain([ALL]);
+    roster().find(|one| one.id == id).ok_or_else(|| Failure::Usage(unknown("experiment", id, ids)))
 }
 
 /// Measure, store and print what comes of it.
-fn present(
-    args: &LabRunArgs,
-    experiment: &Experiment,
-    program: &Path,
-    stop: &AtomicBool,
-) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let (scale, scale_name) = scale(args);
-    let head = head(experiment.id, args.seed, scale_name);
-    if args.json {
-        output::result(&head.to_string());
-    }
+fn present(session: &Session<'_>, experiment: &Listed) -> Result<(), Failure> {
     let bar = report::progress_bar(experiment.id, "runs");
     let show = |done: usize, total: usize| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     };
-    let (seed, only) = (args.seed, args.only.as_deref());
-    let result = experiment.run(&Options { scale, seed, program, only, stop, progress: &show });
+    let result = session.perform(experiment, &show);
     bar.finish_and_clear();
-    let report = result.map_err(|error| match error {
-        ExperimentError::Interrupted => Failure::Interrupted,
-        other => Failure::Failed(format!("{}: {other}", experiment.id)),
-    })?;
-    let seconds = begun.elapsed().as_secs_f64();
-    let lines: Vec<Json> = json::lines(&report).into_iter().chain([json::end(seconds)]).collect();
-    let stored = store(&args.out, &report, &head, &lines)?;
-    if args.json {
-        lines.iter().for_each(|line| output::result(&line.to_string()));
+    let stored = result?;
+    let path = session.store(&stored)?;
+    if session.args.json {
+        stored.lines().iter().for_each(|line| output::result(&line.to_string()));
     } else {
-        output::result(&text::report(&report));
-        let took = output::seconds_text(seconds);
-        output::result(&format!("\nseed {seed}, {scale_name}, {took}; stored in {}", stored.display()));
+        output::result(&text::report(&stored.report));
+        let (seed, scale, took) =
+            (stored.head.seed, &stored.head.scale, output::seconds_text(stored.seconds));
+        output::result(&format!("\nseed {seed}, {scale}, {took}; stored in {}", path.display()));
     }
     Ok(())
 }
 
-fn scale(args: &LabRunArgs) -> (Scale, &'static str) {
-    match (args.quick, args.smoke) {
-        (_, true) => (Scale::Smoke, "smoke"),
-        (true, false) => (Scale::Quick, "quick"),
-        (false, false) => (Scale::Full, "full"),
+fn clean() -> Result<Exit, Failure> {
+    let removed = variants::remove_all().map_err(|error| Failure::Failed(error.to_string()))?;
+    if removed.is_empty() {
+        output::result("nothing was left");
     }
-}
-
-/// What a result opens with: the simulator's head, and the host, which the simulator has no need of.
-fn head(what: &str, seed: u64, scale: &str) -> Json {
-    let mut head = json::head(what, seed, scale);
-    let kernel = rustix::system::uname();
-    head["kernel"] = json!(format!(
-        "{} {} {}",
-        kernel.sysname().to_string_lossy(),
-        kernel.release().to_string_lossy(),
-        kernel.machine().to_string_lossy()
-    ));
-    head["cpus"] = json!(std::thread::available_parallelism().map_or(1, usize::from));
-    head
-}
-
-/// Keep a result, in place of an earlier one.
-fn store(folder: &Path, report: &Report, head: &Json, lines: &[Json]) -> Result<PathBuf, Failure> {
-    let path = folder.join(format!("{}.jsonl", report.id));
-    let written = File::create(&path).and_then(|file| {
-        let mut file = io::BufWriter::new(file);
-        [head].into_iter().chain(lines).try_for_each(|line| writeln!(file, "{line}"))?;
-        file.flush()
-    });
-    written.map_err(|error| cannot_store(&path, &error))?;
-    Ok(path)
-}
-
-fn cannot_store(path: &Path, error: &io::Error) -> Failure {
-    let reason = describe(error);
-    Failure::Failed(format!("cannot store results in {}: {reason}; choose another --out", path.display()))
+    removed.iter().for_each(|name| output::result(&format!("removed the congestion control {name}")));
+    Ok(Exit::Done)
 }
 
 fn list(as_json: bool) {
-    for group in experiments::GROUPS {
-        let listed =
-            group.experiments.iter().map(|one| Listed { id: one.id, title: one.title, claims: one.claims });
-        report::list(group.title, listed, as_json);
+    let experiments: Vec<Listed> = roster().collect();
+    for group in experiments.chunk_by(|a, b| a.group == b.group) {
+        let listed = group.iter().map(|one| report::Listed {
+            id: one.id,
+            title: one.title,
+            claims: one.claims,
+            origin: session::origin(one),
+        });
+        report::list(group[0].group, listed, as_json);
     }
 }
+
+/// What stands for every experiment.
+const ALL: &str = "all";

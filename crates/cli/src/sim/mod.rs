@@ -2,8 +2,9 @@
 
 use crate::args::SimArgs;
 use crate::output::{self, Exit};
-use crate::report::{self, Listed, json, text};
+use crate::report::{self, Listed, text};
 use longhaul::Failure;
+use longhaul_lab::report::{Head, Origin, end_line, head_line, report_lines};
 use longhaul_proto::suggest::unknown;
 use longhaul_sim::experiments::{self, Contestant, Experiment, Options, Report, Scale};
 use longhaul_sim::scenario::{Scenario, ScenarioError};
@@ -74,9 +75,9 @@ fn present(
     simulate: impl FnOnce(&Options<'_>) -> Result<Report, Failure>,
 ) -> Result<(), Failure> {
     let begun = Instant::now();
-    let (scale, scale_name) = if args.quick { (Scale::Quick, "quick") } else { (Scale::Full, "full") };
+    let scale = if args.quick { Scale::Quick } else { Scale::Full };
     if args.json {
-        output::result(&json::head(what, seed, scale_name).to_string());
+        output::result(&head_line(&head(what, scale, seed)).to_string());
     }
     let bar = report::progress_bar(what, "simulations");
     let show = |done: usize, total: usize| {
@@ -89,21 +90,39 @@ fn present(
     let report = report?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
-        for line in json::lines(&report) {
+        for line in report_lines(&report) {
             output::result(&line.to_string());
         }
-        output::result(&json::end(seconds).to_string());
+        output::result(&end_line(seconds).to_string());
     } else {
         output::result(&text::report(&report));
-        output::result(&format!("\nseed {seed}, {scale_name}, {}", output::seconds_text(seconds)));
+        output::result(&format!("\nseed {seed}, {}, {}", scale.name(), output::seconds_text(seconds)));
     }
     Ok(())
 }
 
+/// What a result opens with. It says nothing of the host: figures are the same on any.
+fn head(what: &str, scale: Scale, seed: u64) -> Head {
+    Head {
+        command: report::command_line(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        what: what.into(),
+        origin: Origin::Simulator,
+        scale: scale.name().into(),
+        seed,
+        only: None,
+        host: None,
+    }
+}
+
 fn list(as_json: bool) {
     for group in experiments::GROUPS {
-        let listed =
-            group.experiments.iter().map(|one| Listed { id: one.id, title: one.title, claims: one.claims });
+        let listed = group.experiments.iter().map(|one| Listed {
+            id: one.id,
+            title: one.title,
+            claims: one.claims,
+            origin: Origin::Simulator,
+        });
         report::list(group.title, listed, as_json);
     }
 }

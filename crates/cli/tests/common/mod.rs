@@ -52,6 +52,7 @@ pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {
 }
 
 /// A run that has ended.
+#[derive(Debug)]
 pub struct Ended {
     /// Exit status; -1 for a signal.
     pub code: i32,

@@ -19,12 +19,14 @@ mod peers;
 mod process;
 mod psockets;
 mod ptcp;
+mod roster;
 mod streams;
 mod striped;
 mod transports;
 
 pub use bench::Options;
 pub use longhaul_sim::experiments::{Claim, Findings, Report, Scale, Statement, Verdict};
+pub use roster::{Listed, Runner, roster};
 
 use crate::LabError;
 use bench::Bench;

@@ -1,7 +1,7 @@
 //! How flows share a bottleneck: with their like, beside TCP, and behind it.
 
 use super::single::payload_rate;
-use super::{Claim, Column, Experiment, Findings, Options, Scale, Statement, Table, Unit, run_jobs};
+use super::{Claim, Column, Experiment, Findings, Options, Plot, Scale, Statement, Table, Unit, run_jobs};
 use crate::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
 use crate::metrics::{Summary, jain};
 use crate::scenario::Scenario;
@@ -233,7 +233,8 @@ impl Part {
             Column::new("together", Unit::Share),
             Column::new("queue", Unit::Bdp),
         ];
-        let mut table = Table::new("alike", "Adaptive flows among themselves", columns);
+        let mut table = Table::new("alike", "Adaptive flows among themselves", columns)
+            .plot(Plot::lines("flows", &["Jain index, mean"]).by("round trips"));
         for (meeting, shares) in self.rows() {
             let index = over_seeds(shares, |shares| jain(&shares.ours));
             let flows = Summary::of(shares.iter().flat_map(|shares| shares.ours.iter().copied()));
@@ -262,7 +263,8 @@ impl Part {
             Column::new("of an even share", Unit::Times),
             Column::new("queue", Unit::Bdp),
         ];
-        let mut table = Table::new("beside", "One flow beside TCPs", columns);
+        let mut table = Table::new("beside", "One flow beside TCPs", columns)
+            .plot(Plot::bars("beside", &["of an even share"]).by("one flow"));
         for (meeting, shares) in self.rows() {
             let (ours, rivals) = (over_seeds(shares, ours_share), over_seeds(shares, rivals_share));
             table.push(vec![
@@ -288,7 +290,10 @@ impl Part {
             Column::new("of CUBIC by itself", Unit::Share),
             Column::new("worst", Unit::Share),
         ];
-        let mut table = Table::new("background", "Behind CUBIC", columns);
+        let mut table = Table::new("background", "Behind CUBIC", columns).plot(Plot::bars(
+            "flow in the background",
+            &["share by itself", "beside CUBIC", "of CUBIC by itself"],
+        ));
         for (nth, control) in YIELDING.iter().enumerate() {
             let beside = self.beside_cubic(nth);
             let kept = self.kept(nth);

@@ -2,7 +2,7 @@
 
 use super::contestant::Contestant;
 use super::single::{Single, SingleResult, payload_rate, run_singles};
-use super::{Claim, Column, Experiment, Findings, Options, Scale, Statement, Table, Unit};
+use super::{Claim, Column, Experiment, Findings, Options, Plot, Scale, Statement, Table, Unit};
 use crate::metrics::Summary;
 use crate::scenario::Scenario;
 use longhaul_proto::units::Time;
@@ -135,7 +135,8 @@ fn summary(by_contestant: &[(&Contestant, &[SingleResult])], cells: &[Scenario])
         Column::new("queue, median", Unit::Bdp),
         Column::new("longest", Unit::Bdp),
     ];
-    let mut table = Table::new("controllers", "Share of the path, over all cells", columns);
+    let mut table = Table::new("controllers", "Share of the path, over all cells", columns)
+        .plot(Plot::bars("control", &["median", "worst"]));
     for (contestant, results) in by_contestant {
         let of = |figure: fn(&SingleResult) -> f64| Summary::of(results.iter().map(figure));
         let (share, waste, queue) =

@@ -59,6 +59,15 @@ pub enum Scale {
 }
 
 impl Scale {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scale::Full => "full",
+            Scale::Quick => "quick",
+            Scale::Smoke => "smoke",
+        }
+    }
+
     /// The value for this scale.
     pub fn pick<T>(self, full: T, quick: T, smoke: T) -> T {
         match self {
@@ -183,6 +192,7 @@ mod tests {
             assert_eq!(answered, claimed, "{}", experiment.id);
             assert!(!report.method.is_empty(), "{}", experiment.id);
             assert!(report.tables.iter().any(|table| !table.rows.is_empty()), "{}", experiment.id);
+            assert!(report.tables.iter().any(|table| !table.plots.is_empty()), "{}", experiment.id);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The test-bed comparison of TCP variants, single and parallel: NewReno, Scalable, HS-TCP, H-TCP and CUBIC over a
 //! single dumbbell of 10 Mb/s.
 
-use super::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
+use super::{Claim, Column, Experiment, Findings, Options, Plot, Statement, Table, Unit, run_jobs};
 use crate::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
 use crate::metrics::Summary;
 use crate::path::PathConfig;
@@ -159,7 +159,11 @@ fn run(options: &Options<'_>, figure: &Figure) -> Findings {
         .collect();
     Findings {
         method: method(seconds, seeds),
-        tables: buffers.iter().zip(&grids).map(|(&buffer, grid)| table(figure, buffer, grid)).collect(),
+        tables: buffers
+            .iter()
+            .zip(&grids)
+            .flat_map(|(&buffer, grid)| [table(figure, buffer, grid), course(figure, buffer, grid)])
+            .collect(),
         statements: (figure.judge)(&grids[0]),
     }
 }
@@ -176,6 +180,25 @@ fn table(figure: &Figure, buffer_bdp: f64, grid: &Grid) -> Table {
         cells.extend(row.iter().map(|cell| (figure.of)(cell).into()));
         cells.push(mean.into());
         table.push(cells);
+    }
+    table
+}
+
+/// The same with a row for each cell, to be drawn.
+fn course(figure: &Figure, buffer_bdp: f64, grid: &Grid) -> Table {
+    let columns = vec![
+        Column::text("variant"),
+        Column::new("flows", Unit::Number),
+        Column::new(figure.name, figure.unit),
+    ];
+    let name = format!("course_{buffer_bdp}_bdp");
+    let title = format!("{} by number of flows, buffer of {buffer_bdp} BDP", capitalised(figure.name));
+    let plot = Plot::lines("flows", &[figure.name]).by("variant");
+    let mut table = Table::new(name, title, columns).detail().plot(plot);
+    for (variant, row) in VARIANTS.iter().zip(&grid.cells) {
+        for (&count, cell) in grid.counts.iter().zip(row) {
+            table.push(vec![variant.name().into(), count.into(), (figure.of)(cell).into()]);
+        }
     }
     table
 }

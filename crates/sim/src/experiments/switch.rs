@@ -1,7 +1,7 @@
 //! An object that is handed to TCP while others' traffic lasts, and taken back (FOBS §7).
 
 use super::single::payload_rate;
-use super::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, Value, run_jobs};
+use super::{Claim, Column, Experiment, Findings, Options, Plot, Statement, Table, Unit, Value, run_jobs};
 use crate::flow::{FlowNews, FlowSim, FlowSpec};
 use crate::metrics::Summary;
 use crate::outcome::Limits;
@@ -275,7 +275,12 @@ fn switch(options: &Options<'_>) -> Findings {
                 TICK.as_millis()
             ),
         ],
-        tables: vec![times(&outcomes), modes(&outcomes, &extent), turns(&transfers, &finishes)],
+        tables: vec![
+            times(&outcomes),
+            course(&outcomes),
+            modes(&outcomes, &extent),
+            turns(&transfers, &finishes),
+        ],
         statements: judge(&outcomes, &extent),
     }
 }
@@ -302,6 +307,20 @@ fn times(outcomes: &[Outcomes<'_>]) -> Table {
             if one.is_complete() { "yes" } else { "no" }.into(),
         ];
         table.push(one.case.values().into_iter().chain(figures).collect());
+    }
+    table
+}
+
+/// The same under each case's name, to be drawn.
+fn course(outcomes: &[Outcomes<'_>]) -> Table {
+    const WAYS: [(&str, Way); 3] = [("object", Way::Object), ("TCP", Way::Tcp), ("switch", Way::Switch)];
+    let columns = WAYS.map(|(name, _)| Column::new(name, Unit::Seconds));
+    let columns = [Column::text("CUBIC flows")].into_iter().chain(columns).collect();
+    let plot = Plot::bars("CUBIC flows", &WAYS.map(|(name, _)| name));
+    let mut table = Table::new("course", "Time until the object is there", columns).detail().plot(plot);
+    for one in outcomes {
+        let times = WAYS.map(|(_, way)| one.time_s(way).mean.into());
+        table.push([one.case.label().into()].into_iter().chain(times).collect());
     }
     table
 }

@@ -1,11 +1,11 @@
 //! psockets-b: goodput by amount of data, for several numbers of sockets.
 
-use super::{PAYLOAD_LIMIT_MBPS, WINDOW_BYTES, method, paper_stream, path, window_name};
+use super::{PAYLOAD_LIMIT_MBPS, WINDOW_BYTES, method, paper_stream, path};
 use crate::experiments::bench::Bench;
 use crate::experiments::iperf::{self, Iperf};
 use crate::experiments::striped::{Amount, Striped};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
-use longhaul_sim::experiments::{Column, Table, Unit, Value};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-b",
@@ -31,11 +31,11 @@ struct Row {
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let amounts: Vec<u64> = bench.pick(
         (0..=12).map(|power| 1024 << power).collect(),
-        vec![1 << 10, 16 << 10, 256 << 10, 4 << 20],
+        vec![1 << 10, 64 << 10, 4 << 20],
         vec![64 << 10],
     );
     let counts = bench.pick(vec![1, 2, 4, 8, 12, 16, 24, 32], vec![1, 4, 12, 32], vec![1, 4]);
-    let (skip, measure) = bench.pick((0.5, 1.5), (0.5, 1.5), (0.2, 0.3));
+    let (skip, measure) = bench.pick((0.5, 1.5), (0.5, 1.0), (0.2, 0.3));
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
     bench.expect_runs(amounts.len() * (counts.len() + usize::from(has_iperf)));
     let lab = bench.lab(&path())?;
@@ -49,7 +49,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         let iperf = Iperf {
             window_bytes: Some(WINDOW_BYTES),
             write_bytes: Some(bytes.min(IPERF_WRITE_MAX)),
-            measure_s: 2,
+            measure_s: bench.pick(2, 1, 1),
             ..Iperf::default()
         };
         let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
@@ -66,12 +66,15 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
 }
 
 fn table(rows: &[Row], counts: &[u32]) -> Table {
-    let mut columns = vec![Column::text("amount")];
-    columns.extend(counts.iter().map(|count| Column::new(format!("{count} sockets"), Unit::Mbps)));
+    let names: Vec<String> = counts.iter().map(|count| format!("{count} sockets")).collect();
+    let series: Vec<&str> = names.iter().map(String::as_str).chain(["iperf3"]).collect();
+    let mut columns = vec![Column::new("amount in KiB", Unit::Number)];
+    columns.extend(names.iter().map(|name| Column::new(name, Unit::Mbps)));
     columns.push(Column::new("iperf3", Unit::Mbps));
-    let mut table = Table::new("goodput", "Goodput by amount of data and number of sockets", columns);
+    let mut table = Table::new("goodput", "Goodput by amount of data and number of sockets", columns)
+        .plot(Plot::lines("amount in KiB", &series).log_x());
     for row in rows {
-        let mut cells: Vec<Value> = vec![window_name(row.bytes).into()];
+        let mut cells: Vec<Value> = vec![(row.bytes >> 10).into()];
         cells.extend(row.mbps.iter().map(|mbps| Value::from(*mbps)));
         cells.push(row.iperf.into());
         table.push(cells);

@@ -4,7 +4,7 @@ use super::{method, paper_stream, path};
 use crate::experiments::bench::Bench;
 use crate::experiments::striped::{Amount, run_together};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
-use longhaul_sim::experiments::{Column, Table, Unit};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-f",
@@ -18,7 +18,7 @@ const EQUALLY: Claim =
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let rounds = bench.pick(5, 3, 1);
-    let (skip, measure) = bench.pick((5.0, 25.0), (2.0, 10.0), (0.2, 0.3));
+    let (skip, measure) = bench.pick((5.0, 25.0), (1.5, 7.0), (0.2, 0.3));
     bench.expect_runs(rounds);
     let lab = bench.lab(&path())?;
     let amount = Amount::Seconds { skip, measure };
@@ -28,7 +28,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Column::new("single", Unit::Mbps),
         Column::new("single's share", Unit::Share),
     ];
-    let mut table = Table::new("goodput", "Goodput side by side", columns);
+    let mut table = Table::new("goodput", "Goodput side by side", columns)
+        .plot(Plot::bars("round", &["eight", "single"]));
     let mut shares = vec![];
     for round in 1..=rounds {
         let streams = [paper_stream(EIGHT, amount), paper_stream(1, amount)];

@@ -5,7 +5,7 @@ use crate::experiments::bench::Bench;
 use crate::experiments::figures::median;
 use crate::experiments::striped::{Amount, run_together};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
-use longhaul_sim::experiments::{Column, Table, Unit};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit};
 use longhaul_sim::metrics::jain;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -31,7 +31,7 @@ struct Row {
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let most = bench.pick(MOST, MOST, 2);
-    let rounds = bench.pick(15, 5, 1);
+    let rounds = bench.pick(15, 3, 1);
     bench.expect_runs(most * rounds);
     let lab = bench.lab(&path())?;
     let mut rows = vec![];
@@ -70,7 +70,9 @@ fn table(rows: &[Row]) -> Table {
         Column::new("aggregate", Unit::Mbps),
         Column::new("Jain's index", Unit::Number),
     ];
-    let mut table = Table::new("goodput", "Goodput by number of applications", columns);
+    let mut table = Table::new("goodput", "Goodput by number of applications", columns)
+        .plot(Plot::lines("applications", &["aggregate"]))
+        .plot(Plot::lines("applications", &["Jain's index"]).title("Fairness among the applications"));
     for row in rows {
         let sockets = row.applications * SOCKETS as usize;
         table.push(vec![

@@ -4,7 +4,7 @@ use super::{method, paper_stream, path};
 use crate::experiments::bench::Bench;
 use crate::experiments::striped::{Amount, Striped};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
-use longhaul_sim::experiments::{Column, Table, Unit, Value};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-g",
@@ -18,7 +18,7 @@ const MORE: Claim =
 const FEW: Claim = Claim::paper("PSockets §4 e", "still they are few: 0.03 %");
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let (skip, measure) = bench.pick((1.0, 60.0), (1.0, 20.0), (0.2, 0.3));
+    let (skip, measure) = bench.pick((1.0, 60.0), (1.0, 12.0), (0.2, 0.3));
     bench.expect_runs(SOCKETS.len());
     let lab = bench.lab(&path())?;
     let columns = vec![
@@ -28,7 +28,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Column::new("dropped", Unit::Share),
         Column::new("paper", Unit::Share),
     ];
-    let mut table = Table::new("drops", "Packets that the bottleneck's queue dropped", columns);
+    let mut table = Table::new("drops", "Packets that the bottleneck's queue dropped", columns)
+        .plot(Plot::bars("sockets", &["dropped", "paper"]));
     let mut dropped = vec![];
     for (sockets, paper) in SOCKETS {
         let stream = paper_stream(sockets, Amount::Seconds { skip, measure });

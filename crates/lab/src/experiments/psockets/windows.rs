@@ -5,7 +5,7 @@ use crate::experiments::bench::Bench;
 use crate::experiments::iperf::{self, Iperf};
 use crate::experiments::striped::{Amount, Striped};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
-use longhaul_sim::experiments::{Column, Table, Unit};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-d",
@@ -31,10 +31,10 @@ struct Row {
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let kb = bench.pick(
         (0..=12).map(|power| 1 << power).collect(),
-        vec![1, 4, 16, 32, 64, 256, 512, 4096],
+        vec![1, 8, 32, 64, 256, 512, 4096],
         vec![16, 64],
     );
-    let (skip, measure) = bench.pick((1.0, 5.0), (0.5, 1.5), (0.2, 0.3));
+    let (skip, measure) = bench.pick((1.0, 5.0), (0.5, 1.0), (0.2, 0.3));
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
     bench.expect_runs(kb.len() * if has_iperf { 2 } else { 1 });
     let lab = bench.lab(&path())?;
@@ -46,7 +46,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         let iperf = Iperf {
             window_bytes: Some(window_bytes),
             skip_s: 1,
-            measure_s: bench.pick(5, 2, 1),
+            measure_s: bench.pick(5, 1, 1),
             ..Iperf::default()
         };
         let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
@@ -64,20 +64,16 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
 
 fn table(rows: &[Row]) -> Table {
     let columns = vec![
-        Column::text("window"),
+        Column::new("window in KiB", Unit::Number),
         Column::new("8 sockets", Unit::Mbps),
         Column::new("iperf3", Unit::Mbps),
         Column::new("of iperf3", Unit::Times),
     ];
-    let mut table = Table::new("goodput", "Goodput by window", columns);
+    let mut table = Table::new("goodput", "Goodput by window", columns)
+        .plot(Plot::lines("window in KiB", &["8 sockets", "iperf3"]).log_x());
     for row in rows {
         let times = row.iperf.map(|iperf| row.eight / iperf);
-        table.push(vec![
-            window_name(row.window_bytes).into(),
-            row.eight.into(),
-            row.iperf.into(),
-            times.into(),
-        ]);
+        table.push(vec![(row.window_bytes >> 10).into(), row.eight.into(), row.iperf.into(), times.into()]);
     }
     table
 }

@@ -4,7 +4,7 @@ use super::paths::{PATHS, Path};
 use crate::experiments::bench::Bench;
 use crate::experiments::striped::{Amount, Streamed, Streams, Striped};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
-use longhaul_sim::experiments::{Column, Table, Unit};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "streams-auto",
@@ -47,12 +47,12 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         bench.pick(vec![1, 2, 3, 4, 6, 8, 12, 16, 24, 32], vec![1, 2, 4, 8, 16, 32], vec![1, 4]);
     let times = bench.pick(
         Times { fixed: (3.0, 7.0), auto: (30.0, 10.0) },
-        Times { fixed: (1.5, 2.5), auto: (12.0, 4.0) },
+        Times { fixed: (1.5, 2.0), auto: (12.0, 4.0) },
         Times { fixed: (0.2, 0.3), auto: (1.0, 0.5) },
     );
-    let is_quick = bench.pick(false, true, true);
+    let is_short = bench.pick(false, true, true);
     let is_wanted = |path: &&Path| {
-        bench.options.only.map_or(!is_quick || path.is_quick, |part| path.name().contains(part))
+        bench.options.only.map_or(!is_short || path.is_quick, |part| path.name().contains(part))
     };
     let paths: Vec<&Path> = PATHS.iter().filter(is_wanted).collect();
     bench.expect_runs(paths.len() * (counts.len() + 1));
@@ -74,6 +74,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
 }
 
 fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Outcome, ExperimentError> {
+    let is_quick = bench.pick(false, true, false);
     let lab = bench.lab(&path.scenario())?;
     // Slow start and the losses at its end must be over.
     let skip = times.fixed.0.max(SLOW_START_RTTS * path.rtt_ms / 1e3);
@@ -86,6 +87,11 @@ fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Ou
     let mut fixed = vec![];
     let mut best: Option<(u32, Streamed)> = None;
     for &count in counts {
+        // More cannot carry more over a path that is full.
+        if is_quick && best.as_ref().is_some_and(|(_, best)| best.received.goodput_mbps >= path.full_mbps()) {
+            bench.count_run();
+            continue;
+        }
         let streamed = run(Streams::Fixed(count), (skip, times.fixed.1))?;
         let mbps = streamed.received.goodput_mbps;
         fixed.push((count, mbps));
@@ -133,14 +139,17 @@ fn table(outcomes: &[Outcome]) -> Table {
     let columns = vec![
         Column::text("path"),
         Column::new("best", Unit::Number),
-        Column::new("with it", Unit::Mbps),
+        Column::new("with the best", Unit::Mbps),
         Column::new("enough", Unit::Number),
         Column::new("found", Unit::Number),
-        Column::new("with that", Unit::Mbps),
+        Column::new("with the found", Unit::Mbps),
         Column::new("of best", Unit::Share),
         Column::new("search", Unit::Share),
     ];
-    let mut table = Table::new("paths", "Streams on each path", columns);
+    let mut table = Table::new("paths", "Streams on each path", columns).plot(
+        Plot::bars("path", &["with the best", "with the found"])
+            .title("Goodput with the best and the found number"),
+    );
     for outcome in outcomes {
         table.push(vec![
             outcome.path.clone().into(),
@@ -159,23 +168,19 @@ fn table(outcomes: &[Outcome]) -> Table {
 fn detail(outcomes: &[Outcome]) -> Table {
     let columns = vec![
         Column::text("path"),
-        Column::text("streams"),
+        Column::new("streams", Unit::Number),
         Column::new("goodput", Unit::Mbps),
         Column::text("course"),
         Column::text("tried"),
     ];
-    let mut table = Table::new("cells", "Every run", columns).detail();
+    let mut table = Table::new("cells", "Every run", columns).detail().plot(
+        Plot::lines("streams", &["goodput"]).by("path").log_x().title("Goodput by fixed number of streams"),
+    );
     for outcome in outcomes {
-        let mut push = |streams: String, mbps: f64, course: &str, tried: &str| {
-            table.push(vec![
-                outcome.path.clone().into(),
-                streams.into(),
-                mbps.into(),
-                course.into(),
-                tried.into(),
-            ]);
+        let mut push = |streams: Value, mbps: f64, course: &str, tried: &str| {
+            table.push(vec![outcome.path.clone().into(), streams, mbps.into(), course.into(), tried.into()]);
         };
-        outcome.fixed.iter().for_each(|(count, mbps)| push(count.to_string(), *mbps, "", ""));
+        outcome.fixed.iter().for_each(|(count, mbps)| push((*count).into(), *mbps, "", ""));
         push("auto".into(), outcome.auto.1, &outcome.course, &outcome.tried);
     }
     table

@@ -6,7 +6,7 @@ use crate::experiments::figures::median;
 use crate::experiments::iperf::{self, Iperf};
 use crate::experiments::striped::{Amount, Streams, Striped};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
-use longhaul_sim::experiments::{Column, Table, Unit, Value};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "streams-loopback",
@@ -44,7 +44,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         "goodput",
         "Goodput over loopback, medians",
         vec![Column::text("what"), Column::new("goodput", Unit::Mbps), Column::new("of iperf3", Unit::Share)],
-    );
+    )
+    .plot(Plot::bars("what", &["goodput"]));
     for (what, mbps) in [
         ("iperf3", iperf),
         ("longhaul, one stream in clear", plain),

@@ -5,7 +5,7 @@ use crate::experiments::bench::Bench;
 use crate::experiments::iperf::{self, Iperf};
 use crate::experiments::striped::{Amount, Streams, Striped};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
-use longhaul_sim::experiments::{Column, Table, Unit, Value};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "streams-loss",
@@ -36,7 +36,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Column::new("goodput", Unit::Mbps),
         Column::new("of one", Unit::Times),
     ];
-    let mut table = Table::new("goodput", "Goodput", columns);
+    let mut table = Table::new("goodput", "Goodput", columns).plot(Plot::bars("what", &["goodput"]));
     let iperf_times = socket.map(|mbps| mbps / one_mbps);
     table.push(vec!["longhaul, one stream".into(), 1u32.into(), one_mbps.into(), 1.0.into()]);
     let times = auto_mbps / one_mbps;

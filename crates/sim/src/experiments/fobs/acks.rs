@@ -1,7 +1,7 @@
 //! Figures 1 and 2: bandwidth obtained, and packets sent in vain, against the acknowledgement frequency.
 
 use super::run::{CARD_MBIT, Done, HAULS, OBJECT_LEN, Transfer, desktop_path};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Table, Unit, run_jobs};
+use crate::experiments::{Claim, Column, Experiment, Findings, Options, Plot, Table, Unit, run_jobs};
 
 /// Bandwidth against F.
 pub const FIGURE_1: Experiment = Experiment {
@@ -108,7 +108,14 @@ fn table(points: &[(Point, Done)]) -> Table {
         Column::new("waste", Unit::Share),
         Column::new("overrun", Unit::Share),
     ];
-    let mut table = Table::new("frequencies", "Greedy, circular, F new packets per acknowledgement", columns);
+    let mut table = Table::new("frequencies", "Greedy, circular, F new packets per acknowledgement", columns)
+        .plot(
+            Plot::lines("F", &["of card"])
+                .by("haul")
+                .log_x()
+                .title("Share of the card by acknowledgement frequency"),
+        )
+        .plot(Plot::lines("F", &["waste"]).by("haul").log_x().title("Waste by acknowledgement frequency"));
     for (point, done) in points {
         table.push(vec![
             point.haul.into(),

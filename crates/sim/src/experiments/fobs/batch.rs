@@ -1,7 +1,7 @@
 //! §3.1.1: how many packets between two looks for an acknowledgement.
 
 use super::run::{Done, HAULS, OBJECT_LEN, Transfer, desktop_path};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Table, Unit, run_jobs};
+use crate::experiments::{Claim, Column, Experiment, Findings, Options, Plot, Table, Unit, run_jobs};
 
 /// Bandwidth and waste against B.
 pub const BATCH: Experiment = Experiment {
@@ -34,7 +34,8 @@ fn batch(options: &Options<'_>) -> Findings {
         Column::new("goodput", Unit::Mbps),
         Column::new("waste", Unit::Share),
     ];
-    let mut table = Table::new("batches", "B packets between two looks", columns);
+    let mut table = Table::new("batches", "B packets between two looks", columns)
+        .plot(Plot::lines("B", &["goodput"]).by("haul").log_x());
     for (haul, batch, done) in &points {
         table.push(vec![(*haul).into(), (*batch).into(), done.goodput_mbps.into(), done.waste.into()]);
     }

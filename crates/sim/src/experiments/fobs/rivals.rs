@@ -1,7 +1,9 @@
 //! Tables 1 and 2: TCP and PSockets over the same networks.
 
 use super::run::{CARD_MBIT, HAULS, OBJECT_LEN, PACKET_LEN};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
+use crate::experiments::{
+    Claim, Column, Experiment, Findings, Options, Plot, Statement, Table, Unit, run_jobs,
+};
 use crate::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
 use crate::metrics::Summary;
 use crate::path::PathConfig;
@@ -208,9 +210,25 @@ fn table_1(options: &Options<'_>) -> Findings {
     let [short_tcp, _, _, long_tcp, long_small, long_fobs] = rows[..] else { return Findings::default() };
     Findings {
         method: method(),
-        tables: vec![table],
+        tables: vec![table, course_1(loads, &rows, &ways.map(|way| way.0))],
         statements: judge_table_1(loads, short_tcp[0], long_tcp, long_small[0], long_fobs),
     }
+}
+
+/// The same with a row for each transfer, to be drawn.
+fn course_1(loads: &[f64], rows: &[&[Done]], ways: &[&str]) -> Table {
+    let columns =
+        vec![Column::text("transfer"), Column::new("others", Unit::Share), Column::new("share", Unit::Share)];
+    let title = "Share of the card by what others ask of the network";
+    let plot = Plot::lines("others", &["share"]).by("transfer");
+    let mut table = Table::new("course", title, columns).detail().plot(plot);
+    let transfers = HAULS.iter().flat_map(|haul| ways.iter().map(move |way| format!("{}: {way}", haul.0)));
+    for (transfer, row) in transfers.zip(rows) {
+        for (&load, done) in loads.iter().zip(row.iter()) {
+            table.push(vec![transfer.clone().into(), load.into(), done.share.into()]);
+        }
+    }
+    table
 }
 
 fn judge_table_1(loads: &[f64], short: Done, long: &[Done], small: Done, fobs: &[Done]) -> Vec<Statement> {
@@ -252,10 +270,13 @@ fn table_2(options: &Options<'_>) -> Findings {
     let done = measure(options, &points, |(load, way)| transfer(rtt_ms, load, way));
     let rows: Vec<&[Done]> = done.chunks(ways.len()).collect();
     let mut columns = vec![Column::new("others", Unit::Share)];
-    columns.extend(counts.iter().map(|count| Column::new(format!("{count} socket(s)"), Unit::Share)));
+    let names: Vec<String> = counts.iter().map(|count| format!("{count} socket(s)")).collect();
+    columns.extend(names.iter().map(|name| Column::new(name, Unit::Share)));
     columns.extend([Column::new("FOBS", Unit::Share), Column::new("FOBS waste", Unit::Share)]);
+    let series: Vec<&str> = names.iter().map(String::as_str).chain(["FOBS"]).collect();
     let mut table =
-        Table::new("shares", "Share of the card's 100 Mb/s, by what others ask of the network", columns);
+        Table::new("shares", "Share of the card's 100 Mb/s, by what others ask of the network", columns)
+            .plot(Plot::lines("others", &series));
     for (&load, row) in loads.iter().zip(&rows) {
         let mut cells = vec![load.into()];
         cells.extend(row.iter().map(|done| done.share.into()));

@@ -1,7 +1,9 @@
 //! §3.1.1: which of the unacknowledged packets goes next.
 
 use super::run::{Done, HAULS, OBJECT_LEN, Order, Transfer, desktop_path};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
+use crate::experiments::{
+    Claim, Column, Experiment, Findings, Options, Plot, Statement, Table, Unit, run_jobs,
+};
 use longhaul_proto::object::{Selector, SelectorKind, View};
 use longhaul_proto::units::PacketNumber;
 
@@ -63,7 +65,9 @@ fn select(options: &Options<'_>) -> Findings {
         Column::new("goodput", Unit::Mbps),
         Column::new("waste", Unit::Share),
     ];
-    let mut table = Table::new("orders", "The long haul, by order", columns);
+    let mut table = Table::new("orders", "The long haul, by order", columns)
+        .plot(Plot::bars("order", &["goodput"]).by("loss"))
+        .plot(Plot::bars("order", &["waste"]).by("loss").title("Waste by order"));
     for point in &points {
         let knows = if point.is_blind { "no" } else { "yes" };
         let (goodput, waste) = (point.done.goodput_mbps, point.done.waste);

@@ -2,7 +2,7 @@
 
 use super::run::{BATCH, OBJECT_LEN, Transfer};
 use crate::experiments::host::{HostConfig, HostCosts};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Table, Unit, run_jobs};
+use crate::experiments::{Claim, Column, Experiment, Findings, Options, Plot, Table, Unit, run_jobs};
 use crate::scenario::Scenario;
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ fn figure_3(options: &Options<'_>) -> Findings {
         Column::new("of OC-12", Unit::Share),
         Column::new("waste", Unit::Share),
     ];
-    let mut table = Table::new("sizes", "By size of packet", columns);
+    let mut table = Table::new("sizes", "By size of packet", columns)
+        .plot(Plot::lines("packet", &["of OC-12"]).log_x().title("Share of the OC-12 by size of packet"));
     for (size, done) in sizes.iter().zip(&done) {
         let share = done.goodput_mbps / OC12_MBIT;
         table.push(vec![(*size).into(), done.goodput_mbps.into(), share.into(), done.waste.into()]);

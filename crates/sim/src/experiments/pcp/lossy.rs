@@ -2,7 +2,9 @@
 
 use super::population::WidePath;
 use super::{TCP_SACK, tcp_sack};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
+use crate::experiments::{
+    Claim, Column, Experiment, Findings, Options, Plot, Statement, Table, Unit, run_jobs,
+};
 use crate::flow::{FlowSpec, Protocol};
 use crate::metrics::Summary;
 use crate::path::PathConfig;
@@ -102,7 +104,9 @@ impl Job {
 fn by_size_table(sizes: &[u64], by_sender: &[(&str, &[f64])]) -> Table {
     let mut columns = vec![Column::new("size", Unit::Bytes)];
     columns.extend(by_sender.iter().map(|(sender, _)| Column::new(*sender, Unit::Mbps)));
-    let mut table = Table::new("sizes", "Rate of a transfer by its size", columns);
+    let senders: Vec<&str> = by_sender.iter().map(|(sender, _)| *sender).collect();
+    let mut table = Table::new("sizes", "Rate of a transfer by its size", columns)
+        .plot(Plot::lines("size", &senders).log_x());
     for (index, &size) in sizes.iter().enumerate() {
         table.push(
             [size.into()].into_iter().chain(by_sender.iter().map(|(_, rates)| rates[index].into())).collect(),
@@ -114,7 +118,7 @@ fn by_size_table(sizes: &[u64], by_sender: &[(&str, &[f64])]) -> Table {
 fn beside_table(bytes: u64, alone: f64, beside_pcp: f64) -> Table {
     let columns =
         vec![Column::text("TCP"), Column::new("size", Unit::Bytes), Column::new("rate", Unit::Mbps)];
-    let mut table = Table::new("beside", "TCP beside PCP", columns);
+    let mut table = Table::new("beside", "TCP beside PCP", columns).plot(Plot::bars("TCP", &["rate"]));
     table.push(vec!["alone".into(), bytes.into(), alone.into()]);
     table.push(vec!["beside four of PCP".into(), bytes.into(), beside_pcp.into()]);
     table

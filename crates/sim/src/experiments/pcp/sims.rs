@@ -2,7 +2,9 @@
 
 use super::dumbbell::{Dumbbell, Length, Sample, Sender};
 use super::{TCP_SACK, verdicts};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
+use crate::experiments::{
+    Claim, Column, Experiment, Findings, Options, Plot, Statement, Table, Unit, run_jobs,
+};
 use crate::queue::QueueDiscipline;
 
 /// In the paper's order.
@@ -100,7 +102,10 @@ impl Figure {
             [Sender::Pcp, Sender::Tcp]
                 .map(|sender| Column::new(format!("{} loss", sender.name()), Unit::Share)),
         );
-        let mut table = Table::new("responses", "Mean response time of a flow", columns);
+        let mut names = Sender::ALL.map(Sender::name).to_vec();
+        names.push("ideal");
+        let plot = Plot::lines(self.axis.0, &names).by("router").log_y();
+        let mut table = Table::new("responses", "Mean response time of a flow", columns).plot(plot);
         for point in points {
             let mut row = vec![point.at.into(), point.network.into()];
             row.extend(point.samples.iter().map(|sample| sample.response().mean.into()));

@@ -2,7 +2,9 @@
 
 use super::population::{WidePath, describe, paths};
 use super::{TCP_SACK, tcp_sack};
-use crate::experiments::{Claim, Column, Experiment, Findings, Options, Statement, Table, Unit, run_jobs};
+use crate::experiments::{
+    Claim, Column, Experiment, Findings, Options, Plot, Statement, Table, Unit, run_jobs,
+};
 use crate::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
 use crate::metrics::Summary;
 use crate::path::PathConfig;
@@ -182,7 +184,8 @@ fn summary(folded: &[Folded]) -> Table {
         Column::new("transfers", Unit::Number),
     ];
     let title = "Time for 250 KB: mean over paths of their means; the last five columns over all transfers";
-    let mut table = Table::new("senders", title, columns);
+    let mut table = Table::new("senders", title, columns)
+        .plot(Plot::bars("sender", &["mean", "paper"]).title("Mean time for 250 KB"));
     for one in folded {
         let paper = match one.sender {
             Sender::Pcp => Some(PAPER_PCP_S),
@@ -207,9 +210,11 @@ fn summary(folded: &[Folded]) -> Table {
 
 /// The paper's figure: the share of paths whose mean is at most so long.
 fn distribution(folded: &[Folded]) -> Table {
+    let senders: Vec<&str> = folded.iter().map(|one| one.sender.name()).collect();
     let mut columns = vec![Column::new("at most", Unit::Seconds)];
     columns.extend(folded.iter().map(|one| Column::new(one.sender.name(), Unit::Share)));
-    let mut table = Table::new("distribution", "Share of paths whose mean time is at most so long", columns);
+    let mut table = Table::new("distribution", "Share of paths whose mean time is at most so long", columns)
+        .plot(Plot::lines("at most", &senders).log_x());
     for limit in DISTRIBUTION_S {
         let share = |one: &Folded| {
             one.path_means.iter().filter(|&&mean| mean <= limit).count() as f64

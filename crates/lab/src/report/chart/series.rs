@@ -1,0 +1,144 @@
+//! The figures that a plot draws, taken out of its table.
+
+use super::super::cells::cell;
+use super::shown;
+use longhaul_sim::experiments::{Plot, Table, Unit, Value};
+
+/// Curves or clouds of points.
+pub(super) struct Curves {
+    pub(super) x_name: String,
+    pub(super) x_unit: Unit,
+    pub(super) y_name: String,
+    pub(super) y_unit: Unit,
+    /// Name, and points in the order of the rows.
+    pub(super) series: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// Bars in groups.
+pub(super) struct Bars {
+    pub(super) y_name: String,
+    pub(super) y_unit: Unit,
+    pub(super) series: Vec<String>,
+    /// Name, and a bar for each of the series that has one.
+    pub(super) groups: Vec<(String, Vec<Option<f64>>)>,
+}
+
+/// The columns of a plot, found in its table.
+struct Found<'a> {
+    table: &'a Table,
+    x: usize,
+    y: Vec<usize>,
+    by: Option<usize>,
+    /// Whether the column `by` tells anything apart.
+    is_parted: bool,
+}
+
+impl<'a> Found<'a> {
+    fn of(table: &'a Table, plot: &Plot) -> Option<Found<'a>> {
+        let column = |name: &String| table.columns.iter().position(|column| column.name == *name);
+        let y: Option<Vec<usize>> = plot.y.iter().map(column).collect();
+        let by = match &plot.by {
+            Some(name) => Some(column(name)?),
+            None => None,
+        };
+        let values = || by.into_iter().flat_map(|by| table.rows.iter().map(move |row| &row[by]));
+        let is_parted = values().any(|value| Some(value) != values().next());
+        Some(Found { table, x: column(&plot.x)?, y: y.filter(|y| !y.is_empty())?, by, is_parted })
+    }
+
+    fn y_unit(&self) -> Unit {
+        self.table.columns[self.y[0]].unit
+    }
+
+    /// What the vertical axis shows: the only column's name, or nothing where series have the names.
+    fn y_name(&self) -> String {
+        if self.y.len() == 1 { self.table.columns[self.y[0]].name.clone() } else { String::new() }
+    }
+
+    /// Each row's series and value, column by column.
+    fn cells(&self) -> impl Iterator<Item = (String, &'a [Value], Option<f64>)> {
+        self.y.iter().flat_map(move |&y| {
+            let column = &self.table.columns[y];
+            self.table.rows.iter().map(move |row| {
+                let value = match row[y] {
+                    Value::Number(number) => Some(shown(number, column.unit)),
+                    Value::Nothing | Value::Text(_) => None,
+                };
+                (self.series_name(row, &column.name), row.as_slice(), value)
+            })
+        })
+    }
+
+    fn series_name(&self, row: &[Value], column: &str) -> String {
+        let Some(by) = self.by.filter(|_| self.is_parted) else { return column.to_owned() };
+        let head = &self.table.columns[by];
+        let value = cell(&row[by], head.unit);
+        let by = match head.unit {
+            Unit::Text => value,
+            unit => format!("{} {value} {}", head.name, unit.sign()).trim_end().to_owned(),
+        };
+        if self.y.len() == 1 { by } else { format!("{by}: {column}") }
+    }
+}
+
+impl Curves {
+    /// `None` where there is nothing to draw.
+    pub(super) fn of(table: &Table, plot: &Plot) -> Option<Curves> {
+        let found = Found::of(table, plot)?;
+        let x = &table.columns[found.x];
+        let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
+        for (name, row, y) in found.cells() {
+            let (Value::Number(at), Some(y)) = (&row[found.x], y) else { continue };
+            let at = shown(*at, x.unit);
+            // A logarithm of what is not positive is nowhere.
+            if (plot.is_log_x && at <= 0.0) || (plot.is_log_y && y <= 0.0) {
+                continue;
+            }
+            match series.iter_mut().find(|(of, _)| *of == name) {
+                Some((_, points)) => points.push((at, y)),
+                None => series.push((name, vec![(at, y)])),
+            }
+        }
+        let curves = Curves {
+            x_name: x.name.clone(),
+            x_unit: x.unit,
+            y_name: found.y_name(),
+            y_unit: found.y_unit(),
+            series,
+        };
+        (!curves.series.is_empty()).then_some(curves)
+    }
+}
+
+impl Bars {
+    /// `None` where there is nothing to draw.
+    pub(super) fn of(table: &Table, plot: &Plot) -> Option<Bars> {
+        let found = Found::of(table, plot)?;
+        let x = &table.columns[found.x];
+        let (mut series, mut groups): (Vec<String>, Vec<(String, Vec<Option<f64>>)>) = (vec![], vec![]);
+        for (name, row, y) in found.cells() {
+            let Some(y) = y.filter(|y| !plot.is_log_y || *y > 0.0) else { continue };
+            let of = position(&mut series, name);
+            let group = match (&row[found.x], x.unit.sign()) {
+                (value, "") => cell(value, x.unit),
+                (value, sign) => format!("{} {sign}", cell(value, x.unit)),
+            };
+            let at = groups.iter().position(|(name, _)| *name == group).unwrap_or_else(|| {
+                groups.push((group, vec![]));
+                groups.len() - 1
+            });
+            let bars = &mut groups[at].1;
+            bars.resize(bars.len().max(of + 1), None);
+            bars[of] = Some(y);
+        }
+        let bars = Bars { y_name: found.y_name(), y_unit: found.y_unit(), series, groups };
+        (!bars.groups.is_empty()).then_some(bars)
+    }
+}
+
+fn position(names: &mut Vec<String>, name: String) -> usize {
+    names.iter().position(|one| *one == name).unwrap_or_else(|| {
+        names.push(name);
+        names.len() - 1
+    })
+}

@@ -1,0 +1,124 @@
+//! What the page and the table for documentation hold.
+
+use super::super::{Head, Origin, Results, Stored};
+use crate::experiments::{Listed, Runner};
+use longhaul_sim::experiments::{self as sim, Claim, Column, Plot, Report, Table, Unit};
+
+const PAPER: Claim = Claim::paper("A paper <1>", "at least 5 | 6 & more");
+
+fn stored(id: &str) -> Stored {
+    let columns = vec![Column::text("haul"), Column::new("goodput", Unit::Mbps)];
+    let mut table = Table::new("t", "Both <hauls>", columns).plot(Plot::bars("haul", &["goodput"]));
+    table.push(vec!["<b>long</b>".into(), 88.5.into()]);
+    let hidden = Table::new("cells", "Every cell", vec![Column::text("cell")]).detail();
+    let report = Report {
+        id: id.into(),
+        title: "Two <hauls>".into(),
+        method: vec!["One flow.".into()],
+        tables: vec![table, hidden],
+        statements: vec![
+            PAPER.judge(false, "4.0 < 5").otherwise("a slow host"),
+            Claim::ours("fast").judge(true, "yes"),
+        ],
+    };
+    let head = Head {
+        command: format!("longhaul lab run {id} --quick"),
+        version: "0.1.0".into(),
+        what: id.into(),
+        origin: Origin::Lab,
+        scale: "quick".into(),
+        seed: 7,
+        only: None,
+        host: None,
+    };
+    Stored { head, report, seconds: 12.0 }
+}
+
+fn listed(group: &'static str, id: &'static str) -> Listed {
+    let runner = Runner::Simulator(sim::all().next().expect("the simulator has experiments"));
+    Listed { group, id, title: "listed", claims: &[], runner }
+}
+
+fn results() -> Results {
+    let listed = [listed("First", "a"), listed("First", "missing"), listed("Second", "b")];
+    Results::among(&listed, vec![stored("other"), stored("b"), stored("a")])
+}
+
+#[test]
+fn the_page_has_every_result_in_the_order_of_the_list_and_names_what_is_missing() {
+    let page = results().page();
+    let places: Vec<usize> =
+        ["<h2>First", "id=\"a\"", "<h2>Second", "id=\"b\"", "<h2>Others", "id=\"other\""]
+            .map(|part| page.find(part).unwrap_or_else(|| panic!("{part}")))
+            .into();
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(page.contains("Without a result: <code>missing</code>"));
+    assert_eq!(page.matches("<figure").count(), 3);
+    assert_eq!(page.matches("<figcaption><p class=\"origin\"><code>longhaul lab run").count(), 3);
+    assert!(page.contains("href=\"#a-claim-1\"") && page.contains("id=\"a-claim-1\""));
+    assert!(page.contains("Why: a slow host") && page.contains("in 12.0 s"));
+    assert!(!page.contains("Every cell"));
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_escapes_what_it_shows() {
+    let page = results().page();
+    for part in ["<script", "http:", "https:", "src=", "@import", "url(", "<b>long", "Two <hauls>"] {
+        assert!(!page.contains(part), "{part}");
+    }
+    assert!(page.contains("Two &lt;hauls&gt;") && page.contains("&lt;b&gt;long"));
+}
+
+#[test]
+fn equal_results_make_equal_pages() {
+    assert_eq!(results().page(), results().page());
+    assert_eq!(results().markdown(), results().markdown());
+}
+
+#[test]
+fn the_style_knows_every_colour_that_plots_use() {
+    for (red, green, blue) in super::super::chart::COLOURS {
+        for part in ["stroke", "fill"] {
+            let rule = format!("[{part}=\"#{red:02X}{green:02X}{blue:02X}\"]");
+            assert!(super::STYLE.contains(&rule), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn the_table_for_documentation_has_a_row_for_each_claim() {
+    let text = results().markdown();
+    let row = "| `a` (measured, quick, seed 7) | at least 5 \\| 6 &amp; more (A paper &lt;1&gt;) | 4.0 &lt; 5; a slow host | \
+               not reproduced |";
+    assert!(text.lines().any(|line| line == row), "{text}");
+    assert!(text.lines().any(|line| line == "|  | fast | yes | met |"), "{text}");
+    assert!(text.contains("\n## First\n") && text.contains("Without a result: `missing`."));
+}
+
+#[test]
+fn a_result_is_taken_over_only_if_it_is_of_the_same_measurement() {
+    let stored = stored("a");
+    let is_of = |version, scale, seed| stored.is_of(version, Origin::Lab, scale, seed);
+    assert!(is_of("0.1.0", sim::Scale::Quick, 7));
+    assert!(!is_of("0.1.1", sim::Scale::Quick, 7) && !is_of("0.1.0", sim::Scale::Full, 7));
+    assert!(!is_of("0.1.0", sim::Scale::Quick, 8));
+    assert!(!stored.is_of("0.1.0", Origin::Simulator, sim::Scale::Quick, 7));
+    let mut part = stored.clone();
+    part.head.only = Some("65 ms".into());
+    assert!(!part.is_of("0.1.0", Origin::Lab, sim::Scale::Quick, 7));
+}
+
+#[test]
+fn results_survive_the_disk_and_bad_ones_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let stored = stored("a");
+    let path = stored.store(folder.path()).unwrap();
+    assert_eq!(Stored::read(&path).unwrap(), stored);
+    assert_eq!(Results::read(folder.path()).unwrap().present().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    std::fs::write(folder.path().join("b.jsonl"), "{}\n").unwrap();
+    let results = Results::read(folder.path()).unwrap();
+    assert_eq!((results.present().collect::<Vec<_>>(), results.bad().len()), (vec!["a"], 1));
+    let error = results.bad()[0].to_string();
+    assert!(error.contains("b.jsonl, line 1: ") && error.ends_with("longhaul lab run b"), "{error}");
+}

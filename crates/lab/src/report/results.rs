@@ -1,0 +1,112 @@
+//! A folder of results beside the list of what there is to run.
+
+use super::stored::EXTENSION;
+use super::{ResultError, Stored, markdown, page};
+use crate::experiments::{Listed, roster};
+use std::fs;
+use std::path::Path;
+
+/// Everything that is known about every experiment.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// Groups in the order of the list; results that no list has are in a last one.
+    pub(super) groups: Vec<Group>,
+    bad: Vec<ResultError>,
+}
+
+/// Experiments that belong together.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) title: String,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// An experiment, and what came of it if it has run.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) result: Option<Stored>,
+}
+
+impl Results {
+    /// Those of a folder; what cannot be read in it is left out and told by [`Results::bad`].
+    pub fn read(folder: &Path) -> Result<Results, ResultError> {
+        let unreadable = |source| ResultError::Unreadable { path: folder.to_owned(), source };
+        let (mut found, mut bad) = (vec![], vec![]);
+        for entry in fs::read_dir(folder).map_err(unreadable)? {
+            let path = entry.map_err(unreadable)?.path();
+            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+                match Stored::read(&path) {
+                    Ok(stored) => found.push(stored),
+                    Err(error) => bad.push(error),
+                }
+            }
+        }
+        // A folder has no order.
+        found.sort_by(|a, b| a.report.id.cmp(&b.report.id));
+        bad.sort_by_key(ToString::to_string);
+        Ok(Results { bad, ..Results::of(found) })
+    }
+
+    /// Those given.
+    pub fn of(found: Vec<Stored>) -> Results {
+        let listed: Vec<Listed> = roster().collect();
+        Results::among(&listed, found)
+    }
+
+    /// A page by itself, with plots, in HTML.
+    pub fn page(&self) -> String {
+        page::page(self)
+    }
+
+    /// The verdicts as a table for documentation.
+    pub fn markdown(&self) -> String {
+        markdown::markdown(self)
+    }
+
+    /// Files that hold no result that could be read.
+    pub fn bad(&self) -> &[ResultError] {
+        &self.bad
+    }
+
+    /// Names of experiments that have a result.
+    pub fn present(&self) -> impl Iterator<Item = &str> {
+        self.entries().filter(|entry| entry.result.is_some()).map(|entry| entry.id.as_str())
+    }
+
+    /// Names of experiments that have none.
+    pub fn missing(&self) -> impl Iterator<Item = &str> {
+        self.entries().filter(|entry| entry.result.is_none()).map(|entry| entry.id.as_str())
+    }
+
+    pub(super) fn results(&self) -> impl Iterator<Item = &Stored> {
+        self.entries().filter_map(|entry| entry.result.as_ref())
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.groups.iter().flat_map(|group| &group.entries)
+    }
+
+    pub(super) fn among(listed: &[Listed], mut found: Vec<Stored>) -> Results {
+        let mut groups: Vec<Group> = vec![];
+        for one in listed {
+            let at = found.iter().position(|stored| stored.report.id == one.id);
+            let result = at.map(|at| found.remove(at));
+            let entry = Entry { id: one.id.into(), title: one.title.into(), result };
+            match groups.last_mut() {
+                Some(group) if group.title == one.group => group.entries.push(entry),
+                _ => groups.push(Group { title: one.group.into(), entries: vec![entry] }),
+            }
+        }
+        if !found.is_empty() {
+            let entry = |stored: Stored| {
+                let (id, title) = (stored.report.id.clone(), stored.report.title.clone());
+                Entry { id, title, result: Some(stored) }
+            };
+            let entries = found.into_iter().map(entry).collect();
+            groups.push(Group { title: "Others".into(), entries });
+        }
+        Results { groups, bad: vec![] }
+    }
+}
