@@ -19,7 +19,7 @@ const AS_ONE: Claim = Claim::ours("longhaul at least 85 % of its goodput with on
 const AHEAD: Claim = Claim::ours("longhaul ahead of every other program in median time");
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let files = bench.pick(20_000, 4000, 200);
+    let files = bench.pick(20_000, 3000, 200);
     let rounds = bench.pick(5, 1, 1);
     let peers: Vec<Box<dyn Peer>> = vec![
         Box::new(Longhaul::AUTO),
