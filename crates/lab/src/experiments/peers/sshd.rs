@@ -20,7 +20,8 @@ pub(super) struct Sshd {
 pub(super) fn find() -> Result<String, String> {
     let remedy = "get it with: apt-get install openssh-client openssh-server";
     program().ok_or_else(|| format!("sshd is not installed; {remedy}"))?;
-    version_of("ssh", &["-V"], remedy)
+    let version = version_of("ssh", &["-V"], remedy)?;
+    Ok(version.split(',').next().unwrap_or_default().into())
 }
 
 impl Sshd {
@@ -69,6 +70,7 @@ fn furnish(scene: &Scene<'_>) -> io::Result<TempDir> {
     let config = format!(
         "Port {PORT}\nListenAddress {address}\nHostKey {top}/{HOST_KEY}\nAuthorizedKeysFile {top}/authorized\n\
          PidFile none\nStrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin yes\nPasswordAuthentication no\n\
+         ClientAliveInterval 15\nClientAliveCountMax 2\n\
          Subsystem sftp internal-sftp\nSetEnv PATH=/usr/local/bin:/usr/bin:/bin\n"
     );
     fs::write(folder.path().join(CONFIG), config)?;
