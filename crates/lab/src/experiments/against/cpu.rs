@@ -1,6 +1,6 @@
 //! cpu: what a gigabyte costs in processor time at both ends.
 
-use super::runs::{Runs, interleaved, turns};
+use super::runs::{Runs, interleaved, times, turns};
 use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::figures::median;
@@ -34,15 +34,16 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let cargo = Cargo::file((MBIT * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
     let limit = Duration::from_secs_f64(PATIENCE * size_s).max(LIMIT_MIN);
     let scenario = Scenario::new(MBIT, RTT_MS);
-    let route = Route { scenario: &scenario, is_loopback: false, round: 0 };
+    let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::CUBIC_NAME, round: 0 };
     let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
     let mut method = vec![
         format!(
-            "A file of {size_s} s at {MBIT} Mb/s, {RTT_MS} ms, clean, copied {rounds} times by each program in turn: user and \
+            "A file of {size_s} s at {MBIT} Mb/s, {RTT_MS} ms, clean, copied {} by each program in turn: user and \
              system time of all its processes at an end, from start to end, logins included; medians, per 10⁹ bytes. What \
-             the kernel does for arriving packets is done on behalf of the emulator and not in these figures."
+             the kernel does for arriving packets is done on behalf of the emulator and not in these figures.",
+            times(rounds)
         ),
-        peers::hosts_setup(),
+        peers::hosts_setup(peers::CUBIC_NAME),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);

@@ -1,6 +1,6 @@
 //! loopback: what programs can do at most where no path holds them back.
 
-use super::runs::{Runs, fastest_but, interleaved, named, turns};
+use super::runs::{Runs, fastest_but, interleaved, named, times, turns};
 use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::figures::median;
@@ -45,17 +45,18 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             iperf_mbps.push(one.run(bench, &lab, true)?);
         }
     }
-    let route = Route { scenario: &scenario, is_loopback: true, round: 0 };
+    let route = Route { scenario: &scenario, is_loopback: true, congestion: peers::CUBIC_NAME, round: 0 };
     let limit = Duration::from_secs_f64(bytes as f64 * 8e-6 / RATE_MBIT_MIN).max(LIMIT_MIN);
     let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
     let mut method = vec![
         format!(
-            "A file of {} MB from one folder to another of the same host, copied {rounds} times by each program in turn; from \
+            "A file of {} MB from one folder to another of the same host, copied {} by each program in turn; from \
              the start of the program to its end with all bytes there, which are compared. iperf3 copies no file: what \
              TCP carries between two processes here.",
-            bytes >> 20
+            bytes >> 20,
+            times(rounds)
         ),
-        peers::hosts_setup(),
+        peers::hosts_setup(peers::CUBIC_NAME),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);

@@ -99,6 +99,11 @@ impl Runs {
     }
 }
 
+/// How often something was done.
+pub(super) fn times(rounds: usize) -> String {
+    if rounds == 1 { "once".into() } else { format!("{rounds} times") }
+}
+
 /// The fastest of those that are not called `ours`.
 pub(super) fn fastest_but<'a>(all: &'a [Runs], ours: &str) -> Option<(&'a Runs, f64)> {
     let others = all.iter().filter(|runs| runs.name != ours);

@@ -1,6 +1,6 @@
 //! small-files: a folder of many small files, where round trips count more than rates.
 
-use super::runs::{Runs, Turn, fastest_but, interleaved, named};
+use super::runs::{Runs, Turn, fastest_but, interleaved, named, times};
 use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::peers::{self, Cargo, Kernel, Longhaul, OURS, Peer, Route, Rsync, Scp};
@@ -19,7 +19,7 @@ const AS_ONE: Claim = Claim::ours("longhaul at least 85 % of its goodput with on
 const AHEAD: Claim = Claim::ours("longhaul ahead of every other program in median time");
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let files = bench.pick(20_000, 4000, 200);
+    let files = bench.pick(20_000, 3000, 200);
     let rounds = bench.pick(5, 1, 1);
     let peers: Vec<Box<dyn Peer>> = vec![
         Box::new(Longhaul::AUTO),
@@ -37,16 +37,18 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let mut turns = vec![Turn { peer: &Longhaul::AUTO, name: ONE_FILE, cargo: &file, limit }];
     turns.extend(super::runs::turns(&found, &tree, limit));
     let scenario = Scenario::new(MBIT, RTT_MS);
-    let route = Route { scenario: &scenario, is_loopback: false, round: 0 };
+    let congestion = peers::best_congestion_control();
+    let route = Route { scenario: &scenario, is_loopback: false, congestion, round: 0 };
     let all = interleaved(bench, route, &turns, rounds)?;
     let mut method = vec![
         format!(
-            "{files} files of {FILE_BYTES} bytes, a hundred in each folder, copied {rounds} times by each program in turn over \
+            "{files} files of {FILE_BYTES} bytes, a hundred in each folder, copied {} by each program in turn over \
              {MBIT} Mb/s, {RTT_MS} ms, clean, with a queue of one bandwidth-delay product; from the start of the program to its \
              end with every file at the other side, which are compared. Not done within {PATIENCE} times the time of the \
-             rate is a result."
+             rate is a result.",
+            times(rounds)
         ),
-        peers::hosts_setup(),
+        peers::hosts_setup(peers::best_congestion_control()),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);

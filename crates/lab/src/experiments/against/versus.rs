@@ -1,6 +1,6 @@
 //! versus: longhaul and every other program that is here, over many paths.
 
-use super::runs::{Runs, fastest_but, interleaved, named, turns};
+use super::runs::{Runs, fastest_but, interleaved, named, times, turns};
 use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::peers::{self, Cargo, OURS, Peer, Route};
@@ -108,13 +108,14 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     }
     let mut method = vec![
         format!(
-            "A file of so many seconds at the path's rate, {}, copied {rounds} times by each program in turn over paths of their \
+            "A file of so many seconds at the path's rate, {}, copied {} by each program in turn over paths of their \
              own that lose the same packets; from the start of the program to its end with all bytes at the other side, \
              which are compared. Not done within {PATIENCE} times the time of the rate is a result. One bandwidth-delay \
              product of queue unless said otherwise.",
-            sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
+            sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
+            times(rounds)
         ),
-        peers::hosts_setup(),
+        peers::hosts_setup(peers::best_congestion_control()),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);
@@ -133,7 +134,8 @@ fn cell(
     let cargo = Cargo::file((path.mbit * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
     let limit = Duration::from_secs_f64((PATIENCE * path.best_s(cargo.bytes)).max(LIMIT_S_MIN));
     let scenario = path.scenario();
-    let route = Route { scenario: &scenario, is_loopback: false, round: 0 };
+    let congestion = peers::best_congestion_control();
+    let route = Route { scenario: &scenario, is_loopback: false, congestion, round: 0 };
     let runs = interleaved(bench, route, &turns(found, &cargo, limit), rounds)?;
     Ok(Cell { path: path.name(), rtt_ms: path.rtt_ms, size_s, runs })
 }
@@ -198,7 +200,7 @@ fn judge(cells: &[Cell]) -> Statement {
     if !behind.is_empty() {
         figures = format!("{figures}; not {}", behind.join("; "));
     }
-    AHEAD.judge(behind.is_empty(), figures)
+    AHEAD.judge(behind.is_empty(), figures).otherwise(WITHOUT)
 }
 
 impl Cell {
@@ -216,6 +218,9 @@ impl Cell {
     }
 }
 
+/// What to know where others were ahead.
+const WITHOUT: &str = "TCP, uftp, UDT and GridFTP here neither log in nor encrypt nor check what arrived; longhaul's time has \
+                       its handshake, its measurement of the path and the verification of the file in it";
 /// From here on a path is long.
 const FAR_MS: f64 = 20.0;
 /// Nobody waits for a program that takes so many times as long as it must.

@@ -24,7 +24,7 @@ impl Peer for Bbcp {
     }
 
     fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        let sshd = Sshd::start(scene, None)?;
+        let sshd = Sshd::start(scene)?;
         let program = tool(PROGRAM);
         let far_side = format!("{} -l %U %H {}", sshd.ssh(), program.display());
         let Sshd { server, folder } = sshd;

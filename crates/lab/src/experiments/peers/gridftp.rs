@@ -28,9 +28,10 @@ impl Peer for GridFtp {
     fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
         let address = scene.address().to_string();
         let mut server = scene.far(SERVER);
-        server.env(HOSTNAME_ENV, &address);
+        server.env(HOSTNAME_ENV, HOSTNAME);
         server.args(["-aa", "-no-detach", "-p", PORT_TEXT]);
-        server.args(["-control-interface", &address, "-data-interface", &address]);
+        // Told where to listen for logins, it would ask for that address's name too.
+        server.args(["-data-interface", &address]);
         if rustix::process::geteuid().is_root() {
             // It refuses to be root for somebody unknown.
             server.args(["-anonymous-user", "nobody"]);
@@ -39,7 +40,7 @@ impl Peer for GridFtp {
         let server = scene.serve(SERVER, &mut server, Wire::Tcp, PORT)?;
         Ok(Started::new(self.name(), vec![server], |scene| {
             let mut command = scene.near(CLIENT);
-            command.env(HOSTNAME_ENV, scene.near_address().to_string());
+            command.env(HOSTNAME_ENV, HOSTNAME);
             command.args(["-fast", "-p", "8"]).arg(format!("file://{}", scene.cargo.source().display()));
             let to = scene.cargo.arrived_folder().join(NAME);
             command.arg(format!("ftp://{}:{PORT}{}", scene.address(), to.display()));
@@ -57,8 +58,9 @@ fn open_to_all(scene: &Scene<'_>) -> std::io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(0o777))
 }
 
-/// What each side is to call itself: there is nobody here to ask for names.
+/// What each side is to call itself: on the lab's hosts there is nobody to ask for names.
 const HOSTNAME_ENV: &str = "GLOBUS_HOSTNAME";
+const HOSTNAME: &str = "localhost";
 const SERVER: &str = "globus-gridftp-server";
 const CLIENT: &str = "globus-url-copy";
 const PORT: u16 = 2811;

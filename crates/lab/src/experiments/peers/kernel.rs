@@ -18,7 +18,7 @@ impl Kernel {
     pub(in crate::experiments) const CUBIC: Kernel = Kernel {
         name: "TCP CUBIC",
         setup: "one connection, sendfile into it, a plain writer behind it; nothing checks what arrives",
-        congestion: "cubic",
+        congestion: CUBIC_NAME,
         streams: 1,
     };
 
@@ -26,7 +26,7 @@ impl Kernel {
     pub(in crate::experiments) const MANY: Kernel = Kernel {
         name: "TCP CUBIC x 8",
         setup: "the same over eight connections, each with an eighth of the file",
-        congestion: "cubic",
+        congestion: CUBIC_NAME,
         streams: 8,
     };
 
@@ -84,9 +84,9 @@ impl Peer for Kernel {
     }
 }
 
-/// What the hosts give to programs that choose none: the best that there is for long paths.
-pub(super) fn host_congestion_control() -> &'static str {
-    if has_congestion_control(BBR_NAME) { BBR_NAME } else { "cubic" }
+/// The best that this kernel has for long paths.
+pub(in crate::experiments) fn best_congestion_control() -> &'static str {
+    if has_congestion_control(BBR_NAME) { BBR_NAME } else { CUBIC_NAME }
 }
 
 /// Whether the kernel has it, or can load it.
@@ -95,5 +95,7 @@ fn has_congestion_control(name: &str) -> bool {
     socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
 }
 
+/// What most hosts have.
+pub(in crate::experiments) const CUBIC_NAME: &str = "cubic";
 const BBR_NAME: &str = "bbr";
 const PORT: u16 = 7100;

@@ -22,7 +22,7 @@ mod uftp;
 
 pub(super) use cargo::{Cargo, NAME, clear, no_room};
 pub(super) use copying::{Cost, Route, Started, copy_once};
-pub(super) use kernel::Kernel;
+pub(super) use kernel::{CUBIC_NAME, Kernel, best_congestion_control};
 pub(super) use longhaul::{Longhaul, OURS, PORT};
 pub(super) use rsync::Rsync;
 pub(super) use scene::Scene;
@@ -83,12 +83,11 @@ pub(super) fn present(peers: Vec<Box<dyn Peer>>) -> (Vec<Box<dyn Peer>>, Vec<Str
 }
 
 /// What every copy's method says of the hosts.
-pub(super) fn hosts_setup() -> String {
+pub(super) fn hosts_setup(congestion: &str) -> String {
     format!(
-        "Hosts as guides to such paths advise: buffers of TCP up to {} MB, its congestion control {} where a program does \
-         not choose; everything else as the programs and this kernel (net.core.rmem_max = {}) have it.",
+        "Hosts as guides to fast paths advise: buffers of TCP up to {} MB, its congestion control {congestion} where a program \
+         does not choose; everything else as the programs and this kernel (net.core.rmem_max = {}) have it.",
         TCP_BUFFER_BYTES_MAX >> 20,
-        kernel::host_congestion_control(),
         fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default().trim(),
     )
 }

@@ -26,8 +26,7 @@ impl Peer for Qcp {
 
     fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
         let program = tool(PROGRAM);
-        // It is started by name at the far end.
-        let sshd = Sshd::start(scene, program.parent())?;
+        let sshd = Sshd::start(scene)?;
         let mut ssh = sshd.options();
         ssh.extend(["-p".into(), sshd::PORT.to_string()]);
         let Sshd { server, folder } = sshd;
@@ -37,13 +36,14 @@ impl Peer for Qcp {
             let rate = format!("{}k", (scene.mbit.unwrap_or(LOOPBACK_MBIT) * 1e3 / 8.0) as u64);
             let rtt_ms = (scene.rtt_ms.max(1.0) as u64).to_string();
             command.args(["--quiet", "--tx", &rate, "--rx", &rate, "--rtt", &rtt_ms]);
+            // Its own defaults, not the user's.
+            command.args(["--ssh-config", "/dev/null"]).env("XDG_CONFIG_HOME", scene.cargo.memory());
+            command.arg("--remote-qcp-binary").arg(&program);
             for option in &ssh {
                 command.args(["-S", option]);
             }
             let to = scene.cargo.arrived_folder().join(NAME);
             command.arg(scene.cargo.source()).arg(format!("{}:{}", scene.address(), to.display()));
-            // The user's own configuration is not to count.
-            command.env("XDG_CONFIG_HOME", scene.cargo.memory());
             command
         });
         Ok(started.with_folder(folder))

@@ -79,7 +79,7 @@ fn daemon(name: &'static str, scene: &Scene<'_>) -> Result<Started, ExperimentEr
 }
 
 fn over_ssh(name: &'static str, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-    let sshd = Sshd::start(scene, None)?;
+    let sshd = Sshd::start(scene)?;
     let ssh = sshd.ssh();
     let Sshd { server, folder } = sshd;
     let started = Started::new(name, vec![server], move |scene| {

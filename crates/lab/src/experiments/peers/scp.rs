@@ -22,7 +22,7 @@ impl Peer for Scp {
     }
 
     fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        let sshd = Sshd::start(scene, None)?;
+        let sshd = Sshd::start(scene)?;
         let mut args = sshd.options();
         args.extend(["-q".into(), "-r".into(), "-P".into(), sshd::PORT.to_string()]);
         let Sshd { server, folder } = sshd;

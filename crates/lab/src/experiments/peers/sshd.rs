@@ -5,7 +5,7 @@ use crate::experiments::ExperimentError;
 use crate::experiments::process::Process;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -20,16 +20,17 @@ pub(super) struct Sshd {
 pub(super) fn find() -> Result<String, String> {
     let remedy = "get it with: apt-get install openssh-client openssh-server";
     program().ok_or_else(|| format!("sshd is not installed; {remedy}"))?;
-    version_of("ssh", &["-V"], remedy)
+    let version = version_of("ssh", &["-V"], remedy)?;
+    Ok(version.split(',').next().unwrap_or_default().into())
 }
 
 impl Sshd {
-    /// Start one. Programs that are run through it are looked for in `path` too.
-    pub(super) fn start(scene: &Scene<'_>, path: Option<&Path>) -> Result<Sshd, ExperimentError> {
+    /// Start one.
+    pub(super) fn start(scene: &Scene<'_>) -> Result<Sshd, ExperimentError> {
         let failed =
             |error: io::Error| ExperimentError::Program { program: "sshd".into(), reason: error.to_string() };
         let program = program().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        let folder = furnish(scene, path).map_err(failed)?;
+        let folder = furnish(scene).map_err(failed)?;
         let mut command = scene.far(program);
         command.args(["-D", "-e", "-f"]).arg(folder.path().join(CONFIG));
         Ok(Sshd { server: scene.serve("sshd", &mut command, Wire::Tcp, PORT)?, folder })
@@ -51,7 +52,7 @@ impl Sshd {
     }
 }
 
-fn furnish(scene: &Scene<'_>, path: Option<&Path>) -> io::Result<TempDir> {
+fn furnish(scene: &Scene<'_>) -> io::Result<TempDir> {
     if rustix::process::geteuid().is_root() {
         // As the service itself does before it starts.
         fs::create_dir_all("/run/sshd")?;
@@ -66,11 +67,11 @@ fn furnish(scene: &Scene<'_>, path: Option<&Path>) -> io::Result<TempDir> {
     }
     fs::copy(folder.path().join(USER_KEY).with_extension("pub"), folder.path().join("authorized"))?;
     let (top, address) = (folder.path().display(), scene.address());
-    let also = path.map(|path| format!("{}:", path.display())).unwrap_or_default();
     let config = format!(
         "Port {PORT}\nListenAddress {address}\nHostKey {top}/{HOST_KEY}\nAuthorizedKeysFile {top}/authorized\n\
          PidFile none\nStrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin yes\nPasswordAuthentication no\n\
-         Subsystem sftp internal-sftp\nSetEnv PATH={also}/usr/local/bin:/usr/bin:/bin\n"
+         ClientAliveInterval 15\nClientAliveCountMax 2\n\
+         Subsystem sftp internal-sftp\nSetEnv PATH=/usr/local/bin:/usr/bin:/bin\n"
     );
     fs::write(folder.path().join(CONFIG), config)?;
     Ok(folder)
