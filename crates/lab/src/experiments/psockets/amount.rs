@@ -35,7 +35,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         vec![64 << 10],
     );
     let counts = bench.pick(vec![1, 2, 4, 8, 12, 16, 24, 32], vec![1, 4, 12, 32], vec![1, 4]);
-    let (skip, measure) = bench.pick((0.5, 1.5), (0.5, 1.0), (0.2, 0.3));
+    let (skip, measure) = bench.pick((0.5, 1.5), (0.4, 0.8), (0.2, 0.3));
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
     bench.expect_runs(amounts.len() * (counts.len() + usize::from(has_iperf)));
     let lab = bench.lab(&path())?;

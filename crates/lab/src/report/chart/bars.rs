@@ -60,7 +60,7 @@ pub(super) fn draw(bars: &Bars, plot: &Plot) -> Option<Drawing> {
     let legend = bars.series.iter().enumerate().map(|(number, name)| (name.clone(), Style::of(number, name)));
     let is_plain = matches!(&bars.series[..], [name] if *name == bars.y_name);
     let legend = if is_plain { vec![] } else { legend.collect() };
-    Some(Drawing { body, width: WIDTH, height, legend, description: description(bars) })
+    Some(Drawing { body, width: WIDTH, height, legend, has_bars: true, description: description(bars) })
 }
 
 /// What stands at the end of a bar.

@@ -45,7 +45,14 @@ pub(super) fn draw(curves: &Curves, plot: &Plot) -> Option<Drawing> {
     let named = curves.series.iter().enumerate().map(|(number, (name, _))| (name, Style::of(number, name)));
     let legend: Vec<_> = named.map(|(name, style)| (name.clone(), style)).collect();
     let legend = if is_plain(curves) { vec![] } else { legend };
-    Some(Drawing { body, width: WIDTH, height: HEIGHT, legend, description: description(curves, &x) })
+    Some(Drawing {
+        body,
+        width: WIDTH,
+        height: HEIGHT,
+        legend,
+        has_bars: false,
+        description: description(curves, &x),
+    })
 }
 
 /// Whether the vertical axis already says what the only series is.

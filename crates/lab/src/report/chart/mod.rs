@@ -20,6 +20,8 @@ pub(super) struct Drawing {
     pub(super) height: u32,
     /// Its series; empty where there is but one.
     pub(super) legend: Vec<(String, Style)>,
+    /// Whether series are bars, which have colours and no other marks.
+    pub(super) has_bars: bool,
     /// What is to be seen, in words.
     pub(super) description: String,
 }

@@ -19,9 +19,11 @@ pub(super) struct Bars {
     pub(super) y_name: String,
     pub(super) y_unit: Unit,
     pub(super) series: Vec<String>,
-    /// Name, and a bar for each of the series that has one.
-    pub(super) groups: Vec<(String, Vec<Option<f64>>)>,
+    pub(super) groups: Vec<BarGroup>,
 }
+
+/// Name, and a bar for each of the series that has one.
+type BarGroup = (String, Vec<Option<f64>>);
 
 /// The columns of a plot, found in its table.
 struct Found<'a> {
@@ -115,7 +117,8 @@ impl Bars {
     pub(super) fn of(table: &Table, plot: &Plot) -> Option<Bars> {
         let found = Found::of(table, plot)?;
         let x = &table.columns[found.x];
-        let (mut series, mut groups): (Vec<String>, Vec<(String, Vec<Option<f64>>)>) = (vec![], vec![]);
+        let mut series: Vec<String> = vec![];
+        let mut groups: Vec<BarGroup> = vec![];
         for (name, row, y) in found.cells() {
             let Some(y) = y.filter(|y| !plot.is_log_y || *y > 0.0) else { continue };
             let of = position(&mut series, name);

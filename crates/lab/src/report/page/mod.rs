@@ -105,6 +105,7 @@ fn group(group: &Group) -> Markup {
 fn experiment(stored: &Stored) -> Markup {
     let report = &stored.report;
     let origin = origin(stored);
+    let has_plots = report.tables.iter().any(|table| !table.plots.is_empty());
     html! {
         article #(report.id) {
             h3 { a href={ "#" (report.id) } { (report.id) } " " span.title { (report.title) } }
@@ -127,7 +128,7 @@ fn experiment(stored: &Stored) -> Markup {
             details open {
                 summary { "Method" }
                 @for line in &report.method { p { (line) } }
-                (origin)
+                @if !has_plots { (origin) }
             }
         }
     }
