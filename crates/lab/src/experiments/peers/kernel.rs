@@ -4,6 +4,7 @@
 use super::{Peer, Scene, Started, Wire};
 use crate::experiments::ExperimentError;
 use socket2::{Domain, Protocol, Socket, Type};
+use std::fs;
 
 /// Kernel TCP under a congestion control, over so many connections.
 pub(in crate::experiments) struct Kernel {
@@ -84,9 +85,21 @@ impl Peer for Kernel {
     }
 }
 
-/// The best that this kernel has for long paths.
+/// For hosts at the ends of a long path: the best of those that this kernel lets a namespace have by default.
 pub(in crate::experiments) fn best_congestion_control() -> &'static str {
-    if has_congestion_control(BBR_NAME) { BBR_NAME } else { CUBIC_NAME }
+    first_allowed(&[BBR_NAME, CUBIC_NAME])
+}
+
+/// For hosts whose path loses nothing: what most have.
+pub(in crate::experiments) fn usual_congestion_control() -> &'static str {
+    first_allowed(&[CUBIC_NAME])
+}
+
+/// The first of these that a namespace may have by default; Reno always may.
+fn first_allowed(names: &[&'static str]) -> &'static str {
+    let allowed = fs::read_to_string(ALLOWED_FILE).unwrap_or_default();
+    let is_allowed = |name: &&&str| allowed.split_whitespace().any(|other| other == **name);
+    names.iter().find(is_allowed).copied().unwrap_or("reno")
 }
 
 /// Whether the kernel has it, or can load it.
@@ -95,7 +108,8 @@ fn has_congestion_control(name: &str) -> bool {
     socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
 }
 
-/// What most hosts have.
-pub(in crate::experiments) const CUBIC_NAME: &str = "cubic";
+const CUBIC_NAME: &str = "cubic";
 const BBR_NAME: &str = "bbr";
+/// Others may be chosen for a connection, by root, but not made a namespace's default.
+const ALLOWED_FILE: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 const PORT: u16 = 7100;

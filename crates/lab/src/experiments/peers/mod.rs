@@ -22,7 +22,7 @@ mod uftp;
 
 pub(super) use cargo::{Cargo, NAME, clear, no_room};
 pub(super) use copying::{Cost, Route, Started, copy_once};
-pub(super) use kernel::{CUBIC_NAME, Kernel, best_congestion_control};
+pub(super) use kernel::{Kernel, best_congestion_control, usual_congestion_control};
 pub(super) use longhaul::{Longhaul, OURS, PORT};
 pub(super) use rsync::Rsync;
 pub(super) use scene::Scene;
