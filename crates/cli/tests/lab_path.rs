@@ -173,7 +173,7 @@ fn a_shell_reaches_both_ends_and_takes_everything_with_it() {
     let ended = ended.expect_code(0);
     let said = "at left of 10.73.0.1 and 10.73.0.2\n10.73.0.1\n10.73.0.2\nat right\nat left\n";
     assert_eq!(ended.stdout, said, "{}", ended.stderr);
-    assert!(ended.stderr.contains("the scenario's traffic: 1 flows"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("flows: 1 begun, 0 done, 0 failed"), "{}", ended.stderr);
     assert_eq!(bench.processes(), 0);
     let left_behind: Vec<_> =
         fs::read_dir(bench.folder.path()).unwrap().flatten().map(|one| one.file_name()).collect();

@@ -111,12 +111,12 @@ impl Record {
         if let Some(traffic) = &self.traffic {
             let _ = writeln!(
                 out,
-                "  of it the scenario's traffic: {} flows ({} done, {} failed), {} to the right, {} to the left",
+                "  of it the scenario's traffic: {} to the right, {} to the left; flows: {} begun, {} done, {} failed",
+                bytes_text(traffic.bytes_to_right),
+                bytes_text(traffic.bytes_to_left),
                 traffic.flows_begun,
                 traffic.flows_done,
                 traffic.flows_failed,
-                bytes_text(traffic.bytes_to_right),
-                bytes_text(traffic.bytes_to_left),
             );
         }
         for (file, captured) in &self.captured {
