@@ -135,6 +135,36 @@ fn pcp_runs_over_real_sockets() {
 }
 
 #[test]
+fn figures_one_and_two_of_fobs_come_from_the_same_copies() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let args = ["fobs-fig1", "fobs-fig2", "--smoke", "--json"];
+    let ended = Running::start(&mut lab_run(&out, &args)).finish();
+    if is_without_lab(&ended) {
+        return;
+    }
+    ended.expect_code(0);
+    let row = |id: &str| {
+        let text = fs::read_to_string(out.join(format!("{id}.jsonl"))).unwrap();
+        let found = lines(&text).into_iter().find(|line| line["kind"] == "row");
+        (found.expect("a row"), text)
+    };
+    let ((bandwidth, _), (waste, second)) = (row("fobs-fig1"), row("fobs-fig2"));
+    // 1 MB takes 84 ms at 100 Mb/s, and a few round trips of 65 ms beside.
+    assert!(
+        bandwidth["fobs_s_goodput_mbps"].as_f64().is_some_and(|mbps| mbps > 5.0 && mbps < 60.0),
+        "{bandwidth}"
+    );
+    assert!(bandwidth["fobs_data_alone_share"].as_f64() > bandwidth["fobs_share"].as_f64(), "{bandwidth}");
+    assert_eq!((&bandwidth["paper_share"], &waste["paper_share"]), (&0.9.into(), &0.03.into()));
+    // A round trip of packets is on its way when the last one arrives, of a thousand.
+    assert!(waste["fobs_share"].as_f64().is_some_and(|waste| waste > 0.0), "{waste}");
+    let end = lines(&second).pop().expect("an end");
+    assert!(end["seconds"].as_f64().is_some_and(|seconds| seconds < 0.1), "measured again: {end}");
+    assert_eq!(processes_of(&out), 0);
+}
+
+#[test]
 fn ctrl_c_ends_a_run_and_its_children() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("results");

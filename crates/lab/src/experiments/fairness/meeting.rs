@@ -15,32 +15,59 @@ use std::time::{Duration, Instant};
 pub(super) struct Meeting {
     /// Copies by longhaul.
     pub(super) copies: u16,
-    /// Whether they are to yield.
-    pub(super) is_background: bool,
+    pub(super) way: Way,
     /// The kernel's congestion control for the others, and how many connections.
     pub(super) rivals: Option<(&'static str, u32)>,
 }
 
+/// How they copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As it comes.
+    Default,
+    /// Over UDP for good: the default may take to parallel TCP connections.
+    Udp,
+    /// Yielding to all else.
+    Background,
+}
+
+impl Way {
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Way::Default => &[],
+            Way::Udp => &["--transport", "object"],
+            Way::Background => &["--background"],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Default => "",
+            Way::Udp => " over UDP",
+            Way::Background => " in the background",
+        }
+    }
+}
+
 impl Meeting {
     pub(super) const fn of(copies: u16) -> Meeting {
-        Meeting { copies, is_background: false, rivals: None }
+        Meeting { copies, way: Way::Default, rivals: None }
     }
 
     pub(super) const fn beside(self, control: &'static str, connections: u32) -> Meeting {
         Meeting { rivals: Some((control, connections)), ..self }
     }
 
-    pub(super) const fn behind(self) -> Meeting {
-        Meeting { is_background: true, ..self }
+    pub(super) const fn by(self, way: Way) -> Meeting {
+        Meeting { way, ..self }
     }
 
     /// What it is called.
     pub(super) fn name(self) -> String {
-        let copies = match (self.copies, self.is_background) {
-            (0, _) => None,
-            (count, true) => Some(format!("{count} in the background")),
-            (1, false) => Some("1 copy".into()),
-            (count, false) => Some(format!("{count} copies")),
+        let copies = match self.copies {
+            0 => None,
+            1 => Some(format!("1 copy{}", self.way.name())),
+            count => Some(format!("{count} copies{}", self.way.name())),
         };
         let names: Vec<String> = copies.into_iter().chain(self.rivals_name()).collect();
         names.join(" beside ")
@@ -170,8 +197,7 @@ impl Meeting {
         port: u16,
     ) -> Result<Flow, ExperimentError> {
         let copies = Copies::of(bench, lab, source.clone(), port)?;
-        let args: &[&str] = if self.is_background { &["--background"] } else { &[] };
-        Ok(Flow::Copy { process: copies.begin(bench, lab, args)?, copies })
+        Ok(Flow::Copy { process: copies.begin(bench, lab, self.way.args())?, copies })
     }
 }
 
@@ -200,7 +226,8 @@ mod tests {
         let copy = Meeting::of(1);
         assert_eq!(Meeting::of(3).name(), "3 copies");
         assert_eq!(copy.beside("bbr", 4).name(), "1 copy beside 4 bbr");
-        assert_eq!(copy.behind().beside("cubic", 1).name(), "1 in the background beside 1 cubic");
+        let behind = copy.by(Way::Background).beside("cubic", 1);
+        assert_eq!(behind.name(), "1 copy in the background beside 1 cubic");
         assert_eq!(Meeting::of(0).beside("cubic", 1).name(), "1 cubic");
     }
 
@@ -210,6 +237,6 @@ mod tests {
         let timing = Timing { gap: second, settle: 2 * second, measure: 3 * second };
         assert_eq!(timing.total(Meeting::of(0).beside("cubic", 4)), 6 * second);
         assert_eq!(timing.total(Meeting::of(3)), 8 * second);
-        assert_eq!(timing.total(Meeting::of(1).behind().beside("cubic", 1)), 7 * second);
+        assert_eq!(timing.total(Meeting::of(1).by(Way::Background).beside("cubic", 1)), 7 * second);
     }
 }
