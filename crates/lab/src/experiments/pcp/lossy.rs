@@ -8,6 +8,7 @@ use longhaul_sim::experiments::pcp::population::WidePath;
 use longhaul_sim::experiments::pcp::{FIGURE_3_CLAIMS, TCP_SACK, lossy_path};
 use longhaul_sim::experiments::{Column, Plot, Statement, Table, Unit};
 use longhaul_sim::metrics::Summary;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -42,41 +43,30 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let senders = bench.pick(&Sender::ALL[..], &Sender::ALL[..], &Sender::ALL[..2]);
     let beside_bytes = sizes.last().copied().unwrap_or(BESIDE_BYTES).min(BESIDE_BYTES);
     let seed = bench.options.seed;
-    let mut jobs = vec![];
     // The long ones first, so that nobody waits for the last of them alone.
-    for lab in 0..labs {
-        let job = |pcp_beside| {
-            let (sender, bytes) = (Sender::Tcp, beside_bytes);
-            Job { sender, bytes, pcp_beside, count: each, seed: seed + lab }
-        };
-        jobs.extend([job(0), job(4)]);
-    }
+    let mut jobs = beside_jobs(seed..seed + labs, beside_bytes, each);
     for &bytes in sizes.iter().rev() {
         let job = |&sender: &Sender| Job { sender, bytes, pcp_beside: 0, count: count(bytes), seed };
-        jobs.extend(senders.iter().map(job));
+        // TCP alone is timed at that size already.
+        let is_new = |job: &Job| job.sender != Sender::Tcp || job.bytes != beside_bytes;
+        jobs.extend(senders.iter().map(job).filter(is_new));
     }
     bench.expect_runs(jobs.len());
-    let limits = Times::new(bench, bench.pick(600, 30, 5));
-    let (probing, patient): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_probing);
-    let mut measured = vec![];
-    for (jobs, at_a_time) in [(patient, PATIENT_AT_A_TIME), (probing, PROBING_AT_A_TIME)] {
-        let times = abreast(bench, at_a_time, &jobs, |job, halt| job.run(limits, halt))?;
-        measured.extend(jobs.into_iter().zip(times));
-    }
+    let measured = run(bench, jobs)?;
     let (beside, by_size) = measured.split_at(2 * labs as usize);
-    let rows = senders.iter().map(|&sender| {
-        let rate = |&bytes: &u64| {
-            let job = by_size.iter().find(|(job, _)| job.sender == sender && job.bytes == bytes);
-            job.map_or(f64::NAN, |(job, times)| mbps(job.bytes, times))
-        };
-        (sender, sizes.iter().map(rate).collect())
-    });
-    let rows: Vec<(Sender, Vec<f64>)> = rows.collect();
     let with = |pcp: usize| {
         let times = beside.iter().filter(|(job, _)| job.pcp_beside == pcp).flat_map(|(_, times)| times);
         times.copied().collect::<Vec<f64>>()
     };
     let beside = Beside { bytes: beside_bytes, alone_s: with(0), with_pcp_s: with(4) };
+    let rows = senders.iter().map(|&sender| {
+        let rate = |&bytes: &u64| {
+            let job = by_size.iter().find(|(job, _)| job.sender == sender && job.bytes == bytes);
+            job.map_or_else(|| mbps(bytes, &beside.alone_s), |(job, times)| mbps(job.bytes, times))
+        };
+        (sender, sizes.iter().map(rate).collect())
+    });
+    let rows: Vec<(Sender, Vec<f64>)> = rows.collect();
     let is_large = bench.pick(true, true, false);
     Ok(Findings {
         method: method(&lossy_path(seed)),
@@ -87,6 +77,24 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             CLAIMS.iter().map(|claim| claim.leave_open("this run was too short for it")).collect()
         },
     })
+}
+
+/// TCP alone and beside four of PCP, over paths with these seeds.
+fn beside_jobs(seeds: Range<u64>, bytes: u64, count: u64) -> Vec<Job> {
+    let job = |seed, pcp_beside| Job { sender: Sender::Tcp, bytes, pcp_beside, count, seed };
+    seeds.flat_map(|seed| [job(seed, 0), job(seed, 4)]).collect()
+}
+
+/// Seconds of every transfer of each job; first those that do not depend on a quiet host.
+fn run(bench: &Bench<'_>, jobs: Vec<Job>) -> Result<Vec<(Job, Vec<f64>)>, ExperimentError> {
+    let limits = Times::new(bench, bench.pick(600, 30, 5));
+    let (probing, patient): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_probing);
+    let mut measured = vec![];
+    for (jobs, at_a_time) in [(patient, PATIENT_AT_A_TIME), (probing, PROBING_AT_A_TIME)] {
+        let times = abreast(bench, at_a_time, &jobs, |job, halt| job.run(limits, halt))?;
+        measured.extend(jobs.into_iter().zip(times));
+    }
+    Ok(measured)
 }
 
 fn method(path: &WidePath) -> Vec<String> {

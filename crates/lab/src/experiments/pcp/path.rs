@@ -78,10 +78,10 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Settling as long as in the simulator, unless it is only to be seen that it works.
+    /// In full settling as long as in the simulator.
     pub(super) fn new(bench: &Bench<'_>, limit_s: u64) -> Times {
         Times {
-            settle: Duration::from_millis(bench.pick(2000, 2000, 200)),
+            settle: Duration::from_millis(bench.pick(2000, 1000, 200)),
             limit: Duration::from_secs(limit_s),
         }
     }

@@ -236,6 +236,7 @@ fn judge(timed: &[Timed]) -> Vec<Statement> {
         return CLAIMS.iter().map(|claim| claim.leave_open(TOO_SHORT)).collect();
     };
     let times = tcp.of_paths.mean / pcp.of_paths.mean;
+    let why = |quiet: &'static str| if times < 1.0 { BUSY_HOST } else { quiet };
     let against_tcp = four.of_paths.mean / tcp.of_paths.mean;
     vec![
         ratio
@@ -243,19 +244,17 @@ fn judge(timed: &[Timed]) -> Vec<Statement> {
                 times >= 2.5,
                 format!("{:.2} against {:.2} s, {times:.2} times as long", pcp.of_paths.mean, tcp.of_paths.mean),
             )
-            .otherwise(if times < 1.0 {
-                BUSY_HOST
-            } else {
+            .otherwise(why(
                 "the paper's TCP met more losses than ours: the more than 10 % of its transfers above 5 s make over 0.5 of \
                  its mean of 1.33 s, and it does not tell what its paths lost; on clean paths both are bound by their \
-                 start-up"
-            }),
+                 start-up",
+            )),
         bounded
             .judge(
                 pcp.of_transfers.max <= 2.0,
                 format!("{:.2} s at most; {:.1} % above 2 s", pcp.of_transfers.max, pcp.share_above(2.0) * 100.0),
             )
-            .otherwise("paths of 5 or 10 Mb/s of which others take most leave less than 1 Mb/s, over which 250 KB take 2 s"),
+            .otherwise(why("paths of 5 or 10 Mb/s of which others take most leave less than 1 Mb/s, over which 250 KB take 2 s")),
         slow.judge(tcp.share_above(5.0) > 0.1, format!("{:.1} % of the TCP transfers", tcp.share_above(5.0) * 100.0))
             .otherwise(
                 "the paper's paths must have lost more, or more in a row, than ours: 250 KB in 5 s are 0.4 Mb/s, which \
@@ -266,7 +265,7 @@ fn judge(timed: &[Timed]) -> Vec<Statement> {
                 (0.75..=1.25).contains(&against_tcp),
                 format!("{:.2} s each, {against_tcp:.2} of TCP's time", four.of_paths.mean),
             )
-            .otherwise("where nothing is lost the four share what one has for itself"),
+            .otherwise(why("where nothing is lost the four share what one has for itself")),
         match one(Sender::Adaptive).zip(one(Sender::Kernel)) {
             None => AS_FAST.leave_open(TOO_SHORT),
             Some((ours, kernel)) => AS_FAST

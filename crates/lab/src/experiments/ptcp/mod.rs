@@ -131,12 +131,13 @@ fn method(measured: &Measured) -> Vec<String> {
         format!(
             "The kernel's own TCP, one congestion control at a time, without selective acknowledgements, over {RATE_MBIT} \
              Mb/s, {RTT_MS} ms, MSS {MSS}, a reverse path without loss; flows begin {} ms after one another and go on. \
-             Measured for {} s from {} s after the last has begun; means of {} seed(s). Utilisation: what programs got, \
+             Measured for {} s from {} s after the last has begun ({} s where it is alone); means of {} seed(s). Utilisation: what programs got, \
              the background's included, over the link's rate ({:.1} % is full: headers); loss: packets dropped at the \
              link over packets sent to it; Jain's index over what each flow's program got.",
             START_GAP.as_millis(),
             measured.times.measure_s,
             measured.times.settle_s,
+            measured.times.settle_alone_s,
             measured.times.seeds,
             FULL * 100.0
         ),

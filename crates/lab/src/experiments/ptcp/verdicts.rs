@@ -47,12 +47,11 @@ pub(super) fn utilisation(grid: &Grid) -> Vec<Statement> {
     let last = by_count.last().filter(|(count, _)| *count > 10);
     vec![
         alike.judge(spread <= 0.05, format!("{:.1} points apart at most", spread * 100.0)).otherwise(
-            "with one flow the variants differ in how far a loss sets them back and how fast they come back, and without \
-             selective acknowledgements several losses in a window take a round trip each",
+FIRST_SLOW_START,
         ),
         full.judge(is_as_said, listed(&by_count, |used| format!("{:.1} %", used * 100.0))).otherwise(
-            "how many flows it takes depends on delay and buffer, which the paper does not give: a buffer of one \
-             bandwidth-delay product keeps the link busy while a single window is halved",
+            "how many flows it takes depends on delay and buffer, which the paper does not give: with a buffer of one \
+             bandwidth-delay product five flows that are never halved at the same moment keep the link busy",
         ),
         match (ten, last) {
             (Some(ten), Some((count, used))) => {
@@ -91,11 +90,11 @@ pub(super) fn loss(grid: &Grid) -> Vec<Statement> {
     );
     let beside = grid.adaptive().zip(grid.row("cubic"));
     vec![
-        little.judge(is_little, figures.clone()),
-        grows.judge(is_growing, figures),
+        little.judge(is_little, figures.clone()).otherwise(FIRST_SLOW_START),
+        grows.judge(is_growing, figures).otherwise(FIRST_SLOW_START),
         judge_order(order, ordered, ranked(by_variant, false, percent)).otherwise(
-            "on this path thirty flows have windows of five segments, where HS-TCP (below 38) and Scalable are NewReno but \
-             for how they back off; and H-TCP, at a round trip of 100 ms, grows faster than either",
+            "on this path windows are below 38 segments from five flows on, where HS-TCP is NewReno, and its limited slow \
+             start (RFC 3742) overshoots less",
         ),
         match beside {
             None => LOSES_LESS.leave_open(TOO_FEW),
@@ -106,7 +105,8 @@ pub(super) fn loss(grid: &Grid) -> Vec<Statement> {
                 });
                 let figures = figures.collect::<Vec<_>>().join(", ");
                 LOSES_LESS.judge(pairs().all(|(ours, cubic)| ours <= cubic), figures).otherwise(
-                    "many flows that each probe for more meet in one short queue",
+                    "the default does not give way far enough where many of its flows share a slow link: a fair share is then \
+                     a few packets a round trip; the simulator shows the same",
                 )
             }
         },
@@ -148,7 +148,9 @@ pub(super) fn fairness(grid: &Grid) -> Vec<Statement> {
         match beside {
             None => AS_FAIR.leave_open(TOO_FEW),
             Some((ours, cubic)) => {
-                AS_FAIR.judge(ours >= cubic - 0.05, format!("{} against {}", index(ours), index(cubic)))
+                AS_FAIR.judge(ours >= cubic - 0.05, format!("{} against {}", index(ours), index(cubic))).otherwise(
+                    "for the same reason for which many of its flows lose so much on a slow link: see ptcp-loss",
+                )
             }
         },
     ]
@@ -188,6 +190,11 @@ fn ranked(mut figures: Vec<(String, f64)>, most_first: bool, text: impl Fn(f64) 
     texts.join(", ")
 }
 
+/// Why a lone flow does not do what the paper's did.
+const FIRST_SLOW_START: &str = "a lone flow's first slow start overshoots by as much as the path and its queue hold, and without \
+                                selective acknowledgements each lost segment takes a round trip to repair; Scalable and H-TCP then \
+                                give up so little of the window that they overflow the queue again. CUBIC (HyStart) and HS-TCP \
+                                (limited slow start) leave slow start before";
 /// Almost full.
 const NEARLY: f64 = 0.95;
 const TOO_FEW: &str = "this run has too few numbers of flows or variants";
