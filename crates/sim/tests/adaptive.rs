@@ -114,6 +114,16 @@ fn flows_share_equally_whenever_they_begin() {
     }
 }
 
+/// Thirty flows once took each other's losses for the path's nature, as no test of a single one made a difference, and
+/// sent ever more to make up for them: nine tenths of all packets were dropped, and the flow that came last starved.
+#[test]
+fn a_crowd_does_not_take_its_own_losses_for_the_path() {
+    let crowd = own(30, 0.2);
+    let shares = Shared::new(path(10.0, 100.0), crowd, 15.0, 45.0).run();
+    let least = shares.each.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(least >= 0.2 / 30.0 && shares.sum() >= 0.9, "{shares:?}");
+}
+
 #[test]
 fn a_longer_way_earns_no_larger_share() {
     let far = Member { extra: Duration::from_millis(30), ..Member::new("adaptive", 3.0) };

@@ -63,10 +63,17 @@ impl Adaptive {
             return;
         }
         let (before, now) = (test.loss - self.loss.random, loss - self.loss.random);
+        // Where so many share the path that one of them makes no difference, it looks like nobody's doing.
+        let is_flood = loss > RANDOM_MAX;
         let still = now > before / 2.0 || before - now < chance(self.loss.random, datagrams);
-        self.loss.random = loss;
         self.loss.restart(ack);
         self.state = State::Cruise;
+        if is_flood {
+            self.bandwidth = test.delivered.max(RATE_MIN);
+            self.meet_ceiling(ack.now, test.queue_ns);
+            return;
+        }
+        self.loss.random = loss;
         if !still {
             // It was ours: what was delivered while it lasted is what the path carries.
             self.bandwidth = (test.delivered / (1.0 - loss).max(0.1)).max(RATE_MIN);
@@ -89,6 +96,8 @@ impl Adaptive {
     }
 }
 
+/// No path that is worth using loses more at random: what does is overfull.
+const RANDOM_MAX: f64 = 0.2;
 /// Rounds without growth after congestion loss, twice as many each time that it is met again, within bounds.
 const HOLD_ROUNDS: u32 = 6;
 const HOLD_MIN: Duration = Duration::from_millis(200);
