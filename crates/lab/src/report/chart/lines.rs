@@ -113,7 +113,7 @@ const HEIGHT: u32 = 600;
 /// For the name of the vertical axis.
 const TOP: u32 = 62;
 /// For labels and the name of the horizontal axis.
-const BOTTOM: u32 = 98;
+const BOTTOM: u32 = 106;
 /// Long enough for the first label below not to touch the lowest one at the side.
 const TICK: u32 = 14;
 /// Between labels and the vertical axis.

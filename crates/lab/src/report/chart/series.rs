@@ -2,7 +2,7 @@
 
 use super::super::cells::cell;
 use super::shown;
-use longhaul_sim::experiments::{Plot, Table, Unit, Value};
+use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 
 /// Curves or clouds of points.
 pub(super) struct Curves {
@@ -74,11 +74,7 @@ impl<'a> Found<'a> {
     fn series_name(&self, row: &[Value], column: &str) -> String {
         let Some(by) = self.by.filter(|_| self.is_parted) else { return column.to_owned() };
         let head = &self.table.columns[by];
-        let value = cell(&row[by], head.unit);
-        let by = match head.unit {
-            Unit::Text => value,
-            unit => format!("{} {value} {}", head.name, unit.sign()).trim_end().to_owned(),
-        };
+        let by = named(&row[by], head);
         if self.y.len() == 1 { by } else { format!("{by}: {column}") }
     }
 }
@@ -117,25 +113,31 @@ impl Bars {
     pub(super) fn of(table: &Table, plot: &Plot) -> Option<Bars> {
         let found = Found::of(table, plot)?;
         let x = &table.columns[found.x];
+        let name_of = |row: &[Value]| named(&row[found.x], x);
+        // In the order of the rows, whichever series has a figure first.
+        let mut names = vec![];
+        let places: Vec<usize> = table.rows.iter().map(|row| position(&mut names, name_of(row))).collect();
+        let mut groups: Vec<BarGroup> = names.into_iter().map(|name| (name, vec![])).collect();
         let mut series: Vec<String> = vec![];
-        let mut groups: Vec<BarGroup> = vec![];
-        for (name, row, y) in found.cells() {
+        for ((name, _, y), &group) in found.cells().zip(places.iter().cycle()) {
             let Some(y) = y.filter(|y| !plot.is_log_y || *y > 0.0) else { continue };
             let of = position(&mut series, name);
-            let group = match (&row[found.x], x.unit.sign()) {
-                (value, "") => cell(value, x.unit),
-                (value, sign) => format!("{} {sign}", cell(value, x.unit)),
-            };
-            let at = groups.iter().position(|(name, _)| *name == group).unwrap_or_else(|| {
-                groups.push((group, vec![]));
-                groups.len() - 1
-            });
-            let bars = &mut groups[at].1;
+            let bars = &mut groups[group].1;
             bars.resize(bars.len().max(of + 1), None);
             bars[of] = Some(y);
         }
+        groups.retain(|(_, bars)| !bars.is_empty());
         let bars = Bars { y_name: found.y_name(), y_unit: found.y_unit(), series, groups };
         (!bars.groups.is_empty()).then_some(bars)
+    }
+}
+
+/// A value of a column as a name: words as they are, numbers with what they count.
+fn named(value: &Value, column: &Column) -> String {
+    let text = cell(value, column.unit);
+    match column.unit {
+        Unit::Text => text,
+        unit => format!("{} {text} {}", column.name, unit.sign()).trim_end().to_owned(),
     }
 }
 

@@ -64,6 +64,18 @@ fn bars_stand_in_groups_with_their_figures() {
 }
 
 #[test]
+fn groups_of_bars_keep_the_order_of_the_rows_where_figures_are_missing() {
+    let mut table = sample();
+    table.rows.clear();
+    table.push(vec!["first".into(), 1u32.into(), Value::Nothing, 2.0.into()]);
+    table.push(vec!["second".into(), 1u32.into(), 3.0.into(), Value::Nothing]);
+    table.push(vec!["empty".into(), 1u32.into(), Value::Nothing, Value::Nothing]);
+    let drawing = draw(&table, &Plot::bars("variant", &["goodput", "paper"])).expect("two bars");
+    let place = |name: &str| drawing.body.find(&format!("\n{name}\n"));
+    assert!(place("first").is_some() && place("first") < place("second") && place("empty").is_none());
+}
+
+#[test]
 fn nothing_to_draw_is_no_plot() {
     let mut table = sample();
     table.rows.clear();
