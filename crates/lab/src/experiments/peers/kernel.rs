@@ -4,6 +4,7 @@
 use super::{Peer, Scene, Started, Wire};
 use crate::experiments::ExperimentError;
 use socket2::{Domain, Protocol, Socket, Type};
+use std::fs;
 
 /// Kernel TCP under a congestion control, over so many connections.
 pub(in crate::experiments) struct Kernel {
@@ -84,9 +85,17 @@ impl Peer for Kernel {
     }
 }
 
-/// The best that this kernel has for long paths.
-pub(in crate::experiments) fn best_congestion_control() -> &'static str {
-    if has_congestion_control(BBR_NAME) { BBR_NAME } else { CUBIC_NAME }
+/// What the lab's hosts give to programs that choose none: this one where a host may be set to it.
+///
+/// A network namespace may have what its kernel allows to everybody, or what it was made with.
+pub(in crate::experiments) fn host_congestion_control(wanted: &str) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    choose(wanted, &read("tcp_allowed_congestion_control"), read("tcp_congestion_control").trim())
+}
+
+fn choose(wanted: &str, allowed: &str, default: &str) -> String {
+    let is_allowed = allowed.split_whitespace().any(|name| name == wanted);
+    if is_allowed { wanted.into() } else { default.into() }
 }
 
 /// Whether the kernel has it, or can load it.
@@ -97,5 +106,18 @@ fn has_congestion_control(name: &str) -> bool {
 
 /// What most hosts have.
 pub(in crate::experiments) const CUBIC_NAME: &str = "cubic";
-const BBR_NAME: &str = "bbr";
+/// The best for long paths that lose packets.
+pub(in crate::experiments) const BBR_NAME: &str = "bbr";
 const PORT: u16 = 7100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_get_what_everybody_may_have_or_keep_what_they_came_with() {
+        assert_eq!(choose("bbr", "reno bbr", "cubic"), "bbr");
+        assert_eq!(choose("bbr", "reno cubic", "cubic"), "cubic");
+        assert_eq!(choose("cubic", "reno bbr", "bbr"), "bbr");
+    }
+}
