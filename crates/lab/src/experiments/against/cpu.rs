@@ -34,12 +34,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let cargo = Cargo::file((MBIT * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
     let limit = Duration::from_secs_f64(PATIENCE * size_s).max(LIMIT_MIN);
     let scenario = Scenario::new(MBIT, RTT_MS);
-    let route = Route {
-        scenario: &scenario,
-        is_loopback: false,
-        congestion: peers::usual_congestion_control(),
-        round: 0,
-    };
+    let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::CUBIC_NAME, round: 0 };
     let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
     let mut method = vec![
         format!(
@@ -48,7 +43,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              the kernel does for arriving packets is done on behalf of the emulator and not in these figures.",
             times(rounds)
         ),
-        peers::hosts_setup(peers::usual_congestion_control()),
+        peers::hosts_setup(peers::CUBIC_NAME),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);

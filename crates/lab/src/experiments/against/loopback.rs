@@ -45,12 +45,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             iperf_mbps.push(one.run(bench, &lab, true)?);
         }
     }
-    let route = Route {
-        scenario: &scenario,
-        is_loopback: true,
-        congestion: peers::usual_congestion_control(),
-        round: 0,
-    };
+    let route = Route { scenario: &scenario, is_loopback: true, congestion: peers::CUBIC_NAME, round: 0 };
     let limit = Duration::from_secs_f64(bytes as f64 * 8e-6 / RATE_MBIT_MIN).max(LIMIT_MIN);
     let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
     let mut method = vec![
@@ -61,7 +56,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             bytes >> 20,
             times(rounds)
         ),
-        peers::hosts_setup(peers::usual_congestion_control()),
+        peers::hosts_setup(peers::CUBIC_NAME),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);

@@ -37,8 +37,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let mut turns = vec![Turn { peer: &Longhaul::AUTO, name: ONE_FILE, cargo: &file, limit }];
     turns.extend(super::runs::turns(&found, &tree, limit));
     let scenario = Scenario::new(MBIT, RTT_MS);
-    let congestion = peers::best_congestion_control();
-    let route = Route { scenario: &scenario, is_loopback: false, congestion, round: 0 };
+    let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
     let all = interleaved(bench, route, &turns, rounds)?;
     let mut method = vec![
         format!(
@@ -48,7 +47,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              rate is a result.",
             times(rounds)
         ),
-        peers::hosts_setup(peers::best_congestion_control()),
+        peers::hosts_setup(peers::BBR_NAME),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);

@@ -115,7 +115,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
             times(rounds)
         ),
-        peers::hosts_setup(peers::best_congestion_control()),
+        peers::hosts_setup(peers::BBR_NAME),
     ];
     method.extend(peers::setups(&found));
     method.extend(missing);
@@ -134,8 +134,7 @@ fn cell(
     let cargo = Cargo::file((path.mbit * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
     let limit = Duration::from_secs_f64((PATIENCE * path.best_s(cargo.bytes)).max(LIMIT_S_MIN));
     let scenario = path.scenario();
-    let congestion = peers::best_congestion_control();
-    let route = Route { scenario: &scenario, is_loopback: false, congestion, round: 0 };
+    let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
     let runs = interleaved(bench, route, &turns(found, &cargo, limit), rounds)?;
     Ok(Cell { path: path.name(), rtt_ms: path.rtt_ms, size_s, runs })
 }

@@ -2,6 +2,7 @@
 
 use super::Peer;
 use super::cargo::Cargo;
+use super::kernel::host_congestion_control;
 use super::scene::Scene;
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
@@ -119,7 +120,7 @@ pub(in crate::experiments) struct Route<'a> {
     pub(in crate::experiments) scenario: &'a Scenario,
     /// All on one host.
     pub(in crate::experiments) is_loopback: bool,
-    /// Congestion control of the hosts' TCP, for programs that choose none.
+    /// Congestion control that the hosts' TCP is to have, if it may, for programs that choose none.
     pub(in crate::experiments) congestion: &'static str,
     /// Decides with the run's seed which packets are lost.
     pub(in crate::experiments) round: u64,
@@ -138,7 +139,7 @@ pub(in crate::experiments) fn copy_once(
     let seed = bench.options.seed.wrapping_add(route.round);
     let lab = Lab::start(&Scenario { seed, ..scenario.clone() })?;
     for end in [End::Left, End::Right] {
-        let congestion_control = Some(route.congestion.into());
+        let congestion_control = Some(host_congestion_control(route.congestion));
         let buffer_bytes_max = Some(TCP_BUFFER_BYTES_MAX);
         lab.set_tcp(end, &TcpSettings { congestion_control, buffer_bytes_max, ..TcpSettings::default() })?;
     }

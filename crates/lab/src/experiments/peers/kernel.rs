@@ -85,21 +85,17 @@ impl Peer for Kernel {
     }
 }
 
-/// For hosts at the ends of a long path: the best of those that this kernel lets a namespace have by default.
-pub(in crate::experiments) fn best_congestion_control() -> &'static str {
-    first_allowed(&[BBR_NAME, CUBIC_NAME])
+/// What the lab's hosts give to programs that choose none: this one where a host may be set to it.
+///
+/// A network namespace may have what its kernel allows to everybody, or what it was made with.
+pub(in crate::experiments) fn host_congestion_control(wanted: &str) -> String {
+    let read = |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    choose(wanted, &read("tcp_allowed_congestion_control"), read("tcp_congestion_control").trim())
 }
 
-/// For hosts whose path loses nothing: what most have.
-pub(in crate::experiments) fn usual_congestion_control() -> &'static str {
-    first_allowed(&[CUBIC_NAME])
-}
-
-/// The first of these that a namespace may have by default; Reno always may.
-fn first_allowed(names: &[&'static str]) -> &'static str {
-    let allowed = fs::read_to_string(ALLOWED_FILE).unwrap_or_default();
-    let is_allowed = |name: &&&str| allowed.split_whitespace().any(|other| other == **name);
-    names.iter().find(is_allowed).copied().unwrap_or("reno")
+fn choose(wanted: &str, allowed: &str, default: &str) -> String {
+    let is_allowed = allowed.split_whitespace().any(|name| name == wanted);
+    if is_allowed { wanted.into() } else { default.into() }
 }
 
 /// Whether the kernel has it, or can load it.
@@ -108,8 +104,20 @@ fn has_congestion_control(name: &str) -> bool {
     socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
 }
 
-const CUBIC_NAME: &str = "cubic";
-const BBR_NAME: &str = "bbr";
-/// Others may be chosen for a connection, by root, but not made a namespace's default.
-const ALLOWED_FILE: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+/// What most hosts have.
+pub(in crate::experiments) const CUBIC_NAME: &str = "cubic";
+/// The best for long paths that lose packets.
+pub(in crate::experiments) const BBR_NAME: &str = "bbr";
 const PORT: u16 = 7100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_get_what_everybody_may_have_or_keep_what_they_came_with() {
+        assert_eq!(choose("bbr", "reno bbr", "cubic"), "bbr");
+        assert_eq!(choose("bbr", "reno cubic", "cubic"), "cubic");
+        assert_eq!(choose("cubic", "reno bbr", "bbr"), "bbr");
+    }
+}

@@ -22,7 +22,7 @@ mod uftp;
 
 pub(super) use cargo::{Cargo, NAME, clear, no_room};
 pub(super) use copying::{Cost, Route, Started, copy_once};
-pub(super) use kernel::{Kernel, best_congestion_control, usual_congestion_control};
+pub(super) use kernel::{BBR_NAME, CUBIC_NAME, Kernel};
 pub(super) use longhaul::{Longhaul, OURS, PORT};
 pub(super) use rsync::Rsync;
 pub(super) use scene::Scene;
@@ -84,6 +84,7 @@ pub(super) fn present(peers: Vec<Box<dyn Peer>>) -> (Vec<Box<dyn Peer>>, Vec<Str
 
 /// What every copy's method says of the hosts.
 pub(super) fn hosts_setup(congestion: &str) -> String {
+    let congestion = kernel::host_congestion_control(congestion);
     format!(
         "Hosts as guides to fast paths advise: buffers of TCP up to {} MB, its congestion control {congestion} where a program \
          does not choose; everything else as the programs and this kernel (net.core.rmem_max = {}) have it.",
