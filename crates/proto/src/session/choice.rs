@@ -440,8 +440,9 @@ const PAUSE_RTTS: u32 = 3;
 /// A share of loss at which TCP may yet be faster: it is of a policer, or of a box that drops UDP. Long links lose less
 /// at random.
 const ODD_LOSS: f64 = 0.03;
-/// Delivering less than this share of what the path check's train saw pass is odd.
-const ODD_SHARE: f64 = 0.5;
+/// Without loss, delivering less than this share of what the path check's train saw pass is odd. More is a share that
+/// others leave: TCP would take it from them.
+const ODD_SHARE: f64 = 0.15;
 /// With this share of it no loss is odd.
 const FAST_SHARE: f64 = 0.75;
 /// A transfer that is over sooner is left alone: a trial takes some seconds.
