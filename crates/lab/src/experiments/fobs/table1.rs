@@ -265,8 +265,8 @@ impl Shared {
 }
 
 /// Shares of packets that are lost on the long haul: the object takes TCP some 29 000.
-const LOSSES: [f64; 6] = [0.0, 3e-5, 1e-4, 1.1e-4, 1.5e-4, 3e-4];
-const QUICK_LOSSES: [f64; 1] = [1.1e-4];
+const LOSSES: [f64; 6] = [0.0, 3e-5, 6e-5, 1e-4, 1.5e-4, 3e-4];
+const QUICK_LOSSES: [f64; 1] = [1e-4];
 /// In a quick run, of the one transfer whose rate is steady from the start.
 const SMALL_BYTES: u64 = 3 << 20;
 const RENO: &str = "reno";
