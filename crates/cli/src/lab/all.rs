@@ -90,7 +90,7 @@ fn print(args: &LabRunArgs, stored: &Stored, how: &str) {
         return;
     }
     let verdicts = || stored.report.statements.iter().map(|statement| statement.verdict);
-    let counts = VERDICTS.iter().filter_map(|verdict| {
+    let counts = Verdict::ALL.iter().filter_map(|verdict| {
         let count = verdicts().filter(|one| one == verdict).count();
         (count > 0).then(|| format!("{count} {}", verdict.words()))
     });
@@ -206,8 +206,6 @@ fn time_left(left: &[Option<f64>], took: &[f64], share: f64, elapsed: f64) -> Op
     Some((first - elapsed).max(0.0) + expected.skip(1).sum::<f64>())
 }
 
-const VERDICTS: [Verdict; 5] =
-    [Verdict::Reproduced, Verdict::NotReproduced, Verdict::Met, Verdict::NotMet, Verdict::Open];
 const BAR: &str = "all {wide_bar} {pos}/{len} {msg}";
 const ID_WIDTH: usize = 16;
 const TIME_WIDTH: usize = 12;

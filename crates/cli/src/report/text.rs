@@ -65,7 +65,7 @@ fn statement(statement: &Statement) -> String {
     if let Some(remark) = &statement.remark {
         let word = match statement.verdict {
             Verdict::NotReproduced | Verdict::NotMet => "why",
-            Verdict::Reproduced | Verdict::Met | Verdict::Open => "note",
+            Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => "note",
         };
         out.push_str(&wrapped(&format!("{word}: {remark}"), INDENT, INDENT));
     }

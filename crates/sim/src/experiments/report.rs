@@ -297,7 +297,15 @@ impl Statement {
     pub fn otherwise(self, why: &str) -> Statement {
         match self.verdict {
             Verdict::NotReproduced | Verdict::NotMet => self.remark(why),
-            Verdict::Reproduced | Verdict::Met | Verdict::Open => self,
+            Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => self,
+        }
+    }
+
+    /// The paper's figure is beaten here, if `is_better`: the claim holds, and more.
+    pub fn better_if(self, is_better: bool) -> Statement {
+        match self.verdict {
+            Verdict::Reproduced if is_better => Statement { verdict: Verdict::Better, ..self },
+            _ => self,
         }
     }
 }
@@ -308,6 +316,8 @@ impl Statement {
 pub enum Verdict {
     /// The paper's claim holds here.
     Reproduced,
+    /// It holds, and the paper's figure is beaten.
+    Better,
     /// It does not.
     NotReproduced,
     /// Our own bar is passed.
@@ -319,10 +329,21 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// All of them: on papers' claims, on ours, and neither.
+    pub const ALL: [Verdict; 6] = [
+        Verdict::Reproduced,
+        Verdict::Better,
+        Verdict::NotReproduced,
+        Verdict::Met,
+        Verdict::NotMet,
+        Verdict::Open,
+    ];
+
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
+            Verdict::Better => "better",
             Verdict::NotReproduced => "not reproduced",
             Verdict::Met => "met",
             Verdict::NotMet => "not met",
@@ -353,6 +374,9 @@ mod tests {
         const PAPER: Claim = Claim::paper("FOBS, Table 1", "half");
         let good = PAPER.judge(true, "51 %").otherwise("too slow");
         assert_eq!((good.verdict, good.remark), (Verdict::Reproduced, None));
+        let better = [true, false].map(|is_better| PAPER.judge(true, "60 %").better_if(is_better).verdict);
+        assert_eq!(better, [Verdict::Better, Verdict::Reproduced]);
+        assert_eq!(PAPER.judge(false, "60 %").better_if(true).verdict, Verdict::NotReproduced);
         let bad = PAPER.judge(false, "5 %").otherwise("too slow");
         assert_eq!((bad.verdict, bad.remark.as_deref()), (Verdict::NotReproduced, Some("too slow")));
         let ours = Claim::ours("full").judge(false, "5 %");

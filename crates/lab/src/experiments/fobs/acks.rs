@@ -231,11 +231,12 @@ fn judge_waste(hauls: &[Haul]) -> Vec<Statement> {
     };
     let fobs = shares(&|haul| haul.best().and_then(Runs::waste));
     let is_little = at_best.iter().all(|(_, waste)| waste.is_some_and(|waste| waste <= WASTE_MAX));
+    let is_better = at_best.iter().all(|(_, waste)| waste.is_some_and(|waste| waste < PAPER_WASTE));
     let is_less = at_best
         .iter()
         .all(|(haul, fobs)| haul.default.waste().zip(*fobs).is_some_and(|(own, fobs)| own < fobs));
     vec![
-        WASTE.judge(is_little && !hauls.is_empty(), fobs.clone()).otherwise(
+        WASTE.judge(is_little && !hauls.is_empty(), fobs.clone()).better_if(is_better).otherwise(
             "what is sent in vain is what waits in the sending host and is on its way when the last packet arrives",
         ),
         DEFAULT_LESS.judge(
@@ -286,6 +287,13 @@ mod tests {
         let expected = [Verdict::Reproduced, Verdict::Reproduced, Verdict::Met];
         assert_eq!(verdicts(judge_bandwidth(&hauls)), expected);
         assert_eq!(verdicts(judge_waste(&hauls)), [Verdict::Reproduced, Verdict::Met]);
+    }
+
+    #[test]
+    fn less_waste_than_the_papers_is_better() {
+        let hauls =
+            [haul("short", &[(91.0, 0.02)], (92.0, 0.0)), haul("long", &[(88.0, 0.029)], (89.0, 0.0))];
+        assert_eq!(verdicts(judge_waste(&hauls)), [Verdict::Better, Verdict::Met]);
     }
 
     #[test]

@@ -229,6 +229,11 @@ pub(super) fn percent(share: Option<f64>) -> String {
     share.map_or("nothing".into(), |share| format!("{:.1} %", share * 100.0))
 }
 
+/// A share of packets that are lost, with as many digits as it was given with.
+pub(super) fn loss_text(share: f64) -> String {
+    format!("{} %", (share * 1e8).round() / 1e6)
+}
+
 /// From ANL's desktop computer: its 100 Mb/s card is the narrowest place (FOBS §4, §5). Behind it an OC-3, which a sender
 /// of 100 Mb/s cannot fill.
 pub(super) fn desktop_path(haul: &str, rtt_ms: f64) -> Scenario {

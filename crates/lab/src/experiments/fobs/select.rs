@@ -1,6 +1,8 @@
 //! Section 3.1.1: which of the unacknowledged packets goes next.
 
-use super::run::{CARD_MBIT, CIRCULAR, Fobs, LONG, OBJECT_BYTES, Sweep, desktop_path, failures, method};
+use super::run::{
+    CARD_MBIT, CIRCULAR, Fobs, LONG, OBJECT_BYTES, Sweep, desktop_path, failures, loss_text, method,
+};
 use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
@@ -101,12 +103,12 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
         .iter()
         .map(|Compared { loss, circular, other }| {
             format!(
-                "{} {:.1} Mb/s against {:.1} for {} at {} % loss",
+                "{} {:.1} Mb/s against {:.1} for {} at {} loss",
                 circular.0,
                 circular.1,
                 other.1,
                 other.0,
-                loss * 100.0
+                loss_text(*loss)
             )
         })
         .collect();

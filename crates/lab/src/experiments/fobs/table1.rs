@@ -2,7 +2,7 @@
 
 use super::run::{
     CARD_MBIT, EMPTY_BYTES, Fobs, Ground, LONG, OBJECT_BYTES, Runs, SHORT, Session, desktop_path, failures,
-    method, percent,
+    loss_text, method, percent,
 };
 use crate::experiments::bench::Bench;
 use crate::experiments::figures::median;
@@ -215,7 +215,7 @@ impl Rows {
         let by_loss: Vec<String> = self
             .shared
             .iter()
-            .map(|shared| format!("{} at {} %", percent(shared.tcp), shared.loss * 100.0))
+            .map(|shared| format!("{} at {}", percent(shared.tcp), loss_text(shared.loss)))
             .collect();
         let nearest = self.nearest();
         let long = nearest.and_then(|shared| shared.tcp);
@@ -227,11 +227,11 @@ impl Rows {
             let Some(shared) = nearest else { return claim.leave_open("nothing was measured") };
             let ratio = shared.ratio(of(shared));
             let figures = format!(
-                "{name} {} (with handshake and check {}), TCP {} at {} % loss, where TCP is nearest to the paper's 51 %: {} times",
+                "{name} {} (with handshake and check {}), TCP {} at {} loss, where TCP is nearest to the paper's 51 %: {} times",
                 percent(shared.data_share(of(shared))),
                 percent(of(shared).share(CARD_MBIT)),
                 percent(shared.tcp),
-                shared.loss * 100.0,
+                loss_text(shared.loss),
                 ratio.map_or("no".into(), |ratio| format!("{ratio:.2}"))
             );
             claim.judge(ratio.is_some_and(|ratio| ratio >= RATIO_MIN), figures)

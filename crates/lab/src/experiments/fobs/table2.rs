@@ -1,6 +1,6 @@
 //! Table 2: FOBS against PSockets with the number of sockets that PSockets finds best.
 
-use super::run::{CARD_MBIT, Fobs, Ground, LONG, OBJECT_BYTES, Runs, failures, method, percent};
+use super::run::{CARD_MBIT, Fobs, Ground, LONG, OBJECT_BYTES, Runs, failures, loss_text, method, percent};
 use crate::experiments::bench::Bench;
 use crate::experiments::figures::median;
 use crate::experiments::striped::{Amount, Partition, Streams, Striped};
@@ -182,7 +182,11 @@ fn trials(rows: &[Row]) -> Table {
             .plot(Plot::lines("sockets", &["share"]).by("path"));
     for row in rows {
         for (count, share) in &row.tried {
-            table.push(vec![format!("loss {} %", row.loss * 100.0).into(), (*count).into(), (*share).into()]);
+            table.push(vec![
+                format!("loss {}", loss_text(row.loss)).into(),
+                (*count).into(),
+                (*share).into(),
+            ]);
         }
     }
     table
@@ -196,7 +200,7 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
             .map(|claim| claim.leave_open("nothing was measured"))
             .into();
     };
-    let place = format!("{} % loss, where PSockets is nearest to the paper's 56 %", row.loss * 100.0);
+    let place = format!("{} loss, where PSockets is nearest to the paper's 56 %", loss_text(row.loss));
     let beats = |claim: Claim, name: &str, runs: fn(&Row) -> &Runs| {
         let is_faster = |row: &Row| row.sockets.is_some() && runs(row).share(CARD_MBIT) > row.sockets;
         let figures = format!(

@@ -45,7 +45,7 @@ pub(super) fn page(results: &Results) -> String {
 
 fn totals(results: &Results) -> Markup {
     let verdicts = || results.results().flat_map(|stored| &stored.report.statements).map(|one| one.verdict);
-    let counts = VERDICTS.map(|verdict| (verdict, verdicts().filter(|one| *one == verdict).count()));
+    let counts = Verdict::ALL.map(|verdict| (verdict, verdicts().filter(|one| *one == verdict).count()));
     html! {
         ul.totals {
             @for (verdict, count) in counts { @if count > 0 { li { (badge(verdict)) " " (count) } } }
@@ -137,7 +137,7 @@ fn experiment(stored: &Stored) -> Markup {
 fn statement(statement: &Statement, id: &str) -> Markup {
     let remark = match statement.verdict {
         Verdict::NotReproduced | Verdict::NotMet => "Why: ",
-        Verdict::Reproduced | Verdict::Met | Verdict::Open => "Note: ",
+        Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => "Note: ",
     };
     html! {
         li #(id) {
@@ -151,7 +151,7 @@ fn statement(statement: &Statement, id: &str) -> Markup {
 
 fn badge(verdict: Verdict) -> Markup {
     let (class, sign) = match verdict {
-        Verdict::Reproduced | Verdict::Met => ("badge yes", "✓"),
+        Verdict::Reproduced | Verdict::Better | Verdict::Met => ("badge yes", "✓"),
         Verdict::NotReproduced | Verdict::NotMet => ("badge no", "✗"),
         Verdict::Open => ("badge open", "?"),
     };
@@ -180,8 +180,6 @@ fn seconds_text(seconds: f64) -> String {
     if whole < 100 { format!("{seconds:.1} s") } else { format!("{} min {} s", whole / 60, whole % 60) }
 }
 
-const VERDICTS: [Verdict; 5] =
-    [Verdict::Reproduced, Verdict::NotReproduced, Verdict::Met, Verdict::NotMet, Verdict::Open];
 const STYLE: &str = include_str!("style.css");
 
 #[cfg(test)]
