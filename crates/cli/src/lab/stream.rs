@@ -118,14 +118,16 @@ fn send(args: &LabSendArgs) -> io::Result<()> {
 }
 
 /// Write until all is written, or until the receiver has enough; says how many bytes went out.
-fn write(mut stream: StripedStream, args: &LabSendArgs) -> io::Result<u64> {
-    let piece = vec![7; args.write as usize];
+fn write(stream: StripedStream, args: &LabSendArgs) -> io::Result<u64> {
+    let len_max = args.write as usize;
+    let mut piece = vec![7; len_max];
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut sent = 0;
     while args.bytes.is_none_or(|bytes| sent < bytes) {
         let left = args.bytes.map_or(u64::MAX, |bytes| bytes - sent);
-        let len = piece.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        match stream.write_all(&piece[..len]) {
+        let len = len_max.min(usize::try_from(left).unwrap_or(usize::MAX));
+        piece.resize(len, 7);
+        match stream.write_block(&mut piece) {
             Ok(()) => sent += len as u64,
             Err(error) => {
                 ended_by_receiver(error)?;

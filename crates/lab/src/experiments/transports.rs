@@ -66,7 +66,7 @@ const PATHS: [Path; 12] = [
     path(20.0, 20.0, 0.0, Treatment::Bursts(500)),
     path(50.0, 40.0, 0.0, Treatment::Blocked),
     quick(path(100.0, 40.0, 0.0, Treatment::BlockedAfter(4000))),
-    quick(path(100.0, 65.0, 0.0, Treatment::None)),
+    path(100.0, 65.0, 0.0, Treatment::None),
     Path { jitter_ms: 2.0, ..path(20.0, 150.0, 0.0, Treatment::None) },
 ];
 
@@ -115,7 +115,7 @@ impl Runs {
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let object_s = bench.pick(20.0, 10.0, 0.5);
+    let object_s = bench.pick(20.0, 20.0, 0.5);
     let is_full = bench.pick(true, false, false);
     let mut paths: Vec<&Path> = PATHS.iter().filter(|path| is_full || path.is_quick).collect();
     paths.truncate(bench.pick(PATHS.len(), PATHS.len(), 1));

@@ -42,6 +42,19 @@ macro_rules! reads_blocks {
     )*};
 }
 
+macro_rules! writes_blocks {
+    ($($who:ty),*) => {$(
+        impl $who {
+            /// Write all of a block without copying it, where it is not longer than 128 KiB, lanes are fast and the
+            /// partition is [`Partition::Auto`](super::Partition::Auto); otherwise as [`Write::write_all`] does. Where it
+            /// was not copied, `block` has become other memory to fill, of any length and contents.
+            pub fn write_block(&self, block: &mut Vec<u8>) -> io::Result<()> {
+                self.handle.write_block(block)
+            }
+        }
+    )*};
+}
+
 macro_rules! reads {
     ($($who:ty),*) => {$(
         impl Read for $who {
@@ -68,5 +81,6 @@ macro_rules! writes {
 }
 
 reads_blocks!(StripedStream, ReadHalf);
+writes_blocks!(StripedStream, WriteHalf);
 reads!(StripedStream, &StripedStream, ReadHalf, &ReadHalf);
 writes!(StripedStream, &StripedStream, WriteHalf, &WriteHalf);

@@ -304,6 +304,35 @@ impl Handle {
         }
     }
 
+    pub(super) fn write_block(&self, block: &mut Vec<u8>) -> io::Result<()> {
+        let turn = locked(&self.writing);
+        let mut deadline = None;
+        let mut state = self.core.lock();
+        if block.is_empty() || !state.out.takes_whole(block.len()) {
+            drop((state, turn));
+            return self.write_all(block);
+        }
+        loop {
+            writable(&state)?;
+            if state.out.room(block.len()) == block.len() {
+                let next = state.out.used_buffer();
+                state.out.push(std::mem::replace(block, next));
+                self.core.wake_sender(&mut state);
+                return Ok(());
+            }
+            state.writer_waits = true;
+            state = self.wait(state, &self.core.writable, &self.write_timeout, &mut deadline)?;
+        }
+    }
+
+    fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            let taken = self.write(buf, Waiter::Thread)?;
+            buf = &buf[taken..];
+        }
+        Ok(())
+    }
+
     /// Write whole blocks, each copied while the threads go on.
     fn write_blocks<'a>(
         &'a self,

@@ -71,7 +71,19 @@ fn blocks_and_reads_that_take_parts_of_them_give_the_same_bytes() {
     let bytes = text(4, 5 << 20);
     let sent = bytes.clone();
     let writing = thread::spawn(move || {
-        (&near).write_all(&sent).unwrap();
+        let (mut rest, mut block) = (&sent[..], vec![]);
+        for len in [100_000, 1, 128 << 10, 0, 300_000, 70_000].into_iter().cycle() {
+            let (now, later) = rest.split_at(rest.len().min(len));
+            block.clear();
+            block.extend_from_slice(now);
+            near.write_block(&mut block).unwrap();
+            let (now, later) = later.split_at(later.len().min(5));
+            (&near).write_all(now).unwrap();
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
         near.close().unwrap();
     });
     let (mut got, mut spent, mut part) = (vec![], vec![], [0; 777]);

@@ -167,6 +167,16 @@ impl Outgoing {
         buffer
     }
 
+    /// Memory for a block, of whatever it held before.
+    pub fn used_buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_else(|| vec![0; BLOCK_LEN])
+    }
+
+    /// Whether a block of so many bytes is taken as it is, now or as soon as there is room.
+    pub fn takes_whole(&self, len: usize) -> bool {
+        self.partition == Partition::Auto && len <= self.block_len && 2 * len as u64 <= self.queue_max()
+    }
+
     /// Append a block that the caller has filled, for whichever lane comes first. Only with [`Partition::Auto`].
     pub fn push(&mut self, bytes: Vec<u8>) {
         debug_assert!(self.partition == Partition::Auto && bytes.len() <= PAYLOAD_MAX);
