@@ -8,7 +8,7 @@ use longhaul::Failure;
 use longhaul::stripe::{LaneStats, StripeOptions, StripeStats, StripedStream};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
