@@ -64,7 +64,7 @@ fn what_is_unknown_gets_a_suggestion_before_anything_runs() {
     for (id, says) in [
         ("streams-autoo", "did you mean streams-auto"),
         ("psockets-h", "psockets-a"),
-        ("x", "choose one of psockets-a"),
+        ("x", "choose one of fobs-fig1"),
     ] {
         let ended = Running::start(&mut lab_run(&out, &["psockets-a", id])).finish().expect_code(2);
         assert!(ended.stderr.contains(says) && ended.stdout.is_empty(), "{id}: {}", ended.stderr);
@@ -252,7 +252,7 @@ fn results_become_a_page_and_a_table_and_bad_ones_are_named() {
     let text = simulate(&out, "pcp-sim11");
     assert_eq!(lines(&text)[0]["origin"], "simulator");
     let done = report().expect_code(0);
-    assert!(done.stdout.contains("1 experiments, without psockets-a"), "{}", done.stdout);
+    assert!(done.stdout.contains("1 experiments, without fobs-fig1"), "{}", done.stdout);
     let shown = fs::read_to_string(&page).unwrap();
     assert!(shown.contains("<svg class=\"plot\"") && shown.contains("pcp-sim11"), "{shown}");
     assert!(fs::read_to_string(&table).unwrap().contains("| `pcp-sim11` (simulated, smoke, seed 1) |"));
@@ -292,7 +292,7 @@ fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
     assert!(ran.len() == 2 && ran.iter().any(|line| line.starts_with(MISSING)), "{ran:?}");
     assert!(ran.iter().any(|line| line.starts_with("pcp-sim10 ")), "{ran:?}");
     assert!(
-        done.stderr.contains("2 experiments in ") && done.stderr.contains("taken over: psockets-a"),
+        done.stderr.contains("2 experiments in ") && done.stderr.contains("taken over: fobs-fig1"),
         "{}",
         done.stderr
     );
