@@ -104,7 +104,7 @@ fn udp_blocked_midway_leaves_tcp(pull: bool) {
     });
     let json = ended.json();
     assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe"]), "{json}");
-    assert!(ended.stderr.contains("UDP brought no news for 2."), "{}", ended.stderr);
+    assert!(ended.stderr.contains("UDP brought no news for "), "{}", ended.stderr);
     let counters = scene.haul.lab.counters();
     assert!(
         counters.left_to_right.dropped_udp + counters.right_to_left.dropped_udp > 0,

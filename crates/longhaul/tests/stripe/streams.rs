@@ -1,7 +1,7 @@
 //! What goes in comes out, however it is cut and sealed, and the ends behave as those of a socket.
 
 use crate::common::{PATIENCE, bind, fixed, pair, pass, text, until};
-use longhaul::stripe::{Partition, StripeOptions};
+use longhaul::stripe::{LaneStats, Partition, StripeOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::thread;
@@ -257,15 +257,17 @@ fn statistics_tell_of_each_lane() {
     near.wait_for_lanes(3, PATIENCE).unwrap();
     (&near).write_all(&text(9, 4 << 20)).unwrap();
     far.read_exact(&mut vec![0; 4 << 20]).unwrap();
-    until(|| (near.stats().bytes_acked == 4 << 20).then_some(()));
-    let stats = near.stats();
+    // The kernels' own acknowledgements may come later than the stream's, over another lane.
+    let is_acked = |lane: &LaneStats| lane.tcp.acked_bytes >= lane.bytes_sent;
+    let stats = until(|| {
+        let stats = near.stats();
+        (stats.bytes_acked == 4 << 20 && stats.lanes.iter().all(is_acked)).then_some(stats)
+    });
     assert_eq!((stats.lanes.len(), stats.lanes_lost, stats.bytes_resent), (3, 0, 0));
     assert_eq!(stats.lanes.iter().map(|lane| lane.bytes_sent).sum::<u64>(), 4 << 20);
     let busy = stats.lanes.iter().filter(|lane| lane.bytes_sent > 0);
     assert!(busy.clone().count() > 0);
-    assert!(
-        busy.clone().all(|lane| lane.tcp.rtt > Duration::ZERO && lane.tcp.acked_bytes >= lane.bytes_sent)
-    );
+    assert!(busy.clone().all(|lane| lane.tcp.rtt > Duration::ZERO));
     assert_eq!(near.peer_addr().unwrap(), far.local_addr().unwrap());
     near.set_nodelay(true).unwrap();
 }

@@ -51,6 +51,8 @@ pub struct Look {
     pub news: Time,
     /// Since when the control stream has said something again and again.
     pub talks_since: Time,
+    /// When it last did.
+    pub last_word: Time,
     /// When the last authentic answer to a probe of the path came in over UDP.
     pub udp_heard: Option<Time>,
     /// The round trip.
@@ -406,13 +408,15 @@ impl Choice {
     }
 }
 
-/// Whether UDP is silent although there is something to hear and the other side is there.
+/// Whether UDP is silent although there is something to hear and the other side is there. Only what the control stream has
+/// gone on for meanwhile counts: in an outage of everything both fall silent.
 fn silence(look: &Look, since: Time) -> Option<String> {
-    let silent = look.now.since(look.news.max(look.talks_since).max(since));
+    let heard = look.news.max(since);
     // UDP that has brought nothing yet is trusted less.
-    let patience = if look.news <= since { SILENCE / 2 } else { SILENCE };
-    (look.waiting && silent > patience.max(look.rtt * SILENCE_RTTS))
-        .then(|| format!("UDP brought no news for {:.1} s", silent.as_secs_f64()))
+    let patience = if look.news <= since { SILENCE_FIRST } else { SILENCE };
+    let talk = look.last_word.since(heard.max(look.talks_since));
+    (look.waiting && talk > patience.max(look.rtt * SILENCE_RTTS))
+        .then(|| format!("UDP brought no news for {:.1} s", look.now.since(heard).as_secs_f64()))
 }
 
 fn by(carrier: Carrier) -> &'static str {
@@ -423,8 +427,9 @@ fn by(carrier: Carrier) -> &'static str {
     }
 }
 
-/// UDP that brings no news for so long is blocked, if the control stream goes on meanwhile.
-const SILENCE: Duration = Duration::from_secs(2);
+/// UDP that brings no news while the control stream goes on for so long is blocked.
+const SILENCE: Duration = Duration::from_millis(1500);
+const SILENCE_FIRST: Duration = Duration::from_secs(1);
 const SILENCE_RTTS: u32 = 10;
 /// Rates are over so long a time.
 const RECENT: Duration = Duration::from_secs(2);

@@ -158,6 +158,7 @@ impl<F: Feed> Sending<'_, '_, F> {
                 && self.sender.blocked() != Blocked::Source,
             news: stats.last_news,
             talks_since: self.session.talks_since(now),
+            last_word: self.session.last_word,
             udp_heard: self.session.check.last_news(),
             rtt: self.sender.rtt().smoothed(),
             lanes: self.session.link.lanes().len(),

@@ -12,6 +12,7 @@ struct Story {
     lost: u64,
     news: Time,
     talks_since: Time,
+    last_word: Time,
     carrier: Carrier,
     lanes: usize,
     lanes_can_be_had: bool,
@@ -50,6 +51,7 @@ impl Story {
             lost: 0,
             news: Time::ZERO,
             talks_since: Time::ZERO,
+            last_word: Time::ZERO,
             carrier: Carrier::Object,
             lanes: 0,
             lanes_can_be_had: true,
@@ -71,7 +73,9 @@ impl Story {
             if mbps > 0.0 {
                 self.news = self.now;
             }
-            if !path.control {
+            if path.control {
+                self.last_word = self.now;
+            } else {
                 self.talks_since = self.now;
             }
             let look = Look {
@@ -84,6 +88,7 @@ impl Story {
                 waiting: true,
                 news: self.news,
                 talks_since: self.talks_since,
+                last_word: self.last_word,
                 udp_heard: self.udp_heard,
                 rtt: RTT,
                 lanes: self.lanes,
@@ -133,7 +138,7 @@ fn silence_leads_to_lanes_and_back_when_udp_is_heard() {
     let mut story = Story::new(100.0);
     story.go_on(10.0, GOOD).go_on(20.0, Path { udp_mbps: 0.0, ..GOOD });
     assert_eq!(story.carriers(), ["stripe"]);
-    assert!((12.0..12.6).contains(&story.told[0].0), "{:?}", story.told);
+    assert!((11.5..12.1).contains(&story.told[0].0), "{:?}", story.told);
     story.go_on(60.0, GOOD);
     assert_eq!(story.carriers(), ["stripe", "object", "object"], "{:?}", story.told);
 }
