@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Ended, Running, longhaul, run, skip, wait_until};
+use common::{Ended, Running, is_without, longhaul, processes_with, run, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -22,21 +22,11 @@ fn lab_run(out: &Path, args: &[&str]) -> Command {
 
 /// Processes of that run: a namespace of its lives as long as one of them.
 fn processes_of(out: &Path) -> usize {
-    let mark = format!("{MARK}={}\0", out.display());
-    let environments = fs::read_dir("/proc").expect("/proc can be read").filter_map(|entry| {
-        let environment = fs::read(entry.ok()?.path().join("environ")).ok()?;
-        Some(String::from_utf8_lossy(&environment).into_owned())
-    });
-    environments.filter(|environment| environment.contains(&mark)).count()
+    processes_with(MARK, out)
 }
 
-/// Whether no lab can be made here, which is said.
 fn is_without_lab(ended: &Ended) -> bool {
-    let without = ended.code == 1 && NO_LAB.iter().any(|reason| ended.stderr.contains(reason));
-    if without {
-        skip(ended.stderr.trim_end());
-    }
-    without
+    is_without(&NO_LAB, ended)
 }
 
 const MARK: &str = "LONGHAUL_TEST_RUN";

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Ended, LONGHAUL, Running, longhaul, skip, token_file, wait_until};
+use common::{Ended, LONGHAUL, Running, is_without, longhaul, processes_with, skip, token_file, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -52,26 +52,12 @@ impl Bench {
 
     /// Processes that bear the mark: a namespace lives as long as one of them.
     fn processes(&self) -> usize {
-        processes_of(self.folder.path())
+        processes_with(MARK, self.folder.path())
     }
 }
 
-fn processes_of(folder: &Path) -> usize {
-    let mark = format!("{MARK}={}\0", folder.display());
-    let environments = fs::read_dir("/proc").expect("/proc can be read").filter_map(|entry| {
-        let environment = fs::read(entry.ok()?.path().join("environ")).ok()?;
-        Some(String::from_utf8_lossy(&environment).into_owned())
-    });
-    environments.filter(|environment| environment.contains(&mark)).count()
-}
-
-/// Whether no lab can be made here, which is said.
 fn is_without_lab(ended: &Ended) -> bool {
-    let without = ended.code == 1 && NO_LAB.iter().any(|reason| ended.stderr.contains(reason));
-    if without {
-        skip(ended.stderr.trim_end());
-    }
-    without
+    is_without(&NO_LAB, ended)
 }
 
 const MARK: &str = "LONGHAUL_TEST_PATH";

@@ -122,7 +122,12 @@ impl Lab {
         Counters { left_to_right: direction(End::Left), right_to_left: direction(End::Right) }
     }
 
-    /// Bytes that came to that port of that host since the last reset, TCP and UDP alike: those of whole IP packets, which
+    /// From now on count what comes to these ports of that host, TCP and UDP alike; no others are counted any more.
+    pub fn watch_ports(&self, host: End, ports: &[u16]) {
+        self.lane(host.other(), |lane| lane.watch_ports(ports));
+    }
+
+    /// Bytes that came to that port of that host since it was watched or the last reset: those of whole IP packets, which
     /// tells programs apart that share the path.
     pub fn bytes_to(&self, host: End, port: u16) -> u64 {
         self.lane(host.other(), |lane| lane.bytes_to(port))

@@ -192,7 +192,12 @@ impl Lane {
         }
     }
 
-    /// Bytes handed to that port of the receiving host since the last reset.
+    /// From now on count what is handed to these ports of the receiving host.
+    pub(crate) fn watch_ports(&mut self, ports: &[u16]) {
+        self.ports.watch(ports);
+    }
+
+    /// Bytes handed to that port since then or the last reset.
     pub(crate) fn bytes_to(&self, port: u16) -> u64 {
         self.ports.bytes(port)
     }
@@ -200,7 +205,7 @@ impl Lane {
     /// Count from zero. Packets on their way stay there and are counted when delivered.
     pub(crate) fn reset_counters(&mut self, now: u64) {
         self.counted = DirectionCounters::default();
-        self.ports = Ports::default();
+        self.ports.reset();
         self.ways.iter_mut().for_each(|way| way.passed = Passed::default());
         self.lateness.reset();
         self.bottleneck.restart_window(now);

@@ -1,4 +1,4 @@
-//! How much came to each port of a host, which tells apart the programs that share a path.
+//! How much came to ports of a host that are watched, which tells apart the programs that share a path.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,23 @@ use std::collections::BTreeMap;
 pub(crate) struct Ports(BTreeMap<u16, u64>);
 
 impl Ports {
+    /// Count what comes to these from now on, and nothing else: a packet of most labs is not to cost a look.
+    pub(crate) fn watch(&mut self, ports: &[u16]) {
+        self.0 = ports.iter().map(|port| (*port, 0)).collect();
+    }
+
+    /// Count from zero.
+    pub(crate) fn reset(&mut self) {
+        self.0.values_mut().for_each(|bytes| *bytes = 0);
+    }
+
     /// A packet was handed to the host. What has no ports is not counted, nor is a fragment that is not the first.
     pub(crate) fn add(&mut self, packet: &[u8]) {
-        if let Some(port) = destination(packet) {
-            *self.0.entry(port).or_default() += packet.len() as u64;
+        if self.0.is_empty() {
+            return;
+        }
+        if let Some(bytes) = destination(packet).and_then(|port| self.0.get_mut(&port)) {
+            *bytes += packet.len() as u64;
         }
     }
 
@@ -57,6 +70,7 @@ mod tests {
     #[test]
     fn segments_and_datagrams_count_for_their_port() {
         let mut ports = Ports::default();
+        ports.watch(&[7700, 7701, 7702]);
         ports.add(&v4(TCP, 7700, 1500));
         ports.add(&v4(UDP, 7700, 100));
         ports.add(&v4(UDP, 7701, 60));

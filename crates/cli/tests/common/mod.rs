@@ -46,6 +46,25 @@ pub fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", thread.name().unwrap_or("a test"));
 }
 
+/// Processes with this in their environment: a namespace of a lab lives as long as one of them.
+pub fn processes_with(name: &str, value: &Path) -> usize {
+    let mark = format!("{name}={}\0", value.display());
+    let environments = fs::read_dir("/proc").expect("/proc can be read").filter_map(|entry| {
+        let environment = fs::read(entry.ok()?.path().join("environ")).ok()?;
+        Some(String::from_utf8_lossy(&environment).into_owned())
+    });
+    environments.filter(|environment| environment.contains(&mark)).count()
+}
+
+/// Whether no lab can be made here, for one of these reasons, which is said.
+pub fn is_without(reasons: &[&str], ended: &Ended) -> bool {
+    let without = ended.code == 1 && reasons.iter().any(|reason| ended.stderr.contains(reason));
+    if without {
+        skip(ended.stderr.trim_end());
+    }
+    without
+}
+
 /// Run it to its end.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {
     Running::start(longhaul().args(args)).finish()

@@ -49,7 +49,7 @@ macro_rules! writes_blocks {
             /// partition is [`Partition::Auto`](super::Partition::Auto); otherwise as [`Write::write_all`] does. Where it
             /// was not copied, `block` has become other memory to fill, of any length and contents.
             pub fn write_block(&self, block: &mut Vec<u8>) -> io::Result<()> {
-                self.handle.write_block(block)
+                if self.handle.write_block(block)? { Ok(()) } else { (&mut &*self).write_all(block) }
             }
         }
     )*};

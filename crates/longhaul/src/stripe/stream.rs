@@ -304,13 +304,13 @@ impl Handle {
         }
     }
 
-    pub(super) fn write_block(&self, block: &mut Vec<u8>) -> io::Result<()> {
-        let turn = locked(&self.writing);
+    /// Take a whole block; false if it must be written as any other bytes.
+    pub(super) fn write_block(&self, block: &mut Vec<u8>) -> io::Result<bool> {
+        let _turn = locked(&self.writing);
         let mut deadline = None;
         let mut state = self.core.lock();
         if block.is_empty() || !state.out.takes_whole(block.len()) {
-            drop((state, turn));
-            return self.write_all(block);
+            return Ok(false);
         }
         loop {
             writable(&state)?;
@@ -318,19 +318,11 @@ impl Handle {
                 let next = state.out.used_buffer();
                 state.out.push(std::mem::replace(block, next));
                 self.core.wake_sender(&mut state);
-                return Ok(());
+                return Ok(true);
             }
             state.writer_waits = true;
             state = self.wait(state, &self.core.writable, &self.write_timeout, &mut deadline)?;
         }
-    }
-
-    fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
-        while !buf.is_empty() {
-            let taken = self.write(buf, Waiter::Thread)?;
-            buf = &buf[taken..];
-        }
-        Ok(())
     }
 
     /// Write whole blocks, each copied while the threads go on.

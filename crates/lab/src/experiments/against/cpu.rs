@@ -36,17 +36,13 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let scenario = Scenario::new(MBIT, RTT_MS);
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::CUBIC_NAME, round: 0 };
     let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
-    let mut method = vec![
-        format!(
-            "A file of {size_s} s at {MBIT} Mb/s, {RTT_MS} ms, clean, copied {} by each program in turn: user and \
+    let mut method = vec![format!(
+        "A file of {size_s} s at {MBIT} Mb/s, {RTT_MS} ms, clean, copied {} by each program in turn: user and \
              system time of all its processes at an end, from start to end, logins included; medians, per 10⁹ bytes. What \
              the kernel does for arriving packets is done on behalf of the emulator and not in these figures.",
-            times(rounds)
-        ),
-        peers::hosts_setup(peers::CUBIC_NAME),
-    ];
-    method.extend(peers::setups(&found));
-    method.extend(missing);
+        times(rounds)
+    )];
+    method.extend(peers::setups(peers::CUBIC_NAME, &found, missing));
     Ok(Findings { method, tables: vec![table(&all)], statements: vec![judge(&all)] })
 }
 

@@ -7,7 +7,7 @@ use crate::experiments::figures::median;
 use crate::experiments::iperf::{self, Iperf};
 use crate::experiments::peers::{self, Cargo, Kernel, Longhaul, OURS, Peer, Route, Rsync, Scp};
 use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
-use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
+use longhaul_sim::experiments::{Plot, Table, Value};
 use std::time::Duration;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -48,18 +48,14 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let route = Route { scenario: &scenario, is_loopback: true, congestion: peers::CUBIC_NAME, round: 0 };
     let limit = Duration::from_secs_f64(bytes as f64 * 8e-6 / RATE_MBIT_MIN).max(LIMIT_MIN);
     let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
-    let mut method = vec![
-        format!(
-            "A file of {} MB from one folder to another of the same host, copied {} by each program in turn; from \
+    let mut method = vec![format!(
+        "A file of {} MB from one folder to another of the same host, copied {} by each program in turn; from \
              the start of the program to its end with all bytes there, which are compared. iperf3 copies no file: what \
              TCP carries between two processes here.",
-            bytes >> 20,
-            times(rounds)
-        ),
-        peers::hosts_setup(peers::CUBIC_NAME),
-    ];
-    method.extend(peers::setups(&found));
-    method.extend(missing);
+        bytes >> 20,
+        times(rounds)
+    )];
+    method.extend(peers::setups(peers::CUBIC_NAME, &found, missing));
     if !has_iperf {
         method.push(iperf::MISSING.into());
     }
@@ -68,15 +64,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
 }
 
 fn table(all: &[Runs], iperf_mbps: Option<f64>) -> Table {
-    let columns = vec![
-        Column::text("program"),
-        Column::new("median", Unit::Seconds),
-        Column::new("min", Unit::Seconds),
-        Column::new("max", Unit::Seconds),
-        Column::new("goodput", Unit::Mbps),
-        Column::text("note"),
-    ];
-    let mut table = Table::new("goodput", "A file over loopback", columns);
+    let mut table = Table::new("goodput", "A file over loopback", Runs::columns().into());
     if let Some(mbps) = iperf_mbps {
         let nothing = Value::Nothing;
         table.push(vec![

@@ -3,7 +3,7 @@
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
 use crate::experiments::peers::{Cargo, Cost, Peer, Route, copy_once};
-use longhaul_sim::experiments::Value;
+use longhaul_sim::experiments::{Column, Unit, Value};
 use std::time::Duration;
 
 /// What a program does in each round, and how long it may take.
@@ -83,6 +83,18 @@ impl Runs {
                 format!("{} of {}: {why}", self.failed.len(), self.failed.len() + self.done.len())
             }
         }
+    }
+
+    /// What [`values`](Runs::values) are, behind the program's name.
+    pub(super) fn columns() -> [Column; 6] {
+        [
+            Column::text("program"),
+            Column::new("median", Unit::Seconds),
+            Column::new("min", Unit::Seconds),
+            Column::new("max", Unit::Seconds),
+            Column::new("goodput", Unit::Mbps),
+            Column::text("note"),
+        ]
     }
 
     /// Median, shortest, longest, goodput and note, for a table's row.

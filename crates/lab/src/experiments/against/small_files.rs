@@ -39,31 +39,20 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let scenario = Scenario::new(MBIT, RTT_MS);
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
     let all = interleaved(bench, route, &turns, rounds)?;
-    let mut method = vec![
-        format!(
-            "{files} files of {FILE_BYTES} bytes, a hundred in each folder, copied {} by each program in turn over \
+    let mut method = vec![format!(
+        "{files} files of {FILE_BYTES} bytes, a hundred in each folder, copied {} by each program in turn over \
              {MBIT} Mb/s, {RTT_MS} ms, clean, with a queue of one bandwidth-delay product; from the start of the program to its \
              end with every file at the other side, which are compared. Not done within {PATIENCE} times the time of the \
              rate is a result.",
-            times(rounds)
-        ),
-        peers::hosts_setup(peers::BBR_NAME),
-    ];
-    method.extend(peers::setups(&found));
-    method.extend(missing);
+        times(rounds)
+    )];
+    method.extend(peers::setups(peers::BBR_NAME, &found, missing));
     Ok(Findings { method, tables: vec![table(&all, files)], statements: judge(&all) })
 }
 
 fn table(all: &[Runs], files: u32) -> Table {
-    let columns = vec![
-        Column::text("program"),
-        Column::new("median", Unit::Seconds),
-        Column::new("min", Unit::Seconds),
-        Column::new("max", Unit::Seconds),
-        Column::new("goodput", Unit::Mbps),
-        Column::text("note"),
-        Column::new("files per second", Unit::Number),
-    ];
+    let mut columns: Vec<Column> = Runs::columns().into();
+    columns.push(Column::new("files per second", Unit::Number));
     let mut table = Table::new("programs", "A folder of small files", columns);
     for runs in all {
         let mut row: Vec<Value> = vec![runs.name.into()];

@@ -106,19 +106,15 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             cells.push(cell(bench, path, size_s, &found, rounds)?);
         }
     }
-    let mut method = vec![
-        format!(
-            "A file of so many seconds at the path's rate, {}, copied {} by each program in turn over paths of their \
+    let mut method = vec![format!(
+        "A file of so many seconds at the path's rate, {}, copied {} by each program in turn over paths of their \
              own that lose the same packets; from the start of the program to its end with all bytes at the other side, \
              which are compared. Not done within {PATIENCE} times the time of the rate is a result. One bandwidth-delay \
              product of queue unless said otherwise.",
-            sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
-            times(rounds)
-        ),
-        peers::hosts_setup(peers::BBR_NAME),
-    ];
-    method.extend(peers::setups(&found));
-    method.extend(missing);
+        sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
+        times(rounds)
+    )];
+    method.extend(peers::setups(peers::BBR_NAME, &found, missing));
     let mut tables = vec![leaders(&cells)];
     tables.extend(sizes_s.iter().map(|&size_s| table(&cells, size_s)));
     Ok(Findings { method, tables, statements: vec![judge(&cells)] })
@@ -167,15 +163,8 @@ fn leaders(cells: &[Cell]) -> Table {
 }
 
 fn table(cells: &[Cell], size_s: f64) -> Table {
-    let columns = vec![
-        Column::text("path"),
-        Column::text("program"),
-        Column::new("median", Unit::Seconds),
-        Column::new("min", Unit::Seconds),
-        Column::new("max", Unit::Seconds),
-        Column::new("goodput", Unit::Mbps),
-        Column::text("note"),
-    ];
+    let mut columns = vec![Column::text("path")];
+    columns.extend(Runs::columns());
     let title = format!("A file of {size_s} s at the path's rate");
     let mut table = Table::new(format!("file_{size_s}s"), title, columns);
     for cell in cells.iter().filter(|cell| cell.size_s == size_s) {

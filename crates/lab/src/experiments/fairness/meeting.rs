@@ -168,6 +168,7 @@ impl Meeting {
             }
             bench.wait(timing.settle)?;
             let ports: Vec<u16> = copies.iter().chain(&rivals).map(Flow::port).collect();
+            lab.watch_ports(End::Right, &ports);
             let arrived = || ports.iter().map(|port| lab.bytes_to(End::Right, *port)).collect::<Vec<u64>>();
             let (before, from) = (arrived(), Instant::now());
             bench.wait(timing.measure)?;

@@ -82,8 +82,15 @@ pub(super) fn present(peers: Vec<Box<dyn Peer>>) -> (Vec<Box<dyn Peer>>, Vec<Str
     (found, missing)
 }
 
-/// What every copy's method says of the hosts.
-pub(super) fn hosts_setup(congestion: &str) -> String {
+/// What every comparison's method says of the hosts, of each program (version and setup), and of those that are missing.
+pub(super) fn setups(congestion: &str, found: &[Box<dyn Peer>], missing: Vec<String>) -> Vec<String> {
+    let line =
+        |peer: &dyn Peer| format!("{} ({}): {}.", peer.name(), peer.find().unwrap_or_default(), peer.setup());
+    let lines = found.iter().map(AsRef::as_ref).map(line);
+    [hosts_setup(congestion)].into_iter().chain(lines).chain(missing).collect()
+}
+
+fn hosts_setup(congestion: &str) -> String {
     let congestion = kernel::host_congestion_control(congestion);
     format!(
         "Hosts as guides to fast paths advise: buffers of TCP up to {} MB, its congestion control {congestion} where a program \
@@ -91,13 +98,6 @@ pub(super) fn hosts_setup(congestion: &str) -> String {
         TCP_BUFFER_BYTES_MAX >> 20,
         fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default().trim(),
     )
-}
-
-/// A line for each of them: version and setup.
-pub(super) fn setups(peers: &[Box<dyn Peer>]) -> Vec<String> {
-    let line =
-        |peer: &dyn Peer| format!("{} ({}): {}.", peer.name(), peer.find().unwrap_or_default(), peer.setup());
-    peers.iter().map(AsRef::as_ref).map(line).collect()
 }
 
 /// A program from the folder `$TOOLS/bin`, if it is there, or else from the PATH.
