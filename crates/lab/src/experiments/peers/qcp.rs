@@ -35,7 +35,9 @@ impl Peer for Qcp {
     fn find(&self) -> Result<String, String> {
         sshd::find()?;
         let remedy = "get it with: cargo install qcp --locked --root \"$TOOLS\"; or put it into the PATH";
-        version_of(tool(PROGRAM), &["--version"], remedy)
+        let version = version_of(tool(PROGRAM), &["--version"], remedy)?;
+        // What it was built from follows a plus sign.
+        Ok(version.split('+').next().unwrap_or_default().into())
     }
 
     fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
