@@ -8,7 +8,7 @@ use crate::units::Rate;
 use serde::{Deserialize, Serialize};
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
