@@ -50,6 +50,7 @@ pub struct PathCheck {
     retry_at: Option<Time>,
     retries: u32,
     last_news: Option<Time>,
+    answers: u64,
     events: VecDeque<PathEvent>,
     reached: bool,
 }
@@ -86,6 +87,7 @@ impl PathCheck {
             retry_at: None,
             retries: 0,
             last_news: None,
+            answers: 0,
             events: VecDeque::new(),
             reached: false,
         }
@@ -110,9 +112,18 @@ impl PathCheck {
 
     /// Ask once more whether a size passes.
     pub fn probe_again(&mut self, class: u8) {
-        if self.sent.len() < PROBES_MAX && usize::from(class) < self.classes.len() {
+        if self.sent.len() >= PROBES_MAX {
+            // What the first ones found stays.
+            self.sent.drain(PROBES_MAX / 2..PROBES_MAX / 4 * 3);
+        }
+        if usize::from(class) < self.classes.len() {
             self.queue.push_back(class);
         }
+    }
+
+    /// How many probes were answered.
+    pub fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// When the last answer came.
@@ -143,6 +154,7 @@ impl PathCheck {
         if let Some(probe) = self.sent.iter_mut().find(|p| p.number == number && p.came.is_none()) {
             probe.came = Some((reached_us, arrival));
             self.last_news = Some(reached_us);
+            self.answers += 1;
             self.retry_at = None;
             self.reach();
         }
@@ -216,7 +228,7 @@ const STRETCHED: f64 = 0.8;
 const TRAIN_RATE_MAX: Rate = Rate(2_000_000_000);
 /// Without any answer, probes of all sizes go out again after this long, then twice as long, …
 const RETRY_AFTER: Duration = Duration::from_millis(300);
-/// Probes in all.
+/// Probes remembered, and sent of our own accord.
 const PROBES_MAX: usize = 200;
 /// Answers waiting to be sent.
 const REPLIES_MAX: usize = 256;
