@@ -27,6 +27,8 @@ pub struct ChoiceConfig {
     pub udp_fits: bool,
     /// What the path check's train told of the path's rate.
     pub train_rate: Option<Rate>,
+    /// For how long the path check's probes went unanswered at first.
+    pub mute: Duration,
     /// The control stream can be a lane.
     pub has_pipe: bool,
     /// UDP is to be as fast as can be, so that being slow is no choice of the user's.
@@ -238,6 +240,13 @@ impl Choice {
         if look.now < self.trial_at && look.no_lanes.is_some() {
             // They could not be had a moment ago.
             return None;
+        }
+        let mute = core::mem::take(&mut self.config.mute);
+        if mute >= MUTE && look.lanes > 0 {
+            // What was so at first is likely to come again.
+            let line = format!("UDP passed nothing for the first {:.1} s", mute.as_secs_f64());
+            self.state = State::Lanes { blocked: true };
+            return self.go(look.now, Carrier::Stripe, line, false);
         }
         self.on_silence(look, since).or_else(|| self.on_oddity(look, since, span))
     }
@@ -480,6 +489,8 @@ fn by(carrier: Carrier) -> &'static str {
     }
 }
 
+/// A path check that got no answer for so long, as to two volleys of probes, met a network that drops UDP now and then.
+const MUTE: Duration = Duration::from_millis(350);
 /// Acknowledgements that are overdue may be late, but hardly by so much.
 const SILENCE: Duration = Duration::from_millis(200);
 const SILENCE_RTTS: u32 = 4;

@@ -52,6 +52,7 @@ impl Carrying {
             carrier,
             udp_fits: carrier == Carrier::Object,
             train_rate: path.rate.map(|train| train.rate),
+            mute: path.mute,
             has_pipe: session.is_ssh,
             is_hasty: control.kind == ControllerKind::default() && !session.options.background,
         };

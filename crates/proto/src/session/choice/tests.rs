@@ -48,6 +48,7 @@ impl Story {
             carrier: Carrier::Object,
             udp_fits: true,
             train_rate: Some(Rate::from_mbps(train_mbps)),
+            mute: Duration::ZERO,
             has_pipe: false,
             is_hasty: true,
         };
@@ -195,6 +196,19 @@ fn somebody_who_is_busy_is_not_taken_for_blocked() {
     }
     story.go_on(5.0, GOOD);
     assert_eq!((story.carriers(), story.lanes), (vec![], 0));
+}
+
+#[test]
+fn udp_that_was_mute_at_first_is_left_where_there_are_lanes_and_tried_again() {
+    for (lanes, expected) in [(4, vec!["stripe", "object", "object"]), (0, vec![])] {
+        let mut story = Story::new(100.0);
+        (story.choice.config.mute, story.lanes) = (Duration::from_millis(600), lanes);
+        story.go_on(0.2, GOOD);
+        // Those that come later are no reason.
+        story.lanes = 4;
+        story.go_on(30.0, GOOD);
+        assert_eq!(story.carriers(), expected);
+    }
 }
 
 #[test]
