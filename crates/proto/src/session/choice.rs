@@ -11,8 +11,11 @@
 //! Silence alone says little: the whole path may be cut, or the other side busy. So when an acknowledgement is overdue both
 //! ways are asked at once, and what the control stream answers UDP must answer too.
 
+mod asking;
+
 use super::transport::{Carrier, Transport};
 use crate::units::{Rate, Time};
+use asking::{Doubt, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, Round};
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -113,24 +116,6 @@ pub struct Choice {
     round: Option<Round>,
     probe_at: Time,
     probe_pause: Duration,
-}
-
-/// UDP is silent.
-#[derive(Clone, Copy, Debug)]
-struct Doubt {
-    /// Since when both ways are being asked.
-    since: Time,
-    /// When the control stream was first found to have answered.
-    answered_at: Option<Time>,
-}
-
-/// Probes, some times a second.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    sent: u64,
-    sent_at: Time,
-    /// Answers before the first of them.
-    answers: u64,
 }
 
 /// What is remembered of a look.
@@ -249,49 +234,6 @@ impl Choice {
             return self.go(look.now, Carrier::Stripe, line, false);
         }
         self.on_silence(look, since).or_else(|| self.on_oddity(look, since, span))
-    }
-
-    /// UDP owes an acknowledgement. If the control stream answers questions meanwhile, and UDP none that was asked since,
-    /// then it is blocked; in an outage of everything neither does.
-    fn on_silence(&mut self, look: &Look, since: Time) -> Option<Order> {
-        let heard = look.news.max(since).max(look.udp_heard.unwrap_or(since));
-        let silent = look.now.since(heard);
-        if !look.overdue
-            || silent <= SILENCE.max(look.rtt * SILENCE_RTTS)
-            || look.now.since(look.last_word) > WORD_GAP.max(look.rtt * WORD_GAP_RTTS)
-        {
-            self.doubt = None;
-            return None;
-        }
-        let new = Doubt { since: look.now, answered_at: None };
-        let doubt = self.doubt.get_or_insert(new);
-        let Some(answered_at) = doubt.answered_at else {
-            if look.answered < doubt.since {
-                return Some(Order::Probe);
-            }
-            doubt.answered_at = Some(look.now);
-            // So that they are there when they are needed.
-            return Some(Order::OpenLanes);
-        };
-        // Had an outage ended with that answer, UDP would have answered by now what was asked after it.
-        let asked = look.now.since(answered_at);
-        if look.answered < answered_at || asked < DOUBT.max(look.rtt * DOUBT_RTTS) {
-            return Some(Order::Probe);
-        }
-        let line = format!("UDP brought no news for {:.1} s", silent.as_secs_f64());
-        let (to, why) = if look.lanes > 0 {
-            (Carrier::Stripe, line)
-        } else if look.no_lanes.is_none() && asked < LANES_PATIENCE {
-            return Some(Order::Probe);
-        } else if self.config.has_pipe {
-            (Carrier::Ssh, format!("{line}, and no TCP connection comes about"))
-        } else {
-            self.doubt = None;
-            self.trial_at = look.now + self.pause();
-            return None;
-        };
-        self.state = State::Lanes { blocked: true };
-        self.go(look.now, to, why, false)
     }
 
     /// UDP passes, but not as well as it should.
@@ -456,29 +398,6 @@ impl Choice {
         }
         self.ask_udp(look, rate)
     }
-
-    /// UDP was silent when it was last tried: does it pass again? A network that drops it now and then lets a single probe
-    /// pass, so there are some.
-    fn ask_udp(&mut self, look: &Look, rate: f64) -> Option<Order> {
-        if self.round.is_none() && look.now < self.probe_at {
-            return None;
-        }
-        let new = Round { sent: 0, sent_at: look.now, answers: look.udp_answers };
-        let round = self.round.get_or_insert(new);
-        if round.sent < ROUND {
-            (round.sent, round.sent_at) = (round.sent + 1, look.now);
-            return Some(Order::Probe);
-        }
-        if look.udp_answers - round.answers >= ROUND_ENOUGH {
-            return self.begin_trial(look, Carrier::Object, rate, true, "UDP passes again".into());
-        }
-        if look.now.since(round.sent_at) > ROUND_PATIENCE.max(look.rtt * ROUND_PATIENCE_RTTS) {
-            self.round = None;
-            self.probe_at = look.now + self.probe_pause;
-            self.probe_pause = (self.probe_pause * 2).min(PROBE_PAUSE_MAX);
-        }
-        None
-    }
 }
 
 fn by(carrier: Carrier) -> &'static str {
@@ -491,17 +410,6 @@ fn by(carrier: Carrier) -> &'static str {
 
 /// A path check that got no answer for so long, as to two volleys of probes, met a network that drops UDP now and then.
 const MUTE: Duration = Duration::from_millis(350);
-/// Acknowledgements that are overdue may be late, but hardly by so much.
-const SILENCE: Duration = Duration::from_millis(200);
-const SILENCE_RTTS: u32 = 4;
-/// A control stream that was silent for longer does not pass either. It speaks three times a second and may have to say one
-/// thing twice.
-const WORD_GAP: Duration = Duration::from_millis(600);
-const WORD_GAP_RTTS: u32 = 6;
-/// UDP that answers nothing of what was asked for so long, while the control stream does, is blocked: two or three probes
-/// and what the sender repeats meanwhile.
-const DOUBT: Duration = Duration::from_millis(250);
-const DOUBT_RTTS: u32 = 4;
 /// Rates are over so long a time.
 const RECENT: Duration = Duration::from_secs(2);
 /// Before, a controller may still look for its rate.
@@ -537,14 +445,6 @@ pub const MARGIN: f64 = 1.25;
 const MARGIN_BACK: f64 = 1.05;
 const TRIAL_PAUSE_MIN: Duration = Duration::from_secs(30);
 const TRIAL_PAUSE_MAX: Duration = Duration::from_secs(600);
-/// Probes of a round, and answers that make UDP worth a trial: fewer come where it is dropped for a third of the time.
-const ROUND: u64 = 10;
-const ROUND_ENOUGH: u64 = 8;
-/// The last answer of a round may take so long.
-const ROUND_PATIENCE: Duration = Duration::from_millis(300);
-const ROUND_PATIENCE_RTTS: u32 = 3;
-const PROBE_PAUSE_MIN: Duration = Duration::from_secs(3);
-const PROBE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests;
