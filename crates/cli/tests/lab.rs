@@ -210,7 +210,9 @@ fn what_is_not_installed_is_named_and_left_out() {
     let Some((programs, method)) = versus(command.env("PATH", folder.path()).env_remove("TOOLS")) else {
         return;
     };
-    for missing in ["uftp", "UDT", "qcp", "scp", "rsync daemon"] {
+    for missing in
+        ["uftp", "UDT", "Tsunami", "qcp", "qcp BBR", "GridFTP x 8", "bbcp x 8", "scp", "rsync daemon"]
+    {
         assert!(method.contains(&format!("{missing} is left out: ")), "{missing}: {method}");
         assert!(programs.iter().all(|(program, _)| program != missing), "{programs:?}");
     }

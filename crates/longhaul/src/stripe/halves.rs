@@ -1,6 +1,7 @@
 //! The halves of a stream, and reading and writing for all that can.
 
-use super::stream::{Handle, StripedStream, Waiter};
+use super::handle::{Handle, Waiter};
+use super::stream::StripedStream;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;

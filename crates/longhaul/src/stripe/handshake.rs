@@ -183,6 +183,16 @@ impl Greeting {
         }
     }
 
+    /// The stream that this one is about to open: only its last word is missing.
+    pub fn opens(&self) -> Option<&[u8; ID_LEN]> {
+        if let Stage::OpenProof(opened) = &self.stage { Some(&opened.agreed.secrets.id) } else { None }
+    }
+
+    /// The stream that this one asks to join with these bytes, if they are those.
+    pub fn asks_to_join(&self, said: &[u8]) -> Option<[u8; ID_LEN]> {
+        if matches!(self.stage, Stage::Joining) { said.first_chunk().copied() } else { None }
+    }
+
     /// Take as many bytes as were needed. `find` knows the streams that are open, `is_busy` whether one more is too many.
     pub fn take(
         &mut self,

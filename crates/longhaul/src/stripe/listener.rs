@@ -135,6 +135,13 @@ struct Guest {
     spoke: bool,
 }
 
+impl Guest {
+    /// Has said all that is needed, and waits for another one.
+    fn was_early(&self) -> bool {
+        self.have.len() == self.greeting.needs()
+    }
+}
+
 /// What is to become of a guest.
 enum Fate {
     Waits,
@@ -216,12 +223,13 @@ impl Porter {
     /// Hear what guests have to say; `ready` tells which of them have said something.
     fn meet(&mut self, ready: &[bool]) {
         let guests = std::mem::take(&mut self.waiting);
+        let opening: Vec<[u8; ID_LEN]> = guests.iter().filter_map(|g| g.greeting.opens().copied()).collect();
         for (at, mut guest) in guests.into_iter().enumerate() {
-            if !ready.get(at).copied().unwrap_or(false) {
+            if !ready.get(at).copied().unwrap_or(false) && !guest.was_early() {
                 self.waiting.push(guest);
                 continue;
             }
-            match self.hear(&mut guest) {
+            match self.hear(&mut guest, &opening) {
                 Fate::Waits => self.waiting.push(guest),
                 Fate::Leaves => {}
                 Fate::Opens(opened) => self.open(guest, *opened),
@@ -230,18 +238,25 @@ impl Porter {
         }
     }
 
-    fn hear(&mut self, guest: &mut Guest) -> Fate {
+    fn hear(&mut self, guest: &mut Guest, opening: &[[u8; ID_LEN]]) -> Fate {
         loop {
             let missing = guest.greeting.needs() - guest.have.len();
-            let mut room = vec![0; missing];
-            match guest.socket.read(&mut room) {
-                Ok(0) => return Fate::Leaves,
-                Ok(len) => guest.have.extend_from_slice(&room[..len]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Fate::Waits,
-                Err(_) => return Fate::Leaves,
+            if missing > 0 {
+                let mut room = vec![0; missing];
+                match guest.socket.read(&mut room) {
+                    Ok(0) => return Fate::Leaves,
+                    Ok(len) => guest.have.extend_from_slice(&room[..len]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Fate::Waits,
+                    Err(_) => return Fate::Leaves,
+                }
+                if guest.have.len() < guest.greeting.needs() {
+                    continue;
+                }
             }
-            if guest.have.len() < guest.greeting.needs() {
-                continue;
+            let asked = guest.greeting.asks_to_join(&guest.have);
+            if asked.is_some_and(|id| opening.contains(&id) && !self.streams.contains_key(&id)) {
+                // A further lane has overtaken the last word of the first.
+                return Fate::Waits;
             }
             let said = std::mem::take(&mut guest.have);
             let (streams, busy) =

@@ -28,6 +28,7 @@
 //! `AsyncStripedStream`, for tasks.
 
 mod halves;
+mod handle;
 mod handshake;
 mod history;
 mod keys;

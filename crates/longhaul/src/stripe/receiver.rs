@@ -3,31 +3,119 @@
 use super::keys::LaneOpener;
 use super::state::{Core, Failure, Lane, State};
 use crate::clock;
+use crate::net::wake::Waker;
 use longhaul_proto::stripe::Violation;
 use longhaul_proto::stripe::frame::Frame;
 use longhaul_proto::stripe::hello::LANES_MAX;
 use longhaul_proto::stripe::lane::LaneReader;
-use longhaul_proto::units::Time;
 use rustix::event::{PollFd, PollFlags};
 use std::io::{self, ErrorKind, IoSliceMut, Read};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Run until the stream is over and the other side has closed.
 pub fn run(core: &Arc<Core>) {
-    let mut receiver = Receiver { core, lanes: vec![], spare: vec![], owes_ack_since: None };
-    if let Err(error) = receiver.run() {
+    if let Err(error) = serve(core) {
         core.fail(Failure::new(error.kind(), format!("waiting for lanes failed: {error}")));
     }
 }
 
-struct Receiver<'a> {
-    core: &'a Arc<Core>,
+fn serve(core: &Core) -> io::Result<()> {
+    let mut close_by = None;
+    loop {
+        wait_for_turn(core);
+        let mut receiver = core.receiver();
+        let mut state = core.lock();
+        let mut wait = IDLE_WAIT;
+        receiver.adopt(&mut state);
+        if state.is_over() {
+            // Until the other side has closed too: closing with bytes unread would take our last words back.
+            let by = *close_by.get_or_insert(clock::now() + CLOSE_PATIENCE);
+            wait = by.since(clock::now());
+            if receiver.lanes.is_empty() || wait.is_zero() {
+                return Ok(());
+            }
+        } else if state.receives.by_program {
+            continue;
+        }
+        let wait = time_for_ack(core, state).min(wait);
+        receiver.receive(core, &core.receive_waker, wait, READS_PER_TURN)?;
+    }
+}
+
+/// Wait until the program no longer receives by itself.
+fn wait_for_turn(core: &Core) {
+    let mut state = core.lock();
+    let (mut wait, mut turns) = (LOOK_MIN, state.receives.turns);
+    while state.receives.by_program && !state.is_over() {
+        state = core.given_back.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+        if state.receives.turns != turns {
+            (wait, turns) = (LOOK_MIN, state.receives.turns);
+        } else if state.receives.at_it {
+            wait = (wait * 2).min(LOOK_MAX);
+        } else {
+            state.receives.by_program = false;
+        }
+    }
+}
+
+/// Receive in the program's own thread, until there is something to read or to tell it, or the time is over.
+pub fn receive_here<'a>(
+    core: &'a Core,
+    mut state: MutexGuard<'a, State>,
+    deadline: Option<Instant>,
+) -> io::Result<MutexGuard<'a, State>> {
+    state.receives.at_it = true;
+    state.receives.turns += 1;
+    if !std::mem::replace(&mut state.receives.by_program, true) {
+        core.receive_waker.wake();
+    }
+    drop(state);
+    let received = core.receiver().receive_for_program(core, deadline);
+    let mut state = core.lock();
+    state.receives.at_it = false;
+    received.map(|()| state)
+}
+
+/// Take in what has come, in the thread of a program that writes much. While it sends, a thread that would be woken for each
+/// acknowledgement could only wait for the socket.
+pub fn look_here(core: &Core) {
+    let mut state = core.lock();
+    if state.lanes.len() != 1 || state.receives.at_it || state.is_over() {
+        return;
+    }
+    state.receives.turns += 1;
+    let is_new = !std::mem::replace(&mut state.receives.by_program, true);
+    drop(state);
+    if is_new {
+        core.receive_waker.wake();
+    } else if let Some(mut receiver) = core.try_receiver() {
+        receiver.look(core);
+    }
+}
+
+/// How long to wait. What came in is told a little later if not enough comes to tell it at once.
+fn time_for_ack(core: &Core, mut state: MutexGuard<'_, State>) -> Duration {
+    let now = clock::now();
+    if !state.inc.owes_ack() {
+        state.owes_ack_since = None;
+        return IDLE_WAIT;
+    }
+    let due = *state.owes_ack_since.get_or_insert(now) + ACK_DELAY;
+    if now < due {
+        return due.since(now);
+    }
+    state.inc.ask_ack();
+    core.send(state);
+    ACK_DELAY
+}
+
+/// What receives: the receiving thread, or the program while it waits for something to read.
+#[derive(Default)]
+pub struct Receiver {
     lanes: Vec<ReceiveLane>,
     /// Buffers to read into.
     spare: Vec<Vec<u8>>,
-    /// Something came in that the other side has not been told of.
-    owes_ack_since: Option<Time>,
 }
 
 /// The receiving end of a lane.
@@ -54,88 +142,89 @@ impl std::fmt::Display for Ended {
     }
 }
 
-impl Receiver<'_> {
-    fn run(&mut self) -> io::Result<()> {
-        let mut close_by = None;
+impl Receiver {
+    /// Take over new lanes, forget those that died.
+    fn adopt(&mut self, state: &mut State) {
+        for (lane, opener) in state.new_receivers.drain(..) {
+            self.lanes.push(ReceiveLane { lane, opener, reader: LaneReader::default() });
+        }
+        self.lanes.retain(|lane| state.lanes.contains_key(&lane.lane.id));
+    }
+
+    fn receive_for_program(&mut self, core: &Core, deadline: Option<Instant>) -> io::Result<()> {
         loop {
-            let mut state = self.core.lock();
-            for (lane, opener) in state.new_receivers.drain(..) {
-                self.lanes.push(ReceiveLane { lane, opener, reader: LaneReader::default() });
+            let mut state = core.lock();
+            self.adopt(&mut state);
+            let is_told = state.inc.is_at_end() || state.read_shut || state.is_over();
+            let left = deadline.map_or(IDLE_WAIT, |at| at.saturating_duration_since(Instant::now()));
+            if state.inc.is_readable() || is_told || left.is_zero() {
+                return Ok(());
             }
-            self.lanes.retain(|lane| state.lanes.contains_key(&lane.lane.id));
-            if state.is_over() {
-                // Until the other side has closed too: closing with bytes unread would take our last words back.
-                let by = *close_by.get_or_insert(clock::now() + CLOSE_PATIENCE);
-                if self.lanes.is_empty() || clock::now() >= by {
-                    return Ok(());
-                }
-            }
-            let wait = self.time_for_ack(&mut state, close_by);
-            drop(state);
-            for at in self.ready(wait)? {
-                if let Err(ended) = self.receive(at) {
-                    let lane = &self.lanes[at].lane;
-                    if let Ended::Violated(violation) = ended {
-                        tracing::warn!("{}: lane closed: the other side {violation}", self.core.peer);
-                    }
-                    self.core.lane_died(lane.id, &ended.to_string());
-                }
+            let wait = time_for_ack(core, state).min(left);
+            // Often something is there already.
+            if self.lanes.len() != 1 || !self.take_from(core, 0, 1) {
+                self.receive(core, &core.program_waker, wait, 1)?;
             }
         }
     }
 
-    /// How long to wait. What came in is told a little later if not enough comes to tell it at once.
-    fn time_for_ack(&mut self, state: &mut State, close_by: Option<Time>) -> Duration {
-        let now = clock::now();
-        if !state.inc.owes_ack() {
-            self.owes_ack_since = None;
-            return close_by.map_or(IDLE_WAIT, |by| by.since(now).min(IDLE_WAIT));
+    fn look(&mut self, core: &Core) {
+        self.adopt(&mut core.lock());
+        if self.lanes.len() == 1 {
+            self.take_from(core, 0, READS_PER_TURN);
         }
-        let due = *self.owes_ack_since.get_or_insert(now) + ACK_DELAY;
-        if now < due {
-            return due.since(now);
-        }
-        state.inc.ask_ack();
-        self.core.wake_sender(state);
-        self.owes_ack_since = None;
-        ACK_DELAY
     }
 
-    /// The lanes on which something has come.
-    fn ready(&self, wait: Duration) -> io::Result<Vec<usize>> {
+    /// Wait for something to come on the lanes and take it in, with so many reads at most on each.
+    fn receive(&mut self, core: &Core, waker: &Waker, wait: Duration, reads: usize) -> io::Result<()> {
         let fds = self.lanes.iter().map(|lane| PollFd::new(&lane.lane.socket, PollFlags::IN)).collect();
-        let ready = self.core.receive_waker.wait_many(fds, wait)?;
-        Ok((0..ready.len()).filter(|at| ready[*at]).collect())
+        let ready = waker.wait_many(fds, wait)?;
+        for at in (0..ready.len()).filter(|at| ready[*at]) {
+            self.take_from(core, at, reads);
+        }
+        Ok(())
     }
 
-    /// Take in what has come on a lane, or a good part of it.
-    fn receive(&mut self, at: usize) -> Result<(), Ended> {
-        for _ in 0..READS_PER_TURN {
+    /// Take in what has come on a lane. Returns whether something had.
+    fn take_from(&mut self, core: &Core, at: usize, reads: usize) -> bool {
+        let taken = self.read(core, at, reads);
+        if let Err(ended) = &taken {
+            let lane = &self.lanes[at].lane;
+            if let Ended::Violated(violation) = ended {
+                tracing::warn!("{}: lane closed: the other side {violation}", core.peer);
+            }
+            core.lane_died(lane.id, &ended.to_string());
+        }
+        taken.unwrap_or(true)
+    }
+
+    fn read(&mut self, core: &Core, at: usize, reads: usize) -> Result<bool, Ended> {
+        for done in 0..reads {
             let lane = &mut self.lanes[at];
             let (body, head) = lane.reader.space();
             let mut slices = [IoSliceMut::new(body), IoSliceMut::new(head)];
             match (&lane.lane.socket).read_vectored(&mut slices) {
                 Ok(0) => return Err(Ended::Closed),
                 Ok(len) => lane.reader.filled(len),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(done > 0),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Ended::Broken(error)),
             }
             while let Some(frame) =
                 lane.reader.poll(&mut lane.opener, &mut self.spare).map_err(Ended::Violated)?
             {
-                take_in(self.core, &lane.lane, frame, &mut self.spare).map_err(Ended::Violated)?;
+                take_in(core, &lane.lane, frame, &mut self.spare).map_err(Ended::Violated)?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
 /// Act on a frame.
 fn take_in(core: &Core, lane: &Lane, frame: Frame, spare: &mut Vec<Vec<u8>>) -> Result<(), Violation> {
-    let mut state = core.lock();
-    let state = &mut *state;
-    match frame {
+    let mut guard = core.lock();
+    let state = &mut *guard;
+    let sends = match frame {
         Frame::Data { offset, bytes } => {
             lane.count_received(bytes.len() as u64);
             state.ack_on = Some(lane.id);
@@ -145,43 +234,44 @@ fn take_in(core: &Core, lane: &Lane, frame: Frame, spare: &mut Vec<Vec<u8>>) -> 
                 spare.append(state.inc.spare());
             }
             if !was_readable && state.inc.is_readable() {
-                core.wake_readers(state, false);
+                core.wake_readers(state);
             }
-            if state.inc.wants_ack() {
-                core.wake_sender(state);
-            }
+            state.inc.wants_ack()
         }
         Frame::Ack(ack) => {
             state.out.on_ack(&ack, clock::now())?;
             if state.out.is_complete() {
                 state.notices.withdraw(&Frame::End(0));
             }
-            core.wake_sender(state);
             if state.out.has_good_room() || state.out.end().is_some() {
                 core.wake_writers(state, false);
             }
             if state.is_settled() {
                 core.wake_all(state);
             }
+            // The other side may take more now.
+            state.out.unsent() > 0
         }
         Frame::End(end) => {
             state.inc.finish(end)?;
             state.ack_on = Some(lane.id);
-            core.wake_readers(state, false);
-            core.wake_sender(state);
+            core.wake_readers(state);
+            true
         }
         Frame::Stop => {
             state.peer_stopped = true;
             core.wake_writers(state, false);
+            false
         }
         Frame::Probe => {
             state.inc.ask_ack();
             state.ack_on = Some(lane.id);
-            core.wake_sender(state);
+            true
         }
         Frame::Want(lanes) => {
             state.wanted_by_peer = lanes.clamp(1, LANES_MAX);
             core.send_waker.wake();
+            false
         }
         Frame::Abort(line) => {
             if !state.is_settled() {
@@ -189,7 +279,11 @@ fn take_in(core: &Core, lane: &Lane, frame: Frame, spare: &mut Vec<Vec<u8>>) -> 
                 state.failure.get_or_insert(Failure::new(ErrorKind::ConnectionAborted, line));
             }
             core.wake_all(state);
+            false
         }
+    };
+    if sends {
+        core.send(guard);
     }
     Ok(())
 }
@@ -198,6 +292,11 @@ fn take_in(core: &Core, lane: &Lane, frame: Frame, spare: &mut Vec<Vec<u8>>) -> 
 const READS_PER_TURN: usize = 16;
 /// What came in is told after so long at the latest: a small part of a long path's round trip.
 const ACK_DELAY: Duration = Duration::from_millis(20);
+/// The receiving thread looks so often whether the program still receives: seldom enough to cost nothing, often enough for
+/// acknowledgements of what a program writes that has just read.
+const LOOK_MIN: Duration = Duration::from_millis(5);
+/// So often if the program waits for long.
+const LOOK_MAX: Duration = Duration::from_millis(50);
 /// With nothing to do.
 const IDLE_WAIT: Duration = Duration::from_secs(3600);
 /// How long the other side may take to close its lanes when all has been said.

@@ -13,25 +13,81 @@ use socket2::SockRef;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Run until the stream is over.
 pub fn run(core: &Arc<Core>) {
-    let mut sender = Sender { core, lanes: vec![], ticker: Ticker::new(core, clock::now()) };
-    if let Err(error) = sender.run() {
+    if let Err(error) = serve(core) {
         core.fail(super::state::Failure::new(error.kind(), format!("waiting for lanes failed: {error}")));
     }
-    sender.say_goodbye();
+    core.sender().say_goodbye(core);
     core.lock().said_goodbye = true;
     core.changed.notify_all();
 }
 
-struct Sender<'a> {
-    core: &'a Arc<Core>,
+fn serve(core: &Arc<Core>) -> io::Result<()> {
+    let mut ticker = Ticker::new(core, clock::now());
+    loop {
+        let mut sender = core.sender();
+        sender.asleep_until = None;
+        ticker.starved(std::mem::take(&mut sender.starved));
+        let now = clock::now();
+        let mut state = core.lock();
+        if state.is_over() {
+            state.sender_idle = false;
+            state.settled = state.failure.is_none();
+            return Ok(());
+        }
+        let due = ticker.tick(core, &mut state, now);
+        drop(state);
+        if !due.is_empty() {
+            drop(sender);
+            due.act(core);
+            continue;
+        }
+        if !sender.turns(core) {
+            continue;
+        }
+        let wait = ticker.wait(core, &core.lock(), now);
+        sender.asleep_until = Some(now + wait);
+        let blocked = sender.blocked();
+        sender.watched = blocked.iter().map(|lane| lane.id).collect();
+        drop(sender);
+        let fds = blocked.iter().map(|lane| PollFd::new(&lane.socket, PollFlags::OUT)).collect();
+        let ready = core.send_waker.wait_many(fds, wait)?;
+        core.sender().unblock(blocked.iter().zip(ready).filter(|(_, ready)| *ready).map(|(lane, _)| lane.id));
+    }
+}
+
+/// Send what there is to send in the calling thread, as the sending thread sleeps: to wake it for each block would cost
+/// more than to send one.
+pub fn send_here(core: &Core) {
+    let mut sender = core.sender();
+    let rests = sender.turns(core);
+    let Some(asleep_until) = sender.asleep_until else {
+        // It is awake and about to look for itself.
+        return;
+    };
+    let watches_all = sender.blocked().iter().all(|lane| sender.watched.contains(&lane.id));
+    let comes_in_time = asleep_until <= clock::now() + LOOKS_AFTER || core.lock().out.in_flight() == 0;
+    if !rests || !watches_all || !comes_in_time {
+        core.send_waker.wake();
+    }
+}
+
+/// What sends: the sending thread, or while that sleeps, whoever has something to send.
+#[derive(Default)]
+pub struct Sender {
     lanes: Vec<SendLane>,
-    ticker: Ticker,
+    /// The sending thread sleeps until then, or until it is woken.
+    asleep_until: Option<Time>,
+    /// The lanes for whose room it waits.
+    watched: Vec<LaneId>,
+    /// There has been room, and nothing to send, since then.
+    starving_since: Option<Time>,
+    /// For how long that was so before.
+    starved: Duration,
 }
 
 /// The sending end of a lane.
@@ -75,44 +131,43 @@ impl Chunk {
     }
 }
 
-impl Sender<'_> {
-    fn run(&mut self) -> io::Result<()> {
-        loop {
-            let now = clock::now();
-            let mut state = self.core.lock();
-            self.adopt(&mut state);
-            if state.is_over() {
-                state.settled = state.failure.is_none();
-                return Ok(());
-            }
-            let due = self.ticker.tick(self.core, &mut state, now);
-            if !due.is_empty() {
-                drop(state);
-                due.act(self.core);
-                continue;
-            }
-            let (mut found, alone) = (false, self.lanes.len() == 1);
-            let ack_on = self.lane_for_ack(&state);
-            for lane in &mut self.lanes {
-                found |= lane.take_work(&mut state, ack_on, alone, now);
-            }
-            if state.out.has_good_room() {
-                self.core.wake_writers(&mut state, false);
-            }
-            if !found && self.lanes.iter().all(|lane| lane.pending.is_empty() || lane.blocked) {
-                state.sender_idle = self.lanes.iter().any(|lane| !lane.blocked);
-                let starved = state.out.active_lanes().any(|id| self.has_room(id));
-                let wait = self.ticker.wait(self.core, &state, now);
-                drop(state);
-                self.sleep(wait)?;
-                if starved {
-                    self.ticker.starved(clock::now().since(now));
-                }
-                continue;
-            }
-            drop(state);
-            self.write();
+impl Sender {
+    /// Some turns, unless there is less to do. Returns whether it is done, or has no room.
+    fn turns(&mut self, core: &Core) -> bool {
+        (0..TURNS).any(|_| self.turn(core))
+    }
+
+    /// Send what there is to send now. Returns whether there was nothing, or no room for it.
+    fn turn(&mut self, core: &Core) -> bool {
+        let now = clock::now();
+        let mut state = core.lock();
+        self.adopt(&mut state);
+        if let Some(since) = self.starving_since.take() {
+            self.starved += now.since(since);
         }
+        if state.is_over() {
+            // What is to be said last is the sending thread's.
+            state.sender_idle = false;
+            core.send_waker.wake();
+            return true;
+        }
+        let (mut found, alone) = (false, self.lanes.len() == 1);
+        let ack_on = self.lane_for_ack(&state);
+        for lane in &mut self.lanes {
+            found |= lane.take_work(&mut state, ack_on, alone, now);
+        }
+        if state.out.has_good_room() {
+            core.wake_writers(&mut state, false);
+        }
+        if !found && self.lanes.iter().all(|lane| lane.pending.is_empty() || lane.blocked) {
+            state.sender_idle = self.lanes.iter().any(|lane| !lane.blocked);
+            let starves = state.out.active_lanes().any(|id| self.has_room(id));
+            self.starving_since = starves.then_some(now);
+            return true;
+        }
+        drop(state);
+        self.write(core);
+        false
     }
 
     /// Take over new lanes, forget those that died.
@@ -134,32 +189,32 @@ impl Sender<'_> {
         state.ack_on.filter(|id| self.has_room(*id)).or(free)
     }
 
-    fn write(&mut self) {
+    fn write(&mut self, core: &Core) {
         for lane in self.lanes.iter_mut().filter(|lane| !lane.blocked) {
             if let Err(error) = lane.write() {
-                self.core.lane_died(lane.lane.id, &format!("sending failed: {error}"));
+                core.lane_died(lane.lane.id, &format!("sending failed: {error}"));
                 lane.blocked = true;
             }
         }
     }
 
-    /// Wait for room in a socket, to be woken, or for the time to pass.
-    fn sleep(&mut self, wait: Duration) -> io::Result<()> {
-        let waits = |lane: &SendLane| lane.blocked && !lane.pending.is_empty();
-        let blocked: Vec<usize> = (0..self.lanes.len()).filter(|at| waits(&self.lanes[*at])).collect();
-        let socket = |at: &usize| self.lanes[*at].lane.socket.as_fd();
-        let fds = blocked.iter().map(|at| PollFd::from_borrowed_fd(socket(at), PollFlags::OUT)).collect();
-        let ready = self.core.send_waker.wait_many(fds, wait)?;
-        for (at, _) in blocked.into_iter().zip(ready).filter(|(_, ready)| *ready) {
-            self.lanes[at].blocked = false;
+    /// The lanes that wait for room.
+    fn blocked(&self) -> Vec<Arc<Lane>> {
+        let waits = |lane: &&SendLane| lane.blocked && !lane.pending.is_empty();
+        self.lanes.iter().filter(waits).map(|lane| lane.lane.clone()).collect()
+    }
+
+    /// These have room.
+    fn unblock(&mut self, ready: impl Iterator<Item = LaneId>) {
+        for id in ready {
+            self.lanes.iter_mut().filter(|lane| lane.lane.id == id).for_each(|lane| lane.blocked = false);
         }
-        Ok(())
     }
 
     /// Let sockets take what is left, a little while, and close our direction of each.
-    fn say_goodbye(&mut self) {
+    fn say_goodbye(&mut self, core: &Core) {
         let (deadline, reason) = {
-            let mut state = self.core.lock();
+            let mut state = core.lock();
             self.adopt(&mut state);
             let reason = state.failure.as_ref().map(|failure| failure.line().to_owned());
             (clock::now() + GOODBYE_PATIENCE, reason)
@@ -172,14 +227,17 @@ impl Sender<'_> {
         while clock::now() < deadline && self.lanes.iter().any(|lane| !lane.pending.is_empty()) {
             self.lanes.retain_mut(|lane| lane.blocked || lane.write().is_ok());
             let left = deadline.since(clock::now()).min(Duration::from_millis(50));
-            if self.lanes.iter().any(|lane| lane.blocked) && self.sleep(left).is_err() {
+            let blocked = self.blocked();
+            let fds = blocked.iter().map(|lane| PollFd::new(&lane.socket, PollFlags::OUT)).collect();
+            if !blocked.is_empty() && core.send_waker.wait_many(fds, left).is_err() {
                 break;
             }
+            self.unblock(blocked.iter().map(|lane| lane.id));
         }
         for lane in &self.lanes {
             let _ = lane.lane.socket.shutdown(Shutdown::Write);
         }
-        self.core.receive_waker.wake();
+        core.receive_waker.wake();
     }
 }
 
@@ -192,6 +250,7 @@ impl SendLane {
         let id = self.lane.id;
         if ack_on == Some(id) && state.inc.wants_ack() {
             let ack = state.inc.ack();
+            state.owes_ack_since = None;
             self.push_frame(&Frame::Ack(ack));
         }
         if let Some(at) = state.probes.iter().position(|lane| *lane == id) {
@@ -290,5 +349,9 @@ impl SendLane {
 const SLICES_MAX: usize = 16;
 /// Smaller buffers are not worth keeping.
 const SCRATCH_MIN: usize = 4 << 10;
+/// Turns before there are other things to do.
+const TURNS: usize = 16;
+/// While something is on its way, the sending thread looks after it at least so often: a little more than a tick.
+const LOOKS_AFTER: Duration = Duration::from_millis(100);
 /// How long last words may take to leave.
 pub const GOODBYE_PATIENCE: Duration = Duration::from_secs(5);

@@ -2,6 +2,8 @@
 
 use super::keys::{LaneOpener, LaneSealer, Secrets};
 use super::options::StripeOptions;
+use super::receiver::Receiver;
+use super::sender::{self, Sender};
 use crate::clock;
 use crate::net::seal::Side;
 use crate::net::wake::Waker;
@@ -15,14 +17,16 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker as TaskWaker;
 
 /// One end of a striped stream, as its threads and its owners see it.
 pub struct Core {
     state: Mutex<State>,
-    /// There may be something to read.
-    pub readable: Condvar,
+    /// What sends. Whoever has it may lock the state, but not the other way round.
+    sender: Mutex<Sender>,
+    /// What receives; likewise.
+    receiver: Mutex<Receiver>,
     /// There may be room to write, or more was acknowledged.
     pub writable: Condvar,
     /// A lane was added or died, or the stream is over.
@@ -31,6 +35,10 @@ pub struct Core {
     pub send_waker: Waker,
     /// Wakes the receiving thread.
     pub receive_waker: Waker,
+    /// Wakes a program that receives in its own thread.
+    pub program_waker: Waker,
+    /// The receiving thread may go on.
+    pub given_back: Condvar,
     /// Fixed when the stream was opened.
     pub secrets: Secrets,
     /// How it was set up.
@@ -89,8 +97,10 @@ pub struct State {
     pub last_lane_error: Option<String>,
     /// The sending thread sleeps although a lane has room.
     pub sender_idle: bool,
-    /// Somebody waits at [`Core::readable`].
-    pub reader_waits: bool,
+    /// Who receives.
+    pub receives: Receives,
+    /// Something came in that the other side has not been told of.
+    pub owes_ack_since: Option<Time>,
     /// Somebody waits at [`Core::writable`].
     pub writer_waits: bool,
     /// Tasks to wake when there is something to read.
@@ -98,6 +108,17 @@ pub struct State {
     /// Tasks to wake when there is room to write.
     pub write_tasks: Vec<TaskWaker>,
     next_lane: LaneId,
+}
+
+/// Who receives: a thread of ours, or the program itself in its calls, which spares waking it for each block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Receives {
+    /// The program does; the receiving thread looks now and then whether it still does.
+    pub by_program: bool,
+    /// It is at it now.
+    pub at_it: bool,
+    /// How often it was.
+    pub turns: u64,
 }
 
 /// Why a stream failed: given to everybody who asks.
@@ -169,7 +190,8 @@ impl Core {
             alone_since: None,
             last_lane_error: None,
             sender_idle: false,
-            reader_waits: false,
+            receives: Receives::default(),
+            owes_ack_since: None,
             writer_waits: false,
             read_tasks: vec![],
             write_tasks: vec![],
@@ -177,11 +199,14 @@ impl Core {
         };
         Ok(Core {
             state: Mutex::new(state),
-            readable: Condvar::new(),
+            sender: Mutex::default(),
+            receiver: Mutex::default(),
             writable: Condvar::new(),
             changed: Condvar::new(),
             send_waker: Waker::new()?,
             receive_waker: Waker::new()?,
+            program_waker: Waker::new()?,
+            given_back: Condvar::new(),
             secrets,
             options: options.clone(),
             lanes_max,
@@ -194,6 +219,25 @@ impl Core {
     /// Look at what changes.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Be the one that sends.
+    pub fn sender(&self) -> MutexGuard<'_, Sender> {
+        self.sender.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Be the one that receives.
+    pub fn receiver(&self) -> MutexGuard<'_, Receiver> {
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Be the one that receives, if nobody is.
+    pub fn try_receiver(&self) -> Option<MutexGuard<'_, Receiver>> {
+        match self.receiver.try_lock() {
+            Ok(receiver) => Some(receiver),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// A lane joins. `false`: there are enough, or the stream is over.
@@ -219,7 +263,7 @@ impl Core {
         drop(state);
         self.changed.notify_all();
         self.send_waker.wake();
-        self.receive_waker.wake();
+        self.wake_receivers();
         Ok(true)
     }
 
@@ -245,7 +289,7 @@ impl Core {
         drop(state);
         self.changed.notify_all();
         self.send_waker.wake();
-        self.receive_waker.wake();
+        self.wake_receivers();
     }
 
     /// The stream has failed: everybody who waits is told.
@@ -259,19 +303,30 @@ impl Core {
 
     /// Wake whoever waits for anything.
     pub fn wake_all(&self, state: &mut State) {
-        self.wake_readers(state, true);
+        self.wake_readers(state);
         self.wake_writers(state, true);
         self.changed.notify_all();
         self.send_waker.wake();
-        self.receive_waker.wake();
+        self.take_receiving_back(state);
+        self.given_back.notify_all();
+        self.wake_receivers();
     }
 
-    /// There is something to read, or an end to be seen.
-    pub fn wake_readers(&self, state: &mut State, force: bool) {
-        if state.reader_waits || force {
-            state.reader_waits = false;
-            self.readable.notify_all();
+    fn wake_receivers(&self) {
+        self.receive_waker.wake();
+        self.program_waker.wake();
+    }
+
+    /// The receiving thread is to receive again, unless the program is just at it.
+    pub fn take_receiving_back(&self, state: &mut State) {
+        if state.receives.by_program && !state.receives.at_it {
+            state.receives.by_program = false;
+            self.given_back.notify_all();
         }
+    }
+
+    /// There is something to read, or an end to be seen. A program that waits for it receives itself, and sees it.
+    pub fn wake_readers(&self, state: &mut State) {
         state.read_tasks.drain(..).for_each(TaskWaker::wake);
     }
 
@@ -288,6 +343,14 @@ impl Core {
     pub fn wake_sender(&self, state: &mut State) {
         if std::mem::take(&mut state.sender_idle) {
             self.send_waker.wake();
+        }
+    }
+
+    /// There is something to send: send it if the sending thread sleeps, which otherwise sees it by itself.
+    pub fn send(&self, mut state: MutexGuard<'_, State>) {
+        if std::mem::take(&mut state.sender_idle) && !state.is_over() {
+            drop(state);
+            sender::send_here(self);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Striped streams for tasks.
 
-use super::stream::{StripedStream, Waiter};
+use super::handle::Waiter;
+use super::stream::StripedStream;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::pin::Pin;

@@ -58,6 +58,18 @@ fn a_lane_that_is_reset_is_replaced_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_lane_that_overtakes_the_first_ones_last_word_waits_for_it() {
+    let listener = bind(&options(2));
+    let relay = Relay::start(listener.local_addr().unwrap());
+    relay.slow_down_first(Duration::from_millis(100));
+    let near = options(2).connect(relay.address()).unwrap();
+    near.wait_for_lanes(2, PATIENCE).unwrap();
+    assert_eq!(relay.connections(), 2, "none was refused");
+    let (far, _) = listener.accept_timeout(PATIENCE).unwrap();
+    assert_eq!(far.wait_for_lanes(2, PATIENCE).unwrap(), 2);
+}
+
+#[test]
 fn a_reset_of_every_lane_is_survived_if_new_ones_can_be_had() {
     let (near, far, relay) = through_relay(&options(2));
     near.wait_for_lanes(2, PATIENCE).unwrap();

@@ -17,6 +17,15 @@ pub fn pair(client: &StripeOptions, server: &StripeOptions) -> (StripedStream, S
     (near, far)
 }
 
+/// A stream that lives while things happen around it.
+pub fn live(options: &StripeOptions) -> (StripedListener, StripedStream, StripedStream) {
+    let listener = bind(options);
+    let near = options.connect(listener.local_addr().expect("it is there")).expect("it is there");
+    let (far, _) = listener.accept_timeout(PATIENCE).expect("it is there");
+    near.wait_for_lanes(2, PATIENCE).expect("it is there");
+    (listener, near, far)
+}
+
 /// A listener on loopback.
 pub fn bind(options: &StripeOptions) -> StripedListener {
     options.bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is there")

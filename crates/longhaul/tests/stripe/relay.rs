@@ -19,6 +19,8 @@ struct Shared {
     server: SocketAddr,
     /// Of new connections.
     pause_ms: AtomicU64,
+    /// Of the first one.
+    pause_first_ms: AtomicU64,
     wires: Mutex<Vec<Arc<Wire>>>,
 }
 
@@ -42,6 +44,7 @@ impl Relay {
             refuse: AtomicBool::new(false),
             server,
             pause_ms: AtomicU64::new(0),
+            pause_first_ms: AtomicU64::new(0),
             wires: Mutex::default(),
         });
         let accepting = shared.clone();
@@ -97,6 +100,11 @@ impl Relay {
         self.shared.pause_ms.store(pause.as_millis() as u64, Ordering::Relaxed);
     }
 
+    /// The same for the first connection, which is yet to come.
+    pub fn slow_down_first(&self, pause: Duration) {
+        self.shared.pause_first_ms.store(pause.as_millis() as u64, Ordering::Relaxed);
+    }
+
     /// Whether new connections are closed at once.
     pub fn refuse(&self, on: bool) {
         self.shared.refuse.store(on, Ordering::Relaxed);
@@ -139,7 +147,8 @@ impl Shared {
                 socket.set_nodelay(true).expect("it can be set");
             }
             let swallows = AtomicBool::new(false);
-            let pause_ms = self.pause_ms.load(Ordering::Relaxed).into();
+            let pause_ms = self.pause_ms.load(Ordering::Relaxed);
+            let pause_ms = pause_ms.max(self.pause_first_ms.swap(0, Ordering::Relaxed)).into();
             let wire = Arc::new(Wire { client, server, swallows, pause_ms });
             self.wires.lock().expect("no thread panicked").push(wire.clone());
             for up in [true, false] {

@@ -48,6 +48,46 @@ fn both_directions_at_once() {
     far.close().unwrap();
 }
 
+/// Who reads receives in its own thread, and that thread then only writes: somebody must take in what lets it go on.
+#[test]
+fn a_thread_that_has_read_writes_more_than_the_buffers_hold() {
+    const ANSWER: usize = 5 << 20;
+    for (lanes, plain) in [(1, true), (1, false), (3, true)] {
+        let options = fixed(lanes).buffer(1 << 20);
+        let options = if plain { options.plain() } else { options };
+        let (near, far) = pair(&options, &options);
+        let answers = text(8, ANSWER);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = &far;
+                for _ in 0..4 {
+                    stream.read_exact(&mut [0; 7]).unwrap();
+                    stream.write_all(&answers).unwrap();
+                }
+            });
+            let mut stream = &near;
+            let mut got = vec![0; ANSWER];
+            for _ in 0..4 {
+                stream.write_all(b"request").unwrap();
+                stream.read_exact(&mut got).unwrap();
+                assert!(got == answers, "{lanes} lanes, plain {plain}");
+            }
+        });
+    }
+}
+
+#[test]
+fn single_bytes_are_joined_while_others_are_on_their_way() {
+    let (near, far) = pair(&fixed(1), &fixed(1));
+    let bytes = text(9, 300_000);
+    thread::scope(|scope| {
+        scope.spawn(|| bytes.chunks(1).for_each(|byte| (&near).write_all(byte).unwrap()));
+        let mut got = vec![0; bytes.len()];
+        (&far).read_exact(&mut got).unwrap();
+        assert!(got == bytes);
+    });
+}
+
 #[test]
 fn halves_work_in_two_threads_and_end_their_own_direction() {
     let (near, far) = pair(&fixed(2), &fixed(2));

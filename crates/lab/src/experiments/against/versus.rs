@@ -207,8 +207,9 @@ impl Cell {
 }
 
 /// What to know where others were ahead.
-const WITHOUT: &str = "TCP, uftp, UDT and GridFTP here neither log in nor encrypt nor check what arrived; longhaul's time has \
-                       its handshake, its measurement of the path and the verification of the file in it";
+const WITHOUT: &str = "TCP, uftp, UDT, Tsunami and GridFTP here let anybody in, and neither encrypt nor check what arrived; \
+                       longhaul's time has its handshake, its measurement of the path and the verification of the file in \
+                       it";
 /// From here on a path is long.
 const FAR_MS: f64 = 20.0;
 /// Nobody waits for a program that takes so many times as long as it must.

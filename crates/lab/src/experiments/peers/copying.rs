@@ -14,13 +14,15 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 use tempfile::TempDir;
 
-/// A far side that waits, and how the near one is run.
+/// A side that waits, and how the other one is run: to send, mostly.
 pub(in crate::experiments) struct Started {
     name: &'static str,
     /// They serve for as long as this lives.
     servers: Vec<Process>,
     client: Box<dyn Fn(&Scene<'_>) -> Command>,
-    /// What the near side says of itself.
+    /// The client receives, and a server sends.
+    is_fetched: bool,
+    /// What the client says of itself.
     judge: fn(&Ended) -> Result<(), String>,
     /// Keys and configuration.
     _folder: Option<TempDir>,
@@ -30,8 +32,8 @@ pub(in crate::experiments) struct Started {
 #[derive(Clone, Debug)]
 pub(in crate::experiments) struct Arrived {
     pub(in crate::experiments) seconds: f64,
-    /// Processor time of the near side's processes.
-    pub(in crate::experiments) sender_cpu_s: f64,
+    /// Processor time of the client's processes.
+    client_cpu_s: f64,
 }
 
 impl Started {
@@ -41,12 +43,24 @@ impl Started {
         servers: Vec<Process>,
         client: impl Fn(&Scene<'_>) -> Command + 'static,
     ) -> Started {
-        Started { name, servers, client: Box::new(client), judge: by_status, _folder: None }
+        Started {
+            name,
+            servers,
+            client: Box::new(client),
+            is_fetched: false,
+            judge: by_status,
+            _folder: None,
+        }
     }
 
     /// The same, with files that it needs.
     pub(super) fn with_folder(self, folder: TempDir) -> Started {
         Started { _folder: Some(folder), ..self }
+    }
+
+    /// The same, whose client receives.
+    pub(super) fn fetched(self) -> Started {
+        Started { is_fetched: true, ..self }
     }
 
     /// The same, judged by what it says.
@@ -77,7 +91,7 @@ impl Started {
                 Err(ExperimentError::Program { reason, .. }) => return Ok(Err(reason)),
                 other => other?,
             };
-            let sender_cpu_s = ended_children_cpu_s() - cpu_before;
+            let client_cpu_s = ended_children_cpu_s() - cpu_before;
             if let Err(why) = (self.judge)(&ended) {
                 return Ok(Err(why));
             }
@@ -89,11 +103,11 @@ impl Started {
             if !scene.cargo.is_whole() {
                 return Ok(Err("says that all is there, and it is not".into()));
             }
-            Ok(Ok(Arrived { seconds, sender_cpu_s }))
+            Ok(Ok(Arrived { seconds, client_cpu_s }))
         })
     }
 
-    /// End the far side: processor time that its processes have taken.
+    /// End the servers: processor time that its processes have taken.
     fn end(self) -> f64 {
         let before = ended_children_cpu_s();
         drop(self.servers);
@@ -160,11 +174,11 @@ pub(in crate::experiments) fn copy_once(
     let arrived = started.copy(&scene, limit)?;
     // Servers that fork count what their children took once those have ended.
     thread::sleep(REAP_TIME);
-    let receiver_cpu_s = started.end();
-    Ok(arrived.map(|arrived| Cost {
-        seconds: arrived.seconds,
-        sender_cpu_s: arrived.sender_cpu_s,
-        receiver_cpu_s,
+    let is_fetched = started.is_fetched;
+    let server_cpu_s = started.end();
+    Ok(arrived.map(|Arrived { seconds, client_cpu_s }| match is_fetched {
+        false => Cost { seconds, sender_cpu_s: client_cpu_s, receiver_cpu_s: server_cpu_s },
+        true => Cost { seconds, sender_cpu_s: server_cpu_s, receiver_cpu_s: client_cpu_s },
     }))
 }
 

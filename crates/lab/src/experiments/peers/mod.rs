@@ -3,8 +3,8 @@
 //!
 //! Every copy is made over a lab of its own with servers of its own ([`copy_once`]): what a program that was given up
 //! leaves in the kernel's buffers does not get in the way of the next. All are timed alike, from the start of the program
-//! at the sending end until it has ended and all bytes are at the other end, and none is believed: what arrived is compared
-//! with what was sent.
+//! at the sending end (of one that fetches: at the receiving end) until it has ended and all bytes are at the other end,
+//! and none is believed: what arrived is compared with what was sent.
 
 mod bbcp;
 mod cargo;
@@ -17,6 +17,7 @@ mod rsync;
 mod scene;
 mod scp;
 mod sshd;
+mod tsunami;
 mod udt;
 mod uftp;
 
@@ -32,6 +33,7 @@ pub(super) use uftp::Uftp;
 
 use super::ExperimentError;
 use copying::TCP_BUFFER_BYTES_MAX;
+use qcp::Qcp;
 use scene::Wire;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +63,9 @@ pub(super) fn all() -> Vec<Box<dyn Peer>> {
         Box::new(Kernel::MANY),
         Box::new(Uftp),
         Box::new(Udt::default()),
-        Box::new(qcp::Qcp),
+        Box::new(tsunami::Tsunami),
+        Box::new(Qcp::Cubic),
+        Box::new(Qcp::Bbr),
         Box::new(gridftp::GridFtp),
         Box::new(bbcp::Bbcp),
         Box::new(Rsync::Daemon),
@@ -109,12 +113,18 @@ fn tool(name: &str) -> PathBuf {
 
 /// The first line that a program says when asked for its version, wherever it says it; or what to install.
 fn version_of(program: impl AsRef<Path>, ask: &[&str], remedy: &str) -> Result<String, String> {
+    let said = said_by(program, ask, remedy)?;
+    Ok(said.into_iter().next().unwrap_or("version unknown".into()))
+}
+
+/// The lines that a program says when asked this, on its standard output first; or what to install.
+fn said_by(program: impl AsRef<Path>, ask: &[&str], remedy: &str) -> Result<Vec<String>, String> {
     let program = program.as_ref();
     let output = Command::new(program).args(ask).stdin(Stdio::null()).output();
     let output = output.map_err(|_| format!("{} is not installed; {remedy}", program.display()))?;
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    let first = said.iter().flat_map(|text| text.lines()).map(str::trim).find(|line| !line.is_empty());
-    Ok(first.unwrap_or("version unknown").into())
+    let lines = said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
 }
 
 #[cfg(test)]

@@ -51,9 +51,31 @@ impl Scene<'_> {
         }
     }
 
-    /// Start a server, and wait until it listens at `port`.
+    /// Start a server at the far end, and wait until it listens at `port`.
     pub(super) fn serve(
         &self,
+        name: &str,
+        command: &mut Command,
+        wire: Wire,
+        port: u16,
+    ) -> Result<Process, ExperimentError> {
+        self.serve_at(self.to, name, command, wire, port)
+    }
+
+    /// The same at the near end, for a program that fetches.
+    pub(super) fn serve_near(
+        &self,
+        name: &str,
+        command: &mut Command,
+        wire: Wire,
+        port: u16,
+    ) -> Result<Process, ExperimentError> {
+        self.serve_at(End::Left, name, command, wire, port)
+    }
+
+    fn serve_at(
+        &self,
+        end: End,
         name: &str,
         command: &mut Command,
         wire: Wire,
@@ -62,7 +84,7 @@ impl Scene<'_> {
         let mut server = Process::start(name, command)?;
         let deadline = Instant::now() + START_TIME_MAX;
         loop {
-            let tables = self.lab.enter(self.to, || wire.tables())?;
+            let tables = self.lab.enter(end, || wire.tables())?;
             if tables.iter().any(|table| listens(table, wire, port)) {
                 return Ok(server);
             }
