@@ -91,7 +91,7 @@ fn a_copy_goes_on_over_another_transport() {
 
 /// The first words of a lane; the copies' real connection id is not known to strangers.
 fn hello(id: u64) -> Vec<u8> {
-    [&b"LHL\x01"[..], &id.to_be_bytes(), &[7; 32]].concat()
+    [&b"LHL\x02"[..], &id.to_be_bytes(), &[7; 32]].concat()
 }
 
 /// Connect, say something, and return what is answered within a moment.
@@ -113,7 +113,7 @@ fn strangers_at_the_port_disturb_nobody() {
     let server = scene.server.address();
     let mut open = vec![];
     for turn in 0..40u8 {
-        let says: &[&[u8]] = &[b"", b"LH", b"LHL\x01", b"GET / HTTP/1.0\r\n\r\n", b"LHL\x02aaaaaaaa"];
+        let says: &[&[u8]] = &[b"", b"LH", b"LHL\x02", b"GET / HTTP/1.0\r\n\r\n", b"LHL\x01aaaaaaaa"];
         let socket = TcpStream::connect(server).expect("it listens");
         (&socket).write_all(says[usize::from(turn) % says.len()]).expect("it takes bytes");
         open.push(socket);

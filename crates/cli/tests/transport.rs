@@ -113,7 +113,7 @@ fn udp_blocked_midway_leaves_tcp(pull: bool) {
 }
 
 fn udp_that_comes_back_is_tried_again() {
-    let scene = Scene::new(&Scenario::new(40.0, 60.0), 60_000_000, false);
+    let scene = Scene::new(&Scenario::new(40.0, 60.0), 80_000_000, false);
     let ended = scene.copy(&["--why", "--congestion=cubic"], || {
         scene.await_share(0.1);
         scene.haul.lab.block_udp(true);

@@ -26,6 +26,8 @@ pub struct PathReport {
     pub rtt: Option<Duration>,
     /// What the train told.
     pub rate: Option<PathRate>,
+    /// How long after the first probe the first one left that was answered.
+    pub mute: Duration,
 }
 
 /// What a check tells its owner.
@@ -50,6 +52,7 @@ pub struct PathCheck {
     retry_at: Option<Time>,
     retries: u32,
     last_news: Option<Time>,
+    answers: u64,
     events: VecDeque<PathEvent>,
     reached: bool,
 }
@@ -86,6 +89,7 @@ impl PathCheck {
             retry_at: None,
             retries: 0,
             last_news: None,
+            answers: 0,
             events: VecDeque::new(),
             reached: false,
         }
@@ -94,7 +98,9 @@ impl PathCheck {
     /// What is known so far.
     pub fn report(&self) -> PathReport {
         let came = self.sent.iter().filter_map(|p| p.came.map(|(now, _)| (p, now)));
+        let first = self.sent.first().map_or(Time::ZERO, |probe| probe.at);
         PathReport {
+            mute: came.clone().map(|(p, _)| p.at.since(first)).min().unwrap_or_default(),
             largest_class: came.clone().map(|(p, _)| p.class).max(),
             rtt: came.map(|(p, now)| now.since(p.at)).min(),
             rate: self.train_rate(),
@@ -110,9 +116,18 @@ impl PathCheck {
 
     /// Ask once more whether a size passes.
     pub fn probe_again(&mut self, class: u8) {
-        if self.sent.len() < PROBES_MAX && usize::from(class) < self.classes.len() {
+        if self.sent.len() >= PROBES_MAX {
+            // What the first ones found stays.
+            self.sent.drain(PROBES_MAX / 2..PROBES_MAX / 4 * 3);
+        }
+        if usize::from(class) < self.classes.len() {
             self.queue.push_back(class);
         }
+    }
+
+    /// How many probes were answered.
+    pub fn answers(&self) -> u64 {
+        self.answers
     }
 
     /// When the last answer came.
@@ -143,6 +158,7 @@ impl PathCheck {
         if let Some(probe) = self.sent.iter_mut().find(|p| p.number == number && p.came.is_none()) {
             probe.came = Some((reached_us, arrival));
             self.last_news = Some(reached_us);
+            self.answers += 1;
             self.retry_at = None;
             self.reach();
         }
@@ -188,7 +204,7 @@ impl Endpoint for PathCheck {
             let len = usize::from(self.classes[usize::from(class)]) - wire::SEAL_OVERHEAD;
             wire::encode_probe(&mut buf[..len], class);
             self.sent.push(SentProbe { number, class, at: now, came: None });
-            self.retry_at = Some(now + RETRY_AFTER * (1 << self.retries.min(3)));
+            self.retry_at = Some(now + RETRY_AFTER * (1 << self.retries.saturating_sub(RETRIES_SOON).min(3)));
             len
         };
         self.next_number += 1;
@@ -214,9 +230,10 @@ const TRAIN_DATAGRAM_MAX: u16 = 1472;
 const STRETCHED: f64 = 0.8;
 /// Faster than this, timestamps tell nothing.
 const TRAIN_RATE_MAX: Rate = Rate(2_000_000_000);
-/// Without any answer, probes of all sizes go out again after this long, then twice as long, …
-const RETRY_AFTER: Duration = Duration::from_millis(300);
-/// Probes in all.
+/// Without any answer, probes of all sizes go out again after this long, some times; then after twice as long, …
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+const RETRIES_SOON: u32 = 4;
+/// Probes remembered, and sent of our own accord.
 const PROBES_MAX: usize = 200;
 /// Answers waiting to be sent.
 const REPLIES_MAX: usize = 256;
@@ -261,6 +278,7 @@ mod tests {
         let rate = report.rate.unwrap();
         assert!(rate.is_bottleneck && (95.0..105.0).contains(&rate.rate.as_mbps()), "{rate:?}");
         assert!(report.rtt.unwrap() >= Duration::from_millis(2 * OUT_MS));
+        assert_eq!(report.mute, Duration::ZERO);
     }
 
     #[test]
@@ -272,6 +290,7 @@ mod tests {
     fn a_lost_train_is_made_up_for_by_retries() {
         let report = check(1472, Rate::from_mbps(100.0), |n| n < 36);
         assert_eq!((report.largest_class, report.rate), (Some(1), None));
+        assert!((RETRY_AFTER..RETRY_AFTER * 2).contains(&report.mute), "{report:?}");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What comes on the TCP connections that carry a transfer's datagrams.
 
 use super::Script;
-use longhaul_proto::lanes::{HELLO_LEN, Hello, LENGTH_LEN, MAGIC_LEN, RECORD_MAX, Records, encode_length};
-use longhaul_proto::wire::{Header, SEAL_OVERHEAD};
+use longhaul_proto::lanes::{
+    HELLO_LEN, Hello, LENGTH_LEN, MAGIC_LEN, RECORD_MAX, Records, encode_length, next_body,
+};
+use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
 
 /// Bytes that come in any pieces: records come out whole and in order, each of which may hold a datagram, and no more is
 /// held than one buffer.
@@ -29,6 +31,9 @@ pub fn records(bytes: &[u8]) {
                         assert!(record.len() >= SEAL_OVERHEAD);
                         heard += LENGTH_LEN + record.len();
                         let _ = Header::decode(record);
+                        // Only what is authentic gets so far.
+                        let mut bundle = &mut record[HEADER_LEN..];
+                        while let Ok(Some(_)) = next_body(&mut bundle) {}
                     }
                     Ok(None) => break,
                     // The driver ends such a lane.

@@ -8,7 +8,7 @@ use longhaul_proto::session::message::{
     SenderStatus, TransferOptions,
 };
 use longhaul_proto::session::transport::{Carrier, Switch, Transport};
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{Rate, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use snow::HandshakeState;
@@ -229,6 +229,8 @@ fn messages() -> Vec<Message> {
         Message::Bye(status),
         Message::Abort("enough".into()),
         Message::KeepAlive,
+        Message::Ask { at: Time(1) },
+        Message::Here { at: Time(2) },
         Message::Lanes { wanted: 8 },
         Message::NoLanes("refused".into()),
         Message::Bytes(vec![7; 50]),

@@ -18,7 +18,7 @@ use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Answer, Direction, Offer};
-use longhaul_proto::units::Rate;
+use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire;
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -239,6 +239,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),
+        answered: Time::ZERO,
         opener: None,
         lanes_wanted: 0,
         no_lanes: None,

@@ -43,6 +43,8 @@ pub struct Session<'a> {
     pub last_word: Time,
     /// Since when it has been saying something again and again.
     pub talks_since: Time,
+    /// When the latest question was asked that the other side has answered.
+    pub answered: Time,
     /// Opens lanes, where we are the client.
     pub opener: Option<Opener>,
     /// Lanes there should be.
@@ -127,9 +129,17 @@ impl Session<'_> {
                     self.lanes_wanted = usize::from(wanted).min(LANES_MAX);
                 }
                 Message::NoLanes(line) => self.no_lanes = Some(line),
+                Message::Ask { at } => self.control.send(Message::Here { at }),
+                Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 message => return Ok(Some(message)),
             }
         }
+    }
+
+    /// Ask the other side, over UDP with a probe of size `class` and over the control stream, whether it is there.
+    pub fn ask(&mut self, class: u8) {
+        self.check.probe_again(class);
+        self.control.send(Message::Ask { at: clock::now() });
     }
 
     /// Have so many lanes between the two hosts: the client opens them.

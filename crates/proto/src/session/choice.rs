@@ -1,15 +1,21 @@
 //! Which of UDP and TCP lanes is to carry a transfer, decided anew while it runs.
 //!
 //! ```text
-//! Datagrams ──▶ Opening ──▶ Lanes      UDP fell silent while the control stream went on
-//!     │             └─────▶ Trial      UDP works, but loses much or is far slower than it was at first
-//!     ◀───────────────────────┘        the better of the two stays, by a margin
-//! Lanes ──▶ Trial of UDP               it is heard again, or it is long ago that it was tried
+//! Datagrams ──▶ Lanes                  UDP fell silent, and probes say that it alone does
+//!     └──▶ Opening ──▶ Trial           UDP works, but loses much or is far slower than it was at first
+//!     ◀──────────────────┘             the better of the two stays, by a margin
+//! Lanes ──▶ Trial of UDP               it passes again, or it is long ago that it was tried
 //! ```
 //! A trial moves real data: it costs nothing but the difference between the two for a few seconds.
+//!
+//! Silence alone says little: the whole path may be cut, or the other side busy. So when an acknowledgement is overdue both
+//! ways are asked at once, and what the control stream answers UDP must answer too.
+
+mod asking;
 
 use super::transport::{Carrier, Transport};
 use crate::units::{Rate, Time};
+use asking::{Doubt, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, Round};
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -24,6 +30,8 @@ pub struct ChoiceConfig {
     pub udp_fits: bool,
     /// What the path check's train told of the path's rate.
     pub train_rate: Option<Rate>,
+    /// For how long the path check's probes went unanswered at first.
+    pub mute: Duration,
     /// The control stream can be a lane.
     pub has_pipe: bool,
     /// UDP is to be as fast as can be, so that being slow is no choice of the user's.
@@ -47,14 +55,20 @@ pub struct Look {
     pub path_bound: bool,
     /// Something is on its way, so that news could be expected.
     pub waiting: bool,
+    /// The sender has given up waiting for an acknowledgement, and none has come since.
+    pub overdue: bool,
     /// When the last news of what was sent came in.
     pub news: Time,
     /// Since when the control stream has said something again and again.
     pub talks_since: Time,
     /// When it last did.
     pub last_word: Time,
+    /// When the latest question was asked that it has answered.
+    pub answered: Time,
     /// When the last authentic answer to a probe of the path came in over UDP.
     pub udp_heard: Option<Time>,
+    /// How many have.
+    pub udp_answers: u64,
     /// The round trip.
     pub rtt: Duration,
     /// Lanes that are there.
@@ -68,8 +82,8 @@ pub struct Look {
 pub enum Order {
     /// See that there are lanes.
     OpenLanes,
-    /// Send a probe over UDP: does it pass?
-    ProbeUdp,
+    /// Ask over UDP and over the control stream alike: does it pass, is anybody there?
+    Probe,
     /// From now on this carries the data.
     Go {
         /// What.
@@ -96,6 +110,10 @@ pub struct Choice {
     trial_at: Time,
     /// The pause after the next trial that brings nothing.
     trial_pause: Duration,
+    /// UDP carries the data and is suspected to be blocked.
+    doubt: Option<Doubt>,
+    /// Lanes carry it, and UDP is being asked whether it passes again.
+    round: Option<Round>,
     probe_at: Time,
     probe_pause: Duration,
 }
@@ -118,10 +136,9 @@ enum State {
     /// UDP carries the data until there are lanes.
     Opening {
         since: Time,
-        reason: Reason,
+        reason: String,
     },
     Lanes {
-        since: Time,
         /// UDP was silent, not slow.
         blocked: bool,
     },
@@ -136,20 +153,12 @@ enum State {
     },
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum Reason {
-    /// UDP brought no news.
-    Silent(String),
-    /// It looks slower than it should be.
-    Odd(String),
-}
-
 impl Choice {
     /// Begin at `now`.
     pub fn new(config: ChoiceConfig, now: Time) -> Choice {
         let state = match config.carrier {
             Carrier::Object => State::Datagrams { since: now },
-            Carrier::Stripe | Carrier::Ssh => State::Lanes { since: now, blocked: true },
+            Carrier::Stripe | Carrier::Ssh => State::Lanes { blocked: true },
         };
         Choice {
             config,
@@ -160,6 +169,8 @@ impl Choice {
             odd_for: Duration::ZERO,
             trial_at: now,
             trial_pause: TRIAL_PAUSE_MIN,
+            doubt: None,
+            round: None,
             probe_at: now + PROBE_PAUSE_MIN,
             probe_pause: PROBE_PAUSE_MIN,
         }
@@ -183,7 +194,7 @@ impl Choice {
         match self.state.clone() {
             State::Datagrams { since } => self.on_datagrams(look, since, span),
             State::Opening { since, reason } => self.on_opening(look, since, reason),
-            State::Lanes { since, blocked } => self.on_lanes(look, since, blocked),
+            State::Lanes { blocked } => self.on_lanes(look, blocked),
             State::Trial { .. } => self.on_trial(look),
         }
     }
@@ -204,34 +215,42 @@ impl Choice {
 
     fn go(&mut self, now: Time, to: Carrier, why: String, trial: bool) -> Option<Order> {
         self.recent.clear();
+        (self.doubt, self.round) = (None, None);
         self.config.carrier = to;
         self.probe_at = now + self.probe_pause;
         Some(Order::Go { to, why, trial })
     }
 
     fn on_datagrams(&mut self, look: &Look, since: Time, span: Duration) -> Option<Order> {
-        let reason = if let Some(line) = silence(look, since) {
-            Reason::Silent(line)
-        } else {
-            // A pause in the news is another matter.
-            if look.now.since(look.news) > PAUSE.max(look.rtt * PAUSE_RTTS) {
-                return None;
-            }
-            let oddity = self.oddity(look, since);
-            // Networks that drop UDP now and then make it look well now and then.
-            self.odd_for =
-                if oddity.is_some() { self.odd_for + span } else { self.odd_for.saturating_sub(span / 2) };
-            let line = oddity?;
-            if self.odd_for < ODD_FOR.max(look.rtt * ODD_FOR_RTTS) {
-                return None;
-            }
-            self.odd_for = Duration::ZERO;
-            Reason::Odd(line)
-        };
         if look.now < self.trial_at && look.no_lanes.is_some() {
             // They could not be had a moment ago.
             return None;
         }
+        let mute = core::mem::take(&mut self.config.mute);
+        if mute >= MUTE && look.lanes > 0 {
+            // What was so at first is likely to come again.
+            let line = format!("UDP passed nothing for the first {:.1} s", mute.as_secs_f64());
+            self.state = State::Lanes { blocked: true };
+            return self.go(look.now, Carrier::Stripe, line, false);
+        }
+        self.on_silence(look, since).or_else(|| self.on_oddity(look, since, span))
+    }
+
+    /// UDP passes, but not as well as it should.
+    fn on_oddity(&mut self, look: &Look, since: Time, span: Duration) -> Option<Order> {
+        // A pause in the news is another matter.
+        if look.now.since(look.news) > PAUSE.max(look.rtt * PAUSE_RTTS) {
+            return None;
+        }
+        let oddity = self.oddity(look, since);
+        // Networks that drop UDP now and then make it look well now and then.
+        self.odd_for =
+            if oddity.is_some() { self.odd_for + span } else { self.odd_for.saturating_sub(span / 2) };
+        let reason = oddity?;
+        if self.odd_for < ODD_FOR.max(look.rtt * ODD_FOR_RTTS) {
+            return None;
+        }
+        self.odd_for = Duration::ZERO;
         self.state = State::Opening { since: look.now, reason };
         Some(Order::OpenLanes)
     }
@@ -265,34 +284,15 @@ impl Choice {
             .then(|| format!("UDP delivers {mbps:.1} Mb/s where the path check saw {train:.1} Mb/s pass"))
     }
 
-    fn on_opening(&mut self, look: &Look, since: Time, reason: Reason) -> Option<Order> {
-        if matches!(reason, Reason::Silent(_)) && look.news > since {
-            // It was only a pause.
-            self.state = State::Datagrams { since: look.now };
-            return None;
-        }
+    fn on_opening(&mut self, look: &Look, since: Time, reason: String) -> Option<Order> {
         if look.lanes > 0 {
-            return match reason {
-                Reason::Silent(line) => {
-                    self.state = State::Lanes { since: look.now, blocked: true };
-                    self.go(look.now, Carrier::Stripe, line, false)
-                }
-                Reason::Odd(line) => {
-                    let other = self.rate().unwrap_or(0.0);
-                    self.begin_trial(look, Carrier::Stripe, other, false, line)
-                }
-            };
+            let other = self.rate().unwrap_or(0.0);
+            return self.begin_trial(look, Carrier::Stripe, other, false, reason);
         }
-        if look.no_lanes.is_none() && look.now.since(since) < LANES_PATIENCE {
-            return None;
+        if look.no_lanes.is_some() || look.now.since(since) >= LANES_PATIENCE {
+            self.trial_at = look.now + self.pause();
+            self.state = State::Datagrams { since: look.now };
         }
-        if let (Reason::Silent(line), true) = (&reason, self.config.has_pipe) {
-            let line = format!("{line}, and no TCP connection comes about");
-            self.state = State::Lanes { since: look.now, blocked: true };
-            return self.go(look.now, Carrier::Ssh, line, false);
-        }
-        self.trial_at = look.now + self.pause();
-        self.state = State::Datagrams { since: look.now };
         None
     }
 
@@ -346,7 +346,7 @@ impl Choice {
         self.trial_at = look.now + self.pause();
         self.state = match of {
             Carrier::Object => State::Datagrams { since: look.now },
-            Carrier::Stripe | Carrier::Ssh => State::Lanes { since: look.now, blocked: false },
+            Carrier::Stripe | Carrier::Ssh => State::Lanes { blocked: false },
         };
         self.go(look.now, of, format!("{told}: staying with that"), false)
     }
@@ -356,7 +356,7 @@ impl Choice {
         self.probe_pause = (self.probe_pause * 2).min(PROBE_PAUSE_MAX);
         self.state = match back {
             Carrier::Object => State::Datagrams { since: look.now },
-            Carrier::Stripe | Carrier::Ssh => State::Lanes { since: look.now, blocked },
+            Carrier::Stripe | Carrier::Ssh => State::Lanes { blocked },
         };
         self.go(look.now, back, told, true)
     }
@@ -368,7 +368,7 @@ impl Choice {
         pause
     }
 
-    fn on_lanes(&mut self, look: &Look, since: Time, blocked: bool) -> Option<Order> {
+    fn on_lanes(&mut self, look: &Look, blocked: bool) -> Option<Order> {
         if look.lanes == 0
             && self.config.carrier == Carrier::Stripe
             && let Some(why) = &look.no_lanes
@@ -396,27 +396,8 @@ impl Choice {
             let line = "UDP was last tried long ago".into();
             return self.begin_trial(look, Carrier::Object, rate, false, line);
         }
-        if look.udp_heard.is_some_and(|at| at > since) {
-            return self.begin_trial(look, Carrier::Object, rate, true, "UDP passes again".into());
-        }
-        if look.now >= self.probe_at {
-            self.probe_at = look.now + self.probe_pause;
-            self.probe_pause = (self.probe_pause * 2).min(PROBE_PAUSE_MAX);
-            return Some(Order::ProbeUdp);
-        }
-        None
+        self.ask_udp(look, rate)
     }
-}
-
-/// Whether UDP is silent although there is something to hear and the other side is there. Only what the control stream has
-/// gone on for meanwhile counts: in an outage of everything both fall silent.
-fn silence(look: &Look, since: Time) -> Option<String> {
-    let heard = look.news.max(since);
-    // UDP that has brought nothing yet is trusted less.
-    let patience = if look.news <= since { SILENCE_FIRST } else { SILENCE };
-    let talk = look.last_word.since(heard.max(look.talks_since));
-    (look.waiting && talk > patience.max(look.rtt * SILENCE_RTTS))
-        .then(|| format!("UDP brought no news for {:.1} s", look.now.since(heard).as_secs_f64()))
 }
 
 fn by(carrier: Carrier) -> &'static str {
@@ -427,10 +408,8 @@ fn by(carrier: Carrier) -> &'static str {
     }
 }
 
-/// UDP that brings no news while the control stream goes on for so long is blocked.
-const SILENCE: Duration = Duration::from_millis(1500);
-const SILENCE_FIRST: Duration = Duration::from_secs(1);
-const SILENCE_RTTS: u32 = 10;
+/// A path check that got no answer for so long, as to two volleys of probes, met a network that drops UDP now and then.
+const MUTE: Duration = Duration::from_millis(350);
 /// Rates are over so long a time.
 const RECENT: Duration = Duration::from_secs(2);
 /// Before, a controller may still look for its rate.
@@ -466,8 +445,6 @@ pub const MARGIN: f64 = 1.25;
 const MARGIN_BACK: f64 = 1.05;
 const TRIAL_PAUSE_MIN: Duration = Duration::from_secs(30);
 const TRIAL_PAUSE_MAX: Duration = Duration::from_secs(600);
-const PROBE_PAUSE_MIN: Duration = Duration::from_secs(3);
-const PROBE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests;

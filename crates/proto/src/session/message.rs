@@ -4,11 +4,11 @@ use super::limit::Limit;
 use super::manifest::{EntryIndex, Group, Ranges, read_ranges};
 use super::transport::{Switch, Transport};
 use crate::control::{Companions, ControllerKind};
-use crate::units::Rate;
+use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -243,6 +243,17 @@ pub enum Message {
     Abort(String),
     /// Still there.
     KeepAlive,
+    /// Either side: is anybody there? At once answered by the one who moves the data, and therefore not the same as
+    /// [`Message::KeepAlive`].
+    Ask {
+        /// When that was asked, on the asker's clock.
+        at: Time,
+    },
+    /// Here.
+    Here {
+        /// The question's.
+        at: Time,
+    },
     /// Sender to a receiver that is the client: have so many lanes open to me.
     Lanes {
         /// How many in all.

@@ -50,8 +50,8 @@ impl LaneSocket {
 pub struct Lane {
     pub(super) socket: LaneSocket,
     pub(super) records: Records,
-    /// A body that nobody could take yet, and its number: until then nothing more is read.
-    pub(super) held: Option<(DatagramNumber, Vec<u8>)>,
+    /// Bodies that nobody could take yet, and their numbers: until then nothing more is read.
+    pub(super) held: VecDeque<(DatagramNumber, Vec<u8>)>,
     pub(super) readable: bool,
     pub(super) writable: bool,
     /// Sealed records, and how much of them is gone.
@@ -74,7 +74,7 @@ impl Lane {
         Ok(Lane {
             socket,
             records: Records::new(READ_LEN),
-            held: None,
+            held: VecDeque::new(),
             readable: true,
             writable: true,
             out: vec![],
@@ -135,14 +135,14 @@ impl Lane {
         }
     }
 
-    /// It carries a datagram of that number.
-    pub fn note_carried(&mut self, number: DatagramNumber, now: Time) {
+    /// It carries datagrams of these numbers.
+    pub fn note_carried(&mut self, numbers: Range<DatagramNumber>, now: Time) {
         if self.carried.is_empty() {
             self.progress = now;
         }
         match self.carried.back_mut() {
-            Some(last) if last.end == number => last.end += 1,
-            _ => self.carried.push_back(number..number + 1),
+            Some(last) if last.end == numbers.start => last.end = numbers.end,
+            _ => self.carried.push_back(numbers),
         }
     }
 

@@ -16,7 +16,7 @@ use super::wake::Waker;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use lane::Lane;
 use longhaul_proto::endpoint::{Arrival, Transmit};
-use longhaul_proto::lanes::{LANES_MAX, LENGTH_LEN, encode_length};
+use longhaul_proto::lanes::{LANES_MAX, LENGTH_LEN, encode_length, next_body, write_bundle};
 use longhaul_proto::session::message::TransferOptions;
 use longhaul_proto::units::{DatagramNumber, Time};
 use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
@@ -115,7 +115,7 @@ impl Lanes {
     /// What to wait for: something to read, and room where something is stuck.
     pub fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         self.lanes.iter().map(|lane| {
-            let mut flags = if lane.held.is_some() { PollFlags::empty() } else { PollFlags::IN };
+            let mut flags = if !lane.held.is_empty() { PollFlags::empty() } else { PollFlags::IN };
             if !lane.writable {
                 flags |= PollFlags::OUT;
             }
@@ -125,7 +125,7 @@ impl Lanes {
 
     /// Whether a body waits for whoever is to take it, so that time alone gets it on.
     pub fn is_holding(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.held.is_some())
+        self.lanes.iter().any(|lane| !lane.held.is_empty())
     }
 
     /// Look which of them can be read and written.
@@ -191,17 +191,14 @@ impl Lanes {
     ) -> Option<usize> {
         let index = self.next_with_room()?;
         let lane = &mut self.lanes[index];
-        let record_len = LENGTH_LEN + datagram_len;
-        let count = (RUN_LEN / record_len).max(1);
         let mut run = std::mem::take(lane.run_mut());
-        run.resize(count * record_len, 0);
+        run.resize(RUN_LEN.max(2 * LENGTH_LEN + datagram_len), 0);
         let (mut filled, mut datagrams) = (0, 0);
-        while datagrams < count {
-            let record = &mut run[filled..filled + record_len];
-            let Some(transmit) = write(&mut record[LENGTH_LEN + HEADER_LEN..]) else { break };
-            filled += put_record(record, keys, &transmit);
-            lane.note_carried(transmit.number, now);
-            datagrams += 1;
+        let body_max = datagram_len - SEAL_OVERHEAD;
+        while let Some((first, count, len)) = write_bundle(&mut run[filled..], body_max, &mut write) {
+            seal_record(&mut run[filled..filled + len], keys, first);
+            lane.note_carried(first..first + count, now);
+            (filled, datagrams) = (filled + len, datagrams + count as usize);
         }
         run.truncate(filled);
         *lane.run_mut() = run;
@@ -237,10 +234,11 @@ impl Lanes {
         else {
             return;
         };
-        let transmit = Transmit { number, len: body.len() };
-        let mut record = vec![0; LENGTH_LEN + body.len() + SEAL_OVERHEAD];
-        record[LENGTH_LEN + HEADER_LEN..][..body.len()].copy_from_slice(body);
-        put_record(&mut record, keys, &transmit);
+        let mut record = vec![0; 2 * LENGTH_LEN + body.len() + SEAL_OVERHEAD];
+        let (len, rest) = record[LENGTH_LEN + HEADER_LEN..].split_at_mut(LENGTH_LEN);
+        encode_length(len, body.len());
+        rest[..body.len()].copy_from_slice(body);
+        seal_record(&mut record, keys, number);
         *self.lanes[index].run_mut() = record;
         if let Err(error) = self.lanes[index].flush() {
             self.bury(index, &error.to_string());
@@ -300,26 +298,31 @@ fn read_lane(
     now: &impl Fn() -> Time,
     handle: &mut impl FnMut(Phase, Arrival, &mut [u8]) -> bool,
 ) -> Result<bool, String> {
-    if let Some((number, mut body)) = lane.held.take()
-        && !handle(Phase::Main, Arrival { time: now(), number }, &mut body)
-    {
-        lane.held = Some((number, body));
-        return Ok(false);
+    while let Some((number, body)) = lane.held.front_mut() {
+        if !handle(Phase::Main, Arrival { time: now(), number: *number }, body) {
+            return Ok(false);
+        }
+        lane.held.pop_front();
     }
     let mut any = false;
     for turn in 0..=READS {
         while let Some(record) = lane.records.next_record().map_err(|error| error.to_string())? {
             let header = Header::decode(record).filter(|header| !header.early);
             let header = header.ok_or("a record without a datagram's header")?;
-            let body = match keys.open(&header, record) {
-                Ok(body) => body,
+            let mut bundle = match keys.open(&header, record) {
+                Ok(bundle) => bundle,
                 Err(Refused::Repeated) => continue,
                 Err(Refused::Forged) => return Err("a record that is not authentic".into()),
             };
             any = true;
-            let arrival = Arrival { time: now(), number: header.number };
-            if !handle(Phase::Main, arrival, body) {
-                lane.held = Some((header.number, body.to_vec()));
+            for number in header.number.. {
+                let Some(body) = next_body(&mut bundle).map_err(|error| error.to_string())? else { break };
+                // What one body waits for those behind it wait for too.
+                if !lane.held.is_empty() || !handle(Phase::Main, Arrival { time: now(), number }, body) {
+                    lane.held.push_back((number, body.to_vec()));
+                }
+            }
+            if !lane.held.is_empty() {
                 return Ok(any);
             }
         }
@@ -330,15 +333,14 @@ fn read_lane(
     Ok(any)
 }
 
-/// Seal a record whose body stands where it belongs. Returns its length.
-fn put_record(record: &mut [u8], keys: &Keys, transmit: &Transmit) -> usize {
-    let len = transmit.len + SEAL_OVERHEAD;
-    encode_length(record, len);
-    keys.seal(&mut record[LENGTH_LEN..LENGTH_LEN + len], transmit.number);
-    LENGTH_LEN + len
+/// Seal a record whose bundle stands where it belongs.
+fn seal_record(record: &mut [u8], keys: &Keys, first: DatagramNumber) {
+    let (length, datagram) = record.split_at_mut(LENGTH_LEN);
+    encode_length(length, datagram.len());
+    keys.seal(datagram, first);
 }
 
-/// Bytes given to a lane in one system call: some 45 records of what Ethernet carries.
+/// Bytes given to a lane in one system call: some 45 datagrams of what Ethernet carries.
 const RUN_LEN: usize = 64 << 10;
 /// Calls to read one lane before the others have their turn.
 const READS: usize = 2;

@@ -52,6 +52,7 @@ impl Carrying {
             carrier,
             udp_fits: carrier == Carrier::Object,
             train_rate: path.rate.map(|train| train.rate),
+            mute: path.mute,
             has_pipe: session.is_ssh,
             is_hasty: control.kind == ControllerKind::default() && !session.options.background,
         };
@@ -156,10 +157,13 @@ impl<F: Feed> Sending<'_, '_, F> {
             waiting: self.sender.acked() < packets
                 && stats.packets_sent > 0
                 && self.sender.blocked() != Blocked::Source,
+            overdue: stats.timeouts_in_a_row > 0,
             news: stats.last_news,
             talks_since: self.session.talks_since(now),
             last_word: self.session.last_word,
+            answered: self.session.answered,
             udp_heard: self.session.check.last_news(),
+            udp_answers: self.session.check.answers(),
             rtt: self.sender.rtt().smoothed(),
             lanes: self.session.link.lanes().len(),
             no_lanes: self.session.no_lanes.clone(),
@@ -167,10 +171,10 @@ impl<F: Feed> Sending<'_, '_, F> {
         match self.carrying.choice.look(&look) {
             None => {}
             Some(Order::OpenLanes) => self.session.want_lanes(first_streams(self.session)),
-            Some(Order::ProbeUdp) => {
+            Some(Order::Probe) => {
                 let len = self.datagram_len;
                 let class = self.session.options.classes.iter().position(|class| usize::from(*class) == len);
-                self.session.check.probe_again(class.unwrap_or(0) as u8);
+                self.session.ask(class.unwrap_or(0) as u8);
             }
             Some(Order::Go { to, why, trial }) => self.switch(to, why, trial)?,
         }

@@ -99,7 +99,7 @@ fn fall_back(
         }
         Carrier::Object => {
             let patience = UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS);
-            if waited > patience / 2 {
+            if waited > patience / 4 {
                 // So that they are there when they are needed.
                 session.want_lanes(first_streams(session));
             }
@@ -165,7 +165,7 @@ fn settle_patience(report: &PathReport) -> Duration {
 
 /// How long to try UDP before calling it blocked, where nothing else may carry the data.
 const UDP_PATIENCE: Duration = Duration::from_secs(6);
-/// Where something else may: after this the path check has tried three times.
+/// Where something else may: after this the path check has tried five times.
 const UDP_PATIENCE_AUTO: Duration = Duration::from_secs(1);
 /// It may be so many round trips in any case.
 const UDP_PATIENCE_RTTS: u32 = 6;
