@@ -99,10 +99,16 @@ impl Handle {
                 return Err(failure.to_error());
             }
             if let Waiter::Task(task) = waiter {
+                core.take_receiving_back(&mut state);
                 return Err(wait_as_task(&mut state.read_tasks, task));
             }
-            let until = self.patience(&self.read_timeout, &mut deadline)?;
-            state = receiver::receive_here(core, state, until)?;
+            match self.patience(&self.read_timeout, &mut deadline) {
+                Ok(until) => state = receiver::receive_here(core, state, until)?,
+                Err(error) => {
+                    core.take_receiving_back(&mut state);
+                    return Err(error);
+                }
+            }
         }
     }
 
@@ -125,6 +131,7 @@ impl Handle {
                 return Ok(taken);
             }
             if let Waiter::Task(task) = waiter {
+                core.take_receiving_back(&mut state);
                 return Err(wait_as_task(&mut state.write_tasks, task));
             }
             state = self.wait_to_write(state, &mut deadline)?;
@@ -136,11 +143,12 @@ impl Handle {
         let _turn = locked(&self.writing);
         let mut deadline = None;
         let mut state = self.core.lock();
-        if block.is_empty() || !state.out.takes_whole(block.len()) {
-            return Ok(false);
-        }
         loop {
             writable(&state)?;
+            // Blocks may have become smaller while this one waited for room.
+            if block.is_empty() || !state.out.takes_whole(block.len()) {
+                return Ok(false);
+            }
             if state.out.room(block.len()) == block.len() {
                 let next = state.out.used_buffer();
                 state.out.push(std::mem::replace(block, next));
@@ -257,6 +265,7 @@ impl Handle {
         let mut state = self.core.lock();
         let outcome = delivered(&state);
         if outcome.is_none() {
+            self.core.take_receiving_back(&mut state);
             wait_as_task(&mut state.write_tasks, task);
         }
         outcome

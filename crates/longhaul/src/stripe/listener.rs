@@ -225,9 +225,14 @@ impl Porter {
         let guests = std::mem::take(&mut self.waiting);
         let opening: Vec<[u8; ID_LEN]> = guests.iter().filter_map(|g| g.greeting.opens().copied()).collect();
         for (at, mut guest) in guests.into_iter().enumerate() {
-            if !ready.get(at).copied().unwrap_or(false) && !guest.was_early() {
-                self.waiting.push(guest);
-                continue;
+            match (ready.get(at).copied().unwrap_or(false), guest.was_early()) {
+                (false, false) => {
+                    self.waiting.push(guest);
+                    continue;
+                }
+                // It has nothing to say before it is answered, so it has left, or is not what it seems.
+                (true, true) => continue,
+                _ => {}
             }
             match self.hear(&mut guest, &opening) {
                 Fate::Waits => self.waiting.push(guest),

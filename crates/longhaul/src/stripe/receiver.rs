@@ -1,4 +1,4 @@
-//! The thread that receives: takes in what comes on the lanes and hands it to whoever reads.
+//! What receives, and the thread that sees to it: takes in what comes on the lanes and hands it to whoever reads.
 
 use super::keys::LaneOpener;
 use super::state::{Core, Failure, Lane, State};
@@ -35,6 +35,12 @@ fn serve(core: &Core) -> io::Result<()> {
             if receiver.lanes.is_empty() || wait.is_zero() {
                 return Ok(());
             }
+            if state.receives.at_it {
+                // It waits for the receiver, to find out that this is the end.
+                drop(receiver);
+                drop(core.given_back.wait_timeout(state, LOOK_EVERY));
+                continue;
+            }
         } else if state.receives.by_program {
             continue;
         }
@@ -46,14 +52,15 @@ fn serve(core: &Core) -> io::Result<()> {
 /// Wait until the program no longer receives by itself.
 fn wait_for_turn(core: &Core) {
     let mut state = core.lock();
-    let (mut wait, mut turns) = (LOOK_MIN, state.receives.turns);
+    let mut turns = state.receives.turns;
     while state.receives.by_program && !state.is_over() {
-        state = core.given_back.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
-        if state.receives.turns != turns {
-            (wait, turns) = (LOOK_MIN, state.receives.turns);
-        } else if state.receives.at_it {
-            wait = (wait * 2).min(LOOK_MAX);
-        } else {
+        state = core.given_back.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        let is_new = std::mem::replace(&mut turns, state.receives.turns) != turns;
+        if !is_new && state.receives.at_it && !state.is_over() {
+            // It waits for long.
+            state.receives.is_awaited = true;
+            state = core.given_back.wait(state).unwrap_or_else(PoisonError::into_inner);
+        } else if !is_new {
             state.receives.by_program = false;
         }
     }
@@ -74,6 +81,9 @@ pub fn receive_here<'a>(
     let received = core.receiver().receive_for_program(core, deadline);
     let mut state = core.lock();
     state.receives.at_it = false;
+    if std::mem::take(&mut state.receives.is_awaited) {
+        core.given_back.notify_all();
+    }
     received.map(|()| state)
 }
 
@@ -173,6 +183,7 @@ impl Receiver {
         if self.lanes.len() == 1 {
             self.take_from(core, 0, READS_PER_TURN);
         }
+        time_for_ack(core, core.lock());
     }
 
     /// Wait for something to come on the lanes and take it in, with so many reads at most on each.
@@ -294,9 +305,7 @@ const READS_PER_TURN: usize = 16;
 const ACK_DELAY: Duration = Duration::from_millis(20);
 /// The receiving thread looks so often whether the program still receives: seldom enough to cost nothing, often enough for
 /// acknowledgements of what a program writes that has just read.
-const LOOK_MIN: Duration = Duration::from_millis(5);
-/// So often if the program waits for long.
-const LOOK_MAX: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// With nothing to do.
 const IDLE_WAIT: Duration = Duration::from_secs(3600);
 /// How long the other side may take to close its lanes when all has been said.

@@ -1,4 +1,4 @@
-//! The thread that sends: what was written, acknowledgements, and everything that has its time.
+//! What sends, and the thread that sees to it: what was written, acknowledgements, and everything that has its time.
 
 use super::keys::LaneSealer;
 use super::state::{Core, Lane, State};
@@ -21,7 +21,9 @@ pub fn run(core: &Arc<Core>) {
     if let Err(error) = serve(core) {
         core.fail(super::state::Failure::new(error.kind(), format!("waiting for lanes failed: {error}")));
     }
-    core.sender().say_goodbye(core);
+    // Nobody who comes late shall wait until the last words are said.
+    let mut last = std::mem::take(&mut *core.sender());
+    last.say_goodbye(core);
     core.lock().said_goodbye = true;
     core.changed.notify_all();
 }
@@ -31,8 +33,8 @@ fn serve(core: &Arc<Core>) -> io::Result<()> {
     loop {
         let mut sender = core.sender();
         sender.asleep_until = None;
-        ticker.starved(std::mem::take(&mut sender.starved));
         let now = clock::now();
+        ticker.starved(sender.take_starved(now));
         let mut state = core.lock();
         if state.is_over() {
             state.sender_idle = false;
@@ -132,6 +134,14 @@ impl Chunk {
 }
 
 impl Sender {
+    /// For how long there was room and nothing to send, since this was last asked.
+    fn take_starved(&mut self, now: Time) -> Duration {
+        if let Some(since) = &mut self.starving_since {
+            self.starved += now.since(std::mem::replace(since, now));
+        }
+        std::mem::take(&mut self.starved)
+    }
+
     /// Some turns, unless there is less to do. Returns whether it is done, or has no room.
     fn turns(&mut self, core: &Core) -> bool {
         (0..TURNS).any(|_| self.turn(core))
@@ -149,6 +159,7 @@ impl Sender {
             // What is to be said last is the sending thread's.
             state.sender_idle = false;
             core.send_waker.wake();
+            core.given_back.notify_all();
             return true;
         }
         let (mut found, alone) = (false, self.lanes.len() == 1);

@@ -119,6 +119,8 @@ pub struct Receives {
     pub at_it: bool,
     /// How often it was.
     pub turns: u64,
+    /// The receiving thread waits to be told when the program is no longer at it.
+    pub is_awaited: bool,
 }
 
 /// Why a stream failed: given to everybody who asks.

@@ -253,6 +253,7 @@ pub fn open<'a>(
         scratch,
         last_word: clock::now(),
         talks_since: clock::now(),
+        asked: None,
         answered: Time::ZERO,
         opener: Some(opener),
         lanes_wanted: 0,

@@ -239,6 +239,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),
+        asked: None,
         answered: Time::ZERO,
         opener: None,
         lanes_wanted: 0,

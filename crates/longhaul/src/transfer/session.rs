@@ -43,6 +43,8 @@ pub struct Session<'a> {
     pub last_word: Time,
     /// Since when it has been saying something again and again.
     pub talks_since: Time,
+    /// When the latest question of the other side was asked, if it is not answered.
+    pub asked: Option<Time>,
     /// When the latest question was asked that the other side has answered.
     pub answered: Time,
     /// Opens lanes, where we are the client.
@@ -105,7 +107,13 @@ impl Session<'_> {
     pub fn poll_message(&mut self) -> Result<Option<Message>, Broken> {
         loop {
             let message = match self.control.poll() {
-                None => return Ok(None),
+                None => {
+                    // The latest answers all, however many there are.
+                    if let Some(at) = self.asked.take() {
+                        self.control.send(Message::Here { at });
+                    }
+                    return Ok(None);
+                }
                 Some(Incoming::Closed) => {
                     return Err(Broken::Failed(
                         "the other side went away; what arrived is kept, run the same command again to continue"
@@ -129,7 +137,7 @@ impl Session<'_> {
                     self.lanes_wanted = usize::from(wanted).min(LANES_MAX);
                 }
                 Message::NoLanes(line) => self.no_lanes = Some(line),
-                Message::Ask { at } => self.control.send(Message::Here { at }),
+                Message::Ask { at } => self.asked = self.asked.max(Some(at)),
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 message => return Ok(Some(message)),
             }
@@ -154,15 +162,16 @@ impl Session<'_> {
 
     /// Open what lanes are missing, if that is ours to do.
     pub fn tend_lanes(&mut self, now: Time) {
-        let Some(opener) = &mut self.opener else { return };
         let have = self.link.lanes().len();
+        if have > 0 {
+            self.no_lanes = None;
+        }
+        let Some(opener) = &mut self.opener else { return };
         opener.ensure(have, self.lanes_wanted, now);
         let failure = opener.failure().filter(|_| have == 0);
         if failure.is_some() && self.no_lanes.is_none() {
             self.no_lanes = failure.clone();
             self.control.send(Message::NoLanes(failure.unwrap_or_default()));
-        } else if have > 0 {
-            self.no_lanes = None;
         }
     }
 

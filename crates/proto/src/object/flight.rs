@@ -156,7 +156,19 @@ impl Flight {
                 lost(record.packet);
             }
         }
+        // Before those behind them, which may be waited for in vain, they would count as still in their lane.
+        while self.records.front().is_some_and(|front| front.by_lane && front.state == State::Settled) {
+            self.drop_front();
+        }
         count
+    }
+
+    fn drop_front(&mut self) {
+        let Some(record) = self.records.pop_front() else { return };
+        if self.newest.get(&record.packet) == Some(&self.base) {
+            self.newest.remove(&record.packet);
+        }
+        self.base += 1;
     }
 
     /// The receiver got these datagrams. Calls `landed` for each packet that is news.
@@ -227,11 +239,7 @@ impl Flight {
                 index += 1;
                 continue;
             }
-            if self.newest.get(&record.packet) == Some(&number) {
-                self.newest.remove(&record.packet);
-            }
-            self.records.pop_front();
-            self.base += 1;
+            self.drop_front();
         }
         let excess = self.given_up.len().saturating_sub(GIVEN_UP_KEPT);
         self.given_up.drain(..excess);
@@ -271,3 +279,23 @@ impl Flight {
 
 /// Given-up datagrams remembered: enough to notice reordering, few enough to look through at every acknowledgement.
 const GIVEN_UP_KEPT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_went_by_itself_behind_a_lane_that_died_is_waited_for() {
+        let mut flight = Flight::default();
+        for packet in 0..3 {
+            flight.push(packet, Time::from_millis(1), false, true);
+        }
+        flight.push(0, Time::from_millis(5), true, false);
+        assert_eq!(flight.oldest(), None, "in a lane it waits for its turn");
+        let mut lost = vec![];
+        assert_eq!(flight.lose(0..3, |_| false, |packet| lost.push(packet)), 3);
+        assert_eq!(lost, [1, 2], "of the first another copy is on its way");
+        assert_eq!(flight.oldest(), Some(Time::from_millis(5)));
+        assert_eq!((flight.loose(), flight.in_lanes(), flight.oldest_number()), (1, 0, Some(3)));
+    }
+}

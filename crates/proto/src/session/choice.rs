@@ -222,12 +222,13 @@ impl Choice {
     }
 
     fn on_datagrams(&mut self, look: &Look, since: Time, span: Duration) -> Option<Order> {
-        if look.now < self.trial_at && look.no_lanes.is_some() {
-            // They could not be had a moment ago.
+        let has_other = look.lanes > 0 || self.config.has_pipe;
+        if look.now < self.trial_at && look.no_lanes.is_some() && !has_other {
+            // Lanes could not be had a moment ago.
             return None;
         }
         let mute = core::mem::take(&mut self.config.mute);
-        if mute >= MUTE && look.lanes > 0 {
+        if mute >= MUTE && look.lanes > 0 && self.config.is_hasty {
             // What was so at first is likely to come again.
             let line = format!("UDP passed nothing for the first {:.1} s", mute.as_secs_f64());
             self.state = State::Lanes { blocked: true };

@@ -298,13 +298,14 @@ fn read_lane(
     now: &impl Fn() -> Time,
     handle: &mut impl FnMut(Phase, Arrival, &mut [u8]) -> bool,
 ) -> Result<bool, String> {
+    let mut any = false;
     while let Some((number, body)) = lane.held.front_mut() {
         if !handle(Phase::Main, Arrival { time: now(), number: *number }, body) {
-            return Ok(false);
+            return Ok(any);
         }
         lane.held.pop_front();
+        any = true;
     }
-    let mut any = false;
     for turn in 0..=READS {
         while let Some(record) = lane.records.next_record().map_err(|error| error.to_string())? {
             let header = Header::decode(record).filter(|header| !header.early);

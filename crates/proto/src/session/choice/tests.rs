@@ -295,6 +295,7 @@ fn without_lanes_a_silent_path_is_waited_for() {
     story.choice.config.has_pipe = true;
     story.go_on(60.0, BLOCKED);
     assert_eq!(story.carriers(), ["ssh"]);
+    assert!((35.0..37.0).contains(&story.told[0].0), "soon, whatever was tried before: {:?}", story.told);
 }
 
 #[test]
