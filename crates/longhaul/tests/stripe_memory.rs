@@ -7,8 +7,8 @@ mod common;
 #[expect(dead_code, reason = "other tests need more of it")]
 mod relay;
 
-use common::{PATIENCE, bind, fixed, live, pass, text, until};
-use relay::Relay;
+use common::{PATIENCE, fixed, live, pass, text, until};
+use relay::through_relay;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::Write;
 use std::net::TcpStream;
@@ -57,10 +57,7 @@ fn impossible_frames_end_their_lane_and_not_the_stream() {
     let never_sent = [&[2, 0, 0, 0][..], &9u32.to_be_bytes(), &(1u64 << 50).to_be_bytes(), &[0; 9]].concat();
     for (n, frame) in [huge, far_off, wrapped, never_sent, vec![0xff; 64]].into_iter().enumerate() {
         let options = fixed(2).plain();
-        let listener = bind(&options);
-        let relay = Relay::start(listener.local_addr().unwrap());
-        let near = options.connect(relay.address()).unwrap();
-        let (far, _) = listener.accept_timeout(PATIENCE).unwrap();
+        let (near, far, relay) = through_relay(&options);
         near.wait_for_lanes(2, PATIENCE).unwrap();
         far.wait_for_lanes(2, PATIENCE).unwrap();
         let before = memory_kib();

@@ -56,10 +56,16 @@ fn serve(core: &Arc<Core>) -> io::Result<()> {
         let blocked = sender.blocked();
         sender.watched = blocked.iter().map(|lane| lane.id).collect();
         drop(sender);
-        let fds = blocked.iter().map(|lane| PollFd::new(&lane.socket, PollFlags::OUT)).collect();
-        let ready = core.send_waker.wait_many(fds, wait)?;
-        core.sender().unblock(blocked.iter().zip(ready).filter(|(_, ready)| *ready).map(|(lane, _)| lane.id));
+        let ready = wait_for_room(core, &blocked, wait)?;
+        core.sender().unblock(&ready);
     }
+}
+
+/// Wait for room in a lane, to be woken, or for the time to pass. Returns the lanes that have room.
+fn wait_for_room(core: &Core, blocked: &[Arc<Lane>], wait: Duration) -> io::Result<Vec<LaneId>> {
+    let fds = blocked.iter().map(|lane| PollFd::new(&lane.socket, PollFlags::OUT)).collect();
+    let ready = core.send_waker.wait_many(fds, wait)?;
+    Ok(blocked.iter().zip(ready).filter(|(_, ready)| *ready).map(|(lane, _)| lane.id).collect())
 }
 
 /// Send what there is to send in the calling thread, as the sending thread sleeps: to wake it for each block would cost
@@ -136,10 +142,14 @@ impl Chunk {
 impl Sender {
     /// For how long there was room and nothing to send, since this was last asked.
     fn take_starved(&mut self, now: Time) -> Duration {
+        self.count_starved(now);
+        std::mem::take(&mut self.starved)
+    }
+
+    fn count_starved(&mut self, now: Time) {
         if let Some(since) = &mut self.starving_since {
             self.starved += now.since(std::mem::replace(since, now));
         }
-        std::mem::take(&mut self.starved)
     }
 
     /// Some turns, unless there is less to do. Returns whether it is done, or has no room.
@@ -152,9 +162,8 @@ impl Sender {
         let now = clock::now();
         let mut state = core.lock();
         self.adopt(&mut state);
-        if let Some(since) = self.starving_since.take() {
-            self.starved += now.since(since);
-        }
+        self.count_starved(now);
+        self.starving_since = None;
         if state.is_over() {
             // What is to be said last is the sending thread's.
             state.sender_idle = false;
@@ -216,10 +225,9 @@ impl Sender {
     }
 
     /// These have room.
-    fn unblock(&mut self, ready: impl Iterator<Item = LaneId>) {
-        for id in ready {
-            self.lanes.iter_mut().filter(|lane| lane.lane.id == id).for_each(|lane| lane.blocked = false);
-        }
+    fn unblock(&mut self, ready: &[LaneId]) {
+        let has_room = |lane: &&mut SendLane| ready.contains(&lane.lane.id);
+        self.lanes.iter_mut().filter(has_room).for_each(|lane| lane.blocked = false);
     }
 
     /// Let sockets take what is left, a little while, and close our direction of each.
@@ -239,11 +247,10 @@ impl Sender {
             self.lanes.retain_mut(|lane| lane.blocked || lane.write().is_ok());
             let left = deadline.since(clock::now()).min(Duration::from_millis(50));
             let blocked = self.blocked();
-            let fds = blocked.iter().map(|lane| PollFd::new(&lane.socket, PollFlags::OUT)).collect();
-            if !blocked.is_empty() && core.send_waker.wait_many(fds, left).is_err() {
-                break;
+            if !blocked.is_empty() {
+                let Ok(ready) = wait_for_room(core, &blocked, left) else { break };
+                self.unblock(&ready);
             }
-            self.unblock(blocked.iter().map(|lane| lane.id));
         }
         for lane in &self.lanes {
             let _ = lane.lane.socket.shutdown(Shutdown::Write);

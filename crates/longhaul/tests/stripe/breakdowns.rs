@@ -1,7 +1,7 @@
 //! Lanes that die midway: by reset, in silence, all at once.
 
 use crate::common::{PATIENCE, bind, fixed, text, until};
-use crate::relay::Relay;
+use crate::relay::{Relay, through_relay};
 use longhaul::stripe::{StripeOptions, StripeStats, StripedStream};
 use std::io::{ErrorKind, Read, Write};
 use std::thread;
@@ -10,14 +10,6 @@ use std::time::Duration;
 /// Short patience, so that tests need not wait long.
 fn options(lanes: u32) -> StripeOptions {
     fixed(lanes).stall_timeout(Duration::from_millis(500)).patience(Duration::from_secs(20)).buffer(4 << 20)
-}
-
-fn through_relay(options: &StripeOptions) -> (StripedStream, StripedStream, Relay) {
-    let listener = bind(options);
-    let relay = Relay::start(listener.local_addr().unwrap());
-    let near = options.connect(relay.address()).unwrap();
-    let (far, _) = listener.accept_timeout(PATIENCE).unwrap();
-    (near, far, relay)
 }
 
 /// Pass bytes from `near` to `far` and do something when a part of them has arrived. Returns how the sender saw it in

@@ -1,5 +1,7 @@
 //! A box between the two ends that passes connections on, and can break any of them in the ways that networks do.
 
+use crate::common::{PATIENCE, bind};
+use longhaul::stripe::{StripeOptions, StripedStream};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,6 +24,15 @@ struct Shared {
     /// Of the first one.
     pause_first_ms: AtomicU64,
     wires: Mutex<Vec<Arc<Wire>>>,
+}
+
+/// Both ends of a stream through a relay.
+pub fn through_relay(options: &StripeOptions) -> (StripedStream, StripedStream, Relay) {
+    let listener = bind(options);
+    let relay = Relay::start(listener.local_addr().expect("it is bound"));
+    let near = options.connect(relay.address()).expect("it listens");
+    let (far, _) = listener.accept_timeout(PATIENCE).expect("somebody has connected");
+    (near, far, relay)
 }
 
 /// A connection through the relay.

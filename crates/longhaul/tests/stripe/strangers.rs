@@ -1,7 +1,7 @@
 //! Those who should not get in, and those who got in and misbehave.
 
-use crate::common::{PATIENCE, bind, fixed, live, pass, text, until};
-use crate::relay::Relay;
+use crate::common::{PATIENCE, fixed, live, pass, text, until};
+use crate::relay::through_relay;
 use longhaul::stripe::{StripeOptions, StripedListener};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -113,10 +113,7 @@ fn what_was_overheard_gets_nobody_in() {
 #[test]
 fn a_lane_that_was_tampered_with_is_closed_and_replaced() {
     let options = fixed(2).stall_timeout(Duration::from_millis(500));
-    let listener = bind(&options);
-    let relay = Relay::start(listener.local_addr().unwrap());
-    let near = options.connect(relay.address()).unwrap();
-    let (far, _) = listener.accept_timeout(PATIENCE).unwrap();
+    let (near, far, relay) = through_relay(&options);
     near.wait_for_lanes(2, PATIENCE).unwrap();
     far.wait_for_lanes(2, PATIENCE).unwrap();
     relay.tamper(1, &[1; 100]);
