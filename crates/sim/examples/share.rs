@@ -40,7 +40,12 @@ fn main() {
             shares.each[range.clone()].iter().map(|share| format!("{:.1}", 100.0 * share)).collect();
         print!("  [{}] % Jain {:.3}", each.join(" "), shares.jain(range));
     }
-    println!("  sum {:.1} %  queue {:.1} % BDP", 100.0 * shares.sum(), 100.0 * shares.queue_bdp);
+    println!(
+        "  sum {:.1} %  queue {:.1} % BDP  lost {:.1} %",
+        100.0 * shares.sum(),
+        100.0 * shares.queue_bdp,
+        100.0 * shares.loss
+    );
 }
 
 fn group(text: &str) -> Vec<Member> {

@@ -41,6 +41,8 @@ struct Tuner {
     /// Bytes that the kernel at the other end had acknowledged at the last look. Our own acknowledgements come for whole
     /// blocks only, too seldom for slow starts.
     acked: BTreeMap<LaneId, u64>,
+    /// Segments that the lanes' kernels had sent again by then.
+    retransmits: u64,
     /// Time during which a lane had room and there was nothing to send.
     starved: Duration,
 }
@@ -74,6 +76,7 @@ impl Ticker {
                     remembered,
                     since: now,
                     acked: BTreeMap::new(),
+                    retransmits: 0,
                     starved: Duration::ZERO,
                 })
             }
@@ -249,7 +252,13 @@ impl Tuner {
             let of_lane = acked as f64 / span.as_secs_f64() / f64::from(lanes);
             state.out.set_block_len((of_lane * BLOCK_TIME.as_secs_f64()) as usize);
         }
-        if self.search.on_interval(&Interval { now, span, acked, lanes, rtt, queue, busy }) {
+        let active: Vec<LaneId> = state.out.active_lanes().collect();
+        let carrying = samples.iter().filter(|(id, _)| active.contains(id));
+        let with_losses = carrying.filter(|(_, info)| info.retransmits > 0).count() as u32;
+        let retransmits: u64 = samples.iter().map(|(_, info)| info.retransmits).sum();
+        let lost = retransmits.saturating_sub(std::mem::replace(&mut self.retransmits, retransmits));
+        let interval = Interval { now, span, acked, lanes, with_losses, lost, rtt, queue, busy };
+        if self.search.on_interval(&interval) {
             tracing::debug!(
                 "{}: {} lanes now, tried {:?}",
                 core.peer,
@@ -259,7 +268,7 @@ impl Tuner {
         }
         state.lanes_tried = self.search.tried().iter().map(|tried| (tried.lanes, tried.rate)).collect();
         state.out.set_active(self.search.wanted() as usize);
-        want(core, state, self.search.wanted());
+        want(core, state, self.search.at_hand());
         let chosen = self.search.chosen().filter(|chosen| self.remembered != Some(*chosen))?;
         self.remembered = Some(chosen);
         Some((self.history.clone()?, chosen))

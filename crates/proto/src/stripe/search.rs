@@ -2,22 +2,27 @@
 //!
 //! The FOBS paper says of PSockets that it finds the best number of sockets by experiment and then transfers with that
 //! (section 2). Here the experiment is the transfer itself. As long as lanes do not fill the path, which shows in round
-//! trips that are as short as they ever were, there is no need to measure them: four times as many are tried at once. What
-//! fills the path is measured, and from what fewer lanes carried it follows how many are just enough:
+//! trips that are as short as they ever were, there is no need to measure them: several times as many are tried at once.
+//! What fills the path is measured, and from what fewer lanes carried it follows how many are just enough:
 //!
 //! ```text
 //! Settle ──▶ Settle, with more ──▶ …       until the path is full, or more lanes give no more
 //!   └──▶ Measure ──▶ with twice as many    to see that they give no more
 //!                ──▶ with just enough ──▶ Hold ──▶ again, when throughput has moved
 //! ```
+//!
+//! Where packets are lost by chance, what fewer lanes carried was the luck of their start. What fills such a path is held
+//! until lanes lose their windows and throughput sags, which adds some, or the path stays full, which tries fewer.
 
+mod hold;
 mod tally;
 
 pub use tally::Try;
 
 use crate::units::Time;
 use core::time::Duration;
-use tally::{Sum, is_full};
+use hold::{Advice, HEADROOM, Hold, SAGS};
+use tally::Sum;
 
 /// What happened since the last call.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +35,10 @@ pub struct Interval {
     pub acked: u64,
     /// Lanes that carried data.
     pub lanes: u32,
+    /// Those of them that have lost something since they were opened.
+    pub with_losses: u32,
+    /// Segments that they lost in it.
+    pub lost: u64,
     /// A lane's round trip.
     pub rtt: Duration,
     /// By how much round trips are longer than the shortest ever was: what waits in the path's queue.
@@ -59,12 +68,14 @@ pub struct Search {
     course: Course,
     /// What was tried in this round, each number once.
     tried: Vec<Try>,
+    /// All lanes are new, so what they have lost, they lost lately.
+    is_first_round: bool,
+    /// Lanes lose packets by chance: what fewer of them do soon after their start says little.
+    is_by_chance: bool,
     /// Numbers tried to come nearer to what is just enough.
     narrowed: u32,
     /// Round trips vary for other reasons than a queue: twice the lanes carried twice as much where one seemed to stand.
     ignores_queue: bool,
-    /// For how long throughput may sag before lanes are added: longer after some that did not help.
-    sag_patience: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,15 +91,7 @@ enum Phase {
         sum: Sum,
         chunk: Sum,
     },
-    /// Rates in bytes per second; `before` lanes were added because throughput sagged, if they were.
-    Hold {
-        usual: f64,
-        recent: f64,
-        moved_for: Duration,
-        sagged_for: Duration,
-        before: Option<Try>,
-        fruitless: u32,
-    },
+    Hold(Hold),
 }
 
 /// What the number that is being tried is for.
@@ -110,12 +113,13 @@ impl Search {
         let mut search = Search {
             lanes_max,
             wanted,
-            phase: Phase::holding(0.0),
+            phase: Phase::Hold(Hold::new(0.0, false)),
             course: Course::Up,
             tried: vec![],
+            is_first_round: true,
+            is_by_chance: false,
             narrowed: 0,
             ignores_queue: false,
-            sag_patience: SAG_PATIENCE,
         };
         search.begin_round(now);
         search
@@ -126,12 +130,19 @@ impl Search {
         self.wanted
     }
 
+    /// How many lanes there should be at hand: where more have helped before, those that will be tried next are opened
+    /// while these find their speed.
+    pub fn at_hand(&self) -> u32 {
+        let leaps = self.course == Course::Up && !self.tried.is_empty() && self.doing() == Doing::Settling;
+        if leaps { self.leap_to() } else { self.wanted }
+    }
+
     /// What it is doing.
     pub fn doing(&self) -> Doing {
         match self.phase {
             Phase::Settle { .. } => Doing::Settling,
             Phase::Measure { .. } => Doing::Measuring,
-            Phase::Hold { .. } => Doing::Holding,
+            Phase::Hold(_) => Doing::Holding,
         }
     }
 
@@ -151,14 +162,14 @@ impl Search {
         match self.phase {
             Phase::Settle { .. } => self.settle(interval),
             Phase::Measure { .. } => self.measure(interval),
-            Phase::Hold { .. } => self.hold(interval),
+            Phase::Hold(_) => self.hold(interval),
         }
         self.wanted != before
     }
 
     fn begin_round(&mut self, now: Time) {
         self.tried.clear();
-        (self.course, self.narrowed, self.sag_patience) = (Course::Up, 0, SAG_PATIENCE);
+        (self.course, self.narrowed, self.is_by_chance) = (Course::Up, 0, false);
         self.ignores_queue = false;
         self.begin_try(self.wanted, now);
     }
@@ -192,15 +203,24 @@ impl Search {
         let (done, rate) = (*chunk, chunk.rate());
         let grows = rate <= 0.0 || rate > *last_rate * STEADY;
         (*last_rate, *chunk) = (rate, Sum::default());
-        if !grows || interval.now.since(began) >= span_of(interval.rtt, SETTLE_MAX) {
+        let waits = interval.now.since(began) < span_of(interval.rtt, SETTLE_MAX);
+        // What was lost while the path had room was lost by chance, and ended slow starts.
+        let is_unlucky = self.is_first_round && interval.with_losses * MOST.1 >= interval.lanes * MOST.0;
+        let may_leap = self.may_leap(&done, interval);
+        self.is_by_chance |= is_unlucky && may_leap;
+        if !grows || !waits || is_unlucky && may_leap {
             self.settled(&done, interval);
         }
     }
 
+    fn may_leap(&self, chunk: &Sum, interval: &Interval) -> bool {
+        let gains = chunk.rate() >= self.best().rate * GAIN_CLEAR;
+        self.course == Course::Up && gains && self.leaves_room(chunk, interval)
+    }
+
     /// A number of lanes has found its speed: is it worth measuring?
     fn settled(&mut self, chunk: &Sum, interval: &Interval) {
-        let gains = chunk.rate() >= self.best().rate * GAIN_CLEAR;
-        if self.course == Course::Up && gains && self.leaves_room(chunk, interval) {
+        if self.may_leap(chunk, interval) {
             return self.leap(chunk.rate(), interval.now);
         }
         self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
@@ -243,8 +263,17 @@ impl Search {
     fn leap(&mut self, rate: f64, now: Time) {
         self.note(Try { lanes: self.wanted, rate, error: 0.0, is_full: false, is_measured: false });
         self.course = Course::Up;
-        let factor = if self.wanted < CAREFUL_FROM { LEAP } else { 2 };
-        self.begin_try(self.wanted * factor, now);
+        self.begin_try(self.leap_to(), now);
+    }
+
+    fn leap_to(&self) -> u32 {
+        let factor = match self.wanted {
+            _ if !self.is_first_round => 2,
+            1 => LEAP_FROM_ONE,
+            few if few < CAREFUL_FROM => LEAP,
+            _ => 2,
+        };
+        (self.wanted * factor).min(self.lanes_max)
     }
 
     /// A number of lanes has been measured: what next?
@@ -266,6 +295,11 @@ impl Search {
             self.course = Course::Confirm;
             return self.begin_try(self.wanted * 2, now);
         }
+        if self.course != Course::Narrow && self.is_by_chance {
+            // It will soon be too few, or else the path stays full.
+            self.phase = Phase::Hold(Hold::for_now(tried.rate));
+            return;
+        }
         let fewer_are_known = self.tried.iter().any(|other| other.lanes < tried.lanes);
         if self.course == Course::Narrow && fewer_are_known && tried.rate >= best.rate * NARROW_ENOUGH {
             if tried.is_good(&best) {
@@ -284,19 +318,23 @@ impl Search {
 
     fn best(&self) -> Try {
         let none = Try { lanes: 1, rate: 0.0, error: 0.0, is_full: false, is_measured: false };
-        self.tried.iter().copied().max_by(|a, b| a.rate.total_cmp(&b.rate)).unwrap_or(none)
+        self.best_of(|_| true).unwrap_or(none)
     }
 
-    /// The smallest number that was measured and is nearly as good as the best.
-    fn smallest_good(&self) -> Try {
-        let best = self.best();
+    fn best_of(&self, is_meant: impl Fn(&Try) -> bool) -> Option<Try> {
+        self.tried.iter().copied().filter(is_meant).max_by(|a, b| a.rate.total_cmp(&b.rate))
+    }
+
+    /// The best of those that were measured, if any were, and the smallest of them that is nearly as good.
+    fn best_and_smallest_good(&self) -> (Try, Try) {
+        let best = self.best_of(|tried| tried.is_measured).unwrap_or_else(|| self.best());
         let good = self.tried.iter().copied().filter(|tried| tried.is_measured && tried.is_good(&best));
-        good.min_by_key(|tried| tried.lanes).unwrap_or(best)
+        (best, good.min_by_key(|tried| tried.lanes).unwrap_or(best))
     }
 
     /// Try what should be just enough, unless that is known well enough.
     fn narrow(&mut self, now: Time) {
-        let (best, good) = (self.best(), self.smallest_good());
+        let (best, good) = self.best_and_smallest_good();
         let fewer = self.tried.iter().filter(|tried| tried.lanes < good.lanes && tried.rate > 0.0);
         let next = match fewer.max_by_key(|tried| tried.lanes) {
             // The path is still not full, and each lane carries about as much as the others.
@@ -319,70 +357,21 @@ impl Search {
     }
 
     fn keep(&mut self, lanes: u32, usual: f64) {
-        // Where more were tried meanwhile, these must take their windows back first.
-        self.sag_patience = if lanes < self.wanted { SAG_PATIENCE_AFTER_MORE } else { SAG_PATIENCE };
+        self.phase = Phase::Hold(Hold::new(usual, lanes < self.wanted));
         self.wanted = lanes;
-        self.phase = Phase::holding(usual);
     }
 
     /// Keep the number, or add to it where throughput sags, until throughput has moved away for a while.
     fn hold(&mut self, interval: &Interval) {
-        let Phase::Hold { usual, recent, moved_for, sagged_for, .. } = &mut self.phase else { return };
-        if !interval.busy || interval.span.is_zero() {
-            (*moved_for, *sagged_for) = (Duration::ZERO, Duration::ZERO);
-            return;
-        }
-        let rate = interval.acked as f64 / interval.span.as_secs_f64();
-        let weight = (interval.span.as_secs_f64() / RECENT.as_secs_f64()).min(1.0);
-        *recent += (rate - *recent) * weight;
-        let moved = (*recent / usual.max(1.0) - 1.0).abs() > MOVED;
-        let is_full = is_full(interval.queue, interval.rtt) && !self.ignores_queue;
-        let sags = *recent < *usual * SAGS && !is_full;
-        *moved_for = if moved { *moved_for + interval.span } else { Duration::ZERO };
-        // Saw teeth come up to the usual now and then.
-        *sagged_for =
-            if sags { *sagged_for + interval.span } else { sagged_for.saturating_sub(interval.span) };
-        if *moved_for >= span_of(interval.rtt, MOVED_FOR) {
-            self.begin_round(interval.now);
-        } else if *sagged_for >= (interval.rtt * SAG_RTTS).max(self.sag_patience) {
-            *sagged_for = Duration::ZERO;
-            self.add_lanes();
-        }
-    }
-
-    /// Throughput has sagged for long: see whether more lanes help.
-    fn add_lanes(&mut self) {
-        let Phase::Hold { usual, recent, before, fruitless, .. } = &mut self.phase else { return };
-        let helped = before.is_none_or(|before| {
-            let added = f64::from(self.wanted) / f64::from(before.lanes) - 1.0;
-            *recent / before.rate - 1.0 >= HELPED * added
-        });
-        *fruitless = if helped { 0 } else { *fruitless + 1 };
-        if *fruitless >= FRUITLESS_MAX {
-            // So this is what there is.
-            self.wanted = before.map_or(self.wanted, |before| before.lanes);
-            (*usual, *before, *fruitless) = (*recent, None, 0);
-            self.sag_patience = (self.sag_patience * 2).min(SAG_PATIENCE_MAX);
-            return;
-        }
-        *before =
-            Some(Try { lanes: self.wanted, rate: *recent, error: 0.0, is_full: false, is_measured: true });
-        // Squared, as throughput is still on its way down.
-        let factor = ((*usual / recent.max(1.0)).powi(2) * HEADROOM).clamp(ADDED_MIN, ADDED_MAX);
-        let wanted = (f64::from(self.wanted) * factor).ceil() as u32;
-        self.wanted = wanted.min(self.lanes_max);
-    }
-}
-
-impl Phase {
-    fn holding(usual: f64) -> Phase {
-        Phase::Hold {
-            usual,
-            recent: usual,
-            moved_for: Duration::ZERO,
-            sagged_for: Duration::ZERO,
-            before: None,
-            fruitless: 0,
+        let Phase::Hold(hold) = &mut self.phase else { return };
+        match hold.on_interval(interval, self.ignores_queue, self.wanted, self.lanes_max) {
+            Advice::Keep => {}
+            Advice::Use(lanes) => self.wanted = lanes,
+            Advice::Fewer => self.narrow(interval.now),
+            Advice::Anew => {
+                self.is_first_round = false;
+                self.begin_round(interval.now);
+            }
         }
     }
 }
@@ -398,10 +387,14 @@ const MEASURE_RTTS: u32 = 10;
 const MEASURE_MIN: Duration = Duration::from_secs(1);
 /// Slow start is over at the latest after this; it doubles each round trip, so ten of those are a factor of 1000.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
+/// Where so large a part of the lanes has lost something, as a fraction, their slow starts are over.
+const MOST: (u32, u32) = (3, 4);
 /// Throughput that grows less than this from one span to the next has settled.
 const STEADY: f64 = 1.1;
-/// Where lanes leave the path empty, four times as many are tried; from so many on, twice as many.
+/// Where lanes leave the path empty, four times as many are tried; from so many on, twice as many. One that does so after
+/// its slow start says most clearly that there is much to gain.
 const LEAP: u32 = 4;
+const LEAP_FROM_ONE: u32 = 6;
 const CAREFUL_FROM: u32 = 8;
 /// More lanes than are there after so long cannot be had.
 const LANES_PATIENCE: Duration = Duration::from_secs(5);
@@ -411,8 +404,6 @@ const GAIN_CLEAR: f64 = 1.15;
 const GAIN_MIN: f64 = 1.05;
 /// Twice as many that gain this are alike: their path was not full.
 const GAIN_PROPORTIONAL: f64 = 1.6;
-/// What is just enough by calculation is a little less than what it takes.
-const HEADROOM: f64 = 1.1;
 /// A number less than this times what is just enough is near enough.
 const NEAR: f64 = 1.3;
 const NARROWED_MAX: u32 = 3;
@@ -422,26 +413,8 @@ const STEP_DOWN: f64 = 0.55;
 const NARROW_ENOUGH: f64 = 0.85;
 /// With this share of the best, and the path not full, it is not worth measuring to the end.
 const TOO_FEW: f64 = 0.75;
-/// Throughput below this share of the usual while the path is not full sags: its lanes had a lucky start. More of
-/// them are added.
-const SAGS: f64 = 0.95;
-/// Those that were added are of use if they gave this share of what they would give if all lanes carried as much.
-const HELPED: f64 = 0.25;
-/// So many times in a row that they did not help the last are taken back.
-const FRUITLESS_MAX: u32 = 2;
-const ADDED_MIN: f64 = 1.2;
-const ADDED_MAX: f64 = 2.0;
 /// Lanes that carry this share of what others do carry about as much.
 const ALIKE: f64 = 0.7;
-const SAG_RTTS: u32 = 6;
-const SAG_PATIENCE: Duration = Duration::from_secs(1);
-const SAG_PATIENCE_AFTER_MORE: Duration = Duration::from_secs(5);
-const SAG_PATIENCE_MAX: Duration = Duration::from_secs(60);
-/// A change of throughput by more than a quarter, for [`MOVED_FOR`], means that the path has changed.
-const MOVED: f64 = 0.25;
-const MOVED_FOR: Duration = Duration::from_secs(5);
-/// Throughput now is averaged over about so long.
-const RECENT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

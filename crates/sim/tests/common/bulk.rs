@@ -160,6 +160,8 @@ pub struct Shares {
     pub each: Vec<f64>,
     /// The mean queue while measured, as a share of the bandwidth-delay product.
     pub queue_bdp: f64,
+    /// Share of all datagrams that were dropped, from the beginning on.
+    pub loss: f64,
 }
 
 impl Shares {
@@ -222,7 +224,9 @@ impl Shared {
         let span = (self.to - self.from).as_secs_f64();
         let full = self.scenario.bottleneck_mbit * 1e6 * payload_share(&self.scenario) * span;
         let share = |(from, to): (&u64, &u64)| if *from == 0 { 0.0 } else { (to - from) as f64 * 8.0 / full };
+        let counters = outcome.forward.counters;
         Shares {
+            loss: counters.dropped.total() as f64 / counters.sent.max(1) as f64,
             each: before.iter().zip(&after).map(share).collect(),
             queue_bdp: outcome.forward.queue.mean_bytes / self.scenario.bdp_bytes().max(1) as f64,
         }

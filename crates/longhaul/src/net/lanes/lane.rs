@@ -171,9 +171,8 @@ impl Lane {
         self.watch.progress()
     }
 
-    /// Whether it gets nothing through while others, at `others`, did. Also returns its connection's round trips, the
-    /// smoothed and the least.
-    pub fn look(&mut self, others: Time, patience: Duration, now: Time) -> (bool, Option<[Duration; 2]>) {
+    /// Whether it gets nothing through while others, at `others`, did. Also returns what the kernel knows of it.
+    pub fn look(&mut self, others: Time, patience: Duration, now: Time) -> (bool, Option<TcpInfo>) {
         // The control stream has its own watch.
         let LaneSocket::Tcp(socket) = &self.socket else { return (false, None) };
         let Ok(info) = TcpInfo::of(socket) else { return (true, None) };
@@ -185,8 +184,7 @@ impl Lane {
             queued: info.queued_bytes,
             rtt: info.rtt,
         };
-        let rtt = (!info.rtt.is_zero()).then_some([info.rtt, info.rtt_min]);
-        (self.watch.look(&sample, others, patience, now), rtt)
+        (self.watch.look(&sample, others, patience, now), Some(info))
     }
 }
 

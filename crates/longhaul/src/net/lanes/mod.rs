@@ -40,6 +40,10 @@ pub struct Lanes {
     latest: usize,
     /// Smoothed and least round trip of their connections.
     rtt: Option<[Duration; 2]>,
+    /// How many of them had lost something by then.
+    with_losses: usize,
+    /// Segments that they had sent again.
+    retransmits: u64,
     looked_at: Time,
 }
 
@@ -55,6 +59,8 @@ impl Default for Lanes {
             next: 0,
             latest: 0,
             rtt: None,
+            with_losses: 0,
+            retransmits: 0,
             looked_at: Time::ZERO,
         }
     }
@@ -105,6 +111,11 @@ impl Lanes {
     /// Smoothed and least round trip of their connections, as the kernel has it.
     pub fn rtt(&self) -> Option<[Duration; 2]> {
         self.rtt
+    }
+
+    /// How many of them have lost something, and how many segments they have sent again.
+    pub fn losses(&self) -> (usize, u64) {
+        (self.with_losses, self.retransmits)
     }
 
     /// Numbers that a lane carried which died. Some of them may have come in.
@@ -271,14 +282,18 @@ impl Lanes {
         };
         let mut stalled = vec![];
         let (mut sum, mut least, mut told) = (Duration::ZERO, Duration::MAX, 0);
+        (self.with_losses, self.retransmits) = (0, 0);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             lane.settle(now, &is_on_way);
-            let (stalls, rtt) = lane.look(others(index), patience, now);
+            let (stalls, info) = lane.look(others(index), patience, now);
             if stalls {
                 stalled.push(index);
             }
-            if let Some([smoothed, min]) = rtt {
-                (sum, least, told) = (sum + smoothed, least.min(min), told + 1);
+            let Some(info) = info else { continue };
+            self.with_losses += usize::from(info.retransmits > 0);
+            self.retransmits += info.retransmits;
+            if !info.rtt.is_zero() {
+                (sum, least, told) = (sum + info.rtt, least.min(info.rtt_min), told + 1);
             }
         }
         if told > 0 {
@@ -347,3 +362,6 @@ const RUN_LEN: usize = 64 << 10;
 const READS: usize = 2;
 /// Lanes are looked after so often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,8 @@ pub struct Carrying {
     /// At the last look.
     looked_at: Time,
     acked: u64,
+    /// Segments that the lanes' kernels had sent again by then.
+    retransmits: u64,
     /// Datagrams that went by lanes before the control stream became one.
     by_ssh_from: Option<u64>,
     streams: usize,
@@ -69,6 +71,7 @@ impl Carrying {
             idle: Duration::ZERO,
             looked_at: now,
             acked: 0,
+            retransmits: 0,
             by_ssh_from: None,
             streams: 0,
             rtt: None,
@@ -240,21 +243,27 @@ impl<F: Feed> Sending<'_, '_, F> {
         }
         let lanes = self.session.link.lanes();
         let count = lanes.len();
+        let (with_losses, retransmits) = lanes.losses();
+        let lost = retransmits.saturating_sub(std::mem::replace(&mut self.carrying.retransmits, retransmits));
         self.carrying.rtt = lanes.rtt();
         let mut wanted = first_streams(self.session);
+        let mut at_hand = wanted;
         if let Some(search) = &mut self.carrying.search {
             let [rtt, least] = self.carrying.rtt.unwrap_or([self.session.rtt; 2]);
             let queue = rtt.saturating_sub(least);
             let lanes = count.min(search.wanted() as usize) as u32;
+            // Idle ones among them have hardly lost anything.
+            let with_losses = with_losses.min(lanes as usize) as u32;
             let busy = idle < span / IDLE_SHARE;
-            if search.on_interval(&Interval { now, span, acked: news, lanes, rtt, queue, busy }) {
+            let interval = Interval { now, span, acked: news, lanes, with_losses, lost, rtt, queue, busy };
+            if search.on_interval(&interval) {
                 tracing::debug!("{} lanes now, tried {:?}", search.wanted(), search.tried());
             }
-            wanted = search.wanted() as usize;
+            (wanted, at_hand) = (search.wanted() as usize, search.at_hand() as usize);
         }
         self.session.link.lanes().set_active(wanted);
         // Those that are there stay: to close them and open them again would cost more than it gives.
-        self.session.want_lanes(wanted.max(self.session.lanes_wanted).min(LANES_MAX));
+        self.session.want_lanes(at_hand.max(self.session.lanes_wanted).min(LANES_MAX));
         self.carrying.streams = wanted.min(count);
     }
 

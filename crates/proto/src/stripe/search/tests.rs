@@ -49,6 +49,8 @@ impl Path {
                 span: STEP,
                 acked: acked as u64,
                 lanes: self.lanes,
+                with_losses: 0,
+                lost: 0,
                 rtt: RTT,
                 queue: if rate(self.lanes + 1) <= rate(self.lanes) * 1.001 {
                     RTT / 2
@@ -145,6 +147,8 @@ fn lanes_that_cannot_be_had_are_not_waited_for() {
             span: STEP,
             acked,
             lanes,
+            with_losses: 0,
+            lost: 0,
             rtt: RTT,
             queue: Duration::ZERO,
             busy: true,
@@ -162,6 +166,7 @@ struct Haul {
     loss: f64,
     window: f64,
     lanes: Vec<Cubic>,
+    lost: u64,
     now_s: f64,
     rng: fastrand::Rng,
 }
@@ -186,6 +191,7 @@ impl Haul {
             loss,
             window: window.map_or(f64::MAX, |bytes| bytes / PACKET),
             lanes: vec![],
+            lost: 0,
             now_s: 0.0,
             rng: fastrand::Rng::with_seed(seed),
         }
@@ -215,6 +221,7 @@ impl Haul {
             let unlucky = self.rng.f64() < 1.0 - (1.0 - self.loss).powf(sent);
             let overflow = overflows && self.now_s - lane.cut_s > trip_s && self.rng.f64() < DT_S / trip_s;
             if unlucky || overflow {
+                self.lost += 1;
                 lane.most = lane.window;
                 lane.window = (lane.window * 0.7).max(2.0);
                 (lane.threshold, lane.cut_s) = (lane.window, self.now_s);
@@ -247,12 +254,16 @@ impl Haul {
     fn searched(mut self, skip_s: f64, seconds: f64, unrest_s: f64) -> (f64, f64, u32, Vec<(f64, u32)>) {
         let mut search = Search::new(1, 32, Time::ZERO);
         let (mut all, mut late, mut acked, mut since) = (0.0, 0.0, 0.0, 0.0);
-        let (mut active, mut changed, mut course) = (1, 0.0, vec![(0.0, 1)]);
+        let (mut open, mut opening, mut asked, mut course) = (1, 0, 0.0, vec![(0.0, 1)]);
         while self.now_s < seconds {
             // Two round trips until new lanes are there.
-            if self.now_s - changed > 2.0 * self.rtt_s || search.wanted() < active {
-                active = search.wanted();
+            if search.at_hand() > open + opening {
+                (opening, asked) = (search.at_hand() - open, self.now_s);
             }
+            if self.now_s - asked > 2.0 * self.rtt_s {
+                (open, opening) = (open + opening, 0);
+            }
+            let active = search.wanted().min(open);
             let (through, queue) = self.step(active as usize);
             all += through;
             acked += through;
@@ -263,10 +274,21 @@ impl Haul {
                 let rtt = Duration::from_secs_f64(self.rtt_s + queue);
                 let queue = Duration::from_secs_f64(queue + unrest_s);
                 let bytes = (acked * PACKET) as u64;
-                let interval = Interval { now, span, acked: bytes, lanes: active, rtt, queue, busy: true };
+                let lanes = self.lanes.iter().take(active as usize);
+                let with_losses = lanes.filter(|lane| lane.threshold < f64::MAX).count() as u32;
+                let interval = Interval {
+                    now,
+                    span,
+                    acked: bytes,
+                    lanes: active,
+                    with_losses,
+                    lost: std::mem::take(&mut self.lost),
+                    rtt,
+                    queue,
+                    busy: true,
+                };
                 (acked, since) = (0.0, self.now_s);
                 if search.on_interval(&interval) {
-                    changed = self.now_s;
                     course.push((self.now_s, search.wanted()));
                 }
             }
@@ -304,8 +326,22 @@ fn over_hauls_it_is_as_fast_as_the_best_number_with_no_more_lanes_than_needed() 
             of_best += late / best.1 / SEEDS as f64;
             of_all += all / best.0 / SEEDS as f64;
         }
-        assert!(of_best > 0.92, "{name}: {of_best:.3} of the best at last");
-        assert!(of_all > 0.85, "{name}: {of_all:.3} of what the best carries in 30 s");
+        assert!(of_best > 0.95, "{name}: {of_best:.3} of the best at last");
+        assert!(of_all > 0.94, "{name}: {of_all:.3} of what the best carries in 30 s");
+    }
+}
+
+/// Lanes with a lucky start fill paths that they cannot keep full; what is chosen then must not be stuck to.
+#[test]
+fn after_lucky_starts_lanes_are_added_soon() {
+    for (mbit, rtt_ms, loss) in [(100.0, 65.0, 0.001), (50.0, 150.0, 0.005), (200.0, 40.0, 0.0002)] {
+        for seed in 0..24 {
+            let haul = || Haul::new(mbit, rtt_ms, loss, None, seed);
+            let best = [8, 12, 16, 32].map(|count| haul().fixed(count, 10.0, 30.0).0);
+            let (all, _, _, course) = haul().searched(20.0, 30.0, 0.0);
+            let share = all / best.into_iter().fold(0.0, f64::max);
+            assert!(share > 0.8, "{mbit} Mb/s, {rtt_ms} ms, seed {seed}: {share:.3}, {course:?}");
+        }
     }
 }
 
