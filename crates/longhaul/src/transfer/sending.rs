@@ -17,7 +17,7 @@ use longhaul_proto::control::{ControlConfig, Remembered};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
 use longhaul_proto::session::limit::LimitMeter;
-use longhaul_proto::session::manifest::Layout;
+use longhaul_proto::session::manifest::{Layout, Ranges};
 use longhaul_proto::session::message::{GroupHash, Message, Report, SenderStatus};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time, nanos};
@@ -51,17 +51,18 @@ pub fn send(
         session.control.send(Message::SourceErrors(scan.errors.clone()));
     }
     let layout = Arc::new(Layout::new(&scan.manifest));
-    let begin = match prepare(session, layout.object_len())? {
+    let waker = session.waker.clone();
+    let read =
+        |have: &Ranges| Reader::start(scan.clone(), layout.clone(), have, Arc::new(move || waker.wake()));
+    let begin = match prepare(session, layout.object_len(), read)? {
         Prepared::Begin(begin) => begin,
         Prepared::Finished(report) => {
             session.control.send(Message::Bye(SenderStatus::default()));
             return Ok(Sent { report, status: SenderStatus::default(), datagram_len: 0, learnt: None });
         }
     };
-    let waker = session.waker.clone();
-    let reader = Reader::start(scan.clone(), layout.clone(), &begin.have, Arc::new(move || waker.wake()));
     let object = Whole { object_len: layout.object_len(), files: scan.manifest.regular_files() };
-    Sending::new(session, object, begin, reader).finish(Time::MAX)
+    Sending::new(session, object, begin).finish(Time::MAX)
 }
 
 /// Send `feed`'s bytes to a receiver that keeps nothing, for `span`.
@@ -71,11 +72,11 @@ pub fn send_for(
     span: Duration,
     feed: impl Feed,
 ) -> Result<Sent, Broken> {
-    let Prepared::Begin(begin) = prepare(session, object_len)? else {
+    let Prepared::Begin(begin) = prepare(session, object_len, |_| feed)? else {
         return Err(session.abort("the other side ended the trial before it began".into()));
     };
     let until = clock::now() + span;
-    Sending::new(session, Whole { object_len, files: 0 }, begin, feed).finish(until)
+    Sending::new(session, Whole { object_len, files: 0 }, begin).finish(until)
 }
 
 /// Compress the manifest of a pull and announce it.
@@ -126,8 +127,8 @@ struct Recent {
 }
 
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
-    fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin, feed: F) -> Sending<'a, 's, F> {
-        let Begin { have, path, carrier, why } = begin;
+    fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Sending<'a, 's, F> {
+        let Begin { have, feed, path, carrier, why } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;

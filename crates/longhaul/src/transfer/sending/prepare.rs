@@ -12,9 +12,11 @@ use longhaul_proto::units::Time;
 use std::time::Duration;
 
 /// What is known when data can go.
-pub struct Begin {
+pub struct Begin<F> {
     /// Bytes that the receiver does not need.
     pub have: Ranges,
+    /// Where the bytes come from.
+    pub feed: F,
     /// What the path check found.
     pub path: PathReport,
     /// What carries the data to begin with.
@@ -24,18 +26,23 @@ pub struct Begin {
 }
 
 /// What came of the wait.
-pub enum Prepared {
+pub enum Prepared<F> {
     /// Send.
-    Begin(Begin),
+    Begin(Begin<F>),
     /// There is nothing to be done (a dry run).
     Finished(Report),
 }
 
 /// Wait until the receiver says what it needs and there is something to carry it. Nothing needed: nothing to carry it
-/// needed.
-pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, Broken> {
+/// needed. As soon as it is known what is not, `read` begins to read the rest, while the path is still being looked at.
+pub fn prepare<F>(
+    session: &mut Session<'_>,
+    object_len: u64,
+    read: impl FnOnce(&Ranges) -> F,
+) -> Result<Prepared<F>, Broken> {
     let began = clock::now();
-    let mut have: Option<Ranges> = None;
+    let mut read = Some(read);
+    let mut wanted: Option<(Ranges, F)> = None;
     let mut why = None;
     let mut carrier = match session.options.transport {
         Transport::Auto | Transport::Object => Carrier::Object,
@@ -48,7 +55,10 @@ pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, B
             match message {
                 Message::Start { have: ranges, skipped } => {
                     session.remark(format!("the other side has {skipped} entries already"));
-                    have = Some(ranges);
+                    if let Some(read) = read.take() {
+                        let feed = read(&ranges);
+                        wanted = Some((ranges, feed));
+                    }
                 }
                 Message::Finished(report) => return Ok(Prepared::Finished(report)),
                 _ => {}
@@ -59,7 +69,7 @@ pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, B
         session.run_check(now);
         session.tend_lanes(now);
         let path = session.check.report();
-        if let Some(ranges) = &have {
+        if let Some((ranges, feed)) = wanted.take() {
             let needed = object_len
                 - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
             let ready = match carrier {
@@ -67,8 +77,9 @@ pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, B
                 Carrier::Stripe | Carrier::Ssh => !session.link.lanes().is_empty(),
             };
             if needed == 0 || ready {
-                return Ok(Prepared::Begin(Begin { have: have.unwrap_or_default(), path, carrier, why }));
+                return Ok(Prepared::Begin(Begin { have: ranges, feed, path, carrier, why }));
             }
+            wanted = Some((ranges, feed));
         }
         carrier = fall_back(session, carrier, &mut why, now.since(began))?;
         session.check_silence(now, session.last_word)?;
@@ -76,7 +87,7 @@ pub fn prepare(session: &mut Session<'_>, object_len: u64) -> Result<Prepared, B
         let settled = session
             .check
             .last_news()
-            .filter(|_| have.is_some())
+            .filter(|_| wanted.is_some())
             .map_or(Time::MAX, |at| at + settle_patience(&path));
         session.link.wait(&session.waker, now, pending.min(settled))?;
     }

@@ -204,7 +204,7 @@ impl Adaptive {
         } else if let Some(limit) = self.startup
             && delivered >= limit * STARTUP_SHARE * DELIVERED_ENOUGH
         {
-            // Half of it passes and nothing waits: the rest is free as well.
+            // What is sent passes and nothing waits: the rest is free as well.
             (self.growth, self.startup, self.bandwidth) = (0.0, None, limit);
             (self.jumped, self.round.is_settled) = (ack.next_number, false);
         }

@@ -6,7 +6,7 @@ use crate::units::Rate;
 use core::time::Duration;
 
 impl Adaptive {
-    /// A train came in at `rate`. The path may be in use by others, so half of it is sent first. A train that the path
+    /// A train came in at `rate`. The path may be in use by others, so less than that is sent first. A train that the path
     /// did not stretch tells only that there is at least so much: go on doubling then.
     pub(super) fn start_up(&mut self, rate: f64, is_bottleneck: bool) {
         self.state = State::Cruise;
@@ -43,7 +43,7 @@ impl Adaptive {
 }
 
 /// Share of the train's rate that is sent first.
-pub(super) const STARTUP_SHARE: f64 = 0.5;
+pub(super) const STARTUP_SHARE: f64 = 0.7;
 /// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
 /// (bit/s) hosts that bundle arrivals leave no spacing to be read; it was stretched if it came in below this share.
 pub(super) const TRAIN_LEN: f64 = 32.0;
