@@ -68,8 +68,10 @@ pub struct Search {
     course: Course,
     /// What was tried in this round, each number once.
     tried: Vec<Try>,
-    /// All lanes are new, so what they have lost, they lost lately.
+    /// Lanes are new, so what they have lost, they lost lately …
     is_first_round: bool,
+    /// … but for so many of them, which had before.
+    old_losses: Option<u32>,
     /// Lanes lose packets by chance: what fewer of them do soon after their start says little.
     is_by_chance: bool,
     /// Numbers tried to come nearer to what is just enough.
@@ -86,6 +88,8 @@ enum Phase {
         since: Time,
         chunk: Sum,
         last_rate: f64,
+        /// The latest chunk was clearly more than fewer lanes carried, and the path had room.
+        gains: bool,
     },
     Measure {
         sum: Sum,
@@ -117,6 +121,7 @@ impl Search {
             course: Course::Up,
             tried: vec![],
             is_first_round: true,
+            old_losses: None,
             is_by_chance: false,
             narrowed: 0,
             ignores_queue: false,
@@ -130,11 +135,13 @@ impl Search {
         self.wanted
     }
 
-    /// How many lanes there should be at hand: where more have helped before, those that will be tried next are opened
-    /// while these find their speed.
+    /// How many lanes there should be at hand: where more have helped, those that will be tried next are opened while these
+    /// find their speed.
     pub fn at_hand(&self) -> u32 {
-        let leaps = self.course == Course::Up && !self.tried.is_empty() && self.doing() == Doing::Settling;
-        if leaps { self.leap_to() } else { self.wanted }
+        match self.phase {
+            Phase::Settle { gains: true, .. } => self.leap_to(),
+            _ => self.wanted,
+        }
     }
 
     /// What it is doing.
@@ -146,9 +153,9 @@ impl Search {
         }
     }
 
-    /// The number that was chosen, while it is kept.
+    /// The number that was chosen, while it is kept and not for now only.
     pub fn chosen(&self) -> Option<u32> {
-        (self.doing() == Doing::Holding).then_some(self.wanted)
+        matches!(&self.phase, Phase::Hold(hold) if hold.is_settled()).then_some(self.wanted)
     }
 
     /// What was tried in this round.
@@ -176,12 +183,18 @@ impl Search {
 
     fn begin_try(&mut self, lanes: u32, now: Time) {
         self.wanted = lanes.clamp(1, self.lanes_max);
-        self.phase = Phase::Settle { all_there: None, since: now, chunk: Sum::default(), last_rate: 0.0 };
+        self.phase = Phase::Settle {
+            all_there: None,
+            since: now,
+            chunk: Sum::default(),
+            last_rate: 0.0,
+            gains: false,
+        };
     }
 
     /// Wait until all lanes are there and slow start is over: throughput has stopped growing.
     fn settle(&mut self, interval: &Interval) {
-        let Phase::Settle { all_there, since, chunk, last_rate } = &mut self.phase else { return };
+        let Phase::Settle { all_there, since, chunk, last_rate, .. } = &mut self.phase else { return };
         if interval.lanes < self.wanted {
             if interval.now.since(*since) >= LANES_PATIENCE {
                 // More than so many cannot be had.
@@ -194,8 +207,10 @@ impl Search {
         if !interval.busy {
             // Nothing grows that is not used.
             (*all_there, *chunk, *last_rate) = (None, Sum::default(), 0.0);
+            self.old_losses = None;
             return;
         }
+        let old_losses = *self.old_losses.get_or_insert(interval.with_losses);
         chunk.add(interval);
         if !chunk.is_chunk(interval.rtt) {
             return;
@@ -205,8 +220,12 @@ impl Search {
         (*last_rate, *chunk) = (rate, Sum::default());
         let waits = interval.now.since(began) < span_of(interval.rtt, SETTLE_MAX);
         // What was lost while the path had room was lost by chance, and ended slow starts.
-        let is_unlucky = self.is_first_round && interval.with_losses * MOST.1 >= interval.lanes * MOST.0;
+        let with_losses = interval.with_losses.saturating_sub(old_losses);
+        let is_unlucky = self.is_first_round && with_losses * MOST.1 >= interval.lanes * MOST.0;
         let may_leap = self.may_leap(&done, interval);
+        if let Phase::Settle { gains, .. } = &mut self.phase {
+            *gains = may_leap && !self.tried.is_empty();
+        }
         self.is_by_chance |= is_unlucky && may_leap;
         if !grows || !waits || is_unlucky && may_leap {
             self.settled(&done, interval);
@@ -214,7 +233,7 @@ impl Search {
     }
 
     fn may_leap(&self, chunk: &Sum, interval: &Interval) -> bool {
-        let gains = chunk.rate() >= self.best().rate * GAIN_CLEAR;
+        let gains = chunk.rate() > 0.0 && chunk.rate() >= self.best().rate * GAIN_CLEAR;
         self.course == Course::Up && gains && self.leaves_room(chunk, interval)
     }
 
@@ -295,11 +314,13 @@ impl Search {
             self.course = Course::Confirm;
             return self.begin_try(self.wanted * 2, now);
         }
-        if self.course != Course::Narrow && self.is_by_chance {
+        let is_worth_it = tried.is_full || tried.rate >= best.rate * GAIN_CLEAR;
+        if self.course != Course::Narrow && self.is_by_chance && is_worth_it {
             // It will soon be too few, or else the path stays full.
             self.phase = Phase::Hold(Hold::for_now(tried.rate));
             return;
         }
+        let (best, _) = self.best_and_smallest_good();
         let fewer_are_known = self.tried.iter().any(|other| other.lanes < tried.lanes);
         if self.course == Course::Narrow && fewer_are_known && tried.rate >= best.rate * NARROW_ENOUGH {
             if tried.is_good(&best) {
@@ -357,7 +378,7 @@ impl Search {
     }
 
     fn keep(&mut self, lanes: u32, usual: f64) {
-        self.phase = Phase::Hold(Hold::new(usual, lanes < self.wanted));
+        self.phase = Phase::Hold(Hold::new(usual, self.tried.iter().any(|tried| tried.lanes > lanes)));
         self.wanted = lanes;
     }
 

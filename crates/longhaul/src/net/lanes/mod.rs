@@ -38,11 +38,11 @@ pub struct Lanes {
     next: usize,
     /// The one that last brought something, which is the best bet for an answer.
     latest: usize,
-    /// Smoothed and least round trip of their connections.
+    /// Smoothed round trip of those that are given something, and the least of all.
     rtt: Option<[Duration; 2]>,
-    /// How many of them had lost something by then.
+    /// How many of those that are given something had lost something by then.
     with_losses: usize,
-    /// Segments that they had sent again.
+    /// Segments that all had sent again.
     retransmits: u64,
     looked_at: Time,
 }
@@ -113,7 +113,7 @@ impl Lanes {
         self.rtt
     }
 
-    /// How many of them have lost something, and how many segments they have sent again.
+    /// How many of those that are given something have lost something, and how many segments all have sent again.
     pub fn losses(&self) -> (usize, u64) {
         (self.with_losses, self.retransmits)
     }
@@ -290,10 +290,15 @@ impl Lanes {
                 stalled.push(index);
             }
             let Some(info) = info else { continue };
-            self.with_losses += usize::from(info.retransmits > 0);
             self.retransmits += info.retransmits;
-            if !info.rtt.is_zero() {
-                (sum, least, told) = (sum + info.rtt, least.min(info.rtt_min), told + 1);
+            if info.rtt.is_zero() {
+                continue;
+            }
+            least = least.min(info.rtt_min);
+            // Idle ones know of no queue.
+            if index < self.active {
+                self.with_losses += usize::from(info.retransmits > 0);
+                (sum, told) = (sum + info.rtt, told + 1);
             }
         }
         if told > 0 {

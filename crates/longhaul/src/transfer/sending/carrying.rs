@@ -252,8 +252,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             let [rtt, least] = self.carrying.rtt.unwrap_or([self.session.rtt; 2]);
             let queue = rtt.saturating_sub(least);
             let lanes = count.min(search.wanted() as usize) as u32;
-            // Idle ones among them have hardly lost anything.
-            let with_losses = with_losses.min(lanes as usize) as u32;
+            let with_losses = with_losses as u32;
             let busy = idle < span / IDLE_SHARE;
             let interval = Interval { now, span, acked: news, lanes, with_losses, lost, rtt, queue, busy };
             if search.on_interval(&interval) {

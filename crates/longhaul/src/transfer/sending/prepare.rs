@@ -64,6 +64,8 @@ pub fn prepare<F>(
                 _ => {}
             }
         }
+        // What has come in by then has been seen, however long it takes to look.
+        let looked = clock::now();
         session.receive(|_, _, _| true)?;
         let now = clock::now();
         session.run_check(now);
@@ -73,7 +75,7 @@ pub fn prepare<F>(
             let needed = object_len
                 - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
             let ready = match carrier {
-                Carrier::Object => session.check.is_settled(now, settle_patience(&path)),
+                Carrier::Object => session.check.is_settled(looked, settle_patience(&path)),
                 Carrier::Stripe | Carrier::Ssh => !session.link.lanes().is_empty(),
             };
             if needed == 0 || ready {

@@ -21,6 +21,7 @@ pub(super) enum Advice {
 pub(super) struct Hold {
     usual: f64,
     recent: f64,
+    held_for: Duration,
     moved_for: Duration,
     sagged_for: Duration,
     /// For how long throughput may sag before lanes are added: longer after some that did not help.
@@ -40,6 +41,7 @@ impl Hold {
         Hold {
             usual,
             recent: usual,
+            held_for: Duration::ZERO,
             moved_for: Duration::ZERO,
             sagged_for: Duration::ZERO,
             patience: PATIENCE,
@@ -70,6 +72,7 @@ impl Hold {
             self.sagged_for = self.sagged_for.saturating_sub(span);
             return Advice::Keep;
         }
+        self.held_for += span;
         let rate = interval.acked as f64 / span.as_secs_f64();
         self.recent += (rate - self.recent) * (span.as_secs_f64() / RECENT.as_secs_f64()).min(1.0);
         let moved = (self.recent / self.usual.max(1.0) - 1.0).abs() > MOVED;
@@ -99,10 +102,19 @@ impl Hold {
         if self.sagged_for < (interval.rtt * SAG_RTTS).max(self.patience).max(least) {
             return Advice::Keep;
         }
-        // Before all is tried anew, what is used now is to show what it does.
-        (self.sagged_for, self.moved_for) = (Duration::ZERO, Duration::ZERO);
-        (self.recovering_for, self.full_for) = (self.recovering_for.map(|_| Duration::ZERO), None);
-        Advice::Use(self.add_to(lanes).min(lanes_max))
+        self.sagged_for = Duration::ZERO;
+        let more = self.add_to(lanes).min(lanes_max);
+        if more != lanes {
+            // Before all is tried anew, these are to show what they do.
+            (self.moved_for, self.full_for) = (Duration::ZERO, None);
+            self.recovering_for = self.recovering_for.map(|_| Duration::ZERO);
+        }
+        Advice::Use(more)
+    }
+
+    /// Whether this is what came of the search, and not what is used until more is known.
+    pub(super) fn is_settled(&self) -> bool {
+        self.full_for.is_none() || self.held_for >= SETTLED_AFTER
     }
 
     /// Throughput has sagged for long: see whether more lanes than these help.
@@ -146,6 +158,8 @@ const CALM_AFTER: Duration = Duration::from_secs(1);
 const RECOVERY: Duration = Duration::from_secs(12);
 /// Lanes that keep the path full for so long have not lost the windows of their lucky start, and may be too many.
 const FULL_FOR: Duration = Duration::from_secs(4);
+/// Lanes that neither sag nor fill the path for so long are what it takes.
+const SETTLED_AFTER: Duration = Duration::from_secs(10);
 /// A change of throughput by more than a quarter, for [`MOVED_FOR`], means that the path has changed.
 const MOVED: f64 = 0.25;
 const MOVED_FOR: Duration = Duration::from_secs(5);

@@ -157,6 +157,33 @@ fn lanes_that_cannot_be_had_are_not_waited_for() {
     assert!(search.chosen().is_some_and(|lanes| lanes <= 3), "{search:?}");
 }
 
+/// As behind a policer.
+#[test]
+fn where_packets_are_lost_without_a_queue_and_more_lanes_gain_nothing_few_are_kept() {
+    let mut search = Search::new(1, 32, Time::ZERO);
+    let (mut now, mut most) = (Time::ZERO, 1);
+    for _ in 0..600 {
+        now = now + STEP;
+        most = most.max(search.at_hand());
+        let lanes = search.wanted();
+        let (with_losses, lost, queue) = (lanes, 3, Duration::ZERO);
+        let interval = Interval {
+            now,
+            span: STEP,
+            acked: 1_000_000,
+            lanes,
+            with_losses,
+            lost,
+            rtt: RTT,
+            queue,
+            busy: true,
+        };
+        search.on_interval(&interval);
+    }
+    assert!(search.chosen().is_some_and(|lanes| lanes <= 2), "{search:?}");
+    assert!(most <= 12, "{most} lanes were opened");
+}
+
 /// TCP lanes over a path, in steps of a few milliseconds: windows that slow start doubles each round trip and CUBIC
 /// (RFC 9438) grows from there, cut by random loss and where they overflow the queue, and never above a given one.
 struct Haul {
