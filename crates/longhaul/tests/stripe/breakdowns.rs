@@ -86,8 +86,9 @@ fn the_server_as_sender_gets_its_lanes_replaced_too() {
 fn a_lane_on_which_everything_vanishes_is_found_out_and_replaced() {
     let (near, far, relay) = through_relay(&options(3));
     near.wait_for_lanes(3, PATIENCE).unwrap();
-    // Whoever sends does not get on without what it has given to this lane.
-    let stats = pass_and_then(near, far, &text(4, 40 << 20), |_| relay.swallow(1));
+    // Whoever sends does not get on without what it has given to this lane. It is the first, which carries most: where
+    // there is always room in that one, others may get nothing more.
+    let stats = pass_and_then(near, far, &text(4, 40 << 20), |_| relay.swallow(0));
     assert!(stats.lanes_lost > 0 && stats.bytes_resent > 0, "{stats:?}");
 }
 
