@@ -243,18 +243,19 @@ impl Tuner {
             .filter_map(|(id, info)| Some(info.acked_bytes.saturating_sub(*self.acked.get(id)?)))
             .sum::<u64>();
         self.acked = samples.iter().map(|(id, info)| (*id, info.acked_bytes)).collect();
-        let lanes = state.out.active_lanes().count() as u32;
+        let active: Vec<LaneId> = state.out.active_lanes().collect();
+        let of_active = samples.iter().filter(|(id, _)| active.contains(id));
+        let carrying: Vec<TcpInfo> = of_active.map(|(_, info)| *info).collect();
+        let lanes = active.len() as u32;
         let rtt = samples.iter().map(|(_, info)| info.rtt).max().unwrap_or_default();
-        let queue = queue_of(state, samples);
+        let queue = queue_of(samples, &carrying);
         let busy = self.starved < span / STARVED_SHARE;
         (self.since, self.starved) = (now, Duration::ZERO);
         if busy && lanes > 0 {
             let of_lane = acked as f64 / span.as_secs_f64() / f64::from(lanes);
             state.out.set_block_len((of_lane * BLOCK_TIME.as_secs_f64()) as usize);
         }
-        let active: Vec<LaneId> = state.out.active_lanes().collect();
-        let carrying = samples.iter().filter(|(id, _)| active.contains(id));
-        let with_losses = carrying.filter(|(_, info)| info.retransmits > 0).count() as u32;
+        let with_losses = carrying.iter().filter(|info| info.retransmits > 0).count() as u32;
         let retransmits: u64 = samples.iter().map(|(_, info)| info.retransmits).sum();
         let lost = retransmits.saturating_sub(std::mem::replace(&mut self.retransmits, retransmits));
         let interval = Interval { now, span, acked, lanes, with_losses, lost, rtt, queue, busy };
@@ -282,12 +283,9 @@ impl Tuner {
 }
 
 /// By how much round trips of the lanes that carry data are longer than the shortest of any lane lately.
-fn queue_of(state: &State, samples: &[(LaneId, TcpInfo)]) -> Duration {
+fn queue_of(samples: &[(LaneId, TcpInfo)], carrying: &[TcpInfo]) -> Duration {
     let shortest = samples.iter().map(|(_, info)| info.rtt_min).filter(|rtt| !rtt.is_zero()).min();
-    let active: Vec<LaneId> = state.out.active_lanes().collect();
-    let trips: Vec<Duration> =
-        samples.iter().filter(|(id, _)| active.contains(id)).map(|(_, info)| info.rtt).collect();
-    let mean = trips.iter().sum::<Duration>() / (trips.len() as u32).max(1);
+    let mean = carrying.iter().map(|info| info.rtt).sum::<Duration>() / (carrying.len() as u32).max(1);
     mean.saturating_sub(shortest.unwrap_or(mean))
 }
 

@@ -226,23 +226,21 @@ impl Search {
         if let Phase::Settle { gains, .. } = &mut self.phase {
             *gains = may_leap && !self.tried.is_empty();
         }
-        self.is_by_chance |= is_unlucky && may_leap;
-        if !grows || !waits || is_unlucky && may_leap {
-            self.settled(&done, interval);
+        let is_by_chance = is_unlucky && may_leap;
+        self.is_by_chance |= is_by_chance;
+        if grows && waits && !is_by_chance {
+            return;
         }
+        // This number of lanes has found its speed: is it worth measuring?
+        if may_leap {
+            return self.leap(rate, interval.now);
+        }
+        self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
     }
 
     fn may_leap(&self, chunk: &Sum, interval: &Interval) -> bool {
         let gains = chunk.rate() > 0.0 && chunk.rate() >= self.best().rate * GAIN_CLEAR;
         self.course == Course::Up && gains && self.leaves_room(chunk, interval)
-    }
-
-    /// A number of lanes has found its speed: is it worth measuring?
-    fn settled(&mut self, chunk: &Sum, interval: &Interval) {
-        if self.may_leap(chunk, interval) {
-            return self.leap(chunk.rate(), interval.now);
-        }
-        self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
     }
 
     fn measure(&mut self, interval: &Interval) {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::net::seal::Side;
 use longhaul_proto::wire::DATA_OVERHEAD;
 use std::os::unix::net::UnixStream;
 
@@ -8,7 +9,7 @@ const DATAGRAM_LEN: usize = 1472;
 /// The two ends of one lane, and the keys of each side.
 fn ends() -> [(Lanes, Keys); 2] {
     let (left, right) = UnixStream::pair().unwrap();
-    [(left, crate::net::seal::Side::Client), (right, crate::net::seal::Side::Server)].map(|(socket, side)| {
+    [(left, Side::Client), (right, Side::Server)].map(|(socket, side)| {
         let mut lanes = Lanes::default();
         lanes.add(LaneSocket::Pipe(socket));
         (lanes, Keys::main(&SECRET, true, 9, side))

@@ -88,7 +88,6 @@ impl Hold {
                 interval.lost > 0 && !is_full && *recovering_for >= span_of(interval.rtt, CALM_AFTER);
             self.recovering_for = self.recovering_for.filter(|_| !is_chance);
         }
-        let least = if self.recovering_for.is_some() { RECOVERY } else { Duration::ZERO };
         if self.moved_for >= span_of(interval.rtt, MOVED_FOR) {
             return Advice::Anew;
         }
@@ -99,6 +98,7 @@ impl Hold {
                 return Advice::Fewer;
             }
         }
+        let least = if self.recovering_for.is_some() { RECOVERY } else { Duration::ZERO };
         if self.sagged_for < (interval.rtt * SAG_RTTS).max(self.patience).max(least) {
             return Advice::Keep;
         }

@@ -3,6 +3,21 @@ use super::*;
 const RTT: Duration = Duration::from_millis(50);
 const STEP: Duration = Duration::from_millis(100);
 
+/// One that ends at `now`, on a path without loss or queue.
+fn interval(now: Time, acked: u64, lanes: u32) -> Interval {
+    Interval {
+        now,
+        span: STEP,
+        acked,
+        lanes,
+        with_losses: 0,
+        lost: 0,
+        rtt: RTT,
+        queue: Duration::ZERO,
+        busy: true,
+    }
+}
+
 /// A path on which n lanes get `rate(n)` bytes a second after a slow start of some round trips, give or take
 /// `noise` of it.
 struct Path {
@@ -44,21 +59,9 @@ impl Path {
             let grown = 2f64.powf(self.now.since(self.changed).as_secs_f64() / RTT.as_secs_f64() - 6.0);
             let luck = 1.0 + self.noise * (self.rng.f64() * 2.0 - 1.0);
             let acked = rate(self.lanes) * luck * grown.min(1.0) * STEP.as_secs_f64();
-            let interval = Interval {
-                now: self.now,
-                span: STEP,
-                acked: acked as u64,
-                lanes: self.lanes,
-                with_losses: 0,
-                lost: 0,
-                rtt: RTT,
-                queue: if rate(self.lanes + 1) <= rate(self.lanes) * 1.001 {
-                    RTT / 2
-                } else {
-                    Duration::ZERO
-                },
-                busy,
-            };
+            let is_full = rate(self.lanes + 1) <= rate(self.lanes) * 1.001;
+            let queue = if is_full { RTT / 2 } else { Duration::ZERO };
+            let interval = Interval { queue, busy, ..interval(self.now, acked as u64, self.lanes) };
             self.search.on_interval(&interval);
         }
         self
@@ -142,17 +145,7 @@ fn lanes_that_cannot_be_had_are_not_waited_for() {
         now = now + STEP;
         let lanes = search.wanted().min(3);
         let acked = u64::from(lanes) * 100_000;
-        search.on_interval(&Interval {
-            now,
-            span: STEP,
-            acked,
-            lanes,
-            with_losses: 0,
-            lost: 0,
-            rtt: RTT,
-            queue: Duration::ZERO,
-            busy: true,
-        });
+        search.on_interval(&interval(now, acked, lanes));
     }
     assert!(search.chosen().is_some_and(|lanes| lanes <= 3), "{search:?}");
 }
@@ -166,19 +159,7 @@ fn where_packets_are_lost_without_a_queue_and_more_lanes_gain_nothing_few_are_ke
         now = now + STEP;
         most = most.max(search.at_hand());
         let lanes = search.wanted();
-        let (with_losses, lost, queue) = (lanes, 3, Duration::ZERO);
-        let interval = Interval {
-            now,
-            span: STEP,
-            acked: 1_000_000,
-            lanes,
-            with_losses,
-            lost,
-            rtt: RTT,
-            queue,
-            busy: true,
-        };
-        search.on_interval(&interval);
+        search.on_interval(&Interval { with_losses: lanes, lost: 3, ..interval(now, 1_000_000, lanes) });
     }
     assert!(search.chosen().is_some_and(|lanes| lanes <= 2), "{search:?}");
     assert!(most <= 12, "{most} lanes were opened");
