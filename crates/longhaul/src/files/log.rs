@@ -80,6 +80,14 @@ impl Logs {
         }
     }
 
+    /// Write out what was noted of a file that fails. Its journal stays open: a writer may have stored something that
+    /// it is only about to note.
+    pub(super) fn flush_failed(&self, target: &Target, entry: EntryIndex) {
+        if let Some(log) = self.get(entry) {
+            let _ = lock(&log).flush(target, entry);
+        }
+    }
+
     /// Bring part files to the disk itself, and note that. What cannot be brought there is told.
     pub(super) fn sync(&self, target: &Target, failed: impl Fn(EntryIndex, io::Error)) {
         for (entry, log) in self.all() {
@@ -91,8 +99,11 @@ impl Logs {
 
     /// Write out what was noted of all files, and stop their journals.
     pub(super) fn close_all(&self, target: &Target) {
-        for (entry, _) in self.all() {
-            self.flush_and_close(target, entry);
+        let logs = std::mem::take(&mut *lock(&self.logs));
+        for (entry, log) in logs {
+            let mut log = lock(&log);
+            let _ = log.flush(target, entry);
+            log.closed = true;
         }
     }
 
@@ -101,16 +112,6 @@ impl Logs {
         let log = lock(&self.logs).remove(&entry);
         if let Some(log) = log {
             lock(&log).closed = true;
-        }
-    }
-
-    /// Write out what was noted of a file that fails, and stop its journal.
-    pub(super) fn flush_and_close(&self, target: &Target, entry: EntryIndex) {
-        let log = lock(&self.logs).remove(&entry);
-        if let Some(log) = log {
-            let mut log = lock(&log);
-            let _ = log.flush(target, entry);
-            log.closed = true;
         }
     }
 
@@ -178,4 +179,39 @@ impl Log {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::recover;
+    use super::super::names::journal_name;
+    use super::super::target::Place;
+    use super::*;
+    use longhaul_proto::session::manifest::{Entry, GROUP_LEN, Kind, Layout, Manifest};
+    use std::fs;
+
+    /// With two writers one may find the disk full, and fail the file, between the other's storing and noting.
+    #[test]
+    fn what_is_noted_just_after_a_file_failed_is_kept() {
+        let top = tempfile::tempdir().unwrap();
+        let data_len = 3 * GROUP_LEN;
+        let kind = Kind::File { size: data_len, extents: None, hash: None };
+        let entry = Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 0) };
+        let manifest = Manifest { entries: vec![entry] };
+        let layout = Layout::new(&manifest);
+        let folder = Arc::new(fs::File::open(top.path()).unwrap().into());
+        let place = Place { top: Some(folder), ..Place::default() };
+        let target = Target::new(Arc::new(manifest), Arc::new(layout), place);
+        let logs = Logs::default();
+        logs.begin(&target, 0);
+        logs.note(0, Record::Range(0..100));
+        logs.flush_failed(&target, 0);
+        logs.note(0, Record::Range(100..200));
+        logs.close_all(&target);
+        logs.note(0, Record::Range(200..300));
+        let name = String::from_utf8(journal_name(b"f")).unwrap();
+        let journal = fs::read(top.path().join(name)).unwrap();
+        let found = recover(&Header::new(target.entry(0)), data_len, &journal).unwrap();
+        assert_eq!(found.ranges.iter().cloned().collect::<Vec<_>>(), [0..200]);
+    }
 }

@@ -213,7 +213,7 @@ impl Shared {
     /// What stays of a file that failed: a large one's part file and journal, to go on from.
     fn clear_away(&self, entry: EntryIndex) {
         let target = &self.target;
-        self.logs.flush_and_close(target, entry);
+        self.logs.flush_failed(target, entry);
         if target.is_journalled(entry) {
             target.close_part(entry);
         } else if target.layout.group_count(entry) == 1 {
