@@ -128,7 +128,7 @@ wheel: setup ## Build the Python package for this machine: target/wheels
 
 .PHONY: unit
 unit: ## Run the tests of all crates, those over emulated paths and real sockets included
-	$(CARGO) test --locked --workspace --features longhaul/tokio
+	$(CARGO) test --locked --workspace --features longhaul/tokio --no-fail-fast
 
 .PHONY: bench
 bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk side, the simulator
