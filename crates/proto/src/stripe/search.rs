@@ -88,7 +88,7 @@ enum Phase {
         since: Time,
         chunk: Sum,
         last_rate: f64,
-        /// The latest chunk was clearly more than fewer lanes carried, and the path had room.
+        /// The latest chunk was clearly more than fewer lanes carried, if any did, and the path had room.
         gains: bool,
     },
     Measure {
@@ -210,25 +210,26 @@ impl Search {
             self.old_losses = None;
             return;
         }
-        let old_losses = *self.old_losses.get_or_insert(interval.with_losses);
         chunk.add(interval);
-        if !chunk.is_chunk(interval.rtt) {
+        let (done, before) = (*chunk, *last_rate);
+        // What was lost while the path had room was lost by chance, and ended slow starts.
+        let is_unlucky = self.is_unlucky(interval);
+        let may_leap = self.may_leap(&done, interval);
+        let is_by_chance = is_unlucky && may_leap;
+        // Of the first lanes no more need be known than what they carry in a round trip; of others, what they gain.
+        let is_enough = is_by_chance && self.tried.is_empty() && done.span >= interval.rtt;
+        if !done.is_chunk(interval.rtt) && !is_enough {
             return;
         }
-        let (done, rate) = (*chunk, chunk.rate());
-        let grows = rate <= 0.0 || rate > *last_rate * STEADY;
-        (*last_rate, *chunk) = (rate, Sum::default());
-        let waits = interval.now.since(began) < span_of(interval.rtt, SETTLE_MAX);
-        // What was lost while the path had room was lost by chance, and ended slow starts.
-        let with_losses = interval.with_losses.saturating_sub(old_losses);
-        let is_unlucky = self.is_first_round && with_losses * MOST.1 >= interval.lanes * MOST.0;
-        let may_leap = self.may_leap(&done, interval);
-        if let Phase::Settle { gains, .. } = &mut self.phase {
-            *gains = may_leap && !self.tried.is_empty();
-        }
-        let is_by_chance = is_unlucky && may_leap;
         self.is_by_chance |= is_by_chance;
+        let rate = done.rate();
+        let grows = rate <= 0.0 || rate > before * STEADY;
+        let waits = interval.now.since(began) < span_of(interval.rtt, SETTLE_MAX);
         if grows && waits && !is_by_chance {
+            let opens_ahead = may_leap && (!self.tried.is_empty() || self.is_far(interval));
+            if let Phase::Settle { chunk, last_rate, gains, .. } = &mut self.phase {
+                (*chunk, *last_rate, *gains) = (Sum::default(), rate, opens_ahead);
+            }
             return;
         }
         // This number of lanes has found its speed: is it worth measuring?
@@ -236,6 +237,18 @@ impl Search {
             return self.leap(rate, interval.now);
         }
         self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
+    }
+
+    /// Whether most lanes have lost something since they were first looked at.
+    fn is_unlucky(&mut self, interval: &Interval) -> bool {
+        let old_losses = *self.old_losses.get_or_insert(interval.with_losses);
+        let with_losses = interval.with_losses.saturating_sub(old_losses);
+        self.is_first_round && with_losses * MOST.1 >= interval.lanes * MOST.0
+    }
+
+    /// Whether the lanes that may follow the only one take long to open, which takes some round trips.
+    fn is_far(&self, interval: &Interval) -> bool {
+        self.is_first_round && self.wanted == 1 && interval.rtt >= FAR
     }
 
     fn may_leap(&self, chunk: &Sum, interval: &Interval) -> bool {
@@ -415,6 +428,8 @@ const STEADY: f64 = 1.1;
 const LEAP: u32 = 4;
 const LEAP_FROM_ONE: u32 = 6;
 const CAREFUL_FROM: u32 = 8;
+/// Over so long round trips, lanes are opened ahead while the first finds its speed.
+const FAR: Duration = Duration::from_millis(100);
 /// More lanes than are there after so long cannot be had.
 const LANES_PATIENCE: Duration = Duration::from_secs(5);
 /// Four times as many lanes that gain less than this gain nothing.

@@ -165,6 +165,22 @@ fn where_packets_are_lost_without_a_queue_and_more_lanes_gain_nothing_few_are_ke
     assert!(most <= 12, "{most} lanes were opened");
 }
 
+/// Slow starts take long there: what loss by chance leaves of the first one is known at once, and lanes are at hand.
+#[test]
+fn over_a_far_path_the_first_loss_by_chance_is_enough() {
+    let mut search = Search::new(1, 32, Time::ZERO);
+    let mut now = Time::ZERO;
+    let mut hear = |with_losses| {
+        now = now + STEP;
+        let far = Interval { with_losses, rtt: 3 * RTT, ..interval(now, 100_000, 1) };
+        search.on_interval(&far);
+        (search.wanted(), search.at_hand())
+    };
+    assert_eq!([hear(0), hear(0), hear(0)], [(1, 1), (1, 1), (1, 6)]);
+    // A round trip, so that bursts even out.
+    assert_eq!([hear(1), hear(1)], [(1, 6), (6, 6)]);
+}
+
 /// TCP lanes over a path, in steps of a few milliseconds: windows that slow start doubles each round trip and CUBIC
 /// (RFC 9438) grows from there, cut by random loss and where they overflow the queue, and never above a given one.
 struct Haul {
