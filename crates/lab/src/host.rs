@@ -109,7 +109,7 @@ impl Host {
         }
         let mut netlink = Netlink::open().map_err(LabError::at("opening a netlink socket"))?;
         netlink.bring_up_loopback().map_err(LabError::at("bringing loopback up"))?;
-        let tun = tun::create(DEVICE)?;
+        let tun = tun::create(DEVICE, scenario.super_packets)?;
         let link = device_index().map_err(LabError::at("finding the TUN device"))?;
         if let Some(mbit) = scenario.nic_mbit {
             add_card(&mut netlink, link, mbit, scenario.mtu)?;

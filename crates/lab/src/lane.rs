@@ -1,5 +1,6 @@
 //! One direction of the path: queue, impairments, propagation. Knows the time only from its caller and touches no
-//! device; every packet stays in one slot of memory from arrival to delivery.
+//! device; every packet stays in one slot of memory from arrival to delivery, and so does a super-packet of which nothing
+//! is lost.
 
 use crate::End;
 use crate::counters::{DirectionCounters, LatenessCount, Passed};
@@ -8,8 +9,10 @@ use crate::ports::Ports;
 use crate::queue::Bottleneck;
 use crate::slots::{SLOTS_PER_CHUNK, Slots};
 use crate::steps::Steps;
+use crate::supers::{NOTE_LEN, SUPER_LEN_MAX, Shape};
 use longhaul_sim::scenario::Scenario;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// What closes the path to packets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +36,8 @@ pub(crate) struct Lane {
     /// One for each pair of hosts.
     ways: Vec<Way>,
     slots: Slots,
+    /// Packets come many at a time, with a note before them of that length; otherwise zero.
+    note_len: usize,
     counted: DirectionCounters,
     ports: Ports,
     lateness: LatenessCount,
@@ -46,12 +51,22 @@ struct Way {
     passed: Passed,
 }
 
-/// A packet between arrival and delivery.
+/// What is in a slot between arrival and delivery: one packet, or some that go on together.
 #[derive(Clone, Copy)]
 struct Flying {
     due: u64,
     slot: u32,
+    /// Bytes of the slot.
     len: u32,
+    load: Load,
+}
+
+/// What something in a slot counts as.
+#[derive(Clone, Copy)]
+struct Load {
+    packets: u32,
+    /// Bytes of whole IP packets.
+    bytes: u64,
 }
 
 impl Lane {
@@ -74,7 +89,8 @@ impl Lane {
             jitter_ns: scenario.jitter_ms * 1e6,
             ordered_until: 0,
             ways: extra_ns.iter().map(way).collect(),
-            slots: Slots::new(scenario.mtu as usize),
+            slots: Slots::new(if scenario.super_packets { SUPER_LEN_MAX } else { scenario.mtu as usize }),
+            note_len: if scenario.super_packets { NOTE_LEN } else { 0 },
             counted: DirectionCounters::default(),
             ports: Ports::default(),
             lateness: LatenessCount::new(scenario.rtt_ms),
@@ -91,37 +107,100 @@ impl Lane {
         self.impairments.set_loss(first.loss);
     }
 
-    /// Room for the packet that arrives next.
+    /// Room for what arrives next: a packet, or a super-packet.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         let slot = self.slots.next_free();
         self.slots.bytes_mut(slot)
     }
 
-    /// A packet of `len` bytes from that pair's host arrived in [`room`](Self::room).
+    /// So many bytes from that pair's host arrived in [`room`](Self::room).
     pub(crate) fn arrive(&mut self, now: u64, pair: usize, len: usize, closed: Closed) {
-        self.counted.packets_in += 1;
-        self.counted.bytes_in += len as u64;
-        self.ways[pair].passed.packets_in += 1;
-        let slot = self.slots.next_free();
-        if closed.all {
-            self.counted.dropped_cut += 1;
-        } else if self.refuses_udp(now, slot, len, closed) {
-            self.counted.dropped_udp += 1;
-        } else if let Some(sent) = self.bottleneck.offer(now, len as u64) {
-            if let Some(share) = self.steps.new_loss(sent) {
-                self.impairments.set_loss(share);
-            }
-            let fate = self.impairments.next_fate();
-            if self.steps.is_out(sent) {
-                self.counted.dropped_cut += 1;
-            } else if fate.lost {
-                self.counted.dropped_loss += 1;
-            } else {
-                self.take_off(sent, pair, len, fate);
-            }
-        } else {
-            self.counted.dropped_queue += 1;
+        if len <= self.note_len {
+            return;
         }
+        let slot = self.slots.next_free();
+        let bytes = self.slots.bytes(slot, len);
+        let shape = if self.note_len > 0 { Shape::of(bytes) } else { None };
+        let load = Load {
+            packets: shape.map_or(1, |shape| shape.packets()),
+            bytes: shape.map_or(len - self.note_len, |shape| shape.packets_len(&(0..shape.packets()))) as u64,
+        };
+        let packets = u64::from(load.packets);
+        self.counted.packets_in += packets;
+        self.counted.bytes_in += load.bytes;
+        self.ways[pair].passed.packets_in += packets;
+        if closed.all {
+            self.counted.dropped_cut += packets;
+        } else if self.refuses_udp(now, slot, len, load, closed) {
+            self.counted.dropped_udp += packets;
+        } else if let Some(shape) = shape {
+            self.pass_together(now, pair, len, &shape);
+        } else if let Some((sent, fate)) = self.pass(now, load.bytes) {
+            let slot = self.slots.take();
+            self.take_off(sent, pair, Flying { due: 0, slot, len: len as u32, load }, fate);
+        }
+    }
+
+    /// A packet of `bytes` comes to the bottleneck: when it has been sent, and what becomes of it beyond, unless it is
+    /// dropped.
+    fn pass(&mut self, now: u64, bytes: u64) -> Option<(u64, Fate)> {
+        let Some(sent) = self.bottleneck.offer(now, bytes) else {
+            self.counted.dropped_queue += 1;
+            return None;
+        };
+        if let Some(share) = self.steps.new_loss(sent) {
+            self.impairments.set_loss(share);
+        }
+        let fate = self.impairments.next_fate();
+        if self.steps.is_out(sent) {
+            self.counted.dropped_cut += 1;
+        } else if fate.lost {
+            self.counted.dropped_loss += 1;
+        } else {
+            return Some((sent, fate));
+        }
+        None
+    }
+
+    /// A super-packet comes to the bottleneck: each of its packets has its own fate. Those that pass in a row go on
+    /// together, when the last of them has been sent.
+    fn pass_together(&mut self, now: u64, pair: usize, len: usize, shape: &Shape) {
+        let whole = self.slots.take();
+        let mut row: Option<(Range<u32>, u64)> = None;
+        for n in 0..shape.packets() {
+            if let Some((sent, _)) = self.pass(now, shape.packet_len(n) as u64) {
+                let first = row.map_or(n, |(row, _)| row.start);
+                row = Some((first..n + 1, sent));
+            } else if let Some((row, sent)) = row.take() {
+                self.take_off_some(sent, pair, (whole, len), shape, &row);
+            }
+        }
+        match row {
+            Some((row, sent)) if row == (0..shape.packets()) => {
+                let load = Load { packets: shape.packets(), bytes: shape.packets_len(&row) as u64 };
+                let flying = Flying { due: 0, slot: whole, len: len as u32, load };
+                return self.take_off(sent, pair, flying, Fate::default());
+            }
+            Some((row, sent)) => self.take_off_some(sent, pair, (whole, len), shape, &row),
+            None => {}
+        }
+        self.slots.release(whole);
+    }
+
+    /// Some packets of a super-packet, which is in that slot and so long, go on.
+    fn take_off_some(
+        &mut self,
+        sent: u64,
+        pair: usize,
+        (whole, len): (u32, usize),
+        shape: &Shape,
+        row: &Range<u32>,
+    ) {
+        let slot = self.slots.take();
+        let (from, into) = self.slots.pair_mut(whole, slot);
+        let load = Load { packets: row.len() as u32, bytes: shape.packets_len(row) as u64 };
+        let len = shape.cut(&from[..len], row, into) as u32;
+        self.take_off(sent, pair, Flying { due: 0, slot, len, load }, Fate::default());
     }
 
     /// From now on UDP above this rate is dropped; `None` lifts that.
@@ -134,11 +213,11 @@ impl Lane {
         });
     }
 
-    fn refuses_udp(&mut self, now: u64, slot: u32, len: usize, closed: Closed) -> bool {
-        if !(closed.udp || self.policer.is_some()) || !is_udp(self.slots.bytes(slot, len)) {
+    fn refuses_udp(&mut self, now: u64, slot: u32, len: usize, load: Load, closed: Closed) -> bool {
+        if !(closed.udp || self.policer.is_some()) || !is_udp(&self.slots.bytes(slot, len)[self.note_len..]) {
             return false;
         }
-        closed.udp || self.policer.as_mut().is_some_and(|policer| !policer.lets_pass(now, len))
+        closed.udp || self.policer.as_mut().is_some_and(|policer| !policer.lets_pass(now, load.bytes))
     }
 
     /// When the next packet is to be delivered.
@@ -146,8 +225,8 @@ impl Lane {
         self.ways.iter().filter_map(Way::next_due).min()
     }
 
-    /// Hand the next packet to `deliver` if its time has come, with the pair of hosts that it belongs to; says whether
-    /// there was one. `deliver` returns whether the receiving host took it.
+    /// Hand what is next to `deliver` if its time has come, with the pair of hosts that it belongs to; says whether there was
+    /// anything. `deliver` returns whether the receiving host took it.
     pub(crate) fn deliver_next(
         &mut self,
         now: u64,
@@ -157,23 +236,24 @@ impl Lane {
         let first = (0..self.ways.len()).min_by_key(|pair| self.ways[*pair].next_due().unwrap_or(u64::MAX));
         let next =
             first.and_then(|pair| Some((pair, self.ways[pair].flying.pop_front_if(|one| one.due <= now)?)));
-        let Some((pair, packet)) = next else {
+        let Some((pair, Flying { due, slot, len, load })) = next else {
             return false;
         };
-        let bytes = self.slots.bytes(packet.slot, packet.len as usize);
+        let bytes = self.slots.bytes(slot, len as usize);
+        let packets = u64::from(load.packets);
         if cut {
-            self.counted.dropped_cut += 1;
+            self.counted.dropped_cut += packets;
         } else if deliver(pair, bytes) {
-            self.counted.packets_delivered += 1;
-            self.counted.bytes_delivered += u64::from(packet.len);
-            self.ports.add(bytes);
-            self.ways[pair].passed.packets_delivered += 1;
-            self.ways[pair].passed.bytes_delivered += u64::from(packet.len);
-            self.lateness.add(now - packet.due);
+            self.counted.packets_delivered += packets;
+            self.counted.bytes_delivered += load.bytes;
+            self.ports.add(&bytes[self.note_len..], load.bytes);
+            self.ways[pair].passed.packets_delivered += packets;
+            self.ways[pair].passed.bytes_delivered += load.bytes;
+            self.lateness.add(now - due);
         } else {
-            self.counted.refused_by_host += 1;
+            self.counted.refused_by_host += packets;
         }
-        self.slots.release(packet.slot);
+        self.slots.release(slot);
         true
     }
 
@@ -185,7 +265,7 @@ impl Lane {
     /// What happened since the last reset.
     pub(crate) fn counters(&mut self, now: u64) -> DirectionCounters {
         DirectionCounters {
-            in_flight: self.ways.iter().map(|way| way.flying.len() as u64).sum(),
+            in_flight: self.ways.iter().map(Way::packets).sum(),
             waiting_bytes: self.bottleneck.waiting(now),
             lateness: self.lateness.summary(),
             ..self.counted
@@ -211,8 +291,9 @@ impl Lane {
         self.bottleneck.restart_window(now);
     }
 
-    fn take_off(&mut self, sent: u64, pair: usize, len: usize, fate: Fate) {
-        let slot = self.slots.take();
+    /// What has been sent goes on its way.
+    fn take_off(&mut self, sent: u64, pair: usize, packet: Flying, fate: Fate) {
+        let (slot, len) = (packet.slot, packet.len as usize);
         let mut due = sent + self.delay_ns + (self.jitter_ns * fate.jitter) as u64;
         if let Some(packets) = fate.held_packets {
             self.counted.reordered += 1;
@@ -223,20 +304,26 @@ impl Lane {
         }
         if let Some(flip) = fate.corrupt {
             self.counted.corrupted += 1;
-            change_byte(&mut self.slots.bytes_mut(slot)[..len], flip);
+            change_byte(&mut self.slots.bytes_mut(slot)[self.note_len..len], flip);
         }
-        let due = due + self.ways[pair].extra_ns;
-        self.ways[pair].schedule(Flying { due, slot, len: len as u32 });
+        let packet = Flying { due: due + self.ways[pair].extra_ns, ..packet };
+        self.ways[pair].schedule(packet);
         if fate.duplicated {
             self.counted.duplicated += 1;
             let copy = self.slots.take();
-            self.slots.copy(slot, copy, len);
-            self.ways[pair].schedule(Flying { due, slot: copy, len: len as u32 });
+            let (from, into) = self.slots.pair_mut(slot, copy);
+            into[..len].copy_from_slice(&from[..len]);
+            self.ways[pair].schedule(Flying { slot: copy, ..packet });
         }
     }
 }
 
 impl Way {
+    /// Packets on their way.
+    fn packets(&self) -> u64 {
+        self.flying.iter().map(|flying| u64::from(flying.load.packets)).sum()
+    }
+
     fn next_due(&self) -> Option<u64> {
         self.flying.front().map(|packet| packet.due)
     }
@@ -261,12 +348,12 @@ struct Policer {
 }
 
 impl Policer {
-    fn lets_pass(&mut self, now: u64, len: usize) -> bool {
+    fn lets_pass(&mut self, now: u64, bytes: u64) -> bool {
         let earned = now.saturating_sub(self.at) as f64 * self.bytes_per_ns;
         (self.tokens, self.at) = ((self.tokens + earned).min(self.burst), now);
-        let passes = self.tokens >= len as f64;
+        let passes = self.tokens >= bytes as f64;
         if passes {
-            self.tokens -= len as f64;
+            self.tokens -= bytes as f64;
         }
         passes
     }

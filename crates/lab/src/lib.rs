@@ -48,6 +48,7 @@ pub mod report;
 mod settings;
 mod slots;
 mod steps;
+mod supers;
 pub mod tcp;
 mod traffic;
 mod tun;

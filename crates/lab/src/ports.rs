@@ -17,13 +17,14 @@ impl Ports {
         self.0.values_mut().for_each(|bytes| *bytes = 0);
     }
 
-    /// A packet was handed to the host. What has no ports is not counted, nor is a fragment that is not the first.
-    pub(crate) fn add(&mut self, packet: &[u8]) {
+    /// A packet, or some of one flow that begin like this, was handed to the host, `bytes` in all. What has no ports is not
+    /// counted, nor is a fragment that is not the first.
+    pub(crate) fn add(&mut self, packet: &[u8], bytes: u64) {
         if self.0.is_empty() {
             return;
         }
-        if let Some(bytes) = destination(packet).and_then(|port| self.0.get_mut(&port)) {
-            *bytes += packet.len() as u64;
+        if let Some(sum) = destination(packet).and_then(|port| self.0.get_mut(&port)) {
+            *sum += bytes;
         }
     }
 
@@ -71,14 +72,14 @@ mod tests {
     fn segments_and_datagrams_count_for_their_port() {
         let mut ports = Ports::default();
         ports.watch(&[7700, 7701, 7702]);
-        ports.add(&v4(TCP, 7700, 1500));
-        ports.add(&v4(UDP, 7700, 100));
-        ports.add(&v4(UDP, 7701, 60));
+        ports.add(&v4(TCP, 7700, 1500), 1500);
+        ports.add(&v4(UDP, 7700, 100), 100);
+        ports.add(&v4(UDP, 7701, 60), 60);
         let mut six = vec![0; 80];
         six[0] = 0x60;
         six[6] = UDP;
         six[42..44].copy_from_slice(&7701u16.to_be_bytes());
-        ports.add(&six);
+        ports.add(&six, 80);
         assert_eq!([7700, 7701, 7702].map(|port| ports.bytes(port)), [1600, 140, 0]);
     }
 

@@ -52,14 +52,22 @@ impl Slots {
         &mut self.chunks[chunk][start..start + self.slot_bytes]
     }
 
-    /// Copy a packet.
-    pub(crate) fn copy(&mut self, from: u32, to: u32, len: usize) {
-        let ((from_chunk, from), (to_chunk, to)) = (self.place(from), self.place(to));
-        if from_chunk == to_chunk {
-            self.chunks[from_chunk].copy_within(from..from + len, to);
-        } else if let Ok([source, target]) = self.chunks.get_disjoint_mut([from_chunk, to_chunk]) {
-            target[to..to + len].copy_from_slice(&source[from..from + len]);
+    /// All room of two different slots.
+    pub(crate) fn pair_mut(&mut self, first: u32, second: u32) -> (&[u8], &mut [u8]) {
+        let ((first_chunk, first), (second_chunk, second)) = (self.place(first), self.place(second));
+        let len = self.slot_bytes;
+        if first_chunk == second_chunk {
+            let (low, high) = self.chunks[first_chunk].split_at_mut(first.max(second));
+            return match first < second {
+                true => (&low[first..first + len], &mut high[..len]),
+                false => (&high[..len], &mut low[second..second + len]),
+            };
         }
+        let [first_chunk, second_chunk] = self
+            .chunks
+            .get_disjoint_mut([first_chunk, second_chunk])
+            .expect("two different chunks that there are");
+        (&first_chunk[first..first + len], &mut second_chunk[second..second + len])
     }
 
     fn place(&self, slot: u32) -> (usize, usize) {

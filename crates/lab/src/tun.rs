@@ -7,14 +7,18 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Make a TUN device of this name in this thread's network namespace. It goes away with its file. Reads never block.
-pub(crate) fn create(name: &str) -> Result<OwnedFd, LabError> {
+///
+/// With `super_packets` the host may hand over many packets as one, cut up by nobody, and receives them so: each read and
+/// write begins with a note on what follows, see [`supers`](crate::supers).
+pub(crate) fn create(name: &str, super_packets: bool) -> Result<OwnedFd, LabError> {
     let file = open()?;
     // SAFETY: all-zero is a valid `ifreq`, a plain C structure.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    let notes = if super_packets { libc::IFF_VNET_HDR } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | notes) as libc::c_short;
     // SAFETY: the descriptor is open and `request` is a live `ifreq`, which TUNSETIFF reads and writes.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) };
     if result < 0 {
@@ -24,7 +28,22 @@ pub(crate) fn create(name: &str) -> Result<OwnedFd, LabError> {
             _ => LabError::System { step: "making a TUN device", source: error },
         });
     }
+    if super_packets {
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+        // Kernels before 6.2 have none for UDP.
+        offer(&file, tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6)
+            .or_else(|_| offer(&file, tcp))
+            .map_err(LabError::at("letting a TUN device take super-packets"))?;
+    }
     Ok(file)
+}
+
+/// Tell the host what its device does in its stead.
+fn offer(device: &OwnedFd, features: libc::c_uint) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and TUNSETOFFLOAD takes its argument by value.
+    let result =
+        unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(features)) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Open the file that TUN devices are made from.

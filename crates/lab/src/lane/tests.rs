@@ -182,6 +182,63 @@ proptest! {
     }
 }
 
+proptest! {
+    /// The packets of a super-packet fare as if each had come alone, and are the same beyond the path.
+    #[test]
+    fn super_packets_lose_the_packets_that_would_be_lost(
+        streams in prop::collection::vec((0..3000u64, crate::supers::tests::streams()), 1..30),
+        loss in 0.0..0.3f64, queue_kb in 3.0..200.0f64, seed: u64,
+    ) {
+        let single = Scenario { loss, queue_kb: Some(queue_kb), seed, ..Scenario::new(200.0, 5.0) };
+        let many = Scenario { super_packets: true, ..single.clone() };
+        let mut lanes = [&single, &many].map(|scenario| Lane::new(scenario, End::Left, &[0], 0));
+        let (mut now, mut out) = (0, [vec![], vec![]]);
+        for (gap_us, stream) in streams {
+            now += gap_us * 1000;
+            for (lane, out) in lanes.iter_mut().zip(&mut out) {
+                collect(lane, now, out);
+            }
+            let bytes = stream.handed_over();
+            send(&mut lanes[1], now, &bytes);
+            for packet in cut_up(&bytes) {
+                send(&mut lanes[0], now, &packet);
+            }
+        }
+        for (lane, out) in lanes.iter_mut().zip(&mut out) {
+            collect(lane, u64::MAX, out);
+        }
+        let counted = lanes.each_mut().map(|lane| {
+            let counted = lane.counters(u64::MAX);
+            (counted.packets_in, counted.bytes_in, counted.dropped_queue, counted.dropped_loss,
+                counted.packets_delivered, counted.bytes_delivered, counted.in_flight, lane.passed(0))
+        });
+        prop_assert_eq!(counted[0], counted[1]);
+        let [single, many] = out;
+        let mut single = single.into_iter();
+        for (due, bytes) in many {
+            let mut last_due = 0;
+            for packet in cut_up(&bytes) {
+                let (due, alone) = single.next().unwrap();
+                last_due = due;
+                prop_assert_eq!(alone, packet);
+            }
+            prop_assert_eq!(due, last_due);
+        }
+        prop_assert!(single.next().is_none());
+    }
+}
+
+/// The IP packets that a super-packet is.
+fn cut_up(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let Some(shape) = Shape::of(bytes) else { return vec![bytes[NOTE_LEN..].to_vec()] };
+    let mut into = vec![0; SUPER_LEN_MAX];
+    let packet = |n: u32| {
+        let len = shape.cut(bytes, &(n..n + 1), &mut into);
+        into[NOTE_LEN..len].to_vec()
+    };
+    (0..shape.packets()).map(packet).collect()
+}
+
 /// A thousandth of what a packet takes.
 const ROUNDED_NS: u64 = 50;
 

@@ -10,6 +10,7 @@ mod path;
 mod probe;
 mod shared;
 mod steps;
+mod supers;
 
 use std::panic;
 use std::process::ExitCode;
@@ -38,6 +39,9 @@ const MEASUREMENTS: &[Measurement] = &[
         "loss_begins_when_it_should_with_the_seeded_packets",
         steps::loss_begins_when_it_should_with_the_seeded_packets,
     ),
+    ("super_packets_carry_the_same_bytes", supers::super_packets_carry_the_same_bytes),
+    ("super_packets_lose_the_seeded_packets", supers::super_packets_lose_the_seeded_packets),
+    ("super_packets_keep_the_rate", supers::super_packets_keep_the_rate),
     ("pairs_share_the_rate_and_differ_in_delay", shared::pairs_share_the_rate_and_differ_in_delay),
     ("udp_traffic_keeps_its_rate_and_times", shared::udp_traffic_keeps_its_rate_and_times),
     (

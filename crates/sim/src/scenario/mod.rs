@@ -60,6 +60,10 @@ pub struct Scenario {
     pub corrupt: f64,
     /// Largest IP packet that passes, in bytes.
     pub mtu: u32,
+    /// Hosts may hand many packets of a flow to the path at once, as to a card that cuts them up, and receive them so: the
+    /// emulator reaches higher rates. What befalls each packet does not change; they arrive in groups. The simulator has
+    /// no need of it.
+    pub super_packets: bool,
     /// Everything random follows from it.
     pub seed: u64,
     /// How the path changes.
@@ -87,6 +91,7 @@ impl Scenario {
             duplicate: 0.0,
             corrupt: 0.0,
             mtu: 1500,
+            super_packets: false,
             seed: 1,
             steps: Vec::new(),
             traffic: Vec::new(),
@@ -162,6 +167,9 @@ impl Scenario {
         if !(MTU_MIN..=MTU_MAX).contains(&self.mtu) {
             return refuse("mtu", format!("must be {MTU_MIN} to {MTU_MAX} bytes, not {}", self.mtu));
         }
+        if self.super_packets {
+            self.validate_super_packets()?;
+        }
         for (index, step) in self.steps.iter().enumerate() {
             step.validate(self.burst).map_err(|bad| bad.in_entry("steps", index))?;
         }
@@ -188,6 +196,22 @@ impl Scenario {
             return refuse("burst", reason);
         }
         Ok(())
+    }
+
+    /// Packets that go on together are neither changed nor moved apart.
+    fn validate_super_packets(&self) -> Result<(), InvalidField> {
+        let apart = [
+            ("jitter_ms", self.jitter_ms),
+            ("reorder", self.reorder),
+            ("duplicate", self.duplicate),
+            ("corrupt", self.corrupt),
+        ];
+        match apart.iter().find(|(_, value)| *value > 0.0) {
+            Some((field, _)) => {
+                refuse("super_packets", format!("cannot stand beside {field}; take one of the two out"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn bdp(&self) -> f64 {
@@ -228,6 +252,9 @@ impl fmt::Display for Scenario {
         if self.queue_discipline != QueueDiscipline::DropTail {
             writeln!(f, "queue_discipline = \"{}\"", self.queue_discipline)?;
         }
+        if self.super_packets {
+            writeln!(f, "super_packets = true")?;
+        }
         writeln!(f, "mtu = {}\nseed = {}", self.mtu, self.seed)?;
         self.steps.iter().try_for_each(|step| write!(f, "{step}"))?;
         self.traffic.iter().try_for_each(|traffic| write!(f, "{traffic}"))
@@ -250,6 +277,7 @@ const FIELDS: &[&str] = &[
     "duplicate",
     "corrupt",
     "mtu",
+    "super_packets",
     "seed",
     "steps",
     "traffic",

@@ -18,6 +18,8 @@ fn a_whole_file_is_read() {
     assert_eq!((scenario.nic_mbit, scenario.bottleneck_mbit), (Some(100.0), 622.08));
     assert_eq!((scenario.burst, scenario.mtu, scenario.seed), (Some(3.0), 9000, 7));
     assert_eq!(Scenario::parse(&scenario.to_string()).unwrap(), scenario);
+    let scenario = Scenario { super_packets: true, ..Scenario::new(1e4, 20.0) };
+    assert_eq!(Scenario::parse(&scenario.to_string()).unwrap(), scenario);
 }
 
 #[test]
@@ -74,6 +76,7 @@ fn impossible_values_are_refused_with_their_line() {
         ("jitter_ms = -1", "line 3: jitter_ms must be 0 to"),
         ("mtu = 0", "line 3: mtu must be 68 to 65535 bytes, not 0"),
         ("queue_discipline = 'codal'", "line 3: there is no queue discipline \"codal\"; did you mean codel?"),
+        ("super_packets = true\nreorder = 0.1", "line 3: super_packets cannot stand beside reorder"),
         ("queue_bdp = 1\nqueue_kb = 1", "line 4: queue_kb cannot stand beside queue_bdp"),
     ] {
         let found = problem(&format!("bottleneck_mbit = 1\nrtt_ms = 1\n{line}\n"));
