@@ -2,7 +2,7 @@
 
 use super::lanes::Lanes;
 use super::seal::Keys;
-use super::udp::{Datagram, ReceiveBuffers, UdpSocket};
+use super::udp::{Datagram, ReceiveBuffers, UdpSocket, is_on_the_way};
 use super::wake::{Interest, Waker, wait};
 use crate::clock;
 use crossbeam_channel::Receiver;
@@ -285,16 +285,10 @@ impl Link {
         while self.run_sent < self.run.len() {
             match socket.send_run(&self.run[self.run_sent..], self.run_segment, None) {
                 Ok(sent) => self.run_sent += sent,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(false),
-                    // The network is away for the moment, or the peer's port is: as good as lost, the protocol copes.
-                    io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::NetworkDown
-                    | io::ErrorKind::PermissionDenied => self.run_sent = self.run.len(),
-                    _ => return Err(error),
-                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                // The network is away for the moment, or the peer's port is: the protocol copes.
+                Err(error) if is_on_the_way(&error) => self.run_sent = self.run.len(),
+                Err(error) => return Err(error),
             }
         }
         Ok(true)

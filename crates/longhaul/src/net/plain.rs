@@ -1,6 +1,6 @@
 //! Runs a protocol that goes in clear over a UDP socket: the user-level TCP of experiments, whose framing is nothing.
 
-use super::udp::{GSO_BYTES_MAX, GSO_SEGMENTS_MAX, ReceiveBuffers, UdpSocket};
+use super::udp::{GSO_BYTES_MAX, GSO_SEGMENTS_MAX, ReceiveBuffers, UdpSocket, is_on_the_way};
 pub use super::wake::Waker;
 use super::wake::{Interest, precise_timers, wait};
 use crate::clock;
@@ -207,19 +207,13 @@ impl Run {
         while self.sent < self.len {
             match socket.send_run(&self.bytes[self.sent..self.len], self.segment, None) {
                 Ok(sent) => self.sent += sent,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => {
-                        self.is_stuck = true;
-                        return Ok(false);
-                    }
-                    // The network is away for the moment, or the peer's port is: as good as lost, the protocol copes.
-                    io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::HostUnreachable
-                    | io::ErrorKind::NetworkUnreachable
-                    | io::ErrorKind::NetworkDown
-                    | io::ErrorKind::PermissionDenied => break,
-                    _ => return Err(error),
-                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_stuck = true;
+                    return Ok(false);
+                }
+                // The network is away for the moment, or the peer's port is: the protocol copes.
+                Err(error) if is_on_the_way(&error) => break,
+                Err(error) => return Err(error),
             }
         }
         self.bytes.copy_within(self.len..self.len + self.next, 0);

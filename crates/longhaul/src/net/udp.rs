@@ -31,6 +31,27 @@ const BATCH: usize = 8;
 const MESSAGE_BYTES: usize = 65_536;
 const CONTROL_BYTES: usize = 128;
 
+/// Whether an error tells of the network or of a firewall, here or on the way (RFC 1122 §4.2.3.9, RFC 4443 §3.1): what was
+/// sent is as good as lost, and the socket is none the worse.
+pub fn is_on_the_way(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::EHOSTDOWN
+                | libc::ENETUNREACH
+                | libc::ENETDOWN
+                | libc::ENONET
+                | libc::ENOPROTOOPT
+                | libc::EPROTO
+                | libc::EOPNOTSUPP
+                | libc::EACCES
+                | libc::EPERM
+        )
+    )
+}
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct UdpSocket {
@@ -229,7 +250,7 @@ impl UdpSocket {
     }
 
     /// Take what has come in. `Ok(false)`: nothing. Errors of earlier sends that the kernel reports here (a closed
-    /// port, a too large probe) are swallowed: silence tells the protocol as much.
+    /// port, a too large probe, a firewall's refusal) are swallowed: silence tells the protocol as much.
     pub fn receive(&mut self, buffers: &mut ReceiveBuffers) -> io::Result<bool> {
         buffers.count = 0;
         for _ in 0..4 {
@@ -243,13 +264,8 @@ impl UdpSocket {
                         self.drops.on_empty();
                         return Ok(false);
                     }
-                    Some(
-                        libc::ECONNREFUSED
-                        | libc::EMSGSIZE
-                        | libc::EHOSTUNREACH
-                        | libc::ENETUNREACH
-                        | libc::EINTR,
-                    ) => {}
+                    Some(libc::EMSGSIZE | libc::EINTR) => {}
+                    _ if is_on_the_way(&error) => {}
                     _ => return Err(error),
                 },
             }
