@@ -225,16 +225,19 @@ fn a_dry_run_changes_nothing() {
 fn delete_removes_what_the_source_does_not_have() {
     let (here, there) = (folder(), folder());
     write(here.path().join("data/new"), b"new");
-    for path in ["copy/old", "copy/gone/deep/file", "copy/kept.log", "beside"] {
+    for path in
+        ["copy/old", "copy/gone/deep/file", "copy/half/gone", "copy/half/kept.log", "copy/kept.log", "beside"]
+    {
         write(there.path().join(path), path);
     }
     let server = Server::start(there.path(), &[]);
     push(&server, &here.path().join("data"), "copy", &["--delete", "--exclude=*.log"]);
-    assert_eq!(names(there.path()), ["beside", "copy/", "copy/kept.log", "copy/new"]);
+    let kept = ["beside", "copy/", "copy/half/", "copy/half/kept.log", "copy/kept.log", "copy/new"];
+    assert_eq!(names(there.path()), kept);
     write(here.path().join("back/old"), b"old");
     let pull = [server.url("copy/").into(), here.path().join("back").into_os_string(), "--delete".into()];
     server.cp(pull).expect_code(0);
-    assert_eq!(names(&here.path().join("back")), ["kept.log", "new"]);
+    assert_eq!(names(&here.path().join("back")), ["half/", "half/kept.log", "kept.log", "new"]);
 }
 
 #[test]

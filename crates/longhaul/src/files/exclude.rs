@@ -32,6 +32,11 @@ impl Exclude {
         Ok(Exclude { rules: rules.map(Rule::new).collect::<Result<_, _>>()? })
     }
 
+    /// Whether there are no patterns: nothing is left out.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Whether to leave out the file or folder at `path` below its source.
     pub fn leaves_out(&self, path: &[u8], is_folder: bool) -> bool {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);

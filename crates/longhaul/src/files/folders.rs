@@ -1,6 +1,6 @@
 //! Handles of folders below one folder, opened a component at a time and never through a link.
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, DirEntry, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -66,18 +66,27 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The names in a folder with what the file system says they are, unsorted.
-pub(super) fn list(folder: &OwnedFd) -> Result<Vec<(Vec<u8>, rustix::fs::FileType)>, Errno> {
+/// The names in a folder with what they are, unsorted.
+pub(super) fn list(folder: &OwnedFd) -> Result<Vec<(Vec<u8>, FileType)>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Vec::new();
     for item in rustix::fs::Dir::new(openat(folder, ".", flags, Mode::empty())?)? {
         let item = item?;
-        let name = item.file_name().to_bytes();
-        if name != b"." && name != b".." {
-            names.push((name.to_vec(), item.file_type()));
+        let name = item.file_name();
+        if name != c"." && name != c".." {
+            names.push((name.to_bytes().to_vec(), kind_of(folder, &item)));
         }
     }
     Ok(names)
+}
+
+/// Not every file system tells with the name what it is.
+fn kind_of(folder: &OwnedFd, item: &DirEntry) -> FileType {
+    match item.file_type() {
+        FileType::Unknown => statat(folder, item.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+        told => told,
+    }
 }
 
 const FOLDER_FLAGS: OFlags =

@@ -268,7 +268,8 @@ fn left_over(goal: &Goal, manifest: &Manifest) -> u64 {
     files.filter_map(size).sum()
 }
 
-/// The topmost paths below the folders of the manifest that it does not name and no pattern protects.
+/// The topmost paths below the folders of the manifest that it does not name, without those that a pattern protects and
+/// the folders above these.
 fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec<Vec<u8>> {
     let mut known: HashSet<Vec<u8>> = HashSet::new();
     for entry in &manifest.entries {
@@ -284,13 +285,39 @@ fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec
         let Ok(names) = folders.open(&entry.path).and_then(|folder| list(&folder)) else { continue };
         for (name, kind) in names {
             let path = join(&entry.path, &name);
-            if !known.contains(&path) && !is_protected(exclude, &path, kind == FileType::Directory) {
-                found.push(path);
+            if !known.contains(&path) {
+                found.extend(unprotected(&mut folders, path, kind == FileType::Directory, exclude).topmost);
             }
         }
     }
     found.sort_unstable();
     found
+}
+
+/// What may be removed of something.
+struct Unprotected {
+    /// All of it.
+    is_whole: bool,
+    /// It, or what is in it.
+    topmost: Vec<Vec<u8>>,
+}
+
+fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &Exclude) -> Unprotected {
+    if is_protected(exclude, &path, is_folder) {
+        return Unprotected { is_whole: false, topmost: vec![] };
+    }
+    if !is_folder || exclude.is_empty() {
+        return Unprotected { is_whole: true, topmost: vec![path] };
+    }
+    // What cannot be looked into cannot be removed either, which is told then.
+    let names = folders.open(&path).and_then(|folder| list(&folder)).unwrap_or_default();
+    let (mut is_whole, mut topmost) = (true, vec![]);
+    for (name, kind) in names {
+        let inner = unprotected(folders, join(&path, &name), kind == FileType::Directory, exclude);
+        is_whole &= inner.is_whole;
+        topmost.extend(inner.topmost);
+    }
+    if is_whole { Unprotected { is_whole, topmost: vec![path] } } else { Unprotected { is_whole, topmost } }
 }
 
 /// A pattern protects what it would have left out at the source. The source may have been given with or without its
