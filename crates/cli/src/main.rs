@@ -21,6 +21,7 @@ use args::{AgentArgs, Cli, Command, CompletionsArgs};
 use clap::{CommandFactory, Parser};
 use longhaul::Failure;
 use output::Exit;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -34,8 +35,14 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Exit {
     let outcome = match command {
-        Command::Cp(args) => Ok(cp::run(&args)),
-        Command::Serve(args) => serve::run(&args),
+        Command::Cp(args) => {
+            have_descriptors();
+            Ok(cp::run(&args))
+        }
+        Command::Serve(args) => {
+            have_descriptors();
+            serve::run(&args)
+        }
         Command::Probe(args) => Ok(probe::run(&args)),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
@@ -53,8 +60,17 @@ fn run(command: Command) -> Exit {
 }
 
 fn agent(args: AgentArgs) -> Result<Exit, Failure> {
+    have_descriptors();
     log::start("off")?;
     longhaul::agent(args.ports, signals::stop_flag()?).map(|()| Exit::Done)
+}
+
+/// As many descriptors as this user may have: each copy takes some for its sockets, lanes, folders and files on their way. What
+/// the shell gives is meant for programs that use select(2).
+fn have_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, the old limit holds.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn completions(args: &CompletionsArgs) -> Exit {
@@ -72,12 +88,17 @@ fn refuse(error: &clap::Error) -> Exit {
         return Exit::Done;
     }
     let line: Vec<_> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
-    if line.first().is_some_and(|command| command == "cp") && line.iter().any(|arg| arg == "--json") {
+    if line.iter().any(|arg| arg == "--json") {
         // What is wrong comes first; hints and usage follow after an empty line.
         let text = error.to_string();
         let text: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
         let text = text.join(" ");
-        output::json(&output::failed_summary(text.strip_prefix("error: ").unwrap_or(&text), ""));
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        match line.first().and_then(|command| command.to_str()) {
+            Some("cp") => output::json(&output::failed_summary(text, "")),
+            Some("probe") => output::json(&probe::failed_report("", text)),
+            _ => {}
+        }
     }
     Exit::Usage
 }

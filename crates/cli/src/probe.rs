@@ -28,19 +28,23 @@ pub fn run(args: &ProbeArgs) -> Exit {
         Err(failure) => {
             let error = failure.to_string();
             output::error(&error);
-            let report = ProbeReport {
-                host: args.host.clone(),
-                seconds: longhaul::clock::program_start().elapsed().as_secs_f64(),
-                error: Some(error),
-                ..ProbeReport::default()
-            };
-            (report, Exit::from(&failure))
+            (failed_report(&args.host, &error), Exit::from(&failure))
         }
     };
     if args.json {
         output::json(&report);
     }
     exit
+}
+
+/// What `--json` prints of a probe that failed.
+pub fn failed_report(host: &str, error: &str) -> ProbeReport {
+    ProbeReport {
+        host: host.into(),
+        seconds: longhaul::clock::program_start().elapsed().as_secs_f64(),
+        error: Some(error.into()),
+        ..ProbeReport::default()
+    }
 }
 
 /// A bare name is a host reached by ssh.
@@ -82,13 +86,18 @@ fn table(report: &ProbeReport) -> String {
         (Some(rate), Some(streams)) => format!("{}, best with {streams}", mbps(rate)),
         _ => "-".into(),
     };
-    let mtu = if report.path_mtu == 0 { "-".into() } else { format!("{} bytes", report.path_mtu) };
+    let mtu = report.path_mtu.map_or("-".into(), |mtu| format!("{mtu} bytes"));
+    let round_trip = match (report.rtt_ms_min, report.rtt_ms_mean) {
+        (Some(min), Some(mean)) => format!("{min:.1} ms, {mean:.1} ms under load"),
+        _ => "-".into(),
+    };
+    let available = report.available_mbps.map_or("-".into(), mbps);
     let limit = limit_text(report.limited_by).unwrap_or("nothing found");
     let rows = [
-        ("round trip", format!("{:.1} ms, {:.1} ms under load", report.rtt_ms_min, report.rtt_ms_mean)),
+        ("round trip", round_trip),
         ("UDP", if report.udp { "passes".into() } else { "does not pass".into() }),
         ("path MTU", mtu),
-        ("available", format!("{}, limited by {limit}", mbps(report.available_mbps))),
+        ("available", format!("{available}, limited by {limit}")),
         ("packets over UDP", object),
         ("TCP streams", stripe),
         ("cp would take", format!("{}: {}", report.transport, report.reason)),
