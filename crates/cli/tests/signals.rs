@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{Server, longhaul, send, token_file, wait};
+use common::{Server, longhaul, send, token_file, wait, wait_until};
 use rustix::process::Signal;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
@@ -42,4 +44,20 @@ fn a_copy_that_waits_for_a_silent_server_can_be_interrupted() {
     }
     assert_eq!(wait(&mut child, Duration::from_secs(2)), 130);
     drop(connection);
+}
+
+/// Ctrl-C in a terminal reaches ssh as well, which then ends before it has begun.
+#[test]
+fn an_interrupt_while_ssh_connects_is_an_interrupt() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ssh, begun) = (folder.path().join("ssh"), folder.path().join("begun"));
+    std::fs::write(&ssh, format!("#!/bin/sh\n: >'{}'\nexec sleep 60\n", begun.display())).unwrap();
+    std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = longhaul();
+    command.args(["cp", "--ssh"]).arg(&ssh).arg(&ssh).arg("host:").process_group(0);
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    wait_until("ssh begins", || begun.exists());
+    let group = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process_group(group, Signal::INT).unwrap();
+    assert_eq!(wait(&mut child, Duration::from_secs(20)), 130);
 }

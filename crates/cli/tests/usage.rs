@@ -63,6 +63,7 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--streams", "65", "a", "h:b"], "from 1 to 64");
     refused(&["--why", "--quiet", "a", "h:b"], "cannot be used with");
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
+    refused(&["--files-from", "/dev/null", "--delete", "a", "h:b"], "leave one of the two out");
     refused(&["-", "h:b"], "./-");
     refused(&["a"], "<DST>");
     refused(&["a", "longhaul://h:0x/"], "is not a port");

@@ -9,8 +9,8 @@ use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
 #[path = "../../../crates/longhaul/src/files/journal.rs"]
 mod journal_source;
 #[allow(dead_code)]
-#[path = "../../../crates/longhaul/src/transfer/manifest_codec.rs"]
-mod manifest_codec;
+#[path = "../../../crates/longhaul/src/transfer/listing.rs"]
+mod listing;
 
 use journal_source::{Header, Record, group_range, recover};
 
@@ -18,7 +18,7 @@ use journal_source::{Header, Record, group_range, recover};
 pub fn manifest(bytes: &[u8]) {
     let [kind, rest @ ..] = bytes else { return };
     let manifest = if kind % 2 == 0 {
-        let Ok(manifest) = manifest_codec::decode(rest) else { return };
+        let Ok((manifest, _)) = listing::decode(rest) else { return };
         manifest
     } else {
         // Past the compression, where mutations seldom get.
@@ -26,8 +26,8 @@ pub fn manifest(bytes: &[u8]) {
         if manifest.validate().is_err() {
             return;
         }
-        let encoded = manifest_codec::encode(&manifest).expect("a manifest can be written");
-        assert_eq!(manifest_codec::decode(&encoded).as_ref(), Ok(&manifest));
+        let encoded = listing::encode(&manifest, &[]).expect("a manifest can be written");
+        assert_eq!(listing::decode(&encoded).map(|(manifest, _)| manifest).as_ref(), Ok(&manifest));
         manifest
     };
     for entry in &manifest.entries {
@@ -66,7 +66,7 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
     ];
     let manifest = Manifest { entries };
     let plain = postcard::to_allocvec(&manifest).expect("plain data always serialises");
-    let packed = manifest_codec::encode(&manifest).expect("a manifest can be written");
+    let packed = listing::encode(&manifest, &[]).expect("a manifest can be written");
     vec![[&[0][..], &packed].concat(), [&[1][..], &plain].concat()]
 }
 

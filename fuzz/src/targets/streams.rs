@@ -217,11 +217,10 @@ fn messages() -> Vec<Message> {
         ..SenderStatus::default()
     };
     vec![
-        Message::ManifestPart { total: 300, bytes: vec![1; 100] },
+        Message::ListingPart { total: 300, bytes: vec![1; 100] },
         Message::Start { have: ranges.clone(), skipped: 3 },
         Message::Hashes(vec![hash, hash]),
         Message::SourceFailed { entry: 4, reason: "gone".into() },
-        Message::SourceErrors(vec![failure.clone()]),
         Message::Resend { epoch: 2, ranges: ranges.clone() },
         Message::Unwanted { ranges },
         Message::Finished(Report { files_done: 5, failed: vec![failure], ..Report::default() }),
@@ -258,8 +257,8 @@ fn offer() -> Offer {
             streams: Some(4),
             congestion: Some("cubic".into()),
         },
-        manifest_len: 5,
-        manifest_head: vec![1, 2, 3],
+        listing_len: 5,
+        listing_head: vec![1, 2, 3],
     }
 }
 

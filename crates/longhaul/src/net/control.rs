@@ -458,8 +458,8 @@ mod tests {
             direction: Direction::Push { dest: b"x".to_vec() },
             files: FileOptions::default(),
             transfer,
-            manifest_len: 0,
-            manifest_head: vec![],
+            listing_len: 0,
+            listing_head: vec![],
         }
     }
 
@@ -476,7 +476,7 @@ mod tests {
         let (client, got) = connect(stream(a), &[9; 32], &offer(), waker, || {}).unwrap();
         let (server, seen) = server.join().unwrap();
         assert_eq!((got, seen), (answer(&offer()), offer()));
-        let long = Message::ManifestPart { total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
+        let long = Message::ListingPart { total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
         server.send(long.clone());
         client.send(Message::KeepAlive);
         assert!(matches!(next(&client), Incoming::Message(m) if m == long));

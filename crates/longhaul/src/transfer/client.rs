@@ -1,9 +1,9 @@
 //! The side that was told to copy.
 
-use super::manifest_codec;
+use super::listing;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
-use super::receiving::{ManifestHead, Received, receive};
-use super::sending::{Sent, send};
+use super::receiving::{ListingHead, Received, receive};
+use super::sending::{Sent, listing_of, send, send_listing};
 use super::session::{Broken, Session};
 use super::ssh;
 use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary, Transport};
@@ -32,6 +32,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 /// Copy files between this host and another.
 pub fn copy(
@@ -43,14 +44,12 @@ pub fn copy(
 ) -> Result<Summary, Failure> {
     let job = Job::plan(sources, dest, options).map_err(Failure::Usage)?;
     precise_timers();
+    let stopped = stop.clone();
     let outcome = match job.kind {
         JobKind::Push { sources } => push(&job.remote, sources, job.far, options, observer, stop),
         JobKind::Pull { dest } => pull(&job.remote, job.far, dest, options, observer, stop),
     };
-    outcome.map_err(|broken| match broken {
-        Broken::Interrupted => Failure::Interrupted,
-        Broken::Failed(line) => Failure::Failed(line),
-    })
+    outcome.map_err(|broken| broken.into_failure(&stopped))
 }
 
 enum JobKind {
@@ -115,6 +114,9 @@ fn check_names(options: &CopyOptions) -> Result<(), String> {
     if control.needs_rate() && options.rate.is_none() {
         return Err(format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name()));
     }
+    if options.files.delete && options.files_from.is_some() {
+        return Err("--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into());
+    }
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if options.packet_size.is_some_and(|size| !sizes.contains(&size)) {
         return Err(format!("--packet-size must be {} to {} bytes", sizes.start(), sizes.end()));
@@ -122,6 +124,8 @@ fn check_names(options: &CopyOptions) -> Result<(), String> {
     Ok(())
 }
 
+/// A daemon may have given up on a connection this long after it was made, or be about to.
+const PATIENCE_OF_DAEMONS: Duration = Duration::from_secs(5);
 /// UDP payload lengths tried when none was named: what passes everywhere; Ethernet under IPv6 and IPv4; jumbo frames.
 const CLASSES: [u16; 5] = [wire::BASE_DATAGRAM_LEN, 1452, 1472, 8952, 8972];
 /// Where no datagram has to pass: 16 KiB of data, so that many fill a block to its end and sealing costs least.
@@ -164,20 +168,20 @@ impl Opened<'_> {
 pub struct Wish<'a> {
     /// What is asked of the other side.
     pub direction: Direction,
-    /// The compressed manifest, where there is one.
-    pub manifest: &'a [u8],
+    /// The compressed listing, where there is one.
+    pub listing: &'a [u8],
     /// Whether this side sends the object.
     pub sends: bool,
 }
 
-/// Shake hands. Beside the session, how many bytes of the manifest went with the offer.
+/// Shake hands. What of the listing did not fit the offer follows it.
 pub fn open<'a>(
     contact: Contact,
     wish: &Wish<'_>,
     options: &CopyOptions,
     observer: &'a mut dyn Observer,
     stop: Arc<AtomicBool>,
-) -> Result<(Opened<'a>, usize), Broken> {
+) -> Result<Opened<'a>, Broken> {
     let waker = Waker::new()?;
     let connection_id = u64::from_be_bytes(random()?);
     let transfer = transfer_options(options);
@@ -189,18 +193,15 @@ pub fn open<'a>(
         direction: wish.direction.clone(),
         files: options.files.clone(),
         transfer: transfer.clone(),
-        manifest_len: wish.manifest.len() as u64,
-        manifest_head: vec![],
+        listing_len: wish.listing.len() as u64,
+        listing_head: vec![],
     };
-    if let Some(only) = &options.files_from {
-        offer.files.only = Some(only.iter().map(|p| p.as_os_str().as_bytes().to_vec()).collect());
-    }
     let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
     let room = OFFER_MAX
         .checked_sub(fixed + 8)
-        .ok_or_else(|| "too many names or patterns for one request".to_string())?;
-    let head = wish.manifest.len().min(room);
-    offer.manifest_head = wish.manifest[..head].to_vec();
+        .ok_or_else(|| "too many sources or patterns for one request; copy them in several".to_string())?;
+    let (head, rest) = wish.listing.split_at(wish.listing.len().min(room));
+    offer.listing_head = head.to_vec();
     let mut check = PathCheck::new(transfer.classes.clone(), wish.sends);
     let early = || Keys::early(&contact.psk, &offer.early_salt, connection_id, Side::Client);
     let is_ssh = contact.far.is_some();
@@ -266,7 +267,8 @@ pub fn open<'a>(
         let story = far.story.clone();
         opened.session.remark(story);
     }
-    Ok((opened, head))
+    send_listing(&opened.session, rest, wish.listing.len());
+    Ok(opened)
 }
 
 /// The first message under the session's keys shows the server that our offer was not replayed by somebody.
@@ -283,24 +285,24 @@ fn push(
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Broken> {
     // Reaching the other host and listing the files take their time side by side.
-    let (contact, scanned) = std::thread::scope(|scope| {
-        let contact = scope.spawn(|| contact(remote, options));
+    let (met, scanned) = std::thread::scope(|scope| {
+        let met = scope.spawn(|| contact(remote, options).map(|contact| (contact, Instant::now())));
         let scanned = list(&sources, options);
-        (
-            contact.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))),
-            scanned,
-        )
+        (met.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))), scanned)
     });
     let scan = scanned?;
-    let contact = contact?;
-    let manifest = manifest_codec::encode(&scan.manifest)?;
+    let (mut met, at) = met?;
+    if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
+        // It does not wait so long for somebody who says nothing.
+        met = contact(remote, options)?;
+    }
     let dest = far.pop().unwrap_or_default();
-    let wish = Wish { direction: Direction::Push { dest }, manifest: &manifest, sends: true };
-    let (mut opened, head) = open(contact, &wish, options, observer, stop)?;
+    let wish = Wish { direction: Direction::Push { dest }, listing: &listing_of(&scan)?, sends: true };
+    let mut opened = open(met, &wish, options, observer, stop)?;
     let host = remote.name();
     opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
     let scan = Arc::new(scan);
-    let outcome = send(&mut opened.session, scan.clone(), &manifest[head..], manifest.len() as u64);
+    let outcome = send(&mut opened.session, scan.clone());
     opened.close();
     let Sent { report, status, datagram_len, learnt } = outcome?;
     if let (Some(file), Some(found)) = (&options.history, learnt) {
@@ -342,10 +344,15 @@ fn pull(
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Broken> {
     let contact = contact(remote, options)?;
-    let wish = Wish { direction: Direction::Pull { sources: far }, manifest: &[], sends: false };
-    let (mut opened, _) = open(contact, &wish, options, observer, stop)?;
+    let names = options.files_from.as_ref().map(|names| {
+        let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());
+        listing::encode_names(&bytes.collect::<Vec<_>>())
+    });
+    let listing = names.transpose()?.unwrap_or_default();
+    let wish = Wish { direction: Direction::Pull { sources: far }, listing: &listing, sends: false };
+    let mut opened = open(contact, &wish, options, observer, stop)?;
     let base = Base::new(Root::ambient(), dest);
-    let head = ManifestHead { total: None, bytes: vec![] };
+    let head = ListingHead { total: None, bytes: vec![] };
     let outcome = receive(&mut opened.session, base, options.files.clone(), head);
     opened.close();
     let Received { report, status, datagram_len, total, files } = outcome?;

@@ -5,7 +5,7 @@
 
 pub mod client;
 mod intake;
-mod manifest_codec;
+mod listing;
 pub mod probe;
 mod reach;
 mod receiving;

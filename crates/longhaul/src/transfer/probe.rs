@@ -34,13 +34,13 @@ pub struct ProbeReport {
     /// Whether UDP passes in both directions.
     pub udp: bool,
     /// Shortest round trip, milliseconds.
-    pub rtt_ms_min: f64,
+    pub rtt_ms_min: Option<f64>,
     /// Mean round trip while the path was filled, milliseconds.
-    pub rtt_ms_mean: f64,
-    /// UDP payload plus headers of the largest datagram that passed, bytes; 0 without UDP.
-    pub path_mtu: u32,
+    pub rtt_ms_mean: Option<f64>,
+    /// UDP payload plus headers of the largest datagram that passed, bytes.
+    pub path_mtu: Option<u32>,
     /// Data that the path has room for now, by the better transport, 10⁶ bit/s.
-    pub available_mbps: f64,
+    pub available_mbps: Option<f64>,
     /// By object packets over UDP.
     pub object_mbps: Option<f64>,
     /// By parallel TCP streams.
@@ -82,8 +82,10 @@ pub fn probe(
         let options = CopyOptions { transport, ..options.clone() };
         let outcome = match run_trial(&remote, &options, trial, observer, stop.clone()) {
             Ok(found) => Ok(found),
-            Err(Broken::Failed(line)) => Err(line),
-            Err(Broken::Interrupted) => return Err(Failure::Interrupted),
+            Err(broken) => match broken.into_failure(&stop) {
+                Failure::Failed(line) => Err(line),
+                other => return Err(other),
+            },
         };
         trials.push((carrier, outcome));
     }
@@ -104,9 +106,9 @@ fn run_trial(
     stop: Arc<AtomicBool>,
 ) -> Result<Found, Broken> {
     let mut meter = Meter { told: observer, samples: vec![] };
-    let wish = Wish { direction: Direction::Probe, manifest: &[], sends: true };
+    let wish = Wish { direction: Direction::Probe, listing: &[], sends: true };
     let contact = contact(remote, options)?;
-    let (mut opened, _) = open(contact, &wish, options, &mut meter, stop)?;
+    let mut opened = open(contact, &wish, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
     opened.close();
     let sent = outcome?;
@@ -137,7 +139,7 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Failure> {
         (Some(object), Some(stripe)) => choose(object, stripe),
     };
     report.ok = true;
-    report.available_mbps = report.object_mbps.unwrap_or(0.0).max(report.stripe_mbps.unwrap_or(0.0));
+    report.available_mbps = report.object_mbps.into_iter().chain(report.stripe_mbps).reduce(f64::max);
     report.transport = transport.name().into();
     report.reason = reason;
     report.seconds = clock::now().as_secs_f64();
@@ -159,7 +161,7 @@ fn choose(object: f64, stripe: f64) -> (Carrier, String) {
 impl ProbeReport {
     fn take(&mut self, transport: Carrier, found: &Found) {
         let (status, mbps) = (&found.sent.status, found.rate.0 as f64 / 1e6);
-        let [min, mean, _] = status.rtt_ns.map(|ns| ns as f64 / 1e6);
+        let [min, mean, _] = status.rtt_ns.map(|ns| (ns > 0).then_some(ns as f64 / 1e6));
         if mbps >= self.object_mbps.unwrap_or(0.0) {
             self.limited_by = status.limited_by;
         }
@@ -175,7 +177,7 @@ impl ProbeReport {
                 self.object_mbps = Some(mbps);
                 self.udp = true;
                 self.loss = Some(status.loss);
-                self.path_mtu = u32::from(found.sent.datagram_len) + wire::IPV4_UDP_LEN as u32;
+                self.path_mtu = Some(u32::from(found.sent.datagram_len) + wire::IPV4_UDP_LEN as u32);
                 (self.rtt_ms_min, self.rtt_ms_mean) = (min, mean);
             }
         }

@@ -1,7 +1,7 @@
 //! The side that gets the files.
 
 use super::intake::Intake;
-use super::manifest_codec;
+use super::listing;
 use super::session::{Broken, HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
@@ -27,8 +27,8 @@ pub struct Received {
     pub files: u64,
 }
 
-/// What an offer says of the manifest: how long it is, and its first bytes.
-pub struct ManifestHead {
+/// What an offer says of a listing: how long it is, and its first bytes.
+pub struct ListingHead {
     /// Compressed bytes in all, if known yet.
     pub total: Option<u64>,
     /// The first of them.
@@ -40,9 +40,10 @@ pub fn receive(
     session: &mut Session<'_>,
     base: Base,
     files: FileOptions,
-    head: ManifestHead,
+    head: ListingHead,
 ) -> Result<Received, Broken> {
-    let (manifest, source_errors) = get_manifest(session, head)?;
+    let bytes = get_listing(session, head)?;
+    let (manifest, source_errors) = listing::decode(&bytes).map_err(|line| session.abort(line))?;
     let manifest = Arc::new(manifest);
     let plan = compare(session, base, manifest.clone(), files.clone())?;
     let layout = Arc::new(Layout::new(&manifest));
@@ -143,27 +144,27 @@ fn serve_until<T>(
     }
 }
 
-fn get_manifest(
-    session: &mut Session<'_>,
-    head: ManifestHead,
-) -> Result<(Manifest, Vec<FileFailure>), Broken> {
-    let (mut bytes, mut total, mut errors) = (head.bytes, head.total, vec![]);
+/// Wait for a listing to be there in full.
+pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u8>, Broken> {
+    let (mut bytes, mut total) = (head.bytes, head.total);
     serve_until(session, |session| {
         while total.is_none_or(|total| (bytes.len() as u64) < total) {
+            if total.is_some_and(|total| total > listing::PACKED_MAX) {
+                return Err(
+                    session.abort("the list of files is too long; copy its folders one by one".into())
+                );
+            }
             match session.poll_message()? {
                 None => return Ok(None),
-                Some(Message::ManifestPart { total: told, bytes: part }) => {
+                Some(Message::ListingPart { total: told, bytes: part }) => {
                     total.get_or_insert(told);
                     bytes.extend(part);
                 }
-                Some(Message::SourceErrors(more)) => errors.extend(more),
                 Some(_) => {}
             }
         }
-        Ok(Some(()))
-    })?;
-    let manifest = manifest_codec::decode(&bytes).map_err(|line| session.abort(line))?;
-    Ok((manifest, errors))
+        Ok(Some(std::mem::take(&mut bytes)))
+    })
 }
 
 /// Compare with what is here, on a thread of its own so that probes are answered meanwhile.
@@ -182,6 +183,8 @@ fn compare(
     })?;
     let plan = serve_until(session, |session| {
         session.last_word = clock::now();
+        // Nothing is said to us before we have answered, unless the other side gives up.
+        while session.poll_message()?.is_some() {}
         Ok(result.try_recv().ok())
     })?;
     let span = clock::now().since(began);
@@ -282,10 +285,6 @@ impl<'a, 's> Receiving<'a, 's> {
                 Message::SourceFailed { entry, reason } if (entry as usize) < self.manifest.entries.len() => {
                     self.sink().source_failed(entry, &reason);
                 }
-                Message::SourceErrors(errors) => {
-                    self.sink().source_incomplete();
-                    self.source_errors.extend(errors);
-                }
                 Message::Status(mut status) => {
                     let remarks = std::mem::take(&mut status.remarks);
                     remarks.into_iter().for_each(|line| self.session.remark(line));
@@ -315,6 +314,8 @@ impl<'a, 's> Receiving<'a, 's> {
             match event {
                 SinkEvent::Bad { ranges } => {
                     self.session.remark("a piece failed verification and is asked for again".into());
+                    // Of what an earlier run left, too.
+                    ranges.iter().for_each(|range| self.have.remove(range.clone()));
                     if let Some(receiver) = self.intake.receiver_mut() {
                         let epoch = receiver.take_back(&ranges);
                         self.complete_told = false;

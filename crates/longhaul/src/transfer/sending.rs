@@ -7,7 +7,7 @@ mod prepare;
 use self::carrying::{Carrying, Control};
 pub use self::feed::Feed;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
-use super::manifest_codec;
+use super::listing;
 use super::session::{Broken, HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
 use crate::clock;
@@ -37,19 +37,8 @@ pub struct Sent {
     pub learnt: Option<Remembered>,
 }
 
-/// Send `scan` over an agreed session. `manifest_rest`: compressed manifest bytes that did not fit the offer.
-pub fn send(
-    session: &mut Session<'_>,
-    scan: Arc<Scan>,
-    manifest_rest: &[u8],
-    manifest_total: u64,
-) -> Result<Sent, Broken> {
-    for bytes in manifest_rest.chunks(MANIFEST_PART) {
-        session.control.send(Message::ManifestPart { total: manifest_total, bytes: bytes.to_vec() });
-    }
-    if !scan.errors.is_empty() {
-        session.control.send(Message::SourceErrors(scan.errors.clone()));
-    }
+/// Send `scan` over an agreed session; its listing has gone before.
+pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Broken> {
     let layout = Arc::new(Layout::new(&scan.manifest));
     let waker = session.waker.clone();
     let read =
@@ -79,14 +68,16 @@ pub fn send_for(
     Sending::new(session, Whole { object_len, files: 0 }, begin).finish(until)
 }
 
-/// Compress the manifest of a pull and announce it.
-pub fn send_manifest(session: &mut Session<'_>, scan: &Scan) -> Result<(), Broken> {
-    let bytes = manifest_codec::encode(&scan.manifest)?;
-    let total = bytes.len() as u64;
-    for part in bytes.chunks(MANIFEST_PART) {
-        session.control.send(Message::ManifestPart { total, bytes: part.to_vec() });
+/// Send a listing, or what of it did not fit the offer; it has `total` bytes.
+pub fn send_listing(session: &Session<'_>, rest: &[u8], total: usize) {
+    for part in rest.chunks(LISTING_PART) {
+        session.control.send(Message::ListingPart { total: total as u64, bytes: part.to_vec() });
     }
-    Ok(())
+}
+
+/// The listing of what is sent.
+pub fn listing_of(scan: &Scan) -> Result<Vec<u8>, String> {
+    listing::encode(&scan.manifest, &scan.errors)
 }
 
 /// What is to be sent, in all.
@@ -446,8 +437,8 @@ fn path_losses(stats: &SenderStats) -> u64 {
 
 /// Receive calls between two batches.
 const RECEIVES: usize = 4;
-/// Manifest bytes in a message.
-const MANIFEST_PART: usize = 256 << 10;
+/// Bytes of a listing in a message.
+const LISTING_PART: usize = 256 << 10;
 /// Rates shown are over this span.
 const RECENT: Duration = Duration::from_millis(500);
 const STATUS_EVERY: Duration = Duration::from_millis(500);

@@ -1,9 +1,10 @@
 //! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
 
 use super::client::line_of;
+use super::listing;
 use super::probe;
-use super::receiving::{ManifestHead, receive};
-use super::sending::{send, send_manifest};
+use super::receiving::{ListingHead, get_listing, receive};
+use super::sending::{listing_of, send, send_listing};
 use super::session::{Broken, Session};
 use super::switchboard::Switchboard;
 use crate::api::{Failure, ServeOptions};
@@ -21,7 +22,7 @@ use longhaul_proto::session::message::{Answer, Direction, Offer};
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire;
 use std::ffi::OsString;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
@@ -75,6 +76,8 @@ pub fn serve(
     ready(local);
     let waker = Waker::new().map_err(|e| failed("cannot wait", e))?;
     let active = Arc::new(AtomicUsize::new(0));
+    // Why connections are not accepted at the moment: told once.
+    let mut refusing = None;
     std::thread::scope(|scope| {
         scope.spawn(|| switchboard.run(socket, &stop));
         while !stop.load(Ordering::Relaxed) {
@@ -84,7 +87,20 @@ pub fn serve(
                 tracing::error!("waiting for connections failed: {error}");
                 break;
             }
-            while let Ok((socket, peer)) = listener.accept() {
+            loop {
+                let (socket, peer) = match listener.accept() {
+                    Ok(accepted) => accepted,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => {
+                        let was = refusing.replace(error.kind());
+                        if was != refusing {
+                            tracing::warn!("cannot accept a connection: {error}");
+                        }
+                        std::thread::sleep(ACCEPT_AGAIN);
+                        break;
+                    }
+                };
+                refusing = None;
                 if active.load(Ordering::Relaxed) >= SESSIONS_MAX {
                     tracing::warn!("{peer}: refused, {SESSIONS_MAX} connections are open");
                     continue;
@@ -250,7 +266,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
     let began = clock::now();
     let outcome = match offer.direction.clone() {
         Direction::Push { dest } => take_push(server, &mut session, dest, offer),
-        Direction::Pull { sources } => give_pull(server, &mut session, sources, &offer),
+        Direction::Pull { sources } => give_pull(server, &mut session, sources, offer),
         Direction::Probe => probe::answer(&mut session),
     };
     session.control.finish();
@@ -265,7 +281,7 @@ fn take_push(
 ) -> Result<String, Broken> {
     let shown = String::from_utf8_lossy(&dest).into_owned();
     let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
-    let head = ManifestHead { total: Some(offer.manifest_len), bytes: offer.manifest_head };
+    let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
     let received = receive(session, base, offer.files, head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.len());
     Ok(format!(
@@ -278,16 +294,20 @@ fn give_pull(
     server: &Server,
     session: &mut Session<'_>,
     sources: Vec<Vec<u8>>,
-    offer: &Offer,
+    offer: Offer,
 ) -> Result<String, Broken> {
+    let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
+    let names = match offer.listing_len {
+        0 => None,
+        _ => {
+            let bytes = get_listing(session, head)?;
+            Some(listing::decode_names(&bytes).map_err(|line| session.abort(line))?)
+        }
+    };
     let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
     let options = ScanOptions {
         exclude: Exclude::new(&offer.files.exclude).map_err(|line| session.abort(line))?,
-        files_from: offer
-            .files
-            .only
-            .clone()
-            .map(|only| only.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
+        files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
         checksum: offer.files.checksum,
     };
     let scanned = scan(&server.root, &paths.collect::<Vec<_>>(), &options);
@@ -295,20 +315,17 @@ fn give_pull(
         let line = scanned.errors.first().map_or("nothing to copy: everything is left out".into(), line_of);
         return Err(session.abort(line));
     }
-    send_manifest(session, &scanned)?;
+    let listing = listing_of(&scanned)?;
+    send_listing(session, &listing, listing.len());
     let files = scanned.manifest.entries.len();
-    let sent = send(session, Arc::new(scanned), &[], 0)?;
+    let sent = send(session, Arc::new(scanned))?;
     let failed = sent.report.failed.len();
     Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 
 /// The far side of an ssh copy: talks over stdin and stdout, on a UDP port out of `ports`.
 pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Failure> {
-    let outcome = run_agent(ports, stop);
-    outcome.map_err(|broken| match broken {
-        Broken::Interrupted => Failure::Interrupted,
-        Broken::Failed(line) => Failure::Failed(line),
-    })
+    run_agent(ports, stop.clone()).map_err(|broken| broken.into_failure(&stop))
 }
 
 fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Broken> {
@@ -358,7 +375,11 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
 fn admit_lanes(listener: TcpListener, connection_id: u64, door: Door) -> io::Result<()> {
     let pending = Arc::new(AtomicUsize::new(0));
     let body = move || {
-        for socket in listener.incoming().map_while(Result::ok) {
+        for socket in listener.incoming() {
+            let Ok(socket) = socket else {
+                std::thread::sleep(ACCEPT_AGAIN);
+                continue;
+            };
             if pending.fetch_add(1, Ordering::Relaxed) >= JOINS_MAX {
                 pending.fetch_sub(1, Ordering::Relaxed);
                 continue;
@@ -417,6 +438,8 @@ fn ssh_address() -> Vec<IpAddr> {
     connection.split(' ').nth(2).and_then(|ip| ip.parse().ok()).into_iter().collect()
 }
 
+/// What keeps a connection from being accepted, mostly that no more descriptors are to be had, may pass.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// Look at the stop flag this often.
 pub const POLL: Duration = Duration::from_millis(100);
 /// A client that says nothing for this long is no client.

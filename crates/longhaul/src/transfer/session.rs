@@ -1,6 +1,6 @@
 //! What sending and receiving have in common.
 
-use crate::api::{Observer, Remark};
+use crate::api::{Failure, Observer, Remark};
 use crate::clock;
 use crate::net::control::{Control, Incoming};
 use crate::net::lanes::{LaneSocket, Opener};
@@ -66,6 +66,16 @@ pub enum Broken {
     Interrupted,
     /// A line for the user.
     Failed(String),
+}
+
+impl Broken {
+    /// For the caller. What breaks once a stop was asked for, such as an ssh that took the same Ctrl-C, broke by that.
+    pub fn into_failure(self, stop: &AtomicBool) -> Failure {
+        match self {
+            Broken::Failed(line) if !stop.load(Ordering::Relaxed) => Failure::Failed(line),
+            Broken::Failed(_) | Broken::Interrupted => Failure::Interrupted,
+        }
+    }
 }
 
 impl From<io::Error> for Broken {

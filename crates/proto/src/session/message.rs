@@ -8,7 +8,7 @@ use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -43,8 +43,6 @@ pub struct FileOptions {
     pub dry_run: bool,
     /// Leave out what matches (gitignore-like globs).
     pub exclude: Vec<String>,
-    /// Of each source folder only these paths, relative to it.
-    pub only: Option<Vec<Vec<u8>>>,
 }
 
 /// How the object is to be moved: chosen by the client, obeyed by whichever side sends or receives.
@@ -101,11 +99,12 @@ pub struct Offer {
     pub files: FileOptions,
     /// About the transfer.
     pub transfer: TransferOptions,
-    /// Push: how many compressed manifest bytes there are in all; the first are in `manifest_head`, the rest follow
-    /// as [`Message::ManifestPart`].
-    pub manifest_len: u64,
-    /// The compressed manifest's first bytes, as many as fit the first flight.
-    pub manifest_head: Vec<u8>,
+    /// How many compressed bytes the client's listing has in all; the first are in `listing_head`, the rest follow as
+    /// [`Message::ListingPart`]. Push: the manifest, and what could not be listed. Pull: the names of the files wanted, if
+    /// not all are.
+    pub listing_len: u64,
+    /// The first of these bytes, as many as fit the first flight.
+    pub listing_head: Vec<u8>,
 }
 
 /// The server's answer, inside the second handshake message.
@@ -193,8 +192,8 @@ pub struct SenderStatus {
 /// A message after the handshake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The next piece of the compressed manifest. In a pull the first one's `total` says how many bytes there are.
-    ManifestPart {
+    /// The next piece of a compressed listing. Where no offer did, the first one's `total` says how many bytes there are.
+    ListingPart {
         /// Compressed bytes in all.
         total: u64,
         /// The next of them.
@@ -217,8 +216,6 @@ pub enum Message {
         /// Why.
         reason: String,
     },
-    /// Sender to receiver: these could not even be listed; for the report.
-    SourceErrors(Vec<FileFailure>),
     /// Receiver to sender: send these object bytes again; they failed verification. Raises the epoch.
     Resend {
         /// The epoch from now on.

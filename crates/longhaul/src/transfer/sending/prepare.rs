@@ -125,6 +125,8 @@ fn fall_back(
             ));
             Ok(Carrier::Stripe)
         }
+        // However long the other side then takes to say what it needs.
+        Carrier::Stripe if !session.link.lanes().is_empty() => Ok(carrier),
         Carrier::Stripe => {
             session.want_lanes(first_streams(session));
             match session.no_lanes.take() {
