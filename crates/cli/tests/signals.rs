@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Server, longhaul, send, token_file, wait, wait_until};
+use common::tree::{disk_bytes, write_noise};
+use common::{Running, Server, longhaul, send, token_file, wait, wait_until};
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -60,4 +62,24 @@ fn an_interrupt_while_ssh_connects_is_an_interrupt() {
     let group = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process_group(group, Signal::INT).unwrap();
     assert_eq!(wait(&mut child, Duration::from_secs(20)), 130);
+}
+
+/// As when a virtual machine or a notebook is put to sleep with a copy between two of its programs.
+#[test]
+fn who_was_asleep_does_not_take_the_others_for_dead() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = here.path().join("file");
+    write_noise(&file, 10_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    let flags = ["--rate=20mbit", "--stall-timeout=1s"].map(OsString::from);
+    let copy =
+        Running::start(&mut server.cp_command([file.into(), server.url("").into()].into_iter().chain(flags)));
+    let part = there.path().join(".file.longhaul-part");
+    wait_until("data arrives", || part.exists() && disk_bytes(&part) > 1_000_000);
+    for signal in [Signal::STOP, Signal::CONT] {
+        copy.signal(signal);
+        server.signal(signal);
+        sleep(Duration::from_millis(2500));
+    }
+    copy.finish().expect_code(0);
 }

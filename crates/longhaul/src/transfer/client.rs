@@ -254,6 +254,8 @@ pub fn open<'a>(
         scratch,
         last_word: clock::now(),
         talks_since: clock::now(),
+        turned_at: clock::now(),
+        awake_since: clock::now(),
         asked: None,
         answered: Time::ZERO,
         opener: Some(opener),

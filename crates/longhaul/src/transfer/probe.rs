@@ -243,7 +243,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
     await_confirmation(session)?;
     let mut intake = Intake::new(PROBE_LEN, Nothing);
     loop {
-        session.check_stop()?;
+        session.begin_turn()?;
         let busy = intake.take(session, &have)?;
         while let Some(message) = session.poll_message()? {
             if let Message::Bye(_) = message {

@@ -130,7 +130,7 @@ fn serve_until<T>(
     mut done: impl FnMut(&mut Session<'_>) -> Result<Option<T>, Broken>,
 ) -> Result<T, Broken> {
     loop {
-        session.check_stop()?;
+        session.begin_turn()?;
         if let Some(value) = done(session)? {
             return Ok(value);
         }
@@ -248,7 +248,7 @@ impl<'a, 's> Receiving<'a, 's> {
 
     fn run(&mut self) -> Result<Report, Broken> {
         loop {
-            self.session.check_stop()?;
+            self.session.begin_turn()?;
             let busy = self.intake.take(self.session, &self.have)?;
             self.take_messages()?;
             self.heed_sink();
@@ -341,7 +341,7 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn check_stall(&mut self, now: Time) -> Result<(), Broken> {
-        let silent = now.since(self.intake.last_news().max(self.session.last_word));
+        let silent = self.session.silence(now, self.intake.last_news().max(self.session.last_word));
         if silent > self.session.stall_timeout() {
             return Err(self.session.abort(format!(
                 "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",

@@ -196,7 +196,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     fn run(&mut self, until: Time) -> Result<Report, Broken> {
         loop {
-            self.session.check_stop()?;
+            self.session.begin_turn()?;
             self.take_datagrams()?;
             self.take_messages()?;
             self.pass_on_source_news();
@@ -389,7 +389,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let stats = self.sender.stats();
         let waiting =
             self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
-        let since_news = now.since(stats.last_news.max(self.recent_start()));
+        let since_news = self.session.silence(now, stats.last_news.max(self.recent_start()));
         if waiting && stats.packets_sent > 0 && since_news > patience {
             let seconds = patience.as_secs();
             return Err(self.session.abort(format!(
@@ -397,7 +397,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             )));
         }
         // A word over UDP is a word.
-        if now.since(self.session.last_word.max(stats.last_news)) > patience {
+        if self.session.silence(now, self.session.last_word.max(stats.last_news)) > patience {
             return Err(self.session.abort(format!(
                 "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",
                 patience.as_secs()

@@ -57,10 +57,7 @@ pub fn serve(
     let root = Root::confined(&options.root)
         .map_err(|e| Failure::Usage(format!("cannot serve {}: {e}", options.root.display())))?;
     let cannot = format!("cannot listen at {}; is the port taken, or below 1024?", options.listen);
-    let listener = TcpListener::bind(options.listen).map_err(|e| failed(&cannot, e))?;
-    let local = listener.local_addr().map_err(|e| failed(&cannot, e))?;
-    listener.set_nonblocking(true).map_err(|e| failed(&cannot, e))?;
-    let socket = UdpSocket::bind(local, true).map_err(|e| failed(&cannot, e))?;
+    let (listener, socket, local) = bind_both(options.listen).map_err(|e| failed(&cannot, e))?;
     let switchboard = Arc::new(Switchboard::default());
     let server = Arc::new(Server {
         root,
@@ -116,6 +113,22 @@ pub fn serve(
         }
     });
     Ok(())
+}
+
+/// The same port for TCP and UDP.
+fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket, SocketAddr)> {
+    let mut attempts = if listen.port() == 0 { ANY_PORT_ATTEMPTS } else { 1 };
+    loop {
+        let listener = TcpListener::bind(listen)?;
+        let local = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        attempts -= 1;
+        match UdpSocket::bind(local, true) {
+            // The port that TCP was given is somebody's for UDP.
+            Err(error) if error.kind() == ErrorKind::AddrInUse && attempts > 0 => {}
+            socket => return Ok((listener, socket?, local)),
+        }
+    }
 }
 
 fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Broken>) {
@@ -255,6 +268,8 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),
+        turned_at: clock::now(),
+        awake_since: clock::now(),
         asked: None,
         answered: Time::ZERO,
         opener: None,
@@ -438,6 +453,8 @@ fn ssh_address() -> Vec<IpAddr> {
     connection.split(' ').nth(2).and_then(|ip| ip.parse().ok()).into_iter().collect()
 }
 
+/// Random ports that are tried before none is called free.
+const ANY_PORT_ATTEMPTS: u32 = 16;
 /// What keeps a connection from being accepted, mostly that no more descriptors are to be had, may pass.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// Look at the stop flag this often.

@@ -43,6 +43,10 @@ pub struct Session<'a> {
     pub last_word: Time,
     /// Since when it has been saying something again and again.
     pub talks_since: Time,
+    /// When the last turn began.
+    pub turned_at: Time,
+    /// Since when this side has not been away itself, so that it can tell whether others are silent.
+    pub awake_since: Time,
     /// When the latest question of the other side was asked, if it is not answered.
     pub asked: Option<Time>,
     /// When the latest question was asked that the other side has answered.
@@ -91,8 +95,14 @@ impl From<String> for Broken {
 }
 
 impl Session<'_> {
-    /// Whether to go on: the stop flag is not set. Tells the peer otherwise.
-    pub fn check_stop(&self) -> Result<(), Broken> {
+    /// A turn of whatever runs this session begins. Whether to go on: the stop flag is not set. Tells the peer otherwise.
+    pub fn begin_turn(&mut self) -> Result<(), Broken> {
+        let now = clock::now();
+        // A turn comes every [`HEARTBEAT`] unless the processor is not to be had, or the process was stopped for a while.
+        if now.since(self.turned_at) > self.stall_timeout() / 2 {
+            self.awake_since = now;
+        }
+        self.turned_at = now;
         if self.stop.load(Ordering::Relaxed) {
             self.control.send(Message::Abort(
                 "the other side was interrupted; run the same command again to continue".into(),
@@ -232,9 +242,14 @@ impl Session<'_> {
         self.observer.remark(Remark { at_seconds, text });
     }
 
+    /// How long it has been silent since `last`, as far as this side was there to hear.
+    pub fn silence(&self, now: Time, last: Time) -> Duration {
+        now.since(last.max(self.awake_since))
+    }
+
     /// Give up if nothing has been heard since `last` for longer than that may be.
     pub fn check_silence(&self, now: Time, last: Time) -> Result<(), Broken> {
-        if now.since(last) > self.stall_timeout() {
+        if self.silence(now, last) > self.stall_timeout() {
             return Err(self.abort("the other side stays silent; is it overloaded or cut off?".into()));
         }
         Ok(())

@@ -23,6 +23,7 @@ pub struct LaneSample {
 pub struct LaneWatch {
     kernel_acked: u64,
     progress: Time,
+    looked_at: Time,
 }
 
 impl LaneWatch {
@@ -34,7 +35,10 @@ impl LaneWatch {
         // would look alive.
         let moves = sample.kernel_acked > self.kernel_acked && sample.queued >= QUEUED_MIN;
         self.kernel_acked = sample.kernel_acked;
-        if idle || moves {
+        // Whoever was away for so long does not know what would have moved meanwhile.
+        let was_away = now.since(self.looked_at) > patience / 2;
+        self.looked_at = now;
+        if idle || moves || was_away {
             self.progress = now;
         }
         self.progress = self.progress.max(sample.stream_progress);
@@ -92,6 +96,14 @@ mod tests {
         assert_eq!(stalls_at(at, |s| LaneSample { kernel_acked: s * 1000, ..sample() }), None);
         assert_eq!(stalls_at(at, |s| LaneSample { stream_progress: at(s - s % 4), ..sample() }), None);
         assert_eq!(stalls_at(at, |_| LaneSample { in_flight: 0, queued: 0, ..sample() }), None);
+    }
+
+    #[test]
+    fn what_nobody_watched_is_not_held_against_a_lane() {
+        let mut watch = LaneWatch::default();
+        let mut look = |second| watch.look(&sample(), at(second), PATIENCE, at(second));
+        let stalled: Vec<u64> = (1..4).chain(60..70).filter(|second| look(*second)).collect();
+        assert_eq!(stalled, [65, 66, 67, 68, 69]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub fn prepare<F>(
         Transport::Ssh => Carrier::Ssh,
     };
     loop {
-        session.check_stop()?;
+        session.begin_turn()?;
         while let Some(message) = session.poll_message()? {
             match message {
                 Message::Start { have: ranges, skipped } => {
