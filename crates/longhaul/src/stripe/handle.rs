@@ -19,6 +19,8 @@ pub(super) struct Handle {
     pub read_timeout: Mutex<Option<Duration>>,
     pub write_timeout: Mutex<Option<Duration>>,
     pub nonblocking: AtomicBool,
+    /// So many bytes had been acknowledged when somebody had waited in vain for all to be.
+    stuck_at: Mutex<Option<u64>>,
 }
 
 /// Who waits if nothing can be done at once.
@@ -48,6 +50,7 @@ impl Handle {
             read_timeout: Mutex::default(),
             write_timeout: Mutex::default(),
             nonblocking: AtomicBool::new(false),
+            stuck_at: Mutex::default(),
         }
     }
 
@@ -206,7 +209,7 @@ impl Handle {
             return Err(ErrorKind::WouldBlock.into());
         }
         let Some(timeout) = *locked(timeout) else { return Ok(None) };
-        let until = *deadline.get_or_insert(Instant::now() + timeout);
+        let until = *deadline.get_or_insert_with(|| after(timeout));
         if until <= Instant::now() { Err(ErrorKind::WouldBlock.into()) } else { Ok(Some(until)) }
     }
 
@@ -228,13 +231,12 @@ impl Handle {
     pub(super) fn shutdown(&self, how: Shutdown) {
         let core = &*self.core;
         let mut state = core.lock();
-        if how != Shutdown::Read {
-            state.finish_writing();
+        let mut is_news = how != Shutdown::Read && state.finish_writing();
+        is_news |= how != Shutdown::Write && state.stop_reading();
+        // A task asks again whenever it is woken, and must not be woken by that.
+        if is_news {
+            core.wake_all(&mut state);
         }
-        if how != Shutdown::Write {
-            state.stop_reading();
-        }
-        core.wake_all(&mut state);
     }
 
     /// Wait until all that was written is delivered, as long as some of it gets through now and then.
@@ -251,6 +253,7 @@ impl Handle {
             }
             let left = core.options.patience.saturating_sub(since.elapsed());
             if left.is_zero() {
+                *locked(&self.stuck_at) = Some(acked);
                 let line = "closed before the other side had taken all that was written";
                 return Err(io::Error::new(ErrorKind::TimedOut, line));
             }
@@ -312,8 +315,12 @@ fn stopped() -> io::Error {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shutdown(Shutdown::Both);
-        let lingered =
-            if std::thread::panicking() { Err(ErrorKind::Interrupted.into()) } else { self.linger() };
+        // Whoever has closed it has waited already, unless something got through since.
+        let is_hopeless = *locked(&self.stuck_at) == Some(self.core.lock().out.acked());
+        let lingered = match is_hopeless || std::thread::panicking() {
+            true => Err(ErrorKind::Interrupted.into()),
+            false => self.linger(),
+        };
         let mut state = self.core.lock();
         if lingered.is_err() {
             let line = "closed before everything had been delivered";
@@ -333,6 +340,14 @@ impl std::fmt::Debug for Handle {
         write!(f, "to {}", self.core.peer)
     }
 }
+
+/// The moment so long from now. What is too far off to be told apart from never is in a century.
+pub(super) fn after(timeout: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(timeout).unwrap_or(now + CENTURY)
+}
+
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// Whatever happened to others who had it.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

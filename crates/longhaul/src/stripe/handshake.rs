@@ -89,6 +89,7 @@ pub fn open(socket: &TcpStream, options: &StripeOptions, deadline: Instant) -> i
         postcard::from_bytes(&scratch[..len]).map_err(|_| stranger("an answer that makes no sense"))?;
     match answer {
         Answer::Refuse(line) => Err(refused(line)),
+        Answer::Accept { lanes_max: 0, .. } => Err(stranger("it allows no lane")),
         Answer::Accept { id, secret, aes, lanes_max, limit } => {
             let secrets = Secrets { id, secret, cipher: cipher(options.plain, aes) };
             hurried.write_all(secrets.proof(Side::Client, &LaneNonces::default()).as_bytes())?;

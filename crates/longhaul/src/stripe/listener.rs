@@ -93,6 +93,8 @@ impl Drop for StripedListener {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Relaxed);
         self.waker.wake();
+        // Those that nobody will accept are told, as a kernel resets their like.
+        self.accepted.try_iter().for_each(|(stream, _)| stream.abort());
     }
 }
 

@@ -196,7 +196,8 @@ impl StripeOptions {
         socket.set_tcp_nodelay(self.nodelay)?;
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         // The watch over lanes looks at those that carry data; this ends the others.
-        socket.set_tcp_user_timeout(Some(self.stall * USER_TIMEOUT_STALLS))?;
+        let user_timeout = self.stall.saturating_mul(USER_TIMEOUT_STALLS).min(USER_TIMEOUT_MAX);
+        socket.set_tcp_user_timeout(Some(user_timeout))?;
         socket.set_tcp_notsent_lowat(NOT_SENT_BYTES)
     }
 }
@@ -231,6 +232,8 @@ const AUTO_MAX: u32 = 32;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// The kernel gives a connection up after so many stall timeouts: later than the watch would.
 const USER_TIMEOUT_STALLS: u32 = 6;
+/// As much as the kernel takes, which counts milliseconds in 31 bits.
+const USER_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
 /// A lane takes no more while so many bytes wait in its socket unsent: what waits there cannot go over another lane. On
 /// loopback smaller values cost speed.
 const NOT_SENT_BYTES: u32 = 512 << 10;

@@ -374,16 +374,19 @@ impl State {
     }
 
     /// Nothing more will be written.
-    pub fn finish_writing(&mut self) {
-        if self.out.end().is_none() {
+    pub fn finish_writing(&mut self) -> bool {
+        let is_news = self.out.end().is_none();
+        if is_news {
             self.out.finish();
             self.notices.post(Frame::End(self.out.written()));
         }
+        is_news
     }
 
     /// Nothing more will be read.
-    pub fn stop_reading(&mut self) {
-        if !self.read_shut {
+    pub fn stop_reading(&mut self) -> bool {
+        let is_news = !self.read_shut;
+        if is_news {
             self.read_shut = true;
             self.inc.stop();
             if !self.inc.is_complete() {
@@ -392,6 +395,7 @@ impl State {
                 self.notices.post(Frame::Stop);
             }
         }
+        is_news
     }
 }
 

@@ -1,7 +1,7 @@
 //! The stream as a program sees it.
 
 use super::halves::{ReadHalf, WriteHalf};
-use super::handle::{Handle, locked};
+use super::handle::{Handle, after, locked};
 use super::handshake;
 use super::keys::LaneNonces;
 use super::options::{Partition, Streams, StripeOptions};
@@ -31,10 +31,14 @@ impl StripedStream {
     }
 
     pub(super) fn open(options: &StripeOptions, address: impl ToSocketAddrs) -> io::Result<StripedStream> {
-        let deadline = Instant::now() + options.connect_timeout;
+        let deadline = after(options.connect_timeout);
         let mut last = io::Error::new(ErrorKind::InvalidInput, "the name stands for no address");
-        for address in address.to_socket_addrs()? {
-            match Self::open_at(options, address, deadline) {
+        let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+        for (tried, address) in addresses.iter().enumerate() {
+            // One that does not answer leaves the others their share of the time.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = left / (addresses.len() - tried) as u32;
+            match Self::open_at(options, *address, after(share)) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -60,7 +64,9 @@ impl StripedStream {
     pub(super) fn start(core: Core, socket: TcpStream) -> io::Result<StripedStream> {
         let core = Arc::new(core);
         let (sealer, opener) = core.secrets.lane(core.side, &LaneNonces::default());
-        core.add_lane(socket, sealer, opener)?;
+        if !core.add_lane(socket, sealer, opener)? {
+            return Err(io::Error::new(ErrorKind::InvalidData, "the other side allows no lane"));
+        }
         let (sending, receiving) = (core.clone(), core.clone());
         std::thread::Builder::new().name("stripe-send".into()).spawn(move || sender::run(&sending))?;
         let started = std::thread::Builder::new()
@@ -158,7 +164,7 @@ impl StripedStream {
     /// Wait until there are so many lanes, and tell how many there are. An error if the stream fails before.
     pub fn wait_for_lanes(&self, count: usize, timeout: Duration) -> io::Result<usize> {
         let core = &self.handle.core;
-        let deadline = Instant::now() + timeout;
+        let deadline = after(timeout);
         let mut state = core.lock();
         loop {
             let there = state.lanes.len();

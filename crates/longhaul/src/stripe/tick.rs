@@ -1,5 +1,6 @@
 //! What has its time rather than its occasion: opening lanes, giving up those that stall, trying how many are best.
 
+use super::handle::after;
 use super::handshake;
 use super::history::History;
 use super::options::Streams;
@@ -15,7 +16,7 @@ use longhaul_proto::units::Time;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Looks after a stream some times a second.
 pub struct Ticker {
@@ -68,7 +69,7 @@ impl Ticker {
             }
             Streams::Auto => {
                 let remembered = history.as_ref().and_then(|history| history.lanes_to(core.peer.ip()));
-                let search = Search::new(remembered.unwrap_or(1), core.lanes_max, now);
+                let search = Search::new(remembered.unwrap_or(1), core.lanes_max);
                 want(core, &mut state, search.wanted());
                 Some(Tuner {
                     search,
@@ -306,7 +307,7 @@ fn lanes_missing(core: &Core, state: &State) -> u32 {
 
 /// Open one more lane.
 fn join_one(core: &Arc<Core>) {
-    let deadline = Instant::now() + core.options.connect_timeout;
+    let deadline = after(core.options.connect_timeout);
     let joined = core.options.dial(core.peer, deadline).and_then(|socket| {
         let nonces = handshake::join(&socket, &core.secrets, deadline)?;
         let (sealer, opener) = core.secrets.lane(Side::Client, &nonces);

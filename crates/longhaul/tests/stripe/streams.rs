@@ -322,3 +322,38 @@ fn who_reads_all_and_closes_at_once_leaves_nothing_undelivered() {
         far.close().unwrap();
     }
 }
+
+#[test]
+fn an_address_that_stays_silent_leaves_time_for_the_next() {
+    let (silent, listener) = (std::net::TcpListener::bind("127.0.0.1:0").unwrap(), bind(&fixed(1)));
+    let addresses = [silent.local_addr().unwrap(), listener.local_addr().unwrap()];
+    let near = fixed(1).connect_timeout(Duration::from_secs(4)).connect(&addresses[..]).unwrap();
+    let (far, _) = listener.accept_timeout(PATIENCE).unwrap();
+    assert!(pass(near, far, b"it works") == b"it works");
+}
+
+#[test]
+fn streams_that_nobody_has_accepted_end_with_the_listener() {
+    let listener = bind(&fixed(1));
+    let address = listener.local_addr().unwrap();
+    let streams: Vec<_> = (0..3).map(|_| fixed(1).connect(address).unwrap()).collect();
+    let (_kept, peer) = listener.accept_timeout(PATIENCE).unwrap();
+    drop(listener);
+    for mut stream in streams.into_iter().filter(|stream| stream.local_addr().unwrap() != peer) {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let read = stream.read(&mut [0; 1]);
+        assert!(read.as_ref().is_err_and(|error| error.kind() != ErrorKind::WouldBlock), "{read:?}");
+    }
+}
+
+#[test]
+fn the_longest_timeouts_mean_for_ever() {
+    let patient = |lanes| fixed(lanes).connect_timeout(Duration::MAX).stall_timeout(Duration::MAX);
+    let (near, far) = pair(&patient(2), &patient(2));
+    near.wait_for_lanes(2, Duration::MAX).unwrap();
+    for stream in [&near, &far] {
+        stream.set_read_timeout(Some(Duration::MAX)).unwrap();
+        stream.set_write_timeout(Some(Duration::MAX)).unwrap();
+    }
+    assert!(pass(near, far, b"it works") == b"it works");
+}

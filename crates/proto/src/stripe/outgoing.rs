@@ -24,7 +24,7 @@ pub enum Partition {
 pub const BLOCK_MIN: usize = 8 << 10;
 
 /// The smallest of equal partitions: little less than a TCP segment carries.
-const EQUAL_MIN: usize = 1 << 10;
+pub(super) const EQUAL_MIN: usize = 1 << 10;
 
 /// A piece of the stream for a lane to carry.
 #[derive(Clone, Debug)]

@@ -85,7 +85,8 @@ enum Phase {
     /// Spans and bytes count from when all lanes were there.
     Settle {
         all_there: Option<Time>,
-        since: Time,
+        /// Since when lanes are missing.
+        short_since: Option<Time>,
         chunk: Sum,
         last_rate: f64,
         /// The latest chunk was clearly more than fewer lanes carried, if any did, and the path had room.
@@ -111,7 +112,7 @@ enum Course {
 
 impl Search {
     /// Begin with so many lanes: 1, or what was best last time.
-    pub fn new(first: u32, lanes_max: u32, now: Time) -> Search {
+    pub fn new(first: u32, lanes_max: u32) -> Search {
         let lanes_max = lanes_max.max(1);
         let wanted = first.clamp(1, lanes_max);
         let mut search = Search {
@@ -126,7 +127,7 @@ impl Search {
             narrowed: 0,
             ignores_queue: false,
         };
-        search.begin_round(now);
+        search.begin_round();
         search
     }
 
@@ -174,18 +175,18 @@ impl Search {
         self.wanted != before
     }
 
-    fn begin_round(&mut self, now: Time) {
+    fn begin_round(&mut self) {
         self.tried.clear();
         (self.course, self.narrowed, self.is_by_chance) = (Course::Up, 0, false);
         self.ignores_queue = false;
-        self.begin_try(self.wanted, now);
+        self.begin_try(self.wanted);
     }
 
-    fn begin_try(&mut self, lanes: u32, now: Time) {
+    fn begin_try(&mut self, lanes: u32) {
         self.wanted = lanes.clamp(1, self.lanes_max);
         self.phase = Phase::Settle {
             all_there: None,
-            since: now,
+            short_since: None,
             chunk: Sum::default(),
             last_rate: 0.0,
             gains: false,
@@ -194,15 +195,17 @@ impl Search {
 
     /// Wait until all lanes are there and slow start is over: throughput has stopped growing.
     fn settle(&mut self, interval: &Interval) {
-        let Phase::Settle { all_there, since, chunk, last_rate, .. } = &mut self.phase else { return };
+        let Phase::Settle { all_there, short_since, chunk, last_rate, .. } = &mut self.phase else { return };
         if interval.lanes < self.wanted {
-            if interval.now.since(*since) >= LANES_PATIENCE {
+            let since = *short_since.get_or_insert(interval.now);
+            if interval.now.since(since) >= LANES_PATIENCE {
                 // More than so many cannot be had.
                 self.lanes_max = interval.lanes.max(1);
-                self.begin_try(self.lanes_max, interval.now);
+                self.begin_try(self.lanes_max);
             }
             return;
         }
+        *short_since = None;
         let began = *all_there.get_or_insert(interval.now);
         if !interval.busy {
             // Nothing grows that is not used.
@@ -234,7 +237,7 @@ impl Search {
         }
         // This number of lanes has found its speed: is it worth measuring?
         if may_leap {
-            return self.leap(rate, interval.now);
+            return self.leap(rate);
         }
         self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
     }
@@ -259,7 +262,7 @@ impl Search {
     fn measure(&mut self, interval: &Interval) {
         let Phase::Measure { sum, chunk } = &mut self.phase else { return };
         if interval.lanes < self.wanted {
-            return self.begin_try(self.wanted, interval.now);
+            return self.begin_try(self.wanted);
         }
         if !interval.busy {
             return;
@@ -273,14 +276,14 @@ impl Search {
             let is_room = self.leaves_room(&done, interval);
             if self.course != Course::Narrow && is_room && done.rate() < sum.rate() * SAGS {
                 // Squared, as throughput is still on its way down.
-                return self.leap(done.rate().powi(2) / sum.rate(), interval.now);
+                return self.leap(done.rate().powi(2) / sum.rate());
             }
             if self.course == Course::Narrow && is_room && done.rate() < self.best().rate * TOO_FEW {
-                return self.conclude(done.tried(self.wanted, interval.rtt), interval.now);
+                return self.conclude(done.tried(self.wanted, interval.rtt));
             }
         }
         if sum.span >= span_of(interval.rtt, MEASURE_MIN) {
-            self.conclude(sum.tried(self.wanted, interval.rtt), interval.now);
+            self.conclude(sum.tried(self.wanted, interval.rtt));
         }
     }
 
@@ -290,10 +293,10 @@ impl Search {
     }
 
     /// Try many more lanes without measuring these, which seem to carry so much.
-    fn leap(&mut self, rate: f64, now: Time) {
+    fn leap(&mut self, rate: f64) {
         self.note(Try { lanes: self.wanted, rate, error: 0.0, is_full: false, is_measured: false });
         self.course = Course::Up;
-        self.begin_try(self.leap_to(), now);
+        self.begin_try(self.leap_to());
     }
 
     fn leap_to(&self) -> u32 {
@@ -307,13 +310,13 @@ impl Search {
     }
 
     /// A number of lanes has been measured: what next?
-    fn conclude(&mut self, tried: Try, now: Time) {
+    fn conclude(&mut self, tried: Try) {
         let best = self.best();
         let tried = Try { is_full: tried.is_full && !self.ignores_queue, ..tried };
         self.note(tried);
         if self.course == Course::Confirm && tried.rate >= best.rate * GAIN_PROPORTIONAL {
             (self.course, self.ignores_queue) = (Course::Up, true);
-            return self.begin_try(self.wanted * LEAP, now);
+            return self.begin_try(self.wanted * LEAP);
         }
         let goes_on = match self.course {
             // Several lanes that fill a path leave nothing to be had; one alone leaves gaps where the queue is short.
@@ -323,7 +326,7 @@ impl Search {
         };
         if goes_on && self.wanted < self.lanes_max {
             self.course = Course::Confirm;
-            return self.begin_try(self.wanted * 2, now);
+            return self.begin_try(self.wanted * 2);
         }
         let is_worth_it = tried.is_full || tried.rate >= best.rate * GAIN_CLEAR;
         if self.course != Course::Narrow && self.is_by_chance && is_worth_it {
@@ -335,12 +338,12 @@ impl Search {
         let fewer_are_known = self.tried.iter().any(|other| other.lanes < tried.lanes);
         if self.course == Course::Narrow && fewer_are_known && tried.rate >= best.rate * NARROW_ENOUGH {
             if tried.is_good(&best) {
-                return self.narrow(now);
+                return self.narrow();
             }
             // Its lanes may have lost their windows to those that were too many: the rest will show.
             return self.keep(tried.lanes, best.rate);
         }
-        self.narrow(now);
+        self.narrow();
     }
 
     fn note(&mut self, tried: Try) {
@@ -365,7 +368,7 @@ impl Search {
     }
 
     /// Try what should be just enough, unless that is known well enough.
-    fn narrow(&mut self, now: Time) {
+    fn narrow(&mut self) {
         let (best, good) = self.best_and_smallest_good();
         let fewer = self.tried.iter().filter(|tried| tried.lanes < good.lanes && tried.rate > 0.0);
         let next = match fewer.max_by_key(|tried| tried.lanes) {
@@ -385,7 +388,7 @@ impl Search {
         }
         self.narrowed += 1;
         self.course = Course::Narrow;
-        self.begin_try(next, now);
+        self.begin_try(next);
     }
 
     fn keep(&mut self, lanes: u32, usual: f64) {
@@ -399,10 +402,10 @@ impl Search {
         match hold.on_interval(interval, self.ignores_queue, self.wanted, self.lanes_max) {
             Advice::Keep => {}
             Advice::Use(lanes) => self.wanted = lanes,
-            Advice::Fewer => self.narrow(interval.now),
+            Advice::Fewer => self.narrow(),
             Advice::Anew => {
                 self.is_first_round = false;
-                self.begin_round(interval.now);
+                self.begin_round();
             }
         }
     }

@@ -215,7 +215,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_lanes);
         }
         if carrier == Carrier::Stripe && self.session.options.streams.is_none() {
-            self.carrying.search = Some(Search::new(first as u32, STREAMS_MAX, clock::now()));
+            self.carrying.search = Some(Search::new(first as u32, STREAMS_MAX));
         }
     }
 

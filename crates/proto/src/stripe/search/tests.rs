@@ -34,7 +34,7 @@ struct Path {
 impl Path {
     fn new(first: u32, noise: f64, seed: u64) -> Path {
         Path {
-            search: Search::new(first, 32, Time::ZERO),
+            search: Search::new(first, 32),
             now: Time::ZERO,
             rng: fastrand::Rng::with_seed(seed),
             noise,
@@ -139,7 +139,7 @@ fn a_program_that_sends_little_teaches_it_nothing() {
 
 #[test]
 fn lanes_that_cannot_be_had_are_not_waited_for() {
-    let mut search = Search::new(1, 32, Time::ZERO);
+    let mut search = Search::new(1, 32);
     let mut now = Time::ZERO;
     for _ in 0..600 {
         now = now + STEP;
@@ -150,10 +150,24 @@ fn lanes_that_cannot_be_had_are_not_waited_for() {
     assert!(search.chosen().is_some_and(|lanes| lanes <= 3), "{search:?}");
 }
 
+/// A box on the way may forget lanes that were silent for minutes; they are replaced.
+#[test]
+fn lanes_lost_in_a_long_silence_are_not_taken_for_lanes_that_cannot_be_had() {
+    let mut search = Search::new(8, 32);
+    let mut now = Time::ZERO;
+    for lanes in [8, 8, 1, 1].into_iter().chain(std::iter::repeat_n(8, 600)) {
+        let is_quiet = now.as_secs_f64() < 60.0;
+        now = now + if is_quiet { Duration::from_secs(20) } else { STEP };
+        let lanes = search.wanted().min(lanes);
+        search.on_interval(&Interval { busy: !is_quiet, ..interval(now, u64::from(lanes) * 100_000, lanes) });
+    }
+    assert!(search.wanted() >= 8, "{search:?}");
+}
+
 /// As behind a policer.
 #[test]
 fn where_packets_are_lost_without_a_queue_and_more_lanes_gain_nothing_few_are_kept() {
-    let mut search = Search::new(1, 32, Time::ZERO);
+    let mut search = Search::new(1, 32);
     let (mut now, mut most) = (Time::ZERO, 1);
     for _ in 0..600 {
         now = now + STEP;
@@ -168,7 +182,7 @@ fn where_packets_are_lost_without_a_queue_and_more_lanes_gain_nothing_few_are_ke
 /// Slow starts take long there: what loss by chance leaves of the first one is known at once, and lanes are at hand.
 #[test]
 fn over_a_far_path_the_first_loss_by_chance_is_enough() {
-    let mut search = Search::new(1, 32, Time::ZERO);
+    let mut search = Search::new(1, 32);
     let mut now = Time::ZERO;
     let mut hear = |with_losses| {
         now = now + STEP;
@@ -276,7 +290,7 @@ impl Haul {
 
     /// The same with as many as are searched for, on a path whose round trips vary without a queue; and how many at last, and how it came to that.
     fn searched(mut self, skip_s: f64, seconds: f64, unrest_s: f64) -> (f64, f64, u32, Vec<(f64, u32)>) {
-        let mut search = Search::new(1, 32, Time::ZERO);
+        let mut search = Search::new(1, 32);
         let (mut all, mut late, mut acked, mut since) = (0.0, 0.0, 0.0, 0.0);
         let (mut open, mut opening, mut asked, mut course) = (1, 0, 0.0, vec![(0.0, 1)]);
         while self.now_s < seconds {
