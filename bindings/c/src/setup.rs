@@ -164,7 +164,7 @@ fn set_option(handle: &Handle, option: (c_int, c_int), value: &[u8]) -> Answer<c
     match option {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => set_timeouts(state, |t| &mut t.read, timeout_in(value)?)?,
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => set_timeouts(state, |t| &mut t.write, timeout_in(value)?)?,
-        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT | libc::SO_KEEPALIVE) => {}
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_KEEPALIVE) => {}
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF) => {
             let bytes = usize::try_from(int_in(value)?)
                 .map_err(|_| Fault::new(libc::EINVAL, "a buffer cannot be smaller than nothing"))?;

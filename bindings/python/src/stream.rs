@@ -260,8 +260,12 @@ impl Stream {
         if kind.is_none() {
             return self.close(py);
         }
-        // What went wrong is not to be hidden by how closing goes, nor held up by it.
-        drop_aside(locked(&self.open).take());
+        // What went wrong is not to be hidden by how closing goes, nor held up by it. Whoever still reads in another thread
+        // is to come to an end.
+        if let Some(stream) = locked(&self.open).take() {
+            let _ = stream.shutdown(Shutdown::Both);
+            drop_aside(stream);
+        }
         Ok(())
     }
 
