@@ -58,6 +58,12 @@ fn measure(args: &LabRunArgs) -> Result<Exit, Failure> {
             "--again goes with all; what is named is measured anew in any case".into(),
         ));
     }
+    if let Some(whole) = chosen.iter().find(|one| args.only.is_some() && !one.has_parts()) {
+        return Err(Failure::Usage(format!(
+            "{} has no parts to choose from with --only; leave it out",
+            whole.id
+        )));
+    }
     let session = Session::start(args)?;
     for (number, experiment) in chosen.into_iter().enumerate() {
         if number > 0 && !args.json {

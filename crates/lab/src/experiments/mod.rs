@@ -44,6 +44,13 @@ pub struct Experiment {
     measure: fn(&Bench<'_>) -> Result<Findings, ExperimentError>,
 }
 
+impl Experiment {
+    /// It looks at several paths, of which a run may take some only.
+    pub fn has_parts(&self) -> bool {
+        ["streams-auto", "transport-auto", "versus", "fairness"].contains(&self.id)
+    }
+}
+
 impl fmt::Debug for Experiment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Experiment").field("id", &self.id).finish_non_exhaustive()

@@ -18,6 +18,13 @@ pub struct Listed {
     pub runner: Runner,
 }
 
+impl Listed {
+    /// A run may take some of its paths only.
+    pub fn has_parts(&self) -> bool {
+        matches!(self.runner, Runner::Lab(experiment) if experiment.has_parts())
+    }
+}
+
 /// Who runs an experiment.
 #[derive(Clone, Copy, Debug)]
 pub enum Runner {

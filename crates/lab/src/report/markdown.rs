@@ -45,7 +45,8 @@ fn experiment(out: &mut String, stored: &Stored) {
         let name = if number > 0 {
             String::new()
         } else {
-            format!("`{}` ({}, {}, seed {})", head.what, head.origin.words(), head.scale, head.seed)
+            let part = head.only.as_ref().map_or(String::new(), |only| format!(", only {only}"));
+            format!("`{}` ({}, {}, seed {}{part})", head.what, head.origin.words(), head.scale, head.seed)
         };
         let source = statement.paper.as_ref().map_or(String::new(), |paper| format!(" ({paper})"));
         let claim = escaped(&format!("{}{source}", statement.claim));
