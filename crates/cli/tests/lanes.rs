@@ -4,11 +4,10 @@ mod common;
 
 use common::relay::Relay;
 use common::tree::*;
-use common::{Running, Server, wait_until};
+use common::{PATIENCE, Running, Server, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 const LEN: usize = 25_000_000;
 
@@ -94,15 +93,19 @@ fn hello(id: u64) -> Vec<u8> {
     [&b"LHL\x02"[..], &id.to_be_bytes(), &[7; 32]].concat()
 }
 
-/// Connect, say something, and return what is answered within a moment.
-fn knock(server: SocketAddr, says: &[u8]) -> (TcpStream, Vec<u8>) {
+/// Connect, say something, and return the first bytes of the answer.
+fn knock<const LEN: usize>(server: SocketAddr, says: &[u8]) -> (TcpStream, [u8; LEN]) {
     let mut socket = TcpStream::connect(server).expect("it listens");
     socket.write_all(says).expect("it takes bytes");
-    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout can be set");
-    let mut answer = vec![0; 100];
-    let len = socket.read(&mut answer).unwrap_or(0);
-    answer.truncate(len);
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let mut answer = [0; LEN];
+    socket.read_exact(&mut answer).expect("it answers");
     (socket, answer)
+}
+
+/// Nothing more is said, and the connection ends.
+fn assert_closed(mut socket: TcpStream) {
+    assert_eq!(socket.read(&mut [0; 10]).unwrap(), 0, "closed");
 }
 
 #[test]
@@ -119,8 +122,9 @@ fn strangers_at_the_port_disturb_nobody() {
         open.push(socket);
     }
     // Somebody who has the format but not the transfer.
-    let (_socket, answer) = knock(server, &hello(0x1234));
+    let (socket, answer) = knock(server, &hello(0x1234));
     assert_eq!(answer, [1], "there is no such transfer");
+    assert_closed(socket);
     scene.finish(copy);
 }
 
@@ -133,11 +137,10 @@ fn who_cannot_prove_that_he_belongs_to_a_transfer_is_shut_out() {
     scene.await_bytes(3_000_000);
     let datagram = &relay.remembered(common::relay::Way::ToServer)[0];
     let id = u64::from_be_bytes(datagram[1..9].try_into().unwrap());
-    let (mut socket, welcome) = knock(scene.server.address(), &hello(id));
-    assert_eq!((welcome.len(), welcome[0]), (65, 0), "asked for a proof");
+    let (mut socket, welcome) = knock::<65>(scene.server.address(), &hello(id));
+    assert_eq!(welcome[0], 0, "asked for a proof");
     // The server's own proof is none of the client's.
     socket.write_all(&welcome[33..]).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    assert_eq!(socket.read(&mut [0; 10]).unwrap(), 0, "closed");
+    assert_closed(socket);
     scene.finish(copy);
 }
