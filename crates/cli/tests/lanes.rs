@@ -25,10 +25,10 @@ impl Scene {
         Scene { here, there, server }
     }
 
-    /// Start a push to `url` that takes two seconds.
+    /// Start a push to `url` that takes four seconds.
     fn push(&self, url: String, more: &[&str]) -> Running {
         let file = self.here.path().join("file").into_os_string();
-        let ends = [file, url.into(), "--rate=100mbit".into()];
+        let ends = [file, url.into(), "--rate=50mbit".into()];
         let args = ends.into_iter().chain(more.iter().map(Into::into));
         Running::start(&mut self.server.cp_command(args))
     }
@@ -47,14 +47,23 @@ impl Scene {
 
 const STRIPE: &[&str] = &["--transport=stripe", "--streams=3", "--stall-timeout=4s"];
 
+/// The lanes' places among the connections: the control stream came first.
+const LANES: std::ops::Range<usize> = 1..4;
+
+/// Wait until every lane has carried far more than it takes to join.
+fn await_lanes(relay: &Relay) {
+    wait_until("all lanes join", || relay.connections() >= LANES.end);
+    wait_until("all lanes carry data", || LANES.into_iter().all(|lane| relay.came(lane) > 200_000));
+}
+
 #[test]
 fn lanes_that_are_reset_are_replaced() {
     let scene = Scene::new();
     let relay = Relay::start(scene.server.address());
-    let copy = scene.push(relay.url("file"), STRIPE);
-    scene.await_bytes(5_000_000);
-    // The control stream came first.
-    (1..4).for_each(|lane| relay.reset(lane));
+    let mut copy = scene.push(relay.url("file"), STRIPE);
+    await_lanes(&relay);
+    LANES.for_each(|lane| relay.reset(lane));
+    wait_until("others take their places", || relay.connections() >= 7 || !copy.is_running());
     let json = scene.finish(copy);
     assert!(relay.connections() >= 7, "{}: {json}", relay.connections());
     assert!(json["packets_sent"].as_u64() >= json["packets_required"].as_u64(), "{json}");
@@ -65,9 +74,10 @@ fn a_lane_that_swallows_everything_is_given_up() {
     let scene = Scene::new();
     let relay = Relay::start(scene.server.address());
     let copy = scene.push(relay.url("file"), STRIPE);
-    scene.await_bytes(5_000_000);
+    await_lanes(&relay);
     relay.swallow(2);
     let json = scene.finish(copy);
+    assert!(relay.swallowed(2) > 0, "it was given something: {json}");
     assert!(
         json["packets_sent"].as_u64() > json["packets_required"].as_u64(),
         "what it had goes again: {json}"
