@@ -1,69 +1,18 @@
 //! What the calls do and refuse, made from Rust as C makes them.
 
-use libc::{c_int, c_void, sockaddr, sockaddr_in, socklen_t};
+mod common;
+
+use common::*;
+use libc::{c_int, c_void, sockaddr};
 use longhaul::stripe::{StripeOptions, StripedListener};
 use longhaul_c::*;
 use std::ffi::{CStr, CString};
 use std::io::{Error, Read, Write};
 use std::mem::size_of;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::ptr::{null, null_mut};
 use std::thread;
 use std::time::{Duration, Instant};
-
-const LOCALHOST: &CStr = c"127.0.0.1";
-
-/// The number of the last failure of this thread.
-fn errno() -> c_int {
-    Error::last_os_error().raw_os_error().unwrap()
-}
-
-/// What `lh_strerror` says of it.
-fn line() -> String {
-    // SAFETY: it is text that is valid until the next call fails.
-    unsafe { CStr::from_ptr(lh_strerror(errno())) }.to_str().unwrap().to_owned()
-}
-
-fn address(port: u16) -> sockaddr_in {
-    sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: port.to_be(),
-        sin_addr: libc::in_addr { s_addr: u32::from(Ipv4Addr::LOCALHOST).to_be() },
-        sin_zero: [0; 8],
-    }
-}
-
-const ADDRESS_LEN: socklen_t = size_of::<sockaddr_in>() as socklen_t;
-
-/// A handle that listens on loopback, and its port.
-fn serve(options: *const LhOptions) -> (c_int, u16) {
-    // SAFETY: all pointers are good.
-    unsafe {
-        let door = lh_serve(LOCALHOST.as_ptr(), 0, options);
-        assert!(door >= 0, "{}", line());
-        (door, port_of(door))
-    }
-}
-
-fn port_of(fd: c_int) -> u16 {
-    let (mut found, mut len) = (address(0), ADDRESS_LEN);
-    // SAFETY: there is room for the address.
-    let told = unsafe { lh_getsockname(fd, (&raw mut found).cast(), &mut len) };
-    assert_eq!((told, len), (0, ADDRESS_LEN), "{}", line());
-    assert_eq!(u32::from_be(found.sin_addr.s_addr), u32::from(Ipv4Addr::LOCALHOST));
-    u16::from_be(found.sin_port)
-}
-
-/// Both ends of a stream over loopback.
-fn pair() -> (c_int, c_int) {
-    let (door, port) = serve(null());
-    // SAFETY: all pointers are good.
-    let ends =
-        unsafe { (lh_dial(LOCALHOST.as_ptr(), port, null()), lh_accept(door, null_mut(), null_mut())) };
-    assert!(ends.0 >= 0 && ends.1 >= 0, "{}", line());
-    assert_eq!(lh_close(door), 0);
-    ends
-}
 
 fn send(fd: c_int, data: &[u8]) -> isize {
     // SAFETY: it is a slice.
@@ -76,11 +25,6 @@ fn send_all(fd: c_int, mut data: &[u8]) {
         assert!(taken > 0, "{}", line());
         data = &data[taken as usize..];
     }
-}
-
-fn receive(fd: c_int, room: &mut [u8]) -> isize {
-    // SAFETY: it is a slice.
-    unsafe { lh_recv(fd, room.as_mut_ptr().cast(), room.len(), 0) }
 }
 
 fn receive_all(fd: c_int) -> Vec<u8> {
@@ -100,14 +44,6 @@ fn text(len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     fastrand::Rng::with_seed(1).fill(&mut bytes);
     bytes
-}
-
-fn set_timeout(fd: c_int, name: c_int, micros: i64) {
-    let value = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
-    let len = size_of::<libc::timeval>() as socklen_t;
-    // SAFETY: the value is there.
-    let set = unsafe { lh_setsockopt(fd, libc::SOL_SOCKET, name, (&raw const value).cast(), len) };
-    assert_eq!(set, 0, "{}", line());
 }
 
 #[test]
@@ -329,30 +265,6 @@ fn what_cannot_be_reached_is_an_error_with_a_line() {
         lh_options_free(keyed);
         assert_eq!(lh_close(door), 0);
     }
-}
-
-#[test]
-fn timeouts_pass_and_closing_ends_waiting() {
-    let (near, far) = pair();
-    set_timeout(near, libc::SO_RCVTIMEO, 20_000);
-    assert_eq!((receive(near, &mut [0]), errno()), (-1, libc::EAGAIN));
-    set_timeout(near, libc::SO_RCVTIMEO, 0);
-    let (door, _) = serve(null());
-    set_timeout(door, libc::SO_RCVTIMEO, 20_000);
-    // SAFETY: null is allowed.
-    assert_eq!((unsafe { lh_accept(door, null_mut(), null_mut()) }, errno()), (-1, libc::EAGAIN));
-    set_timeout(door, libc::SO_RCVTIMEO, 0);
-    thread::scope(|scope| {
-        let reading = scope.spawn(|| receive(near, &mut [0]));
-        // SAFETY: null is allowed.
-        let accepting = scope.spawn(|| (unsafe { lh_accept(door, null_mut(), null_mut()) }, errno()));
-        // Most likely both wait by then; if not, the outcome is the same but for the number.
-        thread::sleep(Duration::from_millis(50));
-        assert_eq!((lh_close(near), lh_close(door)), (0, 0));
-        assert!(reading.join().unwrap() <= 0);
-        assert_eq!(accepting.join().unwrap(), (-1, libc::EBADF));
-    });
-    assert_eq!(lh_close(far), 0);
 }
 
 #[test]

@@ -218,7 +218,7 @@ class Errors(unittest.TestCase):
             "send": "near.sendall(bytes(200_000_000))",
             "accept": "listener.accept()",
             "connect": "longhaul.connect('127.0.0.1', silent.getsockname()[1], timeout=60)",
-            # More than both sides hold, of which nothing is read.
+            # As much as both sides hold, of which nothing is read.
             "close": "near.settimeout(0.2); fill(near); near.close()",
         }
         script = """
@@ -232,11 +232,14 @@ near = longhaul.connect("127.0.0.1", listener.port, buffer=1 << 20, patience=60)
 far, _ = listener.accept()
 
 def fill(stream):
-    with suppress(TimeoutError):
-        stream.sendall(bytes(9_000_000))
+    room = True
+    while room or far.stats()["bytes_held"] < 7 << 17:
+        room = False
+        with suppress(TimeoutError):
+            room = stream.send(bytes(100_000)) > 0
 
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     {work}
 except KeyboardInterrupt:
     print("interrupted", flush=True)

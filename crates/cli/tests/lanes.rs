@@ -4,11 +4,10 @@ mod common;
 
 use common::relay::Relay;
 use common::tree::*;
-use common::{Running, Server, wait_until};
+use common::{PATIENCE, Running, Server, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 const LEN: usize = 25_000_000;
 
@@ -26,10 +25,10 @@ impl Scene {
         Scene { here, there, server }
     }
 
-    /// Start a push to `url` that takes two seconds.
+    /// Start a push to `url` that takes four seconds.
     fn push(&self, url: String, more: &[&str]) -> Running {
         let file = self.here.path().join("file").into_os_string();
-        let ends = [file, url.into(), "--rate=100mbit".into()];
+        let ends = [file, url.into(), "--rate=50mbit".into()];
         let args = ends.into_iter().chain(more.iter().map(Into::into));
         Running::start(&mut self.server.cp_command(args))
     }
@@ -48,14 +47,23 @@ impl Scene {
 
 const STRIPE: &[&str] = &["--transport=stripe", "--streams=3", "--stall-timeout=4s"];
 
+/// The lanes' places among the connections: the control stream came first.
+const LANES: std::ops::Range<usize> = 1..4;
+
+/// Wait until every lane has carried far more than it takes to join.
+fn await_lanes(relay: &Relay) {
+    wait_until("all lanes join", || relay.connections() >= LANES.end);
+    wait_until("all lanes carry data", || LANES.into_iter().all(|lane| relay.came(lane) > 200_000));
+}
+
 #[test]
 fn lanes_that_are_reset_are_replaced() {
     let scene = Scene::new();
     let relay = Relay::start(scene.server.address());
-    let copy = scene.push(relay.url("file"), STRIPE);
-    scene.await_bytes(5_000_000);
-    // The control stream came first.
-    (1..4).for_each(|lane| relay.reset(lane));
+    let mut copy = scene.push(relay.url("file"), STRIPE);
+    await_lanes(&relay);
+    LANES.for_each(|lane| relay.reset(lane));
+    wait_until("others take their places", || relay.connections() >= 7 || !copy.is_running());
     let json = scene.finish(copy);
     assert!(relay.connections() >= 7, "{}: {json}", relay.connections());
     assert!(json["packets_sent"].as_u64() >= json["packets_required"].as_u64(), "{json}");
@@ -66,9 +74,10 @@ fn a_lane_that_swallows_everything_is_given_up() {
     let scene = Scene::new();
     let relay = Relay::start(scene.server.address());
     let copy = scene.push(relay.url("file"), STRIPE);
-    scene.await_bytes(5_000_000);
+    await_lanes(&relay);
     relay.swallow(2);
     let json = scene.finish(copy);
+    assert!(relay.swallowed(2) > 0, "it was given something: {json}");
     assert!(
         json["packets_sent"].as_u64() > json["packets_required"].as_u64(),
         "what it had goes again: {json}"
@@ -94,15 +103,19 @@ fn hello(id: u64) -> Vec<u8> {
     [&b"LHL\x02"[..], &id.to_be_bytes(), &[7; 32]].concat()
 }
 
-/// Connect, say something, and return what is answered within a moment.
-fn knock(server: SocketAddr, says: &[u8]) -> (TcpStream, Vec<u8>) {
+/// Connect, say something, and return the first bytes of the answer.
+fn knock<const LEN: usize>(server: SocketAddr, says: &[u8]) -> (TcpStream, [u8; LEN]) {
     let mut socket = TcpStream::connect(server).expect("it listens");
     socket.write_all(says).expect("it takes bytes");
-    socket.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout can be set");
-    let mut answer = vec![0; 100];
-    let len = socket.read(&mut answer).unwrap_or(0);
-    answer.truncate(len);
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let mut answer = [0; LEN];
+    socket.read_exact(&mut answer).expect("it answers");
     (socket, answer)
+}
+
+/// Nothing more is said, and the connection ends.
+fn assert_closed(mut socket: TcpStream) {
+    assert_eq!(socket.read(&mut [0; 10]).unwrap(), 0, "closed");
 }
 
 #[test]
@@ -119,8 +132,9 @@ fn strangers_at_the_port_disturb_nobody() {
         open.push(socket);
     }
     // Somebody who has the format but not the transfer.
-    let (_socket, answer) = knock(server, &hello(0x1234));
+    let (socket, answer) = knock(server, &hello(0x1234));
     assert_eq!(answer, [1], "there is no such transfer");
+    assert_closed(socket);
     scene.finish(copy);
 }
 
@@ -133,11 +147,10 @@ fn who_cannot_prove_that_he_belongs_to_a_transfer_is_shut_out() {
     scene.await_bytes(3_000_000);
     let datagram = &relay.remembered(common::relay::Way::ToServer)[0];
     let id = u64::from_be_bytes(datagram[1..9].try_into().unwrap());
-    let (mut socket, welcome) = knock(scene.server.address(), &hello(id));
-    assert_eq!((welcome.len(), welcome[0]), (65, 0), "asked for a proof");
+    let (mut socket, welcome) = knock::<65>(scene.server.address(), &hello(id));
+    assert_eq!(welcome[0], 0, "asked for a proof");
     // The server's own proof is none of the client's.
     socket.write_all(&welcome[33..]).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    assert_eq!(socket.read(&mut [0; 10]).unwrap(), 0, "closed");
+    assert_closed(socket);
     scene.finish(copy);
 }

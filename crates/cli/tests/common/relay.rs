@@ -41,7 +41,16 @@ struct Shared {
 struct Connection {
     client: TcpStream,
     server: TcpStream,
-    swallows: Arc<AtomicBool>,
+    fate: Arc<Fate>,
+}
+
+/// What becomes of what comes over a TCP connection.
+#[derive(Default)]
+struct Fate {
+    swallows: AtomicBool,
+    /// Bytes that came, both ways together, and of these the ones that were swallowed.
+    came: AtomicU64,
+    swallowed: AtomicU64,
 }
 
 impl Relay {
@@ -105,7 +114,27 @@ impl Relay {
     /// From now on take what comes over a connection, and pass nothing on.
     pub fn swallow(&self, index: usize) {
         let connections = self.shared.connections.lock().expect("no thread panicked");
-        connections[index].swallows.store(true, Ordering::Relaxed);
+        connections[index].fate.swallows.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes that have come over a connection, both ways together.
+    pub fn came(&self, index: usize) -> u64 {
+        let connections = self.shared.connections.lock().expect("no thread panicked");
+        connections[index].fate.came.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that were not passed on.
+    pub fn swallowed(&self, index: usize) -> u64 {
+        let connections = self.shared.connections.lock().expect("no thread panicked");
+        connections[index].fate.swallowed.load(Ordering::Relaxed)
+    }
+
+    /// Pass on no more datagrams.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 
     /// Slip in a datagram. What the kernel has no room for is lost, as anywhere.
@@ -116,10 +145,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
@@ -152,15 +178,15 @@ impl Shared {
             };
             client.set_nonblocking(false).expect("a socket can block");
             let Ok(server) = TcpStream::connect(self.server) else { continue };
-            let swallows = Arc::new(AtomicBool::new(false));
+            let fate = Arc::new(Fate::default());
             for (from, to) in [(&client, &server), (&server, &client)] {
                 let (from, to) =
                     (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
-                let swallows = swallows.clone();
+                let fate = fate.clone();
                 // These end with their connections.
-                thread::spawn(move || pass_stream(from, to, &swallows));
+                thread::spawn(move || pass_stream(from, to, &fate));
             }
-            let connection = Connection { client, server, swallows };
+            let connection = Connection { client, server, fate };
             self.connections.lock().expect("no thread panicked").push(connection);
         }
     }
@@ -199,10 +225,13 @@ impl Shared {
     }
 }
 
-fn pass_stream(mut from: TcpStream, mut to: TcpStream, swallows: &AtomicBool) {
+fn pass_stream(mut from: TcpStream, mut to: TcpStream, fate: &Fate) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(len @ 1..) = from.read(&mut buffer) {
-        if !swallows.load(Ordering::Relaxed) && to.write_all(&buffer[..len]).is_err() {
+        fate.came.fetch_add(len as u64, Ordering::Relaxed);
+        if fate.swallows.load(Ordering::Relaxed) {
+            fate.swallowed.fetch_add(len as u64, Ordering::Relaxed);
+        } else if to.write_all(&buffer[..len]).is_err() {
             break;
         }
     }

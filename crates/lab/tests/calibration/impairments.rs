@@ -84,7 +84,8 @@ fn compare_losses(scenario: &Scenario, from: End, packets: u32) -> Verdict {
 }
 
 fn start_and_run(scenario: &Scenario, from: End, packets: u32) -> Result<Vec<Received>, String> {
-    Probe::new(&start(scenario)?, from)?.run(stream(packets))
+    let lab = start(scenario)?;
+    Probe::new(&lab, from)?.run(stream(packets))
 }
 
 fn fates(scenario: &Scenario, from: End, packets: u32) -> Vec<Fate> {

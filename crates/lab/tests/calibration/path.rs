@@ -1,6 +1,7 @@
 //! Rate, delay, queue, card, outage.
 
 use crate::Verdict;
+use crate::disturbance::Watched;
 use crate::probe::{Probe, Received, Stream, arrival_mbit, check, median, within};
 use longhaul_lab::{End, Lab, Scenario, tcp};
 use std::time::{Duration, Instant};
@@ -111,6 +112,6 @@ pub fn udp_blocked_tcp_not() -> Verdict {
     check(lab.counters().left_to_right.dropped_udp == 50, || format!("{:?}", lab.counters()))
 }
 
-pub fn start(scenario: &Scenario) -> Result<Lab, String> {
-    Lab::start(scenario).map_err(|error| error.to_string())
+pub fn start(scenario: &Scenario) -> Result<Watched, String> {
+    Lab::start(scenario).map(Watched).map_err(|error| error.to_string())
 }

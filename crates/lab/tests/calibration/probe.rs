@@ -1,14 +1,14 @@
 //! Numbered, time-stamped UDP packets from one host to the other, and what became of them.
 
+use crate::disturbance::note_pause;
 use longhaul_lab::{Lab, Place};
 use socket2::{Domain, MaybeUninitSlice, MsgHdrMut, Socket, Type};
-use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use std::{io, thread};
 
 /// Equally spaced packets.
 #[derive(Clone, Copy)]
@@ -81,11 +81,16 @@ impl Probe {
     fn send(&self, stream: Stream) -> io::Result<()> {
         let mut packet = vec![0; stream.packet_bytes - IP_AND_UDP_BYTES];
         let start = Instant::now();
+        let mut late = Duration::ZERO;
         for number in 0..stream.packets {
-            let wait = (stream.gap * number).saturating_sub(start.elapsed());
+            let due = stream.gap * number;
+            let wait = due.saturating_sub(start.elapsed());
             if wait > Duration::from_micros(200) {
                 thread::sleep(wait);
             }
+            // A burst makes up for it, but the path sees a burst.
+            let late_before = mem::replace(&mut late, start.elapsed().saturating_sub(due));
+            note_pause(late.saturating_sub(late_before));
             packet[0..4].copy_from_slice(&number.to_le_bytes());
             let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
             packet[4..12].copy_from_slice(&(now.as_nanos() as u64).to_le_bytes());
@@ -150,7 +155,8 @@ pub fn check(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), Stri
     if holds { Ok(()) } else { Err(complaint()) }
 }
 
-fn bind(address: Ipv4Addr) -> io::Result<Socket> {
+/// A socket with room for what comes while nobody reads.
+pub fn bind(address: Ipv4Addr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     socket.set_recv_buffer_size(4 << 20)?;
     socket.bind(&SocketAddr::from(SocketAddrV4::new(address, 0)).into())?;

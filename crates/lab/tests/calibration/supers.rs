@@ -2,7 +2,7 @@
 
 use crate::Verdict;
 use crate::path::start;
-use crate::probe::{check, within};
+use crate::probe::{self, check, within};
 use longhaul_lab::{End, Impairments, Lab, Scenario, tcp};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -84,8 +84,8 @@ fn handed_over(lab: &Lab) -> Result<u64, String> {
 /// Send numbered datagrams, `run` with each call; returns those that came.
 fn datagrams(lab: &Lab, runs: u32, run: u32) -> io::Result<BTreeSet<u32>> {
     let bind = |end| {
-        let bound = lab.enter(end, || UdpSocket::bind((lab.address(end), 0)));
-        bound.map_err(|error| io::Error::other(format!("{error}")))?
+        let bound = lab.enter(end, || probe::bind(lab.address(end)));
+        bound.map_err(|error| io::Error::other(format!("{error}")))?.map(UdpSocket::from)
     };
     let (sender, receiver) = (bind(End::Left)?, bind(End::Right)?);
     sender.connect(receiver.local_addr()?)?;

@@ -7,10 +7,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::thread;
 use std::time::Duration;
 
-/// Short patience, so that tests need not wait long.
+/// Short patience, so that tests need not wait long. A busy host may make a lane seem dead that is not: it is replaced.
 fn options(lanes: u32) -> StripeOptions {
-    fixed(lanes).stall_timeout(Duration::from_millis(500)).patience(Duration::from_secs(20)).buffer(4 << 20)
+    fixed(lanes).stall_timeout(Duration::from_millis(500)).patience(Duration::from_secs(20)).buffer(BUFFER)
 }
+
+const BUFFER: u64 = 4 << 20;
 
 /// Pass bytes from `near` to `far` and do something when a part of them has arrived. Returns how the sender saw it in
 /// the end.
@@ -43,7 +45,7 @@ fn a_lane_that_is_reset_is_replaced_and_nothing_is_lost() {
     let before = relay.connections();
     pass_and_then(near, far, &text(1, 40 << 20), |near| {
         relay.reset(0);
-        until(|| (near.stats().lanes_lost == 1).then_some(()));
+        until(|| (near.stats().lanes_lost >= 1).then_some(()));
         until(|| (near.stats().lanes.len() == 3).then_some(()));
     });
     assert!(relay.connections() > before, "it was replaced");
@@ -94,9 +96,11 @@ fn a_lane_on_which_everything_vanishes_is_found_out_and_replaced() {
 
 #[test]
 fn a_slow_lane_is_not_taken_for_a_dead_one_and_carries_less() {
-    let (near, far, relay) = through_relay(&options(2).window(64 << 10));
+    // Several pieces of the slow lane pass in what a busy host may hold it up.
+    let stall = Duration::from_secs(2);
+    let (near, far, relay) = through_relay(&options(2).stall_timeout(stall).window(64 << 10));
     near.wait_for_lanes(2, PATIENCE).unwrap();
-    relay.slow_down(1, Duration::from_millis(50));
+    relay.slow_down(1, stall / 10);
     pass_and_then(near, far, &text(5, 20 << 20), |near| {
         let stats = near.stats();
         assert_eq!(stats.lanes_lost, 0);
@@ -124,7 +128,11 @@ fn without_any_way_left_the_stream_fails_on_both_sides() {
 fn closing_fails_if_the_other_side_does_not_take_it() {
     let (mut near, far, _relay) = through_relay(&options(1).patience(Duration::from_millis(700)));
     near.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    while near.write(&[0; 100_000]).is_ok() {}
+    // The other side holds all that it may, and here there is no room either.
+    until(|| {
+        let has_no_room = near.write(&[0; 100_000]).is_err();
+        (has_no_room && far.stats().bytes_held > BUFFER - BUFFER / 8).then_some(())
+    });
     assert_eq!(near.close().unwrap_err().kind(), ErrorKind::TimedOut);
     drop(far);
 }

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// See the [module](self). Dropping it ends it and all its connections.
 pub struct Relay {
@@ -40,7 +40,7 @@ struct Wire {
     client: TcpStream,
     server: TcpStream,
     swallows: AtomicBool,
-    /// Pause after each piece, in milliseconds.
+    /// Time for each piece, in milliseconds.
     pause_ms: AtomicU64,
 }
 
@@ -173,14 +173,24 @@ impl Shared {
 fn pass(wire: &Wire, up: bool) {
     let (mut from, mut to) = if up { (&wire.client, &wire.server) } else { (&wire.server, &wire.client) };
     let mut buffer = vec![0; 64 << 10];
-    while let Ok(len @ 1..) = from.read(&mut buffer) {
+    let mut due = Instant::now();
+    loop {
+        let waits_since = Instant::now();
+        let Ok(len @ 1..) = from.read(&mut buffer) else { break };
         if wire.swallows.load(Ordering::Relaxed) {
             continue;
         }
-        thread::sleep(Duration::from_millis(wire.pause_ms.load(Ordering::Relaxed)));
+        let (now, pause) = (Instant::now(), Duration::from_millis(wire.pause_ms.load(Ordering::Relaxed)));
+        // By a clock, so that a thread that the host held up catches up; what nobody sent meanwhile is not made up for.
+        let is_idle = pause.is_zero() || now - waits_since > CATCH_UP;
+        due = if is_idle { now } else { due.max(now - CATCH_UP) } + pause;
+        thread::sleep(due.saturating_duration_since(now));
         if to.write_all(&buffer[..len]).is_err() {
             break;
         }
     }
     let _ = (from.shutdown(Shutdown::Read), to.shutdown(Shutdown::Write));
 }
+
+/// For so long a connection that is slowed down may be held up by the host and be none the slower.
+const CATCH_UP: Duration = Duration::from_millis(500);
