@@ -17,6 +17,8 @@ use journal_source::{Header, Record, group_range, recover};
 /// A manifest that is accepted names nothing outside the destination, and its layout is sound.
 pub fn manifest(bytes: &[u8]) {
     let [kind, rest @ ..] = bytes else { return };
+    // The names that a client asks for come the same way.
+    let _ = listing::decode_names(rest);
     let manifest = if kind % 2 == 0 {
         let Ok((manifest, _)) = listing::decode(rest) else { return };
         manifest
