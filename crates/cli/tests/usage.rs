@@ -71,6 +71,22 @@ fn values_that_make_no_sense_are_named() {
 }
 
 #[test]
+fn a_probe_prints_json_too_when_its_command_line_is_wrong() {
+    let json = run(["probe", "--json", "--seconds", "soon", "h"]).expect_code(2).json();
+    assert_eq!(
+        (&json["ok"], &json["rtt_ms_min"], &json["path_mtu"]),
+        (&false.into(), &().into(), &().into())
+    );
+    assert!(json["error"].as_str().is_some_and(|text| text.contains("--seconds")), "{json}");
+}
+
+#[test]
+fn what_has_no_parts_cannot_be_run_in_part() {
+    let ended = run(["lab", "run", "psockets-a", "--only", "100 Mb/s"]).expect_code(2);
+    assert!(ended.stderr.contains("psockets-a has no parts"), "{}", ended.stderr);
+}
+
+#[test]
 fn json_comes_even_when_the_command_line_is_wrong() {
     for args in [
         &["--json", "--rate", "800", "a", "h:b"][..],
