@@ -8,6 +8,8 @@ SHELL := bash
 CARGO ?= cargo
 PREFIX ?= /usr/local
 export CARGO_TARGET_DIR ?= target
+# What would speed up the next build of one changed crate takes more disk than all else that is built.
+export CARGO_INCREMENTAL ?= 0
 
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul

@@ -1,4 +1,4 @@
-//! Kernel TCP over an emulated path: `tcp SCENARIO.toml [CONGESTION_CONTROL [MEGABYTES]]`.
+//! Kernel TCP over an emulated path: `kernel_tcp SCENARIO.toml [CONGESTION_CONTROL [MEGABYTES]]`.
 
 use longhaul_lab::variants::Variant;
 use longhaul_lab::{Lab, Scenario, ensure_privileges, tcp};
@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     match measure() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tcp: {error}");
+            eprintln!("kernel_tcp: {error}");
             ExitCode::FAILURE
         }
     }
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 
 fn measure() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let file = args.next().ok_or("usage: tcp SCENARIO.toml [CONGESTION_CONTROL [MEGABYTES]]")?;
+    let file = args.next().ok_or("usage: kernel_tcp SCENARIO.toml [CONGESTION_CONTROL [MEGABYTES]]")?;
     let asked = args.next().unwrap_or_else(|| "cubic".into());
     let megabytes: f64 = args.next().map_or(Ok(40.0), |text| text.parse())?;
     ensure_privileges()?;
