@@ -8,7 +8,6 @@ use longhaul_proto::units::Rate;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,20 +97,17 @@ struct Audience<'a, 'py> {
 
 impl Audience<'_, '_> {
     fn follow(&self, py: Python<'_>, news: &Receiver<News>) -> PyResult<Box<Result<Summary, Failure>>> {
-        let mut waiting = VecDeque::new();
+        let mut held = None;
         loop {
-            let mut next =
-                waiting.pop_front().map_or_else(|| py.detach(|| news.recv_timeout(LOOK_AROUND)), Ok);
+            let mut next = held.take().map_or_else(|| py.detach(|| news.recv_timeout(LOOK_AROUND)), Ok);
             // Of progress only the latest is told: a slow listener must not fall behind.
             while let Ok(News::Progress(_)) = next
-                && let Ok(newer) = news.try_recv()
+                && held.is_none()
             {
-                match newer {
-                    News::Progress(_) => next = Ok(newer),
-                    other => {
-                        waiting.push_back(other);
-                        break;
-                    }
+                match news.try_recv() {
+                    Ok(newer @ News::Progress(_)) => next = Ok(newer),
+                    Ok(other) => held = Some(other),
+                    Err(_) => break,
                 }
             }
             match next {

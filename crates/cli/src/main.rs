@@ -34,15 +34,12 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Exit {
+    if matches!(command, Command::Cp(_) | Command::Serve(_) | Command::Agent(_)) {
+        have_descriptors();
+    }
     let outcome = match command {
-        Command::Cp(args) => {
-            have_descriptors();
-            Ok(cp::run(&args))
-        }
-        Command::Serve(args) => {
-            have_descriptors();
-            serve::run(&args)
-        }
+        Command::Cp(args) => Ok(cp::run(&args)),
+        Command::Serve(args) => serve::run(&args),
         Command::Probe(args) => Ok(probe::run(&args)),
         Command::Demo(args) => demo::run(&args),
         Command::Sim(args) => sim::run(&args),
@@ -60,7 +57,6 @@ fn run(command: Command) -> Exit {
 }
 
 fn agent(args: AgentArgs) -> Result<Exit, Failure> {
-    have_descriptors();
     log::start("off")?;
     longhaul::agent(args.ports, signals::stop_flag()?).map(|()| Exit::Done)
 }

@@ -51,10 +51,16 @@ struct Way {
     passed: Passed,
 }
 
-/// What is in a slot between arrival and delivery: one packet, or some that go on together.
+/// What is between arrival and delivery.
 #[derive(Clone, Copy)]
 struct Flying {
     due: u64,
+    held: Held,
+}
+
+/// What is in a slot: one packet, or some that go on together.
+#[derive(Clone, Copy)]
+struct Held {
     slot: u32,
     /// Bytes of the slot.
     len: u32,
@@ -121,23 +127,23 @@ impl Lane {
         let slot = self.slots.next_free();
         let bytes = self.slots.bytes(slot, len);
         let shape = if self.note_len > 0 { Shape::of(bytes) } else { None };
-        let load = Load {
-            packets: shape.map_or(1, |shape| shape.packets()),
-            bytes: shape.map_or(len - self.note_len, |shape| shape.packets_len(&(0..shape.packets()))) as u64,
-        };
+        let single = Load { packets: 1, bytes: (len - self.note_len) as u64 };
+        let load = shape.map_or(single, |shape| Load::of(&shape, &(0..shape.packets())));
+        let held = Held { slot, len: len as u32, load };
         let packets = u64::from(load.packets);
         self.counted.packets_in += packets;
         self.counted.bytes_in += load.bytes;
         self.ways[pair].passed.packets_in += packets;
         if closed.all {
             self.counted.dropped_cut += packets;
-        } else if self.refuses_udp(now, slot, len, load, closed) {
+        } else if self.refuses_udp(now, held, closed) {
             self.counted.dropped_udp += packets;
         } else if let Some(shape) = shape {
-            self.pass_together(now, pair, len, &shape);
+            self.slots.take();
+            self.pass_together(now, pair, held, &shape);
         } else if let Some((sent, fate)) = self.pass(now, load.bytes) {
-            let slot = self.slots.take();
-            self.take_off(sent, pair, Flying { due: 0, slot, len: len as u32, load }, fate);
+            self.slots.take();
+            self.take_off(sent, pair, held, fate);
         }
     }
 
@@ -164,43 +170,32 @@ impl Lane {
 
     /// A super-packet comes to the bottleneck: each of its packets has its own fate. Those that pass in a row go on
     /// together, when the last of them has been sent.
-    fn pass_together(&mut self, now: u64, pair: usize, len: usize, shape: &Shape) {
-        let whole = self.slots.take();
+    fn pass_together(&mut self, now: u64, pair: usize, whole: Held, shape: &Shape) {
         let mut row: Option<(Range<u32>, u64)> = None;
         for n in 0..shape.packets() {
             if let Some((sent, _)) = self.pass(now, shape.packet_len(n) as u64) {
                 let first = row.map_or(n, |(row, _)| row.start);
                 row = Some((first..n + 1, sent));
             } else if let Some((row, sent)) = row.take() {
-                self.take_off_some(sent, pair, (whole, len), shape, &row);
+                self.take_off_some(sent, pair, whole, shape, &row);
             }
         }
         match row {
             Some((row, sent)) if row == (0..shape.packets()) => {
-                let load = Load { packets: shape.packets(), bytes: shape.packets_len(&row) as u64 };
-                let flying = Flying { due: 0, slot: whole, len: len as u32, load };
-                return self.take_off(sent, pair, flying, Fate::default());
+                return self.take_off(sent, pair, whole, Fate::default());
             }
-            Some((row, sent)) => self.take_off_some(sent, pair, (whole, len), shape, &row),
+            Some((row, sent)) => self.take_off_some(sent, pair, whole, shape, &row),
             None => {}
         }
-        self.slots.release(whole);
+        self.slots.release(whole.slot);
     }
 
-    /// Some packets of a super-packet, which is in that slot and so long, go on.
-    fn take_off_some(
-        &mut self,
-        sent: u64,
-        pair: usize,
-        (whole, len): (u32, usize),
-        shape: &Shape,
-        row: &Range<u32>,
-    ) {
+    /// Some packets of a super-packet go on.
+    fn take_off_some(&mut self, sent: u64, pair: usize, whole: Held, shape: &Shape, row: &Range<u32>) {
         let slot = self.slots.take();
-        let (from, into) = self.slots.pair_mut(whole, slot);
-        let load = Load { packets: row.len() as u32, bytes: shape.packets_len(row) as u64 };
-        let len = shape.cut(&from[..len], row, into) as u32;
-        self.take_off(sent, pair, Flying { due: 0, slot, len, load }, Fate::default());
+        let (from, into) = self.slots.pair_mut(whole.slot, slot);
+        let len = shape.cut(&from[..whole.len as usize], row, into) as u32;
+        self.take_off(sent, pair, Held { slot, len, load: Load::of(shape, row) }, Fate::default());
     }
 
     /// From now on UDP above this rate is dropped; `None` lifts that.
@@ -213,11 +208,12 @@ impl Lane {
         });
     }
 
-    fn refuses_udp(&mut self, now: u64, slot: u32, len: usize, load: Load, closed: Closed) -> bool {
-        if !(closed.udp || self.policer.is_some()) || !is_udp(&self.slots.bytes(slot, len)[self.note_len..]) {
+    fn refuses_udp(&mut self, now: u64, held: Held, closed: Closed) -> bool {
+        let bytes = self.slots.bytes(held.slot, held.len as usize);
+        if !(closed.udp || self.policer.is_some()) || !is_udp(&bytes[self.note_len..]) {
             return false;
         }
-        closed.udp || self.policer.as_mut().is_some_and(|policer| !policer.lets_pass(now, load.bytes))
+        closed.udp || self.policer.as_mut().is_some_and(|policer| !policer.lets_pass(now, held.load.bytes))
     }
 
     /// When the next packet is to be delivered.
@@ -236,7 +232,7 @@ impl Lane {
         let first = (0..self.ways.len()).min_by_key(|pair| self.ways[*pair].next_due().unwrap_or(u64::MAX));
         let next =
             first.and_then(|pair| Some((pair, self.ways[pair].flying.pop_front_if(|one| one.due <= now)?)));
-        let Some((pair, Flying { due, slot, len, load })) = next else {
+        let Some((pair, Flying { due, held: Held { slot, len, load } })) = next else {
             return false;
         };
         let bytes = self.slots.bytes(slot, len as usize);
@@ -292,8 +288,8 @@ impl Lane {
     }
 
     /// What has been sent goes on its way.
-    fn take_off(&mut self, sent: u64, pair: usize, packet: Flying, fate: Fate) {
-        let (slot, len) = (packet.slot, packet.len as usize);
+    fn take_off(&mut self, sent: u64, pair: usize, held: Held, fate: Fate) {
+        let (slot, len) = (held.slot, held.len as usize);
         let mut due = sent + self.delay_ns + (self.jitter_ns * fate.jitter) as u64;
         if let Some(packets) = fate.held_packets {
             self.counted.reordered += 1;
@@ -306,22 +302,29 @@ impl Lane {
             self.counted.corrupted += 1;
             change_byte(&mut self.slots.bytes_mut(slot)[self.note_len..len], flip);
         }
-        let packet = Flying { due: due + self.ways[pair].extra_ns, ..packet };
-        self.ways[pair].schedule(packet);
+        let due = due + self.ways[pair].extra_ns;
+        self.ways[pair].schedule(Flying { due, held });
         if fate.duplicated {
             self.counted.duplicated += 1;
             let copy = self.slots.take();
             let (from, into) = self.slots.pair_mut(slot, copy);
             into[..len].copy_from_slice(&from[..len]);
-            self.ways[pair].schedule(Flying { slot: copy, ..packet });
+            self.ways[pair].schedule(Flying { due, held: Held { slot: copy, ..held } });
         }
+    }
+}
+
+impl Load {
+    /// Of these packets of a super-packet.
+    fn of(shape: &Shape, which: &Range<u32>) -> Load {
+        Load { packets: which.len() as u32, bytes: shape.packets_len(which) as u64 }
     }
 }
 
 impl Way {
     /// Packets on their way.
     fn packets(&self) -> u64 {
-        self.flying.iter().map(|flying| u64::from(flying.load.packets)).sum()
+        self.flying.iter().map(|flying| u64::from(flying.held.load.packets)).sum()
     }
 
     fn next_due(&self) -> Option<u64> {

@@ -54,7 +54,7 @@ const UDP: u8 = 17;
 /// RFC 791 §3.1.
 const FRAGMENT_OFFSET: u16 = 0x1fff;
 /// RFC 8200 §3.
-const V6_HEADER_LEN: usize = 40;
+pub(crate) const V6_HEADER_LEN: usize = 40;
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@
 //! flags 1 · kind 1 · length of the headers 2 · payload of a packet 2 · where a checksum begins 2 · its field from there 2
 //! ```
 
+use crate::ports::V6_HEADER_LEN;
 use std::ops::Range;
 
 /// Length of what precedes each packet.
@@ -18,9 +19,7 @@ pub(crate) const SUPER_LEN_MAX: usize = NOTE_LEN + 65_536;
 /// How many packets there are in one that was handed over, and how they are made from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Where the IP header begins.
-    ip_at: usize,
-    /// Where the transport header begins.
+    /// Where the transport header begins; the IP header follows the note.
     transport_at: usize,
     /// Where the payload begins; all of that goes before each packet's.
     payload_at: usize,
@@ -52,8 +51,7 @@ impl Shape {
         let payload_len = bytes.len().checked_sub(payload_at)?;
         let has_headers = transport_at >= NOTE_LEN + ip_len_min && header_len >= header_len_min;
         let is_sound = has_headers && check_at + 2 <= payload_at && piece_len > 0 && payload_len > piece_len;
-        let shape =
-            Shape { ip_at: NOTE_LEN, transport_at, payload_at, piece_len, payload_len, check_at, is_tcp };
+        let shape = Shape { transport_at, payload_at, piece_len, payload_len, check_at, is_tcp };
         is_sound.then_some(shape)
     }
 
@@ -64,12 +62,12 @@ impl Shape {
 
     /// Length of the n-th of them, as a whole IP packet.
     pub(crate) fn packet_len(&self, n: u32) -> usize {
-        self.payload_at - self.ip_at + self.payload(&(n..n + 1)).len()
+        self.packets_len(&(n..n + 1))
     }
 
     /// Length of all of these together, as whole IP packets.
     pub(crate) fn packets_len(&self, which: &Range<u32>) -> usize {
-        which.len() * (self.payload_at - self.ip_at) + self.payload(which).len()
+        which.len() * (self.payload_at - NOTE_LEN) + self.payload(which).len()
     }
 
     /// Make one of a few of the packets, as the host would have handed them over. Returns its length.
@@ -85,7 +83,7 @@ impl Shape {
             into[4..6].fill(0);
         }
         let removed = (from.len() - len) as u16;
-        self.shorten_ip(into, removed, which.start as u16);
+        shorten_ip(&mut into[NOTE_LEN..], removed, which.start as u16);
         // The host leaves the checksum to the card, with the sum of addresses and length for a start.
         let check = u16_at(into, self.check_at);
         put_u16(into, self.check_at, sum(check, !removed));
@@ -111,22 +109,21 @@ impl Shape {
         let end = |n: u32| (n as usize * self.piece_len).min(self.payload_len);
         end(which.start)..end(which.end)
     }
+}
 
-    /// Take so many bytes off the length that the IP header says. Each packet has a number of its own.
-    fn shorten_ip(&self, bytes: &mut [u8], removed: u16, numbers: u16) {
-        let ip = &mut bytes[self.ip_at..];
-        if ip[0] >> 4 == 6 {
-            let len = u16_at(ip, 4).wrapping_sub(removed);
-            return put_u16(ip, 4, len);
-        }
-        let (len, number) = (u16_at(ip, 2), u16_at(ip, 4));
-        let new = (len.wrapping_sub(removed), number.wrapping_add(numbers));
-        // RFC 1624, equation 3.
-        let check = [!len, new.0, !number, new.1].into_iter().fold(!u16_at(ip, 10), sum);
-        put_u16(ip, 2, new.0);
-        put_u16(ip, 4, new.1);
-        put_u16(ip, 10, !check);
+/// Take so many bytes off the length that an IP header says. Each packet has a number of its own.
+fn shorten_ip(ip: &mut [u8], removed: u16, numbers: u16) {
+    if ip[0] >> 4 == 6 {
+        let len = u16_at(ip, 4).wrapping_sub(removed);
+        return put_u16(ip, 4, len);
     }
+    let (len, number) = (u16_at(ip, 2), u16_at(ip, 4));
+    let new = (len.wrapping_sub(removed), number.wrapping_add(numbers));
+    // RFC 1624, equation 3.
+    let check = [!len, new.0, !number, new.1].into_iter().fold(!u16_at(ip, 10), sum);
+    put_u16(ip, 2, new.0);
+    put_u16(ip, 4, new.1);
+    put_u16(ip, 10, !check);
 }
 
 /// In one's complement, as the Internet checksum (RFC 1071) has it.
@@ -152,9 +149,8 @@ const KIND_TCP_V4: u8 = 1;
 const KIND_TCP_V6: u8 = 4;
 const KIND_UDP: u8 = 5;
 const KIND_ECN: u8 = 0x80;
-/// RFC 791 §3.1, RFC 8200 §3, RFC 9293 §3.1, RFC 768.
+/// RFC 791 §3.1, RFC 9293 §3.1, RFC 768.
 const V4_HEADER_LEN_MIN: usize = 20;
-const V6_HEADER_LEN: usize = 40;
 const TCP_HEADER_LEN_MIN: usize = 20;
 const UDP_HEADER_LEN: usize = 8;
 /// RFC 9293 §3.1.

@@ -113,20 +113,21 @@ impl Relay {
 
     /// From now on take what comes over a connection, and pass nothing on.
     pub fn swallow(&self, index: usize) {
-        let connections = self.shared.connections.lock().expect("no thread panicked");
-        connections[index].fate.swallows.store(true, Ordering::Relaxed);
+        self.fate(index).swallows.store(true, Ordering::Relaxed);
     }
 
     /// Bytes that have come over a connection, both ways together.
     pub fn came(&self, index: usize) -> u64 {
-        let connections = self.shared.connections.lock().expect("no thread panicked");
-        connections[index].fate.came.load(Ordering::Relaxed)
+        self.fate(index).came.load(Ordering::Relaxed)
     }
 
     /// Those of them that were not passed on.
     pub fn swallowed(&self, index: usize) -> u64 {
-        let connections = self.shared.connections.lock().expect("no thread panicked");
-        connections[index].fate.swallowed.load(Ordering::Relaxed)
+        self.fate(index).swallowed.load(Ordering::Relaxed)
+    }
+
+    fn fate(&self, index: usize) -> Arc<Fate> {
+        self.shared.connections.lock().expect("no thread panicked")[index].fate.clone()
     }
 
     /// Pass on no more datagrams.

@@ -54,6 +54,11 @@ impl<'a> Bench<'a> {
         self.options.scale.pick(full, quick, smoke)
     }
 
+    /// Whether to take the path of this name: those that were asked for, or else those that are usual at this scale.
+    pub(super) fn wants(&self, name: &str, is_usual: bool) -> bool {
+        self.options.only.map_or(is_usual, |part| name.contains(part))
+    }
+
     /// So many runs will be made.
     pub(super) fn expect_runs(&self, runs: usize) {
         self.total.set(runs);

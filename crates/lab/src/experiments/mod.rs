@@ -41,14 +41,9 @@ pub struct Experiment {
     pub title: &'static str,
     /// What is claimed, by a paper or by us; the report judges each.
     pub claims: &'static [Claim],
-    measure: fn(&Bench<'_>) -> Result<Findings, ExperimentError>,
-}
-
-impl Experiment {
     /// It looks at several paths, of which a run may take some only.
-    pub fn has_parts(&self) -> bool {
-        ["streams-auto", "transport-auto", "versus", "fairness"].contains(&self.id)
-    }
+    pub has_parts: bool,
+    measure: fn(&Bench<'_>) -> Result<Findings, ExperimentError>,
 }
 
 impl fmt::Debug for Experiment {

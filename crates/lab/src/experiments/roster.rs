@@ -21,7 +21,7 @@ pub struct Listed {
 impl Listed {
     /// A run may take some of its paths only.
     pub fn has_parts(&self) -> bool {
-        matches!(self.runner, Runner::Lab(experiment) if experiment.has_parts())
+        matches!(self.runner, Runner::Lab(experiment) if experiment.has_parts)
     }
 }
 

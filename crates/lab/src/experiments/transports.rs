@@ -14,6 +14,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
     id: "transport-auto",
     title: "What --transport auto takes, beside packets over UDP and parallel TCP streams",
     claims: &[NEAR, COMPLETES],
+    has_parts: true,
     measure,
 }];
 
@@ -125,8 +126,7 @@ impl Runs {
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let object_s = bench.pick(20.0, 20.0, 0.5);
     let is_full = bench.pick(true, false, false);
-    let is_wanted =
-        |path: &&Path| bench.options.only.map_or(is_full || path.is_quick, |part| path.name().contains(part));
+    let is_wanted = |path: &&Path| bench.wants(&path.name(), is_full || path.is_quick);
     let mut paths: Vec<&Path> = PATHS.iter().filter(is_wanted).collect();
     paths.truncate(bench.pick(PATHS.len(), PATHS.len(), 1));
     bench.expect_runs(3 * paths.len());

@@ -373,7 +373,7 @@ impl State {
         self.failure.is_none() && said && heard && !self.inc.owes_ack()
     }
 
-    /// Nothing more will be written.
+    /// Nothing more will be written. Returns whether that is news.
     pub fn finish_writing(&mut self) -> bool {
         let is_news = self.out.end().is_none();
         if is_news {
@@ -383,7 +383,7 @@ impl State {
         is_news
     }
 
-    /// Nothing more will be read.
+    /// Nothing more will be read. Returns whether that is news.
     pub fn stop_reading(&mut self) -> bool {
         let is_news = !self.read_shut;
         if is_news {

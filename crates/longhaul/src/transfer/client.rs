@@ -78,7 +78,7 @@ pub fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
 impl Job {
     /// Sort out which side is where.
     fn plan(sources: &[Location], dest: &Location, options: &CopyOptions) -> Result<Job, String> {
-        check_names(options)?;
+        check_options(options)?;
         let job = match split(dest) {
             Ok((remote, path)) => {
                 let local = sources.iter().map(|s| split(s).err()).collect::<Option<Vec<_>>>();
@@ -108,7 +108,7 @@ impl Job {
     }
 }
 
-fn check_names(options: &CopyOptions) -> Result<(), String> {
+fn check_options(options: &CopyOptions) -> Result<(), String> {
     let control: ControllerKind = options.control.parse()?;
     options.select.as_deref().map(str::parse::<SelectorKind>).transpose()?;
     if control.needs_rate() && options.rate.is_none() {

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
-use longhaul_proto::session::message::{FileFailure, FileOptions, Message, Report, SenderStatus};
+use longhaul_proto::session::message::{FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,12 +62,11 @@ pub fn receive(
         sink.source_incomplete();
     }
     let mut receiving = Receiving::new(session, layout.clone(), have, sink, manifest.clone());
-    receiving.source_errors = source_errors;
     let outcome = receiving.run();
     receiving.warn_of_drops();
     match outcome {
         Ok(mut report) => {
-            report.failed.append(&mut receiving.source_errors);
+            report.failed.extend(source_errors);
             report.receiver_drops = receiving.session.link.drops();
             let seen = Seen {
                 datagram_len: receiving.intake.datagram_len().unwrap_or(0),
@@ -211,7 +210,6 @@ struct Receiving<'a, 's> {
     files: u64,
     have: Ranges,
     intake: Intake<FileSink>,
-    source_errors: Vec<FileFailure>,
     status: SenderStatus,
     last_progress: Time,
     recent: (Time, u64, Rate),
@@ -234,7 +232,6 @@ impl<'a, 's> Receiving<'a, 's> {
             files: manifest.regular_files(),
             manifest,
             have,
-            source_errors: vec![],
             status: SenderStatus::default(),
             last_progress: now,
             recent: (now, 0, Rate::default()),

@@ -9,8 +9,13 @@ use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement
 use longhaul_sim::experiments::{Column, Plot, Table, Unit};
 use std::time::Duration;
 
-pub(super) const EXPERIMENT: Experiment =
-    Experiment { id: "cpu", title: "Processor time per gigabyte, at both ends", claims: &[CHEAP], measure };
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "cpu",
+    title: "Processor time per gigabyte, at both ends",
+    claims: &[CHEAP],
+    has_parts: false,
+    measure,
+};
 
 const CHEAP: Claim = Claim::ours(
     "longhaul, by packets or by streams, takes at most twice the processor time of scp, both ends together",

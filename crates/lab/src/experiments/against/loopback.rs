@@ -14,6 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "loopback",
     title: "A file over loopback, where processors are the limit",
     claims: &[FASTER],
+    has_parts: false,
     measure,
 };
 

@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "small-files",
     title: "A folder of small files over 100 Mb/s, 65 ms",
     claims: &[AS_ONE, AHEAD],
+    has_parts: false,
     measure,
 };
 

@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "versus",
     title: "The same file by longhaul and by every other program that is here, over many paths",
     claims: &[AHEAD],
+    has_parts: true,
     measure,
 };
 
@@ -94,9 +95,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let rounds = bench.pick(5, 1, 1);
     let all: &[Path] = bench.pick(&PATHS, &PATHS, &[SMOKE_PATH]);
     let is_whole = bench.pick(true, false, true);
-    let is_wanted = |path: &&Path| {
-        bench.options.only.map_or(is_whole || path.is_quick, |part| path.name().contains(part))
-    };
+    let is_wanted = |path: &&Path| bench.wants(&path.name(), is_whole || path.is_quick);
     let paths: Vec<&Path> = all.iter().filter(is_wanted).collect();
     let (found, missing) = peers::present(peers::all());
     bench.expect_runs(paths.len() * sizes_s.len() * rounds * found.len());

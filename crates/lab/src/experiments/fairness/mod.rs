@@ -16,6 +16,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
     id: "fairness",
     title: "Copies with their like, beside kernel CUBIC, Reno and BBR, and in the background",
     claims: &[ALIKE, CUBIC_KEEPS, OURS_KEEPS, UDP_FAIR, BEHIND, FILLS],
+    has_parts: true,
     measure,
 }];
 

@@ -15,6 +15,7 @@ pub(super) const FIGURE_1: Experiment = Experiment {
     id: "fobs-fig1",
     title: "Share of the card's 100 Mb/s that FOBS gets, against packets per acknowledgement (Figure 1)",
     claims: &[NINETY, BOTH_HAULS, DEFAULT_TOO],
+    has_parts: false,
     measure: figure_1,
 };
 
@@ -22,6 +23,7 @@ pub(super) const FIGURE_2: Experiment = Experiment {
     id: "fobs-fig2",
     title: "Packets that FOBS sends in vain, against packets per acknowledgement (Figure 2)",
     claims: &[WASTE, DEFAULT_LESS],
+    has_parts: false,
     measure: figure_2,
 };
 

@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fobs-batch",
     title: "Packets sent between two looks for an acknowledgement (§3.1.1)",
     claims: &[TWO, OFTEN],
+    has_parts: false,
     measure,
 };
 

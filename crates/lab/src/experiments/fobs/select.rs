@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fobs-select",
     title: "Which unacknowledged packet goes next, on the long haul with loss (§3.1.1)",
     claims: &[BEST, BY_FAR],
+    has_parts: false,
     measure,
 };
 

@@ -10,6 +10,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fobs-fig3",
     title: "Share of an OC-12 that FOBS gets, against the size of its packets (Figure 3)",
     claims: &[TREMENDOUS, PEAK],
+    has_parts: false,
     measure,
 };
 

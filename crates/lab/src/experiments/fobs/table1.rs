@@ -15,6 +15,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fobs-table1",
     title: "TCP with and without large windows, short and long haul, beside FOBS (Table 1)",
     claims: &[SHORT_LARGE, LONG_LARGE, LONG_SMALL, ORDER, RATIO, DEFAULT_TOO],
+    has_parts: false,
     measure,
 };
 

@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "fobs-table2",
     title: "FOBS against PSockets at its own best number of sockets (Table 2)",
     claims: &[FASTER, MANY, LITTLE_WASTE, DEFAULT_TOO],
+    has_parts: false,
     measure,
 };
 

@@ -18,6 +18,7 @@ pub(super) const FIGURE_3: Experiment = Experiment {
     id: "pcp-fig3",
     title: "Transfers of all sizes over one lossy path, and TCP beside four of PCP",
     claims: &CLAIMS,
+    has_parts: false,
     measure,
 };
 

@@ -16,6 +16,7 @@ pub(super) const FIGURE_2: Experiment = Experiment {
     id: "pcp-fig2",
     title: "Time that 250 KB take over wide-area paths: PCP, TCP-SACK and kernel TCP",
     claims: &CLAIMS,
+    has_parts: false,
     measure,
 };
 

@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-b",
     title: "Goodput by amount of data, 1 KB to 4 MB, against iperf3 (Figure 3)",
     claims: &[RISES_AND_FALLS, AMOUNT],
+    has_parts: false,
     measure,
 };
 

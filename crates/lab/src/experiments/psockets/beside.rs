@@ -10,6 +10,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-f",
     title: "An application of eight sockets beside one of a single socket",
     claims: &[EQUALLY],
+    has_parts: false,
     measure,
 };
 

@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-e",
     title: "One to eight applications of eight sockets each, 2 MB each (Figure 6)",
     claims: &[GROWS, FALLS, EQUAL],
+    has_parts: false,
     measure,
 };
 

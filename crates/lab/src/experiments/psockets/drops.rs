@@ -10,6 +10,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-g",
     title: "Packets dropped with eight sockets and with one",
     claims: &[MORE, FEW],
+    has_parts: false,
     measure,
 };
 

@@ -10,6 +10,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-a",
     title: "Goodput by number of sockets, windows of 64 KB (Figure 2)",
     claims: &[RISES, BEST, PEAK, FILLS, KNEE],
+    has_parts: false,
     measure,
 };
 

@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-c",
     title: "Windows of 64 KB and 256 KB, against iperf3 (Figure 4)",
     claims: &[WITHOUT_TUNING, OVER_IPERF],
+    has_parts: false,
     measure,
 };
 

@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "psockets-d",
     title: "Eight sockets with windows of 1 KB to 4 MB, against iperf3 (Figure 5)",
     claims: &[BEST, NARROWS],
+    has_parts: false,
     measure,
 };
 

@@ -19,18 +19,21 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         id: "ptcp-utilisation",
         title: "How much of a 10 Mb/s link 1 to 30 parallel kernel TCPs of five kinds use",
         claims: &UTILISATION_CLAIMS,
+        has_parts: false,
         measure: |bench| report(bench, &Figure::UTILISATION),
     },
     Experiment {
         id: "ptcp-loss",
         title: "How much 1 to 30 parallel kernel TCPs of five kinds lose on a 10 Mb/s link",
         claims: &LOSS_CLAIMS,
+        has_parts: false,
         measure: |bench| report(bench, &Figure::LOSS),
     },
     Experiment {
         id: "ptcp-fairness",
         title: "How fairly 1 to 30 parallel kernel TCPs of five kinds share a 10 Mb/s link",
         claims: &FAIRNESS_CLAIMS,
+        has_parts: false,
         measure: |bench| report(bench, &Figure::FAIRNESS),
     },
 ];

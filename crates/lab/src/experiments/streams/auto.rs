@@ -10,6 +10,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "streams-auto",
     title: "The number of streams found during the transfer, against all fixed ones",
     claims: &[AS_FAST, NO_MORE, CHEAP],
+    has_parts: true,
     measure,
 };
 
@@ -51,9 +52,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Times { fixed: (0.2, 0.3), auto: (1.0, 0.5) },
     );
     let is_short = bench.pick(false, true, true);
-    let is_wanted = |path: &&Path| {
-        bench.options.only.map_or(!is_short || path.is_quick, |part| path.name().contains(part))
-    };
+    let is_wanted = |path: &&Path| bench.wants(&path.name(), !is_short || path.is_quick);
     let paths: Vec<&Path> = PATHS.iter().filter(is_wanted).collect();
     bench.expect_runs(paths.len() * (counts.len() + 2));
     let outcomes: Vec<Outcome> =

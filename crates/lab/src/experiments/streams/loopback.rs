@@ -12,6 +12,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "streams-loopback",
     title: "One stream over loopback against iperf3",
     claims: &[PLAIN, SEALED],
+    has_parts: false,
     measure,
 };
 

@@ -11,6 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "streams-loss",
     title: "A striped stream against one socket at 100 Mb/s, 65 ms, 0.1 % loss",
     claims: &[FASTER],
+    has_parts: false,
     measure,
 };
 
