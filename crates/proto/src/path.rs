@@ -116,13 +116,17 @@ impl PathCheck {
 
     /// Ask once more whether a size passes.
     pub fn probe_again(&mut self, class: u8) {
+        if usize::from(class) < self.classes.len() {
+            self.queue.push_back(class);
+        }
+    }
+
+    fn remember(&mut self, probe: SentProbe) {
         if self.sent.len() >= PROBES_MAX {
             // What the first ones found stays.
             self.sent.drain(PROBES_MAX / 2..PROBES_MAX / 4 * 3);
         }
-        if usize::from(class) < self.classes.len() {
-            self.queue.push_back(class);
-        }
+        self.sent.push(probe);
     }
 
     /// How many probes were answered.
@@ -188,7 +192,8 @@ impl Endpoint for PathCheck {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.retry_at.is_some_and(|at| now >= at) && self.sent.len() < PROBES_MAX {
+        // However long the other side is silent: it may be reading a whole tree, and a NAT on the way is to know us still.
+        if self.retry_at.is_some_and(|at| now >= at) {
             self.retry_at = None;
             self.retries += 1;
             self.queue.extend(0..self.classes.len() as u8);
@@ -203,7 +208,7 @@ impl Endpoint for PathCheck {
             let class = self.queue.pop_front()?;
             let len = usize::from(self.classes[usize::from(class)]) - wire::SEAL_OVERHEAD;
             wire::encode_probe(&mut buf[..len], class);
-            self.sent.push(SentProbe { number, class, at: now, came: None });
+            self.remember(SentProbe { number, class, at: now, came: None });
             self.retry_at = Some(now + RETRY_AFTER * (1 << self.retries.saturating_sub(RETRIES_SOON).min(3)));
             len
         };
@@ -233,7 +238,7 @@ const TRAIN_RATE_MAX: Rate = Rate(2_000_000_000);
 /// Without any answer, probes of all sizes go out again after this long, some times; then after twice as long, …
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 const RETRIES_SOON: u32 = 4;
-/// Probes remembered, and sent of our own accord.
+/// Probes remembered.
 const PROBES_MAX: usize = 200;
 /// Answers waiting to be sent.
 const REPLIES_MAX: usize = 256;
@@ -294,8 +299,28 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_path_reports_nothing_and_gives_up_probing() {
+    fn a_dead_path_reports_nothing() {
         assert_eq!(check(0, Rate::from_mbps(100.0), |_| true), PathReport::default());
+    }
+
+    #[test]
+    fn who_is_silent_for_an_hour_is_asked_to_its_end_now_and_then() {
+        let mut check = PathCheck::new(vec![1200, 1472], true);
+        let mut buf = vec![0; 1500];
+        let (mut now, mut last) = (Time::ZERO, 0);
+        while now < Time::ZERO + Duration::from_secs(3600) {
+            while let Some(sent) = check.poll_transmit(now, &mut buf) {
+                last = sent.number;
+            }
+            let next = check.poll_timeout().expect("it asks again");
+            assert!((RETRY_AFTER..=RETRY_AFTER * 8).contains(&next.since(now)), "{next:?} after {now:?}");
+            now = next;
+            check.handle_timeout(now);
+            assert!(check.sent.len() <= PROBES_MAX);
+        }
+        let len = wire::encode_reply(&mut buf, last, now);
+        check.handle_datagram(now, Arrival { time: now, number: 0 }, &buf[..len]);
+        assert_eq!((check.answers(), check.poll_event()), (1, Some(PathEvent::Reached)));
     }
 
     #[test]
