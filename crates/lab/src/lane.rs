@@ -91,7 +91,7 @@ impl Lane {
             steps: Steps::new(scenario, from),
             policer: None,
             impairments: Impairments::new(scenario, from),
-            delay_ns: (scenario.rtt_ms * 1e6 / 2.0).round() as u64,
+            delay_ns: 0,
             jitter_ns: scenario.jitter_ms * 1e6,
             ordered_until: 0,
             ways: extra_ns.iter().map(way).collect(),
@@ -111,6 +111,7 @@ impl Lane {
         let first = self.steps.restart(now);
         self.bottleneck.set_rate(first.mbit, self.steps.take_rates());
         self.impairments.set_loss(first.loss);
+        self.delay_ns = first.delay_ns;
     }
 
     /// Room for what arrives next: a packet, or a super-packet.
@@ -290,6 +291,7 @@ impl Lane {
     /// What has been sent goes on its way.
     fn take_off(&mut self, sent: u64, pair: usize, held: Held, fate: Fate) {
         let (slot, len) = (held.slot, held.len as usize);
+        self.delay_ns = self.steps.new_delay_ns(sent).unwrap_or(self.delay_ns);
         let mut due = sent + self.delay_ns + (self.jitter_ns * fate.jitter) as u64;
         if let Some(packets) = fate.held_packets {
             self.counted.reordered += 1;

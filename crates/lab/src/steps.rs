@@ -1,6 +1,6 @@
 //! How a path changes in time: the scenario's steps, as one direction sees them. They mean what they mean in the
-//! simulator: a rate is that of packets whose sending begins from then on, a share of loss and an outage concern what
-//! leaves the bottleneck from then on.
+//! simulator: a rate is that of packets whose sending begins from then on, a share of loss, an outage and a round trip
+//! concern what leaves the bottleneck from then on.
 
 use crate::End;
 use longhaul_sim::scenario::{Scenario, Step};
@@ -15,6 +15,7 @@ pub(crate) struct Steps {
     losses: VecDeque<(u64, f64)>,
     /// From when and until when, in the order of their beginnings.
     outages: VecDeque<(u64, u64)>,
+    delays: VecDeque<(u64, u64)>,
 }
 
 /// What holds until the first step.
@@ -22,6 +23,7 @@ pub(crate) struct Steps {
 pub(crate) struct AtFirst {
     pub(crate) mbit: f64,
     pub(crate) loss: f64,
+    pub(crate) delay_ns: u64,
 }
 
 impl Steps {
@@ -34,11 +36,12 @@ impl Steps {
         all.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         let loss = if from == End::Left { scenario.loss } else { scenario.loss_reverse };
         Steps {
-            first: AtFirst { mbit: scenario.bottleneck_mbit, loss },
+            first: AtFirst { mbit: scenario.bottleneck_mbit, loss, delay_ns: one_way_ns(scenario.rtt_ms) },
             all,
             rates: VecDeque::new(),
             losses: VecDeque::new(),
             outages: VecDeque::new(),
+            delays: VecDeque::new(),
         }
     }
 
@@ -50,6 +53,7 @@ impl Steps {
         self.losses = steps().filter_map(|step| Some((at(step), step.loss?))).collect();
         let outage = |step: &Step| Some((at(step), at(step) + nanos(step.outage_s?)));
         self.outages = steps().filter_map(outage).collect();
+        self.delays = steps().filter_map(|step| Some((at(step), one_way_ns(step.rtt_ms?)))).collect();
         self.first
     }
 
@@ -61,11 +65,12 @@ impl Steps {
     /// What share is lost of packets that leave the bottleneck from `sent` on, if that has changed since the packet
     /// before.
     pub(crate) fn new_loss(&mut self, sent: u64) -> Option<f64> {
-        let mut share = None;
-        while let Some(step) = self.losses.pop_front_if(|step| step.0 <= sent) {
-            share = Some(step.1);
-        }
-        share
+        latest(&mut self.losses, sent)
+    }
+
+    /// How long packets propagate that leave the bottleneck from `sent` on, if that has changed since the packet before.
+    pub(crate) fn new_delay_ns(&mut self, sent: u64) -> Option<u64> {
+        latest(&mut self.delays, sent)
     }
 
     /// Whether a packet that leaves the bottleneck at that time leaves it in an outage. Packets leave in order.
@@ -75,6 +80,19 @@ impl Steps {
         }
         self.outages.iter().take_while(|outage| outage.0 <= sent).any(|outage| sent < outage.1)
     }
+}
+
+/// The last of what has come to pass.
+fn latest<T>(steps: &mut VecDeque<(u64, T)>, now: u64) -> Option<T> {
+    let mut last = None;
+    while let Some(step) = steps.pop_front_if(|step| step.0 <= now) {
+        last = Some(step.1);
+    }
+    last
+}
+
+fn one_way_ns(rtt_ms: f64) -> u64 {
+    (rtt_ms * 1e6 / 2.0).round() as u64
 }
 
 fn nanos(seconds: f64) -> u64 {
@@ -112,6 +130,16 @@ mod tests {
             let mut steps = steps(end, text);
             let out = [1.9, 2.0, 3.5, 4.5, 6.9, 7.0, 7.9, 8.0, 8.9, 9.0].map(|at| steps.is_out(nanos(at)));
             assert_eq!(out, [false, true, true, true, true, false, false, true, true, false]);
+        }
+    }
+
+    #[test]
+    fn routes_change_both_ways() {
+        for end in [End::Left, End::Right] {
+            let mut steps = steps(end, "[[steps]]\nat_s = 0.5\nrtt_ms = 80");
+            assert_eq!(steps.new_delay_ns(1_499_999_999), None);
+            assert_eq!(steps.new_delay_ns(1_500_000_000), Some(40_000_000));
+            assert_eq!(steps.restart(0).delay_ns, 5_000_000);
         }
     }
 

@@ -153,6 +153,26 @@ impl Blocks {
         }
     }
 
+    /// Take out a whole range (clipped to what exists).
+    pub fn remove_range(&mut self, range: Range<PacketNumber>) {
+        let end = range.end.min(self.len);
+        let mut at = range.start;
+        while at < end {
+            let index = (at / CHUNK_PACKETS) as usize;
+            let chunk_end = (index as u64 * CHUNK_PACKETS + self.chunk_len(index)).min(end);
+            if at.is_multiple_of(CHUNK_PACKETS) && chunk_end - at == self.chunk_len(index) {
+                self.count -= self.count_in(index);
+                self.chunks[index] = Chunk::Empty;
+                self.low = self.low.min(at);
+            } else {
+                (at..chunk_end).for_each(|packet| {
+                    self.remove(packet);
+                });
+            }
+            at = chunk_end;
+        }
+    }
+
     /// The first packet from `from` on that is not in the set.
     pub fn next_missing(&self, from: PacketNumber) -> Option<PacketNumber> {
         let from = from.max(self.low);
@@ -242,6 +262,7 @@ mod tests {
         Insert(u64),
         Remove(u64),
         Range(u64, u64),
+        RemoveRange(u64, u64),
         Word(u64, u64),
     }
 
@@ -251,6 +272,8 @@ mod tests {
             p.clone().prop_map(Op::Insert),
             p.clone().prop_map(Op::Remove),
             (p.clone(), 0..len + 9).prop_map(|(a, n)| Op::Range(a, a + n)),
+            (p.clone(), 0..len + 9).prop_map(|(a, n)| Op::RemoveRange(a, a + n)),
+            (0..len + 9).prop_map(|n| Op::RemoveRange(0, n)),
             (0..len / 64 + 2, any::<u64>()).prop_map(|(w, b)| Op::Word(w, b)),
         ]
     }
@@ -273,6 +296,10 @@ mod tests {
                     Op::Range(a, b) => {
                         blocks.insert_range(a..b);
                         model.extend(a..b.min(len));
+                    }
+                    Op::RemoveRange(a, b) => {
+                        blocks.remove_range(a..b);
+                        model.retain(|p| !(a..b).contains(p));
                     }
                     Op::Word(w, bits) => {
                         let mut new = 0;

@@ -45,6 +45,8 @@ pub enum LinkChange {
     Loss(f64),
     /// What leaves the queue in the time to come is lost.
     Outage(Duration),
+    /// Packets that leave the queue from now on propagate for so long. None overtakes another by that.
+    Delay(Duration),
 }
 
 /// What a link does with a packet.
@@ -201,6 +203,7 @@ impl Link {
             LinkChange::Rate(rate) => self.wire.serializer.schedule_rate(step.at, rate),
             LinkChange::Loss(share) => insert(&mut self.wire.losses, step.at, share),
             LinkChange::Outage(span) => insert(&mut self.wire.outages, step.at, step.at + span),
+            LinkChange::Delay(delay) => insert(&mut self.wire.delays, step.at, delay),
         }
     }
 
@@ -222,7 +225,7 @@ impl Link {
         self.kept.as_ref().map_or(0, |kept| kept.queue.len())
     }
 
-    /// How long a packet propagates.
+    /// How long a packet propagates, as far as has come to pass.
     pub fn delay(&self) -> Duration {
         self.wire.delay
     }
@@ -256,6 +259,7 @@ struct Wire {
     dice: Dice,
     outages: VecDeque<(Time, Time)>,
     losses: VecDeque<(Time, f64)>,
+    delays: VecDeque<(Time, Duration)>,
     last_arrival: Time,
 }
 
@@ -267,6 +271,7 @@ impl Wire {
             dice: Dice::new(config.impairments.clone(), config.seed),
             outages: VecDeque::new(),
             losses: VecDeque::new(),
+            delays: VecDeque::new(),
             last_arrival: Time::ZERO,
         }
     }
@@ -280,6 +285,9 @@ impl Wire {
         let departs = self.serializer.transmit(now, bytes);
         while let Some((_, share)) = self.losses.pop_front_if(|step| step.0 <= departs) {
             self.dice.set_loss(share);
+        }
+        while let Some((_, delay)) = self.delays.pop_front_if(|step| step.0 <= departs) {
+            self.delay = delay;
         }
         let fate = self.dice.roll();
         if self.is_out(departs) {

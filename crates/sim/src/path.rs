@@ -64,7 +64,7 @@ pub(crate) fn rate(mbit: f64) -> Rate {
     Rate((mbit * 1e6).round() as u64)
 }
 
-fn millis(ms: f64) -> Duration {
+pub(crate) fn millis(ms: f64) -> Duration {
     Duration::from_nanos((ms * 1e6).round() as u64)
 }
 

@@ -156,3 +156,23 @@ fn in_the_background_it_fills_an_empty_path_and_yields_a_busy_one() {
     let alone = Shared::new(path(50.0, 40.0), vec![Member::background(0.0)], 5.0, 15.0).run();
     assert!(alone.each[0] >= 0.95, "{alone:?}");
 }
+
+/// A flow once kept the shortest round trip that it had ever seen for that of the path: on a longer way its window held a
+/// fraction of what the path does, for ever.
+#[test]
+fn a_longer_route_is_filled_too() {
+    for rtt_ms in [80.0, 200.0] {
+        let reroute = Step { at_s: 5.0, rtt_ms: Some(rtt_ms), ..Step::default() };
+        let scenario = Scenario { steps: vec![reroute], ..Scenario::new(50.0, 20.0) };
+        let shares = Shared::new(scenario, own(1, 0.0), 80.0, 120.0).run();
+        assert!(shares.each[0] >= 0.9, "{rtt_ms} ms: {shares:?}");
+    }
+}
+
+#[test]
+fn a_shorter_route_is_filled_too() {
+    let reroute = Step { at_s: 5.0, rtt_ms: Some(20.0), ..Step::default() };
+    let scenario = Scenario { steps: vec![reroute], queue_bdp: Some(0.5), ..Scenario::new(50.0, 200.0) };
+    let shares = Shared::new(scenario, own(1, 0.0), 15.0, 60.0).run();
+    assert!(shares.each[0] >= 0.9, "{shares:?}");
+}

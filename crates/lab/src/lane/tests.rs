@@ -143,6 +143,7 @@ proptest! {
     fn steps_are_the_simulators(
         packets in traffic(), seed: u64, slow_at in 0.0..0.3f64, slow_mbit in 1.0..20.0f64,
         loss_at in 0.0..0.3f64, loss in 0.0..1.0f64, out_at in 0.0..0.3f64, outage_s in 0.01..0.1f64,
+        route_at in 0.0..0.3f64, rtt_ms in 0.0..50.0f64,
     ) {
         use longhaul_proto::units::Time;
         use longhaul_sim::{link::{Link, Passage}, path::PathConfig, scenario::Step};
@@ -151,6 +152,7 @@ proptest! {
             Step { bottleneck_mbit: Some(slow_mbit), ..step(slow_at) },
             Step { loss: Some(loss), ..step(loss_at) },
             Step { outage_s: Some(outage_s), ..step(out_at) },
+            Step { rtt_ms: Some(rtt_ms), ..step(route_at) },
         ];
         let scenario = Scenario { steps, seed, queue_kb: Some(20.0), ..Scenario::new(16.0, 10.0) };
         let mut lane = Lane::new(&scenario, End::Left, &[0], 0);

@@ -108,7 +108,7 @@ impl Ticker {
             return due;
         }
         self.last = now;
-        if state.out.acked() > self.acked || state.out.in_flight() == 0 {
+        if state.out.acked() > self.acked || !state.out.is_waiting() {
             (self.acked, self.acked_at) = (state.out.acked(), now);
         }
         if state.out.in_flight() > 0 {
@@ -129,7 +129,7 @@ impl Ticker {
 
     /// How long the sending thread may sleep.
     pub fn wait(&self, core: &Core, state: &State, now: Time) -> Duration {
-        let busy = state.out.in_flight() > 0
+        let busy = state.out.is_waiting()
             || state.out.end().is_some()
             || state.alone_since.is_some()
             || core.side == Side::Client && lanes_missing(core, state) > 0;
@@ -164,13 +164,14 @@ impl Ticker {
         samples
     }
 
-    /// What was not answered for long is asked for again: the answer may have been lost with its lane.
+    /// What was not answered for long is asked for again: the answer may have been lost with its lane, and so may the
+    /// word that the other side wants more.
     fn ask_again(&mut self, core: &Core, state: &mut State, now: Time) {
         // Well before a lane is taken for stalled because the answer was lost on another one.
         let patience = ASK_AGAIN.min(core.options.stall / 4);
         state.notices.repeat(&Frame::End(0), patience, now);
         let quiet = now.since(self.acked_at) >= patience && now.since(self.probed_at) >= patience;
-        if state.out.in_flight() > 0 && quiet {
+        if state.out.is_waiting() && quiet {
             self.probed_at = now;
             state.probes = state.lanes.keys().copied().collect();
         }

@@ -432,7 +432,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 /// Datagrams that the path lost, by the receiver's count: those that must have come by, less those that did, less those
 /// that its host dropped.
 fn path_losses(stats: &SenderStats) -> u64 {
-    stats.covered.saturating_sub(stats.received + stats.receiver_drops)
+    stats.covered.saturating_sub(stats.received).saturating_sub(stats.receiver_drops)
 }
 
 /// Receive calls between two batches.

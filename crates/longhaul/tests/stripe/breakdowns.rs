@@ -94,6 +94,33 @@ fn a_lane_on_which_everything_vanishes_is_found_out_and_replaced() {
     assert!(stats.lanes_lost > 0 && stats.bytes_resent > 0, "{stats:?}");
 }
 
+/// The word that more is wanted goes over the lane that brought data last. If that has died meanwhile, nobody has anything on
+/// its way that could be missed.
+#[test]
+fn a_lane_that_dies_while_the_reader_pauses_takes_no_word_with_it() {
+    for victim in [0, 1] {
+        let (near, mut far, relay) = through_relay(&options(2));
+        near.wait_for_lanes(2, PATIENCE).unwrap();
+        let bytes = text(6, 3 * BUFFER as usize);
+        thread::scope(|scope| {
+            let (sent, watched) = (&bytes, near.try_clone().unwrap());
+            scope.spawn(move || {
+                (&near).write_all(sent).unwrap();
+                near.close().unwrap();
+            });
+            until(|| {
+                let stats = watched.stats();
+                let on_way: u64 = stats.lanes.iter().map(|lane| lane.bytes_in_flight).sum();
+                (stats.bytes_acked > 0 && stats.bytes_unsent > 0 && on_way == 0).then_some(())
+            });
+            relay.swallow(victim);
+            let mut got = vec![];
+            far.read_to_end(&mut got).unwrap();
+            assert!(got == bytes, "{} bytes came", got.len());
+        });
+    }
+}
+
 #[test]
 fn a_slow_lane_is_not_taken_for_a_dead_one_and_carries_less() {
     // Several pieces of the slow lane pass in what a busy host may hold it up.

@@ -11,6 +11,8 @@ pub struct Flight {
     records: VecDeque<Record>,
     /// Number of the first record.
     base: DatagramNumber,
+    /// Number of the oldest record that is neither settled nor in a lane; of the next, if there is none.
+    loose_from: DatagramNumber,
     outstanding: u64,
     /// Of those, in lanes.
     in_lanes: u64,
@@ -94,6 +96,7 @@ impl Flight {
         self.records.push_back(Record { packet, sent: now, state: State::Outstanding, by_lane });
         self.outstanding += 1;
         self.in_lanes += u64::from(by_lane);
+        self.pass_settled();
         number
     }
 
@@ -102,6 +105,7 @@ impl Flight {
         let number = self.next_number();
         let packet = PacketNumber::MAX;
         self.records.push_back(Record { packet, sent: now, state: State::Settled, by_lane: false });
+        self.pass_settled();
         number
     }
 
@@ -117,14 +121,19 @@ impl Flight {
         self.records.get(index as usize).map(|r| r.sent)
     }
 
-    /// Number of the oldest unsettled datagram.
-    pub fn oldest_number(&self) -> Option<DatagramNumber> {
-        (!self.records.is_empty()).then_some(self.base)
+    /// The oldest unsettled datagram that went by itself, and when it left: for those in lanes no time is too long.
+    pub fn oldest_loose(&self) -> Option<(DatagramNumber, Time)> {
+        self.sent_time(self.loose_from).map(|sent| (self.loose_from, sent))
     }
 
-    /// When the oldest unsettled datagram left; `None` also if a lane has it, for which no time is too long.
-    pub fn oldest(&self) -> Option<Time> {
-        self.records.front().filter(|r| !r.by_lane).map(|r| r.sent)
+    /// Have [`loose_from`](Flight::loose_from) be what it is. It never goes back, so this takes little.
+    fn pass_settled(&mut self) {
+        self.loose_from = self.loose_from.max(self.base);
+        while let Some(record) = self.records.get((self.loose_from - self.base) as usize)
+            && (record.by_lane || record.state == State::Settled)
+        {
+            self.loose_from += 1;
+        }
     }
 
     /// Whether this datagram is not settled.
@@ -160,6 +169,7 @@ impl Flight {
         while self.records.front().is_some_and(|front| front.by_lane && front.state == State::Settled) {
             self.drop_front();
         }
+        self.pass_settled();
         count
     }
 
@@ -182,6 +192,7 @@ impl Flight {
                 landed(Landed { packet: record.packet });
             }
         }
+        self.pass_settled();
     }
 
     /// Whether any datagram lately given up is in `numbers`, and how long before `largest_sent` it had left: the
@@ -241,6 +252,7 @@ impl Flight {
             }
             self.drop_front();
         }
+        self.pass_settled();
         let excess = self.given_up.len().saturating_sub(GIVEN_UP_KEPT);
         self.given_up.drain(..excess);
         given_up
@@ -249,6 +261,7 @@ impl Flight {
     /// Forget everything on its way: what it carries is to be sent again.
     pub fn clear(&mut self) {
         self.base = self.next_number();
+        self.loose_from = self.base;
         self.records.clear();
         self.newest.clear();
         self.given_up.clear();
@@ -285,17 +298,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_by_itself_behind_a_lane_that_died_is_waited_for() {
+    fn what_went_by_itself_behind_a_lane_is_waited_for_whether_that_dies_or_not() {
         let mut flight = Flight::default();
         for packet in 0..3 {
             flight.push(packet, Time::from_millis(1), false, true);
         }
         flight.push(0, Time::from_millis(5), true, false);
-        assert_eq!(flight.oldest(), None, "in a lane it waits for its turn");
+        assert_eq!(flight.oldest_loose(), Some((3, Time::from_millis(5))), "in a lane it waits for its turn");
         let mut lost = vec![];
         assert_eq!(flight.lose(0..3, |_| false, |packet| lost.push(packet)), 3);
         assert_eq!(lost, [1, 2], "of the first another copy is on its way");
-        assert_eq!(flight.oldest(), Some(Time::from_millis(5)));
-        assert_eq!((flight.loose(), flight.in_lanes(), flight.oldest_number()), (1, 0, Some(3)));
+        assert_eq!((flight.loose(), flight.in_lanes()), (1, 0));
+        assert_eq!(flight.oldest_loose(), Some((3, Time::from_millis(5))));
+        flight.settle(3..4, |_| {});
+        assert_eq!(flight.oldest_loose(), None);
     }
 }

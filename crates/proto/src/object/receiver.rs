@@ -179,9 +179,7 @@ impl<K: Sink> Receiver<K> {
     /// These bytes failed verification: ask for them again. Returns the new epoch, to be told to the sender.
     pub fn take_back(&mut self, ranges: &Ranges) -> u16 {
         for range in ranges.iter() {
-            for packet in self.config.shape.packets_touching(range) {
-                self.map.remove(packet);
-            }
+            self.map.remove_range(self.config.shape.packets_touching(range));
         }
         self.complete = self.map.is_full();
         self.epoch = self.epoch.saturating_add(1);
@@ -220,6 +218,8 @@ impl<K: Sink> Receiver<K> {
             self.stats.refused += 1;
             // Counted as come in but not acknowledged: it will be sent again.
             self.seen.remove(arrival.number);
+            // What came over a lane will be offered again.
+            self.stats.received -= u64::from(self.by_lanes);
         } else {
             self.map.insert(packet);
             self.frontier = self.frontier.max(packet + 1);

@@ -167,10 +167,9 @@ impl<S: Source> Sender<S> {
         }
         self.flight.clear();
         for range in ranges.iter() {
-            for packet in self.config.shape.packets_touching(range) {
-                self.acked.remove(packet);
-                self.busy.remove(packet);
-            }
+            let packets = self.config.shape.packets_touching(range);
+            self.acked.remove_range(packets.clone());
+            self.busy.remove_range(packets);
         }
         if !self.acked.is_full() {
             self.complete = false;
@@ -292,7 +291,8 @@ impl<S: Source> Sender<S> {
         let distinct = stats.distinct.saturating_sub(self.base.distinct + landed);
         self.told.received = self.told.received.max(received);
         self.told.distinct = self.told.distinct.max(distinct);
-        let rtt = latest_sent.map(|sent| now.since(sent).saturating_sub(ack.delay));
+        // Whoever held an acknowledgement back for longer than it took had his clock set meanwhile.
+        let rtt = latest_sent.and_then(|sent| now.since(sent).checked_sub(ack.delay));
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
         }
@@ -306,7 +306,7 @@ impl<S: Source> Sender<S> {
             received_bytes: self.told.received.saturating_mul(len),
             accepted_bytes: self.told.distinct.saturating_mul(len),
             covered_bytes: stats.covered.saturating_sub(self.base.covered).saturating_mul(len),
-            overrun_bytes: stats.receiver_drops.saturating_add(stats.refused).saturating_mul(len),
+            overrun_bytes: stats.overruns().saturating_sub(self.base.overruns).saturating_mul(len),
             pressure: f64::from(ack.pressure) / 255.0,
             latest: ack.latest,
             largest: ack.largest,

@@ -51,6 +51,8 @@ pub struct Totals {
     pub covered: u64,
     /// Datagrams in lanes whose fate was not known.
     pub in_lanes: u64,
+    /// [`SenderStats::overruns`].
+    pub overruns: u64,
 }
 
 /// Why nothing can be sent at the moment.
@@ -122,4 +124,11 @@ pub struct SenderStats {
     pub timeouts_in_a_row: u32,
     /// When the last acknowledgement with news came in.
     pub last_news: Time,
+}
+
+impl SenderStats {
+    /// Datagrams that came to the receiving host and went no further.
+    pub fn overruns(&self) -> u64 {
+        self.receiver_drops.saturating_add(self.refused)
+    }
 }

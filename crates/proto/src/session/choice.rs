@@ -144,6 +144,8 @@ enum State {
     },
     Trial {
         of: Carrier,
+        /// What carried the data before.
+        back: Carrier,
         since: Time,
         /// What the other one carried, bytes per second.
         other: f64,
@@ -305,14 +307,14 @@ impl Choice {
         blocked: bool,
         line: String,
     ) -> Option<Order> {
-        self.state = State::Trial { of, since: look.now, other, measured: None, blocked };
+        let back = self.config.carrier;
+        self.state = State::Trial { of, back, since: look.now, other, measured: None, blocked };
         self.go(look.now, of, format!("{line}: trying {}", by(of)), true)
     }
 
     fn on_trial(&mut self, look: &Look) -> Option<Order> {
-        let State::Trial { of, since, other, measured, blocked } = &mut self.state else { return None };
-        let (of, since, other, blocked) = (*of, *since, *other, *blocked);
-        let back = if of == Carrier::Object { Carrier::Stripe } else { Carrier::Object };
+        let State::Trial { of, back, since, other, measured, blocked } = &mut self.state else { return None };
+        let (of, back, since, other, blocked) = (*of, *back, *since, *other, *blocked);
         if of == Carrier::Stripe && look.lanes == 0 {
             return self.end_trial(look, back, "the TCP connections broke".into(), blocked);
         }

@@ -451,6 +451,11 @@ impl Outgoing {
         self.resent
     }
 
+    /// Something is to come from the other side: word of what is on its way, or that it wants more.
+    pub fn is_waiting(&self) -> bool {
+        self.in_flight() > 0 || self.is_held_up()
+    }
+
     /// Data waits that the other side does not want yet.
     pub fn is_held_up(&self) -> bool {
         self.unsent > 0 && !self.lanes.keys().any(|lane| self.has_next(*lane))

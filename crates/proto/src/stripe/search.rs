@@ -62,7 +62,10 @@ pub enum Doing {
 /// The search. Feed it with [`Search::on_interval`] some times a second, and do as [`Search::wanted`] says.
 #[derive(Clone, Debug)]
 pub struct Search {
+    /// As many as can be had lately …
     lanes_max: u32,
+    /// … of as many as there may be.
+    lanes_most: u32,
     wanted: u32,
     phase: Phase,
     course: Course,
@@ -117,6 +120,7 @@ impl Search {
         let wanted = first.clamp(1, lanes_max);
         let mut search = Search {
             lanes_max,
+            lanes_most: lanes_max,
             wanted,
             phase: Phase::Hold(Hold::new(0.0, false)),
             course: Course::Up,
@@ -177,6 +181,7 @@ impl Search {
 
     fn begin_round(&mut self) {
         self.tried.clear();
+        self.lanes_max = self.lanes_most;
         (self.course, self.narrowed, self.is_by_chance) = (Course::Up, 0, false);
         self.ignores_queue = false;
         self.begin_try(self.wanted);
@@ -197,6 +202,11 @@ impl Search {
     fn settle(&mut self, interval: &Interval) {
         let Phase::Settle { all_there, short_since, chunk, last_rate, .. } = &mut self.phase else { return };
         if interval.lanes < self.wanted {
+            if interval.acked == 0 {
+                // Where nothing passes no lane can be had, and that says nothing of later.
+                *short_since = None;
+                return;
+            }
             let since = *short_since.get_or_insert(interval.now);
             if interval.now.since(since) >= LANES_PATIENCE {
                 // More than so many cannot be had.

@@ -1,8 +1,10 @@
 //! Changes of the path at a time.
 
-use super::checks::{InvalidField, RATE_MAX_MBIT, TIME_MAX_S, not_negative, positive, refuse, share};
+use super::checks::{
+    DELAY_MAX_MS, InvalidField, RATE_MAX_MBIT, TIME_MAX_S, not_negative, positive, refuse, share,
+};
 use crate::link::{LinkChange, LinkStep};
-use crate::path::rate;
+use crate::path::{millis, rate};
 use longhaul_proto::units::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,6 +22,9 @@ pub struct Step {
     pub loss: Option<f64>,
     /// For so many seconds nothing passes, either way.
     pub outage_s: Option<f64>,
+    /// The round trip of an empty path from then on, half of it each way, in milliseconds: another route. No packet
+    /// overtakes another, and the queue keeps its room.
+    pub rtt_ms: Option<f64>,
 }
 
 impl Step {
@@ -29,7 +34,11 @@ impl Step {
         let rate = self.bottleneck_mbit.map(|mbit| LinkChange::Rate(rate(mbit)));
         let loss = self.loss.filter(|_| is_forward).map(LinkChange::Loss);
         let outage = self.outage_s.map(|span_s| LinkChange::Outage(Duration::from_secs_f64(span_s)));
-        rate.or(loss).or(outage).map(|change| LinkStep { at, change })
+        let delay = self.rtt_ms.map(|rtt_ms| {
+            let there = millis(rtt_ms) / 2;
+            LinkChange::Delay(if is_forward { there } else { millis(rtt_ms) - there })
+        });
+        rate.or(loss).or(outage).or(delay).map(|change| LinkStep { at, change })
     }
 
     pub(super) fn validate(&self, burst: Option<f64>) -> Result<(), InvalidField> {
@@ -46,10 +55,13 @@ impl Step {
         if let Some(span_s) = self.outage_s {
             positive("outage_s", span_s, TIME_MAX_S)?;
         }
-        let changes = [self.bottleneck_mbit, self.loss, self.outage_s];
+        if let Some(rtt_ms) = self.rtt_ms {
+            not_negative("rtt_ms", rtt_ms, DELAY_MAX_MS)?;
+        }
+        let changes = [self.bottleneck_mbit, self.loss, self.outage_s, self.rtt_ms];
         match changes.iter().flatten().count() {
             1 => Ok(()),
-            0 => refuse("at_s", "stands alone; a step needs one of bottleneck_mbit, loss, outage_s"),
+            0 => refuse("at_s", "stands alone; a step needs one of bottleneck_mbit, loss, outage_s, rtt_ms"),
             _ => refuse("at_s", "stands with several changes; give each a step of its own"),
         }
     }
@@ -58,9 +70,12 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n[[steps]]\nat_s = {:?}", self.at_s)?;
-        for (field, value) in
-            [("bottleneck_mbit", self.bottleneck_mbit), ("loss", self.loss), ("outage_s", self.outage_s)]
-        {
+        for (field, value) in [
+            ("bottleneck_mbit", self.bottleneck_mbit),
+            ("loss", self.loss),
+            ("outage_s", self.outage_s),
+            ("rtt_ms", self.rtt_ms),
+        ] {
             if let Some(value) = value {
                 writeln!(f, "{field} = {value:?}")?;
             }
@@ -69,4 +84,4 @@ impl fmt::Display for Step {
     }
 }
 
-pub(super) const FIELDS: &[&str] = &["at_s", "bottleneck_mbit", "loss", "outage_s"];
+pub(super) const FIELDS: &[&str] = &["at_s", "bottleneck_mbit", "loss", "outage_s", "rtt_ms"];

@@ -200,7 +200,13 @@ fn mistakes_in_tables_are_told_with_their_line() {
 
 #[test]
 fn the_lists_of_fields_are_those_of_the_types() {
-    let step = Step { at_s: 1.0, bottleneck_mbit: Some(1.0), loss: Some(1.0), outage_s: Some(1.0) };
+    let step = Step {
+        at_s: 1.0,
+        bottleneck_mbit: Some(1.0),
+        loss: Some(1.0),
+        outage_s: Some(1.0),
+        rtt_ms: Some(1.0),
+    };
     let some = Some(1.0);
     let traffic = CrossTraffic {
         stop_s: some,

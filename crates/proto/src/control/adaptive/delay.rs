@@ -50,6 +50,11 @@ impl QueueDelay {
         self.round_trip.age(now, is_empty, patience);
     }
 
+    /// The shortest round trip of the last while.
+    pub fn least_round_trip(&self) -> Option<Duration> {
+        self.round_trip.least().map(|least| Duration::from_nanos(least.max(0) as u64))
+    }
+
     /// What the last tick saw is the delay of an empty queue, after all.
     pub fn rebase(&mut self, now: Time) {
         self.empty_at = now;

@@ -26,6 +26,7 @@ impl<S: Source> Sender<S> {
             distinct: self.stats.distinct,
             covered: self.flight.next_number(),
             in_lanes: self.flight.in_lanes(),
+            overruns: self.stats.overruns(),
         };
         self.told = Totals::default();
         self.episode_from = self.flight.next_number();
@@ -44,6 +45,8 @@ impl<S: Source> Sender<S> {
             },
         );
         self.stats.given_up += lost;
+        // They do not count as landed.
+        self.base.in_lanes = self.base.in_lanes.saturating_sub(lost);
     }
 
     /// Whether nothing is known yet of what became of this datagram.
@@ -89,7 +92,7 @@ impl<S: Source> Sender<S> {
     }
 
     pub(super) fn timeout_at(&self) -> Option<Time> {
-        self.flight.oldest().map(|sent| sent.max(self.stats.last_news) + self.timeout())
+        self.flight.oldest_loose().map(|(_, sent)| sent.max(self.stats.last_news) + self.timeout())
     }
 
     /// When a datagram is lost that later ones overtook, though nothing more was acknowledged since (RFC 8985 §6.2,
@@ -97,8 +100,7 @@ impl<S: Source> Sender<S> {
     /// losses among the last datagrams of an object would wait for the timeout.
     pub(super) fn overtaken_at(&self) -> Option<Time> {
         let waits_for_question = self.selector.round_is_over().is_some();
-        self.flight.oldest()?;
-        let is_overtaken = self.flight.oldest_number()? + 1 < self.stats.covered && !waits_for_question;
+        let is_overtaken = self.flight.oldest_loose()?.0 + 1 < self.stats.covered && !waits_for_question;
         let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
         is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
     }
@@ -186,6 +188,39 @@ mod tests {
         deliver(&mut sender, &mut receiver, late, &again);
         assert_eq!(sender.acked(), 100);
         assert_eq!((sender.stats().packets_sent, sender.stats().packets_by_lanes), (150, 150));
+    }
+
+    #[test]
+    fn what_a_lane_took_with_it_does_not_count_as_landed() {
+        let (mut sender, mut receiver) = (sender(), receiver());
+        sender.go_by_lanes();
+        let start = Time::from_millis(100);
+        let mut buf = vec![0; 1100];
+        (0..40).for_each(|_| assert!(sender.poll_transmit(start, &mut buf).is_some()));
+        sender.go_by_datagrams(Box::new(Greedy));
+        sender.lose(0..40);
+        let sent = drain(&mut sender, start);
+        deliver(&mut sender, &mut receiver, start + RTT, &sent);
+        assert_eq!(sender.acked(), 100);
+        let told = (sender.told.received, sender.told.distinct);
+        assert_eq!(told, (sent.len() as u64, 100), "all came over UDP");
+    }
+
+    #[test]
+    fn what_went_by_itself_is_missed_though_a_lane_has_older_ones() {
+        let (mut sender, mut receiver) = (sender(), receiver());
+        sender.go_by_lanes();
+        let start = Time::from_millis(100);
+        let mut buf = vec![0; 1100];
+        (0..40).for_each(|_| assert!(sender.poll_transmit(start, &mut buf).is_some()));
+        sender.go_by_datagrams(Box::new(Greedy));
+        assert_eq!(drain(&mut sender, start).len(), 60);
+        let at = sender.poll_timeout().expect("silence is noticed");
+        sender.handle_timeout(at);
+        assert_eq!(sender.stats().timeouts_in_a_row, 1);
+        let again = drain(&mut sender, at);
+        deliver(&mut sender, &mut receiver, at + RTT, &again);
+        assert_eq!(sender.acked(), 60);
     }
 
     #[test]

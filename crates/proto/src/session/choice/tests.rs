@@ -299,6 +299,15 @@ fn without_lanes_a_silent_path_is_waited_for() {
 }
 
 #[test]
+fn a_trial_of_udp_beside_the_pipe_ends_with_the_pipe() {
+    let mut story = Story::new(100.0);
+    story.lanes_can_be_had = false;
+    story.choice.config.has_pipe = true;
+    story.go_on(60.0, BLOCKED).go_on(120.0, Path { udp_mbps: 5.0, ..GOOD });
+    assert_eq!(story.carriers()[..3], ["ssh", "object", "ssh"], "{:?}", story.told);
+}
+
+#[test]
 fn what_the_user_says_stands() {
     for transport in [Transport::Object, Transport::Stripe, Transport::Ssh] {
         let mut story = Story::new(100.0);

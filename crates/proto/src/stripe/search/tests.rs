@@ -164,6 +164,19 @@ fn lanes_lost_in_a_long_silence_are_not_taken_for_lanes_that_cannot_be_had() {
     assert!(search.wanted() >= 8, "{search:?}");
 }
 
+/// All lanes die in an outage, and for a while none can be had.
+#[test]
+fn an_outage_does_not_lower_the_number_of_lanes_for_good() {
+    let mut search = Search::new(8, 32);
+    let mut now = Time::ZERO;
+    for _ in 0..2400 {
+        now = now + STEP;
+        let lanes = if (60.0..120.0).contains(&now.as_secs_f64()) { 0 } else { search.wanted() };
+        search.on_interval(&interval(now, u64::from(lanes) * 100_000, lanes));
+    }
+    assert!(search.wanted() >= 8, "{search:?}");
+}
+
 /// As behind a policer.
 #[test]
 fn where_packets_are_lost_without_a_queue_and_more_lanes_gain_nothing_few_are_kept() {
