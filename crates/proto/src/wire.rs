@@ -219,7 +219,7 @@ pub struct Ack {
     pub latest: DatagramNumber,
     /// When it came in, on the receiver's clock.
     pub latest_time: Time,
-    /// How long ago that was when this was written (4.2 s at most), in µs on the wire.
+    /// How long ago that was when this was written (71 min at most), in µs on the wire.
     pub delay: Duration,
     /// Data datagrams that came in, repeats included.
     pub received: u64,

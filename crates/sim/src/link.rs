@@ -137,7 +137,7 @@ impl Link {
             kept: match config.discipline {
                 QueueDiscipline::DropTail => None,
                 QueueDiscipline::Fair => Some(kept(Box::new(FairQueue::new(config.queue_bytes, config.mtu)))),
-                QueueDiscipline::CoDel => Some(kept(Box::new(CoDel::new(config.queue_bytes)))),
+                QueueDiscipline::CoDel => Some(kept(Box::new(CoDel::new(config.queue_bytes, config.mtu)))),
             },
             totals: LinkTotals::default(),
         };

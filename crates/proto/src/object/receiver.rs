@@ -222,10 +222,10 @@ impl<K: Sink> Receiver<K> {
             self.stats.received -= u64::from(self.by_lanes);
         } else {
             self.map.insert(packet);
+            self.unspoken += 1;
             self.frontier = self.frontier.max(packet + 1);
             self.stats.last_news = now;
         }
-        self.unspoken += 1;
         self.unspoken_since.get_or_insert(now);
         if self.complete && now >= self.next_reminder {
             self.ack_now = true;

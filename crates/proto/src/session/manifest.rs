@@ -92,8 +92,10 @@ pub enum BadManifest {
     /// Extents out of order, overlapping or beyond the file.
     #[error("the other side sent impossible extents for {0:?}")]
     Extents(String),
-    /// More bytes than 2⁶³, or more entries than 2³².
-    #[error("the other side offered a copy larger than can be numbered")]
+    /// More bytes than [`OBJECT_LEN_MAX`], or more entries than 2³².
+    #[error(
+        "the other side offered a copy of more than 4 PiB, or of more than 4294967295 files; copy it in parts"
+    )]
     TooLarge,
     /// The same path twice, or a path below something that is not a folder.
     #[error("the other side sent the path {0:?} twice or below a file")]
@@ -130,9 +132,12 @@ impl Manifest {
                 return Err(BadManifest::Conflict(shown()));
             }
         }
-        if total > 1 << 62 { Err(BadManifest::TooLarge) } else { Ok(()) }
+        if total > OBJECT_LEN_MAX { Err(BadManifest::TooLarge) } else { Ok(()) }
     }
 }
+
+/// 4 PiB: so many [groups](Group) of a file can be numbered, and their bitmap fits in memory.
+pub const OBJECT_LEN_MAX: u64 = 1 << 52;
 
 /// The proper ancestors of a path, longest first.
 fn parents(path: &[u8]) -> impl Iterator<Item = &[u8]> {

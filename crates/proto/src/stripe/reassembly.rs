@@ -237,7 +237,7 @@ impl Reassembly {
             let next = self.pieces.remove(&next_at).unwrap_or_default();
             bytes.extend_from_slice(&next);
         }
-        if bytes.capacity() > MERGE_LEN * 2 {
+        if bytes.capacity() > bytes.len().max(SMALL_LEN) * 2 {
             // A large buffer is not held for a few bytes.
             let small = bytes.as_slice().into();
             self.recycle(std::mem::replace(&mut bytes, small));
@@ -260,6 +260,8 @@ impl Reassembly {
 
 /// Pieces up to this size are joined with their neighbours: the records about them would otherwise be larger than they.
 const MERGE_LEN: usize = 16 << 10;
+/// What a piece takes in memory beside its bytes: a buffer of this length is no waste.
+const SMALL_LEN: usize = 256;
 /// With one for each [`EQUAL_MIN`] bytes, more gaps than an honest sender leaves: lanes that are behind the others leave one
 /// for each frame.
 const GAPS_MAX: u64 = 4096;

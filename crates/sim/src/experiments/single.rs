@@ -8,6 +8,7 @@ use crate::trace::TraceMode;
 use crate::traffic::{Arrivals, Traffic};
 use crate::workload::Workload;
 use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::wire;
 
 /// A transfer to simulate, over a path that has been [checked](checked).
 #[derive(Clone, Debug)]
@@ -89,8 +90,9 @@ pub(super) fn run_singles(options: &Options<'_>, singles: &[Single]) -> Vec<Sing
 
 /// Object bytes that fit through the bottleneck: in packets of the MTU, as the default protocol's.
 pub(super) fn payload_rate(scenario: &Scenario) -> Rate {
-    Rate::from_mbps(scenario.bottleneck_mbit).scale(PAYLOAD_SHARE)
+    let mtu = f64::from(scenario.mtu);
+    Rate::from_mbps(scenario.bottleneck_mbit).scale((mtu - OVERHEAD) / mtu)
 }
 
-/// 1434 bytes of data in an IP packet of 1500.
-const PAYLOAD_SHARE: f64 = 1434.0 / 1500.0;
+/// Headers of IP and UDP, and what the protocol and its seal add.
+const OVERHEAD: f64 = (wire::IPV4_UDP_LEN + wire::DATA_OVERHEAD) as f64;

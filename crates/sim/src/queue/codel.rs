@@ -10,6 +10,8 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct CoDel {
     limit_bytes: u64,
+    /// With one packet left there is nothing to gain from dropping.
+    packet_bytes_max: u64,
     waiting: VecDeque<Waiting>,
     waiting_bytes: u64,
     /// When packets will have waited too long for an interval; `None` while they do not.
@@ -24,9 +26,10 @@ pub struct CoDel {
 
 impl CoDel {
     /// An empty queue for `limit_bytes`.
-    pub fn new(limit_bytes: u64) -> CoDel {
+    pub fn new(limit_bytes: u64, mtu: u32) -> CoDel {
         CoDel {
             limit_bytes,
+            packet_bytes_max: u64::from(mtu),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             first_above: None,
@@ -44,7 +47,7 @@ impl CoDel {
             return (None, false);
         };
         self.waiting_bytes -= u64::from(packet.bytes);
-        if now.since(packet.since) < TARGET || self.waiting_bytes <= MAX_PACKET_BYTES {
+        if now.since(packet.since) < TARGET || self.waiting_bytes <= self.packet_bytes_max {
             self.first_above = None;
             return (Some(packet), false);
         }
@@ -120,8 +123,6 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// A queue that has begun to drop again within this takes up at the frequency at which it stopped (RFC 8289, section
 /// 5.5).
 const REMEMBERED: Duration = Duration::from_millis(1600);
-/// With one packet left in the queue there is nothing to gain from dropping.
-const MAX_PACKET_BYTES: u64 = 1500;
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +134,7 @@ mod tests {
 
     /// Serve one packet a millisecond from a queue in which `backlog` of them wait at all times.
     fn serve(backlog: u64, for_ms: u64) -> Vec<u64> {
-        let mut queue = CoDel::new(1 << 30);
+        let mut queue = CoDel::new(1 << 30, 1500);
         let mut dropped = Vec::new();
         let mut drop_times = Vec::new();
         for n in 0..for_ms {
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_dropped() {
-        let mut queue = CoDel::new(3000);
+        let mut queue = CoDel::new(3000, 1500);
         let mut dropped = Vec::new();
         (0..3).for_each(|n| queue.push(packet(n, Time::ZERO), &mut dropped));
         assert_eq!(dropped.len(), 1);

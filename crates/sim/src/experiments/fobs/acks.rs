@@ -64,7 +64,7 @@ fn figure_1(options: &Options<'_>) -> Findings {
         statements: vec![
             NINETY
                 .judge(near(short) && near(long), figures.clone())
-                .otherwise("the ceiling is 93.7 %: 1024 of 1093 bytes in each packet are data"),
+                .otherwise("the ceiling is 93.9 %: 1024 of 1090 bytes in each packet are data"),
             BOTH_HAULS
                 .judge(long >= 0.95 * short, figures)
                 .otherwise("the last round trips weigh more on a short object"),
