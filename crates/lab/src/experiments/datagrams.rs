@@ -13,7 +13,7 @@ use longhaul_sim::flow::{FlowEnd, FlowNews, FlowSpec, KnownPath, Protocol};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// What came of a transfer.
@@ -72,7 +72,7 @@ impl Ends {
                 sent = sent.and_then(|is_over| halt.check().map(|()| is_over));
             }
             over.store(true, Ordering::Relaxed);
-            (joined(receiving.join()), sent)
+            (joined(receiving), sent)
         });
         sent?;
         let delivered = delivered.map_err(failed)?;
@@ -94,7 +94,7 @@ impl Ends {
             });
             thread::sleep(setup);
             let sent = left.run_until(FlowNews::Acknowledged, is_over);
-            let received = joined(receiving.join());
+            let received = joined(receiving);
             sent.and(received)
         })
     }
@@ -117,8 +117,9 @@ impl RunUntil for Driver<Clear> {
     }
 }
 
-fn joined<T>(result: thread::Result<T>) -> T {
-    result.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+/// What a thread came to; a panic in it goes on here.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
 fn failed(error: io::Error) -> ExperimentError {
