@@ -130,6 +130,11 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     refused(bench.lab(&["run", "--with", "true"]), &["--scenario"]);
     refused(bench.lab(&["run", "psockets-a", "--pcap", "x"]), &["--with"]);
     refused(bench.with("true", &["--quick"]), &["--quick"]);
+    let bench = Bench::new(PATH);
+    let one_file = ["--pcap", "x.pcap", "--pcap-right", "./x.pcap"];
+    refused(bench.with("true", &one_file), &["--pcap and --pcap-right need a file each"]);
+    refused(bench.shell(&one_file, ""), &["--pcap and --pcap-right need a file each"]);
+    assert!(!Path::new("x.pcap").exists());
     let bench = Bench::new(&format!("{PATH}[[traffic]]\ncontrol = 'udt'\n"));
     if Path::new("/dev/net/tun").exists() {
         let ended = Running::start(&mut bench.with("true", &[])).finish();
