@@ -57,44 +57,46 @@ impl Process {
 
     /// The next line that it says, which must come within `limit`.
     pub(super) fn line(&mut self, bench: &Bench<'_>, limit: Duration) -> Result<String, ExperimentError> {
-        let deadline = Instant::now() + limit;
-        loop {
-            match self.lines.recv_timeout(STOP_POLL) {
-                Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
-                Err(RecvTimeoutError::Timeout) => {
-                    bench.check()?;
-                    if Instant::now() >= deadline {
-                        return Err(self.failed(format!("not done after {} s", limit.as_secs())));
-                    }
-                }
-            }
-        }
+        self.next_line(bench, Instant::now(), limit)?.ok_or_else(|| self.ended())
     }
 
     /// All that it says until it ends.
     pub(super) fn text(&mut self, bench: &Bench<'_>, limit: Duration) -> Result<String, ExperimentError> {
-        let deadline = Instant::now() + limit;
-        let mut text = String::new();
+        let (begun, mut text) = (Instant::now(), String::new());
+        while let Some(line) = self.next_line(bench, begun, limit)? {
+            text = text + &line + "\n";
+        }
+        if text.is_empty() { Err(self.ended()) } else { Ok(text) }
+    }
+
+    /// The next line; none where it says nothing any more.
+    fn next_line(
+        &mut self,
+        bench: &Bench<'_>,
+        begun: Instant,
+        limit: Duration,
+    ) -> Result<Option<String>, ExperimentError> {
         loop {
             match self.lines.recv_timeout(STOP_POLL) {
-                Ok(line) => text = text + &line + "\n",
-                Err(RecvTimeoutError::Disconnected) if text.is_empty() => return Err(self.ended()),
-                Err(RecvTimeoutError::Disconnected) => return Ok(text),
-                Err(RecvTimeoutError::Timeout) => {
-                    bench.check()?;
-                    if Instant::now() >= deadline {
-                        return Err(self.failed(format!("not done after {} s", limit.as_secs())));
-                    }
-                }
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.check(bench, begun, limit)?,
             }
         }
     }
 
+    /// Go on waiting for it, unless there is no use in it.
+    fn check(&self, bench: &Bench<'_>, begun: Instant, limit: Duration) -> Result<(), ExperimentError> {
+        bench.check()?;
+        if begun.elapsed() < limit {
+            return Ok(());
+        }
+        Err(self.failed(format!("not done after {} s", limit.as_secs())))
+    }
+
     /// Wait until it ends, which must be within `limit`.
     pub(super) fn end(&mut self, bench: &Bench<'_>, limit: Duration) -> Result<Ended, ExperimentError> {
-        let deadline = Instant::now() + limit;
-        let mut said = String::new();
+        let (begun, mut said) = (Instant::now(), String::new());
         let is_success = loop {
             let patience = match self.lines.recv_timeout(STOP_POLL) {
                 Ok(line) => {
@@ -107,10 +109,7 @@ impl Process {
             if let Some(status) = self.status()? {
                 break status.success();
             }
-            bench.check()?;
-            if Instant::now() >= deadline {
-                return Err(self.failed(format!("not done after {} s", limit.as_secs())));
-            }
+            self.check(bench, begun, limit)?;
             thread::sleep(patience);
         };
         // What it has left behind would keep its output open.
