@@ -109,7 +109,7 @@ fn a_commands_status_is_the_programs() {
     }
     let ended = ended.expect_code(7);
     assert_eq!(ended.stdout, "10.73.0.1 10.73.0.2 left\n");
-    for part in ["left to right", "packets delivered", "queue, 95th percentile"] {
+    for part in ["left to right", "packets delivered", "queue, 95th percentile", "late by over 1 ms"] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
     let ended = Running::start(&mut bench.with("kill -KILL $$", &["--json"])).finish().expect_code(137);

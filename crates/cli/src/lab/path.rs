@@ -107,7 +107,8 @@ impl Record {
         line("queue, mean", &|way| bytes_text(way.waiting_bytes.mean.round() as u64), true);
         line("queue, 95th percentile", &|way| bytes_text(way.waiting_bytes.p95), true);
         line("queue, most", &|way| bytes_text(way.waiting_bytes.max), true);
-        line("late by a millisecond", &|way| share_text(way.lateness.late_share), true);
+        let tolerance_ms = self.counters.left_to_right.lateness.tolerance_ms;
+        line(&format!("late by over {tolerance_ms} ms"), &|way| share_text(way.lateness.late_share), true);
         line("dropped by this machine", &|way| unasked(way).to_string(), false);
         if let Some(traffic) = &self.traffic {
             let _ = writeln!(
@@ -156,6 +157,7 @@ impl Record {
                 "queue_bytes_mean": way.waiting_bytes.mean,
                 "queue_bytes_p95": way.waiting_bytes.p95,
                 "queue_bytes_max": way.waiting_bytes.max,
+                "late_tolerance_ms": way.lateness.tolerance_ms,
                 "late_share": way.lateness.late_share,
             })
         };
