@@ -4,6 +4,7 @@ use crate::counters::{Counters, DirectionCounters, Passed};
 use crate::error::LabError;
 use crate::host::{Host, HostDrops};
 use crate::lane::Lane;
+use crate::listening::{self, Wire};
 use crate::place::{End, Place};
 use crate::traffic::{self, Conductor, TrafficCounters};
 use crate::worker::{self, Switches, Track, now_ns};
@@ -94,6 +95,11 @@ impl Lab {
     /// afterwards. A panic in `f` goes on here.
     pub fn enter<T: Send>(&self, on: impl Into<Place>, f: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         self.host(on).enter(f).map_err(LabError::at("entering a network namespace"))
+    }
+
+    /// Whether a program on that host waits for anybody: at that port, or at any.
+    pub fn listens(&self, on: impl Into<Place>, wire: Wire, port: Option<u16>) -> Result<bool, LabError> {
+        self.enter(on, || listening::listens(wire, port))
     }
 
     /// That host's IPv4 address on the path.
