@@ -323,7 +323,7 @@ pub struct SimArgs {
     /// An experiment, a scenario file, or list
     #[arg(value_name = "EXPERIMENT|SCENARIO.toml")]
     pub what: String,
-    /// Fewer repetitions and points: within a minute on two cores
+    /// Fewer repetitions and points of an experiment: within a minute on two cores
     #[arg(long)]
     pub quick: bool,
     /// Print JSON lines in place of text; the first has command, version and seed
@@ -339,9 +339,9 @@ pub struct SimArgs {
     /// several times [default: adaptive]
     #[arg(long, value_name = "NAME", help_heading = SCENARIO, verbatim_doc_comment)]
     pub control: Vec<String>,
-    /// Over a scenario: how much to send
-    #[arg(long, value_name = "SIZE", default_value = "40MB", value_parser = parse_bytes, help_heading = SCENARIO)]
-    pub bytes: u64,
+    /// Over a scenario: how much to send [default: 40MB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = SCENARIO)]
+    pub bytes: Option<u64>,
 }
 
 /// Print a completion script for a shell

@@ -98,6 +98,24 @@ fn a_run_prints_and_stores_the_same_lines_and_leaves_nothing() {
     assert_eq!(processes_of(&out), 0);
 }
 
+#[test]
+fn what_cannot_be_stored_is_printed_all_the_same() {
+    // A folder that takes no files from anybody.
+    let run = |more: &[&str]| {
+        let args = [&["pcp-sim4", "--smoke"], more].concat();
+        Running::start(&mut lab_run(Path::new("/proc"), &args)).finish().expect_code(1)
+    };
+    let ended = run(&[]);
+    assert!(ended.stderr.contains("cannot store results in /proc/"), "{}", ended.stderr);
+    assert!(
+        ended.stdout.contains("pcp-sim4: ") && ended.stdout.contains("seed 1, smoke"),
+        "{}",
+        ended.stdout
+    );
+    assert!(!ended.stdout.contains("stored in"), "{}", ended.stdout);
+    assert_eq!(lines(&run(&["--json"]).stdout).last().map(|line| &line["kind"]), Some(&"end".into()));
+}
+
 /// That these run at their smallest, with statements on all their claims, and leave nothing.
 fn assert_runs(ids: &[&str]) {
     let folder = tempfile::tempdir().unwrap();

@@ -109,7 +109,7 @@ fn a_commands_status_is_the_programs() {
     }
     let ended = ended.expect_code(7);
     assert_eq!(ended.stdout, "10.73.0.1 10.73.0.2 left\n");
-    for part in ["left to right", "packets delivered", "queue, 95th percentile"] {
+    for part in ["left to right", "packets delivered", "queue, 95th percentile", "late by over 1 ms"] {
         assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
     }
     let ended = Running::start(&mut bench.with("kill -KILL $$", &["--json"])).finish().expect_code(137);
@@ -130,6 +130,11 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     refused(bench.lab(&["run", "--with", "true"]), &["--scenario"]);
     refused(bench.lab(&["run", "psockets-a", "--pcap", "x"]), &["--with"]);
     refused(bench.with("true", &["--quick"]), &["--quick"]);
+    let bench = Bench::new(PATH);
+    let one_file = ["--pcap", "x.pcap", "--pcap-right", "./x.pcap"];
+    refused(bench.with("true", &one_file), &["--pcap and --pcap-right need a file each"]);
+    refused(bench.shell(&one_file, ""), &["--pcap and --pcap-right need a file each"]);
+    assert!(!Path::new("x.pcap").exists());
     let bench = Bench::new(&format!("{PATH}[[traffic]]\ncontrol = 'udt'\n"));
     if Path::new("/dev/net/tun").exists() {
         let ended = Running::start(&mut bench.with("true", &[])).finish();

@@ -73,6 +73,26 @@ fn what_is_unknown_gets_a_suggestion() {
 }
 
 #[test]
+fn what_would_change_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("far.toml");
+    fs::write(&path, "bottleneck_mbit = 50\nrtt_ms = 40\n").unwrap();
+    for (args, says) in [
+        (&["grid", "--bytes", "1MB"][..], "grid says by itself how much is sent; leave --bytes out"),
+        (&["fobs-fig3", "--control", "adaptive"], "leave --control out"),
+        (&[path.to_str().unwrap(), "--quick"], "--quick is for experiments"),
+        (&["list", "--seed", "7"], "list simulates nothing; leave --seed out"),
+        (&["list", "--quick"], "leave --quick out"),
+        (&["list", "--threads", "2"], "leave --threads out"),
+        (&["list", "--control", "adaptive"], "leave --control out"),
+        (&["list", "--bytes", "1MB"], "leave --bytes out"),
+    ] {
+        let ended = sim(args).expect_code(2);
+        assert!(ended.stderr.contains(says) && ended.stdout.is_empty(), "{args:?}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_scenario_is_run_for_each_controller() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("far.toml");

@@ -83,7 +83,9 @@ pub struct Lateness {
     pub mean_us: f64,
     /// Worst, microseconds.
     pub max_us: f64,
-    /// Share of the packets that were over a millisecond and over a twentieth of the round trip late, 0 to 1.
+    /// What a packet may be late without counting as late: a millisecond, or a twentieth of the round trip if that is more.
+    pub tolerance_ms: f64,
+    /// Share of the packets that were later than that, 0 to 1.
     pub late_share: f64,
 }
 
@@ -121,6 +123,7 @@ impl LatenessCount {
         Lateness {
             mean_us: self.sum_ns as f64 / packets / 1e3,
             max_us: self.max_ns as f64 / 1e3,
+            tolerance_ms: self.tolerance_ns as f64 / 1e6,
             late_share: self.late_packets as f64 / packets,
         }
     }
@@ -130,3 +133,19 @@ impl LatenessCount {
 const LATE_NS_MIN: u64 = 1_000_000;
 /// What no protocol notices beside the queue's own changes.
 const LATE_SHARE_OF_RTT: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_as_late_depends_on_the_round_trip_and_is_told() {
+        let late = |rtt_ms: f64| {
+            let mut count = LatenessCount::new(rtt_ms);
+            [900_000, 1_100_000, 4_900_000, 5_100_000].into_iter().for_each(|ns| count.add(ns));
+            let Lateness { tolerance_ms, late_share, .. } = count.summary();
+            (tolerance_ms, late_share)
+        };
+        assert_eq!([late(10.0), late(100.0)], [(1.0, 0.75), (5.0, 0.25)]);
+    }
+}

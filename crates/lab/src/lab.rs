@@ -4,6 +4,7 @@ use crate::counters::{Counters, DirectionCounters, Passed};
 use crate::error::LabError;
 use crate::host::{Host, HostDrops};
 use crate::lane::Lane;
+use crate::listening::{self, Wire};
 use crate::place::{End, Place};
 use crate::traffic::{self, Conductor, TrafficCounters};
 use crate::worker::{self, Switches, Track, now_ns};
@@ -94,6 +95,11 @@ impl Lab {
     /// afterwards. A panic in `f` goes on here.
     pub fn enter<T: Send>(&self, on: impl Into<Place>, f: impl FnOnce() -> T + Send) -> Result<T, LabError> {
         self.host(on).enter(f).map_err(LabError::at("entering a network namespace"))
+    }
+
+    /// Whether a program on that host waits for anybody: at that port, or at any.
+    pub fn listens(&self, on: impl Into<Place>, wire: Wire, port: Option<u16>) -> Result<bool, LabError> {
+        self.enter(on, || listening::listens(wire, port))
     }
 
     /// That host's IPv4 address on the path.
@@ -265,9 +271,10 @@ fn check_pairs(extra_rtt_ms: &[f64]) -> Result<(), LabError> {
 }
 
 /// Where packets follow each other faster than a thread can be woken for each, they are moved in small groups, as a
-/// network card with interrupt coalescing does.
+/// network card with interrupt coalescing does. A path that becomes so fast is treated so from the start.
 fn nap_ns(scenario: &Scenario) -> u64 {
-    let packet_us = f64::from(scenario.mtu) * 8.0 / scenario.bottleneck_mbit;
+    let later = scenario.steps.iter().filter_map(|step| step.bottleneck_mbit);
+    let packet_us = f64::from(scenario.mtu) * 8.0 / later.fold(scenario.bottleneck_mbit, f64::max);
     if packet_us < SINGLE_PACKET_US { NAP_NS } else { 0 }
 }
 
@@ -298,6 +305,17 @@ mod tests {
             assert!(problem.ends_with("run it in the simulator: longhaul sim"), "{problem}");
         }
         assert!(refuse_what_is_only_simulated(&Scenario::parse(plain).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn packets_are_moved_in_groups_where_the_path_is_or_becomes_fast() {
+        let nap = |mbit: u32, step: &str| {
+            let text = format!("bottleneck_mbit = {mbit}\nrtt_ms = 10\n[[steps]]\nat_s = 1\n{step}");
+            nap_ns(&Scenario::parse(&text).unwrap())
+        };
+        assert_eq!([nap(100, "loss = 0.1"), nap(100, "bottleneck_mbit = 50")], [0; 2]);
+        assert_eq!([nap(1000, "loss = 0.1"), nap(100, "bottleneck_mbit = 1000")], [NAP_NS; 2]);
+        assert_eq!(nap(1000, "bottleneck_mbit = 100"), NAP_NS);
     }
 
     #[test]

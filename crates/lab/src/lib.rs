@@ -10,7 +10,8 @@
 //! virtual time when each packet leaves the bottleneck, so that a timer that fires late makes a packet late but leaves
 //! the rate as it is. It counts how late it was: see [`Counters::cpu_limited`]. What it cannot hide is the time that the
 //! machine takes to hand a packet over: about 0.1 ms each way on a small virtual machine. Where packets of the MTU last
-//! less than 25 µs, it moves them in groups of 50 µs, as a network card does that coalesces interrupts.
+//! less than 25 µs at the highest rate that the path comes to have, it moves them in groups of 50 µs, as a network card
+//! does that coalesces interrupts.
 //!
 //! What a scenario says of time ([steps](Scenario::steps), [traffic](Scenario::traffic)) begins with the lab, and anew with
 //! [`Lab::restart_clock`]. [`Lab::start_pairs`] puts several pairs of hosts on one path. [`Lab::crew`] starts programs that
@@ -38,6 +39,7 @@ mod host;
 mod impair;
 mod lab;
 mod lane;
+mod listening;
 mod netlink;
 mod place;
 pub mod plain;
@@ -61,6 +63,7 @@ pub use crew::{Crew, Member, enter_network, take_terminal};
 pub use error::LabError;
 pub use impair::{Fate, Flip, Impairments};
 pub use lab::Lab;
+pub use listening::Wire;
 pub use longhaul_sim::scenario::Scenario;
 pub use place::{End, Place};
 pub use privileges::ensure_privileges;

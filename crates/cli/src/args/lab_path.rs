@@ -29,7 +29,7 @@ pub struct LabPcapArgs {
     /// Record the left host's packets here: times, lengths, and the first 128 bytes of each
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
-    /// Record the right host's packets here
+    /// Record the right host's packets here, in a file of their own
     #[arg(long, value_name = "FILE")]
     pub pcap_right: Option<PathBuf>,
 }

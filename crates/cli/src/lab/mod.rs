@@ -85,7 +85,7 @@ fn find(id: &str) -> Result<Listed, Failure> {
     roster().find(|one| one.id == id).ok_or_else(|| Failure::Usage(unknown("experiment", id, ids)))
 }
 
-/// Measure, store and print what comes of it.
+/// Measure, store and print what comes of it: that also where it cannot be stored.
 fn present(session: &Session<'_>, experiment: &Listed) -> Result<(), Failure> {
     let bar = report::progress_bar(experiment.id, "runs");
     let show = |done: usize, total: usize| {
@@ -95,16 +95,17 @@ fn present(session: &Session<'_>, experiment: &Listed) -> Result<(), Failure> {
     let result = session.perform(experiment, &show);
     bar.finish_and_clear();
     let stored = result?;
-    let path = session.store(&stored)?;
+    let kept = session.store(&stored);
     if session.args.json {
         stored.lines().iter().for_each(|line| output::result(&line.to_string()));
     } else {
         output::result(&text::report(&stored.report));
         let (seed, scale, took) =
             (stored.head.seed, &stored.head.scale, output::seconds_text(stored.seconds));
-        output::result(&format!("\nseed {seed}, {scale}, {took}; stored in {}", path.display()));
+        let place = kept.as_ref().map(|path| format!("; stored in {}", path.display()));
+        output::result(&format!("\nseed {seed}, {scale}, {took}{}", place.unwrap_or_default()));
     }
-    Ok(())
+    kept.map(drop)
 }
 
 fn clean() -> Result<Exit, Failure> {

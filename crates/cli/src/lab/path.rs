@@ -10,7 +10,7 @@ use longhaul_lab::{
 use serde_json::{Value as Json, json};
 use std::cell::Cell;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,6 +41,7 @@ impl OpenPath {
     /// first thread.
     pub fn open(file: &Path, pcap: &LabPcapArgs) -> Result<OpenPath, Failure> {
         let scenario = Scenario::load(file).map_err(|error| Failure::Usage(error.to_string()))?;
+        refuse_one_file_for_both(pcap)?;
         longhaul_lab::ensure_privileges().map_err(failed)?;
         log::start("error")?;
         let stop = signals::stop_flag()?;
@@ -106,7 +107,8 @@ impl Record {
         line("queue, mean", &|way| bytes_text(way.waiting_bytes.mean.round() as u64), true);
         line("queue, 95th percentile", &|way| bytes_text(way.waiting_bytes.p95), true);
         line("queue, most", &|way| bytes_text(way.waiting_bytes.max), true);
-        line("late by a millisecond", &|way| share_text(way.lateness.late_share), true);
+        let tolerance_ms = self.counters.left_to_right.lateness.tolerance_ms;
+        line(&format!("late by over {tolerance_ms} ms"), &|way| share_text(way.lateness.late_share), true);
         line("dropped by this machine", &|way| unasked(way).to_string(), false);
         if let Some(traffic) = &self.traffic {
             let _ = writeln!(
@@ -155,6 +157,7 @@ impl Record {
                 "queue_bytes_mean": way.waiting_bytes.mean,
                 "queue_bytes_p95": way.waiting_bytes.p95,
                 "queue_bytes_max": way.waiting_bytes.max,
+                "late_tolerance_ms": way.lateness.tolerance_ms,
                 "late_share": way.lateness.late_share,
             })
         };
@@ -187,6 +190,18 @@ impl Record {
 
     fn mbps(&self, way: &DirectionCounters) -> f64 {
         way.bytes_delivered as f64 * 8.0 / self.seconds / 1e6
+    }
+}
+
+/// Two that write to one file would leave nothing of either.
+fn refuse_one_file_for_both(pcap: &LabPcapArgs) -> Result<(), Failure> {
+    // What is not there yet has no other names.
+    let place = |file: &PathBuf| file.canonicalize().or_else(|_| path::absolute(file)).ok();
+    match (&pcap.pcap, &pcap.pcap_right) {
+        (Some(left), Some(right)) if place(left) == place(right) => {
+            Err(Failure::Usage("--pcap and --pcap-right need a file each; name two".into()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -5,16 +5,15 @@ use crate::args::LabRunArgs;
 use crate::output::{self, Exit};
 use crate::values::describe;
 use longhaul::Failure;
-use longhaul_lab::{Crew, End, Lab, Member};
+use longhaul_lab::{Crew, End, Lab, Member, Wire};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use std::{fs, sync::atomic::AtomicBool};
 
 /// Run it, and tell what the path did.
 pub fn run(args: &LabRunArgs, command: &str, scenario: &Path) -> Result<Exit, Failure> {
@@ -81,22 +80,14 @@ fn wait_for_server(lab: &Lab, server: &mut Member<'_>, stop: &AtomicBool) -> Res
             let reason = format!("--server ended before the command began ({status}); try it alone");
             return Err(Failure::Failed(reason));
         }
-        if lab.enter(End::Right, listens).map_err(failed)? {
-            return Ok(());
+        for wire in [Wire::Tcp, Wire::Udp] {
+            if lab.listens(End::Right, wire, None).map_err(failed)? {
+                return Ok(());
+            }
         }
         sleep(POLL);
     }
     Ok(())
-}
-
-/// Whether a TCP socket of this thread's host listens, or a UDP socket is bound.
-fn listens() -> bool {
-    let has = |name: &str, state: &str| {
-        let table = fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
-        table.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some(state))
-    };
-    // States as the kernel lists them: listening, and bound to no peer.
-    ["tcp", "tcp6"].iter().any(|name| has(name, "0A")) || ["udp", "udp6"].iter().any(|name| has(name, "07"))
 }
 
 /// Ctrl-C reaches the command by itself; it has a moment to end in its own way.

@@ -14,6 +14,16 @@ use std::time::Instant;
 /// List, or simulate and print.
 pub fn run(args: &SimArgs) -> Result<Exit, Failure> {
     if args.what == LIST {
+        let given = [
+            ("--seed", args.seed.is_some()),
+            ("--quick", args.quick),
+            ("--threads", args.threads.is_some()),
+            ("--control", !args.control.is_empty()),
+            ("--bytes", args.bytes.is_some()),
+        ];
+        if let Some((flag, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            return Err(Failure::Usage(format!("{LIST} simulates nothing; leave {flag} out")));
+        }
         list(args.json);
         return Ok(Exit::Done);
     }
@@ -34,6 +44,10 @@ fn is_file(what: &str) -> bool {
 
 fn transfers(args: &SimArgs, mut contestants: Vec<Contestant>) -> Result<(), Failure> {
     let path = Path::new(&args.what);
+    if args.quick {
+        let text = "--quick is for experiments; over a scenario --bytes says how much is simulated";
+        return Err(Failure::Usage(text.into()));
+    }
     let mut scenario = Scenario::load(path).map_err(|error| match error {
         ScenarioError::Unreadable { .. } | ScenarioError::Invalid { .. } => Failure::Usage(error.to_string()),
     })?;
@@ -46,7 +60,7 @@ fn transfers(args: &SimArgs, mut contestants: Vec<Contestant>) -> Result<(), Fai
     }
     let (name, seed) = (scenario.name.clone(), scenario.seed);
     present(args, &name, seed, |options| {
-        let report = experiments::over(&scenario, &contestants, args.bytes, options);
+        let report = experiments::over(&scenario, &contestants, args.bytes.unwrap_or(BYTES), options);
         report.map_err(|bad| Failure::Usage(format!("{}: {bad}", path.display())))
     })
 }
@@ -55,6 +69,10 @@ fn experiment(args: &SimArgs, contestants: &[Contestant]) -> Result<(), Failure>
     let experiment = find(&args.what).map_err(Failure::Usage)?;
     if !experiment.takes_contestants && !contestants.is_empty() {
         let text = format!("{} says by itself who takes part; leave --control out", experiment.id);
+        return Err(Failure::Usage(text));
+    }
+    if args.bytes.is_some() {
+        let text = format!("{} says by itself how much is sent; leave --bytes out", experiment.id);
         return Err(Failure::Usage(text));
     }
     present(args, experiment.id, args.seed.unwrap_or(SEED), |options| {
@@ -131,3 +149,5 @@ fn list(as_json: bool) {
 const LIST: &str = "list";
 /// Where the user names none.
 const SEED: u64 = 1;
+/// What is sent over a scenario unless told otherwise.
+const BYTES: u64 = 40_000_000;

@@ -11,19 +11,22 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy)]
 pub(super) struct Halt<'a> {
     stop: &'a AtomicBool,
-    /// Another run failed, or what this goes along with is done.
+    /// Another run failed.
     failed: &'a AtomicBool,
+    /// What this goes along with is over.
+    over: Option<&'a AtomicBool>,
 }
 
 impl<'a> Halt<'a> {
-    /// For what goes along with a run: to end when that is done.
+    /// For what goes along with a run: to end when that is over, too.
     pub(super) fn until(self, over: &'a AtomicBool) -> Halt<'a> {
-        Halt { failed: over, ..self }
+        Halt { over: Some(over), ..self }
     }
 
     /// Go on, unless there is no use in it.
     pub(super) fn check(self) -> Result<(), ExperimentError> {
-        let is_over = self.stop.load(Ordering::Relaxed) || self.failed.load(Ordering::Relaxed);
+        let flags = [Some(self.stop), Some(self.failed), self.over];
+        let is_over = flags.into_iter().flatten().any(|flag| flag.load(Ordering::Relaxed));
         if is_over { Err(ExperimentError::Interrupted) } else { Ok(()) }
     }
 
@@ -55,7 +58,7 @@ pub(super) fn abreast<J: Sync, T: Send>(
     run: impl Fn(&J, Halt<'_>) -> Result<Outcome<T>, ExperimentError> + Sync,
 ) -> Result<Vec<T>, ExperimentError> {
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let halt = Halt { stop: bench.options.stop, failed: &failed };
+    let halt = Halt { stop: bench.options.stop, failed: &failed, over: None };
     let mut found: Vec<Option<T>> = jobs.iter().map(|_| None).collect();
     let mut problem = None;
     thread::scope(|scope| {
@@ -132,6 +135,18 @@ mod tests {
             });
             assert!(matches!(failed, Err(ExperimentError::Program { .. })), "{failed:?}");
         });
+    }
+
+    #[test]
+    fn what_goes_along_with_a_run_ends_for_each_of_three_reasons() {
+        let flags = [const { AtomicBool::new(false) }; 3];
+        let halt = Halt { stop: &flags[0], failed: &flags[1], over: None }.until(&flags[2]);
+        assert!(halt.check().is_ok());
+        for flag in &flags {
+            flag.store(true, Ordering::Relaxed);
+            assert!(halt.check().is_err());
+            flag.store(false, Ordering::Relaxed);
+        }
     }
 
     #[test]

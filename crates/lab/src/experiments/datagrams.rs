@@ -13,7 +13,7 @@ use longhaul_sim::flow::{FlowEnd, FlowNews, FlowSpec, KnownPath, Protocol};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// What came of a transfer.
@@ -72,7 +72,7 @@ impl Ends {
                 sent = sent.and_then(|is_over| halt.check().map(|()| is_over));
             }
             over.store(true, Ordering::Relaxed);
-            (joined(receiving.join()), sent)
+            (joined(receiving), sent)
         });
         sent?;
         let delivered = delivered.map_err(failed)?;
@@ -80,24 +80,37 @@ impl Ends {
         Ok(Moved { seconds, learnt: left.endpoint().end.learnt(), is_late })
     }
 
-    /// Send until `over`, and count the bytes that have arrived.
-    pub(super) fn stream(self, over: &AtomicBool, arrived: &AtomicU64) -> io::Result<()> {
+    /// Send until `over`, and count the bytes that have arrived. A failure makes it over, for whatever goes along.
+    pub(super) fn stream(self, over: &AtomicBool, arrived: &AtomicU64) -> Result<(), ExperimentError> {
         let Ends { mut left, mut right, setup } = self;
         let is_over = || over.load(Ordering::Relaxed);
-        thread::scope(|scope| {
-            let receiving = scope.spawn(|| {
-                while !is_over() {
-                    right.run(SLICE, |_| false)?;
-                    arrived.store(right.endpoint().received_bytes(), Ordering::Relaxed);
-                }
-                Ok(())
-            });
+        let receive = || {
+            while !is_over() {
+                right.run(SLICE, |_| false)?;
+                arrived.store(right.endpoint().received_bytes(), Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let send = || {
             thread::sleep(setup);
-            let sent = left.run_until(FlowNews::Acknowledged, is_over);
-            let received = joined(receiving.join());
-            sent.and(received)
-        })
+            left.run_until(FlowNews::Acknowledged, is_over).map(drop)
+        };
+        both(over, receive, send).map_err(failed)
     }
+}
+
+/// Two ends at a time, until `over`. The failure of one makes it over.
+fn both(
+    over: &AtomicBool,
+    one: impl FnOnce() -> io::Result<()> + Send,
+    other: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let end = |_: &io::Error| over.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        let one = scope.spawn(move || one().inspect_err(end));
+        let other = other().inspect_err(end);
+        other.and(joined(one))
+    })
 }
 
 /// Drivers that look now and then whether they are to go on.
@@ -117,8 +130,9 @@ impl RunUntil for Driver<Clear> {
     }
 }
 
-fn joined<T>(result: thread::Result<T>) -> T {
-    result.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+/// What a thread came to; a panic in it goes on here.
+pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
 fn failed(error: io::Error) -> ExperimentError {
@@ -191,3 +205,23 @@ impl Endpoint for Clear {
 const NUMBER_LEN: usize = size_of::<u64>();
 /// How soon the end is noticed.
 const SLICE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_fails_ends_the_other_and_is_heard_of() {
+        let over = AtomicBool::new(false);
+        let goes_on = || {
+            while !over.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        let fails = || Err(io::Error::other("no"));
+        assert!(both(&over, fails, goes_on).is_err());
+        over.store(false, Ordering::Relaxed);
+        assert!(both(&over, goes_on, fails).is_err());
+    }
+}

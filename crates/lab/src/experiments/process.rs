@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub(super) struct Ended {
     pub(super) is_success: bool,
     /// On its standard output.
     pub(super) said: String,
-    /// On its standard error.
+    /// The last of it on its standard error.
     pub(super) complained: String,
 }
 
@@ -49,62 +49,54 @@ impl Process {
         let mut child = command.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
         let (sender, lines) = channel();
         if let Some(stdout) = child.stdout.take() {
-            thread::spawn(move || {
-                // Ends with the program, or when nobody listens any more.
-                BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-            });
+            thread::spawn(move || hear(stdout, &sender));
         }
-        let complaints = child.stderr.take().map(|stderr| {
-            thread::spawn(move || {
-                let mut text = String::new();
-                // What cannot be read is not complained about.
-                let _ = stderr.take(COMPLAINTS_MAX).read_to_string(&mut text);
-                text
-            })
-        });
+        let complaints = child.stderr.take().map(|stderr| thread::spawn(move || last_of(stderr)));
         Ok(Process { name: name.into(), child, lines, complaints, is_over: false })
     }
 
     /// The next line that it says, which must come within `limit`.
     pub(super) fn line(&mut self, bench: &Bench<'_>, limit: Duration) -> Result<String, ExperimentError> {
-        let deadline = Instant::now() + limit;
-        loop {
-            match self.lines.recv_timeout(STOP_POLL) {
-                Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
-                Err(RecvTimeoutError::Timeout) => {
-                    bench.check()?;
-                    if Instant::now() >= deadline {
-                        return Err(self.failed(format!("not done after {} s", limit.as_secs())));
-                    }
-                }
-            }
-        }
+        self.next_line(bench, Instant::now(), limit)?.ok_or_else(|| self.ended())
     }
 
     /// All that it says until it ends.
     pub(super) fn text(&mut self, bench: &Bench<'_>, limit: Duration) -> Result<String, ExperimentError> {
-        let deadline = Instant::now() + limit;
-        let mut text = String::new();
+        let (begun, mut text) = (Instant::now(), String::new());
+        while let Some(line) = self.next_line(bench, begun, limit)? {
+            text = text + &line + "\n";
+        }
+        if text.is_empty() { Err(self.ended()) } else { Ok(text) }
+    }
+
+    /// The next line; none where it says nothing any more.
+    fn next_line(
+        &mut self,
+        bench: &Bench<'_>,
+        begun: Instant,
+        limit: Duration,
+    ) -> Result<Option<String>, ExperimentError> {
         loop {
             match self.lines.recv_timeout(STOP_POLL) {
-                Ok(line) => text = text + &line + "\n",
-                Err(RecvTimeoutError::Disconnected) if text.is_empty() => return Err(self.ended()),
-                Err(RecvTimeoutError::Disconnected) => return Ok(text),
-                Err(RecvTimeoutError::Timeout) => {
-                    bench.check()?;
-                    if Instant::now() >= deadline {
-                        return Err(self.failed(format!("not done after {} s", limit.as_secs())));
-                    }
-                }
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.check(bench, begun, limit)?,
             }
         }
     }
 
+    /// Go on waiting for it, unless there is no use in it.
+    fn check(&self, bench: &Bench<'_>, begun: Instant, limit: Duration) -> Result<(), ExperimentError> {
+        bench.check()?;
+        if begun.elapsed() < limit {
+            return Ok(());
+        }
+        Err(self.failed(format!("not done after {} s", limit.as_secs())))
+    }
+
     /// Wait until it ends, which must be within `limit`.
     pub(super) fn end(&mut self, bench: &Bench<'_>, limit: Duration) -> Result<Ended, ExperimentError> {
-        let deadline = Instant::now() + limit;
-        let mut said = String::new();
+        let (begun, mut said) = (Instant::now(), String::new());
         let is_success = loop {
             let patience = match self.lines.recv_timeout(STOP_POLL) {
                 Ok(line) => {
@@ -117,10 +109,7 @@ impl Process {
             if let Some(status) = self.status()? {
                 break status.success();
             }
-            bench.check()?;
-            if Instant::now() >= deadline {
-                return Err(self.failed(format!("not done after {} s", limit.as_secs())));
-            }
+            self.check(bench, begun, limit)?;
             thread::sleep(patience);
         };
         // What it has left behind would keep its output open.
@@ -197,9 +186,61 @@ impl Drop for Process {
     }
 }
 
+/// Hand on its lines. Whatever they are made of, and whether anybody wants them or not: a program whose output is closed
+/// is killed by its next word.
+fn hear(stdout: impl Read, to: &Sender<String>) {
+    let (mut stdout, mut line) = (BufReader::new(stdout), vec![]);
+    while stdout.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+        let text = String::from_utf8_lossy(&line);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        // Fails where nobody wants them any more.
+        let _ = to.send(text.strip_suffix('\r').unwrap_or(text).to_owned());
+        line.clear();
+    }
+}
+
+/// The last that it says, all of which is read for the same reason.
+fn last_of(stderr: impl Read) -> String {
+    let (mut stderr, mut last) = (BufReader::new(stderr), vec![]);
+    // What cannot be read is not complained about.
+    while let Ok(block @ [_, ..]) = stderr.fill_buf() {
+        let len = block.len();
+        last.extend_from_slice(block);
+        last.drain(..last.len().saturating_sub(COMPLAINTS_MAX));
+        stderr.consume(len);
+    }
+    String::from_utf8_lossy(&last).into_owned()
+}
+
 /// How soon a wish to stop is noticed.
 const STOP_POLL: Duration = Duration::from_millis(50);
 /// How soon the end of a program is noticed that says nothing any more.
 const END_POLL: Duration = Duration::from_millis(1);
-/// More than any error message takes.
-const COMPLAINTS_MAX: u64 = 64 << 10;
+/// More than any error message takes, in bytes.
+const COMPLAINTS_MAX: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::{Options, Scale};
+    use std::path::Path;
+    use std::sync::atomic::AtomicBool;
+
+    fn ended(script: &str) -> Ended {
+        let (stop, progress) = (AtomicBool::new(false), |_, _| {});
+        let (scale, program) = (Scale::Smoke, Path::new("longhaul"));
+        let bench =
+            Bench::new(Options { scale, seed: 1, program, only: None, stop: &stop, progress: &progress });
+        let mut process = Process::start("sh", Command::new("sh").args(["-c", script])).unwrap();
+        process.end(&bench, Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn what_a_program_says_does_not_end_it_however_much_and_whatever_it_is() {
+        let ended =
+            ended("yes no | head -c 300000 >&2 && echo never >&2 && printf '\\377\\r\\n' && echo done");
+        assert!(ended.is_success, "{}", ended.complained.len());
+        assert_eq!(ended.said, "\u{fffd}\ndone\n");
+        assert_eq!((ended.last_words(), ended.complained.len()), ("never", COMPLAINTS_MAX));
+    }
+}

@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::copies::{Copied, Copies};
 use super::striped::CONGESTION_CONTROL;
-use super::{Claim, Experiment, ExperimentError, Findings};
+use super::{Claim, Experiment, ExperimentError, Findings, Statement};
 use crate::{Lab, Scenario};
 use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,6 +121,11 @@ impl Runs {
     fn ratio(&self) -> Option<f64> {
         Some(self.auto.as_ref().ok()?.seconds / self.best()?)
     }
+
+    /// Auto took hardly longer than the better of the two, or came through where neither of them did.
+    fn is_near(&self) -> bool {
+        self.auto.is_ok() && self.ratio().is_none_or(|ratio| ratio <= BAR)
+    }
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
@@ -147,21 +152,6 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             course(&run.auto).into(),
         ]);
     }
-    let worst =
-        runs.iter().filter_map(|run| Some((run.ratio()?, &run.path))).max_by(|a, b| a.0.total_cmp(&b.0));
-    let near = match worst {
-        Some((ratio, path)) => NEAR.judge(
-            runs.iter().all(|run| run.ratio().is_some_and(|ratio| ratio <= BAR)),
-            format!("at most {ratio:.2} times: {path}"),
-        ),
-        None => NEAR.leave_open("no such path was measured"),
-    };
-    let failed: Vec<_> = runs.iter().filter(|run| !run.is_told()).map(|run| run.path.as_str()).collect();
-    let completes = match runs.len() {
-        0 => COMPLETES.leave_open("no such path was measured"),
-        count if failed.is_empty() => COMPLETES.judge(true, format!("{count} of {count}")),
-        _ => COMPLETES.judge(false, format!("not {}", failed.join("; "))),
-    };
     let mut method = vec![format!(
         "longhaul cp of a file of {object_s} s at the path's rate, from program start to verified completion, once by \
          each; queue of one bandwidth-delay product; streams under kernel TCP {CONGESTION_CONTROL}."
@@ -172,7 +162,35 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              time: then nothing stands for it."
         ));
     }
-    Ok(Findings { method, tables: vec![table], statements: vec![near, completes] })
+    Ok(Findings { method, tables: vec![table], statements: judge(&runs).into() })
+}
+
+fn judge(runs: &[Runs]) -> [Statement; 2] {
+    if runs.is_empty() {
+        return [NEAR, COMPLETES].map(|claim| claim.leave_open("no such path was measured"));
+    }
+    let paths = |is_in: &dyn Fn(&Runs) -> bool| -> Vec<&str> {
+        runs.iter().filter(|run| is_in(run)).map(|run| run.path.as_str()).collect()
+    };
+    let with_ratio = runs.iter().filter_map(|run| Some((run.ratio()?, &run.path)));
+    let worst = with_ratio.max_by(|a, b| a.0.total_cmp(&b.0));
+    let mut figures: Vec<String> =
+        worst.map(|(ratio, path)| format!("at most {ratio:.2} times: {path}")).into_iter().collect();
+    let failed = paths(&|run| run.auto.is_err());
+    if !failed.is_empty() {
+        figures.push(format!("auto failed: {}", failed.join("; ")));
+    }
+    let unopposed = paths(&|run| run.auto.is_ok() && run.best().is_none());
+    if !unopposed.is_empty() {
+        figures.push(format!("auto alone came through: {}", unopposed.join("; ")));
+    }
+    let near = NEAR.judge(runs.iter().all(Runs::is_near), figures.join("; "));
+    let untold = paths(&|run| !run.is_told());
+    let told = match untold.len() {
+        0 => format!("{count} of {count}", count = runs.len()),
+        _ => format!("not {}", untold.join("; ")),
+    };
+    [near, COMPLETES.judge(untold.is_empty(), told)]
 }
 
 /// What carried an automatic copy, and why it changed.
@@ -251,3 +269,46 @@ const GRACE: Duration = Duration::from_secs(10);
 /// What a policer lets pass at once.
 const POLICER_BURST_BYTES: u64 = 64 << 10;
 const TICK_MS: u64 = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Verdict;
+
+    fn runs(path: &str, seconds: [Option<f64>; 3]) -> Runs {
+        let copied = |seconds: f64| {
+            Copied::read(&format!(
+                r#"{{"ok":true,"seconds":{seconds},"goodput_mbps":8.0,"waste":0.0,"transport":"object","streams":0,"switches":[]}}"#
+            ))
+        };
+        let [object, stripe, auto] = seconds.map(|seconds| seconds.map_or(Err("not done".into()), copied));
+        Runs { path: path.into(), object, stripe, auto }
+    }
+
+    fn near(runs: &[Runs]) -> (Verdict, String) {
+        let [near, _] = judge(runs);
+        (near.verdict, near.figures)
+    }
+
+    #[test]
+    fn auto_is_held_to_the_better_of_the_two() {
+        let far = runs("far", [Some(20.0), Some(10.0), Some(10.5)]);
+        assert_eq!(near(&[far]), (Verdict::Met, "at most 1.05 times: far".into()));
+        let slow = runs("far", [Some(20.0), None, Some(30.0)]);
+        assert_eq!(near(&[slow]), (Verdict::NotMet, "at most 1.50 times: far".into()));
+        assert_eq!(near(&[]).0, Verdict::Open);
+    }
+
+    #[test]
+    fn where_auto_fails_the_bar_is_not_met_and_the_path_is_named() {
+        let well = || runs("well", [Some(20.0), Some(10.0), Some(10.0)]);
+        let failed = || runs("bad", [Some(20.0), Some(10.0), None]);
+        assert_eq!(near(&[failed()]), (Verdict::NotMet, "auto failed: bad".into()));
+        let figures = "at most 1.00 times: well; auto failed: bad".into();
+        assert_eq!(near(&[well(), failed()]), (Verdict::NotMet, figures));
+        let alone = runs("hard", [None, None, Some(10.0)]);
+        let figures = "at most 1.00 times: well; auto alone came through: hard".into();
+        assert_eq!(near(&[well(), alone]), (Verdict::Met, figures));
+        assert_eq!(judge(&[failed()])[1].verdict, Verdict::NotMet);
+    }
+}

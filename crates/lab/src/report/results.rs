@@ -3,8 +3,8 @@
 use super::stored::EXTENSION;
 use super::{ResultError, Stored, markdown, page};
 use crate::experiments::{Listed, roster};
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Everything that is known about every experiment.
 #[derive(Debug, Default)]
@@ -38,6 +38,7 @@ impl Results {
             let path = entry.map_err(unreadable)?.path();
             if path.extension().is_some_and(|extension| extension == EXTENSION) {
                 match Stored::read(&path) {
+                    Ok(stored) if !is_named_after(&path, &stored) => bad.push(misnamed(path, &stored)),
                     Ok(stored) => found.push(stored),
                     Err(error) => bad.push(error),
                 }
@@ -109,4 +110,17 @@ impl Results {
         }
         Results { groups, bad: vec![] }
     }
+}
+
+/// Whether the file has the experiment's name. Others are copies: which of two would be shown is not for chance to say.
+fn is_named_after(path: &Path, stored: &Stored) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split('.').next() == Some(&stored.report.id)
+}
+
+fn misnamed(path: PathBuf, stored: &Stored) -> ResultError {
+    let id = &stored.report.id;
+    let reason =
+        format!("it is a result of {id} under another name; call it {id}.{EXTENSION}, or move it away");
+    ResultError::Unreadable { path, source: io::Error::other(reason) }
 }

@@ -24,7 +24,7 @@ pub struct CrossTraffic {
     pub count: u32,
     /// When the first begins, in seconds.
     pub start_s: f64,
-    /// Between the beginnings of two, in seconds.
+    /// Between the beginnings of two, in seconds; for flows that begin once.
     pub stagger_s: f64,
     /// When all end at the latest, in seconds.
     pub stop_s: Option<f64>,
@@ -42,7 +42,7 @@ pub struct CrossTraffic {
     pub off_s: Option<f64>,
     /// On and off times are Pareto-distributed with this shape, above 1, instead of exponentially.
     pub on_off_shape: Option<f64>,
-    /// What `fixed` sends at, in 10⁶ bit/s.
+    /// What `fixed` and `rbudp` send at, in 10⁶ bit/s.
     pub rate_mbit: Option<f64>,
     /// The data goes from right to left.
     pub reverse: bool,
@@ -123,7 +123,10 @@ impl CrossTraffic {
         if self.control.is_empty() {
             return refuse("control", "is missing; name a controller, or tcp: and a controller");
         }
-        self.protocol()?;
+        let control = match self.protocol()? {
+            Protocol::Object(flow) => flow.control,
+            Protocol::Tcp(flow) => flow.control,
+        };
         if self.count == 0 {
             return refuse("count", "must be at least 1");
         }
@@ -136,6 +139,10 @@ impl CrossTraffic {
         }
         if let Some(mbit) = self.rate_mbit {
             positive("rate_mbit", mbit, RATE_MAX_MBIT)?;
+            if !control.needs_rate() {
+                let reason = format!("goes with fixed or rbudp; {} finds its rate by itself", self.control);
+                return refuse("rate_mbit", reason);
+            }
         }
         if self.bytes == Some(0) {
             return refuse("bytes", "must be at least 1; leave it out for endless flows");
@@ -152,6 +159,9 @@ impl CrossTraffic {
             if self.count != 1 {
                 return refuse("count", "cannot stand beside load, which says how many flows come");
             }
+        }
+        if self.stagger_s > 0.0 && (self.load.is_some() || self.on_s.is_some()) {
+            return refuse("stagger_s", "cannot stand beside load or on_s, which say when flows begin");
         }
         for (field, mean_s, other) in [("on_s", self.on_s, self.off_s), ("off_s", self.off_s, self.on_s)] {
             let Some(mean_s) = mean_s else { continue };

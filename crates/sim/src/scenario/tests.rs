@@ -187,6 +187,18 @@ fn mistakes_in_tables_are_told_with_their_line() {
         ("[[traffic]]\ncontrol = 'cubic'\ngap_shape = 2", "line 5: gap_shape needs load"),
         ("[[traffic]]\ncontrol = 'cubic'\non_off_shape = 2", "line 5: on_off_shape needs on_s and off_s"),
         ("[[traffic]]\ncontrol = 'fixed'\nrate_mbit = 0", "line 5: rate_mbit must be above 0"),
+        (
+            "[[traffic]]\ncontrol = 'tcp:cubic'\nrate_mbit = 3",
+            "line 5: rate_mbit goes with fixed or rbudp; tcp:cubic finds its rate by itself",
+        ),
+        (
+            "[[traffic]]\ncontrol = 'cubic'\nstagger_s = 1\nload = 0.5\nbytes = 9",
+            "line 5: stagger_s cannot stand beside load or on_s",
+        ),
+        (
+            "[[traffic]]\ncontrol = 'cubic'\non_s = 1\noff_s = 1\nstagger_s = 1",
+            "line 7: stagger_s cannot stand beside load or on_s",
+        ),
     ] {
         let found = problem(&format!("bottleneck_mbit = 1\nrtt_ms = 1\n{table}\n"));
         assert!(found.starts_with(expected), "{table}\n{found}");

@@ -4,6 +4,7 @@ use super::path::{BusyPath, History, METHOD, Sender, Times};
 use super::{Claim, Experiment, ExperimentError, Findings};
 use crate::experiments::abreast::{Halt, Outcome, abreast};
 use crate::experiments::bench::Bench;
+use crate::experiments::datagrams::{Moved, joined};
 use longhaul_sim::experiments::pcp::population::WidePath;
 use longhaul_sim::experiments::pcp::{FIGURE_3_CLAIMS, TCP_SACK, lossy_path};
 use longhaul_sim::experiments::{Column, Plot, Statement, Table, Unit};
@@ -54,17 +55,9 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     }
     bench.expect_runs(jobs.len());
     let measured = run(bench, jobs)?;
-    let (beside, by_size) = measured.split_at(2 * labs as usize);
-    let with = |pcp: usize| {
-        let times = beside.iter().filter(|(job, _)| job.pcp_beside == pcp).flat_map(|(_, times)| times);
-        times.copied().collect::<Vec<f64>>()
-    };
-    let beside = Beside { bytes: beside_bytes, alone_s: with(0), with_pcp_s: with(4) };
+    let beside = Beside::of(&measured, beside_bytes);
     let rows = senders.iter().map(|&sender| {
-        let rate = |&bytes: &u64| {
-            let job = by_size.iter().find(|(job, _)| job.sender == sender && job.bytes == bytes);
-            job.map_or_else(|| mbps(bytes, &beside.alone_s), |(job, times)| mbps(job.bytes, times))
-        };
+        let rate = |&bytes: &u64| mbps(bytes, &seconds(&measured, sender, bytes, 0));
         (sender, sizes.iter().map(rate).collect())
     });
     let rows: Vec<(Sender, Vec<f64>)> = rows.collect();
@@ -73,7 +66,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         method: method(&lossy_path(seed)),
         tables: vec![by_size_table(sizes, &rows), fastest(&rows), beside.table()],
         statements: if is_large {
-            judge(&rows, &beside)
+            judge(sizes, &rows, &beside)
         } else {
             CLAIMS.iter().map(|claim| claim.leave_open("this run was too short for it")).collect()
         },
@@ -83,7 +76,13 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
 /// TCP alone and beside four of PCP, over paths with these seeds.
 fn beside_jobs(seeds: Range<u64>, bytes: u64, count: u64) -> Vec<Job> {
     let job = |seed, pcp_beside| Job { sender: Sender::Tcp, bytes, pcp_beside, count, seed };
-    seeds.flat_map(|seed| [job(seed, 0), job(seed, 4)]).collect()
+    seeds.flat_map(|seed| [job(seed, 0), job(seed, PCP_BESIDE)]).collect()
+}
+
+/// Seconds of every transfer of these jobs, whatever their order.
+fn seconds(measured: &[(Job, Vec<f64>)], sender: Sender, bytes: u64, pcp_beside: usize) -> Vec<f64> {
+    let is_of = |job: &Job| (job.sender, job.bytes, job.pcp_beside) == (sender, bytes, pcp_beside);
+    measured.iter().filter(|(job, _)| is_of(job)).flat_map(|(_, times)| times).copied().collect()
 }
 
 /// Seconds of every transfer of each job; first those that do not depend on a quiet host.
@@ -119,41 +118,57 @@ fn method(path: &WidePath) -> Vec<String> {
 impl Job {
     /// Whether what it measures depends on when packets arrive, to the tenth of a millisecond.
     fn is_probing(&self) -> bool {
-        matches!(self.sender, Sender::Pcp | Sender::Adaptive)
+        matches!(self.sender, Sender::Pcp | Sender::Adaptive) || self.pcp_beside > 0
     }
 
     /// Seconds of each transfer.
     fn run(&self, limits: Times, halt: Halt<'_>) -> Result<Outcome<Vec<f64>>, ExperimentError> {
         let busy = BusyPath::start(&lossy_path(self.seed), limits, halt)?;
         let over = AtomicBool::new(false);
-        let mut is_late = false;
-        let times = thread::scope(|scope| {
-            for _ in 0..self.pcp_beside {
-                scope.spawn(|| {
-                    let mut history = History::new(Sender::Pcp);
-                    while !over.load(Ordering::Relaxed) {
-                        if let Err(error) = busy.transfer(&mut history, self.bytes, halt.until(&over)) {
-                            tracing::debug!(%error, "a transfer beside ended");
-                            return;
-                        }
-                    }
-                });
-            }
-            let mut history = History::new(self.sender);
-            let mut times = Ok(vec![]);
-            for _ in 0..self.count {
-                let moved = busy.transfer(&mut history, self.bytes, halt);
-                times = times.and_then(|mut times: Vec<f64>| {
-                    let moved = moved?;
-                    is_late |= moved.is_late;
-                    times.push(moved.seconds);
-                    halt.sleep(GAP).map(|()| times)
-                });
-            }
+        let within = halt.until(&over);
+        let (moved, beside) = thread::scope(|scope| {
+            let beside = (0..self.pcp_beside).map(|_| {
+                let mut history = History::new(Sender::Pcp);
+                let (busy, over) = (&busy, &over);
+                scope.spawn(move || again_and_again(over, || busy.transfer(&mut history, self.bytes, within)))
+            });
+            let beside: Vec<_> = beside.collect();
+            let moved = self.one_after_another(&busy, within);
             over.store(true, Ordering::Relaxed);
-            times
-        })?;
-        Ok(Outcome { of: times, is_late: is_late || busy.lab.cpu_limited() })
+            (moved, beside.into_iter().map(joined).collect::<Result<Vec<bool>, _>>())
+        });
+        // What breaks off beside them interrupts them too: then its own error says why.
+        let beside_late = beside?.contains(&true);
+        let moved = moved?;
+        let is_late = beside_late || moved.iter().any(|one| one.is_late) || busy.lab.cpu_limited();
+        Ok(Outcome { of: moved.iter().map(|one| one.seconds).collect(), is_late })
+    }
+
+    fn one_after_another(&self, busy: &BusyPath, halt: Halt<'_>) -> Result<Vec<Moved>, ExperimentError> {
+        let mut history = History::new(self.sender);
+        let transfers = (0..self.count).map(|_| {
+            let moved = busy.transfer(&mut history, self.bytes, halt)?;
+            halt.sleep(GAP).map(|()| moved)
+        });
+        transfers.collect()
+    }
+}
+
+/// Transfers until it is over; whether any of them was late. One that fails ends what they go along with.
+fn again_and_again(
+    over: &AtomicBool,
+    mut transfer: impl FnMut() -> Result<Moved, ExperimentError>,
+) -> Result<bool, ExperimentError> {
+    let mut is_late = false;
+    loop {
+        match transfer() {
+            Ok(moved) => is_late |= moved.is_late,
+            Err(ExperimentError::Interrupted) => return Ok(is_late),
+            Err(error) => {
+                over.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+        }
     }
 }
 
@@ -201,6 +216,11 @@ struct Beside {
 }
 
 impl Beside {
+    fn of(measured: &[(Job, Vec<f64>)], bytes: u64) -> Beside {
+        let with = |pcp_beside| seconds(measured, Sender::Tcp, bytes, pcp_beside);
+        Beside { bytes, alone_s: with(0), with_pcp_s: with(PCP_BESIDE) }
+    }
+
     fn table(&self) -> Table {
         let columns = vec![
             Column::text("TCP"),
@@ -235,11 +255,19 @@ impl Beside {
     }
 }
 
-fn judge(rows: &[(Sender, Vec<f64>)], beside: &Beside) -> Vec<Statement> {
+fn judge(sizes: &[u64], rows: &[(Sender, Vec<f64>)], beside: &Beside) -> Vec<Statement> {
     let [tcp_slow, pcp_fast, unaffected] = &FIGURE_3_CLAIMS;
-    let of =
-        |sender: Sender| rows.iter().find(|(one, _)| *one == sender).map_or(0.0, |(_, rates)| best(rates));
-    let (tcp, pcp, ours) = (of(Sender::Tcp), of(Sender::Pcp), of(Sender::Adaptive));
+    let of = |sender: Sender| {
+        rows.iter().find(|(one, _)| *one == sender).map_or(&[][..], |(_, rates)| rates.as_slice())
+    };
+    let (tcp, pcp) = (best(of(Sender::Tcp)), best(of(Sender::Pcp)));
+    let rates = of(Sender::Adaptive).iter().zip(of(Sender::Pcp));
+    let large: Vec<_> = sizes.iter().zip(rates).filter(|(size, _)| **size >= LARGE_BYTES).collect();
+    let is_fast = !large.is_empty() && large.iter().all(|(_, (ours, pcp))| ours >= pcp);
+    let compared = large
+        .iter()
+        .map(|(size, (ours, pcp))| format!("{} MB: {ours:.1} against {pcp:.1} Mb/s", **size / 1_000_000));
+    let compared = compared.collect::<Vec<_>>().join(", ");
     let (change, error) = beside.change();
     let figures = format!(
         "{:.2} Mb/s alone, {:.2} beside ({:+.1} %, standard error {:.1} points)",
@@ -258,18 +286,22 @@ fn judge(rows: &[(Sender, Vec<f64>)], beside: &Beside) -> Vec<Statement> {
         } else {
             "PCP's trains and what it takes of the free rate lengthen the queue, and with it TCP's round trip"
         }),
-        FAST.judge(ours >= pcp, format!("{ours:.1} against {pcp:.1} Mb/s")),
+        FAST.judge(is_fast, compared),
     ]
 }
 
 const SIZES: [u64; 7] = [16_000, 64_000, 250_000, 1_000_000, 4_000_000, 16_000_000, 32_000_000];
+/// From here on a file is large: with less, it is the beginning that counts.
+const LARGE_BYTES: u64 = 4_000_000;
 /// What the TCP beside PCP moves.
 const BESIDE_BYTES: u64 = 4_000_000;
+/// PCP transfers beside a TCP (the paper's number).
+const PCP_BESIDE: usize = 4;
 /// Between two transfers, for the queue to forget the one before.
 const GAP: Duration = Duration::from_millis(100);
 /// Paths at a time that wait for a TCP which losses hold back.
 const PATIENT_AT_A_TIME: usize = 6;
-/// Others. PCP's trains take an emulator that has to wait for a processor for a queue.
+/// Others, TCP beside PCP among them. PCP's trains take an emulator that has to wait for a processor for a queue.
 const PROBING_AT_A_TIME: usize = 2;
 
 #[cfg(test)]
@@ -283,8 +315,24 @@ mod tests {
             (Sender::Tcp, vec![1.0, tcp]),
             (Sender::Adaptive, vec![2.0, 25.0]),
         ];
+        judged(&[1_000_000, 4_000_000], rows, with_pcp_s).into_iter().map(|one| one.verdict).collect()
+    }
+
+    fn judged(sizes: &[u64], rows: Vec<(Sender, Vec<f64>)>, with_pcp_s: [f64; 2]) -> Vec<Statement> {
         let beside = Beside { bytes: 4_000_000, alone_s: vec![7.8, 8.2], with_pcp_s: with_pcp_s.into() };
-        judge(&rows, &beside).into_iter().map(|one| one.verdict).collect()
+        judge(sizes, &rows, &beside)
+    }
+
+    #[test]
+    fn large_files_are_compared_size_by_size() {
+        let sizes = [1_000_000, 4_000_000, 16_000_000];
+        let rows =
+            |ours: [f64; 3]| vec![(Sender::Pcp, vec![9.0, 10.0, 20.0]), (Sender::Adaptive, ours.into())];
+        let fast = |ours| judged(&sizes, rows(ours), [8.0; 2]).remove(3);
+        assert_eq!(fast([1.0, 10.0, 20.0]).verdict, Verdict::Met, "small ones are another matter");
+        let slower = fast([30.0, 30.0, 19.0]);
+        assert_eq!(slower.verdict, Verdict::NotMet);
+        assert_eq!(slower.figures, "4 MB: 30.0 against 10.0 Mb/s, 16 MB: 19.0 against 20.0 Mb/s");
     }
 
     #[test]
@@ -294,6 +342,33 @@ mod tests {
         let contrary = [NotReproduced, NotReproduced, NotReproduced, Met];
         assert_eq!(verdicts(6.0, 14.0, [16.0, 16.0]), contrary);
         assert_eq!(verdicts(4.0, 30.0, [8.0, 8.0])[3], NotMet);
+    }
+
+    #[test]
+    fn pcp_beside_a_tcp_wants_a_quiet_host_and_is_found_wherever_it_stands() {
+        let jobs = beside_jobs(1..3, BESIDE_BYTES, 1);
+        let probing: Vec<usize> =
+            jobs.iter().filter(|job| job.is_probing()).map(|job| job.pcp_beside).collect();
+        assert_eq!(probing, [PCP_BESIDE; 2]);
+        let other = Job { bytes: 16_000, ..jobs[0] };
+        let jobs = [jobs[3], other, jobs[0], jobs[2], Job { sender: Sender::Pcp, ..jobs[0] }, jobs[1]];
+        let measured: Vec<(Job, Vec<f64>)> =
+            jobs.into_iter().zip((0..).map(|n| vec![f64::from(n)])).collect();
+        let beside = Beside::of(&measured, BESIDE_BYTES);
+        assert_eq!((beside.alone_s, beside.with_pcp_s), (vec![2.0, 3.0], vec![0.0, 5.0]));
+    }
+
+    #[test]
+    fn a_transfer_beside_that_fails_is_no_silent_end() {
+        let late = Moved { seconds: 1.0, learnt: None, is_late: true };
+        let failed = ExperimentError::Program { program: "PCP".into(), reason: "no".into() };
+        let over = AtomicBool::new(false);
+        let mut results = vec![Err(failed), Ok(late)];
+        assert!(again_and_again(&over, || results.pop().unwrap()).is_err() && over.into_inner());
+        let over = AtomicBool::new(false);
+        let mut results =
+            vec![Err(ExperimentError::Interrupted), Ok(Moved { is_late: false, ..late }), Ok(late)];
+        assert!(again_and_again(&over, || results.pop().unwrap()).unwrap() && !over.into_inner());
     }
 
     #[test]

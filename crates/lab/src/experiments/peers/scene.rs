@@ -1,6 +1,7 @@
 //! Where a copy takes place: two hosts, and what is to be copied between them.
 
 use super::cargo::Cargo;
+pub(super) use crate::Wire;
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
 use crate::experiments::process::Process;
@@ -8,8 +9,8 @@ use crate::{End, Lab};
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, thread};
 
 /// Two hosts, what is to be copied between them, and what is known of the path.
 #[derive(Clone, Copy)]
@@ -84,8 +85,7 @@ impl Scene<'_> {
         let mut server = Process::start(name, command)?;
         let deadline = Instant::now() + START_TIME_MAX;
         loop {
-            let tables = self.lab.enter(end, || wire.tables())?;
-            if tables.iter().any(|table| listens(table, wire, port)) {
+            if self.lab.listens(end, wire, Some(port))? {
                 return Ok(server);
             }
             if server.has_ended()? {
@@ -103,50 +103,5 @@ impl Scene<'_> {
     }
 }
 
-/// What a server listens for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wire {
-    Tcp,
-    Udp,
-}
-
-impl Wire {
-    /// The kernel's tables of this thread's host.
-    fn tables(self) -> Vec<String> {
-        let name = if self == Wire::Tcp { "tcp" } else { "udp" };
-        let read = |family| fs::read_to_string(format!("/proc/thread-self/net/{name}{family}"));
-        ["", "6"].into_iter().filter_map(|family| read(family).ok()).collect()
-    }
-}
-
-/// Whether such a table has a socket that waits for anybody at that port.
-fn listens(table: &str, wire: Wire, port: u16) -> bool {
-    let port = format!(":{port:04X}");
-    table.lines().any(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_there = fields.get(1).is_some_and(|local| local.ends_with(&port));
-        is_there && (wire == Wire::Udp || fields.get(3) == Some(&TCP_LISTEN))
-    })
-}
-
-/// `TCP_LISTEN` in the kernel's tables.
-const TCP_LISTEN: &str = "0A";
 const START_TIME_MAX: Duration = Duration::from_secs(20);
 const START_POLL: Duration = Duration::from_millis(5);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listeners_are_found_in_the_kernels_tables() {
-        let tcp = "  sl  local_address rem_address   st\n   0: 0200490A:0016 00000000:0000 0A 00000000:00000000\n   \
-                   1: 0200490A:0369 0100490A:9C40 01 00000000:00000000\n";
-        assert!(listens(tcp, Wire::Tcp, 22));
-        assert!(!listens(tcp, Wire::Tcp, 873), "that one is a connection");
-        assert!(!listens(tcp, Wire::Tcp, 2));
-        let udp =
-            "  sl  local_address rem_address   st\n  99: 00000000:0414 00000000:0000 07 00000000:00000000\n";
-        assert!(listens(udp, Wire::Udp, 1044));
-    }
-}

@@ -4,7 +4,7 @@ use super::ExperimentError;
 use crate::experiments::abreast::{Halt, Outcome, abreast};
 use crate::experiments::bench::Bench;
 use crate::experiments::crowd::{Crowd, random, staggered};
-use crate::experiments::datagrams::Ends;
+use crate::experiments::datagrams::{Ends, joined};
 use crate::variants::{Origin, Variant};
 use crate::{End, Lab, Scenario, TcpSettings};
 use longhaul_proto::control::ControllerKind;
@@ -199,20 +199,22 @@ impl Job<'_> {
         }
         let arrived: Vec<AtomicU64> = ends.iter().map(|_| AtomicU64::new(0)).collect();
         let over = AtomicBool::new(false);
+        let within = halt.until(&over);
         thread::scope(|scope| {
-            for (number, (ends, arrived)) in ends.into_iter().zip(&arrived).enumerate() {
+            let flows = ends.into_iter().zip(&arrived).enumerate().map(|(number, (ends, arrived))| {
                 let over = &over;
-                scope.spawn(move || {
-                    thread::sleep(START_GAP * number as u32);
-                    if let Err(error) = ends.stream(over, arrived) {
-                        tracing::warn!(%error, "a flow over UDP ended early");
-                    }
-                });
-            }
+                scope.spawn(move || match within.sleep(START_GAP * number as u32) {
+                    Ok(()) => ends.stream(over, arrived),
+                    // It is over before it began.
+                    Err(_) => Ok(()),
+                })
+            });
+            let flows: Vec<_> = flows.collect();
             let read = || Ok(arrived.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect());
-            let cell = self.watch(lab, background, read, halt);
+            let cell = self.watch(lab, background, read, within);
             over.store(true, Ordering::Relaxed);
-            cell
+            // A flow that breaks off interrupts the rest: then its own error says why.
+            flows.into_iter().try_for_each(joined).and(cell)
         })
     }
 

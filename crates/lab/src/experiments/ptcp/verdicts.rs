@@ -1,6 +1,6 @@
 //! What the figures say of the claims. A claim on a variant that is not there stays open.
 
-use super::measure::{Cell, Contender, Grid, mean};
+use super::measure::{Cell, Contender, Grid, VARIANTS, mean};
 use super::{AS_FAIR, FAIRNESS, FULL, LOSES_LESS, LOSS, ONE_IS_ENOUGH, UTILISATION};
 use longhaul_sim::experiments::{Claim, Statement};
 use longhaul_sim::metrics::Summary;
@@ -14,6 +14,11 @@ impl Grid {
     /// The cells of one row.
     fn row(&self, name: &str) -> Option<&Vec<Cell>> {
         self.rows.iter().find(|(who, _)| who.name() == name).map(|(_, cells)| cells)
+    }
+
+    /// Whether all of the paper's variants are there: without them nothing can be said of all.
+    fn is_whole(&self) -> bool {
+        VARIANTS.iter().all(|name| self.row(name).is_some())
     }
 
     fn adaptive(&self) -> Option<&Vec<Cell>> {
@@ -46,9 +51,12 @@ pub(super) fn utilisation(grid: &Grid) -> Vec<Statement> {
     let ten = mean_at(&by_count, 10);
     let last = by_count.last().filter(|(count, _)| *count > 10);
     vec![
-        alike.judge(spread <= 0.05, format!("{:.1} points apart at most", spread * 100.0)).otherwise(
-FIRST_SLOW_START,
-        ),
+        judge_of_all(
+            alike,
+            grid.is_whole().then_some(spread <= 0.05),
+            format!("{:.1} points apart at most", spread * 100.0),
+        )
+        .otherwise(FIRST_SLOW_START),
         full.judge(is_as_said, listed(&by_count, |used| format!("{:.1} %", used * 100.0))).otherwise(
             "how many flows it takes depends on delay and buffer, which the paper does not give: with a buffer of one \
              bandwidth-delay product five flows that are never halved at the same moment keep the link busy",
@@ -92,7 +100,7 @@ pub(super) fn loss(grid: &Grid) -> Vec<Statement> {
     vec![
         little.judge(is_little, figures.clone()).otherwise(FIRST_SLOW_START),
         grows.judge(is_growing, figures).otherwise(FIRST_SLOW_START),
-        judge_order(order, ordered, ranked(by_variant, false, percent)).otherwise(
+        judge_of_all(order, ordered, ranked(by_variant, false, percent)).otherwise(
             "on this path windows are below 38 segments from five flows on, where HS-TCP is NewReno, and its limited slow \
              start (RFC 3742) overshoots less",
         ),
@@ -136,12 +144,13 @@ pub(super) fn fairness(grid: &Grid) -> Vec<Statement> {
             let figures = format!(
                 "{spread:.2} apart up to 10 flows; mean {few:.3} up to 10 flows, {many:.3} beyond"
             );
-            alike.judge(spread <= 0.05 && many <= few, figures).otherwise(
+            let holds = grid.is_whole().then_some(spread <= 0.05 && many <= few);
+            judge_of_all(alike, holds, figures).otherwise(
                 "Scalable's multiplicative increase keeps whatever shares its flows begin with; how soon the others \
                  converge depends on the duration, which the paper does not give",
             )
         },
-        judge_order(order, ordered, ranked(by_variant, true, index)).otherwise(
+        judge_of_all(order, ordered, ranked(by_variant, true, index)).otherwise(
             "theory has it otherwise: multiplicative increase (Scalable) does not converge to equal shares, additive \
              (NewReno) does; how long the paper's runs were, which this depends on, is not known",
         ),
@@ -156,8 +165,9 @@ pub(super) fn fairness(grid: &Grid) -> Vec<Statement> {
     ]
 }
 
-fn judge_order(claim: &Claim, ordered: Option<bool>, figures: String) -> Statement {
-    match ordered {
+/// A claim on all variants, if they are there.
+fn judge_of_all(claim: &Claim, holds: Option<bool>, figures: String) -> Statement {
+    match holds {
         Some(holds) => claim.judge(holds, figures),
         None => claim.leave_open(format!("not all variants are there (see the method): {figures}")),
     }
@@ -203,7 +213,6 @@ const TOO_FEW: &str = "this run has too few numbers of flows or variants";
 mod tests {
     use super::*;
     use crate::experiments::Verdict;
-    use crate::experiments::ptcp::measure::VARIANTS;
 
     /// What the paper says, in figures.
     fn as_the_paper(counts: &[u64]) -> Grid {
@@ -256,11 +265,18 @@ mod tests {
     }
 
     #[test]
-    fn without_a_variant_orders_stay_open() {
+    fn without_a_variant_what_is_said_of_all_stays_open() {
         let mut grid = as_the_paper(&[1, 5, 10, 30]);
         grid.rows.retain(|(who, _)| who.name() != "scalable");
         let open = verdicts(&grid).into_iter().filter(|one| *one == Verdict::Open).count();
-        assert_eq!(open, 2);
+        assert_eq!(open, 4, "two that all are alike, two on their order");
+    }
+
+    #[test]
+    fn a_variant_by_itself_is_not_alike() {
+        let mut grid = as_the_paper(&[1, 5, 10, 30]);
+        grid.rows.truncate(1);
+        assert!([utilisation(&grid), fairness(&grid)].iter().all(|found| found[0].verdict == Verdict::Open));
     }
 
     #[test]

@@ -122,3 +122,18 @@ fn results_survive_the_disk_and_bad_ones_are_named() {
     let error = results.bad()[0].to_string();
     assert!(error.contains("b.jsonl, line 1: ") && error.ends_with("longhaul lab run b"), "{error}");
 }
+
+#[test]
+fn a_copy_under_another_name_is_named_and_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = stored("a").store(folder.path()).unwrap();
+    std::fs::copy(&path, folder.path().join("a-before.jsonl")).unwrap();
+    let results = Results::read(folder.path()).unwrap();
+    assert_eq!(results.present().collect::<Vec<_>>(), ["a"]);
+    let errors: Vec<String> = results.bad().iter().map(ToString::to_string).collect();
+    assert!(
+        errors.len() == 1 && errors[0].contains("a-before.jsonl: it is a result of a under"),
+        "{errors:?}"
+    );
+    assert!(errors[0].ends_with("call it a.jsonl, or move it away"), "{errors:?}");
+}
