@@ -21,7 +21,7 @@ pub enum Location {
     Ssh {
         /// `host` or `user@host`, handed to ssh as it is.
         host: String,
-        /// Path there; relative to the home folder unless it begins with `/`.
+        /// Path there; relative to the home folder, for which `~/` stands too, unless it begins with `/`.
         path: Vec<u8>,
     },
     /// Behind a `longhaul serve`: `longhaul://host[:port]/path`.
@@ -59,14 +59,31 @@ impl Location {
                 if host.starts_with('-') {
                     return Err(format!("{arg:?}: a host name cannot begin with '-'"));
                 }
-                let path = &bytes[at + 1..];
-                let path = if path.is_empty() { b"." } else { path };
-                Ok(Location::Ssh { host: host.into(), path: path.into() })
+                let path = far_path(&bytes[at + 1..]).map_err(|line| format!("{arg:?}: {line}"))?;
+                Ok(Location::Ssh { host: host.into(), path })
             }
             _ if bytes.is_empty() => Err("an empty path names nothing; use . for this folder".into()),
             _ => Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes.into())))),
         }
     }
+}
+
+/// A path on a host reached by ssh, where no shell looks at it: the agent begins in the home folder, which is all that
+/// `~` can mean.
+fn far_path(written: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let path = match written.strip_prefix(b"~") {
+        None => written,
+        Some(b"") => b"",
+        Some(below @ [b'/', ..]) => {
+            let name = below.iter().position(|b| *b != b'/').unwrap_or(below.len());
+            &below[name..]
+        }
+        Some(_) => {
+            return Err("of home folders only one's own is known, as ~/; write another's whole path, \
+                        and ./~name for a name that begins with ~");
+        }
+    };
+    Ok(if path.is_empty() { b"." } else { path }.into())
 }
 
 fn parse_daemon(rest: &[u8]) -> Result<Location, String> {
@@ -330,6 +347,26 @@ mod tests {
         assert_eq!(parse("longhaul://h:99"), daemon("h", 99, ""));
         assert_eq!(parse("longhaul://[::1]:99/"), daemon("::1", 99, ""));
         assert_eq!(parse("longhaul://[::1]/x"), daemon("::1", 7700, "x"));
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_folder_over_there() {
+        let path = |arg: &str| match parse(arg) {
+            Location::Ssh { path, .. } => String::from_utf8(path).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        for (arg, means) in [
+            ("far:~", "."),
+            ("far:~/", "."),
+            ("far:~/data/", "data/"),
+            ("far:~//etc", "etc"),
+            ("far:./~/data", "./~/data"),
+            ("far:data/~", "data/~"),
+        ] {
+            assert_eq!(path(arg), means, "{arg}");
+        }
+        assert!(Location::parse(&"far:~joe/data".into()).unwrap_err().contains("./~name"));
+        assert_eq!(parse("~/data"), Location::Local("~/data".into()), "here the shell has the say");
     }
 
     #[test]
