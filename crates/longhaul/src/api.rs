@@ -43,29 +43,45 @@ impl Location {
         if let Some(rest) = bytes.strip_prefix(b"longhaul://") {
             return parse_daemon(rest);
         }
-        let colon = bytes.iter().position(|b| *b == b':');
-        let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(usize::MAX);
-        // A bracketed IPv6 address holds colons of its own: [2001:db8::1]:path
-        let bracket = bytes.starts_with(b"[").then(|| bytes.windows(2).position(|w| w == b"]:")).flatten();
-        let colon = bracket.map(|b| b + 1).or(colon);
-        match colon {
-            Some(at) if at < slash && at > 0 => {
-                let host = std::str::from_utf8(&bytes[..at])
-                    .map_err(|_| format!("{arg:?}: the host name is not UTF-8"))?;
-                let host = host.trim_start_matches('[').trim_end_matches(']');
-                if host.is_empty() {
-                    return Err(format!("{arg:?}: there is no host name before the colon"));
-                }
-                if host.starts_with('-') {
-                    return Err(format!("{arg:?}: a host name cannot begin with '-'"));
-                }
+        let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(bytes.len());
+        match end_of_host(&bytes[..slash]) {
+            Some(at) if at > 0 => {
+                let host = ssh_host(&bytes[..at]).map_err(|line| format!("{arg:?}: {line}"))?;
                 let path = far_path(&bytes[at + 1..]).map_err(|line| format!("{arg:?}: {line}"))?;
-                Ok(Location::Ssh { host: host.into(), path })
+                Ok(Location::Ssh { host, path })
             }
             _ if bytes.is_empty() => Err("an empty path names nothing; use . for this folder".into()),
             _ => Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes.into())))),
         }
     }
+}
+
+/// Where the colon is that ends the host in `[user@]host:path`. A bracketed IPv6 address holds colons of its own:
+/// `[user@][2001:db8::1]:path`.
+fn end_of_host(bytes: &[u8]) -> Option<usize> {
+    let colon = bytes.iter().position(|b| *b == b':')?;
+    let host = bytes[..colon].iter().rposition(|b| *b == b'@').map_or(0, |at| at + 1);
+    let bracket = bytes[host..].starts_with(b"[").then(|| bytes[host..].windows(2).position(|w| w == b"]:"));
+    Some(bracket.flatten().map_or(colon, |bracket| host + bracket + 1))
+}
+
+/// The host as ssh takes it, which knows no brackets.
+fn ssh_host(written: &[u8]) -> Result<String, &'static str> {
+    let written = std::str::from_utf8(written).map_err(|_| "the host name is not UTF-8")?;
+    let (user, host) = match written.rsplit_once('@') {
+        Some((user, host)) => (format!("{user}@"), host),
+        None => (String::new(), written),
+    };
+    let bare = host.strip_prefix('[').map(|rest| rest.strip_suffix(']'));
+    let host =
+        bare.unwrap_or(Some(host)).ok_or("an address in brackets ends with ]:, as in [2001:db8::1]:path")?;
+    if host.is_empty() {
+        return Err("there is no host name before the colon");
+    }
+    if user.starts_with('-') || host.starts_with('-') {
+        return Err("a host name cannot begin with '-'");
+    }
+    Ok(user + host)
 }
 
 /// A path on a host reached by ssh, where no shell looks at it: the agent begins in the home folder, which is all that
@@ -340,7 +356,10 @@ mod tests {
         assert_eq!(parse("./x:y"), Location::Local("./x:y".into()));
         assert_eq!(parse("me@far:d"), Location::Ssh { host: "me@far".into(), path: b"d".into() });
         assert_eq!(parse("far:"), Location::Ssh { host: "far".into(), path: b".".into() });
-        assert_eq!(parse("[::1]:d"), Location::Ssh { host: "::1".into(), path: b"d".into() });
+        let ssh = |host: &str, path: &str| Location::Ssh { host: host.into(), path: path.into() };
+        assert_eq!(parse("[::1]:d"), ssh("::1", "d"));
+        assert_eq!(parse("me@[2001:db8::1]:a:b"), ssh("me@2001:db8::1", "a:b"));
+        assert_eq!(parse("me@work@far:[x]:y@z"), ssh("me@work@far", "[x]:y@z"));
         let daemon =
             |host: &str, port, path: &str| Location::Daemon { host: host.into(), port, path: path.into() };
         assert_eq!(parse("longhaul://h/a/b"), daemon("h", 7700, "a/b"));
@@ -371,8 +390,17 @@ mod tests {
 
     #[test]
     fn bad_locations_say_why() {
-        for arg in ["longhaul:///x", "longhaul://h:0x/", "longhaul://h:0/", "[]:x", "-oProxyCommand=x:y", ""]
-        {
+        for arg in [
+            "longhaul:///x",
+            "longhaul://h:0x/",
+            "longhaul://h:0/",
+            "[]:x",
+            "me@:x",
+            "me@[::1",
+            "-oProxyCommand=x:y",
+            "me@-oProxyCommand=x:y",
+            "",
+        ] {
             assert!(Location::parse(&arg.into()).is_err(), "{arg}");
         }
     }
