@@ -15,7 +15,8 @@ pub fn run(args: &ProbeArgs) -> Exit {
     let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
     let outcome = log::start("off").and_then(|()| {
         let at = place(&args.host)?;
-        let options = options(args, &at)?;
+        let began = Some(longhaul::clock::program_start());
+        let options = CopyOptions { began, ..options(args, &at)? };
         longhaul::probe(&at, &options, args.seconds, &mut display, signals::stop_flag()?)
     });
     display.finish();

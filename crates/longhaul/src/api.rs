@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Port of `longhaul serve`, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 7700;
@@ -168,6 +168,8 @@ pub struct CopyOptions {
     /// Where what is learnt of paths is kept for later copies to the same hosts; `None` keeps nothing. Used by
     /// `pcp` when it sends.
     pub history: Option<PathBuf>,
+    /// From when the seconds of remarks and of the summary count; `None`: from the call.
+    pub began: Option<Instant>,
 }
 
 impl Default for CopyOptions {
@@ -191,6 +193,7 @@ impl Default for CopyOptions {
             deploy: true,
             files_from: None,
             history: crate::history::default_file(),
+            began: None,
         }
     }
 }
@@ -236,7 +239,7 @@ pub struct Progress {
 /// One line of the story that `--why` tells.
 #[derive(Clone, Debug)]
 pub struct Remark {
-    /// Seconds since the program began.
+    /// Seconds since [`CopyOptions::began`].
     pub at_seconds: f64,
     /// One line.
     pub text: String,
@@ -268,7 +271,7 @@ pub struct Summary {
     pub files_failed: u64,
     /// Data bytes of all files that are in place (with those skipped).
     pub bytes: u64,
-    /// From the program's start to verified completion.
+    /// From [`CopyOptions::began`] to verified completion.
     pub seconds: f64,
     /// Data bytes moved by this run × 8 / seconds / 10⁶.
     pub goodput_mbps: f64,

@@ -43,6 +43,7 @@ pub fn copy(
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Failure> {
     let job = Job::plan(sources, dest, options).map_err(Failure::Usage)?;
+    let options = &begun(options);
     precise_timers();
     let stopped = stop.clone();
     let outcome = match job.kind {
@@ -50,6 +51,11 @@ pub fn copy(
         JobKind::Pull { dest } => pull(&job.remote, job.far, dest, options, observer, stop),
     };
     outcome.map_err(|broken| broken.into_failure(&stopped))
+}
+
+/// With a moment from which seconds count.
+pub fn begun(options: &CopyOptions) -> CopyOptions {
+    CopyOptions { began: Some(options.began.unwrap_or_else(Instant::now)), ..options.clone() }
 }
 
 enum JobKind {
@@ -250,6 +256,7 @@ pub fn open<'a>(
         check,
         rtt,
         observer,
+        began: options.began.unwrap_or_else(Instant::now),
         remembered: None,
         scratch,
         last_word: clock::now(),
@@ -380,7 +387,7 @@ struct Totals {
 }
 
 fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals: Totals) -> Summary {
-    let seconds = clock::now().as_secs_f64();
+    let seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
     let in_place = totals.total.saturating_sub(report.failed_bytes);
     let moved = in_place.saturating_sub(report.skipped_bytes + report.resumed_bytes);
     let ms = |ns: u64| ns as f64 / 1e6;

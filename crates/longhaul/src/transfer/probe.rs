@@ -3,7 +3,7 @@
 //! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search for
 //! the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
-use super::client::{Wish, open, split};
+use super::client::{Wish, begun, open, split};
 use super::intake::Intake;
 use super::reach::{Remote, contact};
 use super::receiving::await_confirmation;
@@ -73,6 +73,7 @@ pub fn probe(
         Failure::Usage(format!("{} is on this host; name another: HOST or longhaul://HOST", path.display()))
     })?;
     remote.check_token(options).map_err(Failure::Usage)?;
+    let options = begun(options);
     precise_timers();
     let mut trials = vec![];
     for (carrier, transport) in [(Carrier::Object, Transport::Object), (Carrier::Stripe, Transport::Stripe)] {
@@ -89,7 +90,9 @@ pub fn probe(
         };
         trials.push((carrier, outcome));
     }
-    summarise(remote.name(), trials)
+    let mut report = summarise(remote.name(), trials)?;
+    report.seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+    Ok(report)
 }
 
 /// What one trial found.
@@ -142,7 +145,6 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Failure> {
     report.available_mbps = report.object_mbps.into_iter().chain(report.stripe_mbps).reduce(f64::max);
     report.transport = transport.name().into();
     report.reason = reason;
-    report.seconds = clock::now().as_secs_f64();
     Ok(report)
 }
 
