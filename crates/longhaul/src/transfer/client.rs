@@ -389,7 +389,8 @@ struct Totals {
 fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals: Totals) -> Summary {
     let seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
     let in_place = totals.total.saturating_sub(report.failed_bytes);
-    let moved = in_place.saturating_sub(report.skipped_bytes + report.resumed_bytes);
+    let was_there = report.skipped_bytes + report.resumed_bytes;
+    let moved = if options.files.dry_run { 0 } else { in_place.saturating_sub(was_there) };
     let ms = |ns: u64| ns as f64 / 1e6;
     let ok = report.failed.is_empty();
     let headers = wire::IPV4_UDP_LEN as u32;
