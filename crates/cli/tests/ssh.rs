@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -185,6 +186,20 @@ fn a_program_installed_there_is_used() {
     let ended = sshd.cp(&["/etc/hostname".into(), far(&there.path().join("file"))]).expect_code(0);
     assert!(ended.stderr.contains("has this release of longhaul"), "{}", ended.stderr);
     assert_eq!(sshd.deployed(), Vec::<String>::new());
+}
+
+#[test]
+fn a_far_side_that_begins_and_then_ends_is_named() {
+    // What stands in for ssh says what the script would, and is gone.
+    let folder = folder();
+    let ssh = folder.path().join("ssh");
+    write(&ssh, b"#!/bin/sh\necho ready\nhead -c 32 >/dev/null\n");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = longhaul();
+    command.args(["cp", "--json", "--ssh"]).arg(&ssh).args(["/etc/hostname", "far:file"]);
+    let error = error_of(Running::start(&mut command).finish());
+    assert!(error.contains("on far") && error.contains("install longhaul"), "{error}");
+    assert!(!error.contains("longhaul serve") && !error.contains("port"), "{error}");
 }
 
 #[test]

@@ -228,8 +228,10 @@ pub fn open<'a>(
             }) {}
         }
     };
-    let (control, answer) = control::connect(stream, &psk, &offer, waker.clone(), meanwhile)
-        .map_err(|e| Broken::Failed(e.to_string()))?;
+    let (control, answer) =
+        control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|e| {
+            Broken::Failed(contact.far.as_ref().map_or(e.to_string(), |(_, host)| e.over_ssh(host)))
+        })?;
     let rtt = clock::now().since(offered);
     let Answer::Accept { aes, udp_secret, udp_port, udp_hosts } = answer else {
         return Err(Broken::Failed("the other side neither accepts nor refuses".into()));
