@@ -64,6 +64,7 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--why", "--quiet", "a", "h:b"], "cannot be used with");
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
     refused(&["--files-from", "/dev/null", "--delete", "a", "h:b"], "leave one of the two out");
+    refused(&["--exclude", "[a", "a", "h:b"], "--exclude \"[a\"");
     refused(&["-", "h:b"], "./-");
     refused(&["a"], "<DST>");
     refused(&["a", "longhaul://h:0x/"], "is not a port");

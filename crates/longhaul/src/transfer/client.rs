@@ -115,6 +115,7 @@ impl Job {
 }
 
 fn check_options(options: &CopyOptions) -> Result<(), String> {
+    Exclude::new(&options.files.exclude)?;
     let control: ControllerKind = options.control.parse()?;
     options.select.as_deref().map(str::parse::<SelectorKind>).transpose()?;
     if control.needs_rate() && options.rate.is_none() {
