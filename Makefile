@@ -11,8 +11,10 @@ export CARGO_TARGET_DIR ?= target
 # What would speed up the next build of one changed crate takes more disk than all else that is built.
 export CARGO_INCREMENTAL ?= 0
 
-HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul
+# What make install takes. Under sudo there is mostly no rustc to ask for the host: then whatever make build has left.
+BUILT = $(if $(HOST),$(wildcard $(PROGRAM)),$(firstword $(wildcard $(CARGO_TARGET_DIR)/*/release/longhaul)))
 export TOOLS := $(CARGO_TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Where make install-c takes the libraries from.
@@ -43,10 +45,11 @@ build-c: ## Build the library for C and C++ programs
 
 .PHONY: install
 install: ## Install it and its shell completions below PREFIX (/usr/local); after make build
-	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/longhaul
+	@[ -n "$(BUILT)" ] || { echo "nothing is built in $(CARGO_TARGET_DIR): make build first" >&2; exit 1; }
+	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/longhaul
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
-	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
+	$(BUILT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
+	$(BUILT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
 
 .PHONY: install-c
 install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c
