@@ -127,7 +127,8 @@ python-tests:
 		LONGHAUL_RUST_ECHO=$(DEV)/examples/stripe_echo $(abspath $(TOOLS))/python/bin/python -W error -m unittest
 
 .PHONY: wheel
-wheel: setup ## Build the Python package for this machine: target/wheels
+wheel: ## Build the Python package for this machine: target/wheels
+	@.ci/setup maturin
 	CARGO_PROFILE_RELEASE_DEBUG=0 $(MATURIN) build --locked --release --strip --compatibility linux \
 		-m bindings/python/Cargo.toml -o $(CARGO_TARGET_DIR)/wheels
 
@@ -143,5 +144,6 @@ bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk si
 	$(CARGO) run --locked --release -p longhaul-sim --example speed
 
 .PHONY: advisories
-advisories: setup ## Ask the RustSec database about the dependencies (needs GitHub)
+advisories: ## Ask the RustSec database about the dependencies (needs GitHub)
+	@.ci/setup cargo-deny
 	$(TOOLS)/bin/cargo-deny --locked check advisories
