@@ -152,7 +152,7 @@ impl OwnProgram {
         let ours = format!("{} {}", ours.sysname().to_string_lossy(), ours.machine().to_string_lossy());
         if !allowed {
             return Err(format!(
-                "{host} has no longhaul {}; install it there, or leave out --no-deploy",
+                "{host} has no longhaul {}, and none is to be put there; install it there",
                 env!("CARGO_PKG_VERSION")
             ));
         }
