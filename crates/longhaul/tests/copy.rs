@@ -1,7 +1,7 @@
 //! Copies as a program that embeds the library makes them: several in one process.
 
-use longhaul::{CopyOptions, Location, Observer, Remark, ServeOptions, Summary};
-use std::net::SocketAddr;
+use longhaul::{CopyOptions, Location, Observer, Remark, ServeOptions, Summary, Transport};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +20,14 @@ struct Daemon {
 
 impl Daemon {
     fn start(root: &Path) -> Daemon {
+        Daemon::start_at("127.0.0.1:0", root)
+    }
+
+    fn start_at(listen: &str, root: &Path) -> Daemon {
         let stop = Arc::new(AtomicBool::new(false));
         let options = ServeOptions {
             root: root.into(),
-            listen: "127.0.0.1:0".parse().unwrap(),
+            listen: listen.parse().unwrap(),
             token: TOKEN.into(),
             read_only: false,
             max_rate: None,
@@ -89,4 +93,27 @@ fn seconds_count_from_the_copy_or_the_probe_and_not_from_an_earlier_one() {
     let third =
         copy(&file, &daemon.place("third"), &CopyOptions { began: Some(began), ..options() }, &mut ());
     assert!(third.seconds >= 3600.0, "{}", third.seconds);
+}
+
+#[test]
+fn the_path_mtu_holds_the_headers_of_the_ip_version_in_use() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(here.path().join("file"), [7; 100_000]).unwrap();
+    let options = CopyOptions { transport: Transport::Object, packet_size: Some(1200), ..options() };
+    for (listen, headers) in [("127.0.0.1:0", 28), ("[::1]:0", 48)] {
+        if UdpSocket::bind(listen).is_err() {
+            eprintln!("skipped: no {listen} here");
+            continue;
+        }
+        let daemon = Daemon::start_at(listen, there.path());
+        let pushed = copy(&here.path().join("file"), &daemon.place("file"), &options, &mut ());
+        assert_eq!(pushed.path_mtu, 1200 + headers, "{listen}");
+        let back = Location::Local(here.path().join(format!("back-{headers}")));
+        let pulled = longhaul::copy(&[daemon.place("file")], &back, &options, &mut (), Arc::default());
+        assert_eq!(pulled.unwrap().path_mtu, 1200 + headers, "{listen}");
+        let trial = Duration::from_millis(200);
+        let probe = longhaul::probe(&daemon.place(""), &options, trial, &mut (), Arc::default()).unwrap();
+        assert_eq!(probe.path_mtu, Some(1200 + headers), "{listen}");
+        std::fs::remove_file(there.path().join("file")).unwrap();
+    }
 }

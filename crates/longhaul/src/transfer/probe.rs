@@ -18,7 +18,6 @@ use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::session::message::{Direction, Message, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -99,6 +98,8 @@ pub fn probe(
 struct Found {
     rate: Rate,
     sent: Sent,
+    /// The largest datagrams, with their headers.
+    packet_len: u32,
 }
 
 fn run_trial(
@@ -113,9 +114,10 @@ fn run_trial(
     let contact = contact(remote, options)?;
     let mut opened = open(contact, &wish, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
+    let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
     opened.close();
     let sent = outcome?;
-    Ok(Found { rate: meter.rate(), sent })
+    Ok(Found { rate: meter.rate(), sent, packet_len })
 }
 
 type Outcome = (Carrier, Result<Found, String>);
@@ -179,7 +181,7 @@ impl ProbeReport {
                 self.object_mbps = Some(mbps);
                 self.udp = true;
                 self.loss = Some(status.loss);
-                self.path_mtu = Some(u32::from(found.sent.datagram_len) + wire::IPV4_UDP_LEN as u32);
+                self.path_mtu = Some(found.packet_len);
                 (self.rtt_ms_min, self.rtt_ms_mean) = (min, mean);
             }
         }
