@@ -43,13 +43,17 @@ build: ## Build the release program: one static file, small enough to be sent ah
 build-c: ## Build the library for C and C++ programs
 	CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --locked --release -p longhaul-c
 
+SHARE = $(DESTDIR)$(PREFIX)/share
+
 .PHONY: install
-install: ## Install it and its shell completions below PREFIX (/usr/local); after make build
+install: ## Install it, its manual and its shell completions below PREFIX (/usr/local); after make build
 	@[ -n "$(BUILT)" ] || { echo "nothing is built in $(CARGO_TARGET_DIR): make build first" >&2; exit 1; }
 	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/longhaul
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	$(BUILT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
-	$(BUILT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
+	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(BUILT) man $(SHARE)/man/man1
+	$(BUILT) completions bash > $(SHARE)/bash-completion/completions/longhaul
+	$(BUILT) completions zsh > $(SHARE)/zsh/site-functions/_longhaul
+	$(BUILT) completions fish > $(SHARE)/fish/vendor_completions.d/longhaul.fish
 
 .PHONY: install-c
 install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c

@@ -40,10 +40,15 @@ fn what_was_built_is_installed_without_rustc() {
     for (path, says) in [
         ("bash-completion/completions/longhaul", "complete -F"),
         ("zsh/site-functions/_longhaul", "#compdef longhaul"),
+        ("fish/vendor_completions.d/longhaul.fish", "complete -c longhaul"),
+        ("man/man1/longhaul.1", "longhaul\\-cp(1)"),
+        ("man/man1/longhaul-cp.1", "stall\\-timeout"),
     ] {
         let text = fs::read_to_string(dest.path().join("usr/share").join(path)).unwrap();
         assert!(text.contains(says), "{path}");
     }
+    let pages = names(&dest.path().join("usr/share/man/man1"));
+    assert!(!pages.iter().any(|page| page.contains("agent")), "what is no command for users: {pages:?}");
 }
 
 #[test]
