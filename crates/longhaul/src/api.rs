@@ -1,7 +1,5 @@
 //! What a program that embeds longhaul deals with: where things are, how to copy them, what came of it.
 
-use longhaul_proto::session::message::{FileFailure, FileOptions};
-use longhaul_proto::units::Rate;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
@@ -199,7 +197,9 @@ impl Default for CopyOptions {
 }
 
 pub use longhaul_proto::session::limit::Limit;
+pub use longhaul_proto::session::message::{FileFailure, FileOptions};
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
+pub use longhaul_proto::units::Rate;
 
 /// What a copy is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Copies as a program that embeds the library makes them: several in one process.
 
-use longhaul::{CopyOptions, Location, Observer, Remark, ServeOptions, Summary, Transport};
+use longhaul::{
+    CopyOptions, FileOptions, Location, Observer, Rate, Remark, ServeOptions, Summary, Transport,
+};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
@@ -116,4 +118,17 @@ fn the_path_mtu_holds_the_headers_of_the_ip_version_in_use() {
         assert_eq!(probe.path_mtu, Some(1200 + headers), "{listen}");
         std::fs::remove_file(there.path().join("file")).unwrap();
     }
+}
+
+#[test]
+fn all_that_a_copy_can_be_told_has_a_name_here() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for name in ["kept", "left.out"] {
+        std::fs::write(here.path().join(name), name).unwrap();
+    }
+    let daemon = Daemon::start(there.path());
+    let files = FileOptions { exclude: vec!["*.out".into()], ..FileOptions::default() };
+    let options = CopyOptions { rate: Some(Rate::from_mbps(500.0)), files, ..options() };
+    let summary = copy(here.path(), &daemon.place("copy"), &options, &mut ());
+    assert_eq!((summary.ok, summary.files, summary.failures), (true, 1, vec![]));
 }
