@@ -189,6 +189,28 @@ fn a_program_installed_there_is_used() {
 }
 
 #[test]
+fn a_tilde_is_the_home_folder_over_there() {
+    // What stands in for ssh logs in at a home folder of the test's, where longhaul is installed.
+    let folder = folder();
+    let (here, home) = (folder.path().join("here"), folder.path().join("home"));
+    fs::create_dir_all(home.join("bin")).unwrap();
+    std::os::unix::fs::symlink(LONGHAUL, home.join("bin/longhaul")).unwrap();
+    let script = format!("#!/bin/sh\ncd '{}' && PATH=\"$PWD/bin:$PATH\" exec sh -c \"$2\"\n", home.display());
+    write(here.join("file"), b"data");
+    write(here.join("ssh"), script);
+    fs::set_permissions(here.join("ssh"), fs::Permissions::from_mode(0o700)).unwrap();
+    let cp = |from: &OsString, to: &OsString| {
+        let mut command = longhaul();
+        command.args(["cp", "--ssh"]).arg(here.join("ssh")).args([from, to]);
+        Running::start(&mut command).finish().expect_code(0)
+    };
+    cp(&here.join("file").into(), &"127.0.0.1:~/data/".into());
+    assert_same_bytes(here.join("file"), home.join("data/file"));
+    cp(&"127.0.0.1:~/data/file".into(), &here.join("back").into());
+    assert_same_bytes(here.join("file"), here.join("back"));
+}
+
+#[test]
 fn a_far_side_that_begins_and_then_ends_is_named() {
     // What stands in for ssh says what the script would, and is gone.
     let folder = folder();
