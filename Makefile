@@ -11,8 +11,10 @@ export CARGO_TARGET_DIR ?= target
 # What would speed up the next build of one changed crate takes more disk than all else that is built.
 export CARGO_INCREMENTAL ?= 0
 
-HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul
+# What make install takes. Under sudo there is mostly no rustc to ask for the host: then whatever make build has left.
+BUILT = $(if $(HOST),$(wildcard $(PROGRAM)),$(firstword $(wildcard $(CARGO_TARGET_DIR)/*/release/longhaul)))
 export TOOLS := $(CARGO_TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Where make install-c takes the libraries from.
@@ -41,12 +43,17 @@ build: ## Build the release program: one static file, small enough to be sent ah
 build-c: ## Build the library for C and C++ programs
 	CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --locked --release -p longhaul-c
 
+SHARE = $(DESTDIR)$(PREFIX)/share
+
 .PHONY: install
-install: ## Install it and its shell completions below PREFIX (/usr/local); after make build
-	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/longhaul
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions
-	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/longhaul
-	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_longhaul
+install: ## Install it, its manual and its shell completions below PREFIX (/usr/local); after make build
+	@[ -n "$(BUILT)" ] || { echo "nothing is built in $(CARGO_TARGET_DIR): make build first" >&2; exit 1; }
+	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/longhaul
+	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(BUILT) man $(SHARE)/man/man1
+	$(BUILT) completions bash > $(SHARE)/bash-completion/completions/longhaul
+	$(BUILT) completions zsh > $(SHARE)/zsh/site-functions/_longhaul
+	$(BUILT) completions fish > $(SHARE)/fish/vendor_completions.d/longhaul.fish
 
 .PHONY: install-c
 install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c
@@ -124,7 +131,8 @@ python-tests:
 		LONGHAUL_RUST_ECHO=$(DEV)/examples/stripe_echo $(abspath $(TOOLS))/python/bin/python -W error -m unittest
 
 .PHONY: wheel
-wheel: setup ## Build the Python package for this machine: target/wheels
+wheel: ## Build the Python package for this machine: target/wheels
+	@.ci/setup maturin
 	CARGO_PROFILE_RELEASE_DEBUG=0 $(MATURIN) build --locked --release --strip --compatibility linux \
 		-m bindings/python/Cargo.toml -o $(CARGO_TARGET_DIR)/wheels
 
@@ -140,5 +148,6 @@ bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk si
 	$(CARGO) run --locked --release -p longhaul-sim --example speed
 
 .PHONY: advisories
-advisories: setup ## Ask the RustSec database about the dependencies (needs GitHub)
+advisories: ## Ask the RustSec database about the dependencies (needs GitHub)
+	@.ci/setup cargo-deny
 	$(TOOLS)/bin/cargo-deny --locked check advisories

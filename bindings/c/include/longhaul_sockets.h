@@ -8,7 +8,9 @@
  * In C++, functions of the same names that are members of something (file.close(), std::bind()) cannot be called in
  * the same file: keep the socket calls in a file of their own, or call the lh_ functions.
  *
- * poll(), select(), fcntl() and getsockopt() know nothing of handles.
+ * What is not named below knows nothing of handles: poll(), select(), epoll, fcntl(), ioctl() and getsockopt(); accept4(),
+ * sendto(), recvfrom(), sendmsg() and recvmsg(); readv(), writev() and sendfile(); dup() and fdopen(). A program that uses
+ * them on its connections must be changed there: accept() for accept4(), send() of each piece for writev() and sendmsg().
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0 */
 #ifndef LONGHAUL_SOCKETS_H

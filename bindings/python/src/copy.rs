@@ -1,9 +1,11 @@
 //! Copying files, told of as it goes.
 
 use crate::errors::{CopyError, os_error};
+use crate::options;
 use crate::waiting::{LOOK_AROUND, seconds};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use longhaul::{CopyOptions, Failure, Location, Observer, Phase, Remark, Summary};
+use longhaul::stripe::Streams;
+use longhaul::{CopyOptions, Failure, Location, Observer, Phase, Remark, Summary, Transport};
 use longhaul_proto::units::Rate;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -242,6 +244,15 @@ fn read_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<CopyOptions> {
 
 fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
     match name {
+        "transport" => options.transport = transport(&value.extract::<String>()?)?,
+        "streams" => {
+            options.streams = match options::count(value)? {
+                Streams::Auto => None,
+                // 64 at most.
+                Streams::Fixed(streams) => u16::try_from(streams).ok(),
+            }
+        }
+        "congestion" => options.congestion = Some(value.extract()?),
         "rate" => options.rate = Some(rate(value.extract()?)?),
         "control" => options.control = value.extract()?,
         "select" => options.select = Some(value.extract()?),
@@ -268,6 +279,16 @@ fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) 
         _ => return Err(PyTypeError::new_err(format!("unexpected keyword argument {name:?}"))),
     }
     Ok(())
+}
+
+fn transport(name: &str) -> PyResult<Transport> {
+    Ok(match name {
+        "auto" => Transport::Auto,
+        "object" => Transport::Object,
+        "stripe" => Transport::Stripe,
+        "ssh" => Transport::Ssh,
+        _ => return Err(PyValueError::new_err("transport is \"auto\", \"object\", \"stripe\" or \"ssh\"")),
+    })
 }
 
 fn rate(bits_per_second: f64) -> PyResult<Rate> {

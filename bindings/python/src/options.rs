@@ -30,7 +30,7 @@ pub fn read(
 }
 
 /// `"auto"` or how many.
-fn count(streams: &Bound<'_, PyAny>) -> PyResult<Streams> {
+pub fn count(streams: &Bound<'_, PyAny>) -> PyResult<Streams> {
     if let Ok(text) = streams.extract::<String>()
         && text == "auto"
     {

@@ -129,6 +129,15 @@ class Copies(unittest.TestCase):
         self.copy(places, str(self.here / "back"), exclude=["*.o"], rate=1e9)
         self.assertTrue((self.here / "back/big").read_bytes() == (self.here / "data/big").read_bytes())
 
+    def test_what_carries_the_data_can_be_said(self):
+        summary = self.copy(self.here / "data", self.there, transport="stripe", streams=2, congestion="reno", rate=2e7)
+        self.assertEqual((summary["transport"], summary["streams"]), ("stripe", 2))
+        summary = self.copy(self.here / "data", self.there + "again", transport="object", streams="auto")
+        self.assertEqual((summary["transport"], summary["streams"]), ("object", 0))
+        for options in [{"transport": "tcp"}, {"streams": 65}, {"transport": "ssh"}]:
+            with self.assertRaises(ValueError, msg=options):
+                self.copy(self.here / "data", self.there, **options)
+
     def test_a_callback_that_raises_ends_the_copy(self):
         def complain(_progress):
             raise KeyError("enough")
@@ -140,7 +149,13 @@ class Copies(unittest.TestCase):
         with self.assertRaises(longhaul.CopyError) as missing:
             self.copy(self.here / "nothing", self.there)
         self.assertIsInstance(missing.exception, OSError)
-        self.assertTrue(missing.exception.summary is None or not missing.exception.summary["ok"])
+        self.assertIsNone(missing.exception.summary, "it broke off")
+        (self.here / "data" / "odd").symlink_to("target")
+        (self.here / "served" / "data" / "odd" / "full").mkdir(parents=True)
+        with self.assertRaises(longhaul.CopyError) as partly:
+            self.copy(self.here / "data", self.there)
+        self.assertEqual([path for path, _ in partly.exception.summary["failures"]], ["data/odd"])
+        self.assertEqual(partly.exception.summary["bytes"], 3_000_005)
         with self.assertRaisesRegex(longhaul.CopyError, "token"):
             longhaul.copy(self.here / "data", self.there, token="another")
         for options in [{"control": "no such thing"}, {"rate": 0.0}, {"ack_every": 0}]:

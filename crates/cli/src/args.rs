@@ -43,6 +43,9 @@ pub enum Command {
     Sim(SimArgs),
     Lab(LabArgs),
     Completions(CompletionsArgs),
+    /// Write the manual's pages
+    #[command(hide = true)]
+    Man(ManArgs),
     /// Be the far side of a copy over ssh
     #[command(hide = true)]
     Agent(AgentArgs),
@@ -350,6 +353,14 @@ pub struct SimArgs {
 pub struct CompletionsArgs {
     /// The shell
     pub shell: Shell,
+}
+
+/// Write the manual's pages, one for each command, into a folder
+#[derive(Args, Debug)]
+pub struct ManArgs {
+    /// The folder, such as /usr/local/share/man/man1
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 fn non_blank(text: &str) -> Result<String, String> {

@@ -15,7 +15,8 @@ pub fn run(args: &CpArgs) -> Exit {
     let control = args.control.name();
     let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
     let outcome = log::start("off").and_then(|()| {
-        let request = request(args, &mut display)?;
+        let mut request = request(args, &mut display)?;
+        request.options.began = Some(longhaul::clock::program_start());
         let stop = signals::stop_flag()?;
         longhaul::copy(&request.sources, &request.dest, &request.options, &mut display, stop)
     });

@@ -17,7 +17,7 @@ mod sim;
 mod values;
 mod why;
 
-use args::{AgentArgs, Cli, Command, CompletionsArgs};
+use args::{AgentArgs, Cli, Command, CompletionsArgs, ManArgs};
 use clap::{CommandFactory, Parser};
 use longhaul::Failure;
 use output::Exit;
@@ -48,6 +48,7 @@ fn run(command: Command) -> Exit {
         Command::LabPlain(args) => lab::plain(&args),
         Command::LabAt(args) => lab::at::run(&args),
         Command::Completions(args) => Ok(completions(&args)),
+        Command::Man(args) => man(&args),
         Command::Agent(args) => agent(args),
     };
     outcome.unwrap_or_else(|failure| {
@@ -75,6 +76,12 @@ fn completions(args: &CompletionsArgs) -> Exit {
     clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
     output::result(String::from_utf8_lossy(&script).trim_end());
     Exit::Done
+}
+
+fn man(args: &ManArgs) -> Result<Exit, Failure> {
+    let written = clap_mangen::generate_to(Cli::command(), &args.folder);
+    let line = |e| format!("cannot write into {}: {}", args.folder.display(), values::describe(&e));
+    written.map(|()| Exit::Done).map_err(|e| Failure::Failed(line(e)))
 }
 
 /// Show help, or what is wrong with the command line.

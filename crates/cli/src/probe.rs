@@ -8,13 +8,15 @@ use crate::why::limit_text;
 use crate::{log, signals};
 use longhaul::{CopyOptions, Failure, Location, ProbeReport};
 use std::ffi::OsString;
+use std::net::Ipv6Addr;
 
 /// Probe, tell, and say how it ended.
 pub fn run(args: &ProbeArgs) -> Exit {
     let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
     let outcome = log::start("off").and_then(|()| {
         let at = place(&args.host)?;
-        let options = options(args, &at)?;
+        let began = Some(longhaul::clock::program_start());
+        let options = CopyOptions { began, ..options(args, &at)? };
         longhaul::probe(&at, &options, args.seconds, &mut display, signals::stop_flag()?)
     });
     display.finish();
@@ -47,13 +49,18 @@ pub fn failed_report(host: &str, error: &str) -> ProbeReport {
     }
 }
 
-/// A bare name is a host reached by ssh.
+/// A bare name, or address, is a host reached by ssh.
 fn place(host: &str) -> Result<Location, Failure> {
     let is_url = host.starts_with("longhaul://");
     if !is_url && (host.contains('/') || host.is_empty()) {
         return Err(Failure::Usage(format!("{host:?} is no host; write HOST, user@HOST or longhaul://HOST")));
     }
-    let text = if is_url || host.ends_with(':') { host.to_string() } else { format!("{host}:") };
+    let (user, name) = host.rfind('@').map_or(("", host), |at| host.split_at(at + 1));
+    let text = match name.split('%').next().map(str::parse::<Ipv6Addr>) {
+        Some(Ok(_)) => format!("{user}[{name}]:"),
+        _ if is_url || host.ends_with(':') => host.into(),
+        _ => format!("{host}:"),
+    };
     Location::parse(&OsString::from(text)).map_err(Failure::Usage)
 }
 
@@ -116,6 +123,10 @@ mod tests {
         let ssh = |host: &str| Location::Ssh { host: host.into(), path: b".".into() };
         assert_eq!(place("far").unwrap(), ssh("far"));
         assert_eq!(place("me@far:").unwrap(), ssh("me@far"));
+        for address in ["2001:db8::1", "2001:db8::", "me@2001:db8::1", "fe80::1%eth0"] {
+            assert_eq!(place(address).unwrap(), ssh(address), "its colons end no host name");
+        }
+        assert_eq!(place("me@[2001:db8::1]").unwrap(), ssh("me@2001:db8::1"));
         assert!(matches!(place("longhaul://far:99").unwrap(), Location::Daemon { port: 99, .. }));
         for host in ["", "/data", "a/b"] {
             assert!(matches!(place(host), Err(Failure::Usage(_))), "{host}");

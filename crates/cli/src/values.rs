@@ -87,12 +87,13 @@ pub struct Token {
     pub warning: Option<String>,
 }
 
-/// The secret that `--token-file` or the environment gives; the file wins. The error is a line for the user.
+/// The secret that `--token-file` or the environment gives; the file wins, and an empty variable is none. The error is a
+/// line for the user.
 pub fn find_token(file: Option<&Path>) -> Result<Option<Token>, String> {
     if let Some(path) = file {
         return read_token(path).map(Some).map_err(|e| format!("--token-file {}: {e}", path.display()));
     }
-    let Some(value) = std::env::var_os(TOKEN_ENV) else { return Ok(None) };
+    let Some(value) = std::env::var_os(TOKEN_ENV).filter(|value| !value.is_empty()) else { return Ok(None) };
     let secret = check_secret(value.into_encoded_bytes()).map_err(|e| format!("{TOKEN_ENV}: {e}"))?;
     Ok(Some(Token { secret, from: TokenFrom::Environment, warning: None }))
 }

@@ -213,6 +213,7 @@ fn a_dry_run_changes_nothing() {
     for to in ["copy", "not/there/yet"] {
         let json = push(&server, here.path(), to, &["--dry-run", "--delete"]);
         assert_eq!((&json["packets_sent"], &json["hash_verified"]), (&0.into(), &false.into()), "{json}");
+        assert_eq!(json["goodput_mbps"], 0.0, "nothing moved: {json}");
         assert_eq!(snapshot(there.path()), before);
     }
     let before = snapshot(here.path());

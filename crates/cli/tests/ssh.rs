@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -167,7 +168,7 @@ fn no_deploy_puts_nothing_there() {
         sshd.cp(&args.into_iter().chain(more.iter().map(OsString::from)).collect::<Vec<_>>())
     };
     let error = error_of(copy(&["--no-deploy"]));
-    assert!(error.contains("127.0.0.1 has no longhaul") && error.contains("--no-deploy"), "{error}");
+    assert!(error.contains("127.0.0.1 has no longhaul") && error.contains("install it there"), "{error}");
     assert_eq!((sshd.deployed(), names(there.path())), (vec![], vec![]));
     // Once it is in the cache, nothing need be put there.
     copy(&[]).expect_code(0);
@@ -185,6 +186,42 @@ fn a_program_installed_there_is_used() {
     let ended = sshd.cp(&["/etc/hostname".into(), far(&there.path().join("file"))]).expect_code(0);
     assert!(ended.stderr.contains("has this release of longhaul"), "{}", ended.stderr);
     assert_eq!(sshd.deployed(), Vec::<String>::new());
+}
+
+#[test]
+fn a_tilde_is_the_home_folder_over_there() {
+    // What stands in for ssh logs in at a home folder of the test's, where longhaul is installed.
+    let folder = folder();
+    let (here, home) = (folder.path().join("here"), folder.path().join("home"));
+    fs::create_dir_all(home.join("bin")).unwrap();
+    std::os::unix::fs::symlink(LONGHAUL, home.join("bin/longhaul")).unwrap();
+    let script = format!("#!/bin/sh\ncd '{}' && PATH=\"$PWD/bin:$PATH\" exec sh -c \"$2\"\n", home.display());
+    write(here.join("file"), b"data");
+    write(here.join("ssh"), script);
+    fs::set_permissions(here.join("ssh"), fs::Permissions::from_mode(0o700)).unwrap();
+    let cp = |from: &OsString, to: &OsString| {
+        let mut command = longhaul();
+        command.args(["cp", "--ssh"]).arg(here.join("ssh")).args([from, to]);
+        Running::start(&mut command).finish().expect_code(0)
+    };
+    cp(&here.join("file").into(), &"127.0.0.1:~/data/".into());
+    assert_same_bytes(here.join("file"), home.join("data/file"));
+    cp(&"127.0.0.1:~/data/file".into(), &here.join("back").into());
+    assert_same_bytes(here.join("file"), here.join("back"));
+}
+
+#[test]
+fn a_far_side_that_begins_and_then_ends_is_named() {
+    // What stands in for ssh says what the script would, and is gone.
+    let folder = folder();
+    let ssh = folder.path().join("ssh");
+    write(&ssh, b"#!/bin/sh\necho ready\nhead -c 32 >/dev/null\n");
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = longhaul();
+    command.args(["cp", "--json", "--ssh"]).arg(&ssh).args(["/etc/hostname", "far:file"]);
+    let error = error_of(Running::start(&mut command).finish());
+    assert!(error.contains("on far") && error.contains("install longhaul"), "{error}");
+    assert!(!error.contains("longhaul serve") && !error.contains("port"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Ended, longhaul, run, token_file};
+use common::{Ended, Running, longhaul, run, token_file};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -64,10 +64,26 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--why", "--quiet", "a", "h:b"], "cannot be used with");
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
     refused(&["--files-from", "/dev/null", "--delete", "a", "h:b"], "leave one of the two out");
+    refused(&["--exclude", "[a", "a", "h:b"], "--exclude \"[a\"");
     refused(&["-", "h:b"], "./-");
     refused(&["a"], "<DST>");
     refused(&["a", "longhaul://h:0x/"], "is not a port");
     refused(&["a", "longhaul://h/"], "LONGHAUL_TOKEN");
+}
+
+#[test]
+fn an_empty_token_variable_is_none() {
+    let with_empty = |command: &str| {
+        let mut run = longhaul();
+        Running::start(run.args(command.split(' ')).env("LONGHAUL_TOKEN", "")).finish()
+    };
+    for command in ["cp a longhaul://h/", "probe longhaul://h"] {
+        let ended = with_empty(command).expect_code(2);
+        assert!(ended.stderr.contains("give --token-file"), "{command}: {}", ended.stderr);
+    }
+    // Over ssh none is needed.
+    let ended = with_empty("cp --ssh=false /etc/hostname h:b").expect_code(1);
+    assert!(!ended.stderr.contains("token"), "{}", ended.stderr);
 }
 
 #[test]

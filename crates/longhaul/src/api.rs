@@ -1,13 +1,11 @@
 //! What a program that embeds longhaul deals with: where things are, how to copy them, what came of it.
 
-use longhaul_proto::session::message::{FileFailure, FileOptions};
-use longhaul_proto::units::Rate;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Port of `longhaul serve`, TCP and UDP.
 pub const DEFAULT_PORT: u16 = 7700;
@@ -21,7 +19,7 @@ pub enum Location {
     Ssh {
         /// `host` or `user@host`, handed to ssh as it is.
         host: String,
-        /// Path there; relative to the home folder unless it begins with `/`.
+        /// Path there; relative to the home folder, for which `~/` stands too, unless it begins with `/`.
         path: Vec<u8>,
     },
     /// Behind a `longhaul serve`: `longhaul://host[:port]/path`.
@@ -43,30 +41,63 @@ impl Location {
         if let Some(rest) = bytes.strip_prefix(b"longhaul://") {
             return parse_daemon(rest);
         }
-        let colon = bytes.iter().position(|b| *b == b':');
-        let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(usize::MAX);
-        // A bracketed IPv6 address holds colons of its own: [2001:db8::1]:path
-        let bracket = bytes.starts_with(b"[").then(|| bytes.windows(2).position(|w| w == b"]:")).flatten();
-        let colon = bracket.map(|b| b + 1).or(colon);
-        match colon {
-            Some(at) if at < slash && at > 0 => {
-                let host = std::str::from_utf8(&bytes[..at])
-                    .map_err(|_| format!("{arg:?}: the host name is not UTF-8"))?;
-                let host = host.trim_start_matches('[').trim_end_matches(']');
-                if host.is_empty() {
-                    return Err(format!("{arg:?}: there is no host name before the colon"));
-                }
-                if host.starts_with('-') {
-                    return Err(format!("{arg:?}: a host name cannot begin with '-'"));
-                }
-                let path = &bytes[at + 1..];
-                let path = if path.is_empty() { b"." } else { path };
-                Ok(Location::Ssh { host: host.into(), path: path.into() })
+        let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(bytes.len());
+        match end_of_host(&bytes[..slash]) {
+            Some(at) if at > 0 => {
+                let host = ssh_host(&bytes[..at]).map_err(|line| format!("{arg:?}: {line}"))?;
+                let path = far_path(&bytes[at + 1..]).map_err(|line| format!("{arg:?}: {line}"))?;
+                Ok(Location::Ssh { host, path })
             }
             _ if bytes.is_empty() => Err("an empty path names nothing; use . for this folder".into()),
             _ => Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes.into())))),
         }
     }
+}
+
+/// Where the colon is that ends the host in `[user@]host:path`. A bracketed IPv6 address holds colons of its own:
+/// `[user@][2001:db8::1]:path`.
+fn end_of_host(bytes: &[u8]) -> Option<usize> {
+    let colon = bytes.iter().position(|b| *b == b':')?;
+    let host = bytes[..colon].iter().rposition(|b| *b == b'@').map_or(0, |at| at + 1);
+    let bracket = bytes[host..].starts_with(b"[").then(|| bytes[host..].windows(2).position(|w| w == b"]:"));
+    Some(bracket.flatten().map_or(colon, |bracket| host + bracket + 1))
+}
+
+/// The host as ssh takes it, which knows no brackets.
+fn ssh_host(written: &[u8]) -> Result<String, &'static str> {
+    let written = std::str::from_utf8(written).map_err(|_| "the host name is not UTF-8")?;
+    let (user, host) = match written.rsplit_once('@') {
+        Some((user, host)) => (format!("{user}@"), host),
+        None => (String::new(), written),
+    };
+    let bare = host.strip_prefix('[').map(|rest| rest.strip_suffix(']'));
+    let host =
+        bare.unwrap_or(Some(host)).ok_or("an address in brackets ends with ]:, as in [2001:db8::1]:path")?;
+    if host.is_empty() {
+        return Err("there is no host name before the colon");
+    }
+    if user.starts_with('-') || host.starts_with('-') {
+        return Err("a host name cannot begin with '-'");
+    }
+    Ok(user + host)
+}
+
+/// A path on a host reached by ssh, where no shell looks at it: the agent begins in the home folder, which is all that
+/// `~` can mean.
+fn far_path(written: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let path = match written.strip_prefix(b"~") {
+        None => written,
+        Some(b"") => b"",
+        Some(below @ [b'/', ..]) => {
+            let name = below.iter().position(|b| *b != b'/').unwrap_or(below.len());
+            &below[name..]
+        }
+        Some(_) => {
+            return Err("of home folders only one's own is known, as ~/; write another's whole path, \
+                        and ./~name for a name that begins with ~");
+        }
+    };
+    Ok(if path.is_empty() { b"." } else { path }.into())
 }
 
 fn parse_daemon(rest: &[u8]) -> Result<Location, String> {
@@ -135,6 +166,8 @@ pub struct CopyOptions {
     /// Where what is learnt of paths is kept for later copies to the same hosts; `None` keeps nothing. Used by
     /// `pcp` when it sends.
     pub history: Option<PathBuf>,
+    /// From when the seconds of remarks and of the summary count; `None`: from the call.
+    pub began: Option<Instant>,
 }
 
 impl Default for CopyOptions {
@@ -158,12 +191,15 @@ impl Default for CopyOptions {
             deploy: true,
             files_from: None,
             history: crate::history::default_file(),
+            began: None,
         }
     }
 }
 
 pub use longhaul_proto::session::limit::Limit;
+pub use longhaul_proto::session::message::{FileFailure, FileOptions};
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
+pub use longhaul_proto::units::Rate;
 
 /// What a copy is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,7 +239,7 @@ pub struct Progress {
 /// One line of the story that `--why` tells.
 #[derive(Clone, Debug)]
 pub struct Remark {
-    /// Seconds since the program began.
+    /// Seconds since [`CopyOptions::began`].
     pub at_seconds: f64,
     /// One line.
     pub text: String,
@@ -235,7 +271,7 @@ pub struct Summary {
     pub files_failed: u64,
     /// Data bytes of all files that are in place (with those skipped).
     pub bytes: u64,
-    /// From the program's start to verified completion.
+    /// From [`CopyOptions::began`] to verified completion.
     pub seconds: f64,
     /// Data bytes moved by this run × 8 / seconds / 10⁶.
     pub goodput_mbps: f64,
@@ -323,7 +359,10 @@ mod tests {
         assert_eq!(parse("./x:y"), Location::Local("./x:y".into()));
         assert_eq!(parse("me@far:d"), Location::Ssh { host: "me@far".into(), path: b"d".into() });
         assert_eq!(parse("far:"), Location::Ssh { host: "far".into(), path: b".".into() });
-        assert_eq!(parse("[::1]:d"), Location::Ssh { host: "::1".into(), path: b"d".into() });
+        let ssh = |host: &str, path: &str| Location::Ssh { host: host.into(), path: path.into() };
+        assert_eq!(parse("[::1]:d"), ssh("::1", "d"));
+        assert_eq!(parse("me@[2001:db8::1]:a:b"), ssh("me@2001:db8::1", "a:b"));
+        assert_eq!(parse("me@work@far:[x]:y@z"), ssh("me@work@far", "[x]:y@z"));
         let daemon =
             |host: &str, port, path: &str| Location::Daemon { host: host.into(), port, path: path.into() };
         assert_eq!(parse("longhaul://h/a/b"), daemon("h", 7700, "a/b"));
@@ -333,9 +372,38 @@ mod tests {
     }
 
     #[test]
+    fn a_tilde_is_the_home_folder_over_there() {
+        let path = |arg: &str| match parse(arg) {
+            Location::Ssh { path, .. } => String::from_utf8(path).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        for (arg, means) in [
+            ("far:~", "."),
+            ("far:~/", "."),
+            ("far:~/data/", "data/"),
+            ("far:~//etc", "etc"),
+            ("far:./~/data", "./~/data"),
+            ("far:data/~", "data/~"),
+        ] {
+            assert_eq!(path(arg), means, "{arg}");
+        }
+        assert!(Location::parse(&"far:~joe/data".into()).unwrap_err().contains("./~name"));
+        assert_eq!(parse("~/data"), Location::Local("~/data".into()), "here the shell has the say");
+    }
+
+    #[test]
     fn bad_locations_say_why() {
-        for arg in ["longhaul:///x", "longhaul://h:0x/", "longhaul://h:0/", "[]:x", "-oProxyCommand=x:y", ""]
-        {
+        for arg in [
+            "longhaul:///x",
+            "longhaul://h:0x/",
+            "longhaul://h:0/",
+            "[]:x",
+            "me@:x",
+            "me@[::1",
+            "-oProxyCommand=x:y",
+            "me@-oProxyCommand=x:y",
+            "",
+        ] {
             assert!(Location::parse(&arg.into()).is_err(), "{arg}");
         }
     }

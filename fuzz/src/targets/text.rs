@@ -54,6 +54,7 @@ pub fn location_seeds() -> Vec<Vec<u8>> {
         "a/b:c",
         "me@far.example.org:data/",
         "[2001:db8::1]:x",
+        "me@[2001:db8::1]:~/x",
         "longhaul://far.example.org:7700/a/b",
         "longhaul://[::1]:99/",
         "far:",

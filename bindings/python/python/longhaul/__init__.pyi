@@ -68,6 +68,9 @@ def copy(
     progress: Callable[[Progress], object] | None = None,
     warning: Callable[[str], object] | None = None,
     remark: Callable[[float, str], object] | None = None,
+    transport: Literal["auto", "object", "stripe", "ssh"] | None = None,
+    streams: int | Literal["auto"] | None = None,
+    congestion: str | None = None,
     rate: float | None = None,
     control: str | None = None,
     select: str | None = None,
@@ -91,7 +94,8 @@ def copy(
 
     Places are written as for `longhaul cp`: path, [user@]host:path, longhaul://host[:port]/path. Over ssh the far side
     needs longhaul installed. progress is called ten times a second, remark with what --why tells, in the calling
-    thread; what they raise ends the copy, and so does Ctrl-C. rate is in bits per second; the token is LONGHAUL_TOKEN's
+    thread; what they raise ends the copy, and so does Ctrl-C. transport, streams and congestion say what carries the
+    data, as --transport, --streams and --congestion do. rate is in bits per second; the token is LONGHAUL_TOKEN's
     if none is given.
 
     Raises CopyError if not all was copied, ValueError if the request makes no sense.
@@ -207,4 +211,4 @@ class CopyError(OSError):
     """A copy that was not done, or not all of it. What arrived is kept: the same copy again goes on."""
 
     summary: dict[str, Any] | None
-    """What copy() would have returned, if it came so far."""
+    """What copy() would have returned, if the copy ran to its end and single files failed; None if it broke off."""

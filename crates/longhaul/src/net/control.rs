@@ -106,6 +106,20 @@ pub enum HandshakeError {
     Io(#[from] io::Error),
 }
 
+impl HandshakeError {
+    /// The line for a far side that was started by ssh, where there is neither a daemon nor a port to look after.
+    pub fn over_ssh(&self, host: &str) -> String {
+        match self {
+            HandshakeError::NotLonghaul(what) => format!(
+                "longhaul began on {host} and did not answer ({what}); the reason should stand above; where none does, \
+                 install longhaul {} there",
+                env!("CARGO_PKG_VERSION")
+            ),
+            other => other.to_string(),
+        }
+    }
+}
+
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const MAGIC: [u8; 3] = *b"LHC";
 const REASON_KEY: u8 = 1;
@@ -161,8 +175,8 @@ pub fn connect(
         .map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
     let mut first = vec![MAGIC[0], MAGIC[1], MAGIC[2], PROTOCOL_VERSION as u8];
     write_frame(&mut first, &frame[..len])?;
-    stream.writer.write_all(&first)?;
-    stream.writer.flush()?;
+    stream.writer.write_all(&first).map_err(unexpected)?;
+    stream.writer.flush().map_err(unexpected)?;
     meanwhile();
     let reply = read_frame(&mut *stream.reader).map_err(unexpected)?;
     if reply.is_empty() {
@@ -187,7 +201,7 @@ pub fn connect(
 
 fn unexpected(error: io::Error) -> HandshakeError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
             HandshakeError::NotLonghaul("it closed the connection")
         }
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => HandshakeError::NotLonghaul("it stays silent"),

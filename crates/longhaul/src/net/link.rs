@@ -8,7 +8,7 @@ use crate::clock;
 use crossbeam_channel::Receiver;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::units::Time;
-use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
+use longhaul_proto::wire::{HEADER_LEN, Header, IPV4_UDP_LEN, SEAL_OVERHEAD};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::net::SocketAddr;
@@ -132,6 +132,12 @@ impl Link {
             Socket::Connected(socket) | Socket::Open(socket, _) => Some(socket),
             Socket::Shared(_) => None,
         }
+    }
+
+    /// The size on the way of a datagram of `len` bytes: with IP and UDP headers. 0 stands for none.
+    pub fn packet_len(&self, len: u16) -> u32 {
+        let headers = self.socket().map_or(IPV4_UDP_LEN, UdpSocket::headers_len);
+        if len == 0 { 0 } else { u32::from(len) + headers as u32 }
     }
 
     /// Datagrams that the host dropped for want of buffer.

@@ -4,6 +4,7 @@
 use super::drops::DropMeter;
 use crate::clock;
 use longhaul_proto::units::{Time, nanos};
+use longhaul_proto::wire::{IPV4_UDP_LEN, IPV6_UDP_LEN};
 use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
@@ -157,6 +158,16 @@ impl UdpSocket {
     /// Talk to `peer` only from now on.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
         self.socket.connect(&SockAddr::from(self.reachable(peer)))
+    }
+
+    /// Bytes of IP and UDP headers around each datagram to the connected peer.
+    pub fn headers_len(&self) -> usize {
+        let peer = self.socket.peer_addr().ok().and_then(|peer| peer.as_socket());
+        // An IPv4 address that is mapped into IPv6 stands for IPv4 on the wire.
+        match peer.map(|peer| peer.ip().to_canonical()) {
+            Some(IpAddr::V6(_)) => IPV6_UDP_LEN,
+            _ => IPV4_UDP_LEN,
+        }
     }
 
     /// Mark what is sent as lower than best effort (RFC 8622), for the routers that heed it.

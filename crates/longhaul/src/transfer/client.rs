@@ -43,6 +43,7 @@ pub fn copy(
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Failure> {
     let job = Job::plan(sources, dest, options).map_err(Failure::Usage)?;
+    let options = &begun(options);
     precise_timers();
     let stopped = stop.clone();
     let outcome = match job.kind {
@@ -50,6 +51,11 @@ pub fn copy(
         JobKind::Pull { dest } => pull(&job.remote, job.far, dest, options, observer, stop),
     };
     outcome.map_err(|broken| broken.into_failure(&stopped))
+}
+
+/// With a moment from which seconds count.
+pub fn begun(options: &CopyOptions) -> CopyOptions {
+    CopyOptions { began: Some(options.began.unwrap_or_else(Instant::now)), ..options.clone() }
 }
 
 enum JobKind {
@@ -109,6 +115,7 @@ impl Job {
 }
 
 fn check_options(options: &CopyOptions) -> Result<(), String> {
+    Exclude::new(&options.files.exclude)?;
     let control: ControllerKind = options.control.parse()?;
     options.select.as_deref().map(str::parse::<SelectorKind>).transpose()?;
     if control.needs_rate() && options.rate.is_none() {
@@ -222,8 +229,10 @@ pub fn open<'a>(
             }) {}
         }
     };
-    let (control, answer) = control::connect(stream, &psk, &offer, waker.clone(), meanwhile)
-        .map_err(|e| Broken::Failed(e.to_string()))?;
+    let (control, answer) =
+        control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|e| {
+            Broken::Failed(contact.far.as_ref().map_or(e.to_string(), |(_, host)| e.over_ssh(host)))
+        })?;
     let rtt = clock::now().since(offered);
     let Answer::Accept { aes, udp_secret, udp_port, udp_hosts } = answer else {
         return Err(Broken::Failed("the other side neither accepts nor refuses".into()));
@@ -250,6 +259,7 @@ pub fn open<'a>(
         check,
         rtt,
         observer,
+        began: options.began.unwrap_or_else(Instant::now),
         remembered: None,
         scratch,
         last_word: clock::now(),
@@ -305,14 +315,15 @@ fn push(
     opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
     let scan = Arc::new(scan);
     let outcome = send(&mut opened.session, scan.clone());
+    let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
     opened.close();
-    let Sent { report, status, datagram_len, learnt } = outcome?;
+    let Sent { report, status, learnt, .. } = outcome?;
     if let (Some(file), Some(found)) = (&options.history, learnt) {
         history::note(file, host, found);
     }
     let total = Layout::new(&scan.manifest).object_len();
     let files = scan.manifest.regular_files();
-    Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
+    Ok(summarise(options, report, status, Totals { total, files, packet_len }))
 }
 
 fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {
@@ -356,9 +367,10 @@ fn pull(
     let base = Base::new(Root::ambient(), dest);
     let head = ListingHead { total: None, bytes: vec![] };
     let outcome = receive(&mut opened.session, base, options.files.clone(), head);
+    let packet_len = outcome.as_ref().map_or(0, |got| opened.session.link.packet_len(got.datagram_len));
     opened.close();
-    let Received { report, status, datagram_len, total, files } = outcome?;
-    Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
+    let Received { report, status, total, files, .. } = outcome?;
+    Ok(summarise(options, report, status, Totals { total, files, packet_len }))
 }
 
 /// What carried most of the data.
@@ -376,16 +388,17 @@ fn carrier_of(status: &SenderStatus) -> Carrier {
 struct Totals {
     total: u64,
     files: u64,
-    datagram_len: u16,
+    /// The largest datagrams, with their headers.
+    packet_len: u32,
 }
 
 fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals: Totals) -> Summary {
-    let seconds = clock::now().as_secs_f64();
+    let seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
     let in_place = totals.total.saturating_sub(report.failed_bytes);
-    let moved = in_place.saturating_sub(report.skipped_bytes + report.resumed_bytes);
+    let was_there = report.skipped_bytes + report.resumed_bytes;
+    let moved = if options.files.dry_run { 0 } else { in_place.saturating_sub(was_there) };
     let ms = |ns: u64| ns as f64 / 1e6;
     let ok = report.failed.is_empty();
-    let headers = wire::IPV4_UDP_LEN as u32;
     let udp = status.packets_sent > status.packets_by_stripe + status.packets_by_ssh;
     Summary {
         ok,
@@ -407,7 +420,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         rtt_ms_mean: ms(status.rtt_ns[1]),
         loss: status.loss,
         receiver_drops: report.receiver_drops,
-        path_mtu: if totals.datagram_len == 0 || !udp { 0 } else { u32::from(totals.datagram_len) + headers },
+        path_mtu: if udp { totals.packet_len } else { 0 },
         resumed_bytes: report.resumed_bytes,
         skipped_bytes: report.skipped_bytes,
         streams: u32::from(status.streams),

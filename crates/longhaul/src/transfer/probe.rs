@@ -3,7 +3,7 @@
 //! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search for
 //! the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
-use super::client::{Wish, open, split};
+use super::client::{Wish, begun, open, split};
 use super::intake::Intake;
 use super::reach::{Remote, contact};
 use super::receiving::await_confirmation;
@@ -18,7 +18,6 @@ use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::session::message::{Direction, Message, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -73,6 +72,7 @@ pub fn probe(
         Failure::Usage(format!("{} is on this host; name another: HOST or longhaul://HOST", path.display()))
     })?;
     remote.check_token(options).map_err(Failure::Usage)?;
+    let options = begun(options);
     precise_timers();
     let mut trials = vec![];
     for (carrier, transport) in [(Carrier::Object, Transport::Object), (Carrier::Stripe, Transport::Stripe)] {
@@ -89,13 +89,17 @@ pub fn probe(
         };
         trials.push((carrier, outcome));
     }
-    summarise(remote.name(), trials)
+    let mut report = summarise(remote.name(), trials)?;
+    report.seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+    Ok(report)
 }
 
 /// What one trial found.
 struct Found {
     rate: Rate,
     sent: Sent,
+    /// The largest datagrams, with their headers.
+    packet_len: u32,
 }
 
 fn run_trial(
@@ -110,9 +114,10 @@ fn run_trial(
     let contact = contact(remote, options)?;
     let mut opened = open(contact, &wish, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
+    let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
     opened.close();
     let sent = outcome?;
-    Ok(Found { rate: meter.rate(), sent })
+    Ok(Found { rate: meter.rate(), sent, packet_len })
 }
 
 type Outcome = (Carrier, Result<Found, String>);
@@ -142,7 +147,6 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Failure> {
     report.available_mbps = report.object_mbps.into_iter().chain(report.stripe_mbps).reduce(f64::max);
     report.transport = transport.name().into();
     report.reason = reason;
-    report.seconds = clock::now().as_secs_f64();
     Ok(report)
 }
 
@@ -177,7 +181,7 @@ impl ProbeReport {
                 self.object_mbps = Some(mbps);
                 self.udp = true;
                 self.loss = Some(status.loss);
-                self.path_mtu = Some(u32::from(found.sent.datagram_len) + wire::IPV4_UDP_LEN as u32);
+                self.path_mtu = Some(found.packet_len);
                 (self.rtt_ms_min, self.rtt_ms_mean) = (min, mean);
             }
         }

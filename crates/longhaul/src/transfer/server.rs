@@ -264,6 +264,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         options: transfer,
         rtt,
         observer: &mut nobody,
+        began: Instant::now(),
         remembered: None,
         scratch: vec![],
         last_word: clock::now(),

@@ -15,7 +15,7 @@ use longhaul_proto::units::Time;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// An agreed transfer: the control stream is open, datagrams may flow.
 pub struct Session<'a> {
@@ -33,6 +33,8 @@ pub struct Session<'a> {
     pub check: PathCheck,
     /// Round trip that the control stream showed.
     pub rtt: Duration,
+    /// From when the seconds of remarks count.
+    pub began: Instant,
     /// What an earlier transfer found of the path to the peer.
     pub remembered: Option<Remembered>,
     /// Where it tells what happens.
@@ -238,7 +240,7 @@ impl Session<'_> {
 
     /// A line for `--why`.
     pub fn remark(&mut self, text: String) {
-        let at_seconds = clock::now().as_secs_f64();
+        let at_seconds = self.began.elapsed().as_secs_f64();
         self.observer.remark(Remark { at_seconds, text });
     }
 

@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// What runs on the far side. It says which of our programs it found, takes one if it found none, and becomes it.
-/// `@VERSION@`, `@CACHE@` and `@ARGS@` are filled in; nothing in it needs quoting inside single quotes.
+/// `@VERSION@`, `@CACHE@` and `@ARGS@` are filled in; nothing in it needs quoting inside single quotes, and each line ends
+/// with the end of a command.
 const SCRIPT: &str = r#"c="${XDG_CACHE_HOME:-$HOME/.cache}/longhaul"; b="$c/@CACHE@"
 if [ "$(longhaul --version 2>/dev/null)" = "@VERSION@" ]; then b=longhaul; echo ready
 elif [ -x "$b" ]; then echo ready
@@ -49,15 +50,10 @@ pub fn start(
     let (program, args) =
         words.split_first().ok_or("--ssh needs a command, for example --ssh 'ssh -p 2222'")?;
     let own = OwnProgram::load()?;
-    let args_for_agent = ports.map(|p| format!("--ports {p}")).unwrap_or_default();
-    let script = SCRIPT
-        .replace("@VERSION@", &format!("longhaul {}", env!("CARGO_PKG_VERSION")))
-        .replace("@CACHE@", &own.cache_name)
-        .replace("@ARGS@", &args_for_agent);
     let mut child = Command::new(program)
         .args(args)
         .arg(host)
-        .arg(format!("exec sh -c '{script}'"))
+        .arg(far_command(&own.cache_name, ports))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -105,6 +101,16 @@ fn no_agent(host: &str, child: &mut Child) -> String {
     }
 }
 
+/// What ssh is to run: one line for the user's login shell, whichever that is. csh takes no newline between quotes.
+fn far_command(cache_name: &str, ports: Option<&str>) -> String {
+    let script = SCRIPT
+        .replace("@VERSION@", &format!("longhaul {}", env!("CARGO_PKG_VERSION")))
+        .replace("@CACHE@", cache_name)
+        .replace("@ARGS@", &ports.map(|ports| format!("--ports {ports}")).unwrap_or_default())
+        .replace('\n', "; ");
+    format!("exec sh -c '{script}'")
+}
+
 /// One line of at most a screen's width or two; `None` at the end of the stream.
 fn next_line(reader: &mut impl BufRead) -> Option<String> {
     let mut line = vec![];
@@ -146,7 +152,7 @@ impl OwnProgram {
         let ours = format!("{} {}", ours.sysname().to_string_lossy(), ours.machine().to_string_lossy());
         if !allowed {
             return Err(format!(
-                "{host} has no longhaul {}; install it there, or leave out --no-deploy",
+                "{host} has no longhaul {}, and none is to be put there; install it there",
                 env!("CARGO_PKG_VERSION")
             ));
         }
@@ -162,5 +168,42 @@ impl OwnProgram {
         };
         let broken = send(stdin).err();
         Ok(broken.map(|e| format!("the connection to {host} broke while longhaul was put there: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a login shell says to the command on a host that has no longhaul and gets none.
+    fn said_by(shell: &str, home: &std::path::Path) -> Option<String> {
+        let mut child = Command::new(shell)
+            .args(["-c", &far_command("longhaul-0123", Some("7700-7799"))])
+            .env("HOME", home)
+            .env("PATH", "/usr/bin:/bin")
+            .env_remove("XDG_CACHE_HOME")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .ok()?;
+        // A shell that refuses the command does not read it.
+        let _ = child.stdin.take().map(|mut stdin| stdin.write_all(b"0\n"));
+        let said = child.wait_with_output().expect("a child can be waited for");
+        Some(String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    #[test]
+    fn every_login_shell_takes_the_command() {
+        let command = far_command("longhaul-0123", Some("7700-7799"));
+        assert!(!command.contains('\n') && !command.contains('@') && !command.contains('!'), "{command}");
+        assert_eq!(command.matches('\'').count(), 2, "{command}");
+        let home = tempfile::tempdir().unwrap();
+        assert!(said_by("sh", home.path()).is_some(), "sh is everywhere");
+        for shell in ["sh", "bash", "dash", "zsh", "fish", "csh", "tcsh"] {
+            // Shells that are not there are left out.
+            if let Some(said) = said_by(shell, home.path()) {
+                assert!(said.starts_with("missing Linux "), "{shell}: {said}");
+            }
+        }
     }
 }
