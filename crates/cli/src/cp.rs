@@ -113,6 +113,10 @@ fn tell(args: &CpArgs, summary: &Summary, account: &Account) {
     for failure in &summary.failures {
         output::error(&format!("{}: {}", path_text(&failure.path), failure.reason));
     }
+    let named = summary.failures.len() as u64;
+    if named > 0 && summary.files_failed > named {
+        output::error(&format!("and {} more", summary.files_failed - named));
+    }
     match &summary.error {
         Some(error) if !summary.ok && summary.failures.is_empty() => output::error(error),
         _ => {}

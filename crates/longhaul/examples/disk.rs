@@ -113,7 +113,7 @@ fn store(source: &Path, dest: &Path, bytes: &[u8], is_large: bool) -> Result<(),
     println!(
         "  {} files, {} failed; packets taken after {:.3} s, room waited for {refused} times",
         report.files_done,
-        report.failed.len(),
+        report.failed.count(),
         on_network.as_secs_f64()
     );
     Ok(())

@@ -275,7 +275,7 @@ pub struct Summary {
     pub hash_verified: bool,
     /// The first thing that went wrong.
     pub error: Option<String>,
-    /// Every file that failed, with the reason.
+    /// The first thousand files that failed, with the reason; `files_failed` counts all.
     #[serde(skip)]
     pub failures: Vec<FileFailure>,
 }

@@ -223,7 +223,7 @@ fn messages() -> Vec<Message> {
         Message::SourceFailed { entry: 4, reason: "gone".into() },
         Message::Resend { epoch: 2, ranges: ranges.clone() },
         Message::Unwanted { ranges },
-        Message::Finished(Report { files_done: 5, failed: vec![failure], ..Report::default() }),
+        Message::Finished(Report { files_done: 5, failed: [failure].into_iter().collect(), ..Report::default() }),
         Message::Status(status.clone()),
         Message::Bye(status),
         Message::Abort("enough".into()),

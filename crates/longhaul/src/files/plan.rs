@@ -108,7 +108,7 @@ impl Plan {
             files_skipped: self.skipped.len() as u64,
             skipped_bytes: self.skipped_bytes,
             resumed_bytes: self.resumed_bytes,
-            failed: self.failures.clone(),
+            failed: self.failures.iter().cloned().collect(),
             failed_bytes: self.failed_bytes,
             ..Report::default()
         }

@@ -391,7 +391,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         ok,
         limited_by: if status.packets_required == 0 { Limit::None } else { status.limited_by },
         files: totals.files,
-        files_failed: report.failed.len() as u64,
+        files_failed: report.failed.count(),
         bytes: in_place,
         seconds,
         goodput_mbps: moved as f64 * 8e-6 / seconds.max(1e-9),
@@ -413,7 +413,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         streams: u32::from(status.streams),
         switches: status.switches,
         hash_verified: ok && !options.files.dry_run,
-        error: report.failed.first().map(line_of),
-        failures: report.failed,
+        error: report.failed.first.first().map(line_of),
+        failures: report.failed.first,
     }
 }

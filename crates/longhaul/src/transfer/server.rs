@@ -298,7 +298,7 @@ fn take_push(
     let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
     let received = receive(session, base, offer.files, head)?;
-    let (done, failed) = (received.report.files_done, received.report.failed.len());
+    let (done, failed) = (received.report.files_done, received.report.failed.count());
     Ok(format!(
         "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed",
         received.files, received.total
@@ -334,7 +334,7 @@ fn give_pull(
     send_listing(session, &listing, listing.len());
     let files = scanned.manifest.entries.len();
     let sent = send(session, Arc::new(scanned))?;
-    let failed = sent.report.failed.len();
+    let failed = sent.report.failed.count();
     Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 

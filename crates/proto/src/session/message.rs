@@ -2,13 +2,14 @@
 
 use super::limit::Limit;
 use super::manifest::{EntryIndex, Group, Ranges, read_ranges};
+use super::told::Told;
 use super::transport::{Switch, Transport};
 use crate::control::{Companions, ControllerKind};
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -155,7 +156,7 @@ pub struct Report {
     /// Bytes taken over from an interrupted run.
     pub resumed_bytes: u64,
     /// Those that failed.
-    pub failed: Vec<FileFailure>,
+    pub failed: Told<FileFailure>,
     /// Data bytes of those that failed.
     pub failed_bytes: u64,
     /// Datagrams that the receiving host dropped for want of buffer.

@@ -197,7 +197,7 @@ fn delete_removes_what_the_source_has_not() {
     let topmost = ["a/b/old", "mixed/gone", "mixed/in/gone", "old"];
     assert_eq!(dry.extraneous, topmost.map(|path| path.as_bytes().to_vec()));
     let report = copy_with(&inside(top.path()), dest.path(), Road::default(), &delete);
-    assert_eq!(report.failed, []);
+    assert_eq!(report.failed.first, []);
     assert!(dest.path().join("a/kept.log").exists());
     assert!(dest.path().join("mixed/in/kept.log").exists());
     fs::remove_file(dest.path().join("a/kept.log")).unwrap();
@@ -244,7 +244,7 @@ fn obstacles_fail_alone() {
     symlink("/etc/hostname", dest.path().join("to-folder")).unwrap();
     let report = copy(&inside(top.path()), dest.path(), Road::default());
     let mut failed: Vec<_> =
-        report.failed.iter().map(|f| String::from_utf8_lossy(&f.path).into_owned()).collect();
+        report.failed.first.iter().map(|f| String::from_utf8_lossy(&f.path).into_owned()).collect();
     failed.sort();
     assert_eq!(failed, ["a/b", "a/b/y", "a/b/z.o", "f"]);
     assert_eq!(report.files_done, 3);
