@@ -97,7 +97,7 @@ pub struct CpArgs {
     /// Remove from DST what the sources do not have
     #[arg(long, help_heading = FILES)]
     pub delete: bool,
-    /// Say what would be copied and change nothing
+    /// Name what would be copied and, with --delete, removed, and change nothing
     #[arg(long, help_heading = FILES)]
     pub dry_run: bool,
     /// Continue what an interrupted run left [default]

@@ -200,6 +200,7 @@ mod tests {
             "path_mtu",
             "resumed_bytes",
             "skipped_bytes",
+            "removed",
             "streams",
             "switches",
             "hash_verified",

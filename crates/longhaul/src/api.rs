@@ -163,6 +163,7 @@ impl Default for CopyOptions {
 }
 
 pub use longhaul_proto::session::limit::Limit;
+pub use longhaul_proto::session::told::Told;
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 
 /// What a copy is doing.
@@ -267,6 +268,8 @@ pub struct Summary {
     pub resumed_bytes: u64,
     /// Bytes of files that were already there.
     pub skipped_bytes: u64,
+    /// What `delete` removed, a folder with all in it as one; in a dry run what it would.
+    pub removed: u64,
     /// TCP streams that carried data: how many in the end, 0 for none.
     pub streams: u32,
     /// Changes of what carries the data, in the order in which they came.
@@ -278,6 +281,12 @@ pub struct Summary {
     /// The first thousand files that failed, with the reason; `files_failed` counts all.
     #[serde(skip)]
     pub failures: Vec<FileFailure>,
+    /// Paths of what `removed` counts.
+    #[serde(skip)]
+    pub removed_paths: Told<Vec<u8>>,
+    /// In a dry run: files and links that would be copied.
+    #[serde(skip)]
+    pub to_copy: Told<Vec<u8>>,
 }
 
 /// Why a copy could not be done (a copy in which single files failed is a [`Summary`] with `ok` false).

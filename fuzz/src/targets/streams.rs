@@ -223,7 +223,13 @@ fn messages() -> Vec<Message> {
         Message::SourceFailed { entry: 4, reason: "gone".into() },
         Message::Resend { epoch: 2, ranges: ranges.clone() },
         Message::Unwanted { ranges },
-        Message::Finished(Report { files_done: 5, failed: [failure].into_iter().collect(), ..Report::default() }),
+        Message::Finished(Report {
+            files_done: 5,
+            failed: [failure].into_iter().collect(),
+            removed: [b"old".to_vec()].into_iter().collect(),
+            to_copy: [b"a/b".to_vec()].into_iter().collect(),
+            ..Report::default()
+        }),
         Message::Status(status.clone()),
         Message::Bye(status),
         Message::Abort("enough".into()),

@@ -11,6 +11,7 @@ use super::scan::join;
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, FileOptions, Report};
+use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -54,6 +55,8 @@ pub struct Plan {
     pub failures: Vec<FileFailure>,
     /// Data bytes of those entries.
     pub failed_bytes: u64,
+    /// Files and links of which something is to come.
+    pub to_copy: Told<Vec<u8>>,
     /// What the destination has and the source has not (`delete`): the topmost paths.
     pub extraneous: Vec<Vec<u8>>,
     /// The entries of `failures`.
@@ -86,6 +89,9 @@ pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<P
     for (index, entry) in manifest.entries.iter().enumerate() {
         let index = index as EntryIndex;
         let found = looker.look(index, entry, goal.rename.as_deref().unwrap_or(&entry.path));
+        if !matches!(entry.kind, Kind::Dir) && matches!(found, Found::Nothing | Found::Part(_)) {
+            plan.to_copy.push(entry.path.clone());
+        }
         plan.add(&layout, index, entry.kind.data_len(), found, &entry.path);
     }
     if options.delete
@@ -102,8 +108,19 @@ pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<P
 }
 
 impl Plan {
-    /// What there is to report if nothing is done.
-    pub fn report(&self) -> Report {
+    /// What a dry run reports. Nothing would be removed if the source could not be listed completely.
+    pub fn forecast(&self, is_source_complete: bool) -> Report {
+        let mut report = Report { to_copy: self.to_copy.clone(), ..self.report() };
+        if is_source_complete && self.failures.is_empty() {
+            report.removed.extend(self.extraneous.iter().cloned());
+        } else {
+            report.removal_put_off = !self.extraneous.is_empty();
+        }
+        report
+    }
+
+    /// What there is to report before anything is done.
+    pub(super) fn report(&self) -> Report {
         Report {
             files_skipped: self.skipped.len() as u64,
             skipped_bytes: self.skipped_bytes,

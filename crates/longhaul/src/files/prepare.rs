@@ -55,11 +55,14 @@ pub(super) fn finish(shared: &Shared) {
     let all_well = shared.report().failed.is_empty() && !shared.source_incomplete.load(Ordering::Acquire);
     if all_well {
         for path in &shared.extraneous {
-            if let Err(error) = target.remove(path) {
-                fail(shared, path, format!("cannot be removed: {}", why(error)));
+            match target.remove(path) {
+                Ok(()) => shared.report().removed.push(path.clone()),
+                Err(error) => fail(shared, path, format!("cannot be removed: {}", why(error))),
             }
         }
         target.forget_folders();
+    } else {
+        shared.report().removal_put_off = !shared.extraneous.is_empty();
     }
     // Children come after their parents in a manifest, so backwards is the deepest first.
     for (index, entry) in target.manifest.entries.iter().enumerate().rev() {

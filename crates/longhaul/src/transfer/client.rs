@@ -307,6 +307,7 @@ fn push(
     let outcome = send(&mut opened.session, scan.clone());
     opened.close();
     let Sent { report, status, datagram_len, learnt } = outcome?;
+    warn_of_what_stays(&report, observer);
     if let (Some(file), Some(found)) = (&options.history, learnt) {
         history::note(file, host, found);
     }
@@ -358,7 +359,18 @@ fn pull(
     let outcome = receive(&mut opened.session, base, options.files.clone(), head);
     opened.close();
     let Received { report, status, datagram_len, total, files } = outcome?;
+    warn_of_what_stays(&report, observer);
     Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
+}
+
+/// Who asked for `--delete` expects a copy that equals its source.
+fn warn_of_what_stays(report: &Report, observer: &mut dyn Observer) {
+    if report.removal_put_off {
+        observer.warning(
+            "nothing is removed at the destination, because not everything can be copied; see to what failed and run the \
+             same command again",
+        );
+    }
 }
 
 /// What carried most of the data.
@@ -410,10 +422,13 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         path_mtu: if totals.datagram_len == 0 || !udp { 0 } else { u32::from(totals.datagram_len) + headers },
         resumed_bytes: report.resumed_bytes,
         skipped_bytes: report.skipped_bytes,
+        removed: report.removed.count(),
         streams: u32::from(status.streams),
         switches: status.switches,
         hash_verified: ok && !options.files.dry_run,
         error: report.failed.first.first().map(line_of),
         failures: report.failed.first,
+        removed_paths: report.removed,
+        to_copy: report.to_copy,
     }
 }

@@ -48,7 +48,7 @@ pub fn receive(
     let plan = compare(session, base, manifest.clone(), files.clone())?;
     let layout = Arc::new(Layout::new(&manifest));
     if files.dry_run {
-        let mut report = plan.report();
+        let mut report = plan.forecast(source_errors.is_empty());
         report.failed.extend(source_errors);
         let seen = Seen { datagram_len: 0, status: SenderStatus::default() };
         return Ok(conclude(session, report, &layout, &manifest, seen));

@@ -299,8 +299,12 @@ fn take_push(
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
     let received = receive(session, base, offer.files, head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.count());
+    let removed = match received.report.removed.count() {
+        0 => String::new(),
+        removed => format!(", {removed} removed"),
+    };
     Ok(format!(
-        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed",
+        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed{removed}",
         received.files, received.total
     ))
 }

@@ -161,6 +161,12 @@ pub struct Report {
     pub failed_bytes: u64,
     /// Datagrams that the receiving host dropped for want of buffer.
     pub receiver_drops: u64,
+    /// What was removed because the source has it not (`delete`), folders with all in them; in a dry run what would be.
+    pub removed: Told<Vec<u8>>,
+    /// There was something to remove, and it stayed because not everything could be copied.
+    pub removal_put_off: bool,
+    /// In a dry run: files and links that would be copied.
+    pub to_copy: Told<Vec<u8>>,
 }
 
 /// What only the sending side knows of a transfer.
