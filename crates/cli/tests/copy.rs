@@ -282,6 +282,35 @@ fn delete_removes_what_the_source_does_not_have() {
     assert_eq!(names(&here.path().join("back")), ["half/", "half/kept.log", "kept.log", "new"]);
 }
 
+/// Into an empty folder of somebody else's in which one may write.
+#[test]
+fn a_destination_of_somebody_else_is_no_failure() {
+    let nobody = || {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--clear-groups", common::LONGHAUL]);
+        common::undisturbed(command)
+    };
+    let can = nobody().arg("--version").output().is_ok_and(|output| output.status.success());
+    if !can {
+        common::skip("the program cannot be run as somebody else here");
+        return;
+    }
+    let (here, there) = (folder(), folder());
+    write(there.path().join("data/file"), b"file");
+    set_mode(there.path().join("data"), 0o755);
+    let dest = here.path().join("mine");
+    fs::create_dir(&dest).unwrap();
+    set_mode(here.path(), 0o755);
+    set_mode(&dest, 0o777);
+    let server = Server::start(there.path(), &[]);
+    let mut command = nobody();
+    command.env("LONGHAUL_TOKEN", read(server.token_file()).trim_ascii().escape_ascii().to_string());
+    command.args(["cp", "--json", &server.url("data/")]).arg(&dest);
+    let ended = common::Running::start(&mut command).finish().expect_code(0);
+    assert!(ended.stderr.contains("warning: the destination folder keeps its permissions"), "{}", ended.stderr);
+    assert_eq!((names(&dest), fs::metadata(&dest).unwrap().mode() & 0o777), (vec!["file".to_string()], 0o777));
+}
+
 #[test]
 fn an_existing_file_stays_whole_until_the_new_one_takes_its_place() {
     let (here, there) = (folder(), folder());

@@ -239,6 +239,7 @@ fn messages() -> Vec<Message> {
         Message::Lanes { wanted: 8 },
         Message::NoLanes("refused".into()),
         Message::Bytes(vec![7; 50]),
+        Message::Warning("left out".into()),
     ]
 }
 

@@ -84,6 +84,10 @@ pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<P
     if goal.exists {
         goal.top = Some(Arc::new(open(base, &goal.folder)?));
     }
+    let has_top = manifest.entries.iter().any(|entry| entry.path.is_empty());
+    if let Some(top) = goal.top.as_ref().filter(|_| has_top && !options.delete) {
+        goal.keeps_top |= holds_others(top, manifest);
+    }
     let mut plan = Plan::default();
     let mut looker = Looker::new(goal.top.clone(), &layout, options, base.mode_mask);
     for (index, entry) in manifest.entries.iter().enumerate() {
@@ -183,8 +187,8 @@ struct Goal {
     exists: bool,
     /// Its handle, if it exists.
     top: Option<Arc<OwnedFd>>,
-    /// It is the served folder itself.
-    is_root: bool,
+    /// It keeps its own permissions and time: it is the served folder, or holds what is none of this copy's business.
+    keeps_top: bool,
 }
 
 impl Goal {
@@ -213,7 +217,7 @@ impl Goal {
                 return Err(format!("{shown}: this name cannot be used; choose another"));
             }
             let (base, folder, rename) = (base.clone(), written.parent, written.name);
-            return Ok(Goal { base, folder, rename, exists, top: None, is_root: false });
+            return Ok(Goal { base, folder, rename, exists, top: None, keeps_top: false });
         }
         let exists = match kind {
             None => false,
@@ -222,9 +226,9 @@ impl Goal {
                 return Err(format!("{shown}: not a folder; give another destination or remove it first"));
             }
         };
-        let is_root =
+        let keeps_top =
             base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
-        Ok(Goal { base: base.clone(), folder: dest.into(), rename: None, exists, top: None, is_root })
+        Ok(Goal { base: base.clone(), folder: dest.into(), rename: None, exists, top: None, keeps_top })
     }
 
     /// Make the folder where it is missing, and hold on to it.
@@ -239,12 +243,21 @@ impl Goal {
             }
         };
         let rename = self.rename.clone();
-        Ok(Place { top: Some(top), rename, mode_mask: base.mode_mask, keeps_top: self.is_root })
+        Ok(Place { top: Some(top), rename, mode_mask: base.mode_mask, keeps_top: self.keeps_top })
     }
 }
 
 fn open(base: &Base, folder: &Path) -> Result<OwnedFd, String> {
     base.root.open_folder(folder).map_err(|e| format!("{}: {}", folder.display(), why(e)))
+}
+
+/// Whether a folder holds what the manifest does not name. Then it is not a copy of the source's folder but a place to put
+/// things, such as /tmp or somebody's home, and its permissions matter to others.
+fn holds_others(top: &OwnedFd, manifest: &Manifest) -> bool {
+    let first = |path: &'_ [u8]| path.split(|b| *b == b'/').next().unwrap_or_default().to_vec();
+    let known: HashSet<Vec<u8>> = manifest.entries.iter().map(|entry| first(&entry.path)).collect();
+    // One that cannot be listed is hardly ours.
+    list(top).map_or(true, |names| names.iter().any(|(name, _)| !known.contains(name) && !is_ours(name)))
 }
 
 /// Refuse at once what cannot end well. `replaced` are the bytes of files that will give way to new ones.

@@ -335,7 +335,9 @@ fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {
 
 /// A failure as a line.
 pub fn line_of(failure: &FileFailure) -> String {
-    format!("{}: {}", String::from_utf8_lossy(&failure.path), failure.reason)
+    // The path of what is copied itself is empty.
+    let path = if failure.path.is_empty() { b".".as_slice() } else { &failure.path };
+    format!("{}: {}", String::from_utf8_lossy(path), failure.reason)
 }
 
 fn pull(

@@ -258,6 +258,8 @@ impl<'a, 's> Receiving<'a, 's> {
             self.session.run_check(now);
             self.session.tend_lanes(now);
             if self.sink().finished() {
+                // What it said last.
+                self.heed_sink();
                 return Ok(self.sink().report());
             }
             self.check_stall(now)?;
@@ -326,6 +328,7 @@ impl<'a, 's> Receiving<'a, 's> {
                     }
                     self.session.control.send(Message::Unwanted { ranges: self.have.clone() });
                 }
+                SinkEvent::Warning(line) => self.session.warn(line),
                 SinkEvent::FileDone { .. } | SinkEvent::FileFailed(_) => {}
             }
         }

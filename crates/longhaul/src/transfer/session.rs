@@ -157,6 +157,7 @@ impl Session<'_> {
                     self.lanes_wanted = usize::from(wanted).min(LANES_MAX);
                 }
                 Message::NoLanes(line) => self.no_lanes = Some(line),
+                Message::Warning(line) => self.observer.warning(&line),
                 Message::Ask { at } => self.asked = self.asked.max(Some(at)),
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 message => return Ok(Some(message)),
@@ -234,6 +235,15 @@ impl Session<'_> {
             self.link.lanes().add(LaneSocket::Pipe(pipe));
         }
         Ok(())
+    }
+
+    /// A line that the user should know, on whichever side he is.
+    pub fn warn(&mut self, line: String) {
+        if self.opener.is_some() {
+            self.observer.warning(&line);
+        } else {
+            self.control.send(Message::Warning(line));
+        }
     }
 
     /// A line for `--why`.

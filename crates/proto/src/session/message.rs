@@ -267,4 +267,6 @@ pub enum Message {
     NoLanes(String),
     /// Bytes of the lane that is the control stream itself.
     Bytes(Vec<u8>),
+    /// The server to the client: a line that its user should know.
+    Warning(String),
 }

@@ -199,6 +199,7 @@ pub struct Trip {
     pub bad: usize,
     pub unwanted: Ranges,
     pub failures: Vec<String>,
+    pub warnings: Vec<String>,
     road: Road,
     rng: Rng,
     sent: u64,
@@ -254,6 +255,7 @@ impl Trip {
             bad: 0,
             unwanted: Ranges::new(),
             failures: vec![],
+            warnings: vec![],
             road,
             rng,
             sent: 0,
@@ -364,6 +366,7 @@ impl Trip {
                     self.to_send.retain(|n| unwanted.gaps(&whole(n)).next().is_some());
                 }
                 SinkEvent::FileFailed(failure) => self.failures.push(failure.reason),
+                SinkEvent::Warning(line) => self.warnings.push(line),
                 SinkEvent::FileDone { .. } => {}
             }
         }

@@ -207,6 +207,33 @@ fn delete_removes_what_the_source_has_not() {
     assert_eq!(contents(top.path()), contents(dest.path()));
 }
 
+/// As root, or in one's own home, the source's permissions would lock others or oneself out.
+#[test]
+fn a_folder_with_other_things_in_it_keeps_its_permissions_and_time() {
+    let (top, dest) = (sample(), folder());
+    fs::set_permissions(top.path(), fs::Permissions::from_mode(0o750)).unwrap();
+    let dress = || {
+        fs::set_permissions(dest.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        set_mtime(dest.path(), 9, 0);
+    };
+    let mode = || fs::metadata(dest.path()).unwrap().permissions().mode() & 0o7777;
+    write(dest.path().join("somebody's"), b"");
+    dress();
+    assert_eq!(copy(&inside(top.path()), dest.path(), Road::default()).failed.first, []);
+    assert_eq!(mode(), 0o1777);
+    // A copy that equals its source takes over all of it, again and again, and after an interruption.
+    fs::remove_file(dest.path().join("somebody's")).unwrap();
+    write(dest.path().join(".f.longhaul-part"), b"f");
+    dress();
+    copy(&inside(top.path()), dest.path(), Road::default());
+    assert_eq!(mode(), 0o750);
+    fs::remove_file(dest.path().join(".f.longhaul-part")).unwrap();
+    write(dest.path().join("old"), b"");
+    dress();
+    copy_with(&inside(top.path()), dest.path(), Road::default(), &FileOptions { delete: true, ..options() });
+    assert_eq!(contents(top.path()), contents(dest.path()));
+}
+
 #[test]
 fn nothing_is_deleted_when_the_source_was_not_listed_in_full() {
     let (top, dest) = (sample(), folder());
