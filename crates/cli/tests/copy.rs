@@ -311,6 +311,25 @@ fn a_destination_of_somebody_else_is_no_failure() {
     assert_eq!((names(&dest), fs::metadata(&dest).unwrap().mode() & 0o777), (vec!["file".to_string()], 0o777));
 }
 
+/// As in every home folder in which an agent runs.
+#[test]
+fn a_socket_in_the_tree_is_no_failure_and_holds_up_no_deletion() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("data/file"), b"file");
+    let _agent = std::os::unix::net::UnixListener::bind(here.path().join("data/agent")).unwrap();
+    write(there.path().join("copy/old"), b"old");
+    let server = Server::start(there.path(), &[]);
+    let args = [inside(&here.path().join("data")), server.url("copy").into(), "--delete".into()];
+    let ended = server.cp(args).expect_code(0);
+    assert!(ended.stderr.contains("warning: agent: not copied"), "{}", ended.stderr);
+    assert_eq!(names(there.path()), ["copy/", "copy/file"]);
+    // The same told by the other side.
+    let server = Server::start(here.path(), &[]);
+    let ended = server.cp([server.url("data").into(), there.path().join("pull").into_os_string()]).expect_code(0);
+    assert!(ended.stderr.contains("warning: data/agent: not copied"), "{}", ended.stderr);
+    assert_eq!(names(&there.path().join("pull")), ["data/", "data/file"]);
+}
+
 #[test]
 fn an_existing_file_stays_whole_until_the_new_one_takes_its_place() {
     let (here, there) = (folder(), folder());

@@ -9,6 +9,7 @@ use super::names::is_ours;
 use super::root::{Root, Written};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Manifest};
 use longhaul_proto::session::message::FileFailure;
+use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -43,11 +44,38 @@ pub struct Scan {
     pub manifest: Manifest,
     /// What could not be listed.
     pub errors: Vec<FileFailure>,
+    /// Sockets, pipes and devices: no copy of them would be of use.
+    pub left_out: Told<Vec<u8>>,
     /// The first entry of each source, and the folder its path is relative to.
     origins: Vec<(EntryIndex, Arc<OwnedFd>)>,
 }
 
 impl Scan {
+    /// Lines about what is left out although nobody asked for that.
+    pub fn warnings(&self) -> Vec<String> {
+        let shown = |path: &Vec<u8>| {
+            format!("{}: not copied: neither a file nor a folder nor a link", String::from_utf8_lossy(path))
+        };
+        let mut lines: Vec<_> = self.left_out.first.iter().take(LEFT_OUT_NAMED).map(shown).collect();
+        let more = self.left_out.count() - lines.len() as u64;
+        if more > 0 {
+            lines.push(format!("{more} more are not copied: neither files nor folders nor links"));
+        }
+        lines
+    }
+
+    /// Why there is nothing to copy, if that is so.
+    pub fn emptiness(&self) -> Option<String> {
+        if !self.manifest.entries.is_empty() {
+            return None;
+        }
+        let failed = self.errors.first().map(FileFailure::to_string);
+        Some(failed.unwrap_or_else(|| match self.warnings().into_iter().next() {
+            Some(line) => line,
+            None => "nothing to copy: everything is left out".into(),
+        }))
+    }
+
     /// The folder below which an entry was found at its path.
     pub(super) fn origin(&self, entry: EntryIndex) -> Arc<OwnedFd> {
         let at = self.origins.partition_point(|(first, _)| *first <= entry) - 1;
@@ -220,7 +248,7 @@ impl Scanner<'_> {
                 Ok(target) => Kind::Symlink { target: target.into_bytes() },
                 Err(error) => return self.fail(&path, why(error)),
             },
-            _ => return self.fail(&path, "not a regular file; skipped".into()),
+            _ => return self.scan.left_out.push(path),
         };
         match self.claim(&path, false) {
             Claim::New => self.push(path, kind, stat),
@@ -364,6 +392,9 @@ fn relative_parts(path: &Path) -> Option<Vec<Vec<u8>>> {
     let names = path.as_os_str().as_bytes().split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".");
     names.map(|name| (name != b".." && !name.contains(&0)).then(|| name.to_vec())).collect()
 }
+
+/// More would hide what else is told: a home folder may hold hundreds of sockets.
+const LEFT_OUT_NAMED: usize = 10;
 
 /// The longest path the manifest takes (Linux's own limit).
 const PATH_MAX: usize = 4096;

@@ -293,6 +293,7 @@ fn push(
         (met.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))), scanned)
     });
     let scan = scanned?;
+    scan.warnings().iter().for_each(|line| observer.warning(line));
     let (mut met, at) = met?;
     if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
         // It does not wait so long for somebody who says nothing.
@@ -324,20 +325,7 @@ fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {
         checksum: options.files.checksum,
     };
     let scan = scan(&Root::ambient(), &specs, &scan_options);
-    match scan.errors.first() {
-        Some(error) if scan.manifest.entries.is_empty() => Err(Broken::Failed(line_of(error))),
-        None if scan.manifest.entries.is_empty() => {
-            Err(Broken::Failed("nothing to copy: everything is left out".into()))
-        }
-        _ => Ok(scan),
-    }
-}
-
-/// A failure as a line.
-pub fn line_of(failure: &FileFailure) -> String {
-    // The path of what is copied itself is empty.
-    let path = if failure.path.is_empty() { b".".as_slice() } else { &failure.path };
-    format!("{}: {}", String::from_utf8_lossy(path), failure.reason)
+    scan.emptiness().map_or(Ok(scan), |line| Err(Broken::Failed(line)))
 }
 
 fn pull(
@@ -428,7 +416,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         streams: u32::from(status.streams),
         switches: status.switches,
         hash_verified: ok && !options.files.dry_run,
-        error: report.failed.first.first().map(line_of),
+        error: report.failed.first.first().map(FileFailure::to_string),
         failures: report.failed.first,
         removed_paths: report.removed,
         to_copy: report.to_copy,

@@ -1,6 +1,5 @@
 //! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
 
-use super::client::line_of;
 use super::listing;
 use super::probe;
 use super::receiving::{ListingHead, get_listing, receive};
@@ -330,10 +329,10 @@ fn give_pull(
         checksum: offer.files.checksum,
     };
     let scanned = scan(&server.root, &paths.collect::<Vec<_>>(), &options);
-    if scanned.manifest.entries.is_empty() {
-        let line = scanned.errors.first().map_or("nothing to copy: everything is left out".into(), line_of);
+    if let Some(line) = scanned.emptiness() {
         return Err(session.abort(line));
     }
+    scanned.warnings().into_iter().for_each(|line| session.warn(line));
     let listing = listing_of(&scanned)?;
     send_listing(session, &listing, listing.len());
     let files = scanned.manifest.entries.len();

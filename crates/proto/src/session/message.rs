@@ -7,6 +7,7 @@ use super::transport::{Switch, Transport};
 use crate::control::{Companions, ControllerKind};
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Version of everything the two sides say to each other. Both must speak the same.
 pub const PROTOCOL_VERSION: u32 = 7;
@@ -142,6 +143,14 @@ pub struct FileFailure {
     pub path: Vec<u8>,
     /// One line that says what to do.
     pub reason: String,
+}
+
+impl fmt::Display for FileFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The path of what is copied itself is empty.
+        let path = if self.path.is_empty() { b".".as_slice() } else { &self.path };
+        write!(f, "{}: {}", String::from_utf8_lossy(path), self.reason)
+    }
 }
 
 /// What the receiving side has to say at the end.

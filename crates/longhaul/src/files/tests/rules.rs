@@ -76,11 +76,15 @@ fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
     assert_eq!(paths(&scan), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
     let shown = |name: &str| top.path().join(name).display().to_string();
     let expected = [
-        ("a/fifo".to_string(), "not a regular file; skipped".to_string()),
-        (shown("missing"), "no such file or folder".into()),
+        (shown("missing"), "no such file or folder".to_string()),
         (shown("f/"), "something that is not a folder is in the way".into()),
     ];
     assert_eq!(errors(&scan), expected);
+    // What nobody could copy is no failure.
+    assert_eq!(scan.left_out.first, [b"a/fifo"]);
+    assert_eq!(scan.warnings(), ["a/fifo: not copied: neither a file nor a folder nor a link"]);
+    let alone = scan_with(top.path(), &["a/fifo"], &ScanOptions::default());
+    assert!(alone.emptiness().is_some_and(|line| line.starts_with("fifo: not copied")));
 }
 
 #[test]
