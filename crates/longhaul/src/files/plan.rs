@@ -17,6 +17,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where a copy goes.
 #[derive(Clone, Debug)]
@@ -70,8 +71,13 @@ pub struct Plan {
 }
 
 /// Compare a validated manifest with what is at the destination. Changes nothing. The error is a line for the user:
-/// nothing of this copy can be done.
-pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<Plan, String> {
+/// nothing of this copy can be done, or `stop` was set meanwhile.
+pub fn plan(
+    base: &Base,
+    manifest: &Manifest,
+    options: &FileOptions,
+    stop: &AtomicBool,
+) -> Result<Plan, String> {
     let exclude = Exclude::new(&options.exclude)?;
     let layout = Layout::new(manifest);
     if layout.object_len() > OBJECT_MAX {
@@ -89,8 +95,11 @@ pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<P
         goal.keeps_top |= holds_others(top, manifest);
     }
     let mut plan = Plan::default();
-    let mut looker = Looker::new(goal.top.clone(), &layout, options, base.mode_mask);
+    let mut looker = Looker::new(goal.top.clone(), &layout, options, base.mode_mask, stop);
     for (index, entry) in manifest.entries.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            return Err("interrupted while comparing".into());
+        }
         let index = index as EntryIndex;
         let found = looker.look(index, entry, goal.rename.as_deref().unwrap_or(&entry.path));
         if !matches!(entry.kind, Kind::Dir) && matches!(found, Found::Nothing | Found::Part(_)) {

@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Something to copy, as the user wrote it: `folder` means the folder, `folder/` what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct ScanOptions {
     pub files_from: Option<Vec<PathBuf>>,
     /// Hash every file, so that the other side can compare contents.
     pub checksum: bool,
+    /// Set from outside to end it early; what has been found by then is of no use.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What there is to copy.
@@ -180,7 +183,7 @@ impl Scanner<'_> {
     /// A folder and all below it. `below` is the part of the paths that names the source itself.
     fn tree(&mut self, folders: &mut Folders, top: Pending, below: &[u8]) {
         let mut pending = vec![top];
-        while let Some(folder) = pending.pop() {
+        while let Some(folder) = pending.pop().filter(|_| !self.is_stopped()) {
             match self.claim(&folder.path, true) {
                 Claim::New => self.push(folder.path.clone(), Kind::Dir, &folder.stat),
                 Claim::Known => {}
@@ -208,6 +211,9 @@ impl Scanner<'_> {
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let first = pending.len();
         for (name, _) in names {
+            if self.is_stopped() {
+                return;
+            }
             if is_ours(&name) {
                 continue;
             }
@@ -276,7 +282,7 @@ impl Scanner<'_> {
         }
         if self.options.checksum {
             let sum =
-                hash_of_file(&file, &kind).map_err(|error| format!("cannot be read: {}", why(error)))?;
+                hash_of_file(&file, &kind, &self.options.stop).map_err(|error| format!("cannot be read: {}", why(error)))?;
             if let Kind::File { hash, .. } = &mut kind {
                 *hash = Some(sum);
             }
@@ -292,6 +298,9 @@ impl Scanner<'_> {
         }
         let mut folders = Folders::new(top.clone());
         for listed in self.options.files_from.iter().flatten() {
+            if self.is_stopped() {
+                break;
+            }
             let path = match relative_parts(listed) {
                 Some(parts) => parts.join(&b'/'),
                 None => {
@@ -360,6 +369,10 @@ impl Scanner<'_> {
             mode: stat.st_mode & 0o7777,
             mtime: mtime(stat),
         });
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.options.stop.load(Ordering::Relaxed)
     }
 
     fn fail(&mut self, path: &[u8], reason: String) {

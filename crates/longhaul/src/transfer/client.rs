@@ -31,7 +31,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Copy files between this host and another.
@@ -289,10 +289,13 @@ fn push(
     // Reaching the other host and listing the files take their time side by side.
     let (met, scanned) = std::thread::scope(|scope| {
         let met = scope.spawn(|| contact(remote, options).map(|contact| (contact, Instant::now())));
-        let scanned = list(&sources, options);
+        let scanned = list(&sources, options, stop.clone());
         (met.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))), scanned)
     });
     let scan = scanned?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(Broken::Interrupted);
+    }
     scan.warnings().iter().for_each(|line| observer.warning(line));
     let (mut met, at) = met?;
     if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
@@ -317,12 +320,14 @@ fn push(
     Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
 }
 
-fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {
+/// List what is to be sent, unless `stop` is set meanwhile.
+fn list(sources: &[PathBuf], options: &CopyOptions, stop: Arc<AtomicBool>) -> Result<Scan, Broken> {
     let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
     let scan_options = ScanOptions {
         exclude: Exclude::new(&options.files.exclude)?,
         files_from: options.files_from.clone(),
         checksum: options.files.checksum,
+        stop,
     };
     let scan = scan(&Root::ambient(), &specs, &scan_options);
     scan.emptiness().map_or(Ok(scan), |line| Err(Broken::Failed(line)))

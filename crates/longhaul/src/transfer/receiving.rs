@@ -6,11 +6,13 @@ use super::session::{Broken, HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
+use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What came of receiving.
@@ -166,26 +168,46 @@ pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u
     })
 }
 
-/// Compare with what is here, on a thread of its own so that probes are answered meanwhile.
+/// Have something done that takes its time at the disk, on a thread of its own so that probes are answered meanwhile. The
+/// flag that it is given is set when the session ends before it does.
+pub fn aside<T: Send + 'static>(
+    session: &mut Session<'_>,
+    name: &str,
+    work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
+) -> Result<T, Broken> {
+    let (waker, over) = (session.waker.clone(), Arc::new(AtomicBool::new(false)));
+    let (done, result) = crossbeam_channel::bounded(1);
+    let seen = over.clone();
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        // Nobody waits any more if the session is over.
+        let _ = done.send(work(seen));
+        waker.wake();
+    })?;
+    let outcome = serve_until(session, |session| {
+        session.last_word = clock::now();
+        // Nothing is said to us before we have answered, unless the other side gives up.
+        while session.poll_message()?.is_some() {}
+        match result.try_recv() {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                Err(session.abort("longhaul panicked at the disk: please report this bug".into()))
+            }
+        }
+    });
+    over.store(true, Ordering::Relaxed);
+    outcome
+}
+
+/// Compare with what is here.
 fn compare(
     session: &mut Session<'_>,
     base: Base,
     manifest: Arc<Manifest>,
     files: FileOptions,
 ) -> Result<Plan, Broken> {
-    let (waker, began) = (session.waker.clone(), clock::now());
-    let (done, result) = crossbeam_channel::bounded(1);
-    std::thread::Builder::new().name("compare".into()).spawn(move || {
-        // Nobody waits any more if the session is over.
-        let _ = done.send(plan(&base, &manifest, &files));
-        waker.wake();
-    })?;
-    let plan = serve_until(session, |session| {
-        session.last_word = clock::now();
-        // Nothing is said to us before we have answered, unless the other side gives up.
-        while session.poll_message()?.is_some() {}
-        Ok(result.try_recv().ok())
-    })?;
+    let began = clock::now();
+    let plan = aside(session, "compare", move |over| plan(&base, &manifest, &files, &over))?;
     let span = clock::now().since(began);
     session.remark(format!("comparing with what is here took {:.0} ms", span.as_secs_f64() * 1e3));
     plan.map_err(|line| session.abort(line))

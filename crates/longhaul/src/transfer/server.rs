@@ -2,7 +2,7 @@
 
 use super::listing;
 use super::probe;
-use super::receiving::{ListingHead, get_listing, receive};
+use super::receiving::{ListingHead, aside, get_listing, receive};
 use super::sending::{listing_of, send, send_listing};
 use super::session::{Broken, Session};
 use super::switchboard::Switchboard;
@@ -327,8 +327,11 @@ fn give_pull(
         exclude: Exclude::new(&offer.files.exclude).map_err(|line| session.abort(line))?,
         files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
         checksum: offer.files.checksum,
+        stop: Arc::default(),
     };
-    let scanned = scan(&server.root, &paths.collect::<Vec<_>>(), &options);
+    let (root, paths) = (server.root.clone(), paths.collect::<Vec<_>>());
+    let scanned =
+        aside(session, "list", move |over| scan(&root, &paths, &ScanOptions { stop: over, ..options }))?;
     if let Some(line) = scanned.emptiness() {
         return Err(session.abort(line));
     }

@@ -6,6 +6,7 @@ use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 fn file(path: &str, size: u64) -> Entry {
     Entry {
@@ -31,12 +32,12 @@ fn a_confined_destination_cannot_be_left() {
     let root = Root::confined(served.path()).unwrap();
     let manifest = Manifest { entries: vec![file("f", 0)] };
     for dest in ["..", "../", "../x", "in/../../x", "out", "out/", "out/new", "to-victim"] {
-        let refused = plan(&Base::new(root.clone(), dest), &manifest, &options());
+        let refused = plan(&Base::new(root.clone(), dest), &manifest, &options(), &AtomicBool::default());
         assert!(refused.is_err(), "{dest}: {refused:?}");
     }
     // Absolute paths begin at the served folder, links inside it are fine.
     for dest in ["/in/a", "inner/b", "/", ""] {
-        let plan = plan(&Base::new(root.clone(), dest), &manifest, &options()).unwrap();
+        let plan = plan(&Base::new(root.clone(), dest), &manifest, &options(), &AtomicBool::default()).unwrap();
         let mut trip = Trip::begin_with(manifest.clone(), plan);
         trip.run();
         let report = trip.sink.report();

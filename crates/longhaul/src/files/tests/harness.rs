@@ -12,6 +12,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime};
 
 /// A copy that does nothing for so long will never end.
@@ -226,7 +227,7 @@ pub fn options() -> FileOptions {
 
 pub fn plan_of(manifest: &Manifest, dest: &Path, options: &FileOptions) -> Result<Plan, String> {
     manifest.validate().unwrap();
-    plan(&Base::new(Root::ambient(), dest), manifest, options)
+    plan(&Base::new(Root::ambient(), dest), manifest, options, &AtomicBool::default())
 }
 
 impl Trip {

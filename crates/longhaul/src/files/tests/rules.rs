@@ -1,12 +1,14 @@
 //! What is copied, where it goes, what counts as there already.
 
 use super::harness::*;
-use crate::files::{Exclude, Root, Scan, ScanOptions, scan};
+use crate::files::{Base, Exclude, Root, Scan, ScanOptions, plan, scan};
 use longhaul_proto::session::manifest::Kind;
 use longhaul_proto::session::message::FileOptions;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 fn paths(scan: &Scan) -> Vec<String> {
     scan.manifest.entries.iter().map(|e| String::from_utf8_lossy(&e.path).into_owned()).collect()
@@ -63,6 +65,17 @@ fn sources_of_one_name_merge_or_conflict() {
     assert_eq!(paths(&scan), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o", "f", "a/new"]);
     let failed: Vec<_> = errors(&scan).into_iter().map(|(path, _)| path).collect();
     assert_eq!(failed, ["a/x", "f", "f"]);
+}
+
+#[test]
+fn listing_and_comparing_end_when_they_are_told_to() {
+    let (top, dest) = (sample(), folder());
+    let stop = Arc::new(AtomicBool::new(true));
+    let stopped = ScanOptions { checksum: true, stop: stop.clone(), ..ScanOptions::default() };
+    assert_eq!(paths(&scan_with(top.path(), &["a", "a/b"], &stopped)), Vec::<String>::new());
+    let scan = scan_with(top.path(), &["a"], &ScanOptions { checksum: true, ..ScanOptions::default() });
+    let base = Base::new(Root::ambient(), dest.path());
+    assert!(plan(&base, &scan.manifest, &options(), &stop).unwrap_err().contains("interrupted"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 fn road() -> impl Strategy<Value = Road> {
     let small = prop_oneof![Just(1usize << 20), Just(6 << 20), Just(64 << 20)];
@@ -115,7 +116,7 @@ fn unwanted_hashes_and_packets_do_no_harm() {
     let (source, dest) = (folder(), folder());
     write(source.path().join("f"), b"hello");
     let scan = scan_of(&inside(source.path()));
-    let plan = plan(&Base::new(Root::ambient(), dest.path()), &scan.manifest, &options()).unwrap();
+    let plan = plan(&Base::new(Root::ambient(), dest.path()), &scan.manifest, &options(), &AtomicBool::default()).unwrap();
     let layout = Arc::new(Layout::new(&scan.manifest));
     let bell = Arc::new(Bell::default());
     let mut sink = FileSink::start(plan, Arc::new(scan.manifest), layout, bell.wake());
