@@ -180,7 +180,7 @@ pub enum Phase {
     Verifying,
 }
 
-/// How far a copy is, ten times a second.
+/// How far a copy is, ten times a second. Before data moves only the phase is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// What it is doing.

@@ -4,9 +4,11 @@ use super::listing;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ListingHead, Received, receive};
 use super::sending::{Sent, listing_of, send, send_listing};
-use super::session::{Broken, Session};
+use super::session::{Broken, HEARTBEAT, Session};
 use super::ssh;
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary, Transport};
+use crate::api::{
+    CopyOptions, Failure, Limit, Location, Observer, Phase, Progress, Summary, Transport,
+};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
 use crate::history;
@@ -16,6 +18,7 @@ use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
+use crossbeam_channel::RecvTimeoutError;
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::SelectorKind;
@@ -251,6 +254,7 @@ pub fn open<'a>(
         rtt,
         observer,
         remembered: None,
+        told: None,
         scratch,
         last_word: clock::now(),
         talks_since: clock::now(),
@@ -286,18 +290,8 @@ fn push(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Broken> {
-    // Reaching the other host and listing the files take their time side by side.
-    let (met, scanned) = std::thread::scope(|scope| {
-        let met = scope.spawn(|| contact(remote, options).map(|contact| (contact, Instant::now())));
-        let scanned = list(&sources, options, stop.clone());
-        (met.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))), scanned)
-    });
-    let scan = scanned?;
-    if stop.load(Ordering::Relaxed) {
-        return Err(Broken::Interrupted);
-    }
+    let ((mut met, at), scan) = reach_and_list(remote, &sources, options, observer, &stop)?;
     scan.warnings().iter().for_each(|line| observer.warning(line));
-    let (mut met, at) = met?;
     if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
         // It does not wait so long for somebody who says nothing.
         met = contact(remote, options)?;
@@ -320,6 +314,56 @@ fn push(
     Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
 }
 
+/// What comes of the two things that a push begins with.
+enum First {
+    Met(Result<(Contact, Instant), Broken>),
+    Listed(Result<Scan, Broken>),
+}
+
+/// Reach the other host, and list the files: they take their time side by side. Where one of the two is in vain, so is the
+/// other.
+fn reach_and_list(
+    remote: &Remote,
+    sources: &[PathBuf],
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<((Contact, Instant), Scan), Broken> {
+    let over = Arc::new(AtomicBool::new(false));
+    let (tell, told) = crossbeam_channel::unbounded();
+    let (mut met, mut listed) = (None, None);
+    observer.progress(&Progress::default());
+    let outcome = std::thread::scope(|scope| {
+        let (tell_too, listing_over) = (tell.clone(), over.clone());
+        scope.spawn(move || {
+            let met = contact(remote, options).map(|contact| (contact, Instant::now()));
+            tell_too.send(First::Met(met))
+        });
+        scope.spawn(move || tell.send(First::Listed(list(sources, options, listing_over))));
+        while met.is_none() || listed.is_none() {
+            let broken = match told.recv_timeout(HEARTBEAT) {
+                Ok(First::Met(outcome)) => outcome.map(|found| met = Some(found)).err(),
+                Ok(First::Listed(outcome)) => outcome.map(|found| listed = Some(found)).err(),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Broken::Failed(PANICKED.into())),
+            };
+            let broken = broken.or_else(|| stop.load(Ordering::Relaxed).then_some(Broken::Interrupted));
+            if let Some(broken) = broken {
+                over.store(true, Ordering::Relaxed);
+                return Err(broken);
+            }
+            // Ssh may be asking for a password as long as that is not done.
+            let phase = if met.is_none() { Phase::Connecting } else { Phase::Comparing };
+            observer.progress(&Progress { phase, ..Progress::default() });
+        }
+        Ok(())
+    });
+    outcome.and_then(|()| met.zip(listed).ok_or_else(|| Broken::Failed(PANICKED.into())))
+}
+
+/// What a thread that ended without a word has done.
+const PANICKED: &str = "longhaul panicked: please report this bug";
+
 /// List what is to be sent, unless `stop` is set meanwhile.
 fn list(sources: &[PathBuf], options: &CopyOptions, stop: Arc<AtomicBool>) -> Result<Scan, Broken> {
     let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
@@ -341,6 +385,7 @@ fn pull(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Broken> {
+    observer.progress(&Progress::default());
     let contact = contact(remote, options)?;
     let names = options.files_from.as_ref().map(|names| {
         let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());

@@ -9,7 +9,7 @@ use super::reach::{Remote, contact};
 use super::receiving::await_confirmation;
 use super::sending::{Feed, Sent, send_for};
 use super::session::{Broken, HEARTBEAT, Session};
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Progress, Remark, Transport};
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Phase, Progress, Remark, Transport};
 use crate::clock;
 use crate::net::wake::precise_timers;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
@@ -204,7 +204,9 @@ impl Meter<'_> {
 
 impl Observer for Meter<'_> {
     fn progress(&mut self, progress: &Progress) {
-        self.samples.push((clock::now(), progress.bytes_done));
+        if progress.phase == Phase::Moving {
+            self.samples.push((clock::now(), progress.bytes_done));
+        }
         self.told.progress(progress);
     }
 

@@ -132,6 +132,7 @@ fn serve_until<T>(
 ) -> Result<T, Broken> {
     loop {
         session.begin_turn()?;
+        session.tell_phase(Phase::Comparing);
         if let Some(value) = done(session)? {
             return Ok(value);
         }

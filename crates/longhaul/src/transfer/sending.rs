@@ -43,7 +43,7 @@ pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Broken> 
     let waker = session.waker.clone();
     let read =
         |have: &Ranges| Reader::start(scan.clone(), layout.clone(), have, Arc::new(move || waker.wake()));
-    let begin = match prepare(session, layout.object_len(), read)? {
+    let begin = match prepare(session, Phase::Comparing, layout.object_len(), read)? {
         Prepared::Begin(begin) => begin,
         Prepared::Finished(report) => {
             session.control.send(Message::Bye(SenderStatus::default()));
@@ -61,7 +61,7 @@ pub fn send_for(
     span: Duration,
     feed: impl Feed,
 ) -> Result<Sent, Broken> {
-    let Prepared::Begin(begin) = prepare(session, object_len, |_| feed)? else {
+    let Prepared::Begin(begin) = prepare(session, Phase::Connecting, object_len, |_| feed)? else {
         return Err(session.abort("the other side ended the trial before it began".into()));
     };
     let until = clock::now() + span;

@@ -264,6 +264,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         rtt,
         observer: &mut nobody,
         remembered: None,
+        told: None,
         scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),

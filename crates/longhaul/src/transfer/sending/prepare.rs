@@ -2,6 +2,7 @@
 
 use super::super::session::{Broken, HEARTBEAT, Session};
 use super::carrying::STREAMS_FIRST;
+use crate::api::Phase;
 use crate::clock;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathReport;
@@ -34,9 +35,10 @@ pub enum Prepared<F> {
 }
 
 /// Wait until the receiver says what it needs and there is something to carry it. Nothing needed: nothing to carry it
-/// needed. As soon as it is known what is not, `read` begins to read the rest, while the path is still being looked at.
+/// needed. Meanwhile `phase` is what is going on. As soon as it is known what is not, `read` begins to read the rest, while the path is still being looked at.
 pub fn prepare<F>(
     session: &mut Session<'_>,
+    phase: Phase,
     object_len: u64,
     read: impl FnOnce(&Ranges) -> F,
 ) -> Result<Prepared<F>, Broken> {
@@ -51,6 +53,7 @@ pub fn prepare<F>(
     };
     loop {
         session.begin_turn()?;
+        session.tell_phase(phase);
         while let Some(message) = session.poll_message()? {
             match message {
                 Message::Start { have: ranges, skipped } => {
