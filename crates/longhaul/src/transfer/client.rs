@@ -225,6 +225,9 @@ pub fn open<'a>(
             }) {}
         }
     };
+    if let Some((far, _)) = &contact.far {
+        far.watch.until(Instant::now() + options.stall_timeout);
+    }
     let (control, answer) = control::connect(stream, &psk, &offer, waker.clone(), meanwhile)
         .map_err(|e| Broken::Failed(e.to_string()))?;
     let rtt = clock::now().since(offered);
@@ -294,7 +297,7 @@ fn push(
     scan.warnings().iter().for_each(|line| observer.warning(line));
     if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
         // It does not wait so long for somebody who says nothing.
-        met = contact(remote, options)?;
+        met = contact(remote, options, std::slice::from_ref(&stop))?;
     }
     let dest = far.pop().unwrap_or_default();
     let wish = Wish { direction: Direction::Push { dest }, listing: &listing_of(&scan)?, sends: true };
@@ -327,16 +330,16 @@ fn reach_and_list(
     sources: &[PathBuf],
     options: &CopyOptions,
     observer: &mut dyn Observer,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<((Contact, Instant), Scan), Broken> {
     let over = Arc::new(AtomicBool::new(false));
     let (tell, told) = crossbeam_channel::unbounded();
     let (mut met, mut listed) = (None, None);
     observer.progress(&Progress::default());
     let outcome = std::thread::scope(|scope| {
-        let (tell_too, listing_over) = (tell.clone(), over.clone());
+        let (tell_too, listing_over, stops) = (tell.clone(), over.clone(), [stop.clone(), over.clone()]);
         scope.spawn(move || {
-            let met = contact(remote, options).map(|contact| (contact, Instant::now()));
+            let met = contact(remote, options, &stops).map(|contact| (contact, Instant::now()));
             tell_too.send(First::Met(met))
         });
         scope.spawn(move || tell.send(First::Listed(list(sources, options, listing_over))));
@@ -386,7 +389,7 @@ fn pull(
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Broken> {
     observer.progress(&Progress::default());
-    let contact = contact(remote, options)?;
+    let contact = contact(remote, options, std::slice::from_ref(&stop))?;
     let names = options.files_from.as_ref().map(|names| {
         let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());
         listing::encode_names(&bytes.collect::<Vec<_>>())

@@ -107,7 +107,7 @@ fn run_trial(
 ) -> Result<Found, Broken> {
     let mut meter = Meter { told: observer, samples: vec![] };
     let wish = Wish { direction: Direction::Probe, listing: &[], sends: true };
-    let contact = contact(remote, options)?;
+    let contact = contact(remote, options, std::slice::from_ref(&stop))?;
     let mut opened = open(contact, &wish, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
     opened.close();
