@@ -29,7 +29,9 @@ pub fn run(args: &CpArgs) -> Exit {
         Err(failure) => {
             let text = failure.to_string();
             output::error(&text);
-            (output::failed_summary(&text, control), Exit::from(&failure))
+            let mut summary = output::failed_summary(&text, control);
+            account.fill_in(&mut summary);
+            (summary, Exit::from(&failure))
         }
     };
     if args.json {

@@ -227,6 +227,7 @@ mod tests {
             loss: 0.01,
             rtt: Duration::from_millis(65),
             limited_by: Limit::Path,
+            ..Progress::default()
         }
     }
 

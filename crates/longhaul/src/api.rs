@@ -199,6 +199,12 @@ pub struct Progress {
     pub rtt: Duration,
     /// What holds it back now.
     pub limited_by: Limit,
+    /// What carries the data.
+    pub carrier: Carrier,
+    /// Of `bytes_done`, those of files that were already there.
+    pub skipped_bytes: u64,
+    /// Of `bytes_done`, those taken over from an interrupted run.
+    pub resumed_bytes: u64,
 }
 
 /// One line of the story that `--why` tells.

@@ -4,7 +4,7 @@ use super::{Script, put_piece};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
 use longhaul_proto::session::message::{
-    Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION, Report,
+    Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION, Report,
     SenderStatus, TransferOptions,
 };
 use longhaul_proto::session::transport::{Carrier, Switch, Transport};
@@ -218,7 +218,7 @@ fn messages() -> Vec<Message> {
     };
     vec![
         Message::ListingPart { total: 300, bytes: vec![1; 100] },
-        Message::Start { have: ranges.clone(), skipped: 3 },
+        Message::Start { have: ranges.clone(), already: Already { skipped: 3, ..Already::default() } },
         Message::Hashes(vec![hash, hash]),
         Message::SourceFailed { entry: 4, reason: "gone".into() },
         Message::Resend { epoch: 2, ranges: ranges.clone() },

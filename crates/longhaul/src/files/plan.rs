@@ -10,7 +10,7 @@ use super::root::{Root, Written};
 use super::scan::join;
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges};
-use longhaul_proto::session::message::{FileFailure, FileOptions, Report};
+use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Report};
 use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::HashSet;
@@ -130,6 +130,15 @@ impl Plan {
             report.removal_put_off = !self.extraneous.is_empty();
         }
         report
+    }
+
+    /// What is there before anything is sent.
+    pub fn already(&self) -> Already {
+        Already {
+            skipped: self.skipped.len() as u64,
+            skipped_bytes: self.skipped_bytes,
+            resumed_bytes: self.resumed_bytes,
+        }
     }
 
     /// What there is to report before anything is done.

@@ -417,7 +417,7 @@ fn warn_of_what_stays(report: &Report, observer: &mut dyn Observer) {
 }
 
 /// What carried most of the data.
-fn carrier_of(status: &SenderStatus) -> Carrier {
+pub fn carrier_of(status: &SenderStatus) -> Carrier {
     let by_lanes = status.packets_by_stripe + status.packets_by_ssh;
     let by = [
         (status.packets_sent.saturating_sub(by_lanes), Carrier::Object),

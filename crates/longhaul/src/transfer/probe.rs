@@ -15,7 +15,7 @@ use crate::net::wake::precise_timers;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::choice::MARGIN;
 use longhaul_proto::session::manifest::Ranges;
-use longhaul_proto::session::message::{Direction, Message, PROBE_LEN};
+use longhaul_proto::session::message::{Already, Direction, Message, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire;
@@ -241,7 +241,7 @@ impl Sink for Nothing {
 /// The far side: take what comes until the prober has enough.
 pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
     let have = Ranges::new();
-    session.control.send(Message::Start { have: have.clone(), skipped: 0 });
+    session.control.send(Message::Start { have: have.clone(), already: Already::default() });
     await_confirmation(session)?;
     let mut intake = Intake::new(PROBE_LEN, Nothing);
     loop {

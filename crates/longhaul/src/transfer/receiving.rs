@@ -1,5 +1,6 @@
 //! The side that gets the files.
 
+use super::client::carrier_of;
 use super::intake::Intake;
 use super::listing;
 use super::session::{Broken, HEARTBEAT, Session};
@@ -9,7 +10,7 @@ use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
 use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
-use longhaul_proto::session::message::{FileOptions, Message, Report, SenderStatus};
+use longhaul_proto::session::message::{Already, FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,14 +57,15 @@ pub fn receive(
         return Ok(conclude(session, report, &layout, &manifest, seen));
     }
     let have = plan.have.clone();
-    session.control.send(Message::Start { have: have.clone(), skipped: plan.skipped.len() as u64 });
+    let already = plan.already();
+    session.control.send(Message::Start { have: have.clone(), already });
     await_confirmation(session)?;
     let waker = session.waker.clone();
     let mut sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
     if !source_errors.is_empty() {
         sink.source_incomplete();
     }
-    let mut receiving = Receiving::new(session, layout.clone(), have, sink, manifest.clone());
+    let mut receiving = Receiving::new(session, layout.clone(), (have, already), sink, manifest.clone());
     let outcome = receiving.run();
     receiving.warn_of_drops();
     match outcome {
@@ -232,6 +234,7 @@ struct Receiving<'a, 's> {
     /// Regular files among its entries.
     files: u64,
     have: Ranges,
+    already: Already,
     intake: Intake<FileSink>,
     status: SenderStatus,
     last_progress: Time,
@@ -243,7 +246,7 @@ impl<'a, 's> Receiving<'a, 's> {
     fn new(
         session: &'a mut Session<'s>,
         layout: Arc<Layout>,
-        have: Ranges,
+        (have, already): (Ranges, Already),
         sink: FileSink,
         manifest: Arc<Manifest>,
     ) -> Receiving<'a, 's> {
@@ -255,6 +258,7 @@ impl<'a, 's> Receiving<'a, 's> {
             files: manifest.regular_files(),
             manifest,
             have,
+            already,
             status: SenderStatus::default(),
             last_progress: now,
             recent: (now, 0, Rate::default()),
@@ -393,6 +397,9 @@ impl<'a, 's> Receiving<'a, 's> {
             loss: self.status.loss,
             rtt: Duration::from_nanos(self.status.rtt_ns[2]),
             limited_by: self.status.limited_by,
+            carrier: carrier_of(&self.status),
+            skipped_bytes: self.already.skipped_bytes,
+            resumed_bytes: self.already.resumed_bytes,
         });
     }
 

@@ -153,6 +153,17 @@ impl fmt::Display for FileFailure {
     }
 }
 
+/// What a receiver had before a transfer began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Already {
+    /// Files and links that are there as a whole.
+    pub skipped: u64,
+    /// Data bytes of these.
+    pub skipped_bytes: u64,
+    /// Bytes taken over from an interrupted run.
+    pub resumed_bytes: u64,
+}
+
 /// What the receiving side has to say at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -220,8 +231,8 @@ pub enum Message {
         /// Object bytes that the receiver has or does not want.
         #[serde(deserialize_with = "read_ranges")]
         have: Ranges,
-        /// How many entries are already there as a whole.
-        skipped: u64,
+        /// What of that was there before.
+        already: Already,
     },
     /// Sender to receiver: hashes of groups that have been read.
     Hashes(Vec<GroupHash>),

@@ -7,7 +7,7 @@ use crate::clock;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathReport;
 use longhaul_proto::session::manifest::Ranges;
-use longhaul_proto::session::message::{Message, Report};
+use longhaul_proto::session::message::{Already, Message, Report};
 use longhaul_proto::session::transport::{Carrier, Transport};
 use longhaul_proto::units::Time;
 use std::time::Duration;
@@ -16,6 +16,8 @@ use std::time::Duration;
 pub struct Begin<F> {
     /// Bytes that the receiver does not need.
     pub have: Ranges,
+    /// What of that it had before.
+    pub already: Already,
     /// Where the bytes come from.
     pub feed: F,
     /// What the path check found.
@@ -44,7 +46,7 @@ pub fn prepare<F>(
 ) -> Result<Prepared<F>, Broken> {
     let began = clock::now();
     let mut read = Some(read);
-    let mut wanted: Option<(Ranges, F)> = None;
+    let mut wanted: Option<(Ranges, Already, F)> = None;
     let mut why = None;
     let mut carrier = match session.options.transport {
         Transport::Auto | Transport::Object => Carrier::Object,
@@ -56,11 +58,11 @@ pub fn prepare<F>(
         session.tell_phase(phase);
         while let Some(message) = session.poll_message()? {
             match message {
-                Message::Start { have: ranges, skipped } => {
-                    session.remark(format!("the other side has {skipped} entries already"));
+                Message::Start { have: ranges, already } => {
+                    session.remark(format!("the other side has {} entries already", already.skipped));
                     if let Some(read) = read.take() {
                         let feed = read(&ranges);
-                        wanted = Some((ranges, feed));
+                        wanted = Some((ranges, already, feed));
                     }
                 }
                 Message::Finished(report) => return Ok(Prepared::Finished(report)),
@@ -74,7 +76,7 @@ pub fn prepare<F>(
         session.run_check(now);
         session.tend_lanes(now);
         let path = session.check.report();
-        if let Some((ranges, feed)) = wanted.take() {
+        if let Some((ranges, already, feed)) = wanted.take() {
             let needed = object_len
                 - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
             let ready = match carrier {
@@ -82,9 +84,9 @@ pub fn prepare<F>(
                 Carrier::Stripe | Carrier::Ssh => !session.link.lanes().is_empty(),
             };
             if needed == 0 || ready {
-                return Ok(Prepared::Begin(Begin { have: ranges, feed, path, carrier, why }));
+                return Ok(Prepared::Begin(Begin { have: ranges, already, feed, path, carrier, why }));
             }
-            wanted = Some((ranges, feed));
+            wanted = Some((ranges, already, feed));
         }
         carrier = fall_back(session, carrier, &mut why, now.since(began))?;
         session.check_silence(now, session.last_word)?;
