@@ -10,6 +10,7 @@ use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::session::message::{Already, Message, Report};
 use longhaul_proto::session::transport::{Carrier, Transport};
 use longhaul_proto::units::Time;
+use longhaul_proto::wire::BASE_DATAGRAM_LEN;
 use std::time::Duration;
 
 /// What is known when data can go.
@@ -124,10 +125,8 @@ fn fall_back(
             if waited < patience {
                 return Ok(carrier);
             }
-            *why = Some(format!(
-                "UDP does not pass between the two hosts (no answer in {:.1} s)",
-                waited.as_secs_f64()
-            ));
+            let unanswered = unanswered(&session.options.classes);
+            *why = Some(format!("{unanswered} (no answer in {:.1} s)", waited.as_secs_f64()));
             Ok(Carrier::Stripe)
         }
         // However long the other side then takes to say what it needs.
@@ -159,10 +158,23 @@ fn fall_back(
 fn no_udp(session: &Session<'_>) -> String {
     let port = session.link.socket().and_then(|s| s.local_addr().ok()).map_or(0, |a| a.port());
     format!(
-        "UDP does not pass between the two hosts (no answer in {} s; local port {port}); open the server's UDP port in \
-         the firewalls between them, or let TCP carry the data: --transport auto",
+        "{} (no answer in {} s; local port {port}); open the server's UDP port in the firewalls between them, or let TCP \
+         carry the data: --transport auto",
+        unanswered(&session.options.classes),
         UDP_PATIENCE.as_secs()
     )
+}
+
+/// What it means that no probe was answered. Where the user named the size, larger than what passes everywhere, that may
+/// be all there is to it.
+fn unanswered(classes: &[u16]) -> String {
+    match classes {
+        [size] if *size > BASE_DATAGRAM_LEN => format!(
+            "no UDP datagrams of {size} bytes pass between the two hosts: leave out --packet-size, and the largest that \
+             pass are found, unless UDP does not pass at all"
+        ),
+        _ => "UDP does not pass between the two hosts".into(),
+    }
 }
 
 /// Lanes to begin with.
@@ -193,3 +205,17 @@ const UDP_PATIENCE_RTTS: u32 = 6;
 const LANES_PATIENCE: Duration = Duration::from_secs(20);
 /// After the last answer to a probe, wait at least this long for more.
 const SETTLE: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_the_user_named_is_not_blamed_on_a_firewall() {
+        for classes in [&[1200, 1452, 1472, 8952, 8972][..], &[1200], &[512]] {
+            assert_eq!(unanswered(classes), "UDP does not pass between the two hosts");
+        }
+        let line = unanswered(&[8972]);
+        assert!(line.contains("datagrams of 8972 bytes") && line.contains("--packet-size"), "{line}");
+    }
+}
