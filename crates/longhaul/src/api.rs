@@ -102,7 +102,7 @@ pub struct CopyOptions {
     pub transport: Transport,
     /// TCP connections to carry it with where UDP does not; `None`: as many as turn out to be best.
     pub streams: Option<u16>,
-    /// Name of the kernel's congestion control for them; `None`: each host's usual one.
+    /// Name of the kernel's congestion control for them at the host that sends; `None`: its usual one.
     pub congestion: Option<String>,
     /// Name of the controller.
     pub control: String,

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
 use crate::history;
 use crate::net::control::{self, Control, OFFER_MAX};
-use crate::net::lanes::{LaneKey, Opener, OpenerConfig};
+use crate::net::lanes::{check_congestion, LaneKey, Opener, OpenerConfig};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
@@ -106,6 +106,9 @@ impl Job {
         if matches!(job.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
             return Err("--transport ssh needs a host reached by ssh, as in host:path".into());
         }
+        if let (JobKind::Push { .. }, Some(name)) = (&job.kind, &options.congestion) {
+            check_congestion(name).map_err(|error| format!("--congestion: {error}"))?;
+        }
         job.remote.check_token(options)?;
         Ok(job)
     }
@@ -120,11 +123,28 @@ fn check_options(options: &CopyOptions) -> Result<(), String> {
     if options.files.delete && options.files_from.is_some() {
         return Err("--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into());
     }
+    check_lanes(options)?;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if options.packet_size.is_some_and(|size| !sizes.contains(&size)) {
         return Err(format!("--packet-size must be {} to {} bytes", sizes.start(), sizes.end()));
     }
     Ok(())
+}
+
+/// What is said of TCP connections needs some.
+fn check_lanes(options: &CopyOptions) -> Result<(), String> {
+    let without = match options.transport {
+        Transport::Object => "object",
+        Transport::Ssh => "ssh",
+        Transport::Auto | Transport::Stripe => return Ok(()),
+    };
+    let idle = [("--streams", options.streams.is_some()), ("--congestion", options.congestion.is_some())];
+    match idle.iter().find(|(_, given)| *given) {
+        Some((name, _)) => Err(format!(
+            "{name} is about TCP connections, and --transport {without} opens none; leave one of the two out"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// A daemon may have given up on a connection this long after it was made, or be about to.
@@ -245,7 +265,8 @@ pub fn open<'a>(
     link.set_main_keys(Keys::main(&udp_secret, aes, connection_id, Side::Client));
     confirm(&control);
     let key = LaneKey::new(&udp_secret, connection_id);
-    let congestion = transfer.congestion.clone();
+    // Who only receives sends nothing by it.
+    let congestion = transfer.congestion.clone().filter(|_| wish.sends);
     let opener = Opener::new(OpenerConfig { addresses, key, congestion }, link.lanes().door(), waker.clone());
     let session = Session {
         link,

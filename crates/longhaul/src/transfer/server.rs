@@ -278,6 +278,11 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         is_ssh: server.is_ssh,
         confirmed: false,
     };
+    if let (true, Some(name)) = (sends, session.options.congestion.clone())
+        && let Err(error) = lanes::check_congestion(&name)
+    {
+        session.warn(format!("over TCP the other host sends as it usually does: {error}"));
+    }
     let began = clock::now();
     let outcome = match offer.direction.clone() {
         Direction::Push { dest } => take_push(server, &mut session, dest, offer),
