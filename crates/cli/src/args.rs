@@ -132,7 +132,7 @@ pub struct CpArgs {
         verbatim_doc_comment
     )]
     pub control: ControllerKind,
-    /// Yield to all other traffic on the path
+    /// Yield to all other traffic on the path; over TCP, which cannot, use a single connection
     #[arg(long, help_heading = SPEED)]
     pub background: bool,
     /// Give up when the other side or the path has been silent for so long

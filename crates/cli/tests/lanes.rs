@@ -166,3 +166,16 @@ fn a_server_without_the_congestion_control_asked_for_says_so() {
     assert_eq!(ended.json()["transport"], "stripe");
     assert_same_bytes(scene.there.path().join("data"), scene.here.path().join("back"));
 }
+
+#[test]
+fn in_the_background_one_connection_is_enough() {
+    let scene = Scene::new();
+    for pull in [false, true] {
+        let [near, far] = [scene.here.path().join("file").into_os_string(), scene.server.url("file").into()];
+        let args = if pull { [far, scene.here.path().join("back").into_os_string()] } else { [near, far] };
+        let more = ["--transport=stripe", "--background", "--rate=200mbit"].map(Into::into);
+        let ended = scene.server.cp(args.into_iter().chain(more)).expect_code(0);
+        assert_eq!(ended.json()["streams"], 1, "{}", ended.stderr);
+        assert!(ended.stderr.contains("warning: --background has no say over TCP"), "{}", ended.stderr);
+    }
+}

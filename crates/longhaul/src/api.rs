@@ -110,7 +110,7 @@ pub struct CopyOptions {
     pub select: Option<String>,
     /// Never faster than this.
     pub rate: Option<Rate>,
-    /// Yield to all other traffic.
+    /// Yield to all other traffic. Over TCP, which cannot, a single connection is used unless `streams` names more.
     pub background: bool,
     /// FOBS's F; `None`: as goes with the controller.
     pub ack_every: Option<u32>,

@@ -120,6 +120,12 @@ fn check_options(options: &CopyOptions) -> Result<(), String> {
     if control.needs_rate() && options.rate.is_none() {
         return Err(format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name()));
     }
+    if options.background && !control.yields() {
+        let name = control.name();
+        return Err(format!(
+            "--control {name} yields to nobody; with --background use adaptive or ledbat, or leave one of the two out"
+        ));
+    }
     if options.files.delete && options.files_from.is_some() {
         return Err("--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into());
     }

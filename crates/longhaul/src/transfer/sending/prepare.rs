@@ -177,9 +177,10 @@ fn unanswered(classes: &[u16]) -> String {
     }
 }
 
-/// Lanes to begin with.
+/// Lanes to begin with. In the background a single one: each takes its share from others.
 pub fn first_streams(session: &Session<'_>) -> usize {
-    usize::from(session.options.streams.unwrap_or(STREAMS_FIRST).max(1))
+    let usual = if session.options.background { 1 } else { STREAMS_FIRST };
+    usize::from(session.options.streams.unwrap_or(usual).max(1))
 }
 
 /// The size class to cut the object in: the largest that passes, and over lanes all do.
