@@ -307,8 +307,15 @@ fn a_destination_of_somebody_else_is_no_failure() {
     command.env("LONGHAUL_TOKEN", read(server.token_file()).trim_ascii().escape_ascii().to_string());
     command.args(["cp", "--json", &server.url("data/")]).arg(&dest);
     let ended = common::Running::start(&mut command).finish().expect_code(0);
-    assert!(ended.stderr.contains("warning: the destination folder keeps its permissions"), "{}", ended.stderr);
-    assert_eq!((names(&dest), fs::metadata(&dest).unwrap().mode() & 0o777), (vec!["file".to_string()], 0o777));
+    assert!(
+        ended.stderr.contains("warning: the destination folder keeps its permissions"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(
+        (names(&dest), fs::metadata(&dest).unwrap().mode() & 0o777),
+        (vec!["file".to_string()], 0o777)
+    );
 }
 
 /// As in every home folder in which an agent runs.
@@ -325,7 +332,8 @@ fn a_socket_in_the_tree_is_no_failure_and_holds_up_no_deletion() {
     assert_eq!(names(there.path()), ["copy/", "copy/file"]);
     // The same told by the other side.
     let server = Server::start(here.path(), &[]);
-    let ended = server.cp([server.url("data").into(), there.path().join("pull").into_os_string()]).expect_code(0);
+    let ended =
+        server.cp([server.url("data").into(), there.path().join("pull").into_os_string()]).expect_code(0);
     assert!(ended.stderr.contains("warning: data/agent: not copied"), "{}", ended.stderr);
     assert_eq!(names(&there.path().join("pull")), ["data/", "data/file"]);
 }

@@ -162,7 +162,11 @@ fn a_server_without_the_congestion_control_asked_for_says_so() {
     let args = [scene.server.url("data").into(), scene.here.path().join("back").into_os_string()];
     let more = ["--transport=stripe", "--congestion=no-such-control"].map(Into::into);
     let ended = scene.server.cp(args.into_iter().chain(more)).expect_code(0);
-    assert!(ended.stderr.contains("warning: over TCP the other host sends as it usually does"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("warning: over TCP the other host sends as it usually does"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(ended.json()["transport"], "stripe");
     assert_same_bytes(scene.there.path().join("data"), scene.here.path().join("back"));
 }

@@ -10,8 +10,8 @@ use longhaul_proto::session::manifest::{GROUP_LEN, Layout};
 use longhaul_proto::session::message::{FileOptions, GroupHash};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -4,8 +4,8 @@ use super::{Script, put_piece};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
 use longhaul_proto::session::message::{
-    Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION, Report,
-    SenderStatus, TransferOptions,
+    Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION,
+    Report, SenderStatus, TransferOptions,
 };
 use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 use longhaul_proto::units::{Rate, Time};

@@ -281,8 +281,8 @@ impl Scanner<'_> {
             *extents = found;
         }
         if self.options.checksum {
-            let sum =
-                hash_of_file(&file, &kind, &self.options.stop).map_err(|error| format!("cannot be read: {}", why(error)))?;
+            let sum = hash_of_file(&file, &kind, &self.options.stop)
+                .map_err(|error| format!("cannot be read: {}", why(error)))?;
             if let Kind::File { hash, .. } = &mut kind {
                 *hash = Some(sum);
             }

@@ -6,14 +6,12 @@ use super::receiving::{ListingHead, Received, receive};
 use super::sending::{Sent, listing_of, send, send_listing};
 use super::session::{Broken, HEARTBEAT, Session};
 use super::ssh;
-use crate::api::{
-    CopyOptions, Failure, Limit, Location, Observer, Phase, Progress, Summary, Transport,
-};
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Phase, Progress, Summary, Transport};
 use crate::clock;
 use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
 use crate::history;
 use crate::net::control::{self, Control, OFFER_MAX};
-use crate::net::lanes::{check_congestion, LaneKey, Opener, OpenerConfig};
+use crate::net::lanes::{LaneKey, Opener, OpenerConfig, check_congestion};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;

@@ -67,11 +67,7 @@ pub struct Contact {
 }
 
 /// Reach the other host. Any of the flags `stops` ends what takes its time.
-pub fn contact(
-    remote: &Remote,
-    options: &CopyOptions,
-    stops: &[Arc<AtomicBool>],
-) -> Result<Contact, Broken> {
+pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]) -> Result<Contact, Broken> {
     match remote {
         Remote::Daemon { host, port } => {
             let patience = options.stall_timeout.min(CONNECT_PATIENCE);

@@ -37,7 +37,8 @@ fn a_confined_destination_cannot_be_left() {
     }
     // Absolute paths begin at the served folder, links inside it are fine.
     for dest in ["/in/a", "inner/b", "/", ""] {
-        let plan = plan(&Base::new(root.clone(), dest), &manifest, &options(), &AtomicBool::default()).unwrap();
+        let plan =
+            plan(&Base::new(root.clone(), dest), &manifest, &options(), &AtomicBool::default()).unwrap();
         let mut trip = Trip::begin_with(manifest.clone(), plan);
         trip.run();
         let report = trip.sink.report();

@@ -101,7 +101,8 @@ fn a_file_that_changes_meanwhile_fails_alone() {
     trip.run();
     let report = trip.sink.suspend();
     assert_eq!(report.files_done, 2);
-    let mut failed: Vec<_> = report.failed.first.iter().map(|f| (f.path.as_slice(), f.reason.as_str())).collect();
+    let mut failed: Vec<_> =
+        report.failed.first.iter().map(|f| (f.path.as_slice(), f.reason.as_str())).collect();
     failed.sort();
     let changed = "at the source: changed while it was being copied; copy it again";
     let gone = "at the source: cannot be opened: no such file or folder";
@@ -116,7 +117,9 @@ fn unwanted_hashes_and_packets_do_no_harm() {
     let (source, dest) = (folder(), folder());
     write(source.path().join("f"), b"hello");
     let scan = scan_of(&inside(source.path()));
-    let plan = plan(&Base::new(Root::ambient(), dest.path()), &scan.manifest, &options(), &AtomicBool::default()).unwrap();
+    let plan =
+        plan(&Base::new(Root::ambient(), dest.path()), &scan.manifest, &options(), &AtomicBool::default())
+            .unwrap();
     let layout = Arc::new(Layout::new(&scan.manifest));
     let bell = Arc::new(Bell::default());
     let mut sink = FileSink::start(plan, Arc::new(scan.manifest), layout, bell.wake());
