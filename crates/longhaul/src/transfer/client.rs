@@ -1,14 +1,15 @@
 //! The side that was told to copy.
 
 use super::listing;
+use super::outset::reach_and_list;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ListingHead, Received, receive};
 use super::sending::{Sent, listing_of, send, send_listing};
-use super::session::{Broken, HEARTBEAT, Session};
+use super::session::{Broken, Session};
 use super::ssh;
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Phase, Progress, Summary, Transport};
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
-use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
+use crate::files::{Base, Root};
 use crate::history;
 use crate::net::control::{self, Control, OFFER_MAX};
 use crate::net::lanes::{LaneKey, Opener, OpenerConfig, check_congestion};
@@ -16,7 +17,6 @@ use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
-use crossbeam_channel::RecvTimeoutError;
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::SelectorKind;
@@ -32,7 +32,7 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Copy files between this host and another.
@@ -340,69 +340,6 @@ fn push(
     let total = Layout::new(&scan.manifest).object_len();
     let files = scan.manifest.regular_files();
     Ok(summarise(options, report, status, Totals { total, files, datagram_len }))
-}
-
-/// What comes of the two things that a push begins with.
-enum First {
-    Met(Result<(Contact, Instant), Broken>),
-    Listed(Result<Scan, Broken>),
-}
-
-/// Reach the other host, and list the files: they take their time side by side. Where one of the two is in vain, so is the
-/// other.
-fn reach_and_list(
-    remote: &Remote,
-    sources: &[PathBuf],
-    options: &CopyOptions,
-    observer: &mut dyn Observer,
-    stop: &Arc<AtomicBool>,
-) -> Result<((Contact, Instant), Scan), Broken> {
-    let over = Arc::new(AtomicBool::new(false));
-    let (tell, told) = crossbeam_channel::unbounded();
-    let (mut met, mut listed) = (None, None);
-    observer.progress(&Progress::default());
-    let outcome = std::thread::scope(|scope| {
-        let (tell_too, listing_over, stops) = (tell.clone(), over.clone(), [stop.clone(), over.clone()]);
-        scope.spawn(move || {
-            let met = contact(remote, options, &stops).map(|contact| (contact, Instant::now()));
-            tell_too.send(First::Met(met))
-        });
-        scope.spawn(move || tell.send(First::Listed(list(sources, options, listing_over))));
-        while met.is_none() || listed.is_none() {
-            let broken = match told.recv_timeout(HEARTBEAT) {
-                Ok(First::Met(outcome)) => outcome.map(|found| met = Some(found)).err(),
-                Ok(First::Listed(outcome)) => outcome.map(|found| listed = Some(found)).err(),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Broken::Failed(PANICKED.into())),
-            };
-            let broken = broken.or_else(|| stop.load(Ordering::Relaxed).then_some(Broken::Interrupted));
-            if let Some(broken) = broken {
-                over.store(true, Ordering::Relaxed);
-                return Err(broken);
-            }
-            // Ssh may be asking for a password as long as that is not done.
-            let phase = if met.is_none() { Phase::Connecting } else { Phase::Comparing };
-            observer.progress(&Progress { phase, ..Progress::default() });
-        }
-        Ok(())
-    });
-    outcome.and_then(|()| met.zip(listed).ok_or_else(|| Broken::Failed(PANICKED.into())))
-}
-
-/// What a thread that ended without a word has done.
-const PANICKED: &str = "longhaul panicked: please report this bug";
-
-/// List what is to be sent, unless `stop` is set meanwhile.
-fn list(sources: &[PathBuf], options: &CopyOptions, stop: Arc<AtomicBool>) -> Result<Scan, Broken> {
-    let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
-    let scan_options = ScanOptions {
-        exclude: Exclude::new(&options.files.exclude)?,
-        files_from: options.files_from.clone(),
-        checksum: options.files.checksum,
-        stop,
-    };
-    let scan = scan(&Root::ambient(), &specs, &scan_options);
-    scan.emptiness().map_or(Ok(scan), |line| Err(Broken::Failed(line)))
 }
 
 fn pull(
