@@ -100,7 +100,7 @@ pub struct CpArgs {
     /// Remove from DST what the sources do not have
     #[arg(long, help_heading = FILES)]
     pub delete: bool,
-    /// Say what would be copied and change nothing
+    /// Name what would be copied and, with --delete, removed, and change nothing
     #[arg(long, help_heading = FILES)]
     pub dry_run: bool,
     /// Continue what an interrupted run left [default]
@@ -119,7 +119,7 @@ pub struct CpArgs {
     /// TCP connections to carry it with where UDP does not: a number up to 64, or auto
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_streams, help_heading = SPEED)]
     pub streams: Streams,
-    /// The kernel's congestion control for them, such as cubic [default: each host's own]
+    /// The sender's congestion control for them, such as cubic [default: the host's own]
     #[arg(long, value_name = "NAME", value_parser = non_blank, help_heading = SPEED)]
     pub congestion: Option<String>,
     /// What decides how fast to send over UDP
@@ -135,7 +135,7 @@ pub struct CpArgs {
         verbatim_doc_comment
     )]
     pub control: ControllerKind,
-    /// Yield to all other traffic on the path
+    /// Yield to all other traffic on the path; over TCP, which cannot, use a single connection
     #[arg(long, help_heading = SPEED)]
     pub background: bool,
     /// Give up when the other side or the path has been silent for so long

@@ -7,7 +7,7 @@ use crate::values::{check_token, find_token, read_file_list};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
 use longhaul::stripe::Streams;
-use longhaul::{CopyOptions, Failure, Location, Observer, Summary};
+use longhaul::{CopyOptions, Failure, Location, Observer, Summary, Told};
 use std::ffi::OsString;
 
 /// Copy, tell, and say how it ended.
@@ -30,7 +30,9 @@ pub fn run(args: &CpArgs) -> Exit {
         Err(failure) => {
             let text = failure.to_string();
             output::error(&text);
-            (output::failed_summary(&text, control), Exit::from(&failure))
+            let mut summary = output::failed_summary(&text, control);
+            account.fill_in(&mut summary);
+            (summary, Exit::from(&failure))
         }
     };
     if args.json {
@@ -111,8 +113,18 @@ fn tell(args: &CpArgs, summary: &Summary, account: &Account) {
     if args.why {
         account.lines(summary).iter().for_each(|line| say(line));
     }
+    if args.dry_run && !args.quiet {
+        list("would copy", &summary.to_copy);
+        list("would remove", &summary.removed_paths);
+    } else if args.why {
+        list("removed", &summary.removed_paths);
+    }
     for failure in &summary.failures {
         output::error(&format!("{}: {}", path_text(&failure.path), failure.reason));
+    }
+    let named = summary.failures.len() as u64;
+    if named > 0 && summary.files_failed > named {
+        output::error(&format!("and {} more", summary.files_failed - named));
     }
     match &summary.error {
         Some(error) if !summary.ok && summary.failures.is_empty() => output::error(error),
@@ -120,6 +132,14 @@ fn tell(args: &CpArgs, summary: &Summary, account: &Account) {
     }
     if !args.quiet {
         say(&summary_text(summary, args.dry_run));
+    }
+}
+
+/// A line for each path that is told.
+fn list(what: &str, paths: &Told<Vec<u8>>) {
+    paths.first.iter().for_each(|path| say(&format!("{what} {}", path_text(path))));
+    if paths.more > 0 {
+        say(&format!("{what} {} more", paths.more));
     }
 }
 
@@ -136,10 +156,12 @@ fn summary_text(summary: &Summary, dry_run: bool) -> String {
     if dry_run {
         let parts: Vec<_> =
             [format!("dry run, nothing changed: {size} in {files}")].into_iter().chain(already).collect();
-        return parts.join(", ");
+        let removed = (summary.removed > 0).then(|| format!("{} to be removed", summary.removed));
+        return parts.into_iter().chain(removed).collect::<Vec<_>>().join(", ");
     }
     let speed = format!("{} in {} ({:.1} Mb/s)", size, seconds_text(summary.seconds), summary.goodput_mbps);
     let mut parts: Vec<_> = [speed, files].into_iter().chain(already).collect();
+    parts.extend((summary.removed > 0).then(|| format!("{} removed", summary.removed)));
     parts.push(if summary.hash_verified { "verified" } else { "not verified" }.into());
     parts.extend(limit_text(summary.limited_by).map(|limit| format!("limited by {limit}")));
     parts.join(", ")
@@ -231,7 +253,10 @@ mod tests {
         summary = Summary { files_failed: 2, skipped_bytes: 10_000_000, resumed_bytes: 500_000, ..summary };
         let text = summary_text(&summary, false);
         assert!(text.contains("10 of 12 files, 10.0 MB already there, 500.0 kB resumed, verified"), "{text}");
+        summary.removed = 3;
+        assert!(summary_text(&summary, false).contains("500.0 kB resumed, 3 removed, verified"));
         let text = summary_text(&summary, true);
+        assert!(text.ends_with("500.0 kB resumed, 3 to be removed"), "{text}");
         assert!(
             text.starts_with("dry run, nothing changed: 40.0 MB in 10 of 12 files, 10.0 MB already"),
             "{text}"

@@ -108,8 +108,9 @@ pub fn harmless(line: &str) -> String {
     shown
 }
 
-/// A path as text on one line.
+/// A path as text on one line; the empty one is that of the folder itself.
 pub fn path_text(path: &[u8]) -> String {
+    let path = if path.is_empty() { b"." } else { path };
     harmless(&String::from_utf8_lossy(path)).replace('\n', "\\n")
 }
 
@@ -172,6 +173,7 @@ mod tests {
     #[test]
     fn names_cannot_drive_the_terminal() {
         assert_eq!(harmless("a\x1b[2Jb\rc"), "a\\u{1b}[2Jb\\rc");
+        assert_eq!(path_text(b""), ".");
         assert_eq!(path_text(b"a\nb\xff/\x07"), "a\\nb\u{fffd}/\\u{7}");
     }
 
@@ -200,6 +202,7 @@ mod tests {
             "path_mtu",
             "resumed_bytes",
             "skipped_bytes",
+            "removed",
             "streams",
             "switches",
             "hash_verified",

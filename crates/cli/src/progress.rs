@@ -70,6 +70,8 @@ impl Observer for Display {
         self.account.note(now, progress);
         match &mut self.view {
             View::Hidden => {}
+            // It says so already, and ssh may be asking for a password on the same line.
+            View::Bar(_) if progress.phase == Phase::Connecting => {}
             View::Bar(bar) => draw(bar, progress),
             View::Lines(clock) => {
                 if clock.is_due(now) {
@@ -225,6 +227,7 @@ mod tests {
             loss: 0.01,
             rtt: Duration::from_millis(65),
             limited_by: Limit::Path,
+            ..Progress::default()
         }
     }
 

@@ -43,6 +43,8 @@ fn advice(limit: Limit) -> &'static str {
 pub struct Account {
     spans: BTreeMap<Limit, Duration>,
     last: Option<(Instant, Limit)>,
+    /// What was told last of data.
+    latest: Progress,
 }
 
 impl Account {
@@ -50,6 +52,9 @@ impl Account {
     pub fn note(&mut self, now: Instant, progress: &Progress) {
         if let Some((since, limit)) = self.last.take() {
             *self.spans.entry(limit).or_default() += now.saturating_duration_since(since);
+        }
+        if matches!(progress.phase, Phase::Moving | Phase::Verifying) {
+            self.latest = *progress;
         }
         if progress.phase == Phase::Moving {
             self.last = Some((now, progress.limited_by));
@@ -71,6 +76,20 @@ impl Account {
             ));
         }
         lines
+    }
+
+    /// Put into a summary how far a copy came that did not get to its end, as far as was told.
+    pub fn fill_in(&self, summary: &mut Summary) {
+        let latest = &self.latest;
+        let (done, skipped, resumed) = (latest.bytes_done, latest.skipped_bytes, latest.resumed_bytes);
+        let moved = done.saturating_sub(skipped.saturating_add(resumed));
+        summary.files = latest.files_total;
+        (summary.bytes, summary.skipped_bytes, summary.resumed_bytes) = (done, skipped, resumed);
+        summary.goodput_mbps = moved as f64 * 8e-6 / summary.seconds.max(1e-9);
+        summary.transport = latest.carrier.name().into();
+        summary.encrypted = moved > 0;
+        let longest = self.spans.iter().max_by_key(|(_, span)| **span);
+        summary.limited_by = longest.map_or(latest.limited_by, |(limit, _)| *limit);
     }
 
     fn shares(&self) -> Option<String> {
@@ -150,6 +169,28 @@ mod tests {
     #[test]
     fn a_copy_that_moved_nothing_has_a_short_account() {
         assert_eq!(Account::default().lines(&Summary::default()), [advice(Limit::None)]);
+    }
+
+    #[test]
+    fn a_copy_that_broke_tells_how_far_it_came() {
+        let start = Instant::now();
+        let mut account = Account::default();
+        let told = Progress {
+            bytes_done: 9_000_000,
+            skipped_bytes: 1_000_000,
+            resumed_bytes: 3_000_000,
+            files_total: 4,
+            carrier: longhaul::Carrier::Stripe,
+            ..moving(Limit::Loss)
+        };
+        account.note(start, &told);
+        account.note(start + Duration::from_secs(3), &Progress { limited_by: Limit::Path, ..told });
+        account.note(start + Duration::from_secs(4), &Progress { limited_by: Limit::Path, ..told });
+        let mut summary = Summary { seconds: 4.0, transport: "object".into(), ..Summary::default() };
+        account.fill_in(&mut summary);
+        assert_eq!((summary.files, summary.bytes, summary.resumed_bytes), (4, 9_000_000, 3_000_000));
+        assert_eq!((summary.transport.as_str(), summary.limited_by), ("stripe", Limit::Loss));
+        assert!(summary.encrypted && (summary.goodput_mbps - 10.0).abs() < 1e-9, "{}", summary.goodput_mbps);
     }
 
     #[test]

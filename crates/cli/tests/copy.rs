@@ -223,6 +223,47 @@ fn a_dry_run_changes_nothing() {
 }
 
 #[test]
+fn a_dry_run_names_what_would_be_copied_and_removed() {
+    let (here, there) = (folder(), folder());
+    for path in ["data/same", "data/sub/new", "copy/same", "copy/gone/deep", "copy/old"] {
+        write(here.path().join(path), path.rsplit('/').next().unwrap());
+        set_mtime(here.path().join(path), 1_000_000_000, 0);
+    }
+    fs::rename(here.path().join("copy"), there.path().join("copy")).unwrap();
+    let server = Server::start(there.path(), &[]);
+    let flags = ["--dry-run", "--delete"].map(OsString::from);
+    let push = [inside(&here.path().join("data")), server.url("copy").into()];
+    let ended = server.cp(push.into_iter().chain(flags.clone())).expect_code(0);
+    for line in ["would copy sub/new\n", "would remove gone\n", "would remove old\n", "2 to be removed"] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("same"), "{}", ended.stderr);
+    assert_eq!(ended.json()["removed"], 2);
+    let pull = [server.url("copy/").into(), inside(&here.path().join("data"))];
+    let ended = server.cp(pull.into_iter().chain(flags)).expect_code(0);
+    assert!(ended.stderr.contains("would copy gone/deep\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("would remove sub\n"), "{}", ended.stderr);
+    assert_eq!(ended.json()["removed"], 1);
+}
+
+#[test]
+fn deletions_that_are_put_off_are_told() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("data/new"), b"new");
+    write(here.path().join("data/blocked"), b"a file where the other side has a folder");
+    write(there.path().join("copy/blocked/full"), b"full");
+    write(there.path().join("copy/old"), b"old");
+    let server = Server::start(there.path(), &[]);
+    for flags in [&["--delete", "--dry-run"][..], &["--delete"]] {
+        let args = [inside(&here.path().join("data")), server.url("copy").into()];
+        let ended = server.cp(args.into_iter().chain(flags.iter().map(OsString::from))).expect_code(1);
+        assert!(ended.stderr.contains("warning: nothing is removed"), "{}", ended.stderr);
+        assert_eq!(ended.json()["removed"], 0);
+        assert!(there.path().join("copy/old").exists());
+    }
+}
+
+#[test]
 fn delete_removes_what_the_source_does_not_have() {
     let (here, there) = (folder(), folder());
     write(here.path().join("data/new"), b"new");
@@ -232,13 +273,70 @@ fn delete_removes_what_the_source_does_not_have() {
         write(there.path().join(path), path);
     }
     let server = Server::start(there.path(), &[]);
-    push(&server, &here.path().join("data"), "copy", &["--delete", "--exclude=*.log"]);
+    let json = push(&server, &here.path().join("data"), "copy", &["--delete", "--exclude=*.log"]);
+    assert_eq!(json["removed"], 3, "{json}");
     let kept = ["beside", "copy/", "copy/half/", "copy/half/kept.log", "copy/kept.log", "copy/new"];
     assert_eq!(names(there.path()), kept);
     write(here.path().join("back/old"), b"old");
     let pull = [server.url("copy/").into(), here.path().join("back").into_os_string(), "--delete".into()];
     server.cp(pull).expect_code(0);
     assert_eq!(names(&here.path().join("back")), ["half/", "half/kept.log", "kept.log", "new"]);
+}
+
+/// Into an empty folder of somebody else's in which one may write.
+#[test]
+fn a_destination_of_somebody_else_is_no_failure() {
+    let nobody = || {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--clear-groups", common::LONGHAUL]);
+        common::undisturbed(command)
+    };
+    let can = nobody().arg("--version").output().is_ok_and(|output| output.status.success());
+    if !can {
+        common::skip("the program cannot be run as somebody else here");
+        return;
+    }
+    let (here, there) = (folder(), folder());
+    write(there.path().join("data/file"), b"file");
+    set_mode(there.path().join("data"), 0o755);
+    let dest = here.path().join("mine");
+    fs::create_dir(&dest).unwrap();
+    set_mode(here.path(), 0o755);
+    set_mode(&dest, 0o777);
+    let server = Server::start(there.path(), &[]);
+    let mut command = nobody();
+    command.env("LONGHAUL_TOKEN", read(server.token_file()).trim_ascii().escape_ascii().to_string());
+    command.args(["cp", "--json", &server.url("data/")]).arg(&dest);
+    let ended = common::Running::start(&mut command).finish().expect_code(0);
+    assert!(
+        ended.stderr.contains("warning: the destination folder keeps its permissions"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(
+        (names(&dest), fs::metadata(&dest).unwrap().mode() & 0o777),
+        (vec!["file".to_string()], 0o777)
+    );
+}
+
+/// As in every home folder in which an agent runs.
+#[test]
+fn a_socket_in_the_tree_is_no_failure_and_holds_up_no_deletion() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("data/file"), b"file");
+    let _agent = std::os::unix::net::UnixListener::bind(here.path().join("data/agent")).unwrap();
+    write(there.path().join("copy/old"), b"old");
+    let server = Server::start(there.path(), &[]);
+    let args = [inside(&here.path().join("data")), server.url("copy").into(), "--delete".into()];
+    let ended = server.cp(args).expect_code(0);
+    assert!(ended.stderr.contains("warning: agent: not copied"), "{}", ended.stderr);
+    assert_eq!(names(there.path()), ["copy/", "copy/file"]);
+    // The same told by the other side.
+    let server = Server::start(here.path(), &[]);
+    let ended =
+        server.cp([server.url("data").into(), there.path().join("pull").into_os_string()]).expect_code(0);
+    assert!(ended.stderr.contains("warning: data/agent: not copied"), "{}", ended.stderr);
+    assert_eq!(names(&there.path().join("pull")), ["data/", "data/file"]);
 }
 
 #[test]

@@ -154,3 +154,32 @@ fn who_cannot_prove_that_he_belongs_to_a_transfer_is_shut_out() {
     assert_closed(socket);
     scene.finish(copy);
 }
+
+#[test]
+fn a_server_without_the_congestion_control_asked_for_says_so() {
+    let scene = Scene::new();
+    write_noise(scene.there.path().join("data"), 1_000_000, 2);
+    let args = [scene.server.url("data").into(), scene.here.path().join("back").into_os_string()];
+    let more = ["--transport=stripe", "--congestion=no-such-control"].map(Into::into);
+    let ended = scene.server.cp(args.into_iter().chain(more)).expect_code(0);
+    assert!(
+        ended.stderr.contains("warning: over TCP the other host sends as it usually does"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(ended.json()["transport"], "stripe");
+    assert_same_bytes(scene.there.path().join("data"), scene.here.path().join("back"));
+}
+
+#[test]
+fn in_the_background_one_connection_is_enough() {
+    let scene = Scene::new();
+    for pull in [false, true] {
+        let [near, far] = [scene.here.path().join("file").into_os_string(), scene.server.url("file").into()];
+        let args = if pull { [far, scene.here.path().join("back").into_os_string()] } else { [near, far] };
+        let more = ["--transport=stripe", "--background", "--rate=200mbit"].map(Into::into);
+        let ended = scene.server.cp(args.into_iter().chain(more)).expect_code(0);
+        assert_eq!(ended.json()["streams"], 1, "{}", ended.stderr);
+        assert!(ended.stderr.contains("warning: --background has no say over TCP"), "{}", ended.stderr);
+    }
+}

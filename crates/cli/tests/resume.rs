@@ -202,7 +202,12 @@ fn interrupted(direction: Direction) {
     copy.signal(Signal::INT);
     let ended: Ended = copy.finish().expect_code(130);
     let arrived = before..=scene.arrived_in_all(relay);
-    assert!(ended.json()["error"].as_str().unwrap().contains("interrupted"), "{}", ended.stderr);
+    let json = ended.json();
+    assert!(json["error"].as_str().unwrap().contains("interrupted"), "{}", ended.stderr);
+    assert!(json["bytes"].as_u64().unwrap() > LEN as u64 / 4, "{json}");
+    assert!(json["goodput_mbps"].as_f64().unwrap() > 0.0, "{json}");
+    let told = (&json["ok"], &json["files"], &json["transport"], &json["encrypted"]);
+    assert_eq!(told, (&false.into(), &1.into(), &"object".into(), &true.into()), "{json}");
     let again = server.cp(scene.args(server.url(""), &[])).expect_code(0);
     scene.assert_complete();
     assert_resumed(&again.json(), arrived);
@@ -216,6 +221,22 @@ fn an_interrupted_push_goes_on() {
 #[test]
 fn an_interrupted_pull_goes_on() {
     interrupted(Pull);
+}
+
+#[test]
+fn an_interrupted_copy_over_tcp_tells_what_it_took_over() {
+    let scene = Scene::with_file(Push);
+    scene.leave_half();
+    let server = scene.serve();
+    let before = disk_bytes(scene.part());
+    let args = scene.args(server.url(""), &["--rate=20mbit", "--transport=stripe"]);
+    let copy = Running::start(&mut server.cp_command(args));
+    wait_until("more arrives", || disk_bytes(scene.part()) > before + 1_000_000);
+    copy.signal(Signal::INT);
+    let json = copy.finish().expect_code(130).json();
+    assert_eq!(json["transport"], "stripe", "{json}");
+    let [bytes, resumed] = ["bytes", "resumed_bytes"].map(|field| json[field].as_u64().unwrap());
+    assert!(resumed > LEN as u64 / 4 && bytes > resumed, "{json}");
 }
 
 #[test]

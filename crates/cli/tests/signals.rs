@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
@@ -64,6 +65,43 @@ fn an_interrupt_while_ssh_connects_is_an_interrupt() {
     let group = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process_group(group, Signal::INT).unwrap();
     assert_eq!(wait(&mut child, Duration::from_secs(20)), 130);
+}
+
+/// Somebody may be typing a password: that takes as long as it likes, and one signal to the program alone ends it.
+#[test]
+fn one_signal_ends_a_copy_that_waits_for_ssh() {
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("begun");
+    for first in ["", "echo ready; "] {
+        let ssh = script(folder.path(), &format!("{first}: >'{}'; exec sleep 600", begun.display()));
+        let mut command = longhaul();
+        command.args(["cp", "--ssh"]).arg(&ssh).arg(&ssh).arg("host:");
+        let copy = Running::start(&mut command);
+        wait_until("ssh begins", || begun.exists());
+        copy.signal(Signal::TERM);
+        assert!(copy.finish().expect_code(130).stderr.contains("interrupted"));
+        std::fs::remove_file(&begun).unwrap();
+    }
+}
+
+#[test]
+fn a_far_host_that_freezes_before_it_answers_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let ssh = script(folder.path(), "echo ready; exec sleep 600");
+    for [from, to] in [[ssh.as_str(), "host:"], ["host:x", ssh.as_str()]] {
+        let mut command = longhaul();
+        command.args(["cp", "--stall-timeout=1s", "--ssh", &ssh, from, to]);
+        let ended = Running::start(&mut command).finish().expect_code(1);
+        assert!(ended.stderr.contains("silent"), "{}", ended.stderr);
+    }
+}
+
+/// A program that stands in for ssh.
+fn script(folder: &Path, text: &str) -> String {
+    let path = folder.join("ssh");
+    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().to_string()
 }
 
 /// As when a virtual machine or a notebook is put to sleep with a copy between two of its programs.

@@ -61,6 +61,10 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--control", "fixed", "a", "h:b"], "--rate 800mbit");
     refused(&["--control", "rbudp", "a", "h:b"], "--rate 800mbit");
     refused(&["--streams", "65", "a", "h:b"], "from 1 to 64");
+    refused(&["--transport=object", "--streams=4", "a", "h:b"], "leave one of the two out");
+    refused(&["--transport=ssh", "--congestion=reno", "a", "h:b"], "leave one of the two out");
+    refused(&["--congestion=no-such-control", "a", "h:b"], "no-such-control");
+    refused(&["--background", "--control=cubic", "a", "h:b"], "yields to nobody");
     refused(&["--why", "--quiet", "a", "h:b"], "cannot be used with");
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
     refused(&["--files-from", "/dev/null", "--delete", "a", "h:b"], "leave one of the two out");

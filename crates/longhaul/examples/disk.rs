@@ -10,6 +10,7 @@ use longhaul_proto::session::manifest::{GROUP_LEN, Layout};
 use longhaul_proto::session::message::{FileOptions, GroupHash};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -75,7 +76,7 @@ fn store(source: &Path, dest: &Path, bytes: &[u8], is_large: bool) -> Result<(),
     let hashes = if is_large { large_hashes(bytes) } else { small_hashes(&scan.manifest, bytes) };
     let start = Instant::now();
     let options = FileOptions { resume: true, ..FileOptions::default() };
-    let plan = plan(&Base::new(Root::ambient(), dest), &scan.manifest, &options)?;
+    let plan = plan(&Base::new(Root::ambient(), dest), &scan.manifest, &options, &AtomicBool::default())?;
     println!("  compared in {:.3} s", start.elapsed().as_secs_f64());
     let bell = Arc::new(Bell::default());
     let manifest = Arc::new(scan.manifest);
@@ -113,7 +114,7 @@ fn store(source: &Path, dest: &Path, bytes: &[u8], is_large: bool) -> Result<(),
     println!(
         "  {} files, {} failed; packets taken after {:.3} s, room waited for {refused} times",
         report.files_done,
-        report.failed.len(),
+        report.failed.count(),
         on_network.as_secs_f64()
     );
     Ok(())

@@ -133,7 +133,7 @@ pub struct CopyOptions {
     pub transport: Transport,
     /// TCP connections to carry it with where UDP does not; `None`: as many as turn out to be best.
     pub streams: Option<u16>,
-    /// Name of the kernel's congestion control for them; `None`: each host's usual one.
+    /// Name of the kernel's congestion control for them at the host that sends; `None`: its usual one.
     pub congestion: Option<String>,
     /// Name of the controller.
     pub control: String,
@@ -141,7 +141,7 @@ pub struct CopyOptions {
     pub select: Option<String>,
     /// Never faster than this.
     pub rate: Option<Rate>,
-    /// Yield to all other traffic.
+    /// Yield to all other traffic. Over TCP, which cannot, a single connection is used unless `streams` names more.
     pub background: bool,
     /// FOBS's F; `None`: as goes with the controller.
     pub ack_every: Option<u32>,
@@ -198,6 +198,7 @@ impl Default for CopyOptions {
 
 pub use longhaul_proto::session::limit::Limit;
 pub use longhaul_proto::session::message::{FileFailure, FileOptions};
+pub use longhaul_proto::session::told::Told;
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 pub use longhaul_proto::units::Rate;
 
@@ -215,7 +216,7 @@ pub enum Phase {
     Verifying,
 }
 
-/// How far a copy is, ten times a second.
+/// How far a copy is, ten times a second. Before data moves only the phase is known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// What it is doing.
@@ -234,6 +235,12 @@ pub struct Progress {
     pub rtt: Duration,
     /// What holds it back now.
     pub limited_by: Limit,
+    /// What carries the data.
+    pub carrier: Carrier,
+    /// Of `bytes_done`, those of files that were already there.
+    pub skipped_bytes: u64,
+    /// Of `bytes_done`, those taken over from an interrupted run.
+    pub resumed_bytes: u64,
 }
 
 /// One line of the story that `--why` tells.
@@ -303,6 +310,8 @@ pub struct Summary {
     pub resumed_bytes: u64,
     /// Bytes of files that were already there.
     pub skipped_bytes: u64,
+    /// What `delete` removed, a folder with all in it as one; in a dry run what it would.
+    pub removed: u64,
     /// TCP streams that carried data: how many in the end, 0 for none.
     pub streams: u32,
     /// Changes of what carries the data, in the order in which they came.
@@ -311,9 +320,15 @@ pub struct Summary {
     pub hash_verified: bool,
     /// The first thing that went wrong.
     pub error: Option<String>,
-    /// Every file that failed, with the reason.
+    /// The first thousand files that failed, with the reason; `files_failed` counts all.
     #[serde(skip)]
     pub failures: Vec<FileFailure>,
+    /// Paths of what `removed` counts.
+    #[serde(skip)]
+    pub removed_paths: Told<Vec<u8>>,
+    /// In a dry run: files and links that would be copied.
+    #[serde(skip)]
+    pub to_copy: Told<Vec<u8>>,
 }
 
 /// Why a copy could not be done (a copy in which single files failed is a [`Summary`] with `ok` false).

@@ -4,8 +4,8 @@ use super::{Script, put_piece};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
 use longhaul_proto::session::message::{
-    Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION, Report,
-    SenderStatus, TransferOptions,
+    Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION,
+    Report, SenderStatus, TransferOptions,
 };
 use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 use longhaul_proto::units::{Rate, Time};
@@ -218,12 +218,18 @@ fn messages() -> Vec<Message> {
     };
     vec![
         Message::ListingPart { total: 300, bytes: vec![1; 100] },
-        Message::Start { have: ranges.clone(), skipped: 3 },
+        Message::Start { have: ranges.clone(), already: Already { skipped: 3, ..Already::default() } },
         Message::Hashes(vec![hash, hash]),
         Message::SourceFailed { entry: 4, reason: "gone".into() },
         Message::Resend { epoch: 2, ranges: ranges.clone() },
         Message::Unwanted { ranges },
-        Message::Finished(Report { files_done: 5, failed: vec![failure], ..Report::default() }),
+        Message::Finished(Report {
+            files_done: 5,
+            failed: [failure].into_iter().collect(),
+            removed: [b"old".to_vec()].into_iter().collect(),
+            to_copy: [b"a/b".to_vec()].into_iter().collect(),
+            ..Report::default()
+        }),
         Message::Status(status.clone()),
         Message::Bye(status),
         Message::Abort("enough".into()),
@@ -233,6 +239,7 @@ fn messages() -> Vec<Message> {
         Message::Lanes { wanted: 8 },
         Message::NoLanes("refused".into()),
         Message::Bytes(vec![7; 50]),
+        Message::Warning("left out".into()),
     ]
 }
 

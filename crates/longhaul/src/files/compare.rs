@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What is at an entry's destination.
 pub(super) enum Found {
@@ -34,6 +35,7 @@ pub(super) struct Looker<'a> {
     layout: &'a Layout,
     options: &'a FileOptions,
     mode_mask: u32,
+    stop: &'a AtomicBool,
     /// Folders that cannot be made: nothing below them can be stored.
     blocked: HashSet<Vec<u8>>,
     replaced_bytes: u64,
@@ -45,9 +47,10 @@ impl<'a> Looker<'a> {
         layout: &'a Layout,
         options: &'a FileOptions,
         mode_mask: u32,
+        stop: &'a AtomicBool,
     ) -> Looker<'a> {
         let folders = Folders::new(top);
-        Looker { folders, layout, options, mode_mask, blocked: HashSet::new(), replaced_bytes: 0 }
+        Looker { folders, layout, options, mode_mask, stop, blocked: HashSet::new(), replaced_bytes: 0 }
     }
 
     /// Bytes of files that will give way.
@@ -125,7 +128,7 @@ impl<'a> Looker<'a> {
         }
         if self.options.resume
             && self.layout.group_count(index) > 1
-            && let Some(resumed) = resume(folder, name, index, entry, self.options.checksum)
+            && let Some(resumed) = resume(folder, name, index, entry, self.options.checksum, self.stop)
         {
             return Found::Part(resumed);
         }
@@ -141,7 +144,7 @@ impl<'a> Looker<'a> {
             Some(hash) if self.options.checksum => {
                 // A file that cannot be read here is replaced; that may still be allowed.
                 let Ok(file) = open_to_read(folder, name) else { return false };
-                hash_of_file(&file, &entry.kind).is_ok_and(|there| there == *hash)
+                hash_of_file(&file, &entry.kind, self.stop).is_ok_and(|there| there == *hash)
                     && holes_are_empty(&file, &entry.kind).unwrap_or(false)
             }
             _ => same_time,

@@ -6,6 +6,7 @@ use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, me
 use longhaul_proto::session::manifest::{GROUP_LEN, Kind};
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The hash of group `index` of a file of `count` groups: its chaining value, or the ordinary BLAKE3 hash where it is
 /// the only one.
@@ -45,14 +46,17 @@ fn left_len(count: usize) -> usize {
     1 << (count - 1).ilog2()
 }
 
-/// The BLAKE3 hash of a file's data as it is on disk.
-pub(super) fn hash_of_file(file: &File, kind: &Kind) -> io::Result<[u8; 32]> {
+/// The BLAKE3 hash of a file's data as it is on disk. Ends early when `stop` is set: large files take minutes.
+pub(super) fn hash_of_file(file: &File, kind: &Kind, stop: &AtomicBool) -> io::Result<[u8; 32]> {
     let map = DataMap::new(kind);
     let len = kind.data_len();
     let mut buf = vec![0; GROUP_LEN.min(len) as usize];
     let mut hasher = Hasher::new();
     let mut at = 0;
     while at < len {
+        if stop.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         let piece = &mut buf[..GROUP_LEN.min(len - at) as usize];
         map.read(file, at, piece)?;
         hasher.update(piece);
@@ -82,6 +86,16 @@ mod tests {
             fastrand::Rng::with_seed(seed).fill(&mut data);
             prop_assert_eq!(through_groups(&data), *blake3::hash(&data).as_bytes());
         }
+    }
+
+    #[test]
+    fn hashing_a_file_ends_when_it_is_told_to() {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, b"abc").unwrap();
+        let kind = Kind::File { size: 3, extents: None, hash: None };
+        let hash = |stop| hash_of_file(&file, &kind, &AtomicBool::new(stop));
+        assert_eq!(hash(false).unwrap(), *blake3::hash(b"abc").as_bytes());
+        assert_eq!(hash(true).unwrap_err().kind(), io::ErrorKind::Interrupted);
     }
 
     #[test]

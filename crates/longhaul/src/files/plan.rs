@@ -10,12 +10,14 @@ use super::root::{Root, Written};
 use super::scan::join;
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges};
-use longhaul_proto::session::message::{FileFailure, FileOptions, Report};
+use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Report};
+use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where a copy goes.
 #[derive(Clone, Debug)]
@@ -54,6 +56,8 @@ pub struct Plan {
     pub failures: Vec<FileFailure>,
     /// Data bytes of those entries.
     pub failed_bytes: u64,
+    /// Files and links of which something is to come.
+    pub to_copy: Told<Vec<u8>>,
     /// What the destination has and the source has not (`delete`): the topmost paths.
     pub extraneous: Vec<Vec<u8>>,
     /// The entries of `failures`.
@@ -67,8 +71,13 @@ pub struct Plan {
 }
 
 /// Compare a validated manifest with what is at the destination. Changes nothing. The error is a line for the user:
-/// nothing of this copy can be done.
-pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<Plan, String> {
+/// nothing of this copy can be done, or `stop` was set meanwhile.
+pub fn plan(
+    base: &Base,
+    manifest: &Manifest,
+    options: &FileOptions,
+    stop: &AtomicBool,
+) -> Result<Plan, String> {
     let exclude = Exclude::new(&options.exclude)?;
     let layout = Layout::new(manifest);
     if layout.object_len() > OBJECT_MAX {
@@ -81,11 +90,21 @@ pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<P
     if goal.exists {
         goal.top = Some(Arc::new(open(base, &goal.folder)?));
     }
+    let has_top = manifest.entries.iter().any(|entry| entry.path.is_empty());
+    if let Some(top) = goal.top.as_ref().filter(|_| has_top && !options.delete) {
+        goal.keeps_top |= holds_others(top, manifest);
+    }
     let mut plan = Plan::default();
-    let mut looker = Looker::new(goal.top.clone(), &layout, options, base.mode_mask);
+    let mut looker = Looker::new(goal.top.clone(), &layout, options, base.mode_mask, stop);
     for (index, entry) in manifest.entries.iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            return Err("interrupted while comparing".into());
+        }
         let index = index as EntryIndex;
         let found = looker.look(index, entry, goal.rename.as_deref().unwrap_or(&entry.path));
+        if !matches!(entry.kind, Kind::Dir) && matches!(found, Found::Nothing | Found::Part(_)) {
+            plan.to_copy.push(entry.path.clone());
+        }
         plan.add(&layout, index, entry.kind.data_len(), found, &entry.path);
     }
     if options.delete
@@ -102,13 +121,33 @@ pub fn plan(base: &Base, manifest: &Manifest, options: &FileOptions) -> Result<P
 }
 
 impl Plan {
-    /// What there is to report if nothing is done.
-    pub fn report(&self) -> Report {
+    /// What a dry run reports. Nothing would be removed if the source could not be listed completely.
+    pub fn forecast(&self, is_source_complete: bool) -> Report {
+        let mut report = Report { to_copy: self.to_copy.clone(), ..self.report() };
+        if is_source_complete && self.failures.is_empty() {
+            report.removed.extend(self.extraneous.iter().cloned());
+        } else {
+            report.removal_put_off = !self.extraneous.is_empty();
+        }
+        report
+    }
+
+    /// What is there before anything is sent.
+    pub fn already(&self) -> Already {
+        Already {
+            skipped: self.skipped.len() as u64,
+            skipped_bytes: self.skipped_bytes,
+            resumed_bytes: self.resumed_bytes,
+        }
+    }
+
+    /// What there is to report before anything is done.
+    pub(super) fn report(&self) -> Report {
         Report {
             files_skipped: self.skipped.len() as u64,
             skipped_bytes: self.skipped_bytes,
             resumed_bytes: self.resumed_bytes,
-            failed: self.failures.clone(),
+            failed: self.failures.iter().cloned().collect(),
             failed_bytes: self.failed_bytes,
             ..Report::default()
         }
@@ -166,8 +205,8 @@ struct Goal {
     exists: bool,
     /// Its handle, if it exists.
     top: Option<Arc<OwnedFd>>,
-    /// It is the served folder itself.
-    is_root: bool,
+    /// It keeps its own permissions and time: it is the served folder, or holds what is none of this copy's business.
+    keeps_top: bool,
 }
 
 impl Goal {
@@ -196,7 +235,7 @@ impl Goal {
                 return Err(format!("{shown}: this name cannot be used; choose another"));
             }
             let (base, folder, rename) = (base.clone(), written.parent, written.name);
-            return Ok(Goal { base, folder, rename, exists, top: None, is_root: false });
+            return Ok(Goal { base, folder, rename, exists, top: None, keeps_top: false });
         }
         let exists = match kind {
             None => false,
@@ -205,9 +244,9 @@ impl Goal {
                 return Err(format!("{shown}: not a folder; give another destination or remove it first"));
             }
         };
-        let is_root =
+        let keeps_top =
             base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
-        Ok(Goal { base: base.clone(), folder: dest.into(), rename: None, exists, top: None, is_root })
+        Ok(Goal { base: base.clone(), folder: dest.into(), rename: None, exists, top: None, keeps_top })
     }
 
     /// Make the folder where it is missing, and hold on to it.
@@ -222,12 +261,21 @@ impl Goal {
             }
         };
         let rename = self.rename.clone();
-        Ok(Place { top: Some(top), rename, mode_mask: base.mode_mask, keeps_top: self.is_root })
+        Ok(Place { top: Some(top), rename, mode_mask: base.mode_mask, keeps_top: self.keeps_top })
     }
 }
 
 fn open(base: &Base, folder: &Path) -> Result<OwnedFd, String> {
     base.root.open_folder(folder).map_err(|e| format!("{}: {}", folder.display(), why(e)))
+}
+
+/// Whether a folder holds what the manifest does not name. Then it is not a copy of the source's folder but a place to put
+/// things, such as /tmp or somebody's home, and its permissions matter to others.
+fn holds_others(top: &OwnedFd, manifest: &Manifest) -> bool {
+    let first = |path: &'_ [u8]| path.split(|b| *b == b'/').next().unwrap_or_default().to_vec();
+    let known: HashSet<Vec<u8>> = manifest.entries.iter().map(|entry| first(&entry.path)).collect();
+    // One that cannot be listed is hardly ours.
+    list(top).map_or(true, |names| names.iter().any(|(name, _)| !known.contains(name) && !is_ours(name)))
 }
 
 /// Refuse at once what cannot end well. `replaced` are the bytes of files that will give way to new ones.

@@ -1,7 +1,7 @@
 //! What comes before the data and after it: folders, links, empty files; deletions, permissions of folders.
 
 use super::errors::why;
-use super::shared::{Shared, Status};
+use super::shared::{Happened, Shared, Status};
 use longhaul_proto::session::manifest::{EntryIndex, Kind};
 use longhaul_proto::session::message::FileFailure;
 use std::sync::atomic::Ordering;
@@ -55,11 +55,14 @@ pub(super) fn finish(shared: &Shared) {
     let all_well = shared.report().failed.is_empty() && !shared.source_incomplete.load(Ordering::Acquire);
     if all_well {
         for path in &shared.extraneous {
-            if let Err(error) = target.remove(path) {
-                fail(shared, path, format!("cannot be removed: {}", why(error)));
+            match target.remove(path) {
+                Ok(()) => shared.report().removed.push(path.clone()),
+                Err(error) => fail(shared, path, format!("cannot be removed: {}", why(error))),
             }
         }
         target.forget_folders();
+    } else {
+        shared.report().removal_put_off = !shared.extraneous.is_empty();
     }
     // Children come after their parents in a manifest, so backwards is the deepest first.
     for (index, entry) in target.manifest.entries.iter().enumerate().rev() {
@@ -68,7 +71,14 @@ pub(super) fn finish(shared: &Shared) {
             && shared.status(index) != Status::Settled
             && let Err(error) = target.finish_folder(index)
         {
-            fail(shared, &entry.path, format!("its permissions and time cannot be set: {}", why(error)));
+            let reason = why(error);
+            if entry.path.is_empty() {
+                // Somebody else's, mostly; the copy is in it all the same.
+                let line = format!("the destination folder keeps its permissions and time: {reason}");
+                shared.tell(Happened::Warning(line));
+            } else {
+                fail(shared, &entry.path, format!("its permissions and time cannot be set: {reason}"));
+            }
         }
     }
     shared.finished.store(true, Ordering::Release);

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A file of which a part is there.
 #[derive(Debug)]
@@ -28,13 +29,14 @@ pub(super) struct Resumed {
 }
 
 /// Look for a part file and a journal that speaks of it. With `distrust`, all that is taken over as verified is read
-/// and hashed again.
+/// and hashed again. Nothing is found when `stop` is set meanwhile.
 pub(super) fn resume(
     folder: &OwnedFd,
     name: &[u8],
     index: EntryIndex,
     entry: &Entry,
     distrust: bool,
+    stop: &AtomicBool,
 ) -> Option<Resumed> {
     let part = open_to_read(folder, &part_name(name)).ok()?;
     let mut journal = open_to_read(folder, &journal_name(name)).ok()?;
@@ -52,6 +54,9 @@ pub(super) fn resume(
     let (mut groups, mut lost) = (Vec::new(), Vec::new());
     let mut buf = Vec::new();
     for (group, verified) in found.groups {
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
         let Some(range) = group_range(group, data_len) else { continue };
         let sound = if verified.synced && !distrust {
             is_within(&map, &range, present_len)

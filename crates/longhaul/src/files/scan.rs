@@ -9,6 +9,7 @@ use super::names::is_ours;
 use super::root::{Root, Written};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Manifest};
 use longhaul_proto::session::message::FileFailure;
+use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Something to copy, as the user wrote it: `folder` means the folder, `folder/` what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct ScanOptions {
     pub files_from: Option<Vec<PathBuf>>,
     /// Hash every file, so that the other side can compare contents.
     pub checksum: bool,
+    /// Set from outside to end it early; what has been found by then is of no use.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What there is to copy.
@@ -43,11 +47,38 @@ pub struct Scan {
     pub manifest: Manifest,
     /// What could not be listed.
     pub errors: Vec<FileFailure>,
+    /// Sockets, pipes and devices: no copy of them would be of use.
+    pub left_out: Told<Vec<u8>>,
     /// The first entry of each source, and the folder its path is relative to.
     origins: Vec<(EntryIndex, Arc<OwnedFd>)>,
 }
 
 impl Scan {
+    /// Lines about what is left out although nobody asked for that.
+    pub fn warnings(&self) -> Vec<String> {
+        let shown = |path: &Vec<u8>| {
+            format!("{}: not copied: neither a file nor a folder nor a link", String::from_utf8_lossy(path))
+        };
+        let mut lines: Vec<_> = self.left_out.first.iter().take(LEFT_OUT_NAMED).map(shown).collect();
+        let more = self.left_out.count() - lines.len() as u64;
+        if more > 0 {
+            lines.push(format!("{more} more are not copied: neither files nor folders nor links"));
+        }
+        lines
+    }
+
+    /// Why there is nothing to copy, if that is so.
+    pub fn emptiness(&self) -> Option<String> {
+        if !self.manifest.entries.is_empty() {
+            return None;
+        }
+        let failed = self.errors.first().map(FileFailure::to_string);
+        Some(failed.unwrap_or_else(|| match self.warnings().into_iter().next() {
+            Some(line) => line,
+            None => "nothing to copy: everything is left out".into(),
+        }))
+    }
+
     /// The folder below which an entry was found at its path.
     pub(super) fn origin(&self, entry: EntryIndex) -> Arc<OwnedFd> {
         let at = self.origins.partition_point(|(first, _)| *first <= entry) - 1;
@@ -152,7 +183,7 @@ impl Scanner<'_> {
     /// A folder and all below it. `below` is the part of the paths that names the source itself.
     fn tree(&mut self, folders: &mut Folders, top: Pending, below: &[u8]) {
         let mut pending = vec![top];
-        while let Some(folder) = pending.pop() {
+        while let Some(folder) = pending.pop().filter(|_| !self.is_stopped()) {
             match self.claim(&folder.path, true) {
                 Claim::New => self.push(folder.path.clone(), Kind::Dir, &folder.stat),
                 Claim::Known => {}
@@ -180,6 +211,9 @@ impl Scanner<'_> {
         names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let first = pending.len();
         for (name, _) in names {
+            if self.is_stopped() {
+                return;
+            }
             if is_ours(&name) {
                 continue;
             }
@@ -220,7 +254,7 @@ impl Scanner<'_> {
                 Ok(target) => Kind::Symlink { target: target.into_bytes() },
                 Err(error) => return self.fail(&path, why(error)),
             },
-            _ => return self.fail(&path, "not a regular file; skipped".into()),
+            _ => return self.scan.left_out.push(path),
         };
         match self.claim(&path, false) {
             Claim::New => self.push(path, kind, stat),
@@ -247,8 +281,8 @@ impl Scanner<'_> {
             *extents = found;
         }
         if self.options.checksum {
-            let sum =
-                hash_of_file(&file, &kind).map_err(|error| format!("cannot be read: {}", why(error)))?;
+            let sum = hash_of_file(&file, &kind, &self.options.stop)
+                .map_err(|error| format!("cannot be read: {}", why(error)))?;
             if let Kind::File { hash, .. } = &mut kind {
                 *hash = Some(sum);
             }
@@ -264,6 +298,9 @@ impl Scanner<'_> {
         }
         let mut folders = Folders::new(top.clone());
         for listed in self.options.files_from.iter().flatten() {
+            if self.is_stopped() {
+                break;
+            }
             let path = match relative_parts(listed) {
                 Some(parts) => parts.join(&b'/'),
                 None => {
@@ -334,6 +371,10 @@ impl Scanner<'_> {
         });
     }
 
+    fn is_stopped(&self) -> bool {
+        self.options.stop.load(Ordering::Relaxed)
+    }
+
     fn fail(&mut self, path: &[u8], reason: String) {
         self.scan.errors.push(FileFailure { path: path.to_vec(), reason });
     }
@@ -364,6 +405,9 @@ fn relative_parts(path: &Path) -> Option<Vec<Vec<u8>>> {
     let names = path.as_os_str().as_bytes().split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".");
     names.map(|name| (name != b".." && !name.contains(&0)).then(|| name.to_vec())).collect()
 }
+
+/// More would hide what else is told: a home folder may hold hundreds of sockets.
+const LEFT_OUT_NAMED: usize = 10;
 
 /// The longest path the manifest takes (Linux's own limit).
 const PATH_MAX: usize = 4096;

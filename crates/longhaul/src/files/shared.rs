@@ -25,6 +25,8 @@ pub(super) enum Happened {
     Failed(FileFailure, EntryIndex),
     /// Nothing can be stored any more, and why.
     NoRoom(String),
+    /// Something that is no failure and should be known.
+    Warning(String),
 }
 
 /// How far an entry is.

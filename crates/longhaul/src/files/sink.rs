@@ -39,6 +39,8 @@ pub enum SinkEvent {
     },
     /// An entry cannot be stored.
     FileFailed(FileFailure),
+    /// A line that the user should know.
+    Warning(String),
 }
 
 /// How far the writers are behind.
@@ -282,6 +284,7 @@ impl FileSink {
                     self.send(self.shared.blocks.at(range.start), Job::BeginAnew(group));
                     self.events.push_back(SinkEvent::Bad { ranges: [range].into_iter().collect() });
                 }
+                Happened::Warning(line) => self.events.push_back(SinkEvent::Warning(line)),
                 Happened::NoRoom(reason) => no_room = Some(reason),
             }
             if let Some(reason) = no_room.take() {

@@ -5,6 +5,7 @@ mod drops;
 pub mod hurried;
 pub mod lanes;
 pub mod link;
+pub mod patient;
 pub mod pipe;
 pub mod plain;
 pub mod seal;

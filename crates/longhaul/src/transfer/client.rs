@@ -1,17 +1,18 @@
 //! The side that was told to copy.
 
 use super::listing;
+use super::outset::reach_and_list;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ListingHead, Received, receive};
 use super::sending::{Sent, listing_of, send, send_listing};
 use super::session::{Broken, Session};
 use super::ssh;
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Summary, Transport};
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
-use crate::files::{Base, Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
+use crate::files::{Base, Exclude, Root};
 use crate::history;
 use crate::net::control::{self, Control, OFFER_MAX};
-use crate::net::lanes::{LaneKey, Opener, OpenerConfig};
+use crate::net::lanes::{LaneKey, Opener, OpenerConfig, check_congestion};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::udp::UdpSocket;
@@ -109,6 +110,9 @@ impl Job {
         if matches!(job.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
             return Err("--transport ssh needs a host reached by ssh, as in host:path".into());
         }
+        if let (JobKind::Push { .. }, Some(name)) = (&job.kind, &options.congestion) {
+            check_congestion(name).map_err(|error| format!("--congestion: {error}"))?;
+        }
         job.remote.check_token(options)?;
         Ok(job)
     }
@@ -121,14 +125,37 @@ fn check_options(options: &CopyOptions) -> Result<(), String> {
     if control.needs_rate() && options.rate.is_none() {
         return Err(format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name()));
     }
+    if options.background && !control.yields() {
+        let name = control.name();
+        return Err(format!(
+            "--control {name} yields to nobody; with --background use adaptive or ledbat, or leave one of the two out"
+        ));
+    }
     if options.files.delete && options.files_from.is_some() {
         return Err("--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into());
     }
+    check_lanes(options)?;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if options.packet_size.is_some_and(|size| !sizes.contains(&size)) {
         return Err(format!("--packet-size must be {} to {} bytes", sizes.start(), sizes.end()));
     }
     Ok(())
+}
+
+/// What is said of TCP connections needs some.
+fn check_lanes(options: &CopyOptions) -> Result<(), String> {
+    let without = match options.transport {
+        Transport::Object => "object",
+        Transport::Ssh => "ssh",
+        Transport::Auto | Transport::Stripe => return Ok(()),
+    };
+    let idle = [("--streams", options.streams.is_some()), ("--congestion", options.congestion.is_some())];
+    match idle.iter().find(|(_, given)| *given) {
+        Some((name, _)) => Err(format!(
+            "{name} is about TCP connections, and --transport {without} opens none; leave one of the two out"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// A daemon may have given up on a connection this long after it was made, or be about to.
@@ -229,6 +256,9 @@ pub fn open<'a>(
             }) {}
         }
     };
+    if let Some((far, _)) = &contact.far {
+        far.watch.until(Instant::now() + options.stall_timeout);
+    }
     let (control, answer) =
         control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|e| {
             Broken::Failed(contact.far.as_ref().map_or(e.to_string(), |(_, host)| e.over_ssh(host)))
@@ -248,7 +278,8 @@ pub fn open<'a>(
     link.set_main_keys(Keys::main(&udp_secret, aes, connection_id, Side::Client));
     confirm(&control);
     let key = LaneKey::new(&udp_secret, connection_id);
-    let congestion = transfer.congestion.clone();
+    // Who only receives sends nothing by it.
+    let congestion = transfer.congestion.clone().filter(|_| wish.sends);
     let opener = Opener::new(OpenerConfig { addresses, key, congestion }, link.lanes().door(), waker.clone());
     let session = Session {
         link,
@@ -261,6 +292,7 @@ pub fn open<'a>(
         observer,
         began: options.began.unwrap_or_else(Instant::now),
         remembered: None,
+        told: None,
         scratch,
         last_word: clock::now(),
         talks_since: clock::now(),
@@ -296,17 +328,11 @@ fn push(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Broken> {
-    // Reaching the other host and listing the files take their time side by side.
-    let (met, scanned) = std::thread::scope(|scope| {
-        let met = scope.spawn(|| contact(remote, options).map(|contact| (contact, Instant::now())));
-        let scanned = list(&sources, options);
-        (met.join().unwrap_or_else(|_| Err(Broken::Failed("reaching the other host failed".into()))), scanned)
-    });
-    let scan = scanned?;
-    let (mut met, at) = met?;
+    let ((mut met, at), scan) = reach_and_list(remote, &sources, options, observer, &stop)?;
+    scan.warnings().iter().for_each(|line| observer.warning(line));
     if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
         // It does not wait so long for somebody who says nothing.
-        met = contact(remote, options)?;
+        met = contact(remote, options, std::slice::from_ref(&stop))?;
     }
     let dest = far.pop().unwrap_or_default();
     let wish = Wish { direction: Direction::Push { dest }, listing: &listing_of(&scan)?, sends: true };
@@ -318,34 +344,13 @@ fn push(
     let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
     opened.close();
     let Sent { report, status, learnt, .. } = outcome?;
+    warn_of_what_stays(&report, observer);
     if let (Some(file), Some(found)) = (&options.history, learnt) {
         history::note(file, host, found);
     }
     let total = Layout::new(&scan.manifest).object_len();
     let files = scan.manifest.regular_files();
     Ok(summarise(options, report, status, Totals { total, files, packet_len }))
-}
-
-fn list(sources: &[PathBuf], options: &CopyOptions) -> Result<Scan, Broken> {
-    let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
-    let scan_options = ScanOptions {
-        exclude: Exclude::new(&options.files.exclude)?,
-        files_from: options.files_from.clone(),
-        checksum: options.files.checksum,
-    };
-    let scan = scan(&Root::ambient(), &specs, &scan_options);
-    match scan.errors.first() {
-        Some(error) if scan.manifest.entries.is_empty() => Err(Broken::Failed(line_of(error))),
-        None if scan.manifest.entries.is_empty() => {
-            Err(Broken::Failed("nothing to copy: everything is left out".into()))
-        }
-        _ => Ok(scan),
-    }
-}
-
-/// A failure as a line.
-pub fn line_of(failure: &FileFailure) -> String {
-    format!("{}: {}", String::from_utf8_lossy(&failure.path), failure.reason)
 }
 
 fn pull(
@@ -356,7 +361,8 @@ fn pull(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Broken> {
-    let contact = contact(remote, options)?;
+    observer.progress(&Progress::default());
+    let contact = contact(remote, options, std::slice::from_ref(&stop))?;
     let names = options.files_from.as_ref().map(|names| {
         let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());
         listing::encode_names(&bytes.collect::<Vec<_>>())
@@ -370,11 +376,22 @@ fn pull(
     let packet_len = outcome.as_ref().map_or(0, |got| opened.session.link.packet_len(got.datagram_len));
     opened.close();
     let Received { report, status, total, files, .. } = outcome?;
+    warn_of_what_stays(&report, observer);
     Ok(summarise(options, report, status, Totals { total, files, packet_len }))
 }
 
+/// Who asked for `--delete` expects a copy that equals its source.
+fn warn_of_what_stays(report: &Report, observer: &mut dyn Observer) {
+    if report.removal_put_off {
+        observer.warning(
+            "nothing is removed at the destination, because not everything can be copied; see to what failed and run the \
+             same command again",
+        );
+    }
+}
+
 /// What carried most of the data.
-fn carrier_of(status: &SenderStatus) -> Carrier {
+pub fn carrier_of(status: &SenderStatus) -> Carrier {
     let by_lanes = status.packets_by_stripe + status.packets_by_ssh;
     let by = [
         (status.packets_sent.saturating_sub(by_lanes), Carrier::Object),
@@ -404,7 +421,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         ok,
         limited_by: if status.packets_required == 0 { Limit::None } else { status.limited_by },
         files: totals.files,
-        files_failed: report.failed.len() as u64,
+        files_failed: report.failed.count(),
         bytes: in_place,
         seconds,
         goodput_mbps: moved as f64 * 8e-6 / seconds.max(1e-9),
@@ -423,10 +440,13 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         path_mtu: if udp { totals.packet_len } else { 0 },
         resumed_bytes: report.resumed_bytes,
         skipped_bytes: report.skipped_bytes,
+        removed: report.removed.count(),
         streams: u32::from(status.streams),
         switches: status.switches,
         hash_verified: ok && !options.files.dry_run,
-        error: report.failed.first().map(line_of),
-        failures: report.failed,
+        error: report.failed.first.first().map(FileFailure::to_string),
+        failures: report.failed.first,
+        removed_paths: report.removed,
+        to_copy: report.to_copy,
     }
 }

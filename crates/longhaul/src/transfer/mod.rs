@@ -6,6 +6,7 @@
 pub mod client;
 mod intake;
 mod listing;
+mod outset;
 pub mod probe;
 mod reach;
 mod receiving;

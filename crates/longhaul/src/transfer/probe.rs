@@ -9,13 +9,13 @@ use super::reach::{Remote, contact};
 use super::receiving::await_confirmation;
 use super::sending::{Feed, Sent, send_for};
 use super::session::{Broken, HEARTBEAT, Session};
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Progress, Remark, Transport};
+use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Phase, Progress, Remark, Transport};
 use crate::clock;
 use crate::net::wake::precise_timers;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::choice::MARGIN;
 use longhaul_proto::session::manifest::Ranges;
-use longhaul_proto::session::message::{Direction, Message, PROBE_LEN};
+use longhaul_proto::session::message::{Already, Direction, Message, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
 use serde::Serialize;
@@ -111,7 +111,7 @@ fn run_trial(
 ) -> Result<Found, Broken> {
     let mut meter = Meter { told: observer, samples: vec![] };
     let wish = Wish { direction: Direction::Probe, listing: &[], sends: true };
-    let contact = contact(remote, options)?;
+    let contact = contact(remote, options, std::slice::from_ref(&stop))?;
     let mut opened = open(contact, &wish, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
     let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
@@ -208,7 +208,9 @@ impl Meter<'_> {
 
 impl Observer for Meter<'_> {
     fn progress(&mut self, progress: &Progress) {
-        self.samples.push((clock::now(), progress.bytes_done));
+        if progress.phase == Phase::Moving {
+            self.samples.push((clock::now(), progress.bytes_done));
+        }
         self.told.progress(progress);
     }
 
@@ -243,7 +245,7 @@ impl Sink for Nothing {
 /// The far side: take what comes until the prober has enough.
 pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
     let have = Ranges::new();
-    session.control.send(Message::Start { have: have.clone(), skipped: 0 });
+    session.control.send(Message::Start { have: have.clone(), already: Already::default() });
     await_confirmation(session)?;
     let mut intake = Intake::new(PROBE_LEN, Nothing);
     loop {

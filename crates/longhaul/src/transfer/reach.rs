@@ -5,9 +5,12 @@ use super::ssh;
 use crate::api::CopyOptions;
 use crate::net::control::{Psk, Stream, psk_of_token, tcp_stream};
 use crate::net::link::Link;
+use crate::net::patient::Watch;
 use crate::net::seal::Keys;
 use crate::net::udp::UdpSocket;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The other host.
@@ -63,8 +66,8 @@ pub struct Contact {
     pub far: Option<(ssh::FarSide, String)>,
 }
 
-/// Reach the other host.
-pub fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken> {
+/// Reach the other host. Any of the flags `stops` ends what takes its time.
+pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]) -> Result<Contact, Broken> {
     match remote {
         Remote::Daemon { host, port } => {
             let patience = options.stall_timeout.min(CONNECT_PATIENCE);
@@ -75,7 +78,8 @@ pub fn contact(remote: &Remote, options: &CopyOptions) -> Result<Contact, Broken
         }
         Remote::Ssh { host } => {
             let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
-            let mut far = ssh::start(options.ssh_command.as_deref(), host, options.deploy, ports.as_deref())?;
+            let (command, watch) = (options.ssh_command.as_deref(), Watch::new(stops));
+            let mut far = ssh::start(command, host, options.deploy, ports.as_deref(), watch)?;
             let mut stream = far.stream.take().ok_or_else(|| "the ssh process has no streams".to_string())?;
             // The key travels inside ssh; the agent reads it before anything else.
             let psk = random()?;

@@ -1,16 +1,19 @@
 //! The side that gets the files.
 
+use super::client::carrier_of;
 use super::intake::Intake;
 use super::listing;
 use super::session::{Broken, HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
+use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
-use longhaul_proto::session::message::{FileOptions, Message, Report, SenderStatus};
+use longhaul_proto::session::message::{Already, FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What came of receiving.
@@ -48,20 +51,21 @@ pub fn receive(
     let plan = compare(session, base, manifest.clone(), files.clone())?;
     let layout = Arc::new(Layout::new(&manifest));
     if files.dry_run {
-        let mut report = plan.report();
+        let mut report = plan.forecast(source_errors.is_empty());
         report.failed.extend(source_errors);
         let seen = Seen { datagram_len: 0, status: SenderStatus::default() };
         return Ok(conclude(session, report, &layout, &manifest, seen));
     }
     let have = plan.have.clone();
-    session.control.send(Message::Start { have: have.clone(), skipped: plan.skipped.len() as u64 });
+    let already = plan.already();
+    session.control.send(Message::Start { have: have.clone(), already });
     await_confirmation(session)?;
     let waker = session.waker.clone();
     let mut sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
     if !source_errors.is_empty() {
         sink.source_incomplete();
     }
-    let mut receiving = Receiving::new(session, layout.clone(), have, sink, manifest.clone());
+    let mut receiving = Receiving::new(session, layout.clone(), (have, already), sink, manifest.clone());
     let outcome = receiving.run();
     receiving.warn_of_drops();
     match outcome {
@@ -130,6 +134,7 @@ fn serve_until<T>(
 ) -> Result<T, Broken> {
     loop {
         session.begin_turn()?;
+        session.tell_phase(Phase::Comparing);
         if let Some(value) = done(session)? {
             return Ok(value);
         }
@@ -166,26 +171,46 @@ pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u
     })
 }
 
-/// Compare with what is here, on a thread of its own so that probes are answered meanwhile.
+/// Have something done that takes its time at the disk, on a thread of its own so that probes are answered meanwhile. The
+/// flag that it is given is set when the session ends before it does.
+pub fn aside<T: Send + 'static>(
+    session: &mut Session<'_>,
+    name: &str,
+    work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
+) -> Result<T, Broken> {
+    let (waker, over) = (session.waker.clone(), Arc::new(AtomicBool::new(false)));
+    let (done, result) = crossbeam_channel::bounded(1);
+    let seen = over.clone();
+    std::thread::Builder::new().name(name.into()).spawn(move || {
+        // Nobody waits any more if the session is over.
+        let _ = done.send(work(seen));
+        waker.wake();
+    })?;
+    let outcome = serve_until(session, |session| {
+        session.last_word = clock::now();
+        // Nothing is said to us before we have answered, unless the other side gives up.
+        while session.poll_message()?.is_some() {}
+        match result.try_recv() {
+            Ok(outcome) => Ok(Some(outcome)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                Err(session.abort("longhaul panicked at the disk: please report this bug".into()))
+            }
+        }
+    });
+    over.store(true, Ordering::Relaxed);
+    outcome
+}
+
+/// Compare with what is here.
 fn compare(
     session: &mut Session<'_>,
     base: Base,
     manifest: Arc<Manifest>,
     files: FileOptions,
 ) -> Result<Plan, Broken> {
-    let (waker, began) = (session.waker.clone(), clock::now());
-    let (done, result) = crossbeam_channel::bounded(1);
-    std::thread::Builder::new().name("compare".into()).spawn(move || {
-        // Nobody waits any more if the session is over.
-        let _ = done.send(plan(&base, &manifest, &files));
-        waker.wake();
-    })?;
-    let plan = serve_until(session, |session| {
-        session.last_word = clock::now();
-        // Nothing is said to us before we have answered, unless the other side gives up.
-        while session.poll_message()?.is_some() {}
-        Ok(result.try_recv().ok())
-    })?;
+    let began = clock::now();
+    let plan = aside(session, "compare", move |over| plan(&base, &manifest, &files, &over))?;
     let span = clock::now().since(began);
     session.remark(format!("comparing with what is here took {:.0} ms", span.as_secs_f64() * 1e3));
     plan.map_err(|line| session.abort(line))
@@ -209,6 +234,7 @@ struct Receiving<'a, 's> {
     /// Regular files among its entries.
     files: u64,
     have: Ranges,
+    already: Already,
     intake: Intake<FileSink>,
     status: SenderStatus,
     last_progress: Time,
@@ -220,7 +246,7 @@ impl<'a, 's> Receiving<'a, 's> {
     fn new(
         session: &'a mut Session<'s>,
         layout: Arc<Layout>,
-        have: Ranges,
+        (have, already): (Ranges, Already),
         sink: FileSink,
         manifest: Arc<Manifest>,
     ) -> Receiving<'a, 's> {
@@ -232,6 +258,7 @@ impl<'a, 's> Receiving<'a, 's> {
             files: manifest.regular_files(),
             manifest,
             have,
+            already,
             status: SenderStatus::default(),
             last_progress: now,
             recent: (now, 0, Rate::default()),
@@ -258,6 +285,8 @@ impl<'a, 's> Receiving<'a, 's> {
             self.session.run_check(now);
             self.session.tend_lanes(now);
             if self.sink().finished() {
+                // What it said last.
+                self.heed_sink();
                 return Ok(self.sink().report());
             }
             self.check_stall(now)?;
@@ -326,6 +355,7 @@ impl<'a, 's> Receiving<'a, 's> {
                     }
                     self.session.control.send(Message::Unwanted { ranges: self.have.clone() });
                 }
+                SinkEvent::Warning(line) => self.session.warn(line),
                 SinkEvent::FileDone { .. } | SinkEvent::FileFailed(_) => {}
             }
         }
@@ -367,6 +397,9 @@ impl<'a, 's> Receiving<'a, 's> {
             loss: self.status.loss,
             rtt: Duration::from_nanos(self.status.rtt_ns[2]),
             limited_by: self.status.limited_by,
+            carrier: carrier_of(&self.status),
+            skipped_bytes: self.already.skipped_bytes,
+            resumed_bytes: self.already.resumed_bytes,
         });
     }
 

@@ -18,7 +18,7 @@ use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
 use longhaul_proto::session::limit::LimitMeter;
 use longhaul_proto::session::manifest::{Layout, Ranges};
-use longhaul_proto::session::message::{GroupHash, Message, Report, SenderStatus};
+use longhaul_proto::session::message::{Already, GroupHash, Message, Report, SenderStatus};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time, nanos};
 use longhaul_proto::wire;
@@ -43,7 +43,7 @@ pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Broken> 
     let waker = session.waker.clone();
     let read =
         |have: &Ranges| Reader::start(scan.clone(), layout.clone(), have, Arc::new(move || waker.wake()));
-    let begin = match prepare(session, layout.object_len(), read)? {
+    let begin = match prepare(session, Phase::Comparing, layout.object_len(), read)? {
         Prepared::Begin(begin) => begin,
         Prepared::Finished(report) => {
             session.control.send(Message::Bye(SenderStatus::default()));
@@ -61,7 +61,7 @@ pub fn send_for(
     span: Duration,
     feed: impl Feed,
 ) -> Result<Sent, Broken> {
-    let Prepared::Begin(begin) = prepare(session, object_len, |_| feed)? else {
+    let Prepared::Begin(begin) = prepare(session, Phase::Connecting, object_len, |_| feed)? else {
         return Err(session.abort("the other side ended the trial before it began".into()));
     };
     let until = clock::now() + span;
@@ -90,6 +90,7 @@ struct Sending<'a, 's, F> {
     session: &'a mut Session<'s>,
     sender: Sender<F>,
     whole: Whole,
+    already: Already,
     datagram_len: usize,
     batch: usize,
     meter: LimitMeter,
@@ -119,7 +120,7 @@ struct Recent {
 
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Sending<'a, 's, F> {
-        let Begin { have, feed, path, carrier, why } = begin;
+        let Begin { have, already, feed, path, carrier, why } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
@@ -167,6 +168,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             session,
             sender,
             whole,
+            already,
             datagram_len,
             batch,
             meter: LimitMeter::new(now),
@@ -380,6 +382,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             loss: self.recent.loss,
             rtt: self.sender.rtt().smoothed(),
             limited_by: self.meter.current(),
+            carrier: self.carrying.carrier(),
+            skipped_bytes: self.already.skipped_bytes,
+            resumed_bytes: self.already.resumed_bytes,
         });
     }
 

@@ -1,9 +1,8 @@
 //! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
 
-use super::client::line_of;
 use super::listing;
 use super::probe;
-use super::receiving::{ListingHead, get_listing, receive};
+use super::receiving::{ListingHead, aside, get_listing, receive};
 use super::sending::{listing_of, send, send_listing};
 use super::session::{Broken, Session};
 use super::switchboard::Switchboard;
@@ -266,6 +265,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         observer: &mut nobody,
         began: Instant::now(),
         remembered: None,
+        told: None,
         scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),
@@ -279,6 +279,11 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         is_ssh: server.is_ssh,
         confirmed: false,
     };
+    if let (true, Some(name)) = (sends, session.options.congestion.clone())
+        && let Err(error) = lanes::check_congestion(&name)
+    {
+        session.warn(format!("over TCP the other host sends as it usually does: {error}"));
+    }
     let began = clock::now();
     let outcome = match offer.direction.clone() {
         Direction::Push { dest } => take_push(server, &mut session, dest, offer),
@@ -299,9 +304,13 @@ fn take_push(
     let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
     let received = receive(session, base, offer.files, head)?;
-    let (done, failed) = (received.report.files_done, received.report.failed.len());
+    let (done, failed) = (received.report.files_done, received.report.failed.count());
+    let removed = match received.report.removed.count() {
+        0 => String::new(),
+        removed => format!(", {removed} removed"),
+    };
     Ok(format!(
-        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed",
+        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed{removed}",
         received.files, received.total
     ))
 }
@@ -325,17 +334,20 @@ fn give_pull(
         exclude: Exclude::new(&offer.files.exclude).map_err(|line| session.abort(line))?,
         files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
         checksum: offer.files.checksum,
+        stop: Arc::default(),
     };
-    let scanned = scan(&server.root, &paths.collect::<Vec<_>>(), &options);
-    if scanned.manifest.entries.is_empty() {
-        let line = scanned.errors.first().map_or("nothing to copy: everything is left out".into(), line_of);
+    let (root, paths) = (server.root.clone(), paths.collect::<Vec<_>>());
+    let scanned =
+        aside(session, "list", move |over| scan(&root, &paths, &ScanOptions { stop: over, ..options }))?;
+    if let Some(line) = scanned.emptiness() {
         return Err(session.abort(line));
     }
+    scanned.warnings().into_iter().for_each(|line| session.warn(line));
     let listing = listing_of(&scanned)?;
     send_listing(session, &listing, listing.len());
     let files = scanned.manifest.entries.len();
     let sent = send(session, Arc::new(scanned))?;
-    let failed = sent.report.failed.len();
+    let failed = sent.report.failed.count();
     Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 

@@ -1,6 +1,6 @@
 //! What sending and receiving have in common.
 
-use crate::api::{Failure, Observer, Remark};
+use crate::api::{Failure, Observer, Phase as CopyPhase, Progress, Remark};
 use crate::clock;
 use crate::net::control::{Control, Incoming};
 use crate::net::lanes::{LaneSocket, Opener};
@@ -39,6 +39,8 @@ pub struct Session<'a> {
     pub remembered: Option<Remembered>,
     /// Where it tells what happens.
     pub observer: &'a mut dyn Observer,
+    /// What was last said to be going on before data moves, and when.
+    pub told: Option<(CopyPhase, Time)>,
     /// Buffer for single datagrams.
     pub scratch: Vec<u8>,
     /// When the other side last said anything over the control stream.
@@ -159,6 +161,7 @@ impl Session<'_> {
                     self.lanes_wanted = usize::from(wanted).min(LANES_MAX);
                 }
                 Message::NoLanes(line) => self.no_lanes = Some(line),
+                Message::Warning(line) => self.observer.warning(&line),
                 Message::Ask { at } => self.asked = self.asked.max(Some(at)),
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 message => return Ok(Some(message)),
@@ -236,6 +239,24 @@ impl Session<'_> {
             self.link.lanes().add(LaneSocket::Pipe(pipe));
         }
         Ok(())
+    }
+
+    /// Say what is going on while there is no data to speak of: at once if it is something new, else ten times a second.
+    pub fn tell_phase(&mut self, phase: CopyPhase) {
+        let now = clock::now();
+        if self.told.is_none_or(|(before, at)| before != phase || now.since(at) >= HEARTBEAT) {
+            self.told = Some((phase, now));
+            self.observer.progress(&Progress { phase, ..Progress::default() });
+        }
+    }
+
+    /// A line that the user should know, on whichever side he is.
+    pub fn warn(&mut self, line: String) {
+        if self.opener.is_some() {
+            self.observer.warning(&line);
+        } else {
+            self.control.send(Message::Warning(line));
+        }
     }
 
     /// A line for `--why`.

@@ -1,9 +1,12 @@
 //! The far side of an ssh copy: started by the user's own ssh, put there first where it is missing.
 
 use crate::net::control::Stream;
+use crate::net::patient::{Watch, Watched};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What runs on the far side. It says which of our programs it found, takes one if it found none, and becomes it.
 /// `@VERSION@`, `@CACHE@` and `@ARGS@` are filled in; nothing in it needs quoting inside single quotes, and each line ends
@@ -19,6 +22,8 @@ exec "$b" agent @ARGS@"#;
 /// A running far side.
 pub struct FarSide {
     child: Child,
+    /// How long to wait for it.
+    pub watch: Arc<Watch>,
     /// Its stdin and stdout, until taken.
     pub stream: Option<Stream>,
     /// What happened on the way, for `--why`.
@@ -32,19 +37,21 @@ impl Drop for FarSide {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(25));
+            std::thread::sleep(LOOK_EVERY);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Start the agent on `host` through `ssh_command` (plain `ssh` if none).
+/// Start the agent on `host` through `ssh_command` (plain `ssh` if none). However long that takes: it may ask questions;
+/// `watch` ends it.
 pub fn start(
     ssh_command: Option<&str>,
     host: &str,
     deploy: bool,
     ports: Option<&str>,
+    watch: Arc<Watch>,
 ) -> Result<FarSide, String> {
     let words: Vec<&str> = ssh_command.unwrap_or("ssh").split_whitespace().collect();
     let (program, args) =
@@ -60,23 +67,27 @@ pub fn start(
         .map_err(|e| {
             format!("cannot start {program:?}: {e}; install an ssh client or name one with --ssh")
         })?;
-    let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+    let pipes = (child.stdin.take(), child.stdout.take());
+    let story = format!("{host} has this release of longhaul");
+    // Ends the process where we do not get to the end of this.
+    let mut far = FarSide { child, watch: watch.clone(), stream: None, story };
+    let (Some(stdin), Some(stdout)) = pipes else {
         return Err("the ssh process has no stdin or stdout".into());
     };
-    let mut stdout = BufReader::new(stdout);
-    let mut story = format!("{host} has this release of longhaul");
+    let mut stdin = Watched { pipe: stdin, watch: watch.clone() };
+    let mut stdout = BufReader::new(Watched { pipe: stdout, watch: watch.clone() });
     let mut broken = None;
     loop {
         let line = match next_line(&mut stdout) {
             Some(line) => line,
-            None => return Err(broken.unwrap_or_else(|| no_agent(host, &mut child))),
+            None => return Err(broken.unwrap_or_else(|| no_agent(host, &mut far))),
         };
         if line == "ready" {
             break;
         } else if let Some(system) = line.strip_prefix("missing ") {
             // Where the far side cannot take it, its next line says why; that it stopped reading says less.
             broken = own.deploy(host, system, deploy, &mut stdin)?;
-            story = format!("put this program ({} bytes) into the cache of {host}", own.len);
+            far.story = format!("put this program ({} bytes) into the cache of {host}", own.len);
         } else if let Some(place) = line.strip_prefix("cannot write to ") {
             return Err(format!(
                 "cannot put longhaul into {place} on {host}; install it there, or make room"
@@ -84,18 +95,23 @@ pub fn start(
         }
         // Anything else is chatter of a login script.
     }
-    let stream = Stream {
+    far.stream = Some(Stream {
         reader: Box::new(stdout),
         writer: Box::new(stdin),
         closer: Box::new(|| {}),
-        settled: Box::new(|| {}),
-    };
-    Ok(FarSide { child, stream: Some(stream), story })
+        settled: Box::new(move || watch.settle()),
+    });
+    Ok(far)
 }
 
-fn no_agent(host: &str, child: &mut Child) -> String {
-    let status = child.wait().ok().and_then(|s| s.code());
-    match status {
+fn no_agent(host: &str, far: &mut FarSide) -> String {
+    let status = loop {
+        match far.child.try_wait() {
+            Ok(None) if !far.watch.is_stopped() => std::thread::sleep(LOOK_EVERY),
+            ended => break ended.ok().flatten(),
+        }
+    };
+    match status.and_then(|status| status.code()) {
         Some(255) => format!("ssh could not reach {host} or log in there; try `ssh {host} true`"),
         _ => format!("the far side on {host} ended before it began; does `ssh {host} sh` work there?"),
     }
@@ -119,6 +135,8 @@ fn next_line(reader: &mut impl BufRead) -> Option<String> {
 }
 
 const LINE_MAX: u64 = 4096;
+/// Look for the end of the process so often.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// The program that runs, for the far side to run too.
 struct OwnProgram {
@@ -146,7 +164,7 @@ impl OwnProgram {
         host: &str,
         system: &str,
         allowed: bool,
-        stdin: &mut ChildStdin,
+        stdin: &mut impl Write,
     ) -> Result<Option<String>, String> {
         let ours = rustix::system::uname();
         let ours = format!("{} {}", ours.sysname().to_string_lossy(), ours.machine().to_string_lossy());
@@ -161,12 +179,12 @@ impl OwnProgram {
             let _ = stdin.write_all(b"0\n");
             return Err(format!("{host} is {system}, this program is for {ours}; install longhaul there"));
         }
-        let send = |stdin: &mut ChildStdin| -> std::io::Result<()> {
+        let mut send = || -> std::io::Result<()> {
             stdin.write_all(format!("{}\n", self.len).as_bytes())?;
             stdin.write_all(&self.bytes)?;
             stdin.flush()
         };
-        let broken = send(stdin).err();
+        let broken = send().err();
         Ok(broken.map(|e| format!("the connection to {host} broke while longhaul was put there: {e}")))
     }
 }

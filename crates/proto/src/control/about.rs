@@ -63,6 +63,11 @@ impl ControllerKind {
         matches!(self, ControllerKind::Fixed | ControllerKind::Rbudp)
     }
 
+    /// Whether it can yield to all other traffic.
+    pub fn yields(self) -> bool {
+        matches!(self, ControllerKind::Adaptive | ControllerKind::Ledbat)
+    }
+
     /// Its selector and acknowledgements where the user names none.
     pub fn companions(self) -> Companions {
         match self {

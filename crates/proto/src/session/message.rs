@@ -2,13 +2,15 @@
 
 use super::limit::Limit;
 use super::manifest::{EntryIndex, Group, Ranges, read_ranges};
+use super::told::Told;
 use super::transport::{Switch, Transport};
 use crate::control::{Companions, ControllerKind};
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -143,6 +145,25 @@ pub struct FileFailure {
     pub reason: String,
 }
 
+impl fmt::Display for FileFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The path of what is copied itself is empty.
+        let path = if self.path.is_empty() { b".".as_slice() } else { &self.path };
+        write!(f, "{}: {}", String::from_utf8_lossy(path), self.reason)
+    }
+}
+
+/// What a receiver had before a transfer began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Already {
+    /// Files and links that are there as a whole.
+    pub skipped: u64,
+    /// Data bytes of these.
+    pub skipped_bytes: u64,
+    /// Bytes taken over from an interrupted run.
+    pub resumed_bytes: u64,
+}
+
 /// What the receiving side has to say at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -155,11 +176,17 @@ pub struct Report {
     /// Bytes taken over from an interrupted run.
     pub resumed_bytes: u64,
     /// Those that failed.
-    pub failed: Vec<FileFailure>,
+    pub failed: Told<FileFailure>,
     /// Data bytes of those that failed.
     pub failed_bytes: u64,
     /// Datagrams that the receiving host dropped for want of buffer.
     pub receiver_drops: u64,
+    /// What was removed because the source has it not (`delete`), folders with all in them; in a dry run what would be.
+    pub removed: Told<Vec<u8>>,
+    /// There was something to remove, and it stayed because not everything could be copied.
+    pub removal_put_off: bool,
+    /// In a dry run: files and links that would be copied.
+    pub to_copy: Told<Vec<u8>>,
 }
 
 /// What only the sending side knows of a transfer.
@@ -204,8 +231,8 @@ pub enum Message {
         /// Object bytes that the receiver has or does not want.
         #[serde(deserialize_with = "read_ranges")]
         have: Ranges,
-        /// How many entries are already there as a whole.
-        skipped: u64,
+        /// What of that was there before.
+        already: Already,
     },
     /// Sender to receiver: hashes of groups that have been read.
     Hashes(Vec<GroupHash>),
@@ -260,4 +287,6 @@ pub enum Message {
     NoLanes(String),
     /// Bytes of the lane that is the control stream itself.
     Bytes(Vec<u8>),
+    /// The server to the client: a line that its user should know.
+    Warning(String),
 }

@@ -17,4 +17,5 @@ pub mod choice;
 pub mod limit;
 pub mod manifest;
 pub mod message;
+pub mod told;
 pub mod transport;

@@ -6,6 +6,7 @@ use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 fn file(path: &str, size: u64) -> Entry {
     Entry {
@@ -31,12 +32,13 @@ fn a_confined_destination_cannot_be_left() {
     let root = Root::confined(served.path()).unwrap();
     let manifest = Manifest { entries: vec![file("f", 0)] };
     for dest in ["..", "../", "../x", "in/../../x", "out", "out/", "out/new", "to-victim"] {
-        let refused = plan(&Base::new(root.clone(), dest), &manifest, &options());
+        let refused = plan(&Base::new(root.clone(), dest), &manifest, &options(), &AtomicBool::default());
         assert!(refused.is_err(), "{dest}: {refused:?}");
     }
     // Absolute paths begin at the served folder, links inside it are fine.
     for dest in ["/in/a", "inner/b", "/", ""] {
-        let plan = plan(&Base::new(root.clone(), dest), &manifest, &options()).unwrap();
+        let plan =
+            plan(&Base::new(root.clone(), dest), &manifest, &options(), &AtomicBool::default()).unwrap();
         let mut trip = Trip::begin_with(manifest.clone(), plan);
         trip.run();
         let report = trip.sink.report();
@@ -78,7 +80,7 @@ fn a_link_that_appears_after_the_comparison_is_not_followed() {
     let mut trip = Trip::begin_with(manifest, plan);
     trip.run();
     let report = trip.sink.report();
-    assert_eq!((report.files_done, report.failed.len()), (1, 3), "{report:?}");
+    assert_eq!((report.files_done, report.failed.count()), (1, 3), "{report:?}");
     assert_eq!(contents(outside.path()).len(), 2);
     assert_eq!(fs::read(outside.path().join("victim")).unwrap(), b"safe");
 }
@@ -152,8 +154,8 @@ fn a_disk_that_fills_up_fails_what_is_left_and_keeps_what_came() {
         trip.run();
         let report = trip.sink.suspend();
         assert!(report.files_done >= 1 && report.files_done < 3, "{report:?}");
-        assert_eq!(report.files_done + report.failed.len() as u64, 3);
-        for failure in &report.failed {
+        assert_eq!(report.files_done + report.failed.count(), 3);
+        for failure in &report.failed.first {
             assert!(
                 failure.reason.starts_with("no space left at the destination; free "),
                 "{}",
@@ -164,7 +166,7 @@ fn a_disk_that_fills_up_fails_what_is_left_and_keeps_what_came() {
         // Room again: the same command goes on.
         fs::remove_file(disk.join("in the way")).unwrap();
         let report = copy(&inside(source.path()), disk, Road::default());
-        assert_eq!(report.failed, []);
+        assert_eq!(report.failed.first, []);
         assert!(report.resumed_bytes > 0 && report.files_skipped >= 1, "{report:?}");
         assert_eq!(contents(source.path()), contents(disk));
         let _ = rustix::mount::unmount(disk, rustix::mount::UnmountFlags::DETACH);
@@ -181,7 +183,7 @@ fn a_folder_that_cannot_be_made_fails_every_entry() {
     let mut trip = Trip::begin_with(manifest.clone(), plan);
     trip.run();
     let report = trip.sink.report();
-    assert_eq!((report.files_done, report.failed.len()), (0, 3));
-    assert!(report.failed[0].reason.contains("cannot make this folder"));
+    assert_eq!((report.files_done, report.failed.count()), (0, 3));
+    assert!(report.failed.first[0].reason.contains("cannot make this folder"));
     assert_eq!(Layout::new(&manifest).object_len(), 0);
 }

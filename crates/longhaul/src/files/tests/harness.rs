@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -199,6 +200,7 @@ pub struct Trip {
     pub bad: usize,
     pub unwanted: Ranges,
     pub failures: Vec<String>,
+    pub warnings: Vec<String>,
     road: Road,
     rng: Rng,
     sent: u64,
@@ -225,7 +227,7 @@ pub fn options() -> FileOptions {
 
 pub fn plan_of(manifest: &Manifest, dest: &Path, options: &FileOptions) -> Result<Plan, String> {
     manifest.validate().unwrap();
-    plan(&Base::new(Root::ambient(), dest), manifest, options)
+    plan(&Base::new(Root::ambient(), dest), manifest, options, &AtomicBool::default())
 }
 
 impl Trip {
@@ -254,6 +256,7 @@ impl Trip {
             bad: 0,
             unwanted: Ranges::new(),
             failures: vec![],
+            warnings: vec![],
             road,
             rng,
             sent: 0,
@@ -364,6 +367,7 @@ impl Trip {
                     self.to_send.retain(|n| unwanted.gaps(&whole(n)).next().is_some());
                 }
                 SinkEvent::FileFailed(failure) => self.failures.push(failure.reason),
+                SinkEvent::Warning(line) => self.warnings.push(line),
                 SinkEvent::FileDone { .. } => {}
             }
         }

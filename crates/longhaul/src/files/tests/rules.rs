@@ -1,12 +1,14 @@
 //! What is copied, where it goes, what counts as there already.
 
 use super::harness::*;
-use crate::files::{Exclude, Root, Scan, ScanOptions, scan};
+use crate::files::{Base, Exclude, Root, Scan, ScanOptions, plan, scan};
 use longhaul_proto::session::manifest::Kind;
 use longhaul_proto::session::message::FileOptions;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 fn paths(scan: &Scan) -> Vec<String> {
     scan.manifest.entries.iter().map(|e| String::from_utf8_lossy(&e.path).into_owned()).collect()
@@ -66,6 +68,17 @@ fn sources_of_one_name_merge_or_conflict() {
 }
 
 #[test]
+fn listing_and_comparing_end_when_they_are_told_to() {
+    let (top, dest) = (sample(), folder());
+    let stop = Arc::new(AtomicBool::new(true));
+    let stopped = ScanOptions { checksum: true, stop: stop.clone(), ..ScanOptions::default() };
+    assert_eq!(paths(&scan_with(top.path(), &["a", "a/b"], &stopped)), Vec::<String>::new());
+    let scan = scan_with(top.path(), &["a"], &ScanOptions { checksum: true, ..ScanOptions::default() });
+    let base = Base::new(Root::ambient(), dest.path());
+    assert!(plan(&base, &scan.manifest, &options(), &stop).unwrap_err().contains("interrupted"));
+}
+
+#[test]
 fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
     let top = sample();
     let fifo = top.path().join("a/fifo");
@@ -76,11 +89,15 @@ fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
     assert_eq!(paths(&scan), ["a", "a/x", "a/b", "a/b/y", "a/b/z.o"]);
     let shown = |name: &str| top.path().join(name).display().to_string();
     let expected = [
-        ("a/fifo".to_string(), "not a regular file; skipped".to_string()),
-        (shown("missing"), "no such file or folder".into()),
+        (shown("missing"), "no such file or folder".to_string()),
         (shown("f/"), "something that is not a folder is in the way".into()),
     ];
     assert_eq!(errors(&scan), expected);
+    // What nobody could copy is no failure.
+    assert_eq!(scan.left_out.first, [b"a/fifo"]);
+    assert_eq!(scan.warnings(), ["a/fifo: not copied: neither a file nor a folder nor a link"]);
+    let alone = scan_with(top.path(), &["a/fifo"], &ScanOptions::default());
+    assert!(alone.emptiness().is_some_and(|line| line.starts_with("fifo: not copied")));
 }
 
 #[test]
@@ -197,13 +214,40 @@ fn delete_removes_what_the_source_has_not() {
     let topmost = ["a/b/old", "mixed/gone", "mixed/in/gone", "old"];
     assert_eq!(dry.extraneous, topmost.map(|path| path.as_bytes().to_vec()));
     let report = copy_with(&inside(top.path()), dest.path(), Road::default(), &delete);
-    assert_eq!(report.failed, []);
+    assert_eq!(report.failed.first, []);
     assert!(dest.path().join("a/kept.log").exists());
     assert!(dest.path().join("mixed/in/kept.log").exists());
     fs::remove_file(dest.path().join("a/kept.log")).unwrap();
     fs::remove_dir_all(dest.path().join("mixed")).unwrap();
     set_mtime(dest.path().join("a"), 5, 0);
     copy(&inside(top.path()), dest.path(), Road::default());
+    assert_eq!(contents(top.path()), contents(dest.path()));
+}
+
+/// As root, or in one's own home, the source's permissions would lock others or oneself out.
+#[test]
+fn a_folder_with_other_things_in_it_keeps_its_permissions_and_time() {
+    let (top, dest) = (sample(), folder());
+    fs::set_permissions(top.path(), fs::Permissions::from_mode(0o750)).unwrap();
+    let dress = || {
+        fs::set_permissions(dest.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        set_mtime(dest.path(), 9, 0);
+    };
+    let mode = || fs::metadata(dest.path()).unwrap().permissions().mode() & 0o7777;
+    write(dest.path().join("somebody's"), b"");
+    dress();
+    assert_eq!(copy(&inside(top.path()), dest.path(), Road::default()).failed.first, []);
+    assert_eq!(mode(), 0o1777);
+    // A copy that equals its source takes over all of it, again and again, and after an interruption.
+    fs::remove_file(dest.path().join("somebody's")).unwrap();
+    write(dest.path().join(".f.longhaul-part"), b"f");
+    dress();
+    copy(&inside(top.path()), dest.path(), Road::default());
+    assert_eq!(mode(), 0o750);
+    fs::remove_file(dest.path().join(".f.longhaul-part")).unwrap();
+    write(dest.path().join("old"), b"");
+    dress();
+    copy_with(&inside(top.path()), dest.path(), Road::default(), &FileOptions { delete: true, ..options() });
     assert_eq!(contents(top.path()), contents(dest.path()));
 }
 
@@ -244,7 +288,7 @@ fn obstacles_fail_alone() {
     symlink("/etc/hostname", dest.path().join("to-folder")).unwrap();
     let report = copy(&inside(top.path()), dest.path(), Road::default());
     let mut failed: Vec<_> =
-        report.failed.iter().map(|f| String::from_utf8_lossy(&f.path).into_owned()).collect();
+        report.failed.first.iter().map(|f| String::from_utf8_lossy(&f.path).into_owned()).collect();
     failed.sort();
     assert_eq!(failed, ["a/b", "a/b/y", "a/b/z.o", "f"]);
     assert_eq!(report.files_done, 3);

@@ -8,7 +8,7 @@ use crate::net::wake::Waker;
 use crate::stripe::StripeOptions;
 use crossbeam_channel::Sender;
 use longhaul_proto::lanes::{HELLO_LEN, Hello, NONCE_LEN, PROOF_LEN, UNKNOWN, WELCOME, WELCOME_LEN};
-use socket2::SockRef;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -74,13 +74,29 @@ pub struct Door {
 pub fn admit(socket: TcpStream, door_of: impl FnOnce(u64) -> Option<Door>) -> io::Result<()> {
     let key_of = |id| door_of(id).map(|door| (door.key.clone(), door));
     let door = meet(&socket, Instant::now() + PATIENCE, key_of)?;
-    if let Err(error) = lane_options(door.congestion.as_deref()).set_up(&SockRef::from(&socket)) {
-        tracing::warn!("a lane goes as the host's default has it: {error}");
-    }
+    set_up(&SockRef::from(&socket), door.congestion.as_deref());
     // A session that is over, or has lanes enough, closes it.
     let _ = door.inside.try_send(LaneSocket::Tcp(socket));
     door.waker.wake();
     Ok(())
+}
+
+/// Set up a lane's socket; with this host's own congestion control where it has not the one that is asked for. The session
+/// has told of that ([`check_congestion`]).
+fn set_up(socket: &SockRef<'_>, congestion: Option<&str>) {
+    let outcome = lane_options(congestion).set_up(socket).or_else(|error| {
+        tracing::debug!("a lane goes as the host's default has it: {error}");
+        lane_options(None).set_up(socket)
+    });
+    if let Err(error) = outcome {
+        tracing::warn!("a lane's socket cannot be set up: {error}");
+    }
+}
+
+/// Whether this host has a congestion control of that name for its lanes.
+pub fn check_congestion(name: &str) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    lane_options(Some(name)).set_up(&SockRef::from(&socket))
 }
 
 /// How lanes' sockets are set up.
@@ -186,6 +202,17 @@ mod tests {
             socket.write_all(&welcome[1 + NONCE_LEN..])
         });
         assert!(server.unwrap_err().to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_lane_is_set_up_also_where_its_congestion_control_is_unknown() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = SockRef::from(&near);
+        assert!(!socket.tcp_nodelay().unwrap());
+        set_up(&socket, Some("no-such-control"));
+        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        assert!(check_congestion("no-such-control").is_err() && check_congestion("reno").is_ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod join;
 mod lane;
 mod opener;
 
-pub use join::{Door, LaneKey, SILENCE, admit};
+pub use join::{Door, LaneKey, SILENCE, admit, check_congestion};
 pub use lane::LaneSocket;
 pub use longhaul_proto::lanes::{MAGIC, MAGIC_LEN};
 pub use opener::{Opener, OpenerConfig};

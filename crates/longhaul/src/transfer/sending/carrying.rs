@@ -29,6 +29,8 @@ pub struct Carrying {
     switches: Vec<Switch>,
     /// How many lanes are best; `None`: so many as the user says.
     search: Option<Search>,
+    /// It was told that TCP does not yield.
+    warned: bool,
     /// No lane had room when something was last to be sent.
     full: bool,
     /// Since when nothing could be sent although there was room.
@@ -66,6 +68,7 @@ impl Carrying {
             began: now,
             switches: vec![],
             search: None,
+            warned: false,
             full: false,
             idle_since: None,
             idle: Duration::ZERO,
@@ -214,8 +217,16 @@ impl<F: Feed> Sending<'_, '_, F> {
         if carrier == Carrier::Ssh && self.carrying.by_ssh_from.is_none() {
             self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_lanes);
         }
-        if carrier == Carrier::Stripe && self.session.options.streams.is_none() {
+        let (streams, background) = (self.session.options.streams, self.session.options.background);
+        if carrier == Carrier::Stripe && streams.is_none() && !background {
             self.carrying.search = Some(Search::new(first as u32, STREAMS_MAX));
+        }
+        if carrier != Carrier::Object && background && !std::mem::replace(&mut self.carrying.warned, true) {
+            self.session.warn(
+                "--background has no say over TCP, which now carries the data beside other traffic as any TCP does; --rate \
+                 bounds it"
+                    .into(),
+            );
         }
     }
 

@@ -2,19 +2,23 @@
 
 use super::super::session::{Broken, HEARTBEAT, Session};
 use super::carrying::STREAMS_FIRST;
+use crate::api::Phase;
 use crate::clock;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathReport;
 use longhaul_proto::session::manifest::Ranges;
-use longhaul_proto::session::message::{Message, Report};
+use longhaul_proto::session::message::{Already, Message, Report};
 use longhaul_proto::session::transport::{Carrier, Transport};
 use longhaul_proto::units::Time;
+use longhaul_proto::wire::BASE_DATAGRAM_LEN;
 use std::time::Duration;
 
 /// What is known when data can go.
 pub struct Begin<F> {
     /// Bytes that the receiver does not need.
     pub have: Ranges,
+    /// What of that it had before.
+    pub already: Already,
     /// Where the bytes come from.
     pub feed: F,
     /// What the path check found.
@@ -34,15 +38,16 @@ pub enum Prepared<F> {
 }
 
 /// Wait until the receiver says what it needs and there is something to carry it. Nothing needed: nothing to carry it
-/// needed. As soon as it is known what is not, `read` begins to read the rest, while the path is still being looked at.
+/// needed. Meanwhile `phase` is what is going on. As soon as it is known what is not, `read` begins to read the rest, while the path is still being looked at.
 pub fn prepare<F>(
     session: &mut Session<'_>,
+    phase: Phase,
     object_len: u64,
     read: impl FnOnce(&Ranges) -> F,
 ) -> Result<Prepared<F>, Broken> {
     let began = clock::now();
     let mut read = Some(read);
-    let mut wanted: Option<(Ranges, F)> = None;
+    let mut wanted: Option<(Ranges, Already, F)> = None;
     let mut why = None;
     let mut carrier = match session.options.transport {
         Transport::Auto | Transport::Object => Carrier::Object,
@@ -51,13 +56,14 @@ pub fn prepare<F>(
     };
     loop {
         session.begin_turn()?;
+        session.tell_phase(phase);
         while let Some(message) = session.poll_message()? {
             match message {
-                Message::Start { have: ranges, skipped } => {
-                    session.remark(format!("the other side has {skipped} entries already"));
+                Message::Start { have: ranges, already } => {
+                    session.remark(format!("the other side has {} entries already", already.skipped));
                     if let Some(read) = read.take() {
                         let feed = read(&ranges);
-                        wanted = Some((ranges, feed));
+                        wanted = Some((ranges, already, feed));
                     }
                 }
                 Message::Finished(report) => return Ok(Prepared::Finished(report)),
@@ -71,7 +77,7 @@ pub fn prepare<F>(
         session.run_check(now);
         session.tend_lanes(now);
         let path = session.check.report();
-        if let Some((ranges, feed)) = wanted.take() {
+        if let Some((ranges, already, feed)) = wanted.take() {
             let needed = object_len
                 - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
             let ready = match carrier {
@@ -79,9 +85,9 @@ pub fn prepare<F>(
                 Carrier::Stripe | Carrier::Ssh => !session.link.lanes().is_empty(),
             };
             if needed == 0 || ready {
-                return Ok(Prepared::Begin(Begin { have: ranges, feed, path, carrier, why }));
+                return Ok(Prepared::Begin(Begin { have: ranges, already, feed, path, carrier, why }));
             }
-            wanted = Some((ranges, feed));
+            wanted = Some((ranges, already, feed));
         }
         carrier = fall_back(session, carrier, &mut why, now.since(began))?;
         session.check_silence(now, session.last_word)?;
@@ -119,10 +125,8 @@ fn fall_back(
             if waited < patience {
                 return Ok(carrier);
             }
-            *why = Some(format!(
-                "UDP does not pass between the two hosts (no answer in {:.1} s)",
-                waited.as_secs_f64()
-            ));
+            let unanswered = unanswered(&session.options.classes);
+            *why = Some(format!("{unanswered} (no answer in {:.1} s)", waited.as_secs_f64()));
             Ok(Carrier::Stripe)
         }
         // However long the other side then takes to say what it needs.
@@ -154,15 +158,29 @@ fn fall_back(
 fn no_udp(session: &Session<'_>) -> String {
     let port = session.link.socket().and_then(|s| s.local_addr().ok()).map_or(0, |a| a.port());
     format!(
-        "UDP does not pass between the two hosts (no answer in {} s; local port {port}); open the server's UDP port in \
-         the firewalls between them, or let TCP carry the data: --transport auto",
+        "{} (no answer in {} s; local port {port}); open the server's UDP port in the firewalls between them, or let TCP \
+         carry the data: --transport auto",
+        unanswered(&session.options.classes),
         UDP_PATIENCE.as_secs()
     )
 }
 
-/// Lanes to begin with.
+/// What it means that no probe was answered. Where the user named the size, larger than what passes everywhere, that may
+/// be all there is to it.
+fn unanswered(classes: &[u16]) -> String {
+    match classes {
+        [size] if *size > BASE_DATAGRAM_LEN => format!(
+            "no UDP datagrams of {size} bytes pass between the two hosts: leave out --packet-size, and the largest that \
+             pass are found, unless UDP does not pass at all"
+        ),
+        _ => "UDP does not pass between the two hosts".into(),
+    }
+}
+
+/// Lanes to begin with. In the background a single one: each takes its share from others.
 pub fn first_streams(session: &Session<'_>) -> usize {
-    usize::from(session.options.streams.unwrap_or(STREAMS_FIRST).max(1))
+    let usual = if session.options.background { 1 } else { STREAMS_FIRST };
+    usize::from(session.options.streams.unwrap_or(usual).max(1))
 }
 
 /// The size class to cut the object in: the largest that passes, and over lanes all do.
@@ -188,3 +206,17 @@ const UDP_PATIENCE_RTTS: u32 = 6;
 const LANES_PATIENCE: Duration = Duration::from_secs(20);
 /// After the last answer to a probe, wait at least this long for more.
 const SETTLE: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_that_the_user_named_is_not_blamed_on_a_firewall() {
+        for classes in [&[1200, 1452, 1472, 8952, 8972][..], &[1200], &[512]] {
+            assert_eq!(unanswered(classes), "UDP does not pass between the two hosts");
+        }
+        let line = unanswered(&[8972]);
+        assert!(line.contains("datagrams of 8972 bytes") && line.contains("--packet-size"), "{line}");
+    }
+}

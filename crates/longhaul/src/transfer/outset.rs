@@ -1,0 +1,77 @@
+//! How a push begins: the other host is reached and the files are listed, both at a time.
+
+use super::reach::{Contact, Remote, contact};
+use super::session::{Broken, HEARTBEAT};
+use crate::api::{CopyOptions, Observer, Phase, Progress};
+use crate::files::{Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
+use crossbeam_channel::RecvTimeoutError;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What comes of the two things that a push begins with.
+enum First {
+    Met(Result<(Contact, Instant), Broken>),
+    Listed(Result<Scan, Broken>),
+}
+
+/// Reach the other host, and list the files: they take their time side by side. Where one of the two is in vain, so is the
+/// other.
+pub fn reach_and_list(
+    remote: &Remote,
+    sources: &[PathBuf],
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+    stop: &Arc<AtomicBool>,
+) -> Result<((Contact, Instant), Scan), Broken> {
+    let over = Arc::new(AtomicBool::new(false));
+    let (tell, told) = crossbeam_channel::unbounded();
+    let (mut met, mut listed) = (None, None);
+    observer.progress(&Progress::default());
+    let outcome = std::thread::scope(|scope| {
+        let (tell_too, listing_over, stops) = (tell.clone(), over.clone(), [stop.clone(), over.clone()]);
+        scope.spawn(move || {
+            let met = contact(remote, options, &stops).map(|contact| (contact, Instant::now()));
+            // Nobody waits for it any more if the listing was in vain.
+            let _ = tell_too.send(First::Met(met));
+        });
+        scope.spawn(move || {
+            let _ = tell.send(First::Listed(list(sources, options, listing_over)));
+        });
+        while met.is_none() || listed.is_none() {
+            let broken = match told.recv_timeout(HEARTBEAT) {
+                Ok(First::Met(outcome)) => outcome.map(|found| met = Some(found)).err(),
+                Ok(First::Listed(outcome)) => outcome.map(|found| listed = Some(found)).err(),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Broken::Failed(PANICKED.into())),
+            };
+            let broken = broken.or_else(|| stop.load(Ordering::Relaxed).then_some(Broken::Interrupted));
+            if let Some(broken) = broken {
+                over.store(true, Ordering::Relaxed);
+                return Err(broken);
+            }
+            // Ssh may be asking for a password as long as that is not done.
+            let phase = if met.is_none() { Phase::Connecting } else { Phase::Comparing };
+            observer.progress(&Progress { phase, ..Progress::default() });
+        }
+        Ok(())
+    });
+    outcome.and_then(|()| met.zip(listed).ok_or_else(|| Broken::Failed(PANICKED.into())))
+}
+
+/// List what is to be sent, unless `stop` is set meanwhile.
+fn list(sources: &[PathBuf], options: &CopyOptions, stop: Arc<AtomicBool>) -> Result<Scan, Broken> {
+    let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
+    let scan_options = ScanOptions {
+        exclude: Exclude::new(&options.files.exclude)?,
+        files_from: options.files_from.clone(),
+        checksum: options.files.checksum,
+        stop,
+    };
+    let scan = scan(&Root::ambient(), &specs, &scan_options);
+    scan.emptiness().map_or(Ok(scan), |line| Err(Broken::Failed(line)))
+}
+
+/// What a thread that ended without a word has done.
+const PANICKED: &str = "longhaul panicked: please report this bug";
