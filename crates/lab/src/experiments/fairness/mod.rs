@@ -253,6 +253,9 @@ fn judge_background(met: &[Met]) -> Vec<Statement> {
     let [cubic, alone, both] =
         [CUBIC_ALONE, BACKGROUND_ALONE, BACKGROUND_BESIDE_CUBIC].map(|one| find(met, one));
     let behind = match (cubic, both) {
+        (Some(cubic), Some(_)) if cubic.rivals().mean <= 0.0 => {
+            BEHIND.leave_open("CUBIC by itself carried nothing while it was measured")
+        }
         (Some(cubic), Some(both)) => {
             let by_itself = cubic.rivals().mean;
             let kept = both.over(|shares| shares.rivals / by_itself);
@@ -318,6 +321,8 @@ mod tests {
         };
         assert_eq!(judge(0.82), [Verdict::Met, Verdict::NotMet]);
         assert_eq!(judge(0.80), [Verdict::NotMet, Verdict::NotMet]);
+        let stalled = [met(CUBIC_ALONE, &[], 0.0), met(BACKGROUND_BESIDE_CUBIC, &[0.1], 0.5)];
+        assert_eq!(verdicts(judge_background(&stalled)), [Verdict::Open; 2]);
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Session {
         Session { runs, rtt_s: 0.0 }
     }
 
+    /// No copy of next to nothing was done.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.seconds().is_none()
+    }
+
     /// What a copy of next to nothing takes, less the round trip in which the data goes there and the word that it has
     /// come goes back: the paper's transfers have that too.
     fn seconds(&self) -> Option<f64> {
