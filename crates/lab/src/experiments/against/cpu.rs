@@ -47,7 +47,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              the kernel does for arriving packets is done on behalf of the emulator and not in these figures.",
         times(rounds)
     )];
-    method.extend(peers::setups(peers::CUBIC_NAME, &found, missing));
+    method.extend(peers::setups(peers::CUBIC_NAME, &found, &missing));
     Ok(Findings { method, tables: vec![table(&all)], statements: vec![judge(&all)] })
 }
 
