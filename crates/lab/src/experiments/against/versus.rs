@@ -159,7 +159,7 @@ fn leaders(cells: &[Cell]) -> Table {
             ratio.into(),
         ]);
     }
-    table.plot(Plot::bars("path", &["longhaul", "its time"]))
+    table.plot(Plot::bars("path", &["longhaul", "its time"]).by("file"))
 }
 
 fn table(cells: &[Cell], size_s: f64) -> Table {
@@ -232,6 +232,7 @@ mod tests {
     use super::super::runs::{broken, of};
     use super::*;
     use crate::experiments::Verdict;
+    use crate::report::values_without_a_bar;
 
     fn judge(cells: &[Cell]) -> Statement {
         super::judge(cells, "")
@@ -270,6 +271,14 @@ mod tests {
         assert_eq!(judge(&[with(&[])]).verdict, Verdict::Open, "nobody else is here");
         let behind = judge(&[with(&[of("scp", &[1.5], 0)]), with(&[broken("scp")])]);
         assert_eq!(behind.verdict, Verdict::NotMet);
+    }
+
+    #[test]
+    fn every_size_of_file_has_bars_of_its_own() {
+        let of_size = |size_s: f64| Cell { size_s, ..cell(65.0, &[size_s + 1.0], &[size_s + 2.0]) };
+        let cells = [1.0, 5.0, 20.0].map(of_size);
+        let tables = [leaders(&cells), table(&cells, 1.0), table(&cells, 20.0)];
+        assert_eq!(tables.each_ref().map(values_without_a_bar), [vec![], vec![], vec![]]);
     }
 
     #[test]
