@@ -99,6 +99,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let paths: Vec<&Path> = all.iter().filter(is_wanted).collect();
     let (found, missing) = peers::present(peers::all());
     let absent = absent(&missing);
+    let far = |paths: &[&Path]| paths.iter().filter(|path| path.rtt_ms >= FAR_MS).count();
+    let coverage = bench.coverage_of(far(&paths), far(&PATHS.each_ref()));
     bench.expect_runs(paths.len() * sizes_s.len() * rounds * found.len());
     let mut cells = vec![];
     for path in paths {
@@ -117,7 +119,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     method.extend(peers::setups(peers::BBR_NAME, &found, &missing));
     let mut tables = vec![leaders(&cells)];
     tables.extend(sizes_s.iter().map(|&size_s| table(&cells, size_s)));
-    Ok(Findings { method, tables, statements: vec![judge(&cells, &absent)] })
+    Ok(Findings { method, tables, statements: vec![coverage.of_every("such paths", judge(&cells, &absent))] })
 }
 
 fn cell(

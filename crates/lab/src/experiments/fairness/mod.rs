@@ -35,6 +35,11 @@ struct Met {
 }
 
 impl Met {
+    /// Copies among themselves.
+    fn is_alike(&self) -> bool {
+        self.meeting.rivals.is_none() && self.meeting.copies > 1
+    }
+
     fn over(&self, figure: impl Fn(&Shares) -> f64) -> Summary {
         Summary::of(self.shares.iter().map(figure))
     }
@@ -70,7 +75,7 @@ impl Extent {
             let rivals = [CUBIC, RENO, BBR]
                 .into_iter()
                 .flat_map(|rival| [1, 4].map(|count| copy.beside(rival, count)));
-            [2, 3, 4].map(Meeting::of).into_iter().chain(rivals).chain([udp]).chain(yielding).collect()
+            ALIKE_COPIES.map(Meeting::of).into_iter().chain(rivals).chain([udp]).chain(yielding).collect()
         };
         let few = [Meeting::of(3), copy.beside(CUBIC, 1), udp, copy.beside(BBR, 1)];
         let timing = |gap_s: f64, settle_s: f64, measure_s: f64| {
@@ -79,11 +84,9 @@ impl Extent {
         };
         let quick = few.into_iter().chain(yielding).collect();
         let smoke = vec![copy.beside(CUBIC, 1)];
-        let mut meetings = bench.pick(full(), quick, smoke);
-        if let Some(part) = bench.options.only {
-            meetings = full();
-            meetings.retain(|meeting| meeting.name().contains(part));
-        }
+        let usual: Vec<Meeting> = bench.pick(full(), quick, smoke);
+        let is_wanted = |meeting: &Meeting| bench.wants(&meeting.name(), usual.contains(meeting));
+        let meetings = full().into_iter().filter(is_wanted).collect();
         let (rounds, timing, alone) = bench.pick(
             (3, timing(2.0, 10.0, 20.0), timing(0.0, 5.0, 10.0)),
             (1, timing(1.0, 2.5, 4.0), timing(0.0, 2.0, 2.0)),
@@ -137,7 +140,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     Ok(Findings {
         method,
         tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
-        statements: judge(&met),
+        statements: judge(bench, &met),
     })
 }
 
@@ -182,7 +185,7 @@ fn alike_table(met: &[Met]) -> Table {
     ];
     let mut table = Table::new("alike", "Copies among themselves", columns)
         .plot(Plot::bars("copies", &["least copy", "most"]));
-    for one in met.iter().filter(|one| one.meeting.rivals.is_none() && one.meeting.copies > 1) {
+    for one in met.iter().filter(|one| one.is_alike()) {
         let index = one.jain();
         let copies = Summary::of(one.shares.iter().flat_map(|shares| shares.copies.iter().copied()));
         table.push(vec![
@@ -212,12 +215,14 @@ fn background_table(met: &[Met]) -> Table {
     table
 }
 
-fn judge(met: &[Met]) -> Vec<Statement> {
-    [judge_alike(met), judge_beside(met), judge_background(met)].concat()
+fn judge(bench: &Bench<'_>, met: &[Met]) -> Vec<Statement> {
+    let coverage = bench.coverage_of(met.iter().filter(|one| one.is_alike()).count(), ALIKE_COPIES.len());
+    let alike = judge_alike(met).into_iter().map(|one| coverage.of_every("numbers of copies", one)).collect();
+    [alike, judge_beside(met), judge_background(met)].concat()
 }
 
 fn judge_alike(met: &[Met]) -> Vec<Statement> {
-    let alike = met.iter().filter(|one| one.meeting.rivals.is_none() && one.meeting.copies > 1);
+    let alike = met.iter().filter(|one| one.is_alike());
     let worst: Vec<(u16, f64)> = alike.map(|one| (one.meeting.copies, one.jain().min)).collect();
     if worst.is_empty() {
         return vec![ALIKE.leave_open(NOT_MEASURED)];
@@ -290,6 +295,8 @@ const BACKGROUND_ALONE: Meeting = Meeting::of(1).by(Way::Background);
 const BACKGROUND_BESIDE_CUBIC: Meeting = BACKGROUND_ALONE.beside(CUBIC, 1);
 /// Until a program has begun.
 const START_TIME_MAX: Duration = Duration::from_secs(5);
+/// So many copies meet each other.
+const ALIKE_COPIES: [u16; 3] = [2, 3, 4];
 const JAIN_MIN: f64 = 0.95;
 const CUBIC_MIN: f64 = 0.4;
 const OURS_MIN: f64 = 0.3;
@@ -341,6 +348,7 @@ mod tests {
 
     #[test]
     fn what_did_not_meet_is_left_open() {
-        assert_eq!(verdicts(judge(&[])), [Verdict::Open; 6]);
+        let none = [judge_alike(&[]), judge_beside(&[]), judge_background(&[])].concat();
+        assert_eq!(verdicts(none), [Verdict::Open; 6]);
     }
 }

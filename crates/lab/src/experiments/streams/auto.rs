@@ -70,7 +70,9 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              best fixed number is behind after its slow start, as a share of {TRANSFER_S} s."
         ),
     ];
-    Ok(Findings { method, tables: vec![table(&outcomes), detail(&outcomes)], statements: judge(&outcomes) })
+    let statements =
+        judge(&outcomes).into_iter().map(|one| bench.coverage().of_every("paths", one)).collect();
+    Ok(Findings { method, tables: vec![table(&outcomes), detail(&outcomes)], statements })
 }
 
 fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Outcome, ExperimentError> {

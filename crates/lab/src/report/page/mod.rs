@@ -109,7 +109,11 @@ fn experiment(stored: &Stored) -> Markup {
     html! {
         article #(report.id) {
             h3 { a href={ "#" (report.id) } { (report.id) } " " span.title { (report.title) } }
-            p.how { (stored.head.origin.words()) ", " (stored.head.scale) ", in " (seconds_text(stored.seconds)) }
+            p.how {
+                (stored.head.origin.words()) ", " (stored.head.scale)
+                @if let Some(only) = &stored.head.only { ", only " (only) }
+                ", in " (seconds_text(stored.seconds))
+            }
             @if !report.statements.is_empty() {
                 ol.claims {
                     @for (number, one) in report.statements.iter().enumerate() {

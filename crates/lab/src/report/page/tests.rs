@@ -61,6 +61,14 @@ fn the_page_has_every_result_in_the_order_of_the_list_and_names_what_is_missing(
 }
 
 #[test]
+fn the_page_says_of_a_part_that_it_is_one() {
+    let mut part = stored("a");
+    part.head.only = Some("65 ms".into());
+    assert!(Results::of(vec![part]).page().contains("measured, quick, only 65 ms, in 12.0 s"));
+    assert!(results().page().contains("measured, quick, in 12.0 s"));
+}
+
+#[test]
 fn the_page_needs_nothing_else_and_escapes_what_it_shows() {
     let page = results().page();
     for part in ["<script", "http:", "https:", "src=", "@import", "url(", "<b>long", "Two <hauls>"] {
