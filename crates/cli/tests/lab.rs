@@ -309,6 +309,29 @@ fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
 const MISSING: &str = "pcp-sim9";
 
 #[test]
+fn a_part_that_is_not_there_is_refused_and_a_smaller_result_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let text = simulate(&out, "pcp-sim11");
+    let (head, rest) = text.split_once('\n').expect("there are lines");
+    let mut head: Value = serde_json::from_str(head).unwrap();
+    head["scale"] = "full".into();
+    let path = out.join("pcp-sim11.jsonl");
+    fs::write(&path, format!("{head}\n{rest}")).unwrap();
+    let full = fs::read_to_string(&path).unwrap();
+    let again = Running::start(&mut lab_run(&out, &["pcp-sim11", "--smoke"])).finish().expect_code(0);
+    assert!(again.stdout.contains("pcp-sim11.smoke.jsonl"), "{}", again.stdout);
+    assert_eq!(fs::read_to_string(&path).unwrap(), full);
+    let typo = Running::start(&mut lab_run(&out, &["versus", "--quick", "--only", "65ms"])).finish();
+    if is_without_lab(&typo) {
+        return;
+    }
+    let typo = typo.expect_code(2);
+    assert!(typo.stderr.contains("choose from: 100 Mb/s, 65 ms; "), "{}", typo.stderr);
+    assert!(!out.join("versus.jsonl").exists());
+}
+
+#[test]
 fn all_stands_by_itself() {
     for args in [&["all", "psockets-a"][..], &["all", "--only", "65 ms"], &["psockets-a", "--again"]] {
         let folder = tempfile::tempdir().unwrap();

@@ -69,7 +69,8 @@ pub struct LabRunArgs {
     /// Print JSON lines in place of text; the first has command, versions, host and seed
     #[arg(long)]
     pub json: bool,
-    /// Folder in which each result is stored as JSON lines, in a file of the experiment's name
+    /// Folder in which each result is stored as JSON lines, in a file of the experiment's name; a smaller one (--quick,
+    /// --only) beside a larger one
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     pub out: PathBuf,
     /// What the emulated paths lose follows from it

@@ -64,6 +64,20 @@ impl<'a> Bench<'a> {
         is_wanted
     }
 
+    /// Whether any is taken of all that [`wants`](Bench::wants) was asked about, if some were asked for.
+    pub(super) fn check_parts(&self) -> Result<(), ExperimentError> {
+        let parts = self.parts.borrow();
+        match self.options.only {
+            Some(only) if !parts.iter().any(|(_, is_wanted)| *is_wanted) => {
+                Err(ExperimentError::NoSuchPart {
+                    only: only.into(),
+                    parts: parts.iter().map(|(name, _)| name.clone()).collect(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How many are taken of all that [`wants`](Bench::wants) was asked about.
     pub(super) fn coverage(&self) -> Coverage {
         let parts = self.parts.borrow();
@@ -210,6 +224,21 @@ mod tests {
             progress: &|_, _| {},
         };
         run(&Bench::new(options))
+    }
+
+    #[test]
+    fn a_name_that_no_path_has_is_refused_and_the_paths_are_named() {
+        let check = |only| {
+            with_bench(only, |bench| {
+                for name in ["100 Mb/s, 65 ms", "10 Mb/s"] {
+                    bench.wants(name, false);
+                }
+                bench.check_parts()
+            })
+        };
+        assert!(check(Some("65 ms")).is_ok() && check(None).is_ok());
+        let error = check(Some("65ms")).unwrap_err().to_string();
+        assert_eq!(error, "no path's name contains \"65ms\"; choose from: 100 Mb/s, 65 ms; 10 Mb/s");
     }
 
     #[test]

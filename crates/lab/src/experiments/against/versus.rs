@@ -97,6 +97,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let is_whole = bench.pick(true, false, true);
     let is_wanted = |path: &&Path| bench.wants(&path.name(), is_whole || path.is_quick);
     let paths: Vec<&Path> = all.iter().filter(is_wanted).collect();
+    bench.check_parts()?;
     let (found, missing) = peers::present(peers::all());
     let absent = absent(&missing);
     let far = |paths: &[&Path]| paths.iter().filter(|path| path.rtt_ms >= FAR_MS).count();

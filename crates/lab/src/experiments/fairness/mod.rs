@@ -109,6 +109,7 @@ impl Extent {
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let extent = Extent::of(bench);
+    bench.check_parts()?;
     bench.expect_runs(extent.meetings.len() * extent.rounds);
     let lab = bench.lab(&path())?;
     let source = Rc::new(Cargo::file(extent.source_bytes(), bench.options.seed)?);

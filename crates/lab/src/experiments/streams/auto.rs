@@ -54,6 +54,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let is_short = bench.pick(false, true, true);
     let is_wanted = |path: &&Path| bench.wants(&path.name(), !is_short || path.is_quick);
     let paths: Vec<&Path> = PATHS.iter().filter(is_wanted).collect();
+    bench.check_parts()?;
     bench.expect_runs(paths.len() * (counts.len() + 2));
     let outcomes: Vec<Outcome> =
         paths.into_iter().map(|path| on(path, bench, &counts, times)).collect::<Result<_, _>>()?;

@@ -117,6 +117,47 @@ fn a_result_is_taken_over_only_if_it_is_of_the_same_measurement() {
 }
 
 #[test]
+fn a_smaller_result_leaves_a_larger_one_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |scale: &str, only: Option<&str>, rows: usize| {
+        let mut one = stored("versus");
+        (one.head.scale, one.head.only) = (scale.into(), only.map(Into::into));
+        let row = one.report.tables[0].rows[0].clone();
+        one.report.tables[0].rows = vec![row; rows];
+        one
+    };
+    let store = |one: &Stored| {
+        let path = one.store(folder.path()).unwrap();
+        assert_eq!(&Stored::read(&path).unwrap(), one);
+        path.file_name().unwrap().to_string_lossy().into_owned()
+    };
+    let shown = || {
+        let results = Results::read(folder.path()).unwrap();
+        assert!(results.bad().is_empty() && results.present().count() == 1);
+        let stored = results.results().next().unwrap();
+        (stored.head.scale.clone(), stored.report.tables[0].rows.len())
+    };
+    assert_eq!(store(&of("quick", None, 3)), "versus.jsonl");
+    assert_eq!(store(&of("quick", Some("65 ms"), 1)), "versus.quick-part.jsonl");
+    assert_eq!(
+        store(&of("quick", Some("Mb/s"), 14)),
+        "versus.jsonl",
+        "a part with more paths than are usual"
+    );
+    assert_eq!(store(&of("full", None, 42)), "versus.jsonl");
+    assert_eq!(store(&of("quick", None, 3)), "versus.quick.jsonl");
+    assert_eq!(store(&of("full", Some("65 ms"), 3)), "versus.full-part.jsonl");
+    assert_eq!(store(&of("full", None, 41)), "versus.jsonl", "measured again");
+    assert_eq!(shown(), ("full".into(), 41));
+    std::fs::remove_file(folder.path().join("versus.jsonl")).unwrap();
+    assert_eq!(shown(), ("full".into(), 3));
+    let damaged = folder.path().join("versus.quick.jsonl");
+    std::fs::write(&damaged, "{}\n").unwrap();
+    let error = Stored::read(&damaged).unwrap_err().to_string();
+    assert!(error.ends_with("longhaul lab run versus"), "{error}");
+}
+
+#[test]
 fn results_survive_the_disk_and_bad_ones_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let stored = stored("a");
