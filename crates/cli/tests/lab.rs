@@ -269,22 +269,27 @@ fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
         listed.iter().filter(|one| one["origin"] == "simulator" && one["experiment"] == MISSING).count(),
         1
     );
-    // All but one have a result, one of another seed.
+    // All but one have a result, one of another seed and one of another build.
     for one in listed.iter().filter(|one| one["experiment"] != MISSING) {
         let id = one["experiment"].as_str().unwrap();
         let mut head: Value = serde_json::from_str(head).unwrap();
         head["what"] = id.into();
         head["origin"] = one["origin"].clone();
         head["seed"] = if id == "pcp-sim10" { 2 } else { 1 }.into();
+        if id == "pcp-sim11" {
+            head["build"] = "0123456789abcdef".into();
+        }
         fs::write(out.join(id).with_extension("jsonl"), format!("{head}\n{rest}")).unwrap();
     }
     let done = Running::start(&mut lab_run(&out, &["all", "--smoke"])).finish().expect_code(0);
     assert_eq!(done.stdout.lines().count(), listed.len(), "{}", done.stdout);
     let ran: Vec<&str> = done.stdout.lines().filter(|line| !line.contains("taken over")).collect();
-    assert!(ran.len() == 2 && ran.iter().any(|line| line.starts_with(MISSING)), "{ran:?}");
-    assert!(ran.iter().any(|line| line.starts_with("pcp-sim10 ")), "{ran:?}");
+    assert!(ran.len() == 3 && ran.iter().any(|line| line.starts_with(MISSING)), "{ran:?}");
+    for other in ["pcp-sim10 ", "pcp-sim11 "] {
+        assert!(ran.iter().any(|line| line.starts_with(other)), "{ran:?}");
+    }
     assert!(
-        done.stderr.contains("2 experiments in ") && done.stderr.contains("taken over: fobs-fig1"),
+        done.stderr.contains("3 experiments in ") && done.stderr.contains("taken over: fobs-fig1"),
         "{}",
         done.stderr
     );

@@ -57,7 +57,7 @@ pub struct LabRunArgs {
     /// With --with: which packets are recorded.
     #[command(flatten)]
     pub pcap: LabPcapArgs,
-    /// With all: measure anew what has a result of this version, scale and seed
+    /// With all: measure anew what has a result of this very program, kernel, scale and seed
     #[arg(long)]
     pub again: bool,
     /// Fewer and shorter runs: about a minute an experiment

@@ -124,7 +124,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn head(&self, experiment: &Listed) -> Head {
+    /// What a result of this experiment opens with.
+    pub fn head(&self, experiment: &Listed) -> Head {
         let is_all = |word: &&str| *word == super::ALL;
         let command = report::command_line();
         // What gives this result again is the experiment's own name.

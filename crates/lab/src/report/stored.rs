@@ -111,13 +111,16 @@ impl Stored {
         })
     }
 
-    /// Whether measuring would give the same but for chance: it is all of an experiment, by this program, at this scale and
-    /// with this seed.
-    pub fn is_of(&self, version: &str, origin: Origin, scale: Scale, seed: u64) -> bool {
-        let head = &self.head;
-        (head.version.as_str(), head.origin, head.scale.as_str()) == (version, origin, scale.name())
-            && head.seed == seed
-            && head.only.is_none()
+    /// Whether a run that would begin with `wanted` gave the same but for chance: it is all of an experiment, by the same build
+    /// of this program, at that scale, with that seed and, if it was measured, on that kernel.
+    pub fn is_of(&self, wanted: &Head) -> bool {
+        let of = |head: &Head| (head.version.clone(), head.origin, head.scale.clone(), head.seed);
+        let (Some(host), Some(here)) = (&self.head.host, &wanted.host) else { return false };
+        of(&self.head) == of(wanted)
+            && self.head.only.is_none()
+            && host.build.is_some()
+            && host.build == here.build
+            && (wanted.origin == Origin::Simulator || host.kernel == here.kernel)
     }
 }
 

@@ -168,7 +168,8 @@ fn origin(stored: &Stored) -> Markup {
     html! {
         p.origin {
             code { (command) } " · seed " (seed) " · version " (version)
-            @if let Some(Host { kernel, cpu, cpus, memory_bytes, date }) = host {
+            @if let Some(Host { kernel, cpu, cpus, memory_bytes, date, build }) = host {
+                @if let Some(build) = build { ", build " (build) }
                 " · " (kernel) " · " (cpu) ", " (cpus) " × · " (bytes_text(*memory_bytes)) " · " (date)
             }
         }

@@ -1,6 +1,6 @@
 //! What the page and the table for documentation hold.
 
-use super::super::{Head, Origin, Results, Stored};
+use super::super::{Head, Host, Origin, Results, Stored};
 use crate::experiments::{Listed, Runner};
 use longhaul_sim::experiments::{self as sim, Claim, Column, Plot, Report, Table, Unit};
 
@@ -105,15 +105,38 @@ fn the_table_for_documentation_has_a_row_for_each_claim() {
 
 #[test]
 fn a_result_is_taken_over_only_if_it_is_of_the_same_measurement() {
-    let stored = stored("a");
-    let is_of = |version, scale, seed| stored.is_of(version, Origin::Lab, scale, seed);
-    assert!(is_of("0.1.0", sim::Scale::Quick, 7));
-    assert!(!is_of("0.1.1", sim::Scale::Quick, 7) && !is_of("0.1.0", sim::Scale::Full, 7));
-    assert!(!is_of("0.1.0", sim::Scale::Quick, 8));
-    assert!(!stored.is_of("0.1.0", Origin::Simulator, sim::Scale::Quick, 7));
-    let mut part = stored.clone();
+    let host = |build: Option<&str>, kernel: &str| Host {
+        kernel: kernel.into(),
+        cpu: "A Processor".into(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+        date: "2026-11-22T05:44:46Z".into(),
+        build: build.map(Into::into),
+    };
+    let mut there = stored("a");
+    there.head.host = Some(host(Some("1"), "Linux 6.18"));
+    let wanted = || Head { command: "another".into(), ..there.head.clone() };
+    assert!(there.is_of(&wanted()));
+    for other in [
+        Head { version: "0.1.1".into(), ..wanted() },
+        Head { scale: "full".into(), ..wanted() },
+        Head { seed: 8, ..wanted() },
+        Head { origin: Origin::Simulator, ..wanted() },
+        Head { host: Some(host(Some("2"), "Linux 6.18")), ..wanted() },
+        Head { host: Some(host(Some("1"), "Linux 6.19")), ..wanted() },
+    ] {
+        assert!(!there.is_of(&other), "{other:?}");
+    }
+    let mut part = there.clone();
     part.head.only = Some("65 ms".into());
-    assert!(!part.is_of("0.1.0", Origin::Lab, sim::Scale::Quick, 7));
+    assert!(!part.is_of(&wanted()));
+    let mut simulated = there.clone();
+    simulated.head.origin = Origin::Simulator;
+    let elsewhere = Head { host: Some(host(Some("1"), "Linux 6.19")), ..simulated.head.clone() };
+    assert!(simulated.is_of(&elsewhere), "it is the same on any host");
+    let mut unknown = there.clone();
+    unknown.head.host = Some(host(None, "Linux 6.18"));
+    assert!(!unknown.is_of(&unknown.head.clone()), "nobody knows by which build");
 }
 
 #[test]
