@@ -337,6 +337,20 @@ fn a_part_that_is_not_there_is_refused_and_a_smaller_result_replaces_nothing() {
 }
 
 #[test]
+fn what_a_killed_run_left_among_temporary_files_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (left, other) = (folder.path().join("longhaul-lab-killed"), folder.path().join("other"));
+    for path in [&left, &other] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("cargo"), "noise").unwrap();
+    }
+    // What it says of the kernel depends on who may look there.
+    let ended = Running::start(longhaul().env("TMPDIR", folder.path()).args(["lab", "clean"])).finish();
+    assert!(ended.stdout.contains(&format!("removed the folder {}", left.display())), "{ended:?}");
+    assert!(!left.exists() && other.exists());
+}
+
+#[test]
 fn all_stands_by_itself() {
     for args in [&["all", "psockets-a"][..], &["all", "--only", "65 ms"], &["psockets-a", "--again"]] {
         let folder = tempfile::tempdir().unwrap();

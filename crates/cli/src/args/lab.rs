@@ -33,7 +33,7 @@ pub enum LabCommand {
     Run(LabRunArgs),
     Shell(LabShellArgs),
     Report(LabReportArgs),
-    /// Remove congestion controls that a killed run left in the kernel
+    /// Remove what a killed run left: congestion controls in the kernel, folders among temporary files
     Clean,
 }
 

@@ -207,24 +207,25 @@ impl Coverage {
 /// How soon a wish to stop is noticed.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
+/// For tests: a bench that takes what `only` says.
+#[cfg(test)]
+pub(super) fn with_bench<T>(only: Option<&str>, run: impl FnOnce(&Bench<'_>) -> T) -> T {
+    let stop = AtomicBool::new(false);
+    let options = Options {
+        scale: Scale::Quick,
+        seed: 1,
+        program: Path::new("longhaul"),
+        only,
+        stop: &stop,
+        progress: &|_, _| {},
+    };
+    run(&Bench::new(options))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiments::Claim;
-
-    /// A bench that takes what `only` says.
-    fn with_bench<T>(only: Option<&str>, run: impl FnOnce(&Bench<'_>) -> T) -> T {
-        let stop = AtomicBool::new(false);
-        let options = Options {
-            scale: Scale::Quick,
-            seed: 1,
-            program: Path::new("longhaul"),
-            only,
-            stop: &stop,
-            progress: &|_, _| {},
-        };
-        run(&Bench::new(options))
-    }
 
     #[test]
     fn a_name_that_no_path_has_is_refused_and_the_paths_are_named() {

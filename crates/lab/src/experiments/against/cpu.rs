@@ -35,7 +35,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     ];
     let (found, missing) = peers::present(peers);
     bench.expect_runs(rounds * found.len());
-    let cargo = Cargo::file((MBIT * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
+    let cargo = Cargo::file(bench, (MBIT * 1e6 / 8.0 * size_s) as u64)?;
     let limit = Duration::from_secs_f64(PATIENCE * size_s).max(LIMIT_MIN);
     let scenario = Scenario::new(MBIT, RTT_MS);
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::CUBIC_NAME, round: 0 };

@@ -33,7 +33,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Box::new(Scp),
     ];
     let (found, missing) = peers::present(peers);
-    let cargo = Cargo::file(bytes, bench.options.seed)?;
+    let cargo = Cargo::file(bench, bytes)?;
     let has_iperf = iperf::is_installed();
     bench.expect_runs(rounds * (found.len() + usize::from(has_iperf)));
     // Only its left host is used; it has a loopback of its own.

@@ -31,8 +31,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     ];
     let (found, missing) = peers::present(peers);
     let absent = absent(&missing);
-    let tree = Cargo::tree(files, FILE_BYTES, bench.options.seed)?;
-    let file = Cargo::file(tree.bytes, bench.options.seed)?;
+    let tree = Cargo::tree(bench, files, FILE_BYTES)?;
+    let file = Cargo::file(bench, tree.bytes)?;
     bench.expect_runs(rounds * (found.len() + 1));
     let best_s = tree.bytes as f64 * 8e-6 / MBIT + RTT_MS / 1e3;
     let limit = Duration::from_secs_f64((PATIENCE * best_s).max(LIMIT_S_MIN));

@@ -130,7 +130,7 @@ fn cell(
     found: &[Box<dyn Peer>],
     rounds: usize,
 ) -> Result<Cell, ExperimentError> {
-    let cargo = Cargo::file((path.mbit * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
+    let cargo = Cargo::file(bench, (path.mbit * 1e6 / 8.0 * size_s) as u64)?;
     let limit = Duration::from_secs_f64((PATIENCE * path.best_s(cargo.bytes)).max(LIMIT_S_MIN));
     let scenario = path.scenario();
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };

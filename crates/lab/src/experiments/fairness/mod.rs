@@ -112,7 +112,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     bench.check_parts()?;
     bench.expect_runs(extent.meetings.len() * extent.rounds);
     let lab = bench.lab(&path())?;
-    let source = Rc::new(Cargo::file(extent.source_bytes(), bench.options.seed)?);
+    let source = Rc::new(Cargo::file(bench, extent.source_bytes())?);
     let mut met: Vec<Met> = extent.meetings.iter().map(|&meeting| Met { meeting, shares: vec![] }).collect();
     for round in 0..extent.rounds {
         for one in &mut met {

@@ -61,8 +61,7 @@ impl<'a> Ground<'a> {
         let narrowest_mbit = scenario.nic_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit);
         let at_full_rate_s = bytes as f64 * 8e-6 / narrowest_mbit;
         let limit = Duration::from_secs_f64(at_full_rate_s * PATIENCE) + GRACE;
-        let empty =
-            Copies::of(bench, &lab, Rc::new(Cargo::file(EMPTY_BYTES, bench.options.seed)?), EMPTY_PORT)?;
+        let empty = Copies::of(bench, &lab, Rc::new(Cargo::file(bench, EMPTY_BYTES)?), EMPTY_PORT)?;
         Ok(Ground { bench, lab, copies, empty, limit, rtt_ms: scenario.rtt_ms })
     }
 

@@ -7,12 +7,12 @@ use super::scene::Scene;
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
 use crate::experiments::process::{Ended, Process};
+use crate::temporary::Folder;
 use crate::{End, Lab, Scenario, TcpSettings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
-use tempfile::TempDir;
 
 /// A side that waits, and how the other one is run: to send, mostly.
 pub(in crate::experiments) struct Started {
@@ -25,7 +25,7 @@ pub(in crate::experiments) struct Started {
     /// What the client says of itself.
     judge: fn(&Ended) -> Result<(), String>,
     /// Keys and configuration.
-    _folder: Option<TempDir>,
+    _folder: Option<Folder>,
 }
 
 /// A copy that has arrived whole.
@@ -72,7 +72,7 @@ impl Started {
     }
 
     /// The same, with files that it needs.
-    pub(super) fn with_folder(self, folder: TempDir) -> Started {
+    pub(super) fn with_folder(self, folder: Folder) -> Started {
         Started { _folder: Some(folder), ..self }
     }
 
@@ -104,10 +104,10 @@ impl Started {
             }
             let patience = Instant::now() + SETTLE_TIME_MAX;
             while !scene.cargo.seems_whole() && Instant::now() < patience {
-                thread::sleep(ARRIVAL_POLL);
+                scene.bench.wait(ARRIVAL_POLL)?;
             }
             let seconds = begun.elapsed().as_secs_f64();
-            if !scene.cargo.is_whole() {
+            if !scene.cargo.is_whole(scene.bench)? {
                 return Ok(Err(undone("says that all is there, and it is not".into(), false)));
             }
             Ok(Ok(Arrived { seconds, client_cpu_s }))
