@@ -1,17 +1,18 @@
-//! SIGINT and SIGTERM: the first asks for a clean end, a second one ends the program at once.
+//! SIGINT, SIGTERM and SIGHUP: the first asks for a clean end, a second one ends the program at once.
 
 use crate::output::Exit;
 use longhaul::Failure;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
+use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A flag that the first SIGINT or SIGTERM sets. Starts a thread.
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets. Starts a thread.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     install().map_err(|e| Failure::Failed(format!("cannot handle signals: {e}")))
 }
@@ -19,6 +20,9 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 fn install() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    if !ignores_hang_up() {
+        signals.add_signal(SIGHUP)?;
+    }
     let flag = Arc::clone(&stop);
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut first: Option<Instant> = None;
@@ -33,5 +37,29 @@ fn install() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Whether this was started to outlive its terminal, as by nohup(1).
+fn ignores_hang_up() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| is_ignored(&status, SIGHUP))
+}
+
+/// Whether a signal's bit is set in what /proc says of those that are ignored.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// Signals so close together are one wish: timeout(1) sends its signal to the program and then to the program's group.
 const SAME_WISH: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_found_in_their_mask() {
+        let status = "Name:\tlonghaul\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, SIGHUP) && is_ignored(status, 13));
+        assert!(!is_ignored(status, SIGINT) && !is_ignored("", SIGHUP));
+    }
+}

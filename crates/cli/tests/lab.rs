@@ -287,22 +287,27 @@ fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
         listed.iter().filter(|one| one["origin"] == "simulator" && one["experiment"] == MISSING).count(),
         1
     );
-    // All but one have a result, one of another seed.
+    // All but one have a result, one of another seed and one of another build.
     for one in listed.iter().filter(|one| one["experiment"] != MISSING) {
         let id = one["experiment"].as_str().unwrap();
         let mut head: Value = serde_json::from_str(head).unwrap();
         head["what"] = id.into();
         head["origin"] = one["origin"].clone();
         head["seed"] = if id == "pcp-sim10" { 2 } else { 1 }.into();
+        if id == "pcp-sim11" {
+            head["build"] = "0123456789abcdef".into();
+        }
         fs::write(out.join(id).with_extension("jsonl"), format!("{head}\n{rest}")).unwrap();
     }
     let done = Running::start(&mut lab_run(&out, &["all", "--smoke"])).finish().expect_code(0);
     assert_eq!(done.stdout.lines().count(), listed.len(), "{}", done.stdout);
     let ran: Vec<&str> = done.stdout.lines().filter(|line| !line.contains("taken over")).collect();
-    assert!(ran.len() == 2 && ran.iter().any(|line| line.starts_with(MISSING)), "{ran:?}");
-    assert!(ran.iter().any(|line| line.starts_with("pcp-sim10 ")), "{ran:?}");
+    assert!(ran.len() == 3 && ran.iter().any(|line| line.starts_with(MISSING)), "{ran:?}");
+    for other in ["pcp-sim10 ", "pcp-sim11 "] {
+        assert!(ran.iter().any(|line| line.starts_with(other)), "{ran:?}");
+    }
     assert!(
-        done.stderr.contains("2 experiments in ") && done.stderr.contains("taken over: fobs-fig1"),
+        done.stderr.contains("3 experiments in ") && done.stderr.contains("taken over: fobs-fig1"),
         "{}",
         done.stderr
     );
@@ -325,6 +330,43 @@ fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
 
 /// Simulated, quick, and without a result at first.
 const MISSING: &str = "pcp-sim9";
+
+#[test]
+fn a_part_that_is_not_there_is_refused_and_a_smaller_result_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let text = simulate(&out, "pcp-sim11");
+    let (head, rest) = text.split_once('\n').expect("there are lines");
+    let mut head: Value = serde_json::from_str(head).unwrap();
+    head["scale"] = "full".into();
+    let path = out.join("pcp-sim11.jsonl");
+    fs::write(&path, format!("{head}\n{rest}")).unwrap();
+    let full = fs::read_to_string(&path).unwrap();
+    let again = Running::start(&mut lab_run(&out, &["pcp-sim11", "--smoke"])).finish().expect_code(0);
+    assert!(again.stdout.contains("pcp-sim11.smoke.jsonl"), "{}", again.stdout);
+    assert_eq!(fs::read_to_string(&path).unwrap(), full);
+    let typo = Running::start(&mut lab_run(&out, &["versus", "--quick", "--only", "65ms"])).finish();
+    if is_without_lab(&typo) {
+        return;
+    }
+    let typo = typo.expect_code(2);
+    assert!(typo.stderr.contains("choose from: 100 Mb/s, 65 ms; "), "{}", typo.stderr);
+    assert!(!out.join("versus.jsonl").exists());
+}
+
+#[test]
+fn what_a_killed_run_left_among_temporary_files_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (left, other) = (folder.path().join("longhaul-lab-killed"), folder.path().join("other"));
+    for path in [&left, &other] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("cargo"), "noise").unwrap();
+    }
+    // What it says of the kernel depends on who may look there.
+    let ended = Running::start(longhaul().env("TMPDIR", folder.path()).args(["lab", "clean"])).finish();
+    assert!(ended.stdout.contains(&format!("removed the folder {}", left.display())), "{ended:?}");
+    assert!(!left.exists() && other.exists());
+}
 
 #[test]
 fn all_stands_by_itself() {

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM.
+//! SIGINT, SIGTERM and SIGHUP.
 
 mod common;
 
@@ -19,6 +19,7 @@ fn a_server_ends_cleanly() {
     let root = tempfile::tempdir().unwrap();
     assert_eq!(Server::start(root.path(), &[]).stop(Signal::TERM), 0);
     assert_eq!(Server::start(root.path(), &["--read-only"]).stop(Signal::INT), 0);
+    assert_eq!(Server::start(root.path(), &[]).stop(Signal::HUP), 0);
 }
 
 #[test]

@@ -52,6 +52,7 @@ mod slots;
 mod steps;
 mod supers;
 pub mod tcp;
+pub mod temporary;
 mod traffic;
 mod tun;
 pub mod variants;

@@ -118,6 +118,7 @@ fn stored(id: &str, tables: Vec<Table>) -> Stored {
         cpus: 2,
         memory_bytes: 8 << 30,
         date: "2026-11-22T05:44:46Z".into(),
+        build: Some("0123456789abcdef".into()),
     };
     let head = Head {
         command: format!("longhaul lab run {id} --quick --out a/folder/with/a/long/path/{}", "x".repeat(60)),

@@ -33,7 +33,7 @@ pub enum LabCommand {
     Run(LabRunArgs),
     Shell(LabShellArgs),
     Report(LabReportArgs),
-    /// Remove congestion controls that a killed run left in the kernel
+    /// Remove what a killed run left: congestion controls in the kernel, folders among temporary files
     Clean,
 }
 
@@ -57,7 +57,7 @@ pub struct LabRunArgs {
     /// With --with: which packets are recorded.
     #[command(flatten)]
     pub pcap: LabPcapArgs,
-    /// With all: measure anew what has a result of this version, scale and seed
+    /// With all: measure anew what has a result of this very program, kernel, scale and seed
     #[arg(long)]
     pub again: bool,
     /// Fewer and shorter runs: about a minute an experiment
@@ -69,7 +69,8 @@ pub struct LabRunArgs {
     /// Print JSON lines in place of text; the first has command, versions, host and seed
     #[arg(long)]
     pub json: bool,
-    /// Folder in which each result is stored as JSON lines, in a file of the experiment's name
+    /// Folder in which each result is stored as JSON lines, in a file of the experiment's name; a smaller one (--quick,
+    /// --only) beside a larger one
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     pub out: PathBuf,
     /// What the emulated paths lose follows from it

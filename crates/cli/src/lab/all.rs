@@ -1,6 +1,6 @@
 //! `longhaul lab run all`: every experiment that has no result yet.
 
-use super::session::{Session, origin};
+use super::session::Session;
 use crate::args::LabRunArgs;
 use crate::output::{self, Exit, seconds_text};
 use crate::report::can_draw;
@@ -73,13 +73,14 @@ impl Planned {
     fn of(session: &Session<'_>, experiment: Listed) -> Planned {
         let args = session.args;
         // What cannot be read is measured again.
-        let earlier = Stored::read(&Stored::path(&args.out, experiment.id)).ok();
-        let is_of = |stored: &Stored| {
-            stored.is_of(env!("CARGO_PKG_VERSION"), origin(&experiment), session.scale(), args.seed)
-        };
-        let is_done = !args.again && earlier.as_ref().is_some_and(is_of);
-        let earlier = earlier.filter(|stored| stored.head.scale == session.scale().name());
-        Planned { experiment, earlier, is_done }
+        let there = Stored::paths(&args.out, experiment.id, session.scale());
+        let there: Vec<Stored> = there.iter().filter_map(|path| Stored::read(path).ok()).collect();
+        let wanted = session.head(&experiment);
+        let is_of = |stored: &&Stored| stored.is_of(&wanted);
+        let done = there.iter().find(is_of).filter(|_| !args.again);
+        let is_alike = |stored: &&Stored| stored.head.scale == session.scale().name();
+        let earlier = done.or_else(|| there.iter().find(is_alike)).cloned();
+        Planned { is_done: done.is_some(), earlier, experiment }
     }
 }
 

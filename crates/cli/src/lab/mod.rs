@@ -15,7 +15,7 @@ use crate::report::{self, text};
 use crate::values::describe;
 use longhaul::Failure;
 use longhaul_lab::experiments::{Listed, roster};
-use longhaul_lab::{plain, variants};
+use longhaul_lab::{plain, temporary, variants};
 use longhaul_proto::suggest::unknown;
 use session::Session;
 
@@ -109,11 +109,15 @@ fn present(session: &Session<'_>, experiment: &Listed) -> Result<(), Failure> {
 }
 
 fn clean() -> Result<Exit, Failure> {
+    let folders = temporary::remove_abandoned().map_err(|error| {
+        Failure::Failed(format!("cannot remove what is left of temporary files: {}", describe(&error)))
+    })?;
+    folders.iter().for_each(|folder| output::result(&format!("removed the folder {}", folder.display())));
     let removed = variants::remove_all().map_err(|error| Failure::Failed(error.to_string()))?;
-    if removed.is_empty() {
+    removed.iter().for_each(|name| output::result(&format!("removed the congestion control {name}")));
+    if folders.is_empty() && removed.is_empty() {
         output::result("nothing was left");
     }
-    removed.iter().for_each(|name| output::result(&format!("removed the congestion control {name}")));
     Ok(Exit::Done)
 }
 

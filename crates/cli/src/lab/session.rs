@@ -65,7 +65,7 @@ impl<'a> Session<'a> {
         Ok(Stored { head, report, seconds })
     }
 
-    /// Keep a result, in place of an earlier one.
+    /// Keep a result, in place of an earlier one that is no larger.
     pub fn store(&self, stored: &Stored) -> Result<PathBuf, Failure> {
         let folder = &self.args.out;
         stored.store(folder).map_err(|error| cannot_store(&Stored::path(folder, &stored.report.id), &error))
@@ -85,6 +85,9 @@ impl<'a> Session<'a> {
         });
         result.map_err(|error| match error {
             ExperimentError::Interrupted => Failure::Interrupted,
+            error @ ExperimentError::NoSuchPart { .. } => {
+                Failure::Usage(format!("{}: {error}", experiment.id))
+            }
             other => Failure::Failed(format!("{}: {other}", experiment.id)),
         })
     }
@@ -121,7 +124,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn head(&self, experiment: &Listed) -> Head {
+    /// What a result of this experiment opens with.
+    pub fn head(&self, experiment: &Listed) -> Head {
         let is_all = |word: &&str| *word == super::ALL;
         let command = report::command_line();
         // What gives this result again is the experiment's own name.

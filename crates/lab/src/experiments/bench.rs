@@ -1,9 +1,9 @@
 //! What an experiment works with: how much to do, paths, and whether it is to stop.
 
-use super::ExperimentError;
+use super::{ExperimentError, Statement, Verdict};
 use crate::{Lab, Scenario};
 use longhaul_sim::experiments::Scale;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -42,11 +42,14 @@ pub(super) struct Bench<'a> {
     done: Cell<usize>,
     /// Runs during which the host was too busy to emulate the path.
     late: Cell<usize>,
+    /// Names of all paths that were asked about, and whether they are taken.
+    parts: RefCell<Vec<(String, bool)>>,
 }
 
 impl<'a> Bench<'a> {
     pub(super) fn new(options: Options<'a>) -> Bench<'a> {
-        Bench { options, total: Cell::new(0), done: Cell::new(0), late: Cell::new(0) }
+        let [total, done, late] = [0; 3].map(Cell::new);
+        Bench { options, total, done, late, parts: RefCell::default() }
     }
 
     /// The value for the scale that was asked for.
@@ -56,7 +59,34 @@ impl<'a> Bench<'a> {
 
     /// Whether to take the path of this name: those that were asked for, or else those that are usual at this scale.
     pub(super) fn wants(&self, name: &str, is_usual: bool) -> bool {
-        self.options.only.map_or(is_usual, |part| name.contains(part))
+        let is_wanted = self.options.only.map_or(is_usual, |part| name.contains(part));
+        self.parts.borrow_mut().push((name.to_owned(), is_wanted));
+        is_wanted
+    }
+
+    /// Whether any is taken of all that [`wants`](Bench::wants) was asked about, if some were asked for.
+    pub(super) fn check_parts(&self) -> Result<(), ExperimentError> {
+        let parts = self.parts.borrow();
+        match self.options.only {
+            Some(only) if !parts.iter().any(|(_, is_wanted)| *is_wanted) => {
+                Err(ExperimentError::NoSuchPart {
+                    only: only.into(),
+                    parts: parts.iter().map(|(name, _)| name.clone()).collect(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many are taken of all that [`wants`](Bench::wants) was asked about.
+    pub(super) fn coverage(&self) -> Coverage {
+        let parts = self.parts.borrow();
+        self.coverage_of(parts.iter().filter(|(_, is_wanted)| *is_wanted).count(), parts.len())
+    }
+
+    /// So many were measured of all that a claim speaks of.
+    pub(super) fn coverage_of(&self, measured: usize, all: usize) -> Coverage {
+        Coverage { measured, all, is_chosen: self.options.only.is_some() }
     }
 
     /// So many runs will be made.
@@ -142,5 +172,99 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// How much was measured of what a claim speaks of as "every".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Coverage {
+    measured: usize,
+    all: usize,
+    /// By whoever asked for some only; otherwise by the scale, at which these stand for all.
+    is_chosen: bool,
+}
+
+impl Coverage {
+    /// Say with a verdict how many of all `parts` it is from. That a claim holds on some that were chosen says nothing of the
+    /// others; that it fails on one is enough.
+    pub(super) fn of_every(&self, parts: &str, mut statement: Statement) -> Statement {
+        let Coverage { measured, all, is_chosen } = *self;
+        if measured >= all {
+            return statement;
+        }
+        let holds = matches!(statement.verdict, Verdict::Met | Verdict::Reproduced | Verdict::Better);
+        let figures = &mut statement.figures;
+        *figures = match (is_chosen, holds) {
+            (true, true) => {
+                format!("{figures}; holds on {measured} of {all} {parts}, the others were not measured")
+            }
+            _ => format!("{figures}; {measured} of {all} {parts} measured"),
+        };
+        if is_chosen && holds {
+            statement.verdict = Verdict::Open;
+        }
+        statement
+    }
+}
+
 /// How soon a wish to stop is noticed.
 const STOP_POLL: Duration = Duration::from_millis(50);
+
+/// For tests: a bench that takes what `only` says.
+#[cfg(test)]
+pub(super) fn with_bench<T>(only: Option<&str>, run: impl FnOnce(&Bench<'_>) -> T) -> T {
+    let stop = AtomicBool::new(false);
+    let options = Options {
+        scale: Scale::Quick,
+        seed: 1,
+        program: Path::new("longhaul"),
+        only,
+        stop: &stop,
+        progress: &|_, _| {},
+    };
+    run(&Bench::new(options))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Claim;
+
+    #[test]
+    fn a_name_that_no_path_has_is_refused_and_the_paths_are_named() {
+        let check = |only| {
+            with_bench(only, |bench| {
+                for name in ["100 Mb/s, 65 ms", "10 Mb/s"] {
+                    bench.wants(name, false);
+                }
+                bench.check_parts()
+            })
+        };
+        assert!(check(Some("65 ms")).is_ok() && check(None).is_ok());
+        let error = check(Some("65ms")).unwrap_err().to_string();
+        assert_eq!(error, "no path's name contains \"65ms\"; choose from: 100 Mb/s, 65 ms; 10 Mb/s");
+    }
+
+    #[test]
+    fn a_claim_on_every_path_is_not_met_by_some_that_were_chosen() {
+        let judged = |only, holds| {
+            with_bench(only, |bench| {
+                let taken = ["10 ms", "65 ms", "65 ms, loss"].map(|name| bench.wants(name, name != "10 ms"));
+                let statement = Claim::ours("on every path").judge(holds, "at worst 3 %");
+                (taken, bench.coverage().of_every("paths", statement))
+            })
+        };
+        let (taken, some) = judged(Some("10"), true);
+        assert_eq!((taken, some.verdict), ([true, false, false], Verdict::Open));
+        assert_eq!(some.figures, "at worst 3 %; holds on 1 of 3 paths, the others were not measured");
+        let (_, failed) = judged(Some("10"), false);
+        assert_eq!(
+            (failed.verdict, failed.figures.as_str()),
+            (Verdict::NotMet, "at worst 3 %; 1 of 3 paths measured")
+        );
+        let (_, quick) = judged(None, true);
+        assert_eq!(
+            (quick.verdict, quick.figures.as_str()),
+            (Verdict::Met, "at worst 3 %; 2 of 3 paths measured")
+        );
+        let (_, all) = judged(Some("ms"), true);
+        assert_eq!((all.verdict, all.figures.as_str()), (Verdict::Met, "at worst 3 %"));
+    }
+}

@@ -4,6 +4,7 @@ use super::ExperimentError;
 use super::bench::Bench;
 use super::peers::{Cargo, Longhaul, NAME, PORT, clear, no_room};
 use super::process::Process;
+use crate::temporary::Folder;
 use crate::{End, Lab};
 use serde::Deserialize;
 use std::fs;
@@ -11,14 +12,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// A file at one end, and a server at the other.
 pub(super) struct Copies {
     cargo: Rc<Cargo>,
     /// Kept: it serves for as long as this lives.
     _server: Process,
-    served: TempDir,
+    served: Folder,
     address: SocketAddr,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Switch {
 impl Copies {
     /// A file of so many bytes of noise, and a server that listens.
     pub(super) fn start(bench: &Bench<'_>, lab: &Lab, bytes: u64) -> Result<Copies, ExperimentError> {
-        Copies::of(bench, lab, Rc::new(Cargo::file(bytes, bench.options.seed)?), PORT)
+        Copies::of(bench, lab, Rc::new(Cargo::file(bench, bytes)?), PORT)
     }
 
     /// A server for this file that listens at that port.
@@ -57,7 +57,7 @@ impl Copies {
         cargo: Rc<Cargo>,
         port: u16,
     ) -> Result<Copies, ExperimentError> {
-        let served = tempfile::tempdir().map_err(|error| no_room(&error))?;
+        let served = Folder::new().map_err(|error| no_room(&error))?;
         let address = SocketAddr::from((lab.address(End::Right), port));
         let far = lab.command(End::Right, bench.options.program);
         let server = Longhaul::listen(bench, far, served.path(), address)?;

@@ -67,6 +67,14 @@ pub enum ExperimentError {
         /// The last that it said, or what came of it.
         reason: String,
     },
+    /// [`Options::only`] is in no path's name.
+    #[error("no path's name contains {only:?}; choose from: {}", parts.join("; "))]
+    NoSuchPart {
+        /// What was asked for.
+        only: String,
+        /// Names of all paths.
+        parts: Vec<String>,
+    },
     /// [`Options::stop`] was set.
     #[error("interrupted")]
     Interrupted,
@@ -77,6 +85,7 @@ impl Experiment {
     pub fn run(&self, options: &Options<'_>) -> Result<Report, ExperimentError> {
         let bench = Bench::new(*options);
         let Findings { mut method, tables, statements } = (self.measure)(&bench)?;
+        bench.check_parts()?;
         method.extend(bench.warning());
         Ok(Report { id: self.id.into(), title: self.title.into(), method, tables, statements })
     }

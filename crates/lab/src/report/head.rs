@@ -1,7 +1,10 @@
 //! What a result says of where it comes from.
 
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 /// The first line of a result: what was run, and how.
@@ -50,6 +53,10 @@ pub struct Host {
     pub memory_bytes: u64,
     /// When it began, UTC.
     pub date: String,
+    /// The program's file, by the beginning of its BLAKE3: builds of one version differ. Absent where it cannot be read, and in
+    /// results of earlier programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
 }
 
 impl Origin {
@@ -79,9 +86,26 @@ impl Host {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: field(&meminfo, "MemTotal").and_then(kib).unwrap_or_default() << 10,
             date: humantime::format_rfc3339_seconds(now).to_string(),
+            build: this_build(),
         }
     }
 }
+
+/// What the running program's file holds, as it was when this was first asked.
+fn this_build() -> Option<String> {
+    static BUILD: OnceLock<Option<String>> = OnceLock::new();
+    // The link itself: the file may have another name by now, or none.
+    BUILD.get_or_init(|| build_of(Path::new("/proc/self/exe")).ok()).clone()
+}
+
+fn build_of(program: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    io::copy(&mut File::open(program)?, &mut hasher)?;
+    Ok(hasher.finalize().to_hex()[..BUILD_DIGITS].to_owned())
+}
+
+/// More builds than anybody makes.
+const BUILD_DIGITS: usize = 16;
 
 /// The value behind the first `name:` in a file of /proc.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -103,6 +127,20 @@ mod tests {
         assert_eq!(field(text, "model name"), Some("A Processor @ 2.00GHz"));
         assert_eq!(field(text, "model"), None);
         assert_eq!(field("MemTotal:       16384 kB\n", "MemTotal").and_then(kib), Some(16_384));
+    }
+
+    #[test]
+    fn a_build_is_what_is_in_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            build_of(&path).unwrap()
+        };
+        assert_eq!(write("a", "one"), write("b", "one"));
+        assert_ne!(write("a", "one"), write("a", "two"));
+        assert!(build_of(&folder.path().join("c")).is_err());
+        assert_eq!(Host::this().build.map(|build| build.len()), Some(BUILD_DIGITS));
     }
 
     #[test]

@@ -22,6 +22,7 @@ fn head() -> Head {
             cpus: 2,
             memory_bytes: 8 << 30,
             date: "2026-11-22T05:44:46Z".into(),
+            build: Some("0123456789abcdef".into()),
         }),
     }
 }

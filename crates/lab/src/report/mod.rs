@@ -18,6 +18,9 @@ mod page;
 mod results;
 mod stored;
 
+#[cfg(test)]
+pub(crate) use chart::values_without_a_bar;
+
 pub use cells::{bytes_text, cell};
 pub use head::{Head, Host, Origin};
 pub use lines::{end_line, head_line, report_lines};

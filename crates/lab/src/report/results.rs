@@ -1,6 +1,6 @@
 //! A folder of results beside the list of what there is to run.
 
-use super::stored::EXTENSION;
+use super::stored::{EXTENSION, is_outdone, largest};
 use super::{ResultError, Stored, markdown, page};
 use crate::experiments::{Listed, roster};
 use std::path::{Path, PathBuf};
@@ -30,13 +30,13 @@ pub(super) struct Entry {
 }
 
 impl Results {
-    /// Those of a folder; what cannot be read in it is left out and told by [`Results::bad`].
+    /// Those of a folder, of each experiment the largest; what cannot be read in it is left out and told by [`Results::bad`].
     pub fn read(folder: &Path) -> Result<Results, ResultError> {
         let unreadable = |source| ResultError::Unreadable { path: folder.to_owned(), source };
         let (mut found, mut bad) = (vec![], vec![]);
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
-            if path.extension().is_some_and(|extension| extension == EXTENSION) {
+            if path.extension().is_some_and(|extension| extension == EXTENSION) && !is_outdone(&path) {
                 match Stored::read(&path) {
                     Ok(stored) if !is_named_after(&path, &stored) => bad.push(misnamed(path, &stored)),
                     Ok(stored) => found.push(stored),
@@ -44,10 +44,8 @@ impl Results {
                 }
             }
         }
-        // A folder has no order.
-        found.sort_by(|a, b| a.report.id.cmp(&b.report.id));
         bad.sort_by_key(ToString::to_string);
-        Ok(Results { bad, ..Results::of(found) })
+        Ok(Results { bad, ..Results::of(largest(found)) })
     }
 
     /// Those given.

@@ -4,6 +4,7 @@ use super::lines::{self, end_line, head_line, report_lines};
 use super::{Head, Origin};
 use longhaul_sim::experiments::{Report, Scale};
 use serde_json::Value as Json;
+use std::cmp::Reverse;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -72,9 +73,21 @@ impl Stored {
         folder.join(format!("{id}.{EXTENSION}"))
     }
 
-    /// Keep it in a folder, in place of an earlier one; there is never half of it under its name.
+    /// Where it may have a whole one of this scale: there, or beside a larger one.
+    pub fn paths(folder: &Path, id: &str, scale: Scale) -> [PathBuf; 2] {
+        [Stored::path(folder, id), Stored::path(folder, &format!("{id}.{}", scale.name()))]
+    }
+
+    /// Keep it in a folder, in place of an earlier one unless that is larger: then beside it, under a name that tells the
+    /// scale and whether it is a part. There is never half of it under its name.
     pub fn store(&self, folder: &Path) -> io::Result<PathBuf> {
-        let path = Stored::path(folder, &self.report.id);
+        let id = &self.report.id;
+        let mut path = Stored::path(folder, id);
+        // What cannot be read is worth nothing.
+        if Stored::read(&path).is_ok_and(|earlier| !self.replaces(&earlier)) {
+            let part = if self.head.only.is_some() { "-part" } else { "" };
+            path = Stored::path(folder, &format!("{id}.{}{part}", self.head.scale));
+        }
         let part = path.with_extension("part");
         let mut file = BufWriter::new(File::create(&part)?);
         self.lines().iter().try_for_each(|line| writeln!(file, "{line}"))?;
@@ -88,7 +101,7 @@ impl Stored {
         let text = fs::read_to_string(path)
             .map_err(|source| ResultError::Unreadable { path: path.to_owned(), source })?;
         lines::read(&text).map_err(|bad| {
-            let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let id = id_of(path);
             let (path, line, reason) = (path.to_owned(), bad.number, bad.reason);
             if bad.is_foreign {
                 ResultError::Foreign { path, line, reason, id }
@@ -98,14 +111,56 @@ impl Stored {
         })
     }
 
-    /// Whether measuring would give the same but for chance: it is all of an experiment, by this program, at this scale and
-    /// with this seed.
-    pub fn is_of(&self, version: &str, origin: Origin, scale: Scale, seed: u64) -> bool {
-        let head = &self.head;
-        (head.version.as_str(), head.origin, head.scale.as_str()) == (version, origin, scale.name())
-            && head.seed == seed
-            && head.only.is_none()
+    /// Whether a run that would begin with `wanted` gave the same but for chance: it is all of an experiment, by the same build
+    /// of this program, at that scale, with that seed and, if it was measured, on that kernel.
+    pub fn is_of(&self, wanted: &Head) -> bool {
+        let of = |head: &Head| (head.version.clone(), head.origin, head.scale.clone(), head.seed);
+        let (Some(host), Some(here)) = (&self.head.host, &wanted.host) else { return false };
+        of(&self.head) == of(wanted)
+            && self.head.only.is_none()
+            && host.build.is_some()
+            && host.build == here.build
+            && (wanted.origin == Origin::Simulator || host.kernel == here.kernel)
     }
+}
+
+impl Stored {
+    /// It is not less than this one: of no smaller scale, and with as many figures, if not both are whole.
+    fn replaces(&self, earlier: &Stored) -> bool {
+        let are_whole = self.head.only.is_none() && earlier.head.only.is_none();
+        self.scale_rank() >= earlier.scale_rank() && (are_whole || self.rows() >= earlier.rows())
+    }
+
+    fn scale_rank(&self) -> Option<usize> {
+        let scales = [Scale::Smoke, Scale::Quick, Scale::Full];
+        scales.iter().position(|scale| scale.name() == self.head.scale)
+    }
+
+    fn rows(&self) -> usize {
+        self.report.tables.iter().map(|table| table.rows.len()).sum()
+    }
+}
+
+/// Whether a larger result of the same experiment stands beside this file, which is that one's by its name.
+pub(super) fn is_outdone(path: &Path) -> bool {
+    let whole = Stored::path(path.parent().unwrap_or(Path::new("")), &id_of(path));
+    whole != path && Stored::read(&whole).is_ok()
+}
+
+/// One of each experiment, by name: the largest.
+pub(super) fn largest(mut found: Vec<Stored>) -> Vec<Stored> {
+    // A folder has no order.
+    found.sort_by_key(|stored| {
+        (stored.report.id.clone(), Reverse((stored.scale_rank(), stored.head.only.is_none(), stored.rows())))
+    });
+    found.dedup_by(|later, first| later.report.id == first.report.id);
+    found
+}
+
+/// The experiment whose result is in a file of this name.
+fn id_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.split('.').next().unwrap_or_default().to_owned()
 }
 
 /// What the files of results end in.

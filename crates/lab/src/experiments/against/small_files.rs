@@ -1,6 +1,6 @@
 //! small-files: a folder of many small files, where round trips count more than rates.
 
-use super::runs::{Runs, Turn, fastest_but, interleaved, named, times};
+use super::runs::{Runs, Standing, Turn, absent, fastest_but, interleaved, named, standing, times, unknown};
 use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::peers::{self, Cargo, Kernel, Longhaul, OURS, Peer, Route, Rsync, Scp};
@@ -30,8 +30,9 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Box::new(Scp),
     ];
     let (found, missing) = peers::present(peers);
-    let tree = Cargo::tree(files, FILE_BYTES, bench.options.seed)?;
-    let file = Cargo::file(tree.bytes, bench.options.seed)?;
+    let absent = absent(&missing);
+    let tree = Cargo::tree(bench, files, FILE_BYTES)?;
+    let file = Cargo::file(bench, tree.bytes)?;
     bench.expect_runs(rounds * (found.len() + 1));
     let best_s = tree.bytes as f64 * 8e-6 / MBIT + RTT_MS / 1e3;
     let limit = Duration::from_secs_f64((PATIENCE * best_s).max(LIMIT_S_MIN));
@@ -47,8 +48,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              rate is a result.",
         times(rounds)
     )];
-    method.extend(peers::setups(peers::BBR_NAME, &found, missing));
-    Ok(Findings { method, tables: vec![table(&all, files)], statements: judge(&all) })
+    method.extend(peers::setups(peers::BBR_NAME, &found, &missing));
+    Ok(Findings { method, tables: vec![table(&all, files)], statements: judge(&all, &absent) })
 }
 
 fn table(all: &[Runs], files: u32) -> Table {
@@ -65,7 +66,7 @@ fn table(all: &[Runs], files: u32) -> Table {
     table.plot(Plot::bars("program", &["goodput"]))
 }
 
-fn judge(all: &[Runs]) -> Vec<Statement> {
+fn judge(all: &[Runs], absent: &str) -> Vec<Statement> {
     let goodput = |name| named(all, name).and_then(Runs::goodput_mbps);
     let as_one = match (goodput(OURS), goodput(ONE_FILE)) {
         (_, None) => AS_ONE.leave_open("one file was not copied"),
@@ -78,12 +79,15 @@ fn judge(all: &[Runs]) -> Vec<Statement> {
     let others: Vec<Runs> = all.iter().filter(|runs| runs.name != ONE_FILE).cloned().collect();
     let ours_s = named(all, OURS).and_then(Runs::median_s);
     let ours_text = ours_s.map_or("not done".into(), |seconds| format!("{seconds:.2} s"));
-    let ahead = match fastest_but(&others, OURS) {
-        None => AHEAD.judge(ours_s.is_some(), format!("{ours_text}; no other program was done")),
-        Some((other, theirs_s)) => {
-            let is_ahead = ours_s.is_some_and(|ours_s| ours_s < theirs_s);
-            AHEAD.judge(is_ahead, format!("{ours_text}; {} {theirs_s:.2} s", other.name))
-        }
+    let fastest = fastest_but(&others, OURS);
+    let other_text = fastest.map_or("no other program was done".into(), |(other, theirs_s)| {
+        format!("{} {theirs_s:.2} s", other.name)
+    });
+    let figures = format!("{ours_text}; {other_text}{}{absent}", unknown(&others));
+    let ahead = match standing(&others, OURS) {
+        Standing::Ahead => AHEAD.judge(true, figures),
+        Standing::Behind(_) => AHEAD.judge(false, figures),
+        Standing::Alone => AHEAD.leave_open(figures),
     };
     vec![as_one, ahead]
 }
@@ -99,13 +103,13 @@ const LIMIT_S_MIN: f64 = 3.0;
 
 #[cfg(test)]
 mod tests {
-    use super::super::runs::of;
+    use super::super::runs::{broken, of};
     use super::*;
     use crate::experiments::Verdict;
 
     #[test]
     fn small_files_are_judged_against_one_and_against_others() {
-        let verdicts = |all: &[Runs]| judge(all).into_iter().map(|one| one.verdict).collect::<Vec<_>>();
+        let verdicts = |all: &[Runs]| judge(all, "").into_iter().map(|one| one.verdict).collect::<Vec<_>>();
         let all =
             [of(ONE_FILE, &[1.0], 0), of(OURS, &[1.1], 0), of("scp", &[], 1), of("tar over TCP", &[1.2], 0)];
         assert_eq!(verdicts(&all), [Verdict::Met, Verdict::Met]);
@@ -113,5 +117,7 @@ mod tests {
         assert_eq!(verdicts(&all), [Verdict::NotMet, Verdict::NotMet]);
         let all = [of(ONE_FILE, &[], 1), of(OURS, &[], 1), of("tar over TCP", &[1.2], 0)];
         assert_eq!(verdicts(&all), [Verdict::Open, Verdict::NotMet]);
+        let all = [of(ONE_FILE, &[1.0], 0), of(OURS, &[1.1], 0), broken("scp")];
+        assert_eq!(verdicts(&all), [Verdict::Met, Verdict::Open], "nobody to be ahead of");
     }
 }

@@ -1,6 +1,6 @@
 //! versus: longhaul and every other program that is here, over many paths.
 
-use super::runs::{Runs, fastest_but, interleaved, named, times, turns};
+use super::runs::{Runs, Standing, absent, fastest_but, interleaved, named, standing, times, turns, unknown};
 use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::peers::{self, Cargo, OURS, Peer, Route};
@@ -97,7 +97,11 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let is_whole = bench.pick(true, false, true);
     let is_wanted = |path: &&Path| bench.wants(&path.name(), is_whole || path.is_quick);
     let paths: Vec<&Path> = all.iter().filter(is_wanted).collect();
+    bench.check_parts()?;
     let (found, missing) = peers::present(peers::all());
+    let absent = absent(&missing);
+    let far = |paths: &[&Path]| paths.iter().filter(|path| path.rtt_ms >= FAR_MS).count();
+    let coverage = bench.coverage_of(far(&paths), far(&PATHS.each_ref()));
     bench.expect_runs(paths.len() * sizes_s.len() * rounds * found.len());
     let mut cells = vec![];
     for path in paths {
@@ -113,10 +117,10 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
         times(rounds)
     )];
-    method.extend(peers::setups(peers::BBR_NAME, &found, missing));
+    method.extend(peers::setups(peers::BBR_NAME, &found, &missing));
     let mut tables = vec![leaders(&cells)];
     tables.extend(sizes_s.iter().map(|&size_s| table(&cells, size_s)));
-    Ok(Findings { method, tables, statements: vec![judge(&cells)] })
+    Ok(Findings { method, tables, statements: vec![coverage.of_every("such paths", judge(&cells, &absent))] })
 }
 
 fn cell(
@@ -126,7 +130,7 @@ fn cell(
     found: &[Box<dyn Peer>],
     rounds: usize,
 ) -> Result<Cell, ExperimentError> {
-    let cargo = Cargo::file((path.mbit * 1e6 / 8.0 * size_s) as u64, bench.options.seed)?;
+    let cargo = Cargo::file(bench, (path.mbit * 1e6 / 8.0 * size_s) as u64)?;
     let limit = Duration::from_secs_f64((PATIENCE * path.best_s(cargo.bytes)).max(LIMIT_S_MIN));
     let scenario = path.scenario();
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
@@ -158,7 +162,7 @@ fn leaders(cells: &[Cell]) -> Table {
             ratio.into(),
         ]);
     }
-    table.plot(Plot::bars("path", &["longhaul", "its time"]))
+    table.plot(Plot::bars("path", &["longhaul", "its time"]).by("file"))
 }
 
 fn table(cells: &[Cell], size_s: f64) -> Table {
@@ -176,31 +180,41 @@ fn table(cells: &[Cell], size_s: f64) -> Table {
     table.plot(Plot::bars("path", &["goodput"]).by("program"))
 }
 
-fn judge(cells: &[Cell]) -> Statement {
+fn judge(cells: &[Cell], absent: &str) -> Statement {
     let far: Vec<&Cell> = cells.iter().filter(|cell| cell.rtt_ms >= FAR_MS).collect();
     if far.is_empty() {
         return AHEAD.leave_open("no such path was measured");
     }
-    let behind: Vec<String> = far.iter().filter_map(|cell| cell.behind()).collect();
-    let ahead = far.len() - behind.len();
-    let mut figures = format!("{ahead} of {}", far.len());
+    let standings: Vec<(&Cell, Standing)> =
+        far.iter().map(|cell| (*cell, standing(&cell.runs, OURS))).collect();
+    let behind: Vec<String> = standings.iter().filter_map(|(cell, standing)| cell.behind(standing)).collect();
+    let alone: Vec<&str> = standings
+        .iter()
+        .filter(|(_, standing)| *standing == Standing::Alone)
+        .map(|(cell, _)| cell.path.as_str())
+        .collect();
+    let mut figures = format!("{} of {}", far.len() - behind.len() - alone.len(), far.len());
     if !behind.is_empty() {
         figures = format!("{figures}; not {}", behind.join("; "));
+    }
+    figures.push_str(&unknown(far.iter().flat_map(|cell| &cell.runs)));
+    figures.push_str(absent);
+    if behind.is_empty() && !alone.is_empty() {
+        return AHEAD.leave_open(format!("{figures}; no other program worked: {}", alone.join("; ")));
     }
     AHEAD.judge(behind.is_empty(), figures).otherwise(WITHOUT)
 }
 
 impl Cell {
     /// Who was ahead of longhaul here, if anybody was.
-    fn behind(&self) -> Option<String> {
-        let ours = named(&self.runs, OURS).and_then(Runs::median_s);
-        let (other, theirs_s) = match (ours, fastest_but(&self.runs, OURS)) {
-            (Some(ours_s), Some((_, theirs_s))) if ours_s < theirs_s => return None,
-            (Some(_), None) => return None,
-            (None, None) => return Some(format!("{}: not done, by nobody", self.path)),
-            (_, Some((other, theirs_s))) => (other.name, theirs_s),
+    fn behind(&self, standing: &Standing) -> Option<String> {
+        let (other, theirs_s) = match standing {
+            Standing::Ahead | Standing::Alone => return None,
+            Standing::Behind(None) => return Some(format!("{}: not done, by nobody", self.path)),
+            Standing::Behind(Some(other)) => other,
         };
-        let ours = ours.map_or("not done".into(), |seconds| format!("{seconds:.2} s"));
+        let ours_s = named(&self.runs, OURS).and_then(Runs::median_s);
+        let ours = ours_s.map_or("not done".into(), |seconds| format!("{seconds:.2} s"));
         Some(format!("{} ({} s): {other} {theirs_s:.2} s, longhaul {ours}", self.path, self.size_s))
     }
 }
@@ -218,9 +232,14 @@ const LIMIT_S_MIN: f64 = 3.0;
 
 #[cfg(test)]
 mod tests {
-    use super::super::runs::of;
+    use super::super::runs::{broken, of};
     use super::*;
     use crate::experiments::Verdict;
+    use crate::report::values_without_a_bar;
+
+    fn judge(cells: &[Cell]) -> Statement {
+        super::judge(cells, "")
+    }
 
     fn cell(rtt_ms: f64, ours: &[f64], theirs: &[f64]) -> Cell {
         let failed = |seconds: &[f64]| usize::from(seconds.is_empty());
@@ -238,6 +257,31 @@ mod tests {
         let statement = judge(&[cell(20.0, &[], &[1.5])]);
         assert_eq!(statement.figures, "0 of 1; not 20 ms (5 s): scp 1.50 s, longhaul not done");
         assert_eq!(judge(&[cell(10.0, &[2.0], &[1.5])]).verdict, Verdict::Open);
+    }
+
+    #[test]
+    fn programs_that_did_not_work_are_not_overtaken() {
+        let with = |others: &[Runs]| {
+            let runs = [&[of(OURS, &[2.0], 0)], others].concat();
+            Cell { path: "65 ms".into(), rtt_ms: 65.0, size_s: 5.0, runs }
+        };
+        let some = judge(&[with(&[of("scp", &[2.5], 0), broken("qcp")])]);
+        assert_eq!(some.verdict, Verdict::Met);
+        assert_eq!(some.figures, "1 of 1; failed, so not compared with: qcp (1 x)");
+        let none = judge(&[with(&[of("scp", &[2.5], 0)]), with(&[broken("scp"), broken("qcp")])]);
+        assert_eq!(none.verdict, Verdict::Open);
+        assert!(none.figures.starts_with("1 of 2; failed"), "{}", none.figures);
+        assert_eq!(judge(&[with(&[])]).verdict, Verdict::Open, "nobody else is here");
+        let behind = judge(&[with(&[of("scp", &[1.5], 0)]), with(&[broken("scp")])]);
+        assert_eq!(behind.verdict, Verdict::NotMet);
+    }
+
+    #[test]
+    fn every_size_of_file_has_bars_of_its_own() {
+        let of_size = |size_s: f64| Cell { size_s, ..cell(65.0, &[size_s + 1.0], &[size_s + 2.0]) };
+        let cells = [1.0, 5.0, 20.0].map(of_size);
+        let tables = [leaders(&cells), table(&cells, 1.0), table(&cells, 20.0)];
+        assert_eq!(tables.each_ref().map(values_without_a_bar), [vec![], vec![], vec![]]);
     }
 
     #[test]

@@ -35,6 +35,11 @@ struct Met {
 }
 
 impl Met {
+    /// Copies among themselves.
+    fn is_alike(&self) -> bool {
+        self.meeting.rivals.is_none() && self.meeting.copies > 1
+    }
+
     fn over(&self, figure: impl Fn(&Shares) -> f64) -> Summary {
         Summary::of(self.shares.iter().map(figure))
     }
@@ -70,7 +75,7 @@ impl Extent {
             let rivals = [CUBIC, RENO, BBR]
                 .into_iter()
                 .flat_map(|rival| [1, 4].map(|count| copy.beside(rival, count)));
-            [2, 3, 4].map(Meeting::of).into_iter().chain(rivals).chain([udp]).chain(yielding).collect()
+            ALIKE_COPIES.map(Meeting::of).into_iter().chain(rivals).chain([udp]).chain(yielding).collect()
         };
         let few = [Meeting::of(3), copy.beside(CUBIC, 1), udp, copy.beside(BBR, 1)];
         let timing = |gap_s: f64, settle_s: f64, measure_s: f64| {
@@ -79,11 +84,9 @@ impl Extent {
         };
         let quick = few.into_iter().chain(yielding).collect();
         let smoke = vec![copy.beside(CUBIC, 1)];
-        let mut meetings = bench.pick(full(), quick, smoke);
-        if let Some(part) = bench.options.only {
-            meetings = full();
-            meetings.retain(|meeting| meeting.name().contains(part));
-        }
+        let usual: Vec<Meeting> = bench.pick(full(), quick, smoke);
+        let is_wanted = |meeting: &Meeting| bench.wants(&meeting.name(), usual.contains(meeting));
+        let meetings = full().into_iter().filter(is_wanted).collect();
         let (rounds, timing, alone) = bench.pick(
             (3, timing(2.0, 10.0, 20.0), timing(0.0, 5.0, 10.0)),
             (1, timing(1.0, 2.5, 4.0), timing(0.0, 2.0, 2.0)),
@@ -106,9 +109,10 @@ impl Extent {
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let extent = Extent::of(bench);
+    bench.check_parts()?;
     bench.expect_runs(extent.meetings.len() * extent.rounds);
     let lab = bench.lab(&path())?;
-    let source = Rc::new(Cargo::file(extent.source_bytes(), bench.options.seed)?);
+    let source = Rc::new(Cargo::file(bench, extent.source_bytes())?);
     let mut met: Vec<Met> = extent.meetings.iter().map(|&meeting| Met { meeting, shares: vec![] }).collect();
     for round in 0..extent.rounds {
         for one in &mut met {
@@ -137,7 +141,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     Ok(Findings {
         method,
         tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
-        statements: judge(&met),
+        statements: judge(bench, &met),
     })
 }
 
@@ -182,7 +186,7 @@ fn alike_table(met: &[Met]) -> Table {
     ];
     let mut table = Table::new("alike", "Copies among themselves", columns)
         .plot(Plot::bars("copies", &["least copy", "most"]));
-    for one in met.iter().filter(|one| one.meeting.rivals.is_none() && one.meeting.copies > 1) {
+    for one in met.iter().filter(|one| one.is_alike()) {
         let index = one.jain();
         let copies = Summary::of(one.shares.iter().flat_map(|shares| shares.copies.iter().copied()));
         table.push(vec![
@@ -212,12 +216,14 @@ fn background_table(met: &[Met]) -> Table {
     table
 }
 
-fn judge(met: &[Met]) -> Vec<Statement> {
-    [judge_alike(met), judge_beside(met), judge_background(met)].concat()
+fn judge(bench: &Bench<'_>, met: &[Met]) -> Vec<Statement> {
+    let coverage = bench.coverage_of(met.iter().filter(|one| one.is_alike()).count(), ALIKE_COPIES.len());
+    let alike = judge_alike(met).into_iter().map(|one| coverage.of_every("numbers of copies", one)).collect();
+    [alike, judge_beside(met), judge_background(met)].concat()
 }
 
 fn judge_alike(met: &[Met]) -> Vec<Statement> {
-    let alike = met.iter().filter(|one| one.meeting.rivals.is_none() && one.meeting.copies > 1);
+    let alike = met.iter().filter(|one| one.is_alike());
     let worst: Vec<(u16, f64)> = alike.map(|one| (one.meeting.copies, one.jain().min)).collect();
     if worst.is_empty() {
         return vec![ALIKE.leave_open(NOT_MEASURED)];
@@ -253,6 +259,9 @@ fn judge_background(met: &[Met]) -> Vec<Statement> {
     let [cubic, alone, both] =
         [CUBIC_ALONE, BACKGROUND_ALONE, BACKGROUND_BESIDE_CUBIC].map(|one| find(met, one));
     let behind = match (cubic, both) {
+        (Some(cubic), Some(_)) if cubic.rivals().mean <= 0.0 => {
+            BEHIND.leave_open("CUBIC by itself carried nothing while it was measured")
+        }
         (Some(cubic), Some(both)) => {
             let by_itself = cubic.rivals().mean;
             let kept = both.over(|shares| shares.rivals / by_itself);
@@ -287,6 +296,8 @@ const BACKGROUND_ALONE: Meeting = Meeting::of(1).by(Way::Background);
 const BACKGROUND_BESIDE_CUBIC: Meeting = BACKGROUND_ALONE.beside(CUBIC, 1);
 /// Until a program has begun.
 const START_TIME_MAX: Duration = Duration::from_secs(5);
+/// So many copies meet each other.
+const ALIKE_COPIES: [u16; 3] = [2, 3, 4];
 const JAIN_MIN: f64 = 0.95;
 const CUBIC_MIN: f64 = 0.4;
 const OURS_MIN: f64 = 0.3;
@@ -318,6 +329,8 @@ mod tests {
         };
         assert_eq!(judge(0.82), [Verdict::Met, Verdict::NotMet]);
         assert_eq!(judge(0.80), [Verdict::NotMet, Verdict::NotMet]);
+        let stalled = [met(CUBIC_ALONE, &[], 0.0), met(BACKGROUND_BESIDE_CUBIC, &[0.1], 0.5)];
+        assert_eq!(verdicts(judge_background(&stalled)), [Verdict::Open; 2]);
     }
 
     #[test]
@@ -336,6 +349,7 @@ mod tests {
 
     #[test]
     fn what_did_not_meet_is_left_open() {
-        assert_eq!(verdicts(judge(&[])), [Verdict::Open; 6]);
+        let none = [judge_alike(&[]), judge_beside(&[]), judge_background(&[])].concat();
+        assert_eq!(verdicts(none), [Verdict::Open; 6]);
     }
 }

@@ -29,6 +29,12 @@ struct Haul {
     default: Runs,
 }
 
+impl Haul {
+    fn at(&self, wanted: u32) -> Option<&Runs> {
+        self.fobs.iter().find(|(batch, _)| *batch == wanted).map(|(_, runs)| runs)
+    }
+}
+
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let batches = bench.pick(&BATCHES[..], &QUICK_BATCHES[..], &[BATCH]);
     let (rounds, bytes) = (bench.pick(3, 1, 1), bench.pick(OBJECT_BYTES, OBJECT_BYTES, OBJECT_BYTES / 40));
@@ -83,46 +89,47 @@ fn table(hauls: &[Haul]) -> Table {
 }
 
 fn judge(hauls: &[Haul]) -> Vec<Statement> {
-    let goodput = |runs: &Runs| runs.goodput_mbps().unwrap_or_default();
-    let at = |haul: &Haul, wanted: u32| {
-        let found = haul.fobs.iter().find(|(batch, _)| *batch == wanted);
-        found.map(|(_, runs)| runs.clone())
-    };
     // The long haul is the last, or the only one.
-    let Some((long, two, many)) =
-        hauls.last().and_then(|long| Some((long, at(long, BATCH)?, at(long, LARGE_BATCH)?)))
-    else {
-        return [TWO, OFTEN].map(|claim| claim.leave_open("too few batches were measured")).into();
+    vec![judge_two(hauls), hauls.last().map_or_else(|| OFTEN.leave_open(TOO_FEW), judge_often)]
+}
+
+fn judge_two(hauls: &[Haul]) -> Statement {
+    let best_other = |haul: &Haul| {
+        let others = haul.fobs.iter().filter(|(batch, _)| *batch != BATCH);
+        others.filter_map(|(_, runs)| runs.goodput_mbps()).max_by(f64::total_cmp)
     };
-    let best = |haul: &Haul| haul.fobs.iter().map(|(_, runs)| goodput(runs)).fold(0.0, f64::max);
-    let is_best = hauls.iter().all(|haul| {
-        let two = at(haul, BATCH).as_ref().map(goodput).unwrap_or_default();
-        two > 0.0 && NEARLY * best(haul) <= two
+    let each: Option<Vec<(&Haul, Option<f64>, f64)>> =
+        hauls.iter().map(|haul| Some((haul, haul.at(BATCH)?.goodput_mbps(), best_other(haul)?))).collect();
+    let Some(each) = each.filter(|each| !each.is_empty()) else { return TWO.leave_open(TOO_FEW) };
+    let figures = each.iter().map(|(haul, two, other)| {
+        format!("B = 2 gets {} of {other:.2} at most by others on the {} haul", mbps(*two), haul.name)
     });
-    let two_figures = format!(
-        "B = 2 gets {:.2} Mb/s of at most {:.2} on the {} haul",
-        goodput(&two),
-        best(long),
-        long.name
-    );
-    let many_figures = format!(
-        "on the {} haul B = {LARGE_BATCH} gets {:.1} Mb/s with {} waste, B = 2 {:.1} Mb/s with {}",
+    let figures = figures.collect::<Vec<_>>().join(", ");
+    let is_best = each.iter().all(|(_, two, other)| two.is_some_and(|two| NEARLY * other <= two));
+    TWO.judge(is_best, figures).otherwise(
+        "the card, not the host, limits the sender here: a look costs a small part of what a packet lasts",
+    )
+}
+
+fn judge_often(long: &Haul) -> Statement {
+    let figures = |batch: u32| long.at(batch).and_then(|runs| Some((runs.goodput_mbps()?, runs.waste()?)));
+    let Some(((two, two_waste), (many, many_waste))) = figures(BATCH).zip(figures(LARGE_BATCH)) else {
+        return OFTEN.leave_open(TOO_FEW);
+    };
+    let text = format!(
+        "on the {} haul B = {LARGE_BATCH} gets {many:.1} Mb/s with {} waste, B = 2 {two:.1} Mb/s with {}",
         long.name,
-        goodput(&many),
-        percent(many.waste()),
-        goodput(&two),
-        percent(two.waste()),
+        percent(Some(many_waste)),
+        percent(Some(two_waste)),
     );
-    let waste = |runs: &Runs| runs.waste().unwrap_or_default();
-    let is_worse = goodput(&many) <= NEARLY * goodput(&two) && waste(&many) >= MORE * waste(&two);
-    vec![
-        TWO.judge(is_best, two_figures)
-            .otherwise("the card, not the host, limits the sender here: a look costs a small part of what a packet lasts"),
-        OFTEN.judge(is_worse, many_figures).otherwise(
-            "the sender learns late of what has come in, but a clean path loses too little for that to matter, and the card \
-             makes it wait in any case",
-        ),
-    ]
+    OFTEN.judge(many <= NEARLY * two && many_waste >= MORE * two_waste, text).otherwise(
+        "the sender learns late of what has come in, but a clean path loses too little for that to matter, and the card \
+         makes it wait in any case",
+    )
+}
+
+fn mbps(goodput: Option<f64>) -> String {
+    goodput.map_or("nothing".into(), |mbps| format!("{mbps:.2} Mb/s"))
 }
 
 const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 128, LARGE_BATCH];
@@ -130,6 +137,7 @@ const QUICK_BATCHES: [u32; 6] = [1, 2, 4, 16, 64, LARGE_BATCH];
 const LARGE_BATCH: u32 = 512;
 const NEARLY: f64 = 0.99;
 const MORE: f64 = 1.1;
+const TOO_FEW: &str = "too few batches were measured or done";
 
 #[cfg(test)]
 mod tests {
@@ -149,5 +157,21 @@ mod tests {
         let missed = [Verdict::NotReproduced; 2];
         assert_eq!(verdicts(&[(1, 95.0, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.0105)]), missed);
         assert_eq!(verdicts(&[(2, 90.0, 0.01)]), [Verdict::Open; 2]);
+    }
+
+    #[test]
+    fn batches_that_came_to_nothing_prove_nothing() {
+        let failed = || Runs { failures: vec!["no".into()], ..Runs::default() };
+        let of = |two: Runs, large: Runs| {
+            let fobs = vec![(1, Runs::one(80.0, 0.01)), (BATCH, two), (LARGE_BATCH, large)];
+            let verdicts = judge(&[Haul { name: "long", fobs, default: Runs::default() }]);
+            verdicts.into_iter().map(|statement| statement.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(of(failed(), failed()), [Verdict::NotReproduced, Verdict::Open]);
+        assert_eq!(of(failed(), Runs::one(70.0, 0.1)), [Verdict::NotReproduced, Verdict::Open]);
+        assert_eq!(of(Runs::one(90.0, 0.01), failed()), [Verdict::Reproduced, Verdict::Open]);
+        let all = vec![(1, failed()), (BATCH, Runs::one(90.0, 0.01)), (LARGE_BATCH, failed())];
+        let statements = judge(&[Haul { name: "long", fobs: all, default: Runs::default() }]);
+        assert_eq!(statements[0].verdict, Verdict::Open, "nothing else was done");
     }
 }

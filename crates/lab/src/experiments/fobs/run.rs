@@ -3,7 +3,7 @@
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
 use crate::experiments::copies::{Copied, Copies};
-use crate::experiments::figures::median;
+use crate::experiments::figures::{Better, median, median_of_all};
 use crate::experiments::peers::Cargo;
 use crate::{Lab, Scenario};
 use std::rc::Rc;
@@ -61,8 +61,7 @@ impl<'a> Ground<'a> {
         let narrowest_mbit = scenario.nic_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit);
         let at_full_rate_s = bytes as f64 * 8e-6 / narrowest_mbit;
         let limit = Duration::from_secs_f64(at_full_rate_s * PATIENCE) + GRACE;
-        let empty =
-            Copies::of(bench, &lab, Rc::new(Cargo::file(EMPTY_BYTES, bench.options.seed)?), EMPTY_PORT)?;
+        let empty = Copies::of(bench, &lab, Rc::new(Cargo::file(bench, EMPTY_BYTES)?), EMPTY_PORT)?;
         Ok(Ground { bench, lab, copies, empty, limit, rtt_ms: scenario.rtt_ms })
     }
 
@@ -112,6 +111,11 @@ impl Session {
         let runs =
             Runs { done: vec![Done { seconds: 0.0, goodput_mbps: 0.0, waste: 0.0 }], failures: vec![] };
         Session { runs, rtt_s: 0.0 }
+    }
+
+    /// No copy of next to nothing was done.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.seconds().is_none()
     }
 
     /// What a copy of next to nothing takes, less the round trip in which the data goes there and the word that it has
@@ -195,9 +199,14 @@ impl Runs {
         Runs { done: vec![Done { seconds: 1.0, goodput_mbps, waste }], failures: vec![] }
     }
 
+    /// The median; a copy that came to nothing is worse than all that did not.
+    fn median(&self, values: Vec<f64>, better: Better) -> Option<f64> {
+        median_of_all(values, self.failures.len(), better)
+    }
+
     /// The median of goodputs.
     pub(super) fn goodput_mbps(&self) -> Option<f64> {
-        median(self.done.iter().map(|copied| copied.goodput_mbps).collect())
+        self.median(self.done.iter().map(|copied| copied.goodput_mbps).collect(), Better::More)
     }
 
     /// The median of goodputs, as a share of this rate.
@@ -209,19 +218,20 @@ impl Runs {
     pub(super) fn data_share(&self, mbit: f64, bytes: u64, session: &Session) -> Option<f64> {
         let beside_s = session.seconds()?;
         let rates = self.done.iter().map(|copied| bytes as f64 * 8e-6 / (copied.seconds - beside_s) / mbit);
-        median(rates.filter(|rate| rate.is_finite()).collect())
+        self.median(rates.filter(|rate| rate.is_finite()).collect(), Better::More)
     }
 
     /// The median of wastes.
     pub(super) fn waste(&self) -> Option<f64> {
-        median(self.done.iter().map(|copied| copied.waste).collect())
+        self.median(self.done.iter().map(|copied| copied.waste).collect(), Better::Less)
     }
 }
 
 /// What to say of copies that came to nothing.
 pub(super) fn failures<'a>(runs: impl IntoIterator<Item = &'a Runs>) -> Option<String> {
     let failures: Vec<&str> = runs.into_iter().flat_map(|runs| &runs.failures).map(String::as_str).collect();
-    (!failures.is_empty()).then(|| format!("What came to nothing: {}.", failures.join("; ")))
+    (!failures.is_empty())
+        .then(|| format!("What came to nothing, and counts as the worst: {}.", failures.join("; ")))
 }
 
 /// A share in words; of nothing, too.
@@ -301,14 +311,19 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_named_and_does_not_count() {
+    fn what_failed_is_named_and_counts_as_the_worst() {
         let mut runs = Runs::default();
         assert_eq!((runs.goodput_mbps(), runs.share(100.0), failures([&runs])), (None, None, None));
         runs.failures.push("longhaul cp: no".into());
         assert_eq!(runs.waste(), None);
         assert_eq!(
             failures([&runs, &runs]).as_deref(),
-            Some("What came to nothing: longhaul cp: no; longhaul cp: no.")
+            Some("What came to nothing, and counts as the worst: longhaul cp: no; longhaul cp: no.")
         );
+        let lucky = Runs { failures: vec!["no".into(); 2], ..Runs::one(90.0, 0.01) };
+        assert_eq!((lucky.goodput_mbps(), lucky.waste()), (None, None), "one of three");
+        let mut two = Runs { failures: vec!["no".into()], ..Runs::one(90.0, 0.01) };
+        two.done.extend(Runs::one(80.0, 0.05).done);
+        assert_eq!((two.goodput_mbps(), two.waste()), (Some(80.0), Some(0.05)), "two of three");
     }
 }

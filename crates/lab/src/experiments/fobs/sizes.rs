@@ -98,6 +98,8 @@ impl Sizes<'_> {
         let (Some(best), Some(worst)) = (best, worst) else {
             return [TREMENDOUS, PEAK].map(|claim| claim.leave_open("no copy was done")).into();
         };
+        let done = format!("{} of {} sizes were done", shares.len(), self.sizes.len());
+        let is_whole = shares.len() == self.sizes.len();
         let figures = format!(
             "{} with {} bytes, {} with {}",
             percent(Some(worst.1)),
@@ -105,11 +107,19 @@ impl Sizes<'_> {
             percent(Some(best.1)),
             best.0
         );
+        // A size more can only make the difference larger, and the best better.
+        let judge = |claim: Claim, holds: bool, is_enough: bool| match holds || is_enough {
+            true => claim.judge(holds, figures.clone()),
+            false => claim.leave_open(format!("{done}: {figures}")),
+        };
+        let has_two = is_whole && shares.len() > 1;
         vec![
-            TREMENDOUS.judge(best.1 >= TREMENDOUS_TIMES * worst.1, figures.clone()).otherwise(
+            judge(TREMENDOUS, best.1 >= TREMENDOUS_TIMES * worst.1, has_two).otherwise(
                 "a datagram costs this host little beside what it lasts on an OC-12, for the kernel takes many with one call",
             ),
-            PEAK.judge(best.1 >= PEAK_MIN, figures).better_if(best.1 >= PEAK_BETTER).otherwise("this host, which is both ends and the path, is too slow or too busy"),
+            judge(PEAK, best.1 >= PEAK_MIN, is_whole)
+                .better_if(best.1 >= PEAK_BETTER)
+                .otherwise("this host, which is both ends and the path, is too slow or too busy"),
         ]
     }
 }
@@ -148,5 +158,19 @@ mod tests {
         assert_eq!(verdicts([200.0, 330.0]), [Verdict::NotReproduced, Verdict::Reproduced]);
         assert_eq!(verdicts([200.0, 400.0]), [Verdict::NotReproduced, Verdict::Better]);
         assert_eq!(verdicts([200.0, 250.0]), [Verdict::NotReproduced; 2]);
+    }
+
+    #[test]
+    fn a_size_that_came_to_nothing_leaves_open_what_it_might_have_decided() {
+        let verdicts = |mbps: &[Option<f64>]| {
+            let runs = mbps.iter().map(|mbps| mbps.map_or(Runs::default(), |mbps| Runs::one(mbps, 0.0)));
+            let sweep = Sweep::of(runs.collect(), Runs::default());
+            let statements = Sizes { sizes: &[512, 4096, 8192][..mbps.len()], sweep }.judge();
+            statements.into_iter().map(|statement| statement.verdict).collect::<Vec<_>>()
+        };
+        let open = Verdict::Open;
+        assert_eq!(verdicts(&[None, Some(200.0), Some(250.0)]), [open; 2]);
+        assert_eq!(verdicts(&[None, Some(100.0), Some(330.0)]), [Verdict::Reproduced; 2]);
+        assert_eq!(verdicts(&[Some(330.0)]), [open, Verdict::Reproduced], "one size has no difference");
     }
 }

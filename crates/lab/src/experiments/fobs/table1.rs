@@ -226,6 +226,10 @@ impl Rows {
             .all(|pair| matches!(pair, [Some(above), Some(below)] if *below <= WELL_BELOW * above));
         let ratio = |claim: Claim, name: &str, of: fn(&Shared) -> &Runs| {
             let Some(shared) = nearest else { return claim.leave_open("nothing was measured") };
+            if shared.session.is_unknown() {
+                return claim
+                    .leave_open("no copy of next to nothing was done, by which the data alone is told");
+            }
             let ratio = shared.ratio(of(shared));
             let figures = format!(
                 "{name} {} (with handshake and check {}), TCP {} at {} loss, where TCP is nearest to the paper's 51 %: {} times",
@@ -304,6 +308,17 @@ mod tests {
         let mut expected = vec![Verdict::Reproduced; 5];
         expected.push(Verdict::Met);
         assert_eq!(verdicts(&rows), expected);
+    }
+
+    #[test]
+    fn where_the_data_alone_cannot_be_told_nothing_is_compared() {
+        let of = |one: Shared| {
+            verdicts(&Rows { short_large: Some(0.9), long_small: Some(0.08), shared: vec![one] })
+        };
+        let unknown = Shared { session: Session::default(), ..shared(1e-4, 0.5, 90.0) };
+        assert_eq!(of(unknown)[4..], [Verdict::Open; 2]);
+        let failed = Shared { fobs: Runs::default(), default: Runs::default(), ..shared(1e-4, 0.5, 90.0) };
+        assert_eq!(of(failed)[4..], [Verdict::NotReproduced, Verdict::NotMet]);
     }
 
     #[test]

@@ -1,54 +1,59 @@
 //! What is copied: a file or a tree of noise at one end, and the folder at the other into which it is to come.
 
 use crate::experiments::ExperimentError;
+use crate::experiments::bench::Bench;
+use crate::temporary::Folder;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// Something to copy. Dropping it removes it, and what has arrived of it.
 pub(in crate::experiments) struct Cargo {
-    folder: TempDir,
+    folder: Folder,
     pub(in crate::experiments) bytes: u64,
     /// Of all names and contents.
     hash: blake3::Hash,
 }
 
 impl Cargo {
-    /// A file of so many bytes.
-    pub(in crate::experiments) fn file(bytes: u64, seed: u64) -> Result<Cargo, ExperimentError> {
-        Cargo::load(|path| write_noise(path, bytes, &mut fastrand::Rng::with_seed(seed)))
+    /// A file of so many bytes, which follow from the seed.
+    pub(in crate::experiments) fn file(bench: &Bench<'_>, bytes: u64) -> Result<Cargo, ExperimentError> {
+        Cargo::load(bench, |path, random| write_noise(bench, path, bytes, random))
     }
 
     /// A tree of files of equal size, a hundred in each of its folders.
     pub(in crate::experiments) fn tree(
+        bench: &Bench<'_>,
         files: u32,
         bytes_each: u64,
-        seed: u64,
     ) -> Result<Cargo, ExperimentError> {
-        Cargo::load(|top| {
-            let mut random = fastrand::Rng::with_seed(seed);
+        Cargo::load(bench, |top, random| {
             for number in 0..files {
                 let folder = top.join(format!("folder-{:03}", number / FILES_PER_FOLDER));
-                fs::create_dir_all(&folder)?;
-                write_noise(&folder.join(format!("file-{number:05}")), bytes_each, &mut random)?;
+                fs::create_dir_all(&folder).map_err(|error| no_room(&error))?;
+                write_noise(bench, &folder.join(format!("file-{number:05}")), bytes_each, random)?;
             }
             Ok(())
         })
     }
 
-    fn load(write: impl FnOnce(&Path) -> io::Result<()>) -> Result<Cargo, ExperimentError> {
-        let load = || {
-            let folder = tempfile::tempdir()?;
+    fn load(
+        bench: &Bench<'_>,
+        write: impl FnOnce(&Path, &mut fastrand::Rng) -> Result<(), ExperimentError>,
+    ) -> Result<Cargo, ExperimentError> {
+        let furnish = || {
+            let folder = Folder::new()?;
             for name in [SOURCE, ARRIVED, MEMORY] {
                 fs::create_dir(folder.path().join(name))?;
             }
-            let source = folder.path().join(SOURCE).join(NAME);
-            write(&source)?;
-            let (hash, bytes) = (hash_of(&source)?, bytes_in(&source)?);
-            Ok(Cargo { folder, bytes, hash })
+            Ok(folder)
         };
-        load().map_err(|error| no_room(&error))
+        let folder = furnish().map_err(|error: io::Error| no_room(&error))?;
+        let source = folder.path().join(SOURCE).join(NAME);
+        write(&source, &mut fastrand::Rng::with_seed(bench.options.seed))?;
+        let bytes = bytes_in(&source).map_err(|error| no_room(&error))?;
+        let hash = hash_of(bench, &source)?.map_err(|error| no_room(&error))?;
+        Ok(Cargo { folder, bytes, hash })
     }
 
     /// The file or tree itself, whose last part is [`NAME`].
@@ -77,8 +82,9 @@ impl Cargo {
     }
 
     /// Whether all is there as it was sent.
-    pub(super) fn is_whole(&self) -> bool {
-        hash_of(&self.arrived_folder().join(NAME)).is_ok_and(|hash| hash == self.hash)
+    pub(super) fn is_whole(&self, bench: &Bench<'_>) -> Result<bool, ExperimentError> {
+        let hash = hash_of(bench, &self.arrived_folder().join(NAME))?;
+        Ok(hash.is_ok_and(|hash| hash == self.hash))
     }
 
     /// Every copy is to begin from nothing. The folders themselves stay: servers hold them open.
@@ -99,28 +105,47 @@ pub(in crate::experiments) fn clear(folder: &Path) -> Result<(), ExperimentError
     clear().map_err(|error| no_room(&error))
 }
 
-fn write_noise(path: &Path, bytes: u64, random: &mut fastrand::Rng) -> io::Result<()> {
-    let mut file = File::create(path)?;
+/// Gigabytes take a while, so that a wish to stop is looked for between blocks.
+fn write_noise(
+    bench: &Bench<'_>,
+    path: &Path,
+    bytes: u64,
+    random: &mut fastrand::Rng,
+) -> Result<(), ExperimentError> {
+    let mut file = File::create(path).map_err(|error| no_room(&error))?;
     let mut block = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX).min(BLOCK_LEN)];
     let mut left = bytes;
     while left > 0 {
+        bench.check()?;
         random.fill(&mut block);
         let len = left.min(block.len() as u64);
-        file.write_all(&block[..len as usize])?;
+        file.write_all(&block[..len as usize]).map_err(|error| no_room(&error))?;
         left -= len;
     }
     Ok(())
 }
 
-/// Of a file's contents, or of the names and contents of all that is in a folder, in the order of the names.
-fn hash_of(path: &Path) -> io::Result<blake3::Hash> {
+/// Of a file's contents, or of the names and contents of all that is in a folder, in the order of the names. Looks between
+/// blocks for a wish to stop.
+fn hash_of(bench: &Bench<'_>, path: &Path) -> Result<io::Result<blake3::Hash>, ExperimentError> {
     let mut hasher = blake3::Hasher::new();
-    for file in files_in(path)? {
-        hasher.update(file.strip_prefix(path).unwrap_or(&file).as_os_str().as_encoded_bytes());
-        hasher.update(&[0]);
-        io::copy(&mut File::open(&file)?, &mut hasher)?;
-    }
-    Ok(hasher.finalize())
+    let mut hash = || {
+        for file in files_in(path)? {
+            hasher.update(file.strip_prefix(path).unwrap_or(&file).as_os_str().as_encoded_bytes());
+            hasher.update(&[0]);
+            let mut source = File::open(&file)?;
+            loop {
+                let taken = io::copy(&mut (&mut source).take(BLOCK_LEN as u64), &mut hasher)?;
+                if taken == 0 || bench.is_stopped() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    };
+    let hashed: io::Result<()> = hash();
+    bench.check()?;
+    Ok(hashed.map(|()| hasher.finalize()))
 }
 
 fn bytes_in(path: &Path) -> io::Result<u64> {
@@ -157,24 +182,43 @@ const FILES_PER_FOLDER: u32 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::bench::with_bench;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn nothing_is_written_or_read_for_who_wants_to_stop() {
+        with_bench(None, |bench| {
+            let cargo = Cargo::file(bench, 3 << 20).unwrap();
+            let there = cargo.arrived_folder().join(NAME);
+            fs::copy(cargo.source(), &there).unwrap();
+            assert!(cargo.is_whole(bench).unwrap());
+            bench.options.stop.store(true, Ordering::Relaxed);
+            assert!(matches!(cargo.is_whole(bench), Err(ExperimentError::Interrupted)));
+            assert!(matches!(Cargo::file(bench, 3 << 20), Err(ExperimentError::Interrupted)));
+        });
+    }
 
     #[test]
     fn what_arrives_damaged_or_in_part_is_not_whole() {
-        let cargo = Cargo::tree(3, 1000, 1).unwrap();
+        with_bench(None, damage);
+    }
+
+    fn damage(bench: &Bench<'_>) {
+        let cargo = Cargo::tree(bench, 3, 1000).unwrap();
         assert_eq!(cargo.bytes, 3000);
-        assert!(!cargo.seems_whole() && !cargo.is_whole());
+        assert!(!cargo.seems_whole() && !cargo.is_whole(bench).unwrap());
         let there = cargo.arrived_folder().join(NAME).join("folder-000");
         fs::create_dir_all(&there).unwrap();
         for file in files_in(&cargo.source()).unwrap() {
             fs::copy(&file, there.join(file.file_name().unwrap())).unwrap();
         }
-        assert!(cargo.seems_whole() && cargo.is_whole());
+        assert!(cargo.seems_whole() && cargo.is_whole(bench).unwrap());
         let mut damaged = fs::read(there.join("file-00001")).unwrap();
         damaged[500] ^= 1;
         fs::write(there.join("file-00001"), damaged).unwrap();
-        assert!(cargo.seems_whole() && !cargo.is_whole());
+        assert!(cargo.seems_whole() && !cargo.is_whole(bench).unwrap());
         fs::remove_file(there.join("file-00001")).unwrap();
-        assert!(!cargo.seems_whole() && !cargo.is_whole());
+        assert!(!cargo.seems_whole() && !cargo.is_whole(bench).unwrap());
         cargo.clear().unwrap();
         assert_eq!(fs::read_dir(cargo.arrived_folder()).unwrap().count(), 0);
     }

@@ -7,12 +7,12 @@ use super::scene::Scene;
 use crate::experiments::ExperimentError;
 use crate::experiments::bench::Bench;
 use crate::experiments::process::{Ended, Process};
+use crate::temporary::Folder;
 use crate::{End, Lab, Scenario, TcpSettings};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
-use tempfile::TempDir;
 
 /// A side that waits, and how the other one is run: to send, mostly.
 pub(in crate::experiments) struct Started {
@@ -25,7 +25,7 @@ pub(in crate::experiments) struct Started {
     /// What the client says of itself.
     judge: fn(&Ended) -> Result<(), String>,
     /// Keys and configuration.
-    _folder: Option<TempDir>,
+    _folder: Option<Folder>,
 }
 
 /// A copy that has arrived whole.
@@ -34,6 +34,24 @@ pub(in crate::experiments) struct Arrived {
     pub(in crate::experiments) seconds: f64,
     /// Processor time of the client's processes.
     client_cpu_s: f64,
+}
+
+/// Why a copy came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::experiments) enum Undone {
+    /// Given up at the limit: slower than all that were done.
+    GivenUp(String),
+    /// It could not begin, or failed by itself, or left something out: of how fast it is nothing is known.
+    Failed(String),
+}
+
+impl Undone {
+    /// A line that says why.
+    pub(in crate::experiments) fn why(&self) -> &str {
+        match self {
+            Undone::GivenUp(why) | Undone::Failed(why) => why,
+        }
+    }
 }
 
 impl Started {
@@ -54,7 +72,7 @@ impl Started {
     }
 
     /// The same, with files that it needs.
-    pub(super) fn with_folder(self, folder: TempDir) -> Started {
+    pub(super) fn with_folder(self, folder: Folder) -> Started {
         Started { _folder: Some(folder), ..self }
     }
 
@@ -68,40 +86,29 @@ impl Started {
         Started { judge, ..self }
     }
 
-    /// Copy once. What did not work within `limit` is a line that says why.
-    pub(in crate::experiments) fn copy(
-        &self,
-        scene: &Scene<'_>,
-        limit: Duration,
-    ) -> Result<Result<Arrived, String>, ExperimentError> {
-        self.copy_by(scene, &mut (self.client)(scene), limit)
-    }
-
-    /// The same by another command.
-    pub(in crate::experiments) fn copy_by(
-        &self,
-        scene: &Scene<'_>,
-        command: &mut Command,
-        limit: Duration,
-    ) -> Result<Result<Arrived, String>, ExperimentError> {
+    /// Copy once, within `limit`.
+    fn copy(&self, scene: &Scene<'_>, limit: Duration) -> Result<Result<Arrived, Undone>, ExperimentError> {
         scene.cargo.clear()?;
         scene.bench.run(scene.lab, || {
             let (begun, cpu_before) = (Instant::now(), ended_children_cpu_s());
-            let ended = match Process::start(self.name, command)?.end(scene.bench, limit) {
-                Err(ExperimentError::Program { reason, .. }) => return Ok(Err(reason)),
+            let client = Process::start(self.name, &mut (self.client)(scene));
+            let ended = match client.and_then(|mut client| client.end(scene.bench, limit)) {
+                Err(ExperimentError::Program { reason, .. }) => {
+                    return Ok(Err(undone(reason, begun.elapsed() >= limit)));
+                }
                 other => other?,
             };
             let client_cpu_s = ended_children_cpu_s() - cpu_before;
             if let Err(why) = (self.judge)(&ended) {
-                return Ok(Err(why));
+                return Ok(Err(undone(why, false)));
             }
             let patience = Instant::now() + SETTLE_TIME_MAX;
             while !scene.cargo.seems_whole() && Instant::now() < patience {
-                thread::sleep(ARRIVAL_POLL);
+                scene.bench.wait(ARRIVAL_POLL)?;
             }
             let seconds = begun.elapsed().as_secs_f64();
-            if !scene.cargo.is_whole() {
-                return Ok(Err("says that all is there, and it is not".into()));
+            if !scene.cargo.is_whole(scene.bench)? {
+                return Ok(Err(undone("says that all is there, and it is not".into(), false)));
             }
             Ok(Ok(Arrived { seconds, client_cpu_s }))
         })
@@ -113,6 +120,10 @@ impl Started {
         drop(self.servers);
         ended_children_cpu_s() - before
     }
+}
+
+fn undone(why: String, is_at_limit: bool) -> Undone {
+    if is_at_limit { Undone::GivenUp(why) } else { Undone::Failed(why) }
 }
 
 fn by_status(ended: &Ended) -> Result<(), String> {
@@ -140,14 +151,14 @@ pub(in crate::experiments) struct Route<'a> {
     pub(in crate::experiments) round: u64,
 }
 
-/// Copy by `peer` over a path of its own. What did not work is a line that says why.
+/// Copy by `peer` over a path of its own.
 pub(in crate::experiments) fn copy_once(
     bench: &Bench<'_>,
     peer: &dyn Peer,
     route: Route<'_>,
     cargo: &Cargo,
     limit: Duration,
-) -> Result<Result<Cost, String>, ExperimentError> {
+) -> Result<Result<Cost, Undone>, ExperimentError> {
     bench.check()?;
     let scenario = route.scenario;
     let seed = bench.options.seed.wrapping_add(route.round);
@@ -167,7 +178,7 @@ pub(in crate::experiments) fn copy_once(
     let started = match peer.start(&scene) {
         Err(ExperimentError::Program { program, reason }) => {
             bench.count_run();
-            return Ok(Err(format!("{program}: {reason}")));
+            return Ok(Err(Undone::Failed(format!("{program}: {reason}"))));
         }
         other => other?,
     };

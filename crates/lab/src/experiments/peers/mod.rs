@@ -22,7 +22,7 @@ mod udt;
 mod uftp;
 
 pub(super) use cargo::{Cargo, NAME, clear, no_room};
-pub(super) use copying::{Cost, Route, Started, copy_once};
+pub(super) use copying::{Cost, Route, Started, Undone, copy_once};
 pub(super) use kernel::{BBR_NAME, CUBIC_NAME, Kernel};
 pub(super) use longhaul::{Longhaul, OURS, PORT};
 pub(super) use rsync::Rsync;
@@ -74,24 +74,39 @@ pub(super) fn all() -> Vec<Box<dyn Peer>> {
     ]
 }
 
-/// Those that can be used here, and a line for each that cannot.
-pub(super) fn present(peers: Vec<Box<dyn Peer>>) -> (Vec<Box<dyn Peer>>, Vec<String>) {
+/// A program that cannot be used here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    /// What tables would call it.
+    pub(super) name: &'static str,
+    /// What is missing, and how to get it.
+    pub(super) why: String,
+}
+
+impl Missing {
+    fn line(&self) -> String {
+        format!("{} is left out: {}", self.name, self.why)
+    }
+}
+
+/// Those that can be used here, and those that cannot.
+pub(super) fn present(peers: Vec<Box<dyn Peer>>) -> (Vec<Box<dyn Peer>>, Vec<Missing>) {
     let (mut found, mut missing) = (vec![], vec![]);
     for peer in peers {
         match peer.find() {
             Ok(_) => found.push(peer),
-            Err(why) => missing.push(format!("{} is left out: {why}", peer.name())),
+            Err(why) => missing.push(Missing { name: peer.name(), why }),
         }
     }
     (found, missing)
 }
 
 /// What every comparison's method says of the hosts, of each program (version and setup), and of those that are missing.
-pub(super) fn setups(congestion: &str, found: &[Box<dyn Peer>], missing: Vec<String>) -> Vec<String> {
+pub(super) fn setups(congestion: &str, found: &[Box<dyn Peer>], missing: &[Missing]) -> Vec<String> {
     let line =
         |peer: &dyn Peer| format!("{} ({}): {}.", peer.name(), peer.find().unwrap_or_default(), peer.setup());
     let lines = found.iter().map(AsRef::as_ref).map(line);
-    [hosts_setup(congestion)].into_iter().chain(lines).chain(missing).collect()
+    [hosts_setup(congestion)].into_iter().chain(lines).chain(missing.iter().map(Missing::line)).collect()
 }
 
 fn hosts_setup(congestion: &str) -> String {
@@ -151,6 +166,6 @@ mod tests {
         let (found, missing) = present(vec![Box::new(Absent)]);
         assert!(found.is_empty());
         let line = "absent is left out: no-such-program is not installed; get it with: apt-get install it";
-        assert_eq!(missing, [line]);
+        assert_eq!(missing.iter().map(Missing::line).collect::<Vec<_>>(), [line]);
     }
 }

@@ -3,6 +3,7 @@
 use super::sshd::{self, Sshd};
 use super::{Peer, Scene, Started, Wire, version_of};
 use crate::experiments::ExperimentError;
+use crate::temporary::Folder;
 use std::fs;
 use std::io;
 
@@ -59,7 +60,7 @@ fn daemon(name: &'static str, scene: &Scene<'_>) -> Result<Started, ExperimentEr
         program: "rsync --daemon".into(),
         reason: error.to_string(),
     };
-    let folder = tempfile::tempdir().map_err(failed)?;
+    let folder = Folder::new().map_err(failed)?;
     let (config, to) = (folder.path().join("rsyncd.conf"), scene.cargo.arrived_folder());
     // Root would otherwise become nobody, who may not write there.
     let user = if rustix::process::geteuid().is_root() { "uid = 0\ngid = 0\n" } else { "" };

@@ -3,17 +3,17 @@
 use super::{Scene, Wire, version_of};
 use crate::experiments::ExperimentError;
 use crate::experiments::process::Process;
+use crate::temporary::Folder;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
-use tempfile::TempDir;
 
 /// A server that waits for this process's user.
 pub(super) struct Sshd {
     pub(super) server: Process,
     /// Keys and configuration.
-    pub(super) folder: TempDir,
+    pub(super) folder: Folder,
 }
 
 /// Whether both ends of ssh are there, and `ssh`'s version.
@@ -52,12 +52,12 @@ impl Sshd {
     }
 }
 
-fn furnish(scene: &Scene<'_>) -> io::Result<TempDir> {
+fn furnish(scene: &Scene<'_>) -> io::Result<Folder> {
     if rustix::process::geteuid().is_root() {
         // As the service itself does before it starts.
         fs::create_dir_all("/run/sshd")?;
     }
-    let folder = tempfile::tempdir()?;
+    let folder = Folder::new()?;
     for key in [HOST_KEY, USER_KEY] {
         let mut keygen = Command::new("ssh-keygen");
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(folder.path().join(key));

@@ -3,16 +3,16 @@
 use super::cargo::NAME;
 use super::{Peer, Scene, Started, Wire};
 use crate::experiments::ExperimentError;
+use crate::temporary::Folder;
 use std::cell::OnceCell;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use tempfile::TempDir;
 
 /// UDT, compiled when first asked for.
 #[derive(Default)]
 pub(in crate::experiments) struct Udt {
-    compiled: OnceCell<Result<TempDir, String>>,
+    compiled: OnceCell<Result<Folder, String>>,
 }
 
 impl Udt {
@@ -52,8 +52,8 @@ impl Peer for Udt {
     }
 }
 
-fn compile() -> Result<TempDir, String> {
-    let folder = tempfile::tempdir().map_err(|error| format!("no folder to compile it in: {error}"))?;
+fn compile() -> Result<Folder, String> {
+    let folder = Folder::new().map_err(|error| format!("no folder to compile it in: {error}"))?;
     let source = folder.path().join("udt.cpp");
     fs::write(&source, SOURCE).map_err(|error| format!("its program cannot be written: {error}"))?;
     let mut compiler = Command::new("c++");

@@ -54,6 +54,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let is_short = bench.pick(false, true, true);
     let is_wanted = |path: &&Path| bench.wants(&path.name(), !is_short || path.is_quick);
     let paths: Vec<&Path> = PATHS.iter().filter(is_wanted).collect();
+    bench.check_parts()?;
     bench.expect_runs(paths.len() * (counts.len() + 2));
     let outcomes: Vec<Outcome> =
         paths.into_iter().map(|path| on(path, bench, &counts, times)).collect::<Result<_, _>>()?;
@@ -70,7 +71,9 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              best fixed number is behind after its slow start, as a share of {TRANSFER_S} s."
         ),
     ];
-    Ok(Findings { method, tables: vec![table(&outcomes), detail(&outcomes)], statements: judge(&outcomes) })
+    let statements =
+        judge(&outcomes).into_iter().map(|one| bench.coverage().of_every("paths", one)).collect();
+    Ok(Findings { method, tables: vec![table(&outcomes), detail(&outcomes)], statements })
 }
 
 fn on(path: &Path, bench: &Bench<'_>, counts: &[u32], times: Times) -> Result<Outcome, ExperimentError> {

@@ -4,7 +4,7 @@ use crate::Scenario;
 use crate::experiments::bench::Bench;
 use crate::experiments::iperf::{self, Iperf};
 use crate::experiments::striped::{Amount, Streams, Striped};
-use crate::experiments::{Claim, Experiment, ExperimentError, Findings};
+use crate::experiments::{Claim, Experiment, ExperimentError, Findings, Statement};
 use longhaul_sim::experiments::{Column, Plot, Table, Unit, Value};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -51,7 +51,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     // The faster of the two ways to use one socket.
     let single = socket.map_or(one_mbps, |mbps| mbps.max(one_mbps));
     let figures = format!("{auto_mbps:.1} Mb/s over {} sockets, {single:.1} over one", auto.streams());
-    let statement = FASTER.judge(auto_mbps >= BAR * single, figures);
+    let statement = judge(auto_mbps, single, figures);
     let method = vec![format!(
         "{BOTTLENECK_MBIT} Mb/s, round trip {RTT_MS} ms, queue of one bandwidth-delay product, random loss of {} %, kernel \
          TCP under CUBIC. {measure} s after the first {skip} s.",
@@ -60,8 +60,28 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     Ok(Findings { method, tables: vec![table], statements: vec![statement] })
 }
 
+fn judge(striped_mbps: f64, single_mbps: f64, figures: String) -> Statement {
+    if single_mbps <= 0.0 && striped_mbps > 0.0 {
+        return FASTER.leave_open("one socket carried nothing while it was measured");
+    }
+    FASTER.judge(striped_mbps > 0.0 && striped_mbps >= BAR * single_mbps, figures)
+}
+
 /// The long haul of the FOBS paper.
 const BOTTLENECK_MBIT: f64 = 100.0;
 const RTT_MS: f64 = 65.0;
 const LOSS: f64 = 0.001;
 const BAR: f64 = 5.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::Verdict;
+
+    #[test]
+    fn five_times_nothing_is_no_bar() {
+        let verdict = |striped, single| judge(striped, single, String::new()).verdict;
+        assert_eq!([verdict(50.0, 10.0), verdict(49.0, 10.0)], [Verdict::Met, Verdict::NotMet]);
+        assert_eq!([verdict(50.0, 0.0), verdict(0.0, 0.0)], [Verdict::Open, Verdict::NotMet]);
+    }
+}

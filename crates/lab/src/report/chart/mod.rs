@@ -34,6 +34,13 @@ pub(super) fn draw(table: &Table, plot: &Plot) -> Option<Drawing> {
     }
 }
 
+/// Values that a table's bars have no place for: another of the same group and series would stand in it. For tests of tables.
+#[cfg(test)]
+pub(crate) fn values_without_a_bar(table: &Table) -> Vec<(String, String)> {
+    let bars = table.plots.iter().filter(|plot| plot.kind == PlotKind::Bars);
+    bars.flat_map(|plot| series::clashes(table, plot)).collect()
+}
+
 /// Draw into a picture of this size; the elements, without the picture's own.
 fn picture(
     width: u32,

@@ -108,6 +108,17 @@ impl Curves {
     }
 }
 
+/// Bars that a table has a second value for, which would stand in place of the first: group and series.
+#[cfg(test)]
+pub(super) fn clashes(table: &Table, plot: &Plot) -> Vec<(String, String)> {
+    let Some(found) = Found::of(table, plot) else { return vec![] };
+    let x = &table.columns[found.x];
+    let has_value = found.cells().filter(|(_, _, value)| value.is_some());
+    let mut bars: Vec<_> = has_value.map(|(name, row, _)| (named(&row[found.x], x), name)).collect();
+    bars.sort_unstable();
+    bars.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect()
+}
+
 impl Bars {
     /// `None` where there is nothing to draw.
     pub(super) fn of(table: &Table, plot: &Plot) -> Option<Bars> {

@@ -29,6 +29,15 @@ fn count(drawing: &Drawing, part: &str) -> usize {
 }
 
 #[test]
+fn a_second_value_for_a_bar_is_noticed() {
+    let with = |plot: Plot| values_without_a_bar(&sample().plot(plot));
+    assert_eq!(with(Plot::bars("variant", &["goodput"]).by("flows")), []);
+    let lost =
+        [("cubic", 2), ("htcp", 1)].map(|(name, times)| vec![(name.to_owned(), "goodput".to_owned()); times]);
+    assert_eq!(with(Plot::bars("variant", &["goodput"])), lost.concat());
+}
+
+#[test]
 fn a_series_is_a_line_with_marks_and_a_name() {
     let drawing = drawn(&Plot::lines("flows", &["goodput"]).by("variant").log_x());
     let names: Vec<&str> = drawing.legend.iter().map(|(name, _)| name.as_str()).collect();

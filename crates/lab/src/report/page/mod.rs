@@ -109,7 +109,11 @@ fn experiment(stored: &Stored) -> Markup {
     html! {
         article #(report.id) {
             h3 { a href={ "#" (report.id) } { (report.id) } " " span.title { (report.title) } }
-            p.how { (stored.head.origin.words()) ", " (stored.head.scale) ", in " (seconds_text(stored.seconds)) }
+            p.how {
+                (stored.head.origin.words()) ", " (stored.head.scale)
+                @if let Some(only) = &stored.head.only { ", only " (only) }
+                ", in " (seconds_text(stored.seconds))
+            }
             @if !report.statements.is_empty() {
                 ol.claims {
                     @for (number, one) in report.statements.iter().enumerate() {
@@ -164,7 +168,8 @@ fn origin(stored: &Stored) -> Markup {
     html! {
         p.origin {
             code { (command) } " · seed " (seed) " · version " (version)
-            @if let Some(Host { kernel, cpu, cpus, memory_bytes, date }) = host {
+            @if let Some(Host { kernel, cpu, cpus, memory_bytes, date, build }) = host {
+                @if let Some(build) = build { ", build " (build) }
                 " · " (kernel) " · " (cpu) ", " (cpus) " × · " (bytes_text(*memory_bytes)) " · " (date)
             }
         }

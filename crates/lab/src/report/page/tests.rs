@@ -1,6 +1,6 @@
 //! What the page and the table for documentation hold.
 
-use super::super::{Head, Origin, Results, Stored};
+use super::super::{Head, Host, Origin, Results, Stored};
 use crate::experiments::{Listed, Runner};
 use longhaul_sim::experiments::{self as sim, Claim, Column, Plot, Report, Table, Unit};
 
@@ -61,6 +61,14 @@ fn the_page_has_every_result_in_the_order_of_the_list_and_names_what_is_missing(
 }
 
 #[test]
+fn the_page_says_of_a_part_that_it_is_one() {
+    let mut part = stored("a");
+    part.head.only = Some("65 ms".into());
+    assert!(Results::of(vec![part]).page().contains("measured, quick, only 65 ms, in 12.0 s"));
+    assert!(results().page().contains("measured, quick, in 12.0 s"));
+}
+
+#[test]
 fn the_page_needs_nothing_else_and_escapes_what_it_shows() {
     let page = results().page();
     for part in ["<script", "http:", "https:", "src=", "@import", "url(", "<b>long", "Two <hauls>"] {
@@ -97,15 +105,79 @@ fn the_table_for_documentation_has_a_row_for_each_claim() {
 
 #[test]
 fn a_result_is_taken_over_only_if_it_is_of_the_same_measurement() {
-    let stored = stored("a");
-    let is_of = |version, scale, seed| stored.is_of(version, Origin::Lab, scale, seed);
-    assert!(is_of("0.1.0", sim::Scale::Quick, 7));
-    assert!(!is_of("0.1.1", sim::Scale::Quick, 7) && !is_of("0.1.0", sim::Scale::Full, 7));
-    assert!(!is_of("0.1.0", sim::Scale::Quick, 8));
-    assert!(!stored.is_of("0.1.0", Origin::Simulator, sim::Scale::Quick, 7));
-    let mut part = stored.clone();
+    let host = |build: Option<&str>, kernel: &str| Host {
+        kernel: kernel.into(),
+        cpu: "A Processor".into(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+        date: "2026-11-22T05:44:46Z".into(),
+        build: build.map(Into::into),
+    };
+    let mut there = stored("a");
+    there.head.host = Some(host(Some("1"), "Linux 6.18"));
+    let wanted = || Head { command: "another".into(), ..there.head.clone() };
+    assert!(there.is_of(&wanted()));
+    for other in [
+        Head { version: "0.1.1".into(), ..wanted() },
+        Head { scale: "full".into(), ..wanted() },
+        Head { seed: 8, ..wanted() },
+        Head { origin: Origin::Simulator, ..wanted() },
+        Head { host: Some(host(Some("2"), "Linux 6.18")), ..wanted() },
+        Head { host: Some(host(Some("1"), "Linux 6.19")), ..wanted() },
+    ] {
+        assert!(!there.is_of(&other), "{other:?}");
+    }
+    let mut part = there.clone();
     part.head.only = Some("65 ms".into());
-    assert!(!part.is_of("0.1.0", Origin::Lab, sim::Scale::Quick, 7));
+    assert!(!part.is_of(&wanted()));
+    let mut simulated = there.clone();
+    simulated.head.origin = Origin::Simulator;
+    let elsewhere = Head { host: Some(host(Some("1"), "Linux 6.19")), ..simulated.head.clone() };
+    assert!(simulated.is_of(&elsewhere), "it is the same on any host");
+    let mut unknown = there.clone();
+    unknown.head.host = Some(host(None, "Linux 6.18"));
+    assert!(!unknown.is_of(&unknown.head.clone()), "nobody knows by which build");
+}
+
+#[test]
+fn a_smaller_result_leaves_a_larger_one_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |scale: &str, only: Option<&str>, rows: usize| {
+        let mut one = stored("versus");
+        (one.head.scale, one.head.only) = (scale.into(), only.map(Into::into));
+        let row = one.report.tables[0].rows[0].clone();
+        one.report.tables[0].rows = vec![row; rows];
+        one
+    };
+    let store = |one: &Stored| {
+        let path = one.store(folder.path()).unwrap();
+        assert_eq!(&Stored::read(&path).unwrap(), one);
+        path.file_name().unwrap().to_string_lossy().into_owned()
+    };
+    let shown = || {
+        let results = Results::read(folder.path()).unwrap();
+        assert!(results.bad().is_empty() && results.present().count() == 1);
+        let stored = results.results().next().unwrap();
+        (stored.head.scale.clone(), stored.report.tables[0].rows.len())
+    };
+    assert_eq!(store(&of("quick", None, 3)), "versus.jsonl");
+    assert_eq!(store(&of("quick", Some("65 ms"), 1)), "versus.quick-part.jsonl");
+    assert_eq!(
+        store(&of("quick", Some("Mb/s"), 14)),
+        "versus.jsonl",
+        "a part with more paths than are usual"
+    );
+    assert_eq!(store(&of("full", None, 42)), "versus.jsonl");
+    assert_eq!(store(&of("quick", None, 3)), "versus.quick.jsonl");
+    assert_eq!(store(&of("full", Some("65 ms"), 3)), "versus.full-part.jsonl");
+    assert_eq!(store(&of("full", None, 41)), "versus.jsonl", "measured again");
+    assert_eq!(shown(), ("full".into(), 41));
+    std::fs::remove_file(folder.path().join("versus.jsonl")).unwrap();
+    assert_eq!(shown(), ("full".into(), 3));
+    let damaged = folder.path().join("versus.quick.jsonl");
+    std::fs::write(&damaged, "{}\n").unwrap();
+    let error = Stored::read(&damaged).unwrap_err().to_string();
+    assert!(error.ends_with("longhaul lab run versus"), "{error}");
 }
 
 #[test]
