@@ -31,11 +31,16 @@ pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
         }
         course.begin(planned);
         let show = |done, total| course.show(done, total);
-        match session
-            .perform(&planned.experiment, &show)
-            .and_then(|stored| session.store(&stored).map(|_| stored))
-        {
-            Ok(stored) => course.end(stored.seconds, || print(args, &stored, "")),
+        match session.perform(&planned.experiment, &show) {
+            Ok(stored) => {
+                // What cannot be kept is told all the same.
+                let unkept = session.store(&stored).err();
+                failed.extend(unkept.is_some().then_some(id));
+                course.end(stored.seconds, || {
+                    print(args, &stored, "");
+                    unkept.iter().for_each(|error| output::error(&format!("{id}: {error}")));
+                });
+            }
             Err(Failure::Interrupted) => {
                 course.clear();
                 output::error("interrupted; the same command goes on with what is missing");

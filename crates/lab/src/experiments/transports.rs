@@ -162,7 +162,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              time: then nothing stands for it."
         ));
     }
-    Ok(Findings { method, tables: vec![table], statements: judge(&runs).into() })
+    let statements = judge(&runs).map(|one| bench.coverage().of_every("paths", one)).into();
+    Ok(Findings { method, tables: vec![table], statements })
 }
 
 fn judge(runs: &[Runs]) -> [Statement; 2] {
