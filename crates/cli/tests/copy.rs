@@ -469,6 +469,17 @@ fn a_rate_is_not_exceeded() {
     assert!(json["goodput_mbps"].as_f64().unwrap() < 60.0 * 1.15, "{json}");
 }
 
+/// It is over before the number of streams is looked at for the first time.
+#[test]
+fn a_short_copy_over_tcp_tells_its_streams() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 100_000, 1);
+    let server = Server::start(there.path(), &[]);
+    let json = push(&server, here.path(), "", &["--transport=stripe", "--streams=2"]);
+    assert_eq!(json["transport"], "stripe", "{json}");
+    assert!((1..=2).contains(&json["streams"].as_u64().unwrap()), "{json}");
+}
+
 #[test]
 fn a_short_patience_is_enough_for_a_live_copy() {
     let (here, there) = (folder(), folder());

@@ -217,6 +217,10 @@ impl<F: Feed> Sending<'_, '_, F> {
         if carrier == Carrier::Ssh && self.carrying.by_ssh_from.is_none() {
             self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_lanes);
         }
+        if carrier == Carrier::Stripe {
+            // A short copy may be over before anybody looks at them.
+            self.carrying.streams = first.min(self.session.link.lanes().len());
+        }
         let (streams, background) = (self.session.options.streams, self.session.options.background);
         if carrier == Carrier::Stripe && streams.is_none() && !background {
             self.carrying.search = Some(Search::new(first as u32, STREAMS_MAX));

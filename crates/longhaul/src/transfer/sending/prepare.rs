@@ -38,7 +38,8 @@ pub enum Prepared<F> {
 }
 
 /// Wait until the receiver says what it needs and there is something to carry it. Nothing needed: nothing to carry it
-/// needed. Meanwhile `phase` is what is going on. As soon as it is known what is not, `read` begins to read the rest, while the path is still being looked at.
+/// needed. Meanwhile `phase` is what is going on. As soon as it is known what is not, `read` begins to read the rest,
+/// while the path is still being looked at.
 pub fn prepare<F>(
     session: &mut Session<'_>,
     phase: Phase,
