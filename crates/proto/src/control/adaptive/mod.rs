@@ -303,7 +303,9 @@ impl Adaptive {
     /// The round trip of the empty path: the shortest that was ever seen, until the last while shows that the way is
     /// another now.
     fn path_rtt(&self, least: Duration) -> Duration {
-        let is_other = |lately: &Duration| *lately > least + least / OTHER_WAY_PART + OTHER_WAY_MIN;
+        let is_other = |lately: &Duration| {
+            *lately > least.saturating_add(least / OTHER_WAY_PART + OTHER_WAY_MIN) && *lately < OTHER_WAY_MAX
+        };
         self.delay.least_round_trip().filter(is_other).unwrap_or(least)
     }
 
@@ -454,6 +456,8 @@ impl Controller for Adaptive {
 /// A way is another one if it is longer by this part and this much than it ever was.
 const OTHER_WAY_PART: u32 = 4;
 const OTHER_WAY_MIN: Duration = Duration::from_millis(5);
+/// Longer than over any satellite: a host that was stopped for a while measures hours.
+const OTHER_WAY_MAX: Duration = Duration::from_secs(3);
 /// A queue that stays longer than this many targets while we yield is not ours.
 const STUCK: f64 = 1.3;
 /// A queue shorter than this is noise.
