@@ -50,9 +50,12 @@ impl QueueDelay {
         self.round_trip.age(now, is_empty, patience);
     }
 
-    /// The shortest round trip of the last while.
-    pub fn least_round_trip(&self) -> Option<Duration> {
-        self.round_trip.least().map(|least| Duration::from_nanos(least.max(0) as u64))
+    /// The round trip of the empty path: `least`, the shortest that was ever seen, until the last while shows that the way
+    /// is another now.
+    pub fn path_rtt(&self, least: Duration) -> Duration {
+        let lately = self.round_trip.least().map(|least| Duration::from_nanos(least.max(0) as u64));
+        let longer = least.saturating_add(least / OTHER_WAY_PART + OTHER_WAY_MIN);
+        lately.filter(|lately| *lately > longer && *lately < OTHER_WAY_MAX).unwrap_or(least)
     }
 
     /// What the last tick saw is the delay of an empty queue, after all.
@@ -116,6 +119,11 @@ impl Base {
     }
 }
 
+/// A way is another one if it is longer by this part and this much than it ever was.
+const OTHER_WAY_PART: u32 = 4;
+const OTHER_WAY_MIN: Duration = Duration::from_millis(5);
+/// Longer than over any satellite: a host that was stopped for a while measures hours.
+const OTHER_WAY_MAX: Duration = Duration::from_secs(3);
 /// The base delay is the least of one to two such spans.
 const STRETCH: Duration = Duration::from_secs(12);
 /// By how much clocks may drift apart meanwhile: 50 ppm, what uncorrected crystals do.
@@ -169,6 +177,16 @@ mod tests {
         let at = |delay: &mut QueueDelay, from: u64, to: u64| (from..to).map(|i| tick(delay, i, 60.0)).last();
         assert!(at(&mut delay, 2, 600).is_some_and(|queue_ms| queue_ms > 35.0), "after 30 s");
         assert!(at(&mut delay, 600, 1600).is_some_and(|queue_ms| queue_ms < 1.0), "after 80 s");
+    }
+
+    #[test]
+    fn a_longer_way_is_found_and_a_pause_of_the_host_is_none() {
+        for (lately, expected) in [(24, 20), (80, 80), (3_600_000, 20)] {
+            let mut delay = QueueDelay::default();
+            delay.sample(None, Some(Duration::from_millis(lately)));
+            delay.end_tick(Time::from_millis(50), TARGET_NS, Duration::from_secs(40));
+            assert_eq!(delay.path_rtt(Duration::from_millis(20)), Duration::from_millis(expected));
+        }
     }
 
     #[test]

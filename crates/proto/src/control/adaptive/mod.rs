@@ -300,15 +300,6 @@ impl Adaptive {
         };
     }
 
-    /// The round trip of the empty path: the shortest that was ever seen, until the last while shows that the way is
-    /// another now.
-    fn path_rtt(&self, least: Duration) -> Duration {
-        let is_other = |lately: &Duration| {
-            *lately > least.saturating_add(least / OTHER_WAY_PART + OTHER_WAY_MIN) && *lately < OTHER_WAY_MAX
-        };
-        self.delay.least_round_trip().filter(is_other).unwrap_or(least)
-    }
-
     /// End of a round that is no test: too much loss, or rivals?
     fn watch(&mut self, ack: &AckSample, delivered: f64) {
         // What was delivered before the rate jumped says nothing of the path: no test could be sized by it.
@@ -352,7 +343,7 @@ impl Controller for Adaptive {
             // The path is back, most likely as it was; half of it is safe to begin with.
             self.bandwidth = self.bandwidth.max(before / 2.0);
         }
-        self.rtt = self.path_rtt(ack.rtt_min).max(RTT_MIN);
+        self.rtt = self.delay.path_rtt(ack.rtt_min).max(RTT_MIN);
         self.delay.sample(ack.one_way_ns, ack.rtt);
         self.tick.app_limited |= ack.app_limited;
         self.tick.samples += 1;
@@ -453,11 +444,6 @@ impl Controller for Adaptive {
     }
 }
 
-/// A way is another one if it is longer by this part and this much than it ever was.
-const OTHER_WAY_PART: u32 = 4;
-const OTHER_WAY_MIN: Duration = Duration::from_millis(5);
-/// Longer than over any satellite: a host that was stopped for a while measures hours.
-const OTHER_WAY_MAX: Duration = Duration::from_secs(3);
 /// A queue that stays longer than this many targets while we yield is not ours.
 const STUCK: f64 = 1.3;
 /// A queue shorter than this is noise.
