@@ -285,8 +285,9 @@ impl<'a, 's> Receiving<'a, 's> {
             self.session.run_check(now);
             self.session.tend_lanes(now);
             if self.sink().finished() {
-                // What it said last.
+                // What it said last, and how far it came.
                 self.heed_sink();
+                self.tell_progress(now);
                 return Ok(self.sink().report());
             }
             self.check_stall(now)?;

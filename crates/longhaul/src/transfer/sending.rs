@@ -203,6 +203,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             self.take_messages()?;
             self.pass_on_source_news();
             if let Some(report) = self.finished.take() {
+                // A short copy may not have told anything yet.
+                self.tell_progress();
                 return Ok(report);
             }
             let now = clock::now();
