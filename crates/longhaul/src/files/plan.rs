@@ -60,6 +60,8 @@ pub struct Plan {
     pub to_copy: Told<Vec<u8>>,
     /// What the destination has and the source has not (`delete`): the topmost paths.
     pub extraneous: Vec<Vec<u8>>,
+    /// The other side could not list all that it was asked for: nothing is removed here. To be set by whoever heard of it.
+    pub source_incomplete: bool,
     /// The entries of `failures`.
     pub(super) failed: Vec<EntryIndex>,
     /// Files that are there with other permissions or another time.
@@ -122,9 +124,9 @@ pub fn plan(
 
 impl Plan {
     /// What a dry run reports. Nothing would be removed if the source could not be listed completely.
-    pub fn forecast(&self, is_source_complete: bool) -> Report {
+    pub fn forecast(&self) -> Report {
         let mut report = Report { to_copy: self.to_copy.clone(), ..self.report() };
-        if is_source_complete && self.failures.is_empty() {
+        if !self.source_incomplete && self.failures.is_empty() {
             report.removed.extend(self.extraneous.iter().cloned());
         } else {
             report.removal_put_off = !self.extraneous.is_empty();

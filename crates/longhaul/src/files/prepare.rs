@@ -52,7 +52,7 @@ impl Preparation {
 /// All entries are settled: remove what the source has not, and give folders their permissions and time.
 pub(super) fn finish(shared: &Shared) {
     let target = &shared.target;
-    let all_well = shared.report().failed.is_empty() && !shared.source_incomplete.load(Ordering::Acquire);
+    let all_well = shared.report().failed.is_empty() && !shared.source_incomplete;
     if all_well {
         for path in &shared.extraneous {
             match target.remove(path) {

@@ -68,7 +68,7 @@ pub(super) struct Shared {
     /// The network thread holds data that no writer has seen.
     pub has_open: AtomicBool,
     /// The other side could not list all it was asked for: nothing is removed here.
-    pub source_incomplete: AtomicBool,
+    pub source_incomplete: bool,
     /// All that could be done is done.
     pub finished: AtomicBool,
 }
@@ -79,7 +79,7 @@ impl Shared {
         blocks: Blocks,
         report: Report,
         bytes_to_come: u64,
-        extraneous: Vec<Vec<u8>>,
+        (extraneous, source_incomplete): (Vec<Vec<u8>>, bool),
         (happened, wake, finisher): (Sender<Happened>, Wake, Sender<Job>),
     ) -> Shared {
         let statuses = target.manifest.entries.iter().map(|_| AtomicU8::new(Status::Waiting as u8)).collect();
@@ -101,7 +101,7 @@ impl Shared {
             no_room: AtomicBool::new(false),
             flush_due: AtomicBool::new(false),
             has_open: AtomicBool::new(false),
-            source_incomplete: AtomicBool::new(false),
+            source_incomplete,
             finished: AtomicBool::new(false),
         }
     }

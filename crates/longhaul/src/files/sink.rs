@@ -124,8 +124,8 @@ impl FileSink {
         let nothing_to_do = place.is_none() && obstacle.is_none();
         let target = Target::new(manifest, layout, place.unwrap_or_default());
         let talk = (tell, wake, jobs[0].clone());
-        let shared =
-            Arc::new(Shared::new(target, blocks, plan.report(), plan.bytes_to_come, plan.extraneous, talk));
+        let (report, removal) = (plan.report(), (plan.extraneous, plan.source_incomplete));
+        let shared = Arc::new(Shared::new(target, blocks, report, plan.bytes_to_come, removal, talk));
         for entry in plan.skipped.iter().chain(&plan.failed) {
             shared.settle_beforehand(*entry);
         }
@@ -186,11 +186,6 @@ impl FileSink {
         if (entry as usize) < self.shared.target.manifest.entries.len() {
             self.shared.fail(entry, format!("at the source: {reason}"));
         }
-    }
-
-    /// The sender could not list all that it was asked for: remove nothing here.
-    pub fn source_incomplete(&mut self) {
-        self.shared.source_incomplete.store(true, Ordering::Release);
     }
 
     /// The next thing to know. To be called whenever `wake` was.

@@ -48,10 +48,11 @@ pub fn receive(
     let bytes = get_listing(session, head)?;
     let (manifest, source_errors) = listing::decode(&bytes).map_err(|line| session.abort(line))?;
     let manifest = Arc::new(manifest);
-    let plan = compare(session, base, manifest.clone(), files.clone())?;
+    let mut plan = compare(session, base, manifest.clone(), files.clone())?;
+    plan.source_incomplete = !source_errors.is_empty();
     let layout = Arc::new(Layout::new(&manifest));
     if files.dry_run {
-        let mut report = plan.forecast(source_errors.is_empty());
+        let mut report = plan.forecast();
         report.failed.extend(source_errors);
         let seen = Seen { datagram_len: 0, status: SenderStatus::default() };
         return Ok(conclude(session, report, &layout, &manifest, seen));
@@ -61,10 +62,7 @@ pub fn receive(
     session.control.send(Message::Start { have: have.clone(), already });
     await_confirmation(session)?;
     let waker = session.waker.clone();
-    let mut sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
-    if !source_errors.is_empty() {
-        sink.source_incomplete();
-    }
+    let sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
     let mut receiving = Receiving::new(session, layout.clone(), (have, already), sink, manifest.clone());
     let outcome = receiving.run();
     receiving.warn_of_drops();

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::files::{Base, Root, plan};
-use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
+use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest, OBJECT_LEN_MAX};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -96,7 +96,7 @@ fn names_of_our_own_files_are_refused() {
 #[test]
 fn sizes_that_cannot_be_are_refused_at_once() {
     let dest = folder();
-    for size in [1 << 49, 1 << 51, 1 << 60] {
+    for size in [1 << 49, 1 << 51, OBJECT_LEN_MAX] {
         let manifest = Manifest { entries: vec![file("f", size)] };
         assert!(plan_of(&manifest, dest.path(), &options()).is_err());
     }
