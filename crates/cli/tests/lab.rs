@@ -163,7 +163,9 @@ fn figures_one_and_two_of_fobs_come_from_the_same_copies() {
         bandwidth["fobs_s_goodput_mbps"].as_f64().is_some_and(|mbps| mbps > 5.0 && mbps < 60.0),
         "{bandwidth}"
     );
-    assert!(bandwidth["fobs_data_alone_share"].as_f64() > bandwidth["fobs_share"].as_f64(), "{bandwidth}");
+    // None where a busy host made the copy of nothing take longer than this one.
+    let (alone, whole) = (bandwidth["fobs_data_alone_share"].as_f64(), bandwidth["fobs_share"].as_f64());
+    assert!(alone.is_none_or(|alone| Some(alone) > whole), "{bandwidth}");
     assert_eq!((&bandwidth["paper_share"], &waste["paper_share"]), (&0.9.into(), &0.03.into()));
     // A round trip of packets is on its way when the last one arrives, of a thousand.
     assert!(waste["fobs_share"].as_f64().is_some_and(|waste| waste > 0.0), "{waste}");

@@ -214,11 +214,13 @@ impl Runs {
         self.goodput_mbps().map(|goodput| goodput / mbit)
     }
 
-    /// The median of the rates at which so many bytes moved once the session was there, as a share of `mbit`.
+    /// The median of the rates at which so many bytes moved once the session was there, as a share of `mbit`. A copy that
+    /// took no longer than a session says nothing: the host was busy with other things in one of the two.
     pub(super) fn data_share(&self, mbit: f64, bytes: u64, session: &Session) -> Option<f64> {
         let beside_s = session.seconds()?;
-        let rates = self.done.iter().map(|copied| bytes as f64 * 8e-6 / (copied.seconds - beside_s) / mbit);
-        self.median(rates.filter(|rate| rate.is_finite()).collect(), Better::More)
+        let data_s =
+            self.done.iter().map(|copied| copied.seconds - beside_s).filter(|seconds| *seconds > 0.0);
+        self.median(data_s.map(|seconds| bytes as f64 * 8e-6 / seconds / mbit).collect(), Better::More)
     }
 
     /// The median of wastes.
@@ -308,6 +310,7 @@ mod tests {
         session.runs = copy(0.35);
         let share = copy(1.3).data_share(100.0, 10_000_000, &session);
         assert!(share.is_some_and(|share| (share - 0.8).abs() < 1e-9), "{share:?}");
+        assert_eq!(copy(0.25).data_share(100.0, 10_000_000, &session), None, "not a negative rate");
     }
 
     #[test]
