@@ -283,12 +283,10 @@ impl Wire {
     /// Transmit a packet as soon as can be.
     fn carry(&mut self, now: Time, bytes: u32) -> Passage {
         let departs = self.serializer.transmit(now, bytes);
-        while let Some((_, share)) = self.losses.pop_front_if(|step| step.0 <= departs) {
+        if let Some(share) = take_latest(&mut self.losses, departs) {
             self.dice.set_loss(share);
         }
-        while let Some((_, delay)) = self.delays.pop_front_if(|step| step.0 <= departs) {
-            self.delay = delay;
-        }
+        self.delay = take_latest(&mut self.delays, departs).unwrap_or(self.delay);
         let fate = self.dice.roll();
         if self.is_out(departs) {
             return Passage::Outage;
@@ -367,10 +365,19 @@ impl Serializer {
     }
 
     fn take_steps(&mut self) {
-        while let Some((_, rate)) = self.rates.pop_front_if(|step| step.0 <= self.free) {
+        if let Some(rate) = take_latest(&mut self.rates, self.free) {
             (self.bits_per_second, self.remainder) = (rate, 0);
         }
     }
+}
+
+/// Take out what has come to pass by then; the last of it holds.
+fn take_latest<T>(steps: &mut VecDeque<(Time, T)>, now: Time) -> Option<T> {
+    let mut latest = None;
+    while let Some((_, what)) = steps.pop_front_if(|step| step.0 <= now) {
+        latest = Some(what);
+    }
+    latest
 }
 
 /// Put something in after all that is not later.

@@ -27,8 +27,7 @@ impl PathConfig {
     /// send at one moment.
     pub fn new(scenario: &Scenario) -> PathConfig {
         let rate = rate(scenario.bottleneck_mbit);
-        let rtt = millis(scenario.rtt_ms);
-        let forward_delay = Duration::from_nanos(nanos(rtt) / 2);
+        let [forward_delay, reverse_delay] = both_ways(scenario.rtt_ms);
         let packet = rate.time_for(u64::from(scenario.mtu));
         let link = |loss: f64, delay: Duration, direction: u64| LinkConfig {
             rate,
@@ -50,7 +49,7 @@ impl PathConfig {
         };
         PathConfig {
             forward: link(scenario.loss, forward_delay, FORWARD),
-            reverse: link(scenario.loss_reverse, rtt - forward_delay, REVERSE),
+            reverse: link(scenario.loss_reverse, reverse_delay, REVERSE),
             device_rate: match scenario.nic_mbit {
                 Some(nic_mbit) => self::rate(nic_mbit),
                 None => rate.scale(10.0).max(Rate::from_mbps(10_000.0)),
@@ -64,7 +63,14 @@ pub(crate) fn rate(mbit: f64) -> Rate {
     Rate((mbit * 1e6).round() as u64)
 }
 
-pub(crate) fn millis(ms: f64) -> Duration {
+/// How long a packet propagates there and back, over a path of this round trip.
+pub(crate) fn both_ways(rtt_ms: f64) -> [Duration; 2] {
+    let rtt = millis(rtt_ms);
+    let there = Duration::from_nanos(nanos(rtt) / 2);
+    [there, rtt - there]
+}
+
+fn millis(ms: f64) -> Duration {
     Duration::from_nanos((ms * 1e6).round() as u64)
 }
 

@@ -122,9 +122,7 @@ impl Stored {
             && host.build == here.build
             && (wanted.origin == Origin::Simulator || host.kernel == here.kernel)
     }
-}
 
-impl Stored {
     /// It is not less than this one: of no smaller scale, and with as many figures, if not both are whole.
     fn replaces(&self, earlier: &Stored) -> bool {
         let are_whole = self.head.only.is_none() && earlier.head.only.is_none();

@@ -4,7 +4,7 @@ use super::checks::{
     DELAY_MAX_MS, InvalidField, RATE_MAX_MBIT, TIME_MAX_S, not_negative, positive, refuse, share,
 };
 use crate::link::{LinkChange, LinkStep};
-use crate::path::{millis, rate};
+use crate::path::{both_ways, rate};
 use longhaul_proto::units::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,10 +34,7 @@ impl Step {
         let rate = self.bottleneck_mbit.map(|mbit| LinkChange::Rate(rate(mbit)));
         let loss = self.loss.filter(|_| is_forward).map(LinkChange::Loss);
         let outage = self.outage_s.map(|span_s| LinkChange::Outage(Duration::from_secs_f64(span_s)));
-        let delay = self.rtt_ms.map(|rtt_ms| {
-            let there = millis(rtt_ms) / 2;
-            LinkChange::Delay(if is_forward { there } else { millis(rtt_ms) - there })
-        });
+        let delay = self.rtt_ms.map(|rtt_ms| LinkChange::Delay(both_ways(rtt_ms)[usize::from(!is_forward)]));
         rate.or(loss).or(outage).or(delay).map(|change| LinkStep { at, change })
     }
 

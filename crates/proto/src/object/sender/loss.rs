@@ -147,6 +147,17 @@ mod tests {
         sent
     }
 
+    /// Give the first 40 packets to lanes: numbers and bodies.
+    fn fill_lanes(sender: &mut Sender<Vec<u8>>, now: Time) -> Vec<(DatagramNumber, Vec<u8>)> {
+        sender.go_by_lanes();
+        let mut buf = vec![0; 1100];
+        let mut next = || {
+            let transmit = sender.poll_transmit(now, &mut buf).expect("nothing holds it back");
+            (transmit.number, buf[..transmit.len].to_vec())
+        };
+        (0..40).map(|_| next()).collect()
+    }
+
     /// Hand over and acknowledge.
     fn deliver(
         sender: &mut Sender<Vec<u8>>,
@@ -193,10 +204,8 @@ mod tests {
     #[test]
     fn what_a_lane_took_with_it_does_not_count_as_landed() {
         let (mut sender, mut receiver) = (sender(), receiver());
-        sender.go_by_lanes();
         let start = Time::from_millis(100);
-        let mut buf = vec![0; 1100];
-        (0..40).for_each(|_| assert!(sender.poll_transmit(start, &mut buf).is_some()));
+        fill_lanes(&mut sender, start);
         sender.go_by_datagrams(Box::new(Greedy));
         sender.lose(0..40);
         let sent = drain(&mut sender, start);
@@ -209,10 +218,8 @@ mod tests {
     #[test]
     fn what_went_by_itself_is_missed_though_a_lane_has_older_ones() {
         let (mut sender, mut receiver) = (sender(), receiver());
-        sender.go_by_lanes();
         let start = Time::from_millis(100);
-        let mut buf = vec![0; 1100];
-        (0..40).for_each(|_| assert!(sender.poll_transmit(start, &mut buf).is_some()));
+        fill_lanes(&mut sender, start);
         sender.go_by_datagrams(Box::new(Greedy));
         assert_eq!(drain(&mut sender, start).len(), 60);
         let at = sender.poll_timeout().expect("silence is noticed");
@@ -226,15 +233,9 @@ mod tests {
     #[test]
     fn what_lanes_carry_is_no_loss_of_a_path_that_is_gone_back_to() {
         let (mut sender, mut receiver) = (sender(), receiver());
-        sender.go_by_lanes();
         let start = Time::from_millis(100);
         let mut buf = vec![0; 1100];
-        let by_lanes: Vec<_> = (0..40)
-            .map(|_| {
-                let transmit = sender.poll_transmit(start, &mut buf).unwrap();
-                (transmit.number, buf[..transmit.len].to_vec())
-            })
-            .collect();
+        let by_lanes = fill_lanes(&mut sender, start);
         sender.go_by_datagrams(Box::new(Greedy));
         sender.poll_transmit(start, &mut buf).unwrap();
         let sent = drain(&mut sender, start + RTT / 2);
