@@ -13,7 +13,8 @@ export CARGO_INCREMENTAL ?= 0
 
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul
-# What make install takes. Under sudo there is mostly no rustc to ask for the host: then whatever make build has left.
+# What make install takes, and longhaul-lab beside it. Under sudo there is mostly no rustc to ask for the host: then whatever
+# make build has left.
 BUILT = $(if $(HOST),$(wildcard $(PROGRAM)),$(firstword $(wildcard $(CARGO_TARGET_DIR)/*/release/longhaul)))
 export TOOLS := $(CARGO_TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -22,6 +23,10 @@ C_LIBRARIES ?= $(CARGO_TARGET_DIR)/release
 C_HEADER := bindings/c/include/longhaul.h
 MATURIN := $(TOOLS)/python/bin/maturin
 DEV := $(abspath $(CARGO_TARGET_DIR))/debug
+# The workspace as everything that runs a part of it builds it: with other features it would be compiled again.
+WHOLE := --locked --workspace --features longhaul-stripe/tokio
+# Tests mostly wait: for paths, for programs, for each other's end.
+export RUST_TEST_THREADS ?= 6
 # What the tests of the Python package are built into.
 PEERS := $(abspath $(CARGO_TARGET_DIR))/bindings
 
@@ -34,10 +39,11 @@ demo: build ## Race a real copy against kernel TCP over an emulated long haul (a
 	$(PROGRAM) demo
 
 .PHONY: build
-build: ## Build the release program: one static file, small enough to be sent ahead over ssh
-	RUSTFLAGS="-C target-feature=+crt-static" CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_STRIP=symbols \
-		$(CARGO) build --locked --release --target $(HOST) -p longhaul-cli
-	@echo "built $(PROGRAM)"
+build: ## Build the release programs: longhaul, one static file that is small enough to be sent ahead over ssh, and longhaul-lab
+	RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols" CARGO_PROFILE_RELEASE_DEBUG=0 \
+		CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
+		$(CARGO) build --locked --release --target $(HOST) -p longhaul-cli -p longhaul-evidence
+	@echo "built $(PROGRAM) and $(PROGRAM)-lab"
 
 .PHONY: build-c
 build-c: ## Build the library for C and C++ programs
@@ -46,14 +52,16 @@ build-c: ## Build the library for C and C++ programs
 SHARE = $(DESTDIR)$(PREFIX)/share
 
 .PHONY: install
-install: ## Install it, its manual and its shell completions below PREFIX (/usr/local); after make build
+install: ## Install both, their manual and shell completions below PREFIX (/usr/local); after make build
 	@[ -n "$(BUILT)" ] || { echo "nothing is built in $(CARGO_TARGET_DIR): make build first" >&2; exit 1; }
-	install -D -m 755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/longhaul
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT) $(BUILT)-lab
 	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
-	$(BUILT) man $(SHARE)/man/man1
-	$(BUILT) completions bash > $(SHARE)/bash-completion/completions/longhaul
-	$(BUILT) completions zsh > $(SHARE)/zsh/site-functions/_longhaul
-	$(BUILT) completions fish > $(SHARE)/fish/vendor_completions.d/longhaul.fish
+	for program in $(BUILT) $(BUILT)-lab; do name=$${program##*/}; \
+		$$program man $(SHARE)/man/man1; \
+		$$program completions bash > $(SHARE)/bash-completion/completions/$$name; \
+		$$program completions zsh > $(SHARE)/zsh/site-functions/_$$name; \
+		$$program completions fish > $(SHARE)/fish/vendor_completions.d/$$name.fish; \
+	done
 
 .PHONY: install-c
 install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c
@@ -78,6 +86,10 @@ peers: ## Install the programs that the lab compares longhaul with, as far as th
 .PHONY: test
 test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test
 
+.PHONY: test-long
+test-long: ## Run what takes minutes each: the short forms of these tests with many more seeds, transfers and rounds
+	$(CARGO) test $(WHOLE) --tests --no-fail-fast -- --ignored
+
 .PHONY: fmt
 fmt: ## Check the format of the sources
 	$(CARGO) fmt --all --check
@@ -88,16 +100,21 @@ deny: ## Check licences, sources and duplicates of the dependencies
 
 .PHONY: lint
 lint: ## Run clippy; a warning is an error
-	$(CARGO) clippy --locked --workspace --all-targets --features longhaul/tokio -- -D warnings
+	$(CARGO) clippy $(WHOLE) --all-targets -- -D warnings
 
 .PHONY: doc
 doc: ## Build the API documentation; a warning is an error
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
-		$(CARGO) doc --locked --workspace --exclude longhaul-fuzz --no-deps --lib
+		$(CARGO) doc $(WHOLE) --exclude longhaul-fuzz --no-deps --lib
+
+# With an example that needs what the tests need, so that nothing is compiled anew for them.
+.PHONY: programs
+programs:
+	$(CARGO) build $(WHOLE) --lib --bins --example stripe_echo
 
 .PHONY: fuzz
-fuzz: ## Give every parser mutated bytes, the same each time (RUNS=n for more, SEED=n for others)
-	$(CARGO) run --locked -q -p longhaul-fuzz -- --runs $(or $(RUNS),50000) --seed $(or $(SEED),1)
+fuzz: programs ## Give every parser mutated bytes, the same each time (RUNS=n for more, SEED=n for others)
+	$(DEV)/longhaul-fuzz --runs $(or $(RUNS),50000) --seed $(or $(SEED),1)
 
 .PHONY: bindings
 bindings: header-check python ## Check the C header, test the Python package (the C library is tested by unit)
@@ -116,15 +133,13 @@ python: ## Build the Python package and run its tests, against programs in C and
 	@if [ -x $(MATURIN) ]; then $(MAKE) --no-print-directory python-tests; \
 		else echo "skipped: the Python package needs maturin, which make setup has not installed"; fi
 
-# Built as unit builds it, so that everything is compiled once.
 .PHONY: python-tests
-python-tests:
-	$(CARGO) build --locked --workspace --features longhaul/tokio --lib --bins --example stripe_echo
+python-tests: programs
 	$(MAKE) -s install-c DESTDIR= PREFIX=$(PEERS) C_LIBRARIES=$(DEV)
 	cc -o $(PEERS)/file bindings/c/examples/file.c -I$(PEERS)/include -L$(PEERS)/lib -llonghaul \
 		-Wl,-rpath,$(PEERS)/lib
 	rm -rf $(PEERS)/wheels
-	$(MATURIN) build --quiet --locked --profile dev --features longhaul/tokio --strip --compatibility linux \
+	$(MATURIN) build --quiet --locked --profile dev --features longhaul-stripe/tokio --strip --compatibility linux \
 		-m bindings/python/Cargo.toml -o $(PEERS)/wheels
 	$(TOOLS)/python/bin/pip install --quiet --no-index --no-deps --force-reinstall $(PEERS)/wheels/*.whl
 	cd bindings/python/tests && LONGHAUL_C_FILE=$(PEERS)/file LONGHAUL_PROGRAM=$(DEV)/longhaul \
@@ -138,13 +153,15 @@ wheel: ## Build the Python package for this machine: target/wheels
 
 .PHONY: unit
 unit: ## Run the tests of all crates, those over emulated paths and real sockets included
-	$(CARGO) test --locked --workspace --features longhaul/tokio --no-fail-fast
+	$(CARGO) test $(WHOLE) --tests --no-fail-fast
+	$(CARGO) test $(WHOLE) --doc
 
 .PHONY: bench
 bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk side, the simulator
-	$(CARGO) bench --locked -p longhaul-cli --bench paths -- $(FILTER)
+	$(CARGO) build --locked --release -p longhaul-cli
+	$(CARGO) bench --locked -p longhaul-evidence --bench paths -- $(FILTER)
 	$(CARGO) run --locked --release -p longhaul --example disk
-	$(CARGO) run --locked --release -p longhaul --example stripe_speed
+	$(CARGO) run --locked --release -p longhaul-stripe --example stripe_speed
 	$(CARGO) run --locked --release -p longhaul-sim --example speed
 
 .PHONY: advisories

@@ -34,13 +34,13 @@ impl Fault {
 
     /// An error with what was tried.
     pub fn of(error: &io::Error, what: &str) -> Fault {
-        Fault::new(longhaul::errno::of(error), format!("{what}: {error}"))
+        Fault::new(longhaul_stripe::errno::of(error), format!("{what}: {error}"))
     }
 }
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Fault {
-        Fault::new(longhaul::errno::of(&error), error.to_string())
+        Fault::new(longhaul_stripe::errno::of(&error), error.to_string())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::errors::{Answer, Fault};
 use libc::c_int;
-use longhaul::stripe::{StripeOptions, StripedListener, StripedStream};
+use longhaul_stripe::{StripeOptions, StripedListener, StripedStream};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};

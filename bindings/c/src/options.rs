@@ -3,7 +3,7 @@
 use crate::address;
 use crate::errors::{Answer, Fault, answer, answer_or};
 use libc::{c_char, c_int, c_void, size_t};
-use longhaul::stripe::{Streams, StripeOptions};
+use longhaul_stripe::{Streams, StripeOptions};
 use std::time::Duration;
 
 /// How to connect and listen. Each lh_options_ call returns 0, or -1 with errno set.

@@ -5,7 +5,7 @@ use crate::errors::{Answer, Fault, answer};
 use crate::handles::{Fresh, Handle, State, Timeouts};
 use crate::options::LhOptions;
 use libc::{c_char, c_int, c_void, sockaddr, socklen_t};
-use longhaul::stripe::{StripeOptions, StripedListener};
+use longhaul_stripe::{StripeOptions, StripedListener};
 use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

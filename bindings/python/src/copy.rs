@@ -4,13 +4,19 @@ use crate::errors::{CopyError, os_error};
 use crate::options;
 use crate::waiting::{LOOK_AROUND, seconds};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use longhaul::stripe::Streams;
-use longhaul::{CopyOptions, Failure, Location, Observer, Phase, Remark, Summary, Transport};
+use longhaul::{
+    Cause, CopyOptions, Delta, Error, Location, Observer, Phase, Remark, RequestError, Summary, Token,
+    Transport,
+};
+use longhaul_proto::streams::Streams;
 use longhaul_proto::units::Rate;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -37,12 +43,6 @@ pub fn copy<'py>(
     let sources = sources.into_iter().map(location).collect::<PyResult<Vec<_>>>()?;
     let dest = location(dst)?;
     let options = read_options(options)?;
-    let daemon = sources.iter().chain([&dest]).any(|place| matches!(place, Location::Daemon { .. }));
-    if daemon && options.token.is_none() {
-        return Err(PyValueError::new_err(
-            "longhaul:// needs the server's token: give token=… or set LONGHAUL_TOKEN",
-        ));
-    }
     let (sender, receiver) = unbounded();
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
@@ -68,7 +68,7 @@ enum News {
     Progress(longhaul::Progress),
     Warning(String),
     Remark(Remark),
-    Done(Box<Result<Summary, Failure>>),
+    Done(Box<Result<Summary, Error>>),
 }
 
 /// Tells the thread that called; nobody may listen any more.
@@ -98,7 +98,7 @@ struct Audience<'a, 'py> {
 }
 
 impl Audience<'_, '_> {
-    fn follow(&self, py: Python<'_>, news: &Receiver<News>) -> PyResult<Box<Result<Summary, Failure>>> {
+    fn follow(&self, py: Python<'_>, news: &Receiver<News>) -> PyResult<Box<Result<Summary, Error>>> {
         let mut held = None;
         loop {
             let mut next = held.take().map_or_else(|| py.detach(|| news.recv_timeout(LOOK_AROUND)), Ok);
@@ -131,15 +131,23 @@ fn tell<'py>(listener: Option<&Bound<'py, PyAny>>, news: impl pyo3::call::PyCall
     listener.map_or(Ok(()), |listener| listener.call1(news).map(drop))
 }
 
-fn finish<'py>(py: Python<'py>, outcome: Result<Summary, Failure>) -> PyResult<Bound<'py, PyAny>> {
+fn finish<'py>(py: Python<'py>, outcome: Result<Summary, Error>) -> PyResult<Bound<'py, PyAny>> {
     match outcome {
         Ok(summary) => {
             let told = summary_dict(py, &summary)?;
-            if summary.ok { Ok(told) } else { Err(copy_error(py, first_error(&summary), Some(told))) }
+            if summary.ok {
+                return Ok(told);
+            }
+            let cause = summary.failures.first().map_or(Cause::Other, |failure| failure.reason.cause);
+            Err(copy_error(py, first_error(&summary), cause, Some(told)))
         }
-        Err(Failure::Usage(line)) => Err(PyValueError::new_err(line)),
-        Err(Failure::Failed(line)) => Err(copy_error(py, line, None)),
-        Err(failure @ Failure::Interrupted) => Err(PyKeyboardInterrupt::new_err(failure.to_string())),
+        Err(Error::Request(RequestError::NoToken)) => {
+            let line = "longhaul:// needs the server's token: give token=… or set LONGHAUL_TOKEN";
+            Err(PyValueError::new_err(line))
+        }
+        Err(Error::Request(request)) => Err(PyValueError::new_err(request.to_string())),
+        Err(error @ Error::Interrupted) => Err(PyKeyboardInterrupt::new_err(error.to_string())),
+        Err(error) => Err(copy_error(py, error.to_string(), error.cause(), None)),
     }
 }
 
@@ -147,9 +155,10 @@ fn first_error(summary: &Summary) -> String {
     summary.error.clone().unwrap_or_else(|| format!("{} files failed", summary.files_failed))
 }
 
-fn copy_error(py: Python<'_>, line: String, summary: Option<Bound<'_, PyAny>>) -> PyErr {
+fn copy_error(py: Python<'_>, line: String, cause: Cause, summary: Option<Bound<'_, PyAny>>) -> PyErr {
     let error = CopyError::new_err(line);
-    match error.value(py).setattr("summary", summary) {
+    let value = error.value(py);
+    match value.setattr("summary", summary).and_then(|()| value.setattr("cause", cause.name())) {
         Ok(()) => error,
         Err(other) => other,
     }
@@ -161,7 +170,7 @@ fn summary_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, 
     let os = py.import("os")?;
     let mut failures = vec![];
     for failure in &summary.failures {
-        failures.push((os.call_method1("fsdecode", (failure.path.as_slice(),))?, &failure.reason));
+        failures.push((os.call_method1("fsdecode", (failure.path.as_slice(),))?, &failure.reason.line));
     }
     told.set_item("failures", failures)?;
     Ok(told)
@@ -225,13 +234,13 @@ impl Progress {
 }
 
 fn location(path: PathBuf) -> PyResult<Location> {
-    Location::parse(&path.into_os_string()).map_err(PyValueError::new_err)
+    Location::parse(&path.into_os_string()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 fn read_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<CopyOptions> {
     // This program is Python, which is nothing to put on the far side as longhaul.
     let mut options = CopyOptions { deploy: false, ..CopyOptions::default() };
-    options.token = std::env::var("LONGHAUL_TOKEN").ok().filter(|token| !token.is_empty());
+    options.token = std::env::var("LONGHAUL_TOKEN").ok().filter(|token| !token.is_empty()).map(Token::from);
     for (name, value) in given.into_iter().flatten() {
         let name = name.extract::<String>()?;
         // None always stands for what is usual.
@@ -254,8 +263,8 @@ fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) 
         }
         "congestion" => options.congestion = Some(value.extract()?),
         "rate" => options.rate = Some(rate(value.extract()?)?),
-        "control" => options.control = value.extract()?,
-        "select" => options.select = Some(value.extract()?),
+        "control" => options.control = named(value)?,
+        "select" => options.select = Some(named(value)?),
         "background" => options.background = value.extract()?,
         "ack_every" => options.ack_every = Some(at_least_one(name, value.extract()?)?),
         "batch" => options.batch = Some(at_least_one(name, value.extract()?)?),
@@ -264,21 +273,38 @@ fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) 
             let day = Duration::from_secs(86_400);
             options.stall_timeout = seconds(value.extract()?)?.unwrap_or(day).min(day);
         }
-        "token" => options.token = Some(value.extract()?),
+        "token" => options.token = Some(Token::from(value.extract::<String>()?)),
         "ports" => {
             let (first, last) = value.extract::<(u16, u16)>()?;
             options.ports = Some(first..=last);
         }
-        "ssh" => options.ssh_command = Some(value.extract()?),
+        "ssh" => {
+            options.ssh_command = value.extract::<String>()?.split_whitespace().map(OsString::from).collect();
+        }
         "files_from" => options.files_from = Some(value.extract()?),
         "exclude" => options.files.exclude = value.extract()?,
         "resume" => options.files.resume = value.extract()?,
         "checksum" => options.files.checksum = value.extract()?,
+        "delta" => options.files.delta = delta(&value.extract::<String>()?)?,
         "delete" => options.files.delete = value.extract()?,
         "dry_run" => options.files.dry_run = value.extract()?,
         _ => return Err(PyTypeError::new_err(format!("unexpected keyword argument {name:?}"))),
     }
     Ok(())
+}
+
+/// Something that the library knows by its name.
+fn named<T: FromStr<Err: Display>>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+    value.extract::<String>()?.parse().map_err(|error: T::Err| PyValueError::new_err(error.to_string()))
+}
+
+fn delta(name: &str) -> PyResult<Delta> {
+    Ok(match name {
+        "auto" => Delta::Auto,
+        "always" => Delta::Always,
+        "never" => Delta::Never,
+        _ => return Err(PyValueError::new_err("delta is \"auto\", \"always\" or \"never\"")),
+    })
 }
 
 fn transport(name: &str) -> PyResult<Transport> {

@@ -9,7 +9,7 @@ create_exception!(longhaul, CopyError, PyOSError, "A copy that was not done, or 
 
 /// As an `OSError`: a `ConnectionRefusedError`, say, if its number is that of one.
 pub fn os_error(py: Python<'_>, error: &io::Error) -> PyErr {
-    numbered(py, longhaul::errno::of(error), error.to_string())
+    numbered(py, longhaul_stripe::errno::of(error), error.to_string())
 }
 
 /// An `OSError` with a number and a line.

@@ -4,7 +4,7 @@ use crate::errors::{closed, no_fileno, os_error, timed_out};
 use crate::options;
 use crate::stream::{Stream, address, locked};
 use crate::waiting::{Deadline, aside, seconds};
-use longhaul::stripe::{StripeOptions, StripedListener};
+use longhaul_stripe::{StripeOptions, StripedListener};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::io::{self, ErrorKind};

@@ -1,7 +1,7 @@
 //! How to connect and listen, as keyword arguments say it.
 
 use crate::waiting::seconds;
-use longhaul::stripe::{Streams, StripeOptions};
+use longhaul_stripe::{Streams, StripeOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -3,7 +3,7 @@
 use crate::errors::{closed, no_fileno, os_error, timed_out};
 use crate::options;
 use crate::waiting::{Deadline, LOOK_AROUND, aside, drop_aside, seconds};
-use longhaul::stripe::{LaneStats, StripedStream};
+use longhaul_stripe::{LaneStats, StripedStream};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;

@@ -1,22 +1,13 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
-mod lab;
-mod lab_path;
-
-pub use lab::{
-    LabArgs, LabCommand, LabPlainArgs, LabPlainEnd, LabReceiveArgs, LabReportArgs, LabRunArgs, LabSendArgs,
-    LabSocketArgs, LabStreamArgs, LabStreamEnd,
-};
-pub use lab_path::{LabAtArgs, LabEnd, LabPcapArgs, LabShellArgs};
-
-use crate::rate::{parse_bytes, parse_rate};
+use crate::help::{CompletionsArgs, ManArgs};
+use crate::rate::parse_rate;
 use crate::values::{parse_duration, parse_listen, parse_ports, parse_streams};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
-use longhaul::stripe::Streams;
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::SelectorKind;
+use longhaul_proto::streams::Streams;
 use longhaul_proto::units::Rate;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -39,9 +30,16 @@ pub enum Command {
     Cp(Box<CpArgs>),
     Serve(ServeArgs),
     Probe(ProbeArgs),
-    Demo(DemoArgs),
-    Sim(SimArgs),
-    Lab(LabArgs),
+    /// Race a real copy against kernel TCP over an emulated long haul (longhaul-lab)
+    #[command(disable_help_flag = true)]
+    Demo(HandedOnArgs),
+    /// Rerun the papers' experiments on virtual time (longhaul-lab)
+    #[command(disable_help_flag = true)]
+    Sim(HandedOnArgs),
+    /// Rerun experiments over emulated paths, with real programs (longhaul-lab)
+    #[command(disable_help_flag = true)]
+    Lab(HandedOnArgs),
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
     /// Write the manual's pages
     #[command(hide = true)]
@@ -49,15 +47,14 @@ pub enum Command {
     /// Be the far side of a copy over ssh
     #[command(hide = true)]
     Agent(AgentArgs),
-    /// Be an end of a striped stream that is measured
-    #[command(hide = true)]
-    LabStream(LabStreamArgs),
-    /// Be an end of a plain TCP copy that others are compared with
-    #[command(hide = true)]
-    LabPlain(LabPlainArgs),
-    /// Run a program at an end of a lab's path
-    #[command(hide = true)]
-    LabAt(LabAtArgs),
+}
+
+/// What the program longhaul-lab does: it is handed the whole command line.
+#[derive(Debug, Args)]
+pub struct HandedOnArgs {
+    /// As longhaul-lab takes them; --help lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub args: Vec<OsString>,
 }
 
 /// Be the far side of a copy over ssh
@@ -97,6 +94,18 @@ pub struct CpArgs {
     /// Compare contents, not only size and time, before a file counts as already there
     #[arg(long, help_heading = FILES)]
     pub checksum: bool,
+    /// Take over what is equal in files that are replaced
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHEN",
+        default_value_t,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "always",
+        help_heading = FILES
+    )]
+    pub delta: Delta,
     /// Remove from DST what the sources do not have
     #[arg(long, help_heading = FILES)]
     pub delete: bool,
@@ -204,6 +213,28 @@ pub enum Transport {
     Ssh,
 }
 
+/// When what is equal in a file that is replaced is taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Delta {
+    /// Where the file is large and older
+    #[default]
+    Auto,
+    /// Whenever there is a file
+    Always,
+    /// Send every file that differs as a whole
+    Never,
+}
+
+impl From<Delta> for longhaul::Delta {
+    fn from(asked: Delta) -> longhaul::Delta {
+        match asked {
+            Delta::Auto => longhaul::Delta::Auto,
+            Delta::Always => longhaul::Delta::Always,
+            Delta::Never => longhaul::Delta::Never,
+        }
+    }
+}
+
 impl From<Transport> for longhaul::Transport {
     fn from(asked: Transport) -> longhaul::Transport {
         match asked {
@@ -301,68 +332,6 @@ pub struct ProbeArgs {
     pub progress: When,
 }
 
-/// Race a real copy against kernel TCP over an emulated long haul
-///
-/// Builds a path of 100 Mb/s and 65 ms between two network namespaces, copies a real file over
-/// it with this program and moves as much with the kernel's TCP, without loss and with 1 %.
-/// Needs root, or user namespaces and access to /dev/net/tun. Takes about a minute.
-#[derive(Args, Debug)]
-#[command(verbatim_doc_comment)]
-pub struct DemoArgs {
-    /// Size of the file in megabytes
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..=4000))]
-    pub megabytes: u64,
-}
-
-/// Rerun the papers' experiments, or a transfer over a path of your own, on virtual time
-///
-/// Everything runs in a deterministic simulator, with the very protocol code that copies files:
-/// equal seeds give equal figures. An experiment prints its figures, what the paper says of them
-/// and whether that holds here. A scenario file describes a path; one transfer runs over it for
-/// each --control.
-#[derive(Args, Debug)]
-#[command(verbatim_doc_comment, after_help = SIM_EXAMPLES)]
-pub struct SimArgs {
-    /// An experiment, a scenario file, or list
-    #[arg(value_name = "EXPERIMENT|SCENARIO.toml")]
-    pub what: String,
-    /// Fewer repetitions and points of an experiment: within a minute on two cores
-    #[arg(long)]
-    pub quick: bool,
-    /// Print JSON lines in place of text; the first has command, version and seed
-    #[arg(long)]
-    pub json: bool,
-    /// Everything random follows from it [default: 1, or the scenario's]
-    #[arg(long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Simulations that run side by side [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
-    /// Over a scenario: what decides how fast to send; tcp:NAME runs it under TCP; may be given
-    /// several times [default: adaptive]
-    #[arg(long, value_name = "NAME", help_heading = SCENARIO, verbatim_doc_comment)]
-    pub control: Vec<String>,
-    /// Over a scenario: how much to send [default: 40MB]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, help_heading = SCENARIO)]
-    pub bytes: Option<u64>,
-}
-
-/// Print a completion script for a shell
-#[derive(Args, Debug)]
-#[command(after_help = COMPLETIONS_EXAMPLES)]
-pub struct CompletionsArgs {
-    /// The shell
-    pub shell: Shell,
-}
-
-/// Write the manual's pages, one for each command, into a folder
-#[derive(Args, Debug)]
-pub struct ManArgs {
-    /// The folder, such as /usr/local/share/man/man1
-    #[arg(value_name = "DIR")]
-    pub folder: PathBuf,
-}
-
 fn non_blank(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("empty".into()) } else { Ok(text.into()) }
 }
@@ -372,7 +341,6 @@ const SPEED: &str = "Speed";
 const FOBS: &str = "Packets (for experiments; the defaults tune themselves)";
 const REACH: &str = "Reaching the other host";
 const OUTPUT: &str = "Output";
-const SCENARIO: &str = "Transfers over a scenario";
 
 const TOP_EXAMPLES: &str = "\
 Examples:
@@ -410,13 +378,6 @@ Examples:
 
 Sends up to what the path carries for twice the time of --seconds; --rate bounds it.";
 
-const SIM_EXAMPLES: &str = "\
-Examples:
-  longhaul sim list                               what there is
-  longhaul sim fobs-fig1                          the FOBS paper's Figure 1, judged
-  longhaul sim grid --quick --json > grid.jsonl   every controller on every path
-  longhaul sim scenarios/gigabit.toml --control adaptive --control tcp:cubic --bytes 1GB";
-
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
@@ -427,6 +388,15 @@ Examples:
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn every_command_in_the_documents_parses() {
+        let commands = longhaul_testing::documents::commands();
+        let ours = commands.iter().filter(|words| !crate::lab_program::COMMANDS.contains(&words[1].as_str()));
+        let parsed =
+            ours.map(|words| Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}")));
+        assert!(parsed.count() > 15, "fewer than there are");
+    }
 
     fn cp(args: &[&str]) -> CpArgs {
         let line = ["longhaul", "cp"].iter().chain(args);
@@ -458,7 +428,7 @@ mod tests {
     fn names_are_those_of_the_library() {
         let defaults = longhaul::CopyOptions::default();
         let args = cp(&["a", "b"]);
-        assert_eq!((args.control.name(), args.select), (defaults.control.as_str(), None));
+        assert_eq!((args.control, args.select), (defaults.control, None));
         assert_eq!(args.stall_timeout, defaults.stall_timeout);
         for kind in ControllerKind::ALL.iter().copied() {
             assert_eq!(cp(&["--control", kind.name(), "a", "b"]).control, kind);

@@ -1,13 +1,14 @@
 //! `longhaul cp`.
 
 use crate::args::CpArgs;
+use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{check_token, find_token, read_file_list};
+use crate::values::{find_token, read_file_list, words};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
-use longhaul::stripe::Streams;
-use longhaul::{CopyOptions, Failure, Location, Observer, Summary, Told};
+use longhaul::{CopyOptions, Location, Observer, Summary, Told};
+use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 
 /// Copy, tell, and say how it ended.
@@ -18,7 +19,7 @@ pub fn run(args: &CpArgs) -> Exit {
         let mut request = request(args, &mut display)?;
         request.options.began = Some(longhaul::clock::program_start());
         let stop = signals::stop_flag()?;
-        longhaul::copy(&request.sources, &request.dest, &request.options, &mut display, stop)
+        Ok(longhaul::copy(&request.sources, &request.dest, &request.options, &mut display, stop)?)
     });
     let account = display.finish();
     let (summary, exit) = match outcome {
@@ -55,7 +56,6 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
     if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
         observer.warning(warning);
     }
-    check_token(sources.iter().chain([&dest]), token.as_ref()).map_err(Failure::Usage)?;
     let options = options(args, token.map(|token| token.secret))?;
     Ok(Request { sources, dest, options })
 }
@@ -66,16 +66,10 @@ fn location(arg: &OsString) -> Result<Location, Failure> {
             "- (standard input or output) is not available in this version; a file of that name is ./-";
         return Err(Failure::Usage(text.into()));
     }
-    Location::parse(arg).map_err(Failure::Usage)
+    Ok(Location::parse(arg).map_err(longhaul::Error::from)?)
 }
 
-fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure> {
-    if args.control.needs_rate() && args.rate.is_none() {
-        let name = args.control.name();
-        return Err(Failure::Usage(format!(
-            "--control {name} needs the rate to keep, such as --rate 800mbit"
-        )));
-    }
+fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions, Failure> {
     let files_from = args.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
     let mut options = CopyOptions {
         transport: args.transport.into(),
@@ -85,8 +79,8 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
             Streams::Fixed(streams) => u16::try_from(streams).ok(),
         },
         congestion: args.congestion.clone(),
-        control: args.control.name().into(),
-        select: args.select.map(|kind| kind.name().into()),
+        control: args.control,
+        select: args.select,
         rate: args.rate,
         background: args.background,
         ack_every: args.ack_every,
@@ -95,13 +89,14 @@ fn options(args: &CpArgs, token: Option<String>) -> Result<CopyOptions, Failure>
         stall_timeout: args.stall_timeout,
         token,
         ports: args.reach.ports.clone(),
-        ssh_command: args.reach.ssh.clone(),
+        ssh_command: words(args.reach.ssh.as_deref()),
         deploy: !args.reach.no_deploy,
         files_from,
         ..CopyOptions::default()
     };
     options.files.resume = !args.no_resume;
     options.files.checksum = args.checksum;
+    options.files.delta = args.delta.into();
     options.files.delete = args.delete;
     options.files.dry_run = args.dry_run;
     options.files.exclude.clone_from(&args.exclude);
@@ -150,7 +145,13 @@ fn summary_text(summary: &Summary, dry_run: bool) -> String {
         _ => format!("{in_place} of {}", files_text(summary.files)),
     };
     let size = bytes_text(summary.bytes);
-    let already = [(summary.skipped_bytes, "already there"), (summary.resumed_bytes, "resumed")];
+    let by_time = summary.skipped_bytes.saturating_sub(summary.compared_bytes);
+    let already = [
+        (by_time, "already there by size and time"),
+        (summary.compared_bytes, "compared and equal"),
+        (summary.resumed_bytes, "resumed"),
+        (summary.delta_bytes, "taken over"),
+    ];
     let already = already.iter().filter(|(bytes, _)| *bytes > 0);
     let already = already.map(|(bytes, what)| format!("{} {what}", bytes_text(*bytes)));
     if dry_run {
@@ -162,9 +163,19 @@ fn summary_text(summary: &Summary, dry_run: bool) -> String {
     let speed = format!("{} in {} ({:.1} Mb/s)", size, seconds_text(summary.seconds), summary.goodput_mbps);
     let mut parts: Vec<_> = [speed, files].into_iter().chain(already).collect();
     parts.extend((summary.removed > 0).then(|| format!("{} removed", summary.removed)));
-    parts.push(if summary.hash_verified { "verified" } else { "not verified" }.into());
+    parts.push(verified_text(summary, by_time).into());
     parts.extend(limit_text(summary.limited_by).map(|limit| format!("limited by {limit}")));
     parts.join(", ")
+}
+
+/// What can be said of contents: nothing of files that were skipped by size and time.
+fn verified_text(summary: &Summary, by_time: u64) -> &'static str {
+    match summary {
+        Summary { hash_verified: true, .. } => "verified",
+        Summary { ok: true, .. } if by_time < summary.bytes => "the rest verified",
+        Summary { ok: true, .. } => "contents not compared",
+        _ => "not verified",
+    }
 }
 
 #[cfg(test)]
@@ -202,6 +213,7 @@ mod tests {
             "--no-deploy",
             "--packet-size=1024",
             "--dry-run",
+            "--delta",
             "--transport=stripe",
             "--streams=8",
             "--congestion=cubic",
@@ -210,10 +222,16 @@ mod tests {
         ])
         .unwrap();
         let options = request.options;
-        assert_eq!((options.control.as_str(), options.select.as_deref()), ("fixed", Some("random")));
+        assert_eq!(
+            (options.control.name(), options.select.map(|kind| kind.name())),
+            ("fixed", Some("random"))
+        );
         assert_eq!(options.rate.unwrap().0, 400_000_000);
         assert!(!options.files.resume && options.files.dry_run && !options.files.delete && !options.deploy);
-        assert_eq!(options.files.exclude, ["*.o", "tmp/"]);
+        assert_eq!(
+            (options.files.exclude.as_slice(), options.files.delta),
+            (&["*.o".into(), "tmp/".into()][..], longhaul::Delta::Always)
+        );
         let carried = (options.transport, options.streams, options.congestion.as_deref());
         assert_eq!(carried, (longhaul::Transport::Stripe, Some(8), Some("cubic")));
         assert_eq!((options.ports, options.packet_size), (Some(7700..=7710), Some(1024)));
@@ -228,9 +246,6 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        for control in ["fixed", "rbudp"] {
-            assert!(usage(&[&format!("--control={control}"), "a", "h:b"]).contains("--rate"));
-        }
         assert!(usage(&["-", "h:b"]).contains("./-"));
         assert!(usage(&["a", ""]).contains("empty path"));
         assert!(usage(&["--token-file=/nowhere/t", "a", "longhaul://h/"]).contains("no such file"));
@@ -250,15 +265,27 @@ mod tests {
         };
         let text = summary_text(&summary, false);
         assert_eq!(text, "40.0 MB in 3.9 s (81.8 Mb/s), 12 files, verified, limited by the path");
-        summary = Summary { files_failed: 2, skipped_bytes: 10_000_000, resumed_bytes: 500_000, ..summary };
+        summary = Summary {
+            files_failed: 2,
+            skipped_bytes: 10_000_000,
+            compared_bytes: 4_000_000,
+            resumed_bytes: 500_000,
+            delta_bytes: 1_000,
+            hash_verified: false,
+            ..summary
+        };
         let text = summary_text(&summary, false);
-        assert!(text.contains("10 of 12 files, 10.0 MB already there, 500.0 kB resumed, verified"), "{text}");
+        let already = "6.0 MB already there by size and time, 4.0 MB compared and equal, 500.0 kB resumed, 1.0 kB taken over";
+        assert!(text.contains(&format!("10 of 12 files, {already}, the rest verified")), "{text}");
+        summary.delta_bytes = 0;
         summary.removed = 3;
-        assert!(summary_text(&summary, false).contains("500.0 kB resumed, 3 removed, verified"));
+        assert!(summary_text(&summary, false).contains("500.0 kB resumed, 3 removed, the rest verified"));
+        let nothing = Summary { skipped_bytes: 40_000_000, compared_bytes: 0, ..summary.clone() };
+        assert!(summary_text(&nothing, false).contains("contents not compared"));
         let text = summary_text(&summary, true);
         assert!(text.ends_with("500.0 kB resumed, 3 to be removed"), "{text}");
         assert!(
-            text.starts_with("dry run, nothing changed: 40.0 MB in 10 of 12 files, 10.0 MB already"),
+            text.starts_with("dry run, nothing changed: 40.0 MB in 10 of 12 files, 6.0 MB already"),
             "{text}"
         );
     }

@@ -1,17 +1,22 @@
 //! What the library logs, on standard error.
 
+use crate::failure::Failure;
 use crate::values::LOG_ENV;
-use longhaul::Failure;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
 /// Log at `level` and above, or as the environment says.
 pub fn start(level: &str) -> Result<(), Failure> {
     let asked = std::env::var(LOG_ENV).ok().filter(|text| !text.is_empty());
-    let filter = EnvFilter::try_new(asked.as_deref().unwrap_or(level))
+    let filter: Targets = asked
+        .as_deref()
+        .unwrap_or(level)
+        .parse()
         .map_err(|e| Failure::Usage(format!("{LOG_ENV}: {e}; write it like info or longhaul=debug")))?;
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
+    // The filter decides what is logged, the format alone would stop at info.
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+    let log = log.with_target(false).with_writer(std::io::stderr);
     // Writing an error about a closed standard error to standard error would panic.
-    log.log_internal_errors(false).init();
+    log.log_internal_errors(false).finish().with(filter).init();
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! Everything the program prints, and how it ends. Standard output carries results (the JSON object, lines to paste),
-//! standard error everything else. A pipe that nobody reads any more is no reason to stop, let alone to panic.
+//! Everything the program prints, and how it ends. Standard output carries results (the JSON object, lines to
+//! paste), standard error everything else. A pipe that nobody reads any more is no reason to stop, let alone to
+//! panic.
 
-pub use longhaul_lab::report::bytes_text;
-
-use longhaul::{Failure, Summary};
+use longhaul::Summary;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -41,16 +40,6 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit.code())
-    }
-}
-
-impl From<&Failure> for Exit {
-    fn from(failure: &Failure) -> Exit {
-        match failure {
-            Failure::Usage(_) => Exit::Usage,
-            Failure::Failed(_) => Exit::Failed,
-            Failure::Interrupted => Exit::Interrupted,
-        }
     }
 }
 
@@ -140,6 +129,22 @@ pub fn eta_text(left: Duration) -> String {
     }
 }
 
+/// Bytes with a decimal unit: `40.0 MB`.
+pub fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1e3;
+    let mut unit = 0;
+    // 999.95 and more would be shown as 1000.0
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
 /// A share from 0 to 1 in percent: `0 %`, `0.02 %`, `1.5 %`, `87 %`.
 pub fn share_text(share: f64) -> String {
     let percent = share * 100.0;
@@ -161,6 +166,12 @@ mod tests {
         assert_eq!(shown, ["0.0 s", "99.4 s", "1 min 40 s", "59 min 59 s", "3 h 7 min"]);
         let shown: Vec<_> = [0, 7, 725, 11_220, 9_999_999].map(|s| eta_text(Duration::from_secs(s))).into();
         assert_eq!(shown, ["0:00", "0:07", "12:05", "3:07:00", "days"]);
+    }
+
+    #[test]
+    fn sizes() {
+        let shown: Vec<_> = [0, 999, 1000, 999_949, 999_950, 40_000_000, u64::MAX].map(bytes_text).into();
+        assert_eq!(shown, ["0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB", "40.0 MB", "18.4 EB"]);
     }
 
     #[test]
@@ -201,7 +212,9 @@ mod tests {
             "receiver_drops",
             "path_mtu",
             "resumed_bytes",
+            "delta_bytes",
             "skipped_bytes",
+            "compared_bytes",
             "removed",
             "streams",
             "switches",

@@ -1,12 +1,13 @@
 //! `longhaul probe`.
 
 use crate::args::{ProbeArgs, Transport};
+use crate::failure::Failure;
 use crate::output::{self, Exit, seconds_text, share_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{check_token, find_token};
+use crate::values::{find_token, words};
 use crate::why::limit_text;
 use crate::{log, signals};
-use longhaul::{CopyOptions, Failure, Location, ProbeReport};
+use longhaul::{CopyOptions, Location, ProbeReport};
 use std::ffi::OsString;
 use std::net::Ipv6Addr;
 
@@ -16,8 +17,8 @@ pub fn run(args: &ProbeArgs) -> Exit {
     let outcome = log::start("off").and_then(|()| {
         let at = place(&args.host)?;
         let began = Some(longhaul::clock::program_start());
-        let options = CopyOptions { began, ..options(args, &at)? };
-        longhaul::probe(&at, &options, args.seconds, &mut display, signals::stop_flag()?)
+        let options = CopyOptions { began, ..options(args)? };
+        Ok(longhaul::probe(&at, &options, args.seconds, &mut display, signals::stop_flag()?)?)
     });
     display.finish();
     let (report, exit) = match outcome {
@@ -61,12 +62,11 @@ fn place(host: &str) -> Result<Location, Failure> {
         _ if is_url || host.ends_with(':') => host.into(),
         _ => format!("{host}:"),
     };
-    Location::parse(&OsString::from(text)).map_err(Failure::Usage)
+    Ok(Location::parse(&OsString::from(text)).map_err(longhaul::Error::from)?)
 }
 
-fn options(args: &ProbeArgs, at: &Location) -> Result<CopyOptions, Failure> {
+fn options(args: &ProbeArgs) -> Result<CopyOptions, Failure> {
     let token = find_token(args.reach.token_file.as_deref()).map_err(Failure::Usage)?;
-    check_token([at], token.as_ref()).map_err(Failure::Usage)?;
     if args.transport == Transport::Ssh {
         return Err(Failure::Usage("--transport ssh cannot be probed; use object or stripe".into()));
     }
@@ -75,7 +75,7 @@ fn options(args: &ProbeArgs, at: &Location) -> Result<CopyOptions, Failure> {
         rate: args.rate,
         token: token.map(|token| token.secret),
         ports: args.reach.ports.clone(),
-        ssh_command: args.reach.ssh.clone(),
+        ssh_command: words(args.reach.ssh.as_deref()),
         deploy: !args.reach.no_deploy,
         ..CopyOptions::default()
     })

@@ -1,10 +1,11 @@
 //! `longhaul serve`.
 
 use crate::args::ServeArgs;
+use crate::failure::Failure;
 use crate::output::{self, Exit, warn};
 use crate::values::{TOKEN_ENV, Token, TokenFrom, find_token, fresh_token};
 use crate::{log, signals};
-use longhaul::{DEFAULT_PORT, Failure, ServeOptions};
+use longhaul::{DEFAULT_PORT, ServeOptions};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -17,10 +18,13 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     warn_about(given.as_ref());
     let token = match &given {
         Some(token) => token.secret.clone(),
-        None => fresh_token().map_err(Failure::Failed)?,
+        None => longhaul::Token::from(fresh_token().map_err(Failure::Failed)?),
     };
-    let paste =
-        Paste { token: token.clone(), from: given.map(|token| token.from), read_only: args.read_only };
+    let paste = Paste {
+        token: token.secret().into(),
+        from: given.map(|token| token.from),
+        read_only: args.read_only,
+    };
     log::start("info")?;
     let stop = signals::stop_flag()?;
     let options = ServeOptions {
@@ -31,10 +35,8 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         max_rate: args.max_rate,
     };
     let root = args.root.display().to_string();
-    match longhaul::serve(options, stop, |bound| output::result(&paste.text(&root, bound))) {
-        Ok(()) | Err(Failure::Interrupted) => Ok(Exit::Done),
-        Err(failure) => Err(failure),
-    }
+    longhaul::serve(options, stop, |bound| output::result(&paste.text(&root, bound)))?;
+    Ok(Exit::Done)
 }
 
 fn warn_about(token: Option<&Token>) {
@@ -42,7 +44,7 @@ fn warn_about(token: Option<&Token>) {
     if let Some(warning) = &token.warning {
         warn(warning);
     }
-    if token.secret.len() < TOKEN_LEN_MIN {
+    if token.secret.secret().len() < TOKEN_LEN_MIN {
         warn(&format!(
             "a token of fewer than {TOKEN_LEN_MIN} characters can be guessed; use a long random one"
         ));

@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP: the first asks for a clean end, a second one ends the program at once.
 
+use crate::failure::Failure;
 use crate::output::Exit;
-use longhaul::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;

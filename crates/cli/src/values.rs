@@ -1,8 +1,8 @@
 //! The other values that flags take: durations, port ranges, addresses, secrets, lists of files.
 
-use longhaul::stripe::Streams;
-use longhaul::{DEFAULT_PORT, Location};
-use longhaul_proto::lanes::LANES_MAX;
+use longhaul::DEFAULT_PORT;
+use longhaul_proto::streams::STREAMS_MAX;
+use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -34,9 +34,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Read `auto` or a number.
 pub fn parse_streams(text: &str) -> Result<Streams, String> {
     match text.parse() {
-        Ok(streams) if (1..=LANES_MAX as u32).contains(&streams) => Ok(Streams::Fixed(streams)),
+        Ok(streams) if (1..=STREAMS_MAX).contains(&streams) => Ok(Streams::Fixed(streams)),
         _ if text == "auto" => Ok(Streams::Auto),
-        _ => Err(format!("give a number from 1 to {LANES_MAX}, or auto")),
+        _ => Err(format!("give a number from 1 to {STREAMS_MAX}, or auto")),
     }
 }
 
@@ -80,7 +80,7 @@ pub enum TokenFrom {
 #[derive(Debug)]
 pub struct Token {
     /// The secret.
-    pub secret: String,
+    pub secret: longhaul::Token,
     /// Where it was found.
     pub from: TokenFrom,
     /// Something to say about it.
@@ -98,18 +98,9 @@ pub fn find_token(file: Option<&Path>) -> Result<Option<Token>, String> {
     Ok(Some(Token { secret, from: TokenFrom::Environment, warning: None }))
 }
 
-/// A daemon is not reached without its token. The error is a line for the user.
-pub fn check_token<'a>(
-    places: impl IntoIterator<Item = &'a Location>,
-    token: Option<&Token>,
-) -> Result<(), String> {
-    let daemon = places.into_iter().any(|place| matches!(place, Location::Daemon { .. }));
-    if daemon && token.is_none() {
-        return Err(format!(
-            "longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}"
-        ));
-    }
-    Ok(())
+/// A command's words, split at white space: the one that reaches a host, plain `ssh` unless another is named.
+pub fn words(command: Option<&str>) -> Vec<OsString> {
+    command.unwrap_or("ssh").split_whitespace().map(OsString::from).collect()
 }
 
 fn read_token(path: &Path) -> Result<Token, String> {
@@ -125,7 +116,7 @@ fn read_token(path: &Path) -> Result<Token, String> {
     Ok(Token { secret, from: TokenFrom::File(path.into()), warning })
 }
 
-fn check_secret(bytes: Vec<u8>) -> Result<String, String> {
+fn check_secret(bytes: Vec<u8>) -> Result<longhaul::Token, String> {
     if bytes.len() as u64 > TOKEN_LEN_MAX {
         return Err(format!("longer than {TOKEN_LEN_MAX} bytes, so not a token"));
     }
@@ -133,7 +124,7 @@ fn check_secret(bytes: Vec<u8>) -> Result<String, String> {
     match text.trim() {
         "" => Err("holds no token".into()),
         secret if secret.contains('\n') => Err("holds more than one line; a token is a single one".into()),
-        secret => Ok(secret.into()),
+        secret => Ok(longhaul::Token::from(secret)),
     }
 }
 
@@ -234,8 +225,8 @@ mod tests {
 
     #[test]
     fn secrets_are_one_line() {
-        assert_eq!(check_secret(b"abc\n".into()), Ok("abc".into()));
-        assert_eq!(check_secret(b"a b\r\n".into()), Ok("a b".into()));
+        assert_eq!(check_secret(b"abc\n".into()), Ok(longhaul::Token::from("abc")));
+        assert_eq!(check_secret(b"a b\r\n".into()), Ok(longhaul::Token::from("a b")));
         for bad in [&b""[..], b"\n\n", b"a\nb", b"\xff\xfe"] {
             assert!(check_secret(bad.into()).is_err(), "{bad:?}");
         }
@@ -260,7 +251,7 @@ mod tests {
         mode(0o640);
         let token = find_token(Some(file.path())).unwrap().unwrap();
         assert!(token.warning.unwrap().contains("chmod 600"));
-        assert_eq!((token.secret.as_str(), token.from), ("secret", TokenFrom::File(file.path().into())));
+        assert_eq!((token.secret.secret(), token.from), ("secret", TokenFrom::File(file.path().into())));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! How fast this machine can emulate: `flood SCENARIO.toml [SECONDS [UDP_PAYLOAD]]` sends UDP from left to right as fast as
-//! the left host lets it and says what came of it and what it cost.
+//! How fast this machine can emulate: `flood SCENARIO.toml [SECONDS [UDP_PAYLOAD]]` sends UDP from left to right as
+//! fast as the left host lets it and says what came of it and what it cost.
 
-use longhaul_lab::{End, Lab, Scenario, ensure_privileges};
+use longhaul_lab::{Lab, Scenario, Side, ensure_privileges};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     ensure_privileges()?;
     let lab = Lab::start(&Scenario::load(Path::new(&file))?)?;
     let bind = |end| lab.enter(end, || UdpSocket::bind((lab.address(end), 0)));
-    let (left, right) = (bind(End::Left)??, bind(End::Right)??);
+    let (left, right) = (bind(Side::Left)??, bind(Side::Right)??);
     left.connect(right.local_addr()?)?;
     right.set_read_timeout(Some(Duration::from_millis(100)))?;
     let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -1,5 +1,6 @@
-//! Records the packets of a host in a pcap file (draft-ietf-opsawg-pcap), as the host's kernel sees them: when they go to
-//! the path's device, and when they come from it. The emulator is not concerned, except for the processor that it takes.
+//! Records the packets of a host in a pcap file (draft-ietf-opsawg-pcap), as the host's kernel sees them: when they
+//! go to the path's device, and when they come from it. The emulator is not concerned, except for the processor
+//! that it takes.
 
 use crate::error::LabError;
 use crate::host::Host;
@@ -53,7 +54,7 @@ impl Lab {
 }
 
 impl Capture {
-    /// End it, and say what came of it.
+    /// Side it, and say what came of it.
     pub fn finish(mut self) -> Result<Captured, LabError> {
         self.end().map_err(|source| LabError::Capture { file: self.file.clone(), source })
     }

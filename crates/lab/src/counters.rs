@@ -1,6 +1,7 @@
 //! What a lab counts.
 
-use crate::queue::WaitingBytes;
+use longhaul_sim::queue::Occupancy;
+use std::time::Duration;
 
 /// What happened since the last reset, per direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,7 +31,7 @@ pub struct DirectionCounters {
     pub packets_delivered: u64,
     /// Their bytes.
     pub bytes_delivered: u64,
-    /// Dropped: no room in the bottleneck's queue.
+    /// Dropped by the bottleneck's queue: for lack of room, or to keep it short.
     pub dropped_queue: u64,
     /// Dropped: random loss.
     pub dropped_loss: u64,
@@ -47,7 +48,7 @@ pub struct DirectionCounters {
     /// Packets now in the queue or on their way.
     pub in_flight: u64,
     /// Bytes waiting in the bottleneck's queue.
-    pub waiting_bytes: WaitingBytes,
+    pub waiting_bytes: Occupancy,
     /// How late the emulator was.
     pub lateness: Lateness,
     /// Not asked for by any scenario: the sending host had no room left because the emulator read too late.
@@ -92,45 +93,46 @@ pub struct Lateness {
 /// Lateness while it is being counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatenessCount {
-    tolerance_ns: u64,
+    tolerance: Duration,
     packets: u64,
     late_packets: u64,
-    sum_ns: u64,
-    max_ns: u64,
+    sum: Duration,
+    max: Duration,
 }
 
 impl LatenessCount {
     /// For a path of this round trip.
     pub(crate) fn new(rtt_ms: f64) -> LatenessCount {
-        let tolerance_ns = LATE_NS_MIN.max((rtt_ms * 1e6 * LATE_SHARE_OF_RTT) as u64);
-        LatenessCount { tolerance_ns, packets: 0, late_packets: 0, sum_ns: 0, max_ns: 0 }
+        let tolerance = LATE_MIN.max(Duration::from_secs_f64(rtt_ms / 1e3 * LATE_SHARE_OF_RTT));
+        LatenessCount { tolerance, packets: 0, late_packets: 0, sum: Duration::ZERO, max: Duration::ZERO }
     }
 
     /// Count from zero.
     pub(crate) fn reset(&mut self) {
-        *self = LatenessCount { packets: 0, late_packets: 0, sum_ns: 0, max_ns: 0, ..*self };
+        *self =
+            LatenessCount { packets: 0, late_packets: 0, sum: Duration::ZERO, max: Duration::ZERO, ..*self };
     }
 
-    pub(crate) fn add(&mut self, ns: u64) {
+    pub(crate) fn add(&mut self, late: Duration) {
         self.packets += 1;
-        self.late_packets += u64::from(ns > self.tolerance_ns);
-        self.sum_ns += ns;
-        self.max_ns = self.max_ns.max(ns);
+        self.late_packets += u64::from(late > self.tolerance);
+        self.sum += late;
+        self.max = self.max.max(late);
     }
 
     pub(crate) fn summary(&self) -> Lateness {
         let packets = self.packets.max(1) as f64;
         Lateness {
-            mean_us: self.sum_ns as f64 / packets / 1e3,
-            max_us: self.max_ns as f64 / 1e3,
-            tolerance_ms: self.tolerance_ns as f64 / 1e6,
+            mean_us: self.sum.as_secs_f64() * 1e6 / packets,
+            max_us: self.max.as_secs_f64() * 1e6,
+            tolerance_ms: self.tolerance.as_secs_f64() * 1e3,
             late_share: self.late_packets as f64 / packets,
         }
     }
 }
 
 /// A millisecond: well above what timers and wake-ups cost.
-const LATE_NS_MIN: u64 = 1_000_000;
+const LATE_MIN: Duration = Duration::from_millis(1);
 /// What no protocol notices beside the queue's own changes.
 const LATE_SHARE_OF_RTT: f64 = 0.05;
 
@@ -142,7 +144,9 @@ mod tests {
     fn what_counts_as_late_depends_on_the_round_trip_and_is_told() {
         let late = |rtt_ms: f64| {
             let mut count = LatenessCount::new(rtt_ms);
-            [900_000, 1_100_000, 4_900_000, 5_100_000].into_iter().for_each(|ns| count.add(ns));
+            for us in [900, 1100, 4900, 5100] {
+                count.add(Duration::from_micros(us));
+            }
             let Lateness { tolerance_ms, late_share, .. } = count.summary();
             (tolerance_ms, late_share)
         };

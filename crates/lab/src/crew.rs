@@ -1,12 +1,13 @@
 //! Programs at the ends of a path that end together, whatever becomes of the program that started them.
 //!
-//! They run in a process namespace of their own, whose first process is killed when the [`Crew`] is dropped or when this
-//! program ends in whatever way; the kernel then kills all others, also those that have put themselves in the background.
+//! They run in a process namespace of their own, whose first process is killed when the [`Crew`] is dropped or when
+//! this program ends in whatever way; the kernel then kills all others, also those that have put themselves in the
+//! background.
 
 use crate::error::LabError;
 use crate::host::join_namespace;
 use crate::lab::Lab;
-use crate::place::{End, Place};
+use crate::place::{Place, Side};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -39,7 +40,7 @@ type Request = Box<dyn FnOnce() + Send>;
 impl Lab {
     /// Room for programs that end together.
     pub fn crew(&self) -> Result<Crew<'_>, LabError> {
-        let anchors = [End::Left, End::Right].map(|end| self.command(end, "cat"));
+        let anchors = [Side::Left, Side::Right].map(|end| self.command(end, "cat"));
         let (requests, queue) = channel::<Request>();
         let (report, reported) = channel();
         let thread =
@@ -84,7 +85,7 @@ impl Crew<'_> {
 
     /// The file that stands for the network namespace of that end's first host, for programs of the crew: see
     /// [`enter_network`].
-    pub fn network(&self, end: End) -> &Path {
+    pub fn network(&self, end: Side) -> &Path {
         &self.namespaces[end as usize]
     }
 }

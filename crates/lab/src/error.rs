@@ -1,6 +1,6 @@
 //! What can keep a lab from working, each with its remedy.
 
-use crate::variants::VariantError;
+use crate::variant_error::VariantError;
 use std::io;
 use std::path::PathBuf;
 
@@ -102,7 +102,7 @@ pub enum LabError {
 
 impl LabError {
     /// For `map_err`: name the step that failed.
-    pub(crate) fn at<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> LabError {
+    pub fn at<E: Into<io::Error>>(step: &'static str) -> impl FnOnce(E) -> LabError {
         move |source| LabError::System { step, source: source.into() }
     }
 }

@@ -1,14 +1,14 @@
 //! The lab itself: pairs of hosts and the path between them.
 
 use crate::counters::{Counters, DirectionCounters, Passed};
+use crate::direction::Direction;
 use crate::error::LabError;
 use crate::host::{Host, HostDrops};
-use crate::lane::Lane;
 use crate::listening::{self, Wire};
-use crate::place::{End, Place};
+use crate::place::{Place, Side};
 use crate::traffic::{self, Conductor, TrafficCounters};
-use crate::worker::{self, Switches, Track, now_ns};
-use longhaul_sim::queue::QueueDiscipline;
+use crate::worker::{self, Switches, Track, clock};
+use longhaul_proto::units::Rate;
 use longhaul_sim::scenario::Scenario;
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -16,6 +16,7 @@ use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// A running lab. Dropping it ends its threads and removes devices and namespaces; a process that still runs in a
 /// namespace keeps the namespace, without the path.
@@ -42,30 +43,30 @@ impl Lab {
     /// in the same queue. The round trip of each pair is so much longer than the scenario says.
     pub fn start_pairs(scenario: &Scenario, extra_rtt_ms: &[f64]) -> Result<Lab, LabError> {
         scenario.validate().map_err(|bad| LabError::Scenario(bad.to_string()))?;
-        refuse_what_is_only_simulated(scenario)?;
         check_pairs(extra_rtt_ms)?;
         let sources = traffic::plan(scenario)?;
-        let mut extra_ns: Vec<u64> = extra_rtt_ms.iter().map(|ms| (ms * 1e6 / 2.0).round() as u64).collect();
-        extra_ns.extend((!sources.is_empty()).then_some(0));
-        let pairs = (0..extra_ns.len()).map(|pair| {
+        let one_way = |rtt_ms: &f64| Duration::from_secs_f64(rtt_ms / 2e3);
+        let mut extra: Vec<Duration> = extra_rtt_ms.iter().map(one_way).collect();
+        extra.extend((!sources.is_empty()).then_some(Duration::ZERO));
+        let pairs = (0..extra.len()).map(|pair| {
             let pair = pair as u8; // few: see PAIRS_MAX
             Ok([Host::create(scenario, pair, 1)?, Host::create(scenario, pair, 2)?])
         });
         let pairs = pairs.collect::<Result<Vec<_>, LabError>>()?;
         let switches = Arc::new(Switches::new().map_err(LabError::at("making an event descriptor"))?);
-        let track = |from: End| {
-            let tuns = |end: End| pairs.iter().map(|pair| pair[end as usize].tun.clone()).collect();
-            let lane = Mutex::new(Lane::new(scenario, from, &extra_ns, now_ns()));
-            Arc::new(Track { lane, from: tuns(from), to: tuns(from.other()) })
+        let track = |from: Side| {
+            let tuns = |end: Side| pairs.iter().map(|pair| pair[end as usize].tun.clone()).collect();
+            let direction = Mutex::new(Direction::new(scenario, from, &extra, clock()));
+            Arc::new(Track { direction, from: tuns(from), to: tuns(from.other()) })
         };
-        let tracks = [track(End::Left), track(End::Right)];
+        let tracks = [track(Side::Left), track(Side::Right)];
         let drops_before = Mutex::default();
         let mut lab = Lab { pairs, traffic: None, tracks, switches, workers: Vec::new(), drops_before };
-        let nap_ns = nap_ns(scenario);
+        let nap = nap(scenario);
         for (track, name) in lab.tracks.iter().zip(["lab-to-right", "lab-to-left"]) {
             let (track, switches) = (track.clone(), lab.switches.clone());
             let worker = thread::Builder::new().name(name.into());
-            let worker = worker.spawn(move || worker::run(&track, &switches, nap_ns));
+            let worker = worker.spawn(move || worker::run(&track, &switches, nap));
             lab.workers.push(worker.map_err(LabError::at("starting a thread"))?);
         }
         if !sources.is_empty()
@@ -85,7 +86,7 @@ impl Lab {
 
     /// A command that runs on that host. It is killed when the thread that started it ends.
     ///
-    /// Here as with all functions that take a host: an [`End`] is that of the first pair, and there is a panic where there
+    /// Here as with all functions that take a host: an [`Side`] is that of the first pair, and there is a panic where there
     /// is no such pair.
     pub fn command(&self, on: impl Into<Place>, program: impl AsRef<OsStr>) -> Command {
         self.host(on).command(program.as_ref())
@@ -115,53 +116,53 @@ impl Lab {
     /// What happened since the start or the last reset, to the packets of all hosts, those of the scenario's traffic
     /// included.
     pub fn counters(&self) -> Counters {
-        let now = now_ns();
+        let now = clock();
         let before = *self.drops_before.lock().unwrap_or_else(PoisonError::into_inner);
-        let direction = |end: End| {
+        let direction = |end: Side| {
             let drops = self.host_drops(end);
             DirectionCounters {
                 dropped_by_emulator: drops.device.saturating_sub(before[end as usize].device),
                 dropped_by_card: drops.card.saturating_sub(before[end as usize].card),
-                ..self.lane(end, |lane| lane.counters(now))
+                ..self.direction(end, |direction| direction.counters(now))
             }
         };
-        Counters { left_to_right: direction(End::Left), right_to_left: direction(End::Right) }
+        Counters { left_to_right: direction(Side::Left), right_to_left: direction(Side::Right) }
     }
 
     /// From now on count what comes to these ports of that host, TCP and UDP alike; no others are counted any more.
-    pub fn watch_ports(&self, host: End, ports: &[u16]) {
-        self.lane(host.other(), |lane| lane.watch_ports(ports));
+    pub fn watch_ports(&self, host: Side, ports: &[u16]) {
+        self.direction(host.other(), |direction| direction.watch_ports(ports));
     }
 
     /// Bytes that came to that port of that host since it was watched or the last reset: those of whole IP packets, which
     /// tells programs apart that share the path.
-    pub fn bytes_to(&self, host: End, port: u16) -> u64 {
-        self.lane(host.other(), |lane| lane.bytes_to(port))
+    pub fn bytes_to(&self, host: Side, port: u16) -> u64 {
+        self.direction(host.other(), |direction| direction.bytes_to(port))
     }
 
     /// What that host's packets came to since the start or the last reset.
     pub fn passed(&self, from: impl Into<Place>) -> Passed {
         let from = from.into();
-        self.lane(from.end, |lane| lane.passed(from.pair))
+        self.direction(from.side, |direction| direction.passed(from.pair))
     }
 
     /// Count from zero from now on. What is on its way is counted when it is delivered. The scenario's time goes on: see
     /// [`restart_clock`](Lab::restart_clock).
     pub fn reset_counters(&self) {
-        let drops = [self.host_drops(End::Left), self.host_drops(End::Right)];
+        let drops = [self.host_drops(Side::Left), self.host_drops(Side::Right)];
         *self.drops_before.lock().unwrap_or_else(PoisonError::into_inner) = drops;
-        let now = now_ns();
-        for end in [End::Left, End::Right] {
-            self.lane(end, |lane| lane.reset_counters(now));
+        let now = clock();
+        for end in [Side::Left, Side::Right] {
+            self.direction(end, |direction| direction.reset_counters(now));
         }
     }
 
     /// Let the scenario's time begin anew: its steps are all to come, and its traffic is cut off and begins again. An
     /// experiment does so at the beginning of a run. Without steps and traffic nothing changes.
     pub fn restart_clock(&self) -> Result<(), LabError> {
-        let now = now_ns();
-        for end in [End::Left, End::Right] {
-            self.lane(end, |lane| lane.restart_clock(now));
+        let now = clock();
+        for end in [Side::Left, Side::Right] {
+            self.direction(end, |direction| direction.restart_clock(now));
         }
         match &self.traffic {
             Some(traffic) => traffic.lock().unwrap_or_else(PoisonError::into_inner).restart(),
@@ -173,7 +174,7 @@ impl Lab {
     pub fn traffic(&self) -> Option<TrafficCounters> {
         let traffic = self.traffic.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = self.pairs();
-        let bytes = [End::Left, End::Right].map(|end| self.passed(end.of(pair)).bytes_delivered);
+        let bytes = [Side::Left, Side::Right].map(|end| self.passed(Place::of(end, pair)).bytes_delivered);
         Some(TrafficCounters { bytes_to_right: bytes[0], bytes_to_left: bytes[1], ..traffic.counters() })
     }
 
@@ -189,8 +190,9 @@ impl Lab {
 
     /// A policer, while there is a rate: UDP above it is dropped, both ways, beyond bursts of so many bytes.
     pub fn police_udp(&self, mbit: Option<f64>, burst_bytes: u64) {
-        for end in [End::Left, End::Right] {
-            self.lane(end, |lane| lane.police_udp(now_ns(), mbit, burst_bytes));
+        let rate = mbit.map(Rate::from_mbps);
+        for end in [Side::Left, Side::Right] {
+            self.direction(end, |direction| direction.police_udp(clock(), rate, burst_bytes));
         }
     }
 
@@ -211,14 +213,14 @@ impl Lab {
 
     pub(crate) fn host(&self, place: impl Into<Place>) -> &Host {
         let place = place.into();
-        &self.pairs[place.pair][place.end as usize]
+        &self.pairs[place.pair][place.side as usize]
     }
 
-    fn lane<T>(&self, from: End, f: impl FnOnce(&mut Lane) -> T) -> T {
-        f(&mut self.tracks[from as usize].lane.lock().unwrap_or_else(PoisonError::into_inner))
+    fn direction<T>(&self, from: Side, f: impl FnOnce(&mut Direction) -> T) -> T {
+        f(&mut self.tracks[from as usize].direction.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn host_drops(&self, end: End) -> HostDrops {
+    fn host_drops(&self, end: Side) -> HostDrops {
         let drops = self.pairs.iter().map(|pair| {
             pair[end as usize].drops().unwrap_or_else(|error| {
                 tracing::warn!(%error, ?end, "cannot read a host's own drops; they count as none");
@@ -244,19 +246,6 @@ impl Drop for Lab {
     }
 }
 
-/// Some of what a scenario can say is for the simulator alone: better no lab than another path than the one asked for.
-/// What traffic there cannot be is said where it is planned.
-fn refuse_what_is_only_simulated(scenario: &Scenario) -> Result<(), LabError> {
-    let queue = scenario.queue_discipline;
-    if queue == QueueDiscipline::DropTail {
-        return Ok(());
-    }
-    Err(LabError::Scenario(format!(
-        "the lab cannot emulate queue_discipline = \"{queue}\"; take it out of the scenario, or run it in the simulator: \
-         longhaul sim"
-    )))
-}
-
 fn check_pairs(extra_rtt_ms: &[f64]) -> Result<(), LabError> {
     if !(1..=PAIRS_MAX).contains(&extra_rtt_ms.len()) {
         let found = extra_rtt_ms.len();
@@ -272,16 +261,16 @@ fn check_pairs(extra_rtt_ms: &[f64]) -> Result<(), LabError> {
 
 /// Where packets follow each other faster than a thread can be woken for each, they are moved in small groups, as a
 /// network card with interrupt coalescing does. A path that becomes so fast is treated so from the start.
-fn nap_ns(scenario: &Scenario) -> u64 {
+fn nap(scenario: &Scenario) -> Duration {
     let later = scenario.steps.iter().filter_map(|step| step.bottleneck_mbit);
     let packet_us = f64::from(scenario.mtu) * 8.0 / later.fold(scenario.bottleneck_mbit, f64::max);
-    if packet_us < SINGLE_PACKET_US { NAP_NS } else { 0 }
+    if packet_us < SINGLE_PACKET_US { NAP } else { Duration::ZERO }
 }
 
 /// 480 Mb/s at an MTU of 1500 bytes.
 const SINGLE_PACKET_US: f64 = 25.0;
 /// As common network cards do by default.
-const NAP_NS: u64 = 50_000;
+const NAP: Duration = Duration::from_micros(50);
 /// Each has two namespaces and devices, and a byte of its addresses.
 const PAIRS_MAX: usize = 64;
 /// Longer than to the Moon and back five times.
@@ -295,7 +284,6 @@ mod tests {
     fn what_is_only_simulated_is_refused_before_anything_is_made() {
         let plain = "bottleneck_mbit = 10\nrtt_ms = 10\n";
         for (addition, what) in [
-            ("queue_discipline = 'codel'", "queue_discipline = \"codel\""),
             ("[[traffic]]\ncontrol = 'greedy'", "traffic with control = \"greedy\""),
             ("[[traffic]]\ncontrol = 'tcp:ledbat'", "traffic with control = \"tcp:ledbat\""),
         ] {
@@ -304,18 +292,25 @@ mod tests {
             assert!(problem.starts_with(&format!("the lab cannot emulate {what}; ")), "{problem}");
             assert!(problem.ends_with("run it in the simulator: longhaul sim"), "{problem}");
         }
-        assert!(refuse_what_is_only_simulated(&Scenario::parse(plain).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn all_scenarios_that_come_with_the_project_can_be_emulated() {
+        for name in Scenario::names() {
+            let scenario = Scenario::named(name).unwrap();
+            assert_eq!(traffic::plan(&scenario).unwrap().len(), scenario.traffic.len(), "{name}");
+        }
     }
 
     #[test]
     fn packets_are_moved_in_groups_where_the_path_is_or_becomes_fast() {
-        let nap = |mbit: u32, step: &str| {
+        let nap_at = |mbit: u32, step: &str| {
             let text = format!("bottleneck_mbit = {mbit}\nrtt_ms = 10\n[[steps]]\nat_s = 1\n{step}");
-            nap_ns(&Scenario::parse(&text).unwrap())
+            nap(&Scenario::parse(&text).unwrap())
         };
-        assert_eq!([nap(100, "loss = 0.1"), nap(100, "bottleneck_mbit = 50")], [0; 2]);
-        assert_eq!([nap(1000, "loss = 0.1"), nap(100, "bottleneck_mbit = 1000")], [NAP_NS; 2]);
-        assert_eq!(nap(1000, "bottleneck_mbit = 100"), NAP_NS);
+        assert_eq!([nap_at(100, "loss = 0.1"), nap_at(100, "bottleneck_mbit = 50")], [Duration::ZERO; 2]);
+        assert_eq!([nap_at(1000, "loss = 0.1"), nap_at(100, "bottleneck_mbit = 1000")], [NAP; 2]);
+        assert_eq!(nap_at(1000, "bottleneck_mbit = 100"), NAP);
     }
 
     #[test]

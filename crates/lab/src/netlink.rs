@@ -1,4 +1,5 @@
-//! The few words of rtnetlink that a lab needs: bring a device up, give it addresses, a token bucket, read its drops.
+//! The few words of rtnetlink that a lab needs: bring a device up, give it addresses, a token bucket, read its
+//! drops.
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;

@@ -2,8 +2,9 @@
 
 use crate::error::LabError;
 use crate::lab::Lab;
-use crate::place::End;
-use socket2::{Domain, Protocol, Socket, Type};
+use crate::place::Side;
+use crate::socket::sender_socket;
+use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +38,7 @@ pub fn transfer_within(
 }
 
 /// [`transfer_within`] that also gives up as soon as it is not `wanted` any more.
-pub(crate) fn transfer_while(
+pub fn transfer_while(
     lab: &Lab,
     bytes: u64,
     congestion_control: &str,
@@ -45,10 +46,10 @@ pub(crate) fn transfer_while(
     wanted: &(dyn Fn() -> bool + Sync),
 ) -> Result<TcpRun, LabError> {
     let listener = lab
-        .enter(End::Right, || TcpListener::bind((lab.address(End::Right), 0)))?
+        .enter(Side::Right, || TcpListener::bind((lab.address(Side::Right), 0)))?
         .map_err(LabError::at("listening on the right host"))?;
     let address = listener.local_addr().map_err(LabError::at("listening on the right host"))?;
-    let socket = lab.enter(End::Left, || sender_socket(congestion_control))??;
+    let socket = lab.enter(Side::Left, || sender_socket(congestion_control))??;
     let run = Run::new(bytes, limit.min(DAY), wanted);
     let outcome = thread::scope(|scope| {
         let receiver = scope.spawn(|| run.or_abandon(run.receive(&Socket::from(listener))));
@@ -66,20 +67,6 @@ pub(crate) fn transfer_while(
             Err(LabError::TooSlow { seconds, bytes_received: run.received.into_inner() })
         }
         Err(error) => Err(LabError::at("a TCP transfer")(error)),
-    }
-}
-
-pub(crate) fn sender_socket(congestion_control: &str) -> Result<Socket, LabError> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
-        .map_err(LabError::at("making a socket"))?;
-    match socket.set_tcp_congestion(congestion_control.as_bytes()) {
-        Ok(()) => Ok(socket),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EPERM)) => {
-            let available = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
-            let available = available.unwrap_or_default().trim().into();
-            Err(LabError::NoCongestionControl { name: congestion_control.into(), available })
-        }
-        Err(error) => Err(LabError::at("choosing a congestion control")(error)),
     }
 }
 

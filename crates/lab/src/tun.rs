@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Make a TUN device of this name in this thread's network namespace. It goes away with its file. Reads never block.
 ///
 /// With `super_packets` the host may hand over many packets as one, cut up by nobody, and receives them so: each read and
-/// write begins with a note on what follows, see [`supers`](crate::supers).
+/// write begins with a note on what follows, see [`gso`](crate::gso).
 pub(crate) fn create(name: &str, super_packets: bool) -> Result<OwnedFd, LabError> {
     let file = open()?;
     // SAFETY: all-zero is a valid `ifreq`, a plain C structure.

@@ -1,6 +1,7 @@
-//! The thread that moves packets between devices and lanes.
+//! The thread that moves packets between devices and directions.
 
-use crate::lane::{Closed, Lane};
+use crate::direction::{Closed, Direction};
+use longhaul_proto::units::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, read, write};
 use rustix::process::setpriority_process;
@@ -10,10 +11,11 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// One direction with the devices at its ends, one of each for every pair of hosts.
 pub(crate) struct Track {
-    pub(crate) lane: Mutex<Lane>,
+    pub(crate) direction: Mutex<Direction>,
     pub(crate) from: Vec<Arc<OwnedFd>>,
     pub(crate) to: Vec<Arc<OwnedFd>>,
 }
@@ -32,7 +34,7 @@ impl Switches {
         Ok(Switches { cut: false.into(), block_udp: false.into(), stop: false.into(), wake })
     }
 
-    /// End all threads that run on these switches.
+    /// Side all threads that run on these switches.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         // Cannot fail: the counter is far from its limit. It stays readable, so that every thread sees it.
@@ -40,17 +42,17 @@ impl Switches {
     }
 }
 
-/// Nanoseconds of the monotonic clock.
-pub(crate) fn now_ns() -> u64 {
+/// The time of the monotonic clock.
+pub(crate) fn clock() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
 /// Move the packets of one direction until told to stop.
 ///
-/// `nap_ns` trades precision for processor time: while packets flow, the thread looks for new and due ones only that
-/// often. Zero wakes it for every packet.
-pub(crate) fn run(track: &Track, switches: &Switches, nap_ns: u64) {
+/// `nap` trades precision for processor time: while packets flow, the thread looks for new and due ones only that often.
+/// Zero wakes it for every packet.
+pub(crate) fn run(track: &Track, switches: &Switches, nap: Duration) {
     hurry();
     let mut alarm = Alarm::default();
     let mut moved = false;
@@ -64,9 +66,9 @@ pub(crate) fn run(track: &Track, switches: &Switches, nap_ns: u64) {
         if seen.more {
             continue;
         }
-        if moved && nap_ns > 0 {
+        if moved && !nap.is_zero() {
             // A nap that a signal interrupts ends early, which does no harm.
-            let _ = nanosleep(&timespec(nap_ns));
+            let _ = nanosleep(&timespec(nap));
         } else {
             woken_by = alarm.sleep(&mut wakers, seen.next_due);
         }
@@ -79,21 +81,21 @@ pub(crate) fn run(track: &Track, switches: &Switches, nap_ns: u64) {
 /// and it knows that a packet that woke it had come that much before.
 #[derive(Default)]
 struct Alarm {
-    lead_ns: u64,
+    lead: Duration,
 }
 
 impl Alarm {
     /// Sleep until there is something to do. If a packet came: when, as far as can be told.
-    fn sleep(&mut self, wakers: &mut [PollFd<'_>], next_due: Option<u64>) -> Option<u64> {
-        let asleep = now_ns();
-        let wait_ns = next_due.map(|due| due.saturating_sub(asleep).saturating_sub(self.lead_ns));
-        match (poll(wakers, wait_ns.map(timespec).as_ref()), wait_ns) {
-            (Ok(0), Some(wait_ns @ 1..)) => {
-                let late_ns = now_ns().saturating_sub(asleep + wait_ns).min(LEAD_NS_MAX);
-                self.lead_ns = (self.lead_ns * 7 + late_ns) / 8;
+    fn sleep(&mut self, wakers: &mut [PollFd<'_>], next_due: Option<Time>) -> Option<Time> {
+        let asleep = clock();
+        let wait = next_due.map(|due| due.since(asleep).saturating_sub(self.lead));
+        match (poll(wakers, wait.map(timespec).as_ref()), wait) {
+            (Ok(0), Some(wait)) if !wait.is_zero() => {
+                let late = clock().since(asleep + wait).min(LEAD_MAX);
+                self.lead = (self.lead * 7 + late) / 8;
                 None
             }
-            (Ok(1..), _) => Some(asleep.max(now_ns() - self.lead_ns)),
+            (Ok(1..), _) => Some(asleep.max(clock() - self.lead)),
             _ => None,
         }
     }
@@ -105,20 +107,20 @@ struct Seen {
     moved: bool,
     /// There may be more to do at once.
     more: bool,
-    /// When the next packet is to be delivered.
-    next_due: Option<u64>,
+    /// When there is something to do next.
+    next_due: Option<Time>,
 }
 
 /// Deliver what is due and take in what has arrived, a bounded number of each. The first arrival was at `woken_by` if that
 /// is known; of the others nothing better is known than when they are read. Hosts have turns of a packet each: `sources` is
 /// room to note which of them still have one.
-fn work(track: &Track, switches: &Switches, mut woken_by: Option<u64>, sources: &mut Vec<usize>) -> Seen {
-    let mut lane = track.lane.lock().unwrap_or_else(PoisonError::into_inner);
+fn work(track: &Track, switches: &Switches, mut woken_by: Option<Time>, sources: &mut Vec<usize>) -> Seen {
+    let mut direction = track.direction.lock().unwrap_or_else(PoisonError::into_inner);
     let cut = switches.cut.load(Ordering::Relaxed);
     let closed = Closed { all: cut, udp: switches.block_udp.load(Ordering::Relaxed) };
     let mut delivered = 0;
     while delivered < BATCH_PACKETS
-        && lane.deliver_next(now_ns(), cut, |pair, packet| write(&track.to[pair], packet).is_ok())
+        && direction.deliver_next(clock(), cut, |pair, packet| write(&track.to[pair], packet).is_ok())
     {
         delivered += 1;
     }
@@ -126,17 +128,17 @@ fn work(track: &Track, switches: &Switches, mut woken_by: Option<u64>, sources: 
     sources.clear();
     sources.extend(0..track.from.len());
     while arrived < BATCH_PACKETS && !sources.is_empty() {
-        sources.retain(|pair| match read(&track.from[*pair], lane.room()) {
+        sources.retain(|pair| match read(&track.from[*pair], direction.room()) {
             Ok(len) => {
-                lane.arrive(woken_by.take().unwrap_or_else(now_ns), *pair, len, closed);
+                direction.arrive(woken_by.take().unwrap_or_else(clock), *pair, len, closed);
                 arrived += 1;
                 true
             }
             Err(_) => false,
         });
     }
-    let next_due = lane.next_due();
-    let more = arrived >= BATCH_PACKETS || next_due.is_some_and(|due| due <= now_ns());
+    let next_due = direction.next_due();
+    let more = arrived >= BATCH_PACKETS || next_due.is_some_and(|due| due <= clock());
     Seen { moved: delivered + arrived > 0, more, next_due }
 }
 
@@ -153,11 +155,11 @@ fn hurry() {
 }
 
 /// As the kernel wants it.
-pub(crate) fn timespec(ns: u64) -> Timespec {
-    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+pub(crate) fn timespec(span: Duration) -> Timespec {
+    Timespec { tv_sec: span.as_secs() as i64, tv_nsec: i64::from(span.subsec_nanos()) }
 }
 
 /// Packets moved one way before those of the other queue have their turn: a fraction of a millisecond's work.
 const BATCH_PACKETS: usize = 32;
 /// More than a timer is ever late on a machine that has a processor to spare.
-const LEAD_NS_MAX: u64 = 100_000;
+const LEAD_MAX: Duration = Duration::from_micros(100);

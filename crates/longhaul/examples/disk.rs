@@ -6,7 +6,7 @@
 
 use longhaul::files::{Base, FileSink, Reader, Root, ScanOptions, SourceSpec, plan, scan};
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
-use longhaul_proto::session::manifest::{GROUP_LEN, Layout};
+use longhaul_proto::session::manifest::{GROUP_LEN, Layout, Ranges};
 use longhaul_proto::session::message::{FileOptions, GroupHash};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ fn read(source: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let scan = Arc::new(list(source));
     println!("  listed in {:.3} s", start.elapsed().as_secs_f64());
     let layout = Arc::new(Layout::new(&scan.manifest));
-    let mut reader = Reader::start(scan, layout.clone(), &[].into_iter().collect(), bell.wake());
+    let mut reader = Reader::start(scan, layout.clone(), (&Ranges::new(), &Ranges::new()), bell.wake());
     let (start, mut at, mut waits) = (Instant::now(), 0, 0);
     let (mut packet, mut hashes) = ([0; PACKET_LEN], Vec::new());
     while at < layout.object_len() {

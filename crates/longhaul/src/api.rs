@@ -1,7 +1,9 @@
 //! What a program that embeds longhaul deals with: where things are, how to copy them, what came of it.
 
+use crate::error::LocationError;
 use serde::Serialize;
 use std::ffi::OsString;
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -35,8 +37,8 @@ pub enum Location {
 
 impl Location {
     /// Read an argument the way scp and rsync do: `longhaul://…` is a daemon, `host:path` with a colon before any
-    /// slash is ssh, everything else is local. The error is a line for the user.
-    pub fn parse(arg: &OsString) -> Result<Location, String> {
+    /// slash is ssh, everything else is local.
+    pub fn parse(arg: &OsString) -> Result<Location, LocationError> {
         let bytes = arg.as_bytes();
         if let Some(rest) = bytes.strip_prefix(b"longhaul://") {
             return parse_daemon(rest);
@@ -44,11 +46,12 @@ impl Location {
         let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(bytes.len());
         match end_of_host(&bytes[..slash]) {
             Some(at) if at > 0 => {
-                let host = ssh_host(&bytes[..at]).map_err(|line| format!("{arg:?}: {line}"))?;
-                let path = far_path(&bytes[at + 1..]).map_err(|line| format!("{arg:?}: {line}"))?;
+                let wrong = |what| LocationError::Ssh { given: arg.clone(), what };
+                let host = ssh_host(&bytes[..at]).map_err(wrong)?;
+                let path = far_path(&bytes[at + 1..]).map_err(wrong)?;
                 Ok(Location::Ssh { host, path })
             }
-            _ if bytes.is_empty() => Err("an empty path names nothing; use . for this folder".into()),
+            _ if bytes.is_empty() => Err(LocationError::Empty),
             _ => Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes.into())))),
         }
     }
@@ -100,12 +103,12 @@ fn far_path(written: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(if path.is_empty() { b"." } else { path }.into())
 }
 
-fn parse_daemon(rest: &[u8]) -> Result<Location, String> {
+fn parse_daemon(rest: &[u8]) -> Result<Location, LocationError> {
     let (authority, path) = match rest.iter().position(|b| *b == b'/') {
         Some(at) => (&rest[..at], &rest[at + 1..]),
         None => (rest, &b""[..]),
     };
-    let authority = std::str::from_utf8(authority).map_err(|_| "the host name is not UTF-8".to_string())?;
+    let authority = std::str::from_utf8(authority).map_err(|_| LocationError::HostNotText)?;
     let (host, port) = match authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
         Some((host, port)) => (host, port.strip_prefix(':')),
         None => match authority.rsplit_once(':') {
@@ -114,16 +117,45 @@ fn parse_daemon(rest: &[u8]) -> Result<Location, String> {
         },
     };
     if host.is_empty() {
-        return Err("longhaul:// needs a host, as in longhaul://host/path".into());
+        return Err(LocationError::NoHost);
     }
     let port = match port {
         None => DEFAULT_PORT,
         Some(port) => match port.parse() {
             Ok(port) if port > 0 => port,
-            _ => return Err(format!("{port:?} is not a port (1 to 65535)")),
+            _ => return Err(LocationError::Port(port.into())),
         },
     };
     Ok(Location::Daemon { host: host.into(), port, path: path.into() })
+}
+
+/// A shared secret. It shows itself to nobody who prints it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl From<&str> for Token {
+    fn from(secret: &str) -> Token {
+        Token(secret.into())
+    }
+}
+
+impl From<String> for Token {
+    fn from(secret: String) -> Token {
+        Token(secret)
+    }
+}
+
+impl Token {
+    /// The secret itself.
+    pub fn secret(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
 }
 
 /// How to copy.
@@ -135,17 +167,17 @@ pub struct CopyOptions {
     pub streams: Option<u16>,
     /// Name of the kernel's congestion control for them at the host that sends; `None`: its usual one.
     pub congestion: Option<String>,
-    /// Name of the controller.
-    pub control: String,
-    /// Name of the selector; `None`: the one that goes with the controller.
-    pub select: Option<String>,
+    /// What controls the rate.
+    pub control: ControllerKind,
+    /// Which packet goes next; `None`: the controller's own.
+    pub select: Option<SelectorKind>,
     /// Never faster than this.
     pub rate: Option<Rate>,
     /// Yield to all other traffic. Over TCP, which cannot, a single connection is used unless `streams` names more.
     pub background: bool,
-    /// FOBS's F; `None`: as goes with the controller.
+    /// New packets per acknowledgement (F in the FOBS paper); `None`: the controller's own.
     pub ack_every: Option<u32>,
-    /// FOBS's B.
+    /// Packets sent between two looks for an acknowledgement (B in the FOBS paper).
     pub batch: Option<u32>,
     /// UDP payload bytes per datagram; `None` probes the path.
     pub packet_size: Option<u16>,
@@ -154,11 +186,11 @@ pub struct CopyOptions {
     /// About the files.
     pub files: FileOptions,
     /// Shared secret of the daemon.
-    pub token: Option<String>,
-    /// UDP ports that a remote agent may use.
+    pub token: Option<Token>,
+    /// UDP ports that the program started over ssh may use.
     pub ports: Option<RangeInclusive<u16>>,
-    /// Command that stands in for `ssh`, split at white space.
-    pub ssh_command: Option<String>,
+    /// What reaches a host: a command and its arguments before the host's name.
+    pub ssh_command: Vec<OsString>,
     /// Put this program into the far side's cache where it has none.
     pub deploy: bool,
     /// Copy only these of each source, one path a line, relative to it.
@@ -176,7 +208,7 @@ impl Default for CopyOptions {
             transport: Transport::Auto,
             streams: None,
             congestion: None,
-            control: "adaptive".into(),
+            control: ControllerKind::Adaptive,
             select: None,
             rate: None,
             background: false,
@@ -187,7 +219,7 @@ impl Default for CopyOptions {
             files: FileOptions { resume: true, ..FileOptions::default() },
             token: None,
             ports: None,
-            ssh_command: None,
+            ssh_command: vec!["ssh".into()],
             deploy: true,
             files_from: None,
             history: crate::history::default_file(),
@@ -196,8 +228,11 @@ impl Default for CopyOptions {
     }
 }
 
+pub use longhaul_proto::control::ControllerKind;
+pub use longhaul_proto::object::SelectorKind;
 pub use longhaul_proto::session::limit::Limit;
-pub use longhaul_proto::session::message::{FileFailure, FileOptions};
+pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions};
+pub use longhaul_proto::session::reason::{Cause, Reason};
 pub use longhaul_proto::session::told::Told;
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 pub use longhaul_proto::units::Rate;
@@ -239,7 +274,7 @@ pub struct Progress {
     pub carrier: Carrier,
     /// Of `bytes_done`, those of files that were already there.
     pub skipped_bytes: u64,
-    /// Of `bytes_done`, those taken over from an interrupted run.
+    /// Of `bytes_done`, those taken over from an interrupted run, or from files that are replaced.
     pub resumed_bytes: u64,
 }
 
@@ -262,13 +297,13 @@ pub trait Observer: Send {
     fn warning(&mut self, _line: &str) {}
 }
 
-/// An observer that looks away.
+/// An observer that ignores everything.
 impl Observer for () {}
 
 /// What came of a copy. Field names are those of `--json`.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
-    /// Everything asked for is in place and verified.
+    /// Everything asked for is in place: what was copied is verified, what was skipped was there.
     pub ok: bool,
     /// What held it back for most of the time.
     pub limited_by: Limit,
@@ -308,15 +343,19 @@ pub struct Summary {
     pub path_mtu: u32,
     /// Bytes taken over from an interrupted run.
     pub resumed_bytes: u64,
+    /// Bytes taken over from files that were replaced.
+    pub delta_bytes: u64,
     /// Bytes of files that were already there.
     pub skipped_bytes: u64,
+    /// Of `skipped_bytes`, those whose hashes were compared; the others were skipped by size and time.
+    pub compared_bytes: u64,
     /// What `delete` removed, a folder with all in it as one; in a dry run what it would.
     pub removed: u64,
-    /// TCP streams that carried data: how many in the end, 0 for none.
+    /// TCP connections that carried data: how many in the end, 0 for none.
     pub streams: u32,
     /// Changes of what carries the data, in the order in which they came.
     pub switches: Vec<Switch>,
-    /// All files' BLAKE3 compared equal.
+    /// The BLAKE3 hashes of all files compared equal: none was skipped by size and time alone.
     pub hash_verified: bool,
     /// The first thing that went wrong.
     pub error: Option<String>,
@@ -331,20 +370,6 @@ pub struct Summary {
     pub to_copy: Told<Vec<u8>>,
 }
 
-/// Why a copy could not be done (a copy in which single files failed is a [`Summary`] with `ok` false).
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Failure {
-    /// The request makes no sense: exit 2.
-    #[error("{0}")]
-    Usage(String),
-    /// It failed: exit 1. What arrived is kept and resumable.
-    #[error("{0}")]
-    Failed(String),
-    /// The user stopped it: exit 130. What arrived is kept and resumable.
-    #[error("interrupted; run the same command again to continue")]
-    Interrupted,
-}
-
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
@@ -353,7 +378,7 @@ pub struct ServeOptions {
     /// Address to listen at.
     pub listen: std::net::SocketAddr,
     /// Shared secret.
-    pub token: String,
+    pub token: Token,
     /// Refuse pushes.
     pub read_only: bool,
     /// Never send faster than this.
@@ -402,7 +427,7 @@ mod tests {
         ] {
             assert_eq!(path(arg), means, "{arg}");
         }
-        assert!(Location::parse(&"far:~joe/data".into()).unwrap_err().contains("./~name"));
+        assert!(Location::parse(&"far:~joe/data".into()).unwrap_err().to_string().contains("./~name"));
         assert_eq!(parse("~/data"), Location::Local("~/data".into()), "here the shell has the say");
     }
 

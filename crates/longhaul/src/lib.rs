@@ -1,20 +1,42 @@
 //! Move big data over long fat networks as fast as the path allows.
 //!
-//! [`copy`] moves files to or from another host, over the user's own ssh or to a daemon that [`serve`] runs there. The
-//! data travels as one object over UDP (FOBS); `longhaul-proto` holds the protocols, this crate the sockets, files and
-//! keys. [`stripe`] is a byte stream over several TCP connections, for other programs to use (PSockets).
+//! [`copy`] moves files to or from another host, over the user's own ssh or to a daemon that [`serve`] runs there.
+//! The data travels as one object over UDP (FOBS); `longhaul-proto` holds the protocols, `longhaul-net` the sockets
+//! and keys, this crate the files and the sessions. `longhaul-stripe` is a byte stream over several TCP
+//! connections, for other programs to use (PSockets).
+//!
+//! ```no_run
+//! use longhaul::{Cause, CopyOptions, Location};
+//!
+//! let from = Location::parse(&"run7/".into())?;
+//! let to = Location::parse(&"me@far.example.org:archive/run7".into())?;
+//! // `()` ignores what happens; the flag would stop the copy.
+//! match longhaul::copy(&[from], &to, &CopyOptions::default(), &mut (), Default::default()) {
+//!     Ok(summary) if summary.ok => println!("{} files at {:.0} Mb/s", summary.files, summary.goodput_mbps),
+//!     Ok(summary) => summary.failures.iter().for_each(|failure| println!("{failure}")),
+//!     Err(error) if error.cause() == Cause::NoSpace => println!("make room: {error}"),
+//!     Err(error) => println!("{error}"),
+//! }
+//! # Ok::<(), longhaul::LocationError>(())
+//! ```
 
-pub mod api;
-pub mod clock;
-pub mod errno;
+mod api;
+mod error;
+// What measures the disk side alone uses it, and the fuzzer.
+#[doc(hidden)]
 pub mod files;
-pub mod history;
-mod net;
-pub mod stripe;
+mod listing;
 mod transfer;
 
 pub use api::*;
-pub use net::plain;
+pub use error::{Error, LocationError, RequestError, SshError};
+pub use files::{FileError, PatternError};
+pub use listing::ListingError;
+pub use longhaul_net::clock;
+pub use longhaul_net::control::HandshakeError;
 pub use transfer::client::copy;
 pub use transfer::probe::{ProbeReport, probe};
 pub use transfer::server::{agent, serve};
+
+use longhaul_net as net;
+use longhaul_net::history;

@@ -1,6 +1,5 @@
 //! Spreads datagrams over time, by absolute deadlines so that late wake-ups do not add up.
 
-use crate::control::BURST;
 use crate::units::{Rate, Time, nanos};
 use core::time::Duration;
 
@@ -119,6 +118,9 @@ const CATCH_UP: u32 = 4;
 /// What a user-space timer is late by now and then. More, and the train's datagrams would bunch.
 const TRAIN_CATCH_UP: Duration = Duration::from_micros(200);
 
+/// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
+/// every datagram.
+pub const BURST: Duration = Duration::from_micros(500);
 /// Datagrams in a burst at most: what one GSO call carries.
 const MAX_BURST: u64 = 44;
 

@@ -1,6 +1,6 @@
-//! The path check: while the handshake is still under way, a train of datagrams of several sizes finds out whether UDP
-//! passes at all, which sizes do (RFC 8899: a probe that is answered proves its size), and how far the path spreads a
-//! train (its bottleneck's rate). Both sides run one; each answers the other's probes.
+//! The path check: while the handshake is still under way, a train of datagrams, and a few of each other size,
+//! find out whether UDP passes at all, which sizes do (RFC 8899: a probe that is answered proves its size), and how far the path
+//! spreads a train (its bottleneck's rate). Both sides run one; each answers the other's probes.
 
 use crate::endpoint::{Arrival, Endpoint, Transmit};
 use crate::units::{DatagramNumber, Rate, Time};

@@ -1,5 +1,21 @@
 //! What to say about a name that nobody knows: which known ones the user may have meant.
 
+/// There is nothing of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}")]
+pub struct UnknownName {
+    /// What was asked for.
+    pub name: String,
+    line: String,
+}
+
+impl UnknownName {
+    /// Nothing of the kind `what` is called `name`; these names are known.
+    pub fn new<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> UnknownName {
+        UnknownName { name: name.into(), line: unknown(what, name, known) }
+    }
+}
+
 /// One line: there is no such thing, and the near matches, or else all there are.
 pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();

@@ -1,4 +1,5 @@
-//! Time, rate and the names of things that are counted. Arithmetic saturates: a hostile or absurd value never panics.
+//! Time, rate and the names of things that are counted. Arithmetic saturates: a hostile or absurd value never
+//! panics.
 
 use core::fmt;
 use core::ops::{Add, Sub};

@@ -5,40 +5,28 @@
 //! [trace=SECONDS]`: rates in Mb/s, round trips
 //! and jitter in ms, loss as a share, queues in bandwidth-delay products, the receiver's clock ahead by seconds.
 
-#[path = "../tests/common/bulk.rs"]
+#[path = "../tests/it/common/bulk.rs"]
 mod bulk;
 
 use bulk::{Bulk, Figures};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
+use longhaul_sim::parallel;
 use longhaul_sim::scenario::Scenario;
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn main() {
     let args = Args::read();
     let cells = args.cells();
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Figures>>> = Mutex::new(vec![None; cells.len()]);
-    std::thread::scope(|scope| {
-        for _ in 0..args.numbers("threads", "2")[0] as usize {
-            scope.spawn(|| {
-                while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let figures = run(cell, args.numbers("trace", "0")[0]);
-                    println!("{}", line(cell, &figures));
-                    let at = cells.iter().position(|other| std::ptr::eq(other, cell));
-                    if let (Some(at), Ok(mut results)) = (at, results.lock()) {
-                        results[at] = Some(figures);
-                    }
-                }
-            });
-        }
-    });
-    let results = results.into_inner().unwrap_or_default();
-    let done: Vec<(&Bulk, Figures)> =
-        cells.iter().zip(results).filter_map(|(cell, figures)| Some((cell, figures?))).collect();
+    let run_and_tell = |cell: &Bulk| {
+        let figures = run(cell, args.numbers("trace", "0")[0]);
+        println!("{}", line(cell, &figures));
+        figures
+    };
+    let threads = args.numbers("threads", "2")[0] as usize;
+    let results = parallel::run_all(&cells, threads, run_and_tell, |_| ());
+    let done: Vec<(&Bulk, Figures)> = cells.iter().zip(results).collect();
     summarise(&done);
 }
 

@@ -1,9 +1,9 @@
-//! Mean response times of short transfers over paths on virtual time, by protocol:
-//! `response [BYTES] [RUNS] [PROTOCOL …]`, where a protocol is a controller's name for the object transfer, `tcp:` and a
-//! controller's name for a TCP, and a `+` before it lets each transfer begin with what the one before remembered.
+//! Mean response times of short transfers over paths on virtual time, by protocol: `response [BYTES] [RUNS]
+//! [PROTOCOL …]`, where a protocol is a controller's name for the object transfer, `tcp:` and a controller's name
+//! for a TCP, and a `+` before it lets each transfer begin with what the one before remembered.
 //!
-//! Counted is from the first datagram of the set-up (one round trip in either case) until the receiver has everything.
-//! Runs differ in their seed, which decides what is lost.
+//! Counted is from the first datagram of the set-up (one round trip in either case) until the receiver has
+//! everything. Runs differ in their seed, which decides what is lost.
 
 use longhaul_proto::control::Remembered;
 use longhaul_proto::units::Time;

@@ -1,11 +1,11 @@
 //! How flows share a path: what each gets, Jain's index among those of the same kind, the mean queue.
 //!
-//! `share FLOWS [rate=100] [rtt=50] [queue=1] [loss=0] [jitter=0] [from=30] [to=60] [trace=SECONDS] [seed=1]`, where
-//! FLOWS is a list of `KIND[xCOUNT][@START[-STOP]][+EXTRA_MS][/STAGGER]`: `adaptivex4/2` are four that start 2 s apart,
-//! `background` is the default controller told to yield, `cubic@5+15` starts at 5 s with 30 ms more of round trip,
-//! `tcp:cubic` is a TCP.
+//! `share FLOWS [rate=100] [rtt=50] [queue=1] [loss=0] [jitter=0] [from=30] [to=60] [trace=SECONDS] [seed=1]`,
+//! where FLOWS is a list of `KIND[xCOUNT][@START[-STOP]][+EXTRA_MS][/STAGGER]`: `adaptivex4/2` are four that start
+//! 2 s apart, `background` is the default controller told to yield, `cubic@5+15` starts at 5 s with 30 ms more of
+//! round trip, `tcp:cubic` is a TCP.
 
-#[path = "../tests/common/bulk.rs"]
+#[path = "../tests/it/common/bulk.rs"]
 mod bulk;
 
 use bulk::{Member, Shared};

@@ -2,12 +2,13 @@
 
 use crate::counters::Counters;
 use crate::engine::{EventQueue, LaneId};
+use crate::ids::Side;
 use crate::link::{Link, Passage};
+use crate::options::Options;
 use crate::packet::{Owner, Packets, mutate};
 use crate::path::PathConfig;
 use crate::queue::{DropReason, Dropped, Waiting};
 use crate::route::{HopId, Route};
-use crate::sim::{Options, Side};
 use crate::trace::{Record, Trace, TraceKind};
 use longhaul_proto::units::{DatagramNumber, Rate};
 use longhaul_proto::units::{Time, nanos};

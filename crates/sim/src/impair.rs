@@ -119,7 +119,7 @@ impl Dice {
 }
 
 /// A number that differs in about half its bits for inputs that differ in one (the finisher of SplitMix64).
-pub(crate) fn mix(seed: u64) -> u64 {
+pub fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,10 +1,14 @@
 //! One direction of a hop: rate, queue, outages, impairments and propagation.
 
-use crate::impair::{Dice, Fate, Impairments};
+mod wire;
+
+pub(crate) use wire::Serializer;
+
+use crate::impair::{Dice, Impairments};
 use crate::queue::{CoDel, DropTail, Dropped, FairQueue, Gauge, Keep, Occupancy, QueueDiscipline, Waiting};
 use longhaul_proto::units::{Rate, Time};
-use std::collections::VecDeque;
 use std::time::Duration;
+use wire::Wire;
 
 /// What a link is.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +29,13 @@ pub struct LinkConfig {
     pub steps: Vec<LinkStep>,
     /// Where the randomness comes from.
     pub seed: u64,
+}
+
+impl LinkConfig {
+    /// What befalls its packets, one after the other.
+    pub fn dice(&self) -> Dice {
+        Dice::new(self.impairments.clone(), self.seed)
+    }
 }
 
 /// A change of a link.
@@ -107,7 +118,8 @@ impl LinkTotals {
     }
 }
 
-/// A link in use.
+/// A link in use: told the time and what comes, it says what becomes of it and when. It touches no packet, and time may
+/// be a simulation's or that of a real clock.
 ///
 /// With a drop-tail queue everything about a packet is decided when it is [offered](Link::offer), since it is known
 /// then when it will leave. Where the queue [chooses](Link::keeps), a packet is [put into](Link::push) it, and
@@ -131,7 +143,7 @@ impl Link {
     /// An idle link whose queue is measured from `measure_from` on.
     pub fn new(config: &LinkConfig, measure_from: Time) -> Link {
         let kept = |queue| Kept { queue, gauge: Gauge::new(config.queue_bytes, measure_from) };
-        let mut link = Link {
+        Link {
             wire: Wire::new(config),
             queue: DropTail::new(config.queue_bytes, measure_from),
             kept: match config.discipline {
@@ -140,9 +152,20 @@ impl Link {
                 QueueDiscipline::CoDel => Some(kept(Box::new(CoDel::new(config.queue_bytes, config.mtu)))),
             },
             totals: LinkTotals::default(),
-        };
-        config.steps.iter().for_each(|step| link.schedule(*step));
-        link
+        }
+    }
+
+    /// The link is as it is at first, and its steps are all to come, counted from `now`. What has been offered stays.
+    pub fn restart(&mut self, config: &LinkConfig, now: Time) {
+        self.wire.restart(config, now);
+    }
+
+    /// From now on the queue is measured anew. What waits stays.
+    pub fn restart_occupancy(&mut self, now: Time) {
+        match &mut self.kept {
+            Some(kept) => kept.gauge.restart(now),
+            None => self.queue.restart_occupancy(now),
+        }
     }
 
     /// Whether its queue chooses, so that packets come by [`Link::push`].
@@ -199,12 +222,7 @@ impl Link {
 
     /// Let the link change; to be called before that moment. Packets whose departure is certain are not concerned.
     pub fn schedule(&mut self, step: LinkStep) {
-        match step.change {
-            LinkChange::Rate(rate) => self.wire.serializer.schedule_rate(step.at, rate),
-            LinkChange::Loss(share) => insert(&mut self.wire.losses, step.at, share),
-            LinkChange::Outage(span) => insert(&mut self.wire.outages, step.at, step.at + span),
-            LinkChange::Delay(delay) => insert(&mut self.wire.delays, step.at, delay),
-        }
+        self.wire.schedule(step);
     }
 
     /// What leaves the bottleneck from `from` until before `to` is lost. Packets offered already are not concerned.
@@ -227,7 +245,7 @@ impl Link {
 
     /// How long a packet propagates, as far as has come to pass.
     pub fn delay(&self) -> Duration {
-        self.wire.delay
+        self.wire.delay()
     }
 
     /// What it has done so far.
@@ -250,144 +268,6 @@ impl Link {
         self.totals.carried_bytes += u64::from(bytes);
     }
 }
-
-/// What lies behind the queue: packets go on it one after another, and some things happen to them.
-#[derive(Debug)]
-struct Wire {
-    serializer: Serializer,
-    delay: Duration,
-    dice: Dice,
-    outages: VecDeque<(Time, Time)>,
-    losses: VecDeque<(Time, f64)>,
-    delays: VecDeque<(Time, Duration)>,
-    last_arrival: Time,
-}
-
-impl Wire {
-    fn new(config: &LinkConfig) -> Wire {
-        Wire {
-            serializer: Serializer::new(config.rate),
-            delay: config.delay,
-            dice: Dice::new(config.impairments.clone(), config.seed),
-            outages: VecDeque::new(),
-            losses: VecDeque::new(),
-            delays: VecDeque::new(),
-            last_arrival: Time::ZERO,
-        }
-    }
-
-    fn free_at(&self, now: Time) -> Time {
-        self.serializer.free_at(now)
-    }
-
-    /// Transmit a packet as soon as can be.
-    fn carry(&mut self, now: Time, bytes: u32) -> Passage {
-        let departs = self.serializer.transmit(now, bytes);
-        if let Some(share) = take_latest(&mut self.losses, departs) {
-            self.dice.set_loss(share);
-        }
-        self.delay = take_latest(&mut self.delays, departs).unwrap_or(self.delay);
-        let fate = self.dice.roll();
-        if self.is_out(departs) {
-            return Passage::Outage;
-        }
-        if fate.lost {
-            return Passage::Lost;
-        }
-        self.propagate(departs, &fate)
-    }
-
-    fn is_out(&mut self, departs: Time) -> bool {
-        // packets leave in order, so an outage that is over stays so
-        while self.outages.front().is_some_and(|outage| outage.1 <= departs) {
-            self.outages.pop_front();
-        }
-        self.outages.iter().take_while(|outage| outage.0 <= departs).any(|outage| departs < outage.1)
-    }
-
-    fn propagate(&mut self, departs: Time, fate: &Fate) -> Passage {
-        let earliest = departs + self.delay + fate.jitter;
-        let time = match fate.held_back {
-            Some(hold) => earliest + hold,
-            None => {
-                self.last_arrival = self.last_arrival.max(earliest);
-                self.last_arrival
-            }
-        };
-        Passage::Arrives {
-            time,
-            copy: fate.copy_after.map(|after| time + after),
-            corrupt: fate.corrupt,
-            held_back: fate.held_back.is_some(),
-        }
-    }
-}
-
-/// Puts packets on a wire one after another, at an exact rate: what a packet takes beyond whole nanoseconds is owed
-/// to the next.
-#[derive(Clone, Debug)]
-pub(crate) struct Serializer {
-    bits_per_second: u64,
-    /// Rates to come.
-    rates: VecDeque<(Time, u64)>,
-    free: Time,
-    /// Part of a nanosecond after `free`, in units of 1 / `bits_per_second` of it.
-    remainder: u64,
-}
-
-impl Serializer {
-    pub(crate) fn new(rate: Rate) -> Serializer {
-        Serializer { bits_per_second: rate.0.max(1), rates: VecDeque::new(), free: Time::ZERO, remainder: 0 }
-    }
-
-    /// What begins to be transmitted from `at` on goes at this rate.
-    pub(crate) fn schedule_rate(&mut self, at: Time, rate: Rate) {
-        insert(&mut self.rates, at, rate.0.max(1));
-    }
-
-    /// When a packet that comes `now` begins to be transmitted.
-    pub(crate) fn free_at(&self, now: Time) -> Time {
-        self.free.max(now)
-    }
-
-    /// Transmit a packet as soon as can be; returns when its last bit has left.
-    pub(crate) fn transmit(&mut self, now: Time, bytes: u32) -> Time {
-        if now > self.free {
-            (self.free, self.remainder) = (now, 0);
-        }
-        if !self.rates.is_empty() {
-            self.take_steps();
-        }
-        let share = u64::from(bytes) * BIT_NS_PER_BYTE + self.remainder;
-        self.free = Time(self.free.0.saturating_add(share / self.bits_per_second));
-        self.remainder = share % self.bits_per_second;
-        self.free
-    }
-
-    fn take_steps(&mut self) {
-        if let Some(rate) = take_latest(&mut self.rates, self.free) {
-            (self.bits_per_second, self.remainder) = (rate, 0);
-        }
-    }
-}
-
-/// Take out what has come to pass by then; the last of it holds.
-fn take_latest<T>(steps: &mut VecDeque<(Time, T)>, now: Time) -> Option<T> {
-    let mut latest = None;
-    while let Some((_, what)) = steps.pop_front_if(|step| step.0 <= now) {
-        latest = Some(what);
-    }
-    latest
-}
-
-/// Put something in after all that is not later.
-fn insert<T>(steps: &mut VecDeque<(Time, T)>, at: Time, what: T) {
-    let place = steps.partition_point(|step| step.0 <= at);
-    steps.insert(place, (at, what));
-}
-
-/// 8 bits times 10⁹ ns/s.
-const BIT_NS_PER_BYTE: u64 = 8_000_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -434,14 +314,6 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_nanoseconds_add_up() {
-        // 1500 bytes at 7 Gb/s last 1714.2857… ns
-        let mut serializer = Serializer::new(Rate::from_mbps(7000.0));
-        let departures: Vec<u64> = (0..7).map(|_| serializer.transmit(Time(0), 1500).0).collect();
-        assert_eq!(departures, [1714, 3428, 5142, 6857, 8571, 10_285, 12_000]);
-    }
-
-    #[test]
     fn jitter_keeps_order_and_reordering_does_not() {
         let mut jittery = config();
         jittery.impairments.jitter = Duration::from_millis(5);
@@ -467,6 +339,28 @@ mod tests {
             }
         }
         assert!((50..150).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn time_can_begin_anew() {
+        let step = |at_ms, change| LinkStep { at: Time::from_millis(at_ms), change };
+        let steps = vec![
+            step(10, LinkChange::Rate(Rate::from_mbps(10.0))),
+            step(20, LinkChange::Delay(Duration::from_millis(3))),
+            step(30, LinkChange::Loss(1.0)),
+        ];
+        let config = LinkConfig { steps, ..config() };
+        let mut link = Link::new(&config, Time::ZERO);
+        for zero_ms in [0u64, 100] {
+            let ms = |ms| Time::from_millis(zero_ms + ms);
+            link.restart(&config, ms(0));
+            assert_eq!(arrival(link.offer(ms(0), 1500)), ms(10) + Duration::from_micros(120));
+            assert_eq!(arrival(link.offer(ms(10), 1500)), ms(20) + Duration::from_micros(1200));
+            assert_eq!(arrival(link.offer(ms(20), 1500)), ms(23) + Duration::from_micros(1200));
+            assert_eq!(link.offer(ms(30), 1500), Passage::Lost);
+        }
+        link.restart_occupancy(Time::from_millis(131));
+        assert_eq!(link.occupancy(Time::from_millis(140)), Occupancy::default());
     }
 
     #[test]

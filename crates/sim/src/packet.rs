@@ -1,6 +1,6 @@
 //! Packets in flight.
 
-use crate::sim::Side;
+use crate::ids::Side;
 use fastrand::Rng;
 use longhaul_proto::units::DatagramNumber;
 

@@ -2,8 +2,9 @@
 
 use crate::impair::{Impairments, mix};
 use crate::link::LinkConfig;
+use crate::quantities::{both_ways, millis, rate};
 use crate::scenario::Scenario;
-use longhaul_proto::units::{Rate, nanos};
+use longhaul_proto::units::Rate;
 use std::time::Duration;
 
 /// A path: two directions, and the hosts' devices at their ends.
@@ -57,21 +58,6 @@ impl PathConfig {
             mtu: scenario.mtu,
         }
     }
-}
-
-pub(crate) fn rate(mbit: f64) -> Rate {
-    Rate((mbit * 1e6).round() as u64)
-}
-
-/// How long a packet propagates there and back, over a path of this round trip.
-pub(crate) fn both_ways(rtt_ms: f64) -> [Duration; 2] {
-    let rtt = millis(rtt_ms);
-    let there = Duration::from_nanos(nanos(rtt) / 2);
-    [there, rtt - there]
-}
-
-fn millis(ms: f64) -> Duration {
-    Duration::from_nanos((ms * 1e6).round() as u64)
 }
 
 /// Directions, as they are mixed into the seed.

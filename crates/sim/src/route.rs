@@ -12,6 +12,11 @@ impl HopId {
     /// The one that every simulation begins with.
     pub const FIRST: HopId = HopId(0);
 
+    /// The one of this [index](HopId::index).
+    pub const fn new(index: u32) -> HopId {
+        HopId(index)
+    }
+
     /// 0 for the first, 1 for the one that was added next, and so on.
     pub fn index(self) -> usize {
         self.0 as usize

@@ -3,98 +3,21 @@
 use crate::counters::Counters;
 use crate::engine::LaneId;
 use crate::fabric::{Fabric, FlowState, HopLane};
+use crate::ids::{FlowEvent, FlowId, Side};
 use crate::link::{LinkChange, LinkStep, LinkTotals};
 use crate::node::{Lanes, Node};
+use crate::options::Options;
 use crate::outcome::{Direction, End, Limits, Outcome, Run};
 use crate::packet::Owner;
 use crate::path::PathConfig;
 use crate::queue::Occupancy;
 use crate::route::{HopId, Placement};
 use crate::scenario::Scenario;
-use crate::trace::{Trace, TraceMode};
+use crate::trace::Trace;
+
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::units::Time;
 use std::time::Duration;
-
-/// One of the two ends of every flow: the left ones share the bottleneck towards the right, and back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
-    /// Where senders usually are.
-    Left,
-    /// The other end.
-    Right,
-}
-
-impl Side {
-    /// Both.
-    pub const BOTH: [Side; 2] = [Side::Left, Side::Right];
-
-    /// The opposite end.
-    pub fn other(self) -> Side {
-        match self {
-            Side::Left => Side::Right,
-            Side::Right => Side::Left,
-        }
-    }
-
-    /// 0 for left, 1 for right: also the index of the direction that starts there.
-    pub fn index(self) -> usize {
-        self as usize
-    }
-}
-
-/// What is not part of the path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Occupancy of the queues is measured from here on.
-    pub measure_from: Time,
-    /// What is recorded.
-    pub trace: TraceMode,
-    /// Hand datagrams with wrong bytes to the endpoint instead of dropping them as unauthentic.
-    pub deliver_corrupt: bool,
-    /// Hand datagrams to the endpoint whose number it has seen, instead of dropping them.
-    pub deliver_replays: bool,
-    /// Datagrams that a host's device holds; while they fill it, the endpoint is not asked to transmit.
-    pub device_slots: usize,
-    /// How far the clocks of the right hosts are ahead of those of the left.
-    pub right_clock_ahead: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            measure_from: Time::ZERO,
-            trace: TraceMode::Hash,
-            deliver_corrupt: false,
-            deliver_replays: false,
-            device_slots: DEVICE_SLOTS,
-            right_clock_ahead: Duration::ZERO,
-        }
-    }
-}
-
-/// Names a flow of a simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FlowId {
-    slot: u32,
-    serial: u32,
-}
-
-impl FlowId {
-    /// 0 for the first flow added, and so on; also its number in the trace.
-    pub fn serial(self) -> u32 {
-        self.serial
-    }
-}
-
-/// What an endpoint of a flow told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FlowEvent<L, R> {
-    /// The left one.
-    Left(FlowId, L),
-    /// The right one.
-    Right(FlowId, R),
-}
 
 /// Flows over shared hops on virtual time. The first hop is the scenario's: flows that all run over it make a dumbbell.
 /// [`Sim::add_hop`] adds others, and a [`Route`](crate::Route) says which of them a flow passes.
@@ -485,6 +408,3 @@ pub fn run_pair<L: Endpoint, R: Endpoint>(
     let (left, right) = sim.remove_flow(id);
     Run { outcome, left, right }
 }
-
-/// Datagrams in a device's buffer: about what a socket's send buffer of 100 KB holds.
-const DEVICE_SLOTS: usize = 64;

@@ -1,7 +1,7 @@
 //! Traffic: flows that come and go by a rule.
 
-use crate::flow::FlowSpec;
 use crate::impair::mix;
+use crate::protocol::FlowSpec;
 use crate::route::{Placement, Route};
 use fastrand::Rng;
 use longhaul_proto::units::{Rate, Time};

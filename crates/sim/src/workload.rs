@@ -2,14 +2,15 @@
 
 use crate::counters::Counters;
 use crate::flow::{FlowNews, FlowSim, FlowStats};
+use crate::ids::{FlowEvent, FlowId, Side};
 use crate::link::LinkTotals;
 use crate::metrics::{Summary, convergence_time, jain};
+use crate::options::Options;
 use crate::outcome::{End, Limits, Outcome};
 use crate::path::PathConfig;
 use crate::queue::Occupancy;
 use crate::route::HopId;
 use crate::scenario::{InvalidField, Scenario};
-use crate::sim::{FlowEvent, FlowId, Options, Side};
 use crate::traffic::{Coming, Stream, Traffic};
 use longhaul_proto::control::Remembered;
 use longhaul_proto::units::{Rate, Time};

@@ -9,10 +9,10 @@ use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
 #[path = "../../../crates/longhaul/src/files/journal.rs"]
 mod journal_source;
 #[allow(dead_code)]
-#[path = "../../../crates/longhaul/src/transfer/listing.rs"]
+#[path = "../../../crates/longhaul/src/listing.rs"]
 mod listing;
 
-use journal_source::{Header, Record, group_range, recover};
+use journal_source::{Header, Ours, Record, Source, group_range, recover, seal};
 
 /// A manifest that is accepted names nothing outside the destination, and its layout is sound.
 pub fn manifest(bytes: &[u8]) {
@@ -29,7 +29,7 @@ pub fn manifest(bytes: &[u8]) {
             return;
         }
         let encoded = listing::encode(&manifest, &[]).expect("a manifest can be written");
-        assert_eq!(listing::decode(&encoded).map(|(manifest, _)| manifest).as_ref(), Ok(&manifest));
+        assert_eq!(listing::decode(&encoded).ok().map(|(manifest, _)| manifest).as_ref(), Some(&manifest));
         manifest
     };
     for entry in &manifest.entries {
@@ -57,14 +57,14 @@ fn check_layout(manifest: &Manifest) {
 
 pub fn manifest_seeds() -> Vec<Vec<u8>> {
     let entry = |path: &str, kind| Entry { path: path.into(), kind, mode: 0o644, mtime: (1_700_000_000, 5) };
-    let file = |size, extents| Kind::File { size, extents, hash: None };
+    let file = |size, extents| Kind::File { size, extents, version: None };
     let entries = vec![
         entry("", Kind::Dir),
         entry("a", Kind::Dir),
         entry("a/big", file(5 << 20, None)),
         entry("a/holes", file(1 << 30, Some(vec![0..4096, 1 << 20..3 << 20]))),
         entry("a/link", Kind::Symlink { target: b"../x".to_vec() }),
-        entry("b", Kind::File { size: 77, extents: None, hash: Some([1; 32]) }),
+        entry("b", Kind::File { size: 77, extents: None, version: Some([1; 16]) }),
     ];
     let manifest = Manifest { entries };
     let plain = postcard::to_allocvec(&manifest).expect("plain data always serialises");
@@ -74,10 +74,10 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
 
 /// What a journal yields lies within the file, and its sound part alone yields the same.
 pub fn journal(bytes: &[u8]) {
-    let header = Header::new(&journalled());
+    let wanted = Source::new(&journalled(DATA_LEN));
     let [kind, rest @ ..] = bytes else { return };
-    let bytes = if kind % 2 == 0 { rest.to_vec() } else { written(&header, rest) };
-    let Some(found) = recover(&header, DATA_LEN, &bytes) else { return };
+    let bytes = if kind % 2 == 0 { rest.to_vec() } else { written(rest) };
+    let Some(found) = recover(&wanted, &OURS, &bytes) else { return };
     assert!(found.journal_len <= bytes.len() as u64);
     assert!(found.ranges.iter().all(|range| range.end <= DATA_LEN));
     for index in found.groups.keys() {
@@ -85,38 +85,58 @@ pub fn journal(bytes: &[u8]) {
         assert!(!found.ranges.overlaps(&range));
     }
     let sound = &bytes[..found.journal_len as usize];
-    assert_eq!(recover(&header, DATA_LEN, sound), Some(found));
+    assert_eq!(recover(&wanted, &OURS, sound), Some(found));
 }
 
 /// A journal whose records are all well made and say what a script says.
-fn written(header: &Header, script: &[u8]) -> Vec<u8> {
+fn written(script: &[u8]) -> Vec<u8> {
+    let header = Header::new([1; 8]);
     let mut script = Script { bytes: script };
     let mut journal = header.bytes().to_vec();
     while let (Some(kind), Some(a), Some(b)) = (script.u8(), script.u64(), script.u64()) {
-        let record = match kind % 4 {
+        let record = match kind % 6 {
             0 => Record::Range(a..b),
             1 => Record::Group { index: a as u32, hash: [b as u8; 32] },
             2 => Record::Lost { index: a as u32 },
-            _ => Record::Synced { journal_len: a },
+            3 => {
+                let len = (a as usize).min(journal.len());
+                let seal = seal(blake3::Hasher::new_keyed(&OURS.key).update(&journal[..len]));
+                Record::Synced { journal_len: a, seal }
+            }
+            4 => Record::Source(Source::new(&journalled(a))),
+            _ => {
+                let seal = seal(blake3::Hasher::new_keyed(&OURS.key).update(&journal));
+                Record::Kept { boot: [b as u8; 16], seal }
+            }
         };
-        record.write(header, journal.len() as u64, &mut journal);
+        record.write(&header, journal.len() as u64, &mut journal);
     }
     journal
 }
 
-fn journalled() -> Entry {
-    let kind = Kind::File { size: DATA_LEN, extents: None, hash: None };
+fn journalled(size: u64) -> Entry {
+    let kind = Kind::File { size, extents: None, version: Some([7; 16]) };
     Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 2) }
 }
 
 pub fn journal_seeds() -> Vec<Vec<u8>> {
     let mut script = vec![1];
-    for (kind, a, b) in [(0, 0, 5000), (1, 1, 9), (3, 150, 0), (0, 2 << 20, 3 << 20), (2, 1, 0), (1, 4, 1)] {
+    let steps = [
+        (4, DATA_LEN, 0),
+        (0, 0, 5000),
+        (1, 1, 9),
+        (3, 150, 0),
+        (0, 2 << 20, 3 << 20),
+        (2, 1, 0),
+        (4, 3 << 20, 0),
+        (1, 2, 1),
+    ];
+    for (kind, a, b) in steps {
         script.push(kind);
         script.extend(u64::to_be_bytes(a));
         script.extend(u64::to_be_bytes(b));
     }
-    let journal = written(&Header::new(&journalled()), &script[1..]);
+    let journal = written(&script[1..]);
     vec![[&[0][..], &journal].concat(), script]
 }
 
@@ -136,6 +156,8 @@ pub fn exclude_seeds() -> Vec<Vec<u8>> {
     ["*.o\n!keep.o", "/a/**/b?.[ch]", "cache/\n{x,y{1,2}}*", "\\*[!a-z]"].map(|text| text.into()).to_vec()
 }
 
+/// What the target's journals are sealed with.
+const OURS: Ours = Ours { key: [3; 32], boot: [4; 16] };
 /// Four groups and a bit.
 const DATA_LEN: u64 = (4 << 20) + 77;
 /// Larger copies are refused before they are laid out.

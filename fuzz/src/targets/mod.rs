@@ -4,7 +4,7 @@ mod controllers;
 mod datagrams;
 mod endpoints;
 mod files;
-mod lanes;
+mod records;
 mod streams;
 mod stripe;
 mod tcp;
@@ -24,7 +24,7 @@ pub const TARGETS: &[Target] = &[
     target("controller", controllers::controller, controllers::controller_seeds),
     Target { weight: 20, ..target("handshake", streams::handshake, streams::handshake_seeds) },
     target("message", streams::message, streams::message_seeds),
-    target("lane-records", lanes::records, lanes::record_seeds),
+    target("stream-records", records::records, records::record_seeds),
     target("stripe-lanes", stripe::lanes, stripe::lanes_seeds),
     target("stripe-hello", stripe::hello, stripe::hello_seeds),
     target("manifest", files::manifest, files::manifest_seeds),

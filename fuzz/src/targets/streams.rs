@@ -1,12 +1,14 @@
 //! What comes over the control stream: from strangers in the handshake, from a peer with the key after it.
 
 use super::{Script, put_piece};
+use longhaul_net::{control, wake};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
 use longhaul_proto::session::message::{
     Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION,
     Report, SenderStatus, TransferOptions,
 };
+use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 use longhaul_proto::units::{Rate, Time};
 use serde::Serialize;
@@ -17,21 +19,11 @@ use std::io::{self, Cursor, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-// The crate keeps these to itself: here they are taken in as source, and what no target calls is dead.
-#[allow(dead_code)]
-#[path = "../../../crates/longhaul/src/net/control.rs"]
-mod control;
-#[allow(dead_code)]
-#[path = "../../../crates/longhaul/src/net/pipe.rs"]
-mod pipe;
-#[allow(dead_code)]
-#[path = "../../../crates/longhaul/src/net/wake.rs"]
-mod wake;
-
 const PSK: [u8; 32] = [9; 32];
 
 /// A server that meets a stranger, a client that meets one, a server whose client has the key and offers nonsense, a
-/// server whose client says nonsense later: whatever the bytes, the handshake ends, and what follows is read or refused.
+/// server whose client says nonsense later: whatever the bytes, the handshake ends, and what follows is read or
+/// refused.
 pub fn handshake(bytes: &[u8]) {
     match bytes {
         [0, from_client @ ..] => accept(Cursor::new(from_client.to_vec()), io::sink()),
@@ -200,14 +192,15 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
     let pull = Direction::Pull { sources: vec![b"a".to_vec(), b"b/".to_vec()] };
     seeds.push(tagged(1, to_bytes(&Offer { direction: pull, ..offer() })));
     seeds.push(tagged(2, to_bytes(&answer())));
-    seeds.push(tagged(2, to_bytes(&Answer::Refuse("no".into()))));
+    seeds.push(tagged(2, to_bytes(&Answer::Refuse(Reason::new(Cause::Refused, "no")))));
     seeds
 }
 
 /// One of each kind.
 fn messages() -> Vec<Message> {
     let ranges: Ranges = [0..1000, 5000..9000].into_iter().collect();
-    let failure = FileFailure { path: b"a/b".to_vec(), reason: "permission denied".into() };
+    let failure =
+        FileFailure { path: b"a/b".to_vec(), reason: Reason::new(Cause::Denied, "permission denied") };
     let switch = Switch { seconds: 3.5, to: Carrier::Stripe, why: "no news".into(), trial: false };
     let hash = GroupHash { group: Group { entry: 1, index: 2 }, hash: [3; 32] };
     let status = SenderStatus {
@@ -218,9 +211,14 @@ fn messages() -> Vec<Message> {
     };
     vec![
         Message::ListingPart { total: 300, bytes: vec![1; 100] },
-        Message::Start { have: ranges.clone(), already: Already { skipped: 3, ..Already::default() } },
+        Message::Start {
+            have: ranges.clone(),
+            claimed: ranges.clone(),
+            already: Already { skipped: 3, ..Already::default() },
+        },
+        Message::Settled { confirmed: ranges.clone(), refused: Ranges::new() },
         Message::Hashes(vec![hash, hash]),
-        Message::SourceFailed { entry: 4, reason: "gone".into() },
+        Message::SourceFailed { entry: 4, reason: Reason::new(Cause::NotFound, "gone") },
         Message::Resend { epoch: 2, ranges: ranges.clone() },
         Message::Unwanted { ranges },
         Message::Finished(Report {
@@ -232,12 +230,12 @@ fn messages() -> Vec<Message> {
         }),
         Message::Status(status.clone()),
         Message::Bye(status),
-        Message::Abort("enough".into()),
+        Message::Abort(Reason::new(Cause::Other, "enough")),
         Message::KeepAlive,
         Message::Ask { at: Time(1) },
         Message::Here { at: Time(2) },
-        Message::Lanes { wanted: 8 },
-        Message::NoLanes("refused".into()),
+        Message::Streams { wanted: 8 },
+        Message::NoStreams("refused".into()),
         Message::Bytes(vec![7; 50]),
         Message::Warning("left out".into()),
     ]

@@ -45,7 +45,7 @@ pub fn location(bytes: &[u8]) {
             assert!(!host.is_empty() && !host.starts_with('-') && !path.is_empty(), "{host:?} {path:?}");
         }
         Ok(Location::Daemon { host, .. }) => assert!(!host.is_empty()),
-        Err(reason) => assert!(!reason.is_empty()),
+        Err(reason) => assert!(!reason.to_string().is_empty()),
     }
 }
 
@@ -68,11 +68,11 @@ pub fn rate(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match parse_rate(&text) {
         Ok(rate) => assert!((1_000..1_000_000_000_000_000).contains(&rate.0), "{rate:?}"),
-        Err(reason) => assert!(!reason.is_empty()),
+        Err(reason) => assert!(!reason.to_string().is_empty()),
     }
     match parse_bytes(&text) {
         Ok(bytes) => assert!((1..=1_000_000_000_000_000).contains(&bytes), "{bytes}"),
-        Err(reason) => assert!(!reason.is_empty()),
+        Err(reason) => assert!(!reason.to_string().is_empty()),
     }
 }
 

@@ -86,6 +86,7 @@ def copy(
     exclude: Sequence[str] | None = None,
     resume: bool | None = None,
     checksum: bool | None = None,
+    delta: Literal["auto", "always", "never"] | None = None,
     delete: bool | None = None,
     dry_run: bool | None = None,
 ) -> dict[str, Any]:
@@ -212,3 +213,8 @@ class CopyError(OSError):
 
     summary: dict[str, Any] | None
     """What copy() would have returned, if the copy ran to its end and single files failed; None if it broke off."""
+
+    cause: str
+    """What kind of failure it is (of the first file, where single files failed): no_space, denied, not_found, changed,
+    in_use, unreachable, wrong_token, wrong_version, refused, no_port, udp_blocked, size_blocked, tcp_blocked, silent,
+    peer_left, interrupted, request, other."""

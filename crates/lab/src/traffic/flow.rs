@@ -1,7 +1,7 @@
 //! One flow of the traffic: sends what it has, without ever waiting.
 
 use crate::error::LabError;
-use crate::tcp::sender_socket;
+use crate::socket::sender_socket;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use socket2::{Domain, Protocol, Socket, Type};

@@ -1,5 +1,6 @@
-//! Flows that share the path (`traffic` in a scenario), by the kernel's own TCP or as paced UDP, between a pair of hosts of
-//! their own. They come when the simulator's would: from the same seed follow the same moments and lengths.
+//! Flows that share the path (`traffic` in a scenario), by the kernel's own TCP or as paced UDP, between a pair of
+//! hosts of their own. They come when the simulator's would: from the same seed follow the same moments and
+//! lengths.
 
 mod flow;
 mod plan;
@@ -9,7 +10,7 @@ pub(crate) use plan::{Source, plan};
 
 use crate::error::LabError;
 use crate::host::Host;
-use crate::worker::now_ns;
+use crate::worker::clock;
 use longhaul_sim::scenario::Scenario;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::write;
@@ -78,7 +79,7 @@ impl Conductor {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(LabError::at("making an event descriptor"))?);
         let tally = Arc::new(Tally::default());
-        let zero = now_ns();
+        let zero = clock().0;
         let stage = Stage::set(&self.scenario, &self.sources, &self.doors, tally.clone(), zero)?;
         let wake = stop.clone();
         let thread = thread::Builder::new().name("lab-traffic".into());
@@ -87,7 +88,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// All but the bytes, which the lanes count.
+    /// All but the bytes, which the directions count.
     pub(crate) fn counters(&self) -> TrafficCounters {
         let Some(running) = &self.running else { return TrafficCounters::default() };
         let tally = |count: &AtomicU64| count.load(Ordering::Relaxed);

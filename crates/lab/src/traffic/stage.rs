@@ -5,8 +5,9 @@ use super::flow::{Flow, Progress, open_receivers};
 use super::plan::{Carrier, Source};
 use crate::error::LabError;
 use crate::host::{join_namespace, on_own_thread};
-use crate::place::End;
-use crate::worker::{now_ns, timespec};
+use crate::place::Side;
+use crate::worker::{clock, timespec};
+use longhaul_proto::units::Time;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::traffic::Coming;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,6 +21,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The namespaces and addresses of the two hosts.
 pub(super) type Doors = [(Arc<OwnedFd>, Ipv4Addr); 2];
@@ -83,7 +85,7 @@ impl Stage {
     /// Until `stop` can be read.
     pub(super) fn play(mut self, stop: &OwnedFd) {
         loop {
-            let now = now_ns();
+            let now = clock().0;
             self.begin_flows(now);
             self.drive_by_clock(now);
             let next = self.next_moment();
@@ -93,8 +95,8 @@ impl Stage {
             if has_worked {
                 // Programs at the ends look after their sockets now and then, not at each packet: that would cost the
                 // processor that the path needs. A nap that is interrupted ends early, which does no harm.
-                let nap_ns = self.next_moment().saturating_sub(now_ns()).min(NAP_NS);
-                let _ = nanosleep(&timespec(nap_ns));
+                let nap = Time(self.next_moment()).since(clock()).min(NAP);
+                let _ = nanosleep(&timespec(nap));
             }
         }
         self.flows.into_iter().for_each(Flow::cut_off);
@@ -122,7 +124,8 @@ impl Stage {
             return Err(LabError::Scenario(format!("more than {FLOWS_MAX} flows at a time; ask for fewer")));
         }
         let source = &self.sources[index];
-        let (from, to) = if source.is_reverse { (End::Right, End::Left) } else { (End::Left, End::Right) };
+        let (from, to) =
+            if source.is_reverse { (Side::Right, Side::Left) } else { (Side::Left, Side::Right) };
         let stop = coming.stop.map_or(u64::MAX, |stop| self.zero.saturating_add(stop.0));
         // Sockets belong to the namespace that the thread is in when it makes them.
         join_namespace(&self.doors[from as usize].0).map_err(LabError::at("entering a network namespace"))?;
@@ -168,7 +171,7 @@ impl Stage {
             let wanted = if flow.waits_for_room() { PollFlags::OUT } else { PollFlags::empty() };
             PollFd::new(&flow.socket, wanted)
         }));
-        let wait = (until < u64::MAX).then(|| timespec(until.saturating_sub(now_ns())));
+        let wait = (until < u64::MAX).then(|| timespec(Time(until).since(clock())));
         // An interrupted wait has nothing ready.
         let _ = poll(&mut sockets, wait.as_ref());
         let ready: Vec<bool> = sockets.iter().map(|socket| !socket.revents().is_empty()).collect();
@@ -177,7 +180,7 @@ impl Stage {
 
     /// TCP flows whose sockets have room; whether there was anything to do with sockets at all.
     fn drive_by_room(&mut self, ready: &[bool]) -> bool {
-        let now = now_ns();
+        let now = clock().0;
         let flows_ready = &ready[self.ends.len() + self.accepted.len()..];
         // From the end, so that the places of those before stay.
         for index in (0..self.flows.len()).rev().filter(|index| flows_ready[*index]) {
@@ -240,4 +243,4 @@ fn count(counter: &AtomicU64) {
 /// Two descriptors each, of the 1024 that a process usually may have.
 const FLOWS_MAX: usize = 256;
 const BLOCK_BYTES: usize = 256 * 1024;
-const NAP_NS: u64 = 500_000;
+const NAP: Duration = Duration::from_micros(500);

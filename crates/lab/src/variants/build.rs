@@ -1,16 +1,13 @@
 //! From a source to an object that the running kernel takes, once for each source and kernel.
 
-use super::error::VariantError;
 use super::programs::{HEADER, Program};
 use super::tools::{self, BPFTOOL, CLANG};
 use crate::error::LabError;
+use crate::variant_error::{BTF, VariantError};
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The kernel's types.
-pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Root's folder for objects and locks. Like what is registered, it does not outlast the machine's next start.
 pub(super) fn folder() -> Result<PathBuf, LabError> {

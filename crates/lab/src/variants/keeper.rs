@@ -1,16 +1,16 @@
 //! Registered as long as a process wants it, and not longer, however that process ends.
 //!
-//! Every process that uses a program holds a shared lock on the program's *users* file, which names the sources that it
-//! was made from, and has a keeper: a shell that waits for the end of its input, which is the end of the process or of
-//! the [`Keeper`]. It then unregisters the program if it gets the users file for itself, that is, if it was the last one's.
-//! Whatever changes what is registered happens under the lock of the *door*.
+//! Every process that uses a program holds a shared lock on the program's *users* file, which names the sources
+//! that it was made from, and has a keeper: a shell that waits for the end of its input, which is the end of the
+//! process or of the [`Keeper`]. It then unregisters the program if it gets the users file for itself, that is, if
+//! it was the last one's. Whatever changes what is registered happens under the lock of the *door*.
 
 use super::available;
 use super::build;
-use super::error::VariantError;
 use super::programs::Program;
 use super::tools::{self, BPFTOOL, FLOCK};
 use crate::error::LabError;
+use crate::variant_error::VariantError;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, File};

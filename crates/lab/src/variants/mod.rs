@@ -1,13 +1,15 @@
-//! Congestion controls of kernel TCP by name: those that the kernel has, and our own as BPF programs where it has none.
+//! Congestion controls of kernel TCP by name: those that the kernel has, and our own as BPF programs where it has
+//! none.
 //!
-//! Few kernels come with Scalable TCP, HighSpeed TCP and H-TCP. Where one is neither built in nor a module, its rules are
-//! loaded from `crates/lab/bpf`: compiled with clang for the running kernel, registered with bpftool, and named with
-//! [`PREFIX`]. That takes root and a kernel with BTF; what is missing is told in one line with its remedy.
+//! Few kernels come with Scalable TCP, HighSpeed TCP and H-TCP. Where one is neither built in nor a module, its
+//! rules are loaded from `crates/lab/bpf`: compiled with clang for the running kernel, registered with bpftool, and
+//! named with [`PREFIX`]. That takes root and a kernel with BTF; what is missing is told in one line with its
+//! remedy.
 //!
-//! What is registered holds for the whole machine, all its network namespaces included, and the kernel alone would keep it
-//! until it is told otherwise. So a [`Variant`] is removed when the last process that uses it drops it, ends or is killed:
-//! each has a *keeper*, a small process that waits for that. [`remove_all`] removes what even so was left behind, as by
-//! a service manager that killed keepers too.
+//! What is registered holds for the whole machine, all its network namespaces included, and the kernel alone would
+//! keep it until it is told otherwise. So a [`Variant`] is removed when the last process that uses it drops it,
+//! ends or is killed: each has a *keeper*, a small process that waits for that. [`remove_all`] removes what even so
+//! was left behind, as by a service manager that killed keepers too.
 //!
 //! ```no_run
 //! use longhaul_lab::{Lab, Scenario, tcp, variants::Variant};
@@ -20,12 +22,11 @@
 //! ```
 
 mod build;
-mod error;
 mod keeper;
 mod programs;
 mod tools;
 
-pub use error::VariantError;
+pub use crate::variant_error::VariantError;
 pub use programs::PREFIX;
 
 use crate::error::LabError;

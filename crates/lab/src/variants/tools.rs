@@ -1,6 +1,6 @@
 //! The programs that build and register, and whether this process may.
 
-use super::error::VariantError;
+use crate::variant_error::VariantError;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::env;
 use std::fs;

@@ -1,7 +1,8 @@
 //! Blocks: what is read, received and written in one go.
 //!
-//! A block is a run of whole hash groups of at most [`GROUP_LEN`] bytes in all: one full group of a large file, or the
-//! tail of one and the small files after it. Both sides cut the object the same way, but neither tells the other.
+//! A block is a run of whole hash groups of at most [`GROUP_LEN`] bytes in all: one full group of a large file, or
+//! the tail of one and the small files after it. Both sides cut the object the same way, but neither tells the
+//! other.
 
 use longhaul_proto::session::manifest::{GROUP_LEN, Layout};
 use std::ops::Range;
@@ -97,7 +98,7 @@ mod tests {
     fn layout(sizes: &[u64]) -> Layout {
         let file = |size: &u64| Entry {
             path: b"x".to_vec(),
-            kind: Kind::File { size: *size, extents: None, hash: None },
+            kind: Kind::File { size: *size, extents: None, version: None },
             mode: 0,
             mtime: (0, 0),
         };

@@ -1,13 +1,16 @@
 //! Compares one entry with what is at its destination.
 
-use super::errors::why;
+use super::claims::Standing;
+use super::errors::FileError;
+use super::extents::DataMap;
 use super::folders::Folders;
-use super::hash::hash_of_file;
+use super::journal::group_range;
 use super::names::is_ours;
-use super::resume::{Resumed, resume};
+use super::resume::{Resumed, is_within, resume};
 use super::scan::{mtime, open_to_read};
+use super::target::PERMISSIONS;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout};
-use longhaul_proto::session::message::FileOptions;
+use longhaul_proto::session::message::{Delta, FileOptions};
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -23,10 +26,24 @@ pub(super) enum Found {
     Folder,
     /// The same file or link; `fix` if its permissions or time differ.
     Same { fix: bool },
-    /// Part of the file.
-    Part(Resumed),
+    /// Part of the file: what an interrupted run left, or what the file in place may have in common with it.
+    Part(Option<Box<Resumed>>, Option<Standing>),
     /// Something that it cannot replace.
-    Obstacle(String),
+    Obstacle(FileError),
+}
+
+impl Found {
+    /// What a dry run makes of it: only where contents have to be compared does it take more than a look.
+    pub(super) fn without_changes(self) -> Found {
+        match self {
+            Found::Part(None, Some(standing)) if !standing.may_stay => Found::Nothing,
+            Found::Part(Some(mut resumed), _) => {
+                resumed.claims.clear();
+                Found::Part(Some(resumed), None)
+            }
+            found => found,
+        }
+    }
 }
 
 /// Looks at one entry after the other.
@@ -34,7 +51,6 @@ pub(super) struct Looker<'a> {
     folders: Folders,
     layout: &'a Layout,
     options: &'a FileOptions,
-    mode_mask: u32,
     stop: &'a AtomicBool,
     /// Folders that cannot be made: nothing below them can be stored.
     blocked: HashSet<Vec<u8>>,
@@ -46,11 +62,10 @@ impl<'a> Looker<'a> {
         top: Option<Arc<OwnedFd>>,
         layout: &'a Layout,
         options: &'a FileOptions,
-        mode_mask: u32,
         stop: &'a AtomicBool,
     ) -> Looker<'a> {
         let folders = Folders::new(top);
-        Looker { folders, layout, options, mode_mask, stop, blocked: HashSet::new(), replaced_bytes: 0 }
+        Looker { folders, layout, options, stop, blocked: HashSet::new(), replaced_bytes: 0 }
     }
 
     /// Bytes of files that will give way.
@@ -72,31 +87,27 @@ impl<'a> Looker<'a> {
             return Found::Folder;
         }
         if path.split(|b| *b == b'/').any(is_ours) {
-            return Found::Obstacle(
-                "its name is one that longhaul uses for files on their way; rename it".into(),
-            );
+            return Found::Obstacle(FileError::NameReserved);
         }
         if !self.blocked.is_empty() && ancestors(path).any(|folder| self.blocked.contains(folder)) {
-            return Found::Obstacle("its folder cannot be made".into());
+            return Found::Obstacle(FileError::FolderMissing);
         }
         let (folder, name) = match self.folders.parent(path) {
             Ok(found) => found,
             Err(Errno::NOENT) => return Found::Nothing,
-            Err(error) => return Found::Obstacle(format!("its folder cannot be used: {}", why(error))),
+            Err(error) => return Found::Obstacle(FileError::step("its folder cannot be used")(error)),
         };
         let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Some(stat),
             Err(Errno::NOENT) => None,
-            Err(error) => return Found::Obstacle(why(error)),
+            Err(error) => return Found::Obstacle(error.into()),
         };
         let there = stat.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
         match (&entry.kind, there) {
             (Kind::Dir, None) => Found::Nothing,
             (Kind::Dir, Some(FileType::Directory)) => Found::Folder,
-            (Kind::Dir, Some(_)) => {
-                Found::Obstacle("something that is not a folder is in the way; remove it".into())
-            }
-            (_, Some(FileType::Directory)) => Found::Obstacle("a folder is in the way; remove it".into()),
+            (Kind::Dir, Some(_)) => Found::Obstacle(FileError::NoFolderInTheWay),
+            (_, Some(FileType::Directory)) => Found::Obstacle(FileError::FolderInTheWay),
             (Kind::Symlink { target }, Some(FileType::Symlink)) => {
                 match readlinkat(&folder, name, Vec::new()) {
                     Ok(there) if there.as_bytes() == target => Found::Same { fix: false },
@@ -116,44 +127,84 @@ impl<'a> Looker<'a> {
         name: &[u8],
         stat: Option<&Stat>,
     ) -> Found {
+        let mut standing = None;
         if let Some(stat) = stat
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         {
             let same_time = same_time(entry.mtime, mtime(stat));
             if self.is_same(entry, folder, name, stat, same_time) {
-                let mode = entry.mode & self.mode_mask;
+                let mode = entry.mode & PERMISSIONS;
                 return Found::Same { fix: !same_time || stat.st_mode & 0o7777 != mode };
             }
-            self.replaced_bytes += (stat.st_blocks as u64).saturating_mul(512);
+            standing = self.standing(index, entry, stat);
+            if standing.is_none_or(|standing| !standing.may_stay) {
+                self.replaced_bytes += (stat.st_blocks as u64).saturating_mul(512);
+            }
         }
-        if self.options.resume
-            && self.layout.group_count(index) > 1
-            && let Some(resumed) = resume(folder, name, index, entry, self.options.checksum, self.stop)
-        {
-            return Found::Part(resumed);
+        let mut resumed = None;
+        if self.options.resume && self.layout.group_count(index) > 1 {
+            match resume(folder, name, index, entry, self.options.checksum, self.stop) {
+                Ok(found) => resumed = found.map(Box::new),
+                Err(error) => return Found::Obstacle(error.into()),
+            }
         }
-        Found::Nothing
+        if let (Some(_), Some(standing)) = (&resumed, &mut standing) {
+            standing.may_stay = false;
+        }
+        if resumed.is_none() && standing.is_none() { Found::Nothing } else { Found::Part(resumed, standing) }
     }
 
+    /// Whether the file in place counts as the one that is to come without a look at the sender's hashes.
     fn is_same(&self, entry: &Entry, folder: &OwnedFd, name: &[u8], stat: &Stat, same_time: bool) -> bool {
-        let Kind::File { size, hash, .. } = &entry.kind else { return false };
+        let Kind::File { size, .. } = &entry.kind else { return false };
         if stat.st_size as u64 != *size {
             return false;
         }
-        match hash {
-            Some(hash) if self.options.checksum => {
-                // A file that cannot be read here is replaced; that may still be allowed.
-                let Ok(file) = open_to_read(folder, name) else { return false };
-                hash_of_file(&file, &entry.kind, self.stop).is_ok_and(|there| there == *hash)
-                    && holes_are_empty(&file, &entry.kind).unwrap_or(false)
-            }
-            _ => same_time,
+        if !self.options.checksum {
+            return same_time;
         }
+        // Where there is no data there are no hashes.
+        entry.kind.data_len() == 0
+            && open_to_read(folder, name)
+                .is_ok_and(|file| holes_are_empty(&file, &entry.kind).unwrap_or(false))
+    }
+
+    /// What of the file in place may be equal to the one that is to come.
+    fn standing(&self, index: EntryIndex, entry: &Entry, stat: &Stat) -> Option<Standing> {
+        let Kind::File { size, .. } = &entry.kind else { return None };
+        let there_len = stat.st_size as u64;
+        let may_stay = there_len == *size;
+        let delta = match self.options.delta {
+            Delta::Always => true,
+            Delta::Auto => there_len >= DELTA_MIN && mtime(stat) < entry.mtime,
+            Delta::Never => false,
+        };
+        let count = self.layout.group_count(index);
+        // A file of one group is equal as a whole or not at all.
+        if !(may_stay && self.options.checksum || delta && (may_stay || count > 1)) {
+            return None;
+        }
+        let map = DataMap::new(&entry.kind);
+        let is_there = |group: u32| {
+            group_range(group, entry.kind.data_len()).is_some_and(|range| is_within(&map, &range, there_len))
+        };
+        let end = partition_point(count, is_there);
+        (end > 0).then_some(Standing { entry: index, end, may_stay })
     }
 }
 
+/// The first of 0 to `count` for which `holds` does not hold, where it holds for all before.
+fn partition_point(count: u32, holds: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
 /// Whether what the source has as holes reads as zeros here.
-fn holes_are_empty(file: &std::fs::File, kind: &Kind) -> std::io::Result<bool> {
+pub(super) fn holes_are_empty(file: &std::fs::File, kind: &Kind) -> std::io::Result<bool> {
     use std::os::unix::fs::FileExt;
     let Kind::File { size, extents: Some(extents), .. } = kind else { return Ok(true) };
     let mut buf = vec![0; 1 << 20];
@@ -184,6 +235,9 @@ fn same_time(source: (i64, u32), there: (i64, u32)) -> bool {
     let coarser = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
     source.0 == there.0 && coarser.iter().any(|unit| there.1 == source.1 / unit * unit)
 }
+
+/// Below this a file is sent sooner than looked through.
+const DELTA_MIN: u64 = 16 << 20;
 
 /// The folders above a path.
 fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -1,10 +1,159 @@
-//! What went wrong, in words.
+//! What went wrong with files, and in which words that is told.
 
+use super::exclude::PatternError;
+use longhaul_proto::session::reason::{Cause, Reason};
 use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a file, or all of a copy, cannot be listed, read or stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The system does not do it.
+    #[error("{}", words(.0))]
+    System(io::Error),
+    /// The system does not do what `what` says.
+    #[error("{what}: {}", words(source))]
+    Step {
+        /// What cannot be done.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// What goes wrong at a path.
+    #[error("{}: {error}", path.display())]
+    At {
+        /// Where.
+        path: PathBuf,
+        /// What.
+        error: Box<FileError>,
+    },
+    /// There is less room at the destination than the copy takes.
+    #[error(
+        "not enough room: {} are to come; free {} and run the same command again",
+        shown_bytes(*needed_bytes),
+        shown_bytes(*missing_bytes)
+    )]
+    NoRoom {
+        /// Bytes that the copy takes.
+        needed_bytes: u64,
+        /// Bytes that are missing.
+        missing_bytes: u64,
+    },
+    /// The destination became full.
+    #[error("{} at the destination; free {} and run the same command again", words(source), shown_bytes(*missing_bytes))]
+    Full {
+        /// Bytes that are missing.
+        missing_bytes: u64,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Something else is where a folder has to be.
+    #[error("not a folder; give another destination or remove it first")]
+    NotAFolder,
+    /// Something else is where a folder of the copy has to be.
+    #[error("something that is not a folder is in the way; remove it")]
+    NoFolderInTheWay,
+    /// A folder is where a file has to be.
+    #[error("a folder is in the way; remove it")]
+    FolderInTheWay,
+    /// The folder of an entry cannot be made.
+    #[error("its folder cannot be made")]
+    FolderMissing,
+    /// The name is too long, or one of those for files on their way.
+    #[error("this name cannot be used; choose another")]
+    NameUnusable,
+    /// The source has a file whose name is one of those for files on their way.
+    #[error("its name is one that longhaul uses for files on their way; rename it")]
+    NameReserved,
+    /// Its groups do not match the sender's hashes, time and again.
+    #[error("cannot be verified; is it being written to while it is copied? copy it again")]
+    Unverifiable,
+    /// It was written while it was copied.
+    #[error("changed while it was being copied; copy it again")]
+    Changed,
+    /// Two sources give the same path.
+    #[error("another source has something else at this path; only the first is copied")]
+    Twice,
+    /// The path is longer than the manifest takes.
+    #[error("its path is longer than {max} bytes")]
+    PathTooLong {
+        /// The longest, bytes.
+        max: usize,
+    },
+    /// A list of files leaves its source.
+    #[error("\"..\" is not allowed in a list of files")]
+    LeavesSource,
+    /// The object would be larger than one can be.
+    #[error("a copy of more than 1 PiB is too large; copy its folders one by one")]
+    TooLarge,
+    /// A pattern makes no sense.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// It was stopped meanwhile.
+    #[error("interrupted while comparing")]
+    Interrupted,
+}
+
+impl FileError {
+    /// The system does not do what `what` says: for `map_err`.
+    pub(super) fn step<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> FileError + Copy {
+        move |error| FileError::Step { what, source: error.into() }
+    }
+
+    /// What goes wrong at `path`.
+    pub(super) fn at(self, path: &Path) -> FileError {
+        FileError::At { path: path.into(), error: Box::new(self) }
+    }
+
+    /// What kind of failure it is.
+    pub fn cause(&self) -> Cause {
+        match self {
+            FileError::System(source) | FileError::Step { source, .. } => cause_of(source),
+            FileError::At { error, .. } => error.cause(),
+            FileError::NoRoom { .. } | FileError::Full { .. } => Cause::NoSpace,
+            FileError::Changed | FileError::Unverifiable => Cause::Changed,
+            FileError::Pattern(_) => Cause::Request,
+            FileError::Interrupted => Cause::Interrupted,
+            _ => Cause::Other,
+        }
+    }
+}
+
+impl From<FileError> for Reason {
+    fn from(error: FileError) -> Reason {
+        Reason::new(error.cause(), error)
+    }
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> FileError {
+        FileError::System(error)
+    }
+}
+
+impl From<rustix::io::Errno> for FileError {
+    fn from(error: rustix::io::Errno) -> FileError {
+        FileError::System(error.into())
+    }
+}
+
+fn cause_of(error: &io::Error) -> Cause {
+    match error.kind() {
+        _ if is_no_room(error) => Cause::NoSpace,
+        io::ErrorKind::NotFound => Cause::NotFound,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Cause::Denied,
+        io::ErrorKind::ResourceBusy => Cause::InUse,
+        _ => Cause::Other,
+    }
+}
 
 /// The reason alone, without the number: "permission denied".
 pub(super) fn why(error: impl Into<io::Error>) -> String {
-    let error = error.into();
+    words(&error.into())
+}
+
+fn words(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSPC) => "no space left".into(),
         Some(libc::EDQUOT) => "the disk quota is used up".into(),

@@ -25,9 +25,19 @@ struct Rule {
     leaves_out: bool,
 }
 
+/// A pattern that makes no sense.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{pattern:?}: {}", source.kind())]
+pub struct PatternError {
+    /// As it was written.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub source: globset::Error,
+}
+
 impl Exclude {
     /// Read patterns; the error names the one that makes no sense.
-    pub fn new<P: AsRef<str>>(patterns: &[P]) -> Result<Exclude, String> {
+    pub fn new<P: AsRef<str>>(patterns: &[P]) -> Result<Exclude, PatternError> {
         let rules = patterns.iter().map(AsRef::as_ref).filter(|p| !p.is_empty());
         Ok(Exclude { rules: rules.map(Rule::new).collect::<Result<_, _>>()? })
     }
@@ -53,7 +63,7 @@ impl Exclude {
 }
 
 impl Rule {
-    fn new(pattern: &str) -> Result<Rule, String> {
+    fn new(pattern: &str) -> Result<Rule, PatternError> {
         let (leaves_out, rest) = match pattern.strip_prefix('!') {
             Some(rest) => (false, rest),
             None => (true, pattern),
@@ -64,8 +74,8 @@ impl Rule {
         };
         let anchored = rest.contains('/');
         let rest = rest.strip_prefix('/').unwrap_or(rest);
-        let matcher =
-            glob(rest).map_err(|error| format!("--exclude {pattern:?}: {}", error.kind()))?.compile_matcher();
+        let senseless = |source| PatternError { pattern: pattern.into(), source };
+        let matcher = glob(rest).map_err(senseless)?.compile_matcher();
         Ok(Rule { matcher, anchored, folders_only, leaves_out })
     }
 }
@@ -98,6 +108,6 @@ mod tests {
 
     #[test]
     fn a_broken_pattern_is_named() {
-        assert!(Exclude::new(&["a[b"]).unwrap_err().contains("a[b"));
+        assert!(Exclude::new(&["a[b"]).unwrap_err().to_string().contains("a[b"));
     }
 }

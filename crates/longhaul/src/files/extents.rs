@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn data_offsets_find_their_place() {
-        let kind = Kind::File { size: 100, extents: Some(vec![10..20, 30..35, 90..100]), hash: None };
+        let kind = Kind::File { size: 100, extents: Some(vec![10..20, 30..35, 90..100]), version: None };
         let map = DataMap::new(&kind);
         assert_eq!(map.places(0..25).collect::<Vec<_>>(), [(10, 10), (30, 5), (90, 10)]);
         assert_eq!(map.places(5..12).collect::<Vec<_>>(), [(15, 5), (30, 2)]);
         assert_eq!(map.places(15..16).collect::<Vec<_>>(), [(90, 1)]);
         assert_eq!(map.places(20..40).collect::<Vec<_>>(), [(95, 5)]);
-        let dense = DataMap::new(&Kind::File { size: 100, extents: None, hash: None });
+        let dense = DataMap::new(&Kind::File { size: 100, extents: None, version: None });
         assert_eq!(dense.places(7..9).collect::<Vec<_>>(), [(7, 2)]);
         assert_eq!(dense.places(7..7).count(), 0);
     }

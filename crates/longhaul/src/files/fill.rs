@@ -1,13 +1,15 @@
 //! Reads blocks of the object from the files they are made of.
 
-use super::errors::why;
+use super::errors::FileError;
 use super::extents::DataMap;
 use super::folders::{Folders, split};
 use super::hash::group_hash;
 use super::scan::{Scan, mtime, open_to_read};
+use super::version::{Identity, expose_writes};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Kind, Layout, Ranges};
 use longhaul_proto::session::message::GroupHash;
-use rustix::fs::{Advice, FileType, fadvise, fstat};
+use longhaul_proto::session::reason::Reason;
+use rustix::fs::{Advice, FileType, Stat, fadvise, fstat};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -27,8 +29,9 @@ pub(super) struct Filler {
 /// What is worth keeping from one block to the next.
 #[derive(Default)]
 struct Memory {
-    /// The large file read last. One handle for all threads, so that the kernel sees a file read from front to back.
-    large: Option<(EntryIndex, Arc<Opened>)>,
+    /// The large files read last, the latest first: one that is sent and one that is only hashed. One handle for all
+    /// threads, so that the kernel sees a file read from front to back.
+    large: Vec<(EntryIndex, Arc<Opened>)>,
     /// Handles of folders below the origin used last.
     folders: Option<(Arc<OwnedFd>, Folders)>,
     failed: BTreeSet<EntryIndex>,
@@ -52,7 +55,7 @@ impl Filler {
         data: &mut [u8],
         hash: bool,
         hashes: &mut Vec<GroupHash>,
-        failures: &mut Vec<(EntryIndex, String)>,
+        failures: &mut Vec<(EntryIndex, Reason)>,
     ) {
         for group in self.layout.groups_in(range.clone()) {
             let place = self.layout.group_range(group);
@@ -68,42 +71,48 @@ impl Filler {
                     hashes.push(GroupHash { group, hash });
                 }
                 Ok(()) => {}
-                Err(reason) => {
+                Err(error) => {
                     piece.fill(0);
                     if self.memory().failed.insert(group.entry) {
-                        failures.push((group.entry, reason));
+                        failures.push((group.entry, error.into()));
                     }
                 }
             }
         }
     }
 
-    fn read(&self, group: Group, data_offset: u64, piece: &mut [u8]) -> Result<(), String> {
+    fn read(&self, group: Group, data_offset: u64, piece: &mut [u8]) -> Result<(), FileError> {
         let entry = &self.scan.manifest.entries[group.entry as usize];
         let opened = self.open(group.entry, entry)?;
+        let listed = self.scan.identity(group.entry);
+        if listed.is_some() {
+            for (at, len) in opened.map.places(data_offset..data_offset + piece.len() as u64) {
+                expose_writes(&opened.file, at, len);
+            }
+        }
+        let unreadable = FileError::step("cannot be read");
         opened.map.read(&opened.file, data_offset, piece).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => CHANGED.to_string(),
-            _ => format!("cannot be read: {}", why(error)),
+            io::ErrorKind::UnexpectedEof => FileError::Changed,
+            _ => unreadable(error),
         })?;
         // Looking once, afterwards, suffices: whoever wrote since the listing has left another time.
-        let stat = fstat(&opened.file).map_err(|error| format!("cannot be read: {}", why(error)))?;
-        let size = match &entry.kind {
-            Kind::File { size, .. } => *size,
-            Kind::Dir | Kind::Symlink { .. } => 0,
+        let same = match listed {
+            Some(listed) => Identity::of(&opened.file).map(|now| now == listed),
+            None => fstat(&opened.file).map(|stat| is_as_listed(entry, &stat)),
         };
-        let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && stat.st_size as u64 == size
-            && mtime(&stat) == entry.mtime;
-        if same { Ok(()) } else { Err(CHANGED.into()) }
+        match same {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(FileError::Changed),
+            Err(error) => Err(unreadable(error.into())),
+        }
     }
 
-    fn open(&self, index: EntryIndex, entry: &Entry) -> Result<Arc<Opened>, String> {
-        let cannot = |error| format!("cannot be opened: {}", why(error));
+    fn open(&self, index: EntryIndex, entry: &Entry) -> Result<Arc<Opened>, FileError> {
+        let cannot = FileError::step("cannot be opened");
         let mut memory = self.memory();
-        if let Some((known, opened)) = &memory.large
-            && *known == index
-        {
-            return Ok(opened.clone());
+        if let Some(at) = memory.large.iter().position(|(known, _)| *known == index) {
+            memory.large[..=at].rotate_right(1);
+            return Ok(memory.large[0].1.clone());
         }
         let origin = self.scan.origin(index);
         let folder = memory.folder(origin, split(&entry.path).0).map_err(cannot)?;
@@ -117,7 +126,8 @@ impl Filler {
         // Only advice: not every file system takes it.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
         let opened = Arc::new(Opened { file, map: DataMap::new(&entry.kind) });
-        memory.large = Some((index, opened.clone()));
+        memory.large.truncate(LARGE_OPEN_MAX - 1);
+        memory.large.insert(0, (index, opened.clone()));
         Ok(opened)
     }
 
@@ -140,4 +150,16 @@ impl Memory {
     }
 }
 
-const CHANGED: &str = "changed while it was being copied; copy it again";
+/// Whether a small file, which is read in one go, is what was listed.
+fn is_as_listed(entry: &Entry, stat: &Stat) -> bool {
+    let size = match &entry.kind {
+        Kind::File { size, .. } => *size,
+        Kind::Dir | Kind::Symlink { .. } => 0,
+    };
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        && stat.st_size as u64 == size
+        && mtime(stat) == entry.mtime
+}
+
+/// Two files are read at a time at most, and one may be asked for again.
+const LARGE_OPEN_MAX: usize = 3;

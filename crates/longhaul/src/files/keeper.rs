@@ -19,7 +19,7 @@ pub(super) fn keep(shared: &Shared, stop: &Receiver<()>) {
                 return;
             }
         }
-        shared.logs.flush(&shared.target);
+        shared.logs.flush();
         let written_bytes = shared.written_bytes.load(Ordering::Relaxed);
         if synced_at.elapsed() >= SYNC_EVERY || written_bytes - synced_bytes >= SYNC_BYTES {
             shared.logs.sync(&shared.target, |entry, error| shared.fail_storing(entry, error));

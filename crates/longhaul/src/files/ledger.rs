@@ -1,6 +1,5 @@
 //! Which groups have been verified: what the sender says of each, and what came in.
 
-use super::hash::file_hash;
 use longhaul_proto::session::manifest::{EntryIndex, Group, Layout};
 use std::collections::HashMap;
 
@@ -36,6 +35,10 @@ enum State {
     /// The data is here, the sender's hash is not.
     Computed = 2,
     Verified = 3,
+    /// The data is claimed to be here, and has not been looked at.
+    Claimed = 4,
+    /// It is here as the sender has it, in the file that is in place.
+    InPlace = 5,
 }
 
 /// What a new hash tells.
@@ -47,6 +50,8 @@ pub(super) enum Verdict {
     Verified { file_complete: bool },
     /// They differ: the data has to come again.
     Bad,
+    /// The data is claimed to be here: it is to be looked at.
+    Look,
 }
 
 impl Ledger {
@@ -60,19 +65,42 @@ impl Ledger {
                 self.set(layout, group, State::Expected, hash);
                 return Verdict::Bad;
             }
-            State::Expected | State::Verified => {}
+            State::Claimed => return Verdict::Look,
+            State::Expected | State::Verified | State::InPlace => {}
         }
         Verdict::Waiting
     }
 
-    /// The hash of the data that came in.
+    /// Data of this group is claimed to be here; where it was verified before, it hashed to this.
+    pub(super) fn claim(&mut self, layout: &Layout, group: Group, noted: Option<[u8; 32]>) {
+        match noted {
+            Some(hash) => self.set(layout, group, State::Computed, hash),
+            None => self.set(layout, group, State::Claimed, [0; 32]),
+        }
+    }
+
+    /// What the file in place has of this claimed group is what the sender has.
+    pub(super) fn found_in_place(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) {
+        self.set(layout, group, State::InPlace, hash);
+    }
+
+    /// A claimed group, or one that is equal in place, is in the part file.
+    pub(super) fn taken_over(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
+        self.verify(layout, group, hash)
+    }
+
+    /// A claimed group is not what the sender has, which hashes to this. Takes no data of it until it is begun anew.
+    pub(super) fn refuse(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) {
+        self.set(layout, group, State::Expected, hash);
+        self.bad.entry(group).or_default().untold = true;
+    }
     pub(super) fn computed(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
         let (state, known) = self.get(group);
         match state {
             State::Unknown => self.set(layout, group, State::Computed, hash),
             State::Expected if known == hash => return self.verify(layout, group, hash),
             State::Expected => return Verdict::Bad,
-            State::Computed | State::Verified => {}
+            State::Computed | State::Verified | State::Claimed | State::InPlace => {}
         }
         Verdict::Waiting
     }
@@ -98,16 +126,7 @@ impl Ledger {
     /// Whether data of this group is of use: it is not there yet, and it is not what was found to be wrong.
     pub(super) fn takes_data(&self, group: Group) -> bool {
         let untold = self.bad.get(&group).is_some_and(|bad| bad.untold);
-        !untold && !matches!(self.get(group).0, State::Computed | State::Verified)
-    }
-
-    /// The hash of a file whose groups are all verified.
-    pub(super) fn file_hash(&self, entry: EntryIndex) -> [u8; 32] {
-        match self.files.get(&entry) {
-            Some(Sheet::One(_, hash)) => *hash,
-            Some(Sheet::Many { hashes, .. }) => file_hash(hashes),
-            None => file_hash(&[]),
-        }
+        !untold && matches!(self.get(group).0, State::Unknown | State::Expected)
     }
 
     /// A group came in wrong: takes no data of it until it is begun anew, and says how often that has been by now.
@@ -153,6 +172,8 @@ impl Ledger {
                     1 => State::Expected,
                     2 => State::Computed,
                     3 => State::Verified,
+                    4 => State::Claimed,
+                    5 => State::InPlace,
                     _ => State::Unknown,
                 };
                 (state, hashes[at])

@@ -1,11 +1,13 @@
 //! The journals of the files on their way: notes are gathered in memory, a thread writes them out.
 
-use super::journal::{Header, Record};
+use super::journal::{Header, PartToken, Record, Source, seal};
 use super::resume::Resumed;
+use super::sealing::ours;
 use super::target::Target;
 use longhaul_proto::session::manifest::EntryIndex;
 use rustix::fs::fdatasync;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +21,14 @@ pub(super) struct Logs {
 /// One file's journal.
 struct Log {
     header: Header,
+    /// The journal, which is ours for as long as this is open.
+    file: File,
+    /// All that is in it, for its next seal.
+    digest: blake3::Hasher,
     /// Bytes in the journal file.
     written_len: u64,
     /// Bytes to be appended.
     pending: Vec<u8>,
-    /// The journal file is to be made, in place of any that is there.
-    fresh: bool,
     /// The journal file is to be cut to `written_len` first: what follows is torn.
     torn: bool,
     /// Something was noted since the last marker.
@@ -34,35 +38,43 @@ struct Log {
 }
 
 impl Logs {
-    /// Begin a journal for a new part file. It is written at once: should the disk fill up, there is a block for what
-    /// follows.
-    pub(super) fn begin(&self, target: &Target, entry: EntryIndex) {
-        let header = Header::new(target.entry(entry));
+    /// Begin a journal for a new part file, which it names. It is written at once: should the disk fill up, there is a
+    /// block for what follows.
+    pub(super) fn begin(&self, target: &Target, entry: EntryIndex, part: PartToken) -> io::Result<()> {
+        let file = target.create_journal(entry)?;
+        let header = Header::new(part);
         let pending = header.bytes().to_vec();
-        self.insert(
-            entry,
-            Log { header, written_len: 0, pending, fresh: true, torn: false, unsynced: true, closed: false },
-        );
-        if let Some(log) = self.get(entry) {
-            let _ = lock(&log).flush(target, entry);
-        }
+        let digest = blake3::Hasher::new_keyed(&ours().key);
+        let mut log =
+            Log { header, file, digest, written_len: 0, pending, torn: false, unsynced: true, closed: false };
+        log.note(&Record::Source(Source::new(target.entry(entry))));
+        // A journal that cannot be written costs progress after an interruption, not the copy.
+        let _ = log.flush();
+        self.insert(entry, log);
+        Ok(())
     }
 
     /// Go on with the journal of an earlier run.
-    pub(super) fn resume(&self, target: &Target, resumed: &Resumed) {
-        let log = Log {
-            header: Header::new(target.entry(resumed.entry)),
-            written_len: resumed.journal_len,
+    pub(super) fn resume(&self, target: &Target, resumed: Resumed) {
+        let mut digest = blake3::Hasher::new_keyed(&ours().key);
+        digest.update(&resumed.journal_bytes);
+        let mut log = Log {
+            header: resumed.header,
+            file: resumed.journal,
+            digest,
+            written_len: resumed.journal_bytes.len() as u64,
             pending: Vec::new(),
-            fresh: false,
             torn: true,
             unsynced: true,
             closed: false,
         };
-        self.insert(resumed.entry, log);
-        for index in &resumed.lost {
-            self.note(resumed.entry, Record::Lost { index: *index });
+        if !resumed.is_same_version {
+            log.note(&Record::Source(Source::new(target.entry(resumed.entry))));
         }
+        for index in resumed.lost {
+            log.note(&Record::Lost { index });
+        }
+        self.insert(resumed.entry, log);
     }
 
     /// Note something that holds for the part file from now on. A file without a journal is passed over.
@@ -73,18 +85,18 @@ impl Logs {
     }
 
     /// Write out what was noted. What cannot be written stays for the next time.
-    pub(super) fn flush(&self, target: &Target) {
-        for (entry, log) in self.all() {
+    pub(super) fn flush(&self) {
+        for (_, log) in self.all() {
             // A journal that cannot be written costs progress after an interruption, not the copy.
-            let _ = lock(&log).flush(target, entry);
+            let _ = lock(&log).flush();
         }
     }
 
     /// Write out what was noted of a file that fails. Its journal stays open: a writer may have stored something that
     /// it is only about to note.
-    pub(super) fn flush_failed(&self, target: &Target, entry: EntryIndex) {
+    pub(super) fn flush_failed(&self, entry: EntryIndex) {
         if let Some(log) = self.get(entry) {
-            let _ = lock(&log).flush(target, entry);
+            let _ = lock(&log).flush();
         }
     }
 
@@ -98,20 +110,23 @@ impl Logs {
     }
 
     /// Write out what was noted of all files, and stop their journals.
-    pub(super) fn close_all(&self, target: &Target) {
+    pub(super) fn close_all(&self) {
         let logs = std::mem::take(&mut *lock(&self.logs));
-        for (entry, log) in logs {
+        for log in logs.into_values() {
             let mut log = lock(&log);
-            let _ = log.flush(target, entry);
+            let _ = log.flush();
             log.closed = true;
         }
     }
 
-    /// Stop a file's journal.
-    pub(super) fn close(&self, entry: EntryIndex) {
+    /// A file has landed, or is not gone on with: its journal goes. It stays ours until then.
+    pub(super) fn remove(&self, target: &Target, entry: EntryIndex) {
         let log = lock(&self.logs).remove(&entry);
         if let Some(log) = log {
-            lock(&log).closed = true;
+            let mut log = lock(&log);
+            log.closed = true;
+            // A journal left without its part file is never believed.
+            let _ = target.remove_journal(entry);
         }
     }
 
@@ -129,13 +144,13 @@ impl Logs {
 }
 
 fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<()> {
-    let journal_len = {
+    let (journal_len, seal) = {
         let mut log = lock(log);
-        if log.closed || !log.unsynced || log.flush(target, entry).is_err() {
+        if log.closed || !log.unsynced || log.flush().is_err() {
             return Ok(());
         }
         log.unsynced = false;
-        log.written_len
+        (log.written_len, seal(&log.digest))
     };
     // It may have landed meanwhile.
     let Ok(part) = target.part(entry, || target.reopen_part(entry)) else { return Ok(()) };
@@ -143,10 +158,10 @@ fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<
     fdatasync(&part.file)?;
     let mut log = lock(log);
     let unsynced = log.unsynced;
-    log.note(&Record::Synced { journal_len });
+    log.note(&Record::Synced { journal_len, seal });
     log.unsynced = unsynced;
     // What cannot be written now stays for the next time.
-    let _ = log.flush(target, entry);
+    let _ = log.flush();
     Ok(())
 }
 
@@ -157,22 +172,26 @@ impl Log {
         self.unsynced = true;
     }
 
-    fn flush(&mut self, target: &Target, entry: EntryIndex) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         if self.closed || self.pending.is_empty() {
             return Ok(());
         }
-        let file = target.open_journal(entry, self.fresh)?;
-        self.fresh = false;
         if self.torn {
-            file.set_len(self.written_len)?;
+            self.file.set_len(self.written_len)?;
             self.torn = false;
         }
-        if let Err(error) = file.write_all_at(&self.pending, self.written_len) {
+        let mut bytes = std::mem::take(&mut self.pending);
+        let (len, mut digest) = (bytes.len(), self.digest.clone());
+        let kept = Record::Kept { boot: ours().boot, seal: seal(digest.update(&bytes)) };
+        kept.write(&self.header, self.written_len + len as u64, &mut bytes);
+        if let Err(error) = self.file.write_all_at(&bytes, self.written_len) {
             self.torn = true;
+            bytes.truncate(len);
+            self.pending = bytes;
             return Err(error);
         }
-        self.written_len += self.pending.len() as u64;
-        self.pending.clear();
+        self.digest.update(&bytes);
+        self.written_len += bytes.len() as u64;
         Ok(())
     }
 }
@@ -188,6 +207,7 @@ mod tests {
     use super::super::target::Place;
     use super::*;
     use longhaul_proto::session::manifest::{Entry, GROUP_LEN, Kind, Layout, Manifest};
+    use std::collections::HashMap;
     use std::fs;
 
     /// With two writers one may find the disk full, and fail the file, between the other's storing and noting.
@@ -195,23 +215,23 @@ mod tests {
     fn what_is_noted_just_after_a_file_failed_is_kept() {
         let top = tempfile::tempdir().unwrap();
         let data_len = 3 * GROUP_LEN;
-        let kind = Kind::File { size: data_len, extents: None, hash: None };
+        let kind = Kind::File { size: data_len, extents: None, version: None };
         let entry = Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 0) };
         let manifest = Manifest { entries: vec![entry] };
         let layout = Layout::new(&manifest);
         let folder = Arc::new(fs::File::open(top.path()).unwrap().into());
         let place = Place { top: Some(folder), ..Place::default() };
-        let target = Target::new(Arc::new(manifest), Arc::new(layout), place);
+        let target = Target::new(Arc::new(manifest), Arc::new(layout), place, HashMap::new());
         let logs = Logs::default();
-        logs.begin(&target, 0);
+        logs.begin(&target, 0, [1; 8]).unwrap();
         logs.note(0, Record::Range(0..100));
-        logs.flush_failed(&target, 0);
+        logs.flush_failed(0);
         logs.note(0, Record::Range(100..200));
-        logs.close_all(&target);
+        logs.close_all();
         logs.note(0, Record::Range(200..300));
         let name = String::from_utf8(journal_name(b"f")).unwrap();
         let journal = fs::read(top.path().join(name)).unwrap();
-        let found = recover(&Header::new(target.entry(0)), data_len, &journal).unwrap();
+        let found = recover(&Source::new(target.entry(0)), &ours(), &journal).unwrap();
         assert!(found.ranges.iter().cloned().eq(std::iter::once(0..200)), "{found:?}");
     }
 }

@@ -7,11 +7,62 @@
 //!   Reader: Source                           FileSink: Sink
 //! ```
 //!
-//! Both sides cut the object into [`blocks`] of at most 1 MiB that hold whole hash groups: one full group of a large
-//! file, or many small files together. Disks are touched by threads of their own, a block at a time; what runs on the
-//! network thread copies bytes between packets and blocks in memory and never waits.
+//! Both sides cut the object into [`blocks`] of at most 1 MiB that hold whole hash groups: one full group of a
+//! large file, or many small files together. Disks are touched by threads of their own, a block at a time; what
+//! runs on the network thread copies bytes between packets and blocks in memory and never waits.
+//!
+//! **Scan.** Folders are opened one component at a time, never through a link below the top, and listed sorted.
+//! What cannot be listed becomes an error for the report and the rest goes on.
+//!
+//! **Confined root.** `serve --root` holds a `cap-std` directory handle: paths that users write are resolved with
+//! `openat2` and cannot leave it, neither by `..` nor through links. Below a destination, every folder is opened
+//! component by component with `O_NOFOLLOW`. A manifest that names an absolute path, `..`, or a path below a file
+//! is refused before anything is done (`Manifest::validate`). Set-user-ID, set-group-ID and sticky bits are
+//! not taken over, since owners are not.
+//!
+//! **Plan.** The receiver compares the manifest with what is there: a regular file of the same size and time
+//! is skipped and has only its permissions and time put right. Room is checked beforehand.
+//!
+//! **Claims.** A resume, `--checksum` and `--delta` are one mechanism. The receiver *claims* groups: from a part
+//! file that an interrupted run left, or from the file in place. The sender reads them beside what it sends and
+//! gives their hashes as ever; a writer looks at the claimed group once its hash is there (`files/look.rs`), and
+//! `Settled` tells the sender what was confirmed and what is to be sent. No group lands that the sender of *this*
+//! copy has not vouched for, by its hash or by the file's version. A file in place whose groups are all confirmed
+//! stays untouched; otherwise what is equal in it goes into the part file, where it is hashed again
+//! (`copy_file_range`, which shares the blocks where the file system can).
+//!
+//! **Versions.** A file of several groups carries a version (`files/version.rs`): a hash over all by which the
+//! source's file system tells that it was changed or replaced. Verified groups of the same version need no claim,
+//! so a resume reads nothing. The sender compares the same identity after each group that it reads, and has dirty
+//! pages written out before it, since a store through a mapping leaves no trace while a page is dirty.
+//!
+//! **Landing.** A file of several groups is received into `.NAME.TOKEN.longhaul-part` beside its destination, a
+//! name that no other copy has. When all its groups are verified it gets its length, permissions and time and is
+//! renamed: whoever looks sees the old file or the new one. A small file is written in one go into a file without a
+//! name (`O_TMPFILE`), which is then linked in; until it has come in whole its pieces wait in a spool, also without
+//! a name (`files/spool.rs`). `--delete` comes last, and not at all if anything could not be listed or copied. Then
+//! folders get their permissions and times; the destination folder itself keeps its own if it holds what the source
+//! has not, since then it is a place and no copy (`holds_others` in `files/plan.rs`).
+//!
+//! **Verification.** The sender hashes each group as it reads it for the first time and sends the hash over the
+//! control stream, authenticated. The receiver hashes what it stored. A group that differs is taken back from the
+//! map and sent again under a new *epoch*, so that late acknowledgements of the old bytes do not count. The hash
+//! is of what was *read*: a file that changes while it is read fails with a line, and a block that has left the
+//! cache and is read again is caught if it differs.
+//!
+//! **Resume.** A file of more than one group has a journal, `.NAME.longhaul-journal`, locked by the copy that
+//! writes it (`files/lease.rs`). It names its part file and speaks of data handed to the kernel, ten times a
+//! second, and of verified groups with their hashes; `fdatasync` markers say up to where all of it has reached the
+//! disk. Each record carries a check value over the journal's header, its position and its content, so a journal
+//! that is torn or changed ends there for its reader. Markers are sealed with a key of the user's: only what was
+//! noted before a marker of our own is taken without reading, so a journal that somebody planted is worth no more
+//! than a claim. After a killed process nothing is read again: what the kernel of this boot was given is brought to
+//! the disk, and then counts. After a crash of the host groups that no marker covers are hashed anew. Where the
+//! source's version has changed, the journal goes on with the new one, and what it said of the old one becomes
+//! claims.
 
 mod blocks;
+mod claims;
 mod compare;
 mod errors;
 mod exclude;
@@ -19,10 +70,13 @@ mod extents;
 mod fill;
 mod folders;
 mod hash;
+mod jobs;
 mod journal;
 mod keeper;
+mod lease;
 mod ledger;
 mod log;
+mod look;
 mod names;
 mod plan;
 mod prepare;
@@ -31,14 +85,18 @@ mod resume;
 mod root;
 mod runs;
 mod scan;
+mod sealing;
 mod shared;
 mod sink;
+mod spool;
 mod target;
 #[cfg(test)]
 mod tests;
+mod version;
 mod writer;
 
-pub use exclude::Exclude;
+pub use errors::FileError;
+pub use exclude::{Exclude, PatternError};
 pub use plan::{Base, Plan, plan};
 pub use reader::{Reader, Wake};
 pub use root::Root;

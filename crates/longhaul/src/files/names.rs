@@ -1,13 +1,27 @@
 //! Names of the files that we keep beside a destination while it is on its way.
 
-/// Where `name` is received: `.NAME.longhaul-part`.
-pub(super) fn part_name(name: &[u8]) -> Vec<u8> {
-    beside(name, PART)
+use super::journal::PartToken;
+
+/// Where `name` is received: `.NAME.TOKEN.longhaul-part`. No two copies have the same token.
+pub(super) fn part_name(name: &[u8], token: PartToken) -> Vec<u8> {
+    let ending = [b".", hex(token).as_bytes(), PART].concat();
+    beside(name, &ending)
+}
+
+fn hex(token: PartToken) -> String {
+    format!("{:016x}", u64::from_be_bytes(token))
 }
 
 /// Where it is noted what has been received of `name`: `.NAME.longhaul-journal`.
 pub(super) fn journal_name(name: &[u8]) -> Vec<u8> {
     beside(name, JOURNAL)
+}
+
+/// The journal that goes with a part file.
+pub(super) fn journal_of_part(part: &[u8]) -> Option<Vec<u8>> {
+    let stem = part.strip_suffix(PART)?;
+    let stem = &stem[..stem.len().checked_sub(TOKEN_LEN)?];
+    Some([stem, JOURNAL].concat())
 }
 
 /// Whether a name is one that we give; such files are never copied.
@@ -17,12 +31,12 @@ pub(super) fn is_ours(name: &[u8]) -> bool {
 
 /// A name too long for the ending is cut and told apart by its hash.
 fn beside(name: &[u8], ending: &[u8]) -> Vec<u8> {
-    if 1 + name.len() + ending.len() <= NAME_MAX {
+    if 1 + name.len() + ENDING_MAX <= NAME_MAX {
         return [b".", name, ending].concat();
     }
     let hash = blake3::hash(name).to_hex();
     let hash = &hash.as_bytes()[..16];
-    let mut keep = NAME_MAX - 2 - hash.len() - ending.len();
+    let mut keep = NAME_MAX - 2 - hash.len() - ENDING_MAX;
     // Some file systems take nothing but whole UTF-8 characters.
     while std::str::from_utf8(name).is_ok_and(|text| !text.is_char_boundary(keep)) {
         keep -= 1;
@@ -33,6 +47,12 @@ fn beside(name: &[u8], ending: &[u8]) -> Vec<u8> {
 const PART: &[u8] = b".longhaul-part";
 const JOURNAL: &[u8] = b".longhaul-journal";
 
+/// A dot and the token.
+const TOKEN_LEN: usize = 17;
+
+/// So that a part file and its journal are cut alike.
+const ENDING_MAX: usize = TOKEN_LEN + PART.len();
+
 /// Longest name that file systems take.
 const NAME_MAX: usize = 255;
 
@@ -42,14 +62,16 @@ mod tests {
 
     #[test]
     fn names_are_recognised_and_fit() {
-        assert_eq!(part_name(b"a"), b".a.longhaul-part");
+        let part = |name: &[u8]| part_name(name, [0, 0, 0, 0, 0, 0, 1, 0xa0]);
+        assert_eq!(part(b"a"), b".a.00000000000001a0.longhaul-part");
         assert_eq!(journal_name(b".a"), b"..a.longhaul-journal");
         let mut seen = std::collections::BTreeSet::new();
-        for len in 230..=255 {
+        for len in 200..=255 {
             for name in [vec![b'x'; len], vec![0xff; len], "é".repeat(len / 2).into_bytes()] {
-                let (part, journal) = (part_name(&name), journal_name(&name));
+                let (part, journal) = (part(&name), journal_name(&name));
                 assert!(part.len() <= 255 && journal.len() <= 255 && is_ours(&part) && is_ours(&journal));
                 assert_eq!(std::str::from_utf8(&name).is_ok(), std::str::from_utf8(&part).is_ok());
+                assert_eq!(journal_of_part(&part), Some(journal.clone()));
                 assert!(seen.insert(part) && seen.insert(journal) || name.len() < len);
             }
         }

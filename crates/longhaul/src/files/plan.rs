@@ -1,19 +1,23 @@
 //! The receiver's first step: what is there already, what can be taken over, what is to come.
 
+use super::claims::Standing;
 use super::compare::{Found, Looker};
-use super::errors::{shown_bytes, why};
+use super::errors::FileError;
 use super::exclude::Exclude;
 use super::folders::{Folders, list, split};
-use super::names::{is_ours, journal_name, part_name};
+use super::journal::group_range;
+use super::lease::left_part;
+use super::names::{is_ours, journal_name, journal_of_part};
 use super::resume::Resumed;
 use super::root::{Root, Written};
 use super::scan::join;
 use super::target::{Place, room};
-use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Report};
 use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, statat};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,15 +30,12 @@ pub struct Base {
     pub root: Root,
     /// The destination as the user wrote it.
     pub dest: PathBuf,
-    /// Permission bits that are taken over from the source.
-    pub mode_mask: u32,
 }
 
 impl Base {
-    /// A destination. A confined root takes over no set-user-ID, set-group-ID and sticky bits.
+    /// A destination.
     pub fn new(root: Root, dest: impl Into<PathBuf>) -> Base {
-        let mode_mask = if root.is_confined() { 0o777 } else { 0o7777 };
-        Base { root, dest: dest.into(), mode_mask }
+        Base { root, dest: dest.into() }
     }
 }
 
@@ -44,6 +45,8 @@ pub struct Plan {
     /// Object bytes that need not be sent: of files that are there, that cannot be stored, or that an interrupted run
     /// left behind.
     pub have: Ranges,
+    /// Object bytes that are there if the sender confirms it.
+    pub claimed: Ranges,
     /// Files and links that are there already.
     pub skipped: Vec<EntryIndex>,
     /// Data bytes of those files.
@@ -68,22 +71,26 @@ pub struct Plan {
     pub(super) to_fix: Vec<EntryIndex>,
     /// Files of which a part is there.
     pub(super) resumed: Vec<Resumed>,
+    /// Files in place that may have something in common with those to come.
+    pub(super) standing: Vec<Standing>,
+    /// Nothing is to be changed.
+    pub(super) dry_run: bool,
     /// Where all goes; `None` if nothing is to be done.
     goal: Option<Goal>,
 }
 
-/// Compare a validated manifest with what is at the destination. Changes nothing. The error is a line for the user:
-/// nothing of this copy can be done, or `stop` was set meanwhile.
+/// Compare a validated manifest with what is at the destination. Changes nothing. After an error
+/// nothing of this copy can be done.
 pub fn plan(
     base: &Base,
     manifest: &Manifest,
     options: &FileOptions,
     stop: &AtomicBool,
-) -> Result<Plan, String> {
+) -> Result<Plan, FileError> {
     let exclude = Exclude::new(&options.exclude)?;
     let layout = Layout::new(manifest);
     if layout.object_len() > OBJECT_MAX {
-        return Err("a copy of more than 1 PiB is too large; copy its folders one by one".into());
+        return Err(FileError::TooLarge);
     }
     if manifest.entries.is_empty() {
         return Ok(Plan::default());
@@ -96,15 +103,21 @@ pub fn plan(
     if let Some(top) = goal.top.as_ref().filter(|_| has_top && !options.delete) {
         goal.keeps_top |= holds_others(top, manifest);
     }
-    let mut plan = Plan::default();
-    let mut looker = Looker::new(goal.top.clone(), &layout, options, base.mode_mask, stop);
+    let mut plan = Plan { dry_run: options.dry_run, ..Plan::default() };
+    let mut looker = Looker::new(goal.top.clone(), &layout, options, stop);
     for (index, entry) in manifest.entries.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
-            return Err("interrupted while comparing".into());
+            return Err(FileError::Interrupted);
         }
         let index = index as EntryIndex;
         let found = looker.look(index, entry, goal.rename.as_deref().unwrap_or(&entry.path));
-        if !matches!(entry.kind, Kind::Dir) && matches!(found, Found::Nothing | Found::Part(_)) {
+        let found = if options.dry_run { found.without_changes() } else { found };
+        let is_to_come = match &found {
+            Found::Nothing => true,
+            Found::Part(resumed, standing) => resumed.is_some() || standing.is_none(),
+            Found::Folder | Found::Same { .. } | Found::Obstacle(_) => false,
+        };
+        if is_to_come && !matches!(entry.kind, Kind::Dir) {
             plan.to_copy.push(entry.path.clone());
         }
         plan.add(&layout, index, entry.kind.data_len(), found, &entry.path);
@@ -116,7 +129,7 @@ pub fn plan(
         plan.extraneous = extraneous(there, manifest, &exclude);
     }
     check_room(base, &goal, &plan, manifest, looker.replaced_bytes())?;
-    if !options.dry_run {
+    if !options.dry_run || !plan.standing.is_empty() {
         plan.goal = Some(goal);
     }
     Ok(plan)
@@ -134,6 +147,14 @@ impl Plan {
         report
     }
 
+    /// What the sender is told that is not needed. In a dry run that is all but what is to be compared.
+    pub fn have_to_begin_with(&self, layout: &Layout) -> Ranges {
+        if !self.dry_run {
+            return self.have.clone();
+        }
+        self.claimed.gaps(&(0..layout.object_len())).collect()
+    }
+
     /// What is there before anything is sent.
     pub fn already(&self) -> Already {
         Already {
@@ -143,8 +164,13 @@ impl Plan {
         }
     }
 
+    /// What a sink reports to begin with.
+    pub(super) fn first_report(&self) -> Report {
+        if self.dry_run { Report { to_copy: self.to_copy.clone(), ..self.report() } } else { self.report() }
+    }
+
     /// What there is to report before anything is done.
-    pub(super) fn report(&self) -> Report {
+    fn report(&self) -> Report {
         Report {
             files_skipped: self.skipped.len() as u64,
             skipped_bytes: self.skipped_bytes,
@@ -156,7 +182,7 @@ impl Plan {
     }
 
     /// Where all goes: makes the destination's folder where it is missing. `None` if nothing is to be done.
-    pub(super) fn occupy(&self) -> Result<Option<Place>, String> {
+    pub(super) fn occupy(&self) -> Result<Option<Place>, FileError> {
         self.goal.as_ref().map(Goal::occupy).transpose()
     }
 
@@ -173,16 +199,9 @@ impl Plan {
                 }
                 self.add_range(range);
             }
-            Found::Part(resumed) => {
-                self.resumed_bytes += resumed.kept_bytes;
-                self.bytes_to_come += data_len - resumed.kept_bytes;
-                for kept in resumed.kept.iter() {
-                    self.add_range(range.start + kept.start..range.start + kept.end);
-                }
-                self.resumed.push(resumed);
-            }
-            Found::Obstacle(reason) => {
-                self.failures.push(FileFailure { path: path.to_vec(), reason });
+            Found::Part(resumed, standing) => self.add_part(range, resumed.map(|part| *part), standing),
+            Found::Obstacle(error) => {
+                self.failures.push(FileFailure { path: path.to_vec(), reason: error.into() });
                 self.failed.push(index);
                 self.failed_bytes += data_len;
                 self.add_range(range);
@@ -190,7 +209,38 @@ impl Plan {
         }
     }
 
-    fn add_range(&mut self, range: std::ops::Range<u64>) {
+    fn add_part(&mut self, place: Range<u64>, resumed: Option<Resumed>, standing: Option<Standing>) {
+        let data_len = place.end - place.start;
+        let (mut kept, mut in_part) = (Ranges::new(), BTreeSet::new());
+        if let Some(part) = &resumed {
+            kept = part.kept.clone();
+            in_part.extend(part.groups.iter().map(|(group, _)| *group));
+            in_part.extend(part.claims.iter().map(|(group, _)| *group));
+        }
+        let in_place =
+            standing.into_iter().flat_map(|standing| 0..standing.end).filter(|g| !in_part.contains(g));
+        let claims = resumed.iter().flat_map(|part| part.claims.iter().map(|(group, _)| *group));
+        let groups: Vec<u32> = claims.chain(in_place).collect();
+        for data in groups.iter().filter_map(|group| group_range(*group, data_len)) {
+            // All of the group or nothing: what is claimed is hashed as a whole.
+            kept.remove(data.clone());
+            self.claimed.insert(place.start + data.start..place.start + data.end);
+        }
+        let kept_bytes = bytes_in(&kept);
+        self.resumed_bytes += kept_bytes;
+        // What may stay needs no room.
+        let to_come =
+            if standing.is_some_and(|standing| standing.may_stay) { 0 } else { data_len - kept_bytes };
+        self.bytes_to_come += to_come;
+        for range in kept.iter() {
+            self.add_range(place.start + range.start..place.start + range.end);
+        }
+        self.resumed.extend(resumed);
+        let helps = |standing: &Standing| (0..standing.end).any(|group| !in_part.contains(&group));
+        self.standing.extend(standing.filter(helps));
+    }
+
+    fn add_range(&mut self, range: Range<u64>) {
         if !range.is_empty() {
             self.have.insert(range);
         }
@@ -214,11 +264,9 @@ struct Goal {
 impl Goal {
     /// As rsync does it: a single file goes to the path given, unless that is a folder; all else goes into a folder
     /// of that path.
-    fn find(base: &Base, manifest: &Manifest) -> Result<Goal, String> {
+    fn find(base: &Base, manifest: &Manifest) -> Result<Goal, FileError> {
         let dest = if base.dest.as_os_str().is_empty() { Path::new(".") } else { &base.dest };
-        let shown = dest.display();
-        let look =
-            |path: &Path| base.root.kind_of(path).map_err(|e| format!("{}: {}", path.display(), why(e)));
+        let look = |path: &Path| base.root.kind_of(path).map_err(|e| FileError::from(e).at(path));
         let kind = look(dest)?;
         let written = Written::new(dest);
         let only = match manifest.entries.as_slice() {
@@ -229,12 +277,12 @@ impl Goal {
             let exists = match look(&written.parent)? {
                 None => false,
                 Some(FileType::Directory) => true,
-                Some(_) => return Err(format!("{}: not a folder", written.parent.display())),
+                Some(_) => return Err(FileError::NotAFolder.at(&written.parent)),
             };
             if let Some(name) = &written.name
                 && (name.len() > 255 || is_ours(name))
             {
-                return Err(format!("{shown}: this name cannot be used; choose another"));
+                return Err(FileError::NameUnusable.at(dest));
             }
             let (base, folder, rename) = (base.clone(), written.parent, written.name);
             return Ok(Goal { base, folder, rename, exists, top: None, keeps_top: false });
@@ -242,9 +290,7 @@ impl Goal {
         let exists = match kind {
             None => false,
             Some(FileType::Directory) => true,
-            Some(_) => {
-                return Err(format!("{shown}: not a folder; give another destination or remove it first"));
-            }
+            Some(_) => return Err(FileError::NotAFolder.at(dest)),
         };
         let keeps_top =
             base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
@@ -252,23 +298,23 @@ impl Goal {
     }
 
     /// Make the folder where it is missing, and hold on to it.
-    fn occupy(&self) -> Result<Place, String> {
+    fn occupy(&self) -> Result<Place, FileError> {
         let base = &self.base;
         let top = match &self.top {
             Some(top) => top.clone(),
             None => {
-                let cannot = |e| format!("{}: cannot make this folder: {}", self.folder.display(), why(e));
-                base.root.create_folder(&self.folder).map_err(cannot)?;
+                let cannot = FileError::step("cannot make this folder");
+                base.root.create_folder(&self.folder).map_err(|e| cannot(e).at(&self.folder))?;
                 Arc::new(open(base, &self.folder)?)
             }
         };
         let rename = self.rename.clone();
-        Ok(Place { top: Some(top), rename, mode_mask: base.mode_mask, keeps_top: self.keeps_top })
+        Ok(Place { top: Some(top), rename, keeps_top: self.keeps_top })
     }
 }
 
-fn open(base: &Base, folder: &Path) -> Result<OwnedFd, String> {
-    base.root.open_folder(folder).map_err(|e| format!("{}: {}", folder.display(), why(e)))
+fn open(base: &Base, folder: &Path) -> Result<OwnedFd, FileError> {
+    base.root.open_folder(folder).map_err(|e| FileError::from(e).at(folder))
 }
 
 /// Whether a folder holds what the manifest does not name. Then it is not a copy of the source's folder but a place to put
@@ -287,7 +333,7 @@ fn check_room(
     plan: &Plan,
     manifest: &Manifest,
     replaced: u64,
-) -> Result<(), String> {
+) -> Result<(), FileError> {
     let ancestors =
         goal.folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a });
     let Some(folder) = ancestors.filter_map(|a| base.root.open_folder(a).ok()).next() else { return Ok(()) };
@@ -299,11 +345,9 @@ fn check_room(
     if plan.bytes_to_come <= room {
         return Ok(());
     }
-    let (needed, missing) = (shown_bytes(plan.bytes_to_come), shown_bytes(plan.bytes_to_come - room));
-    Err(format!(
-        "{}: not enough room: {needed} are to come; free {missing} and run the same command again",
-        if base.dest.as_os_str().is_empty() { "the destination".into() } else { base.dest.to_string_lossy() }
-    ))
+    let (needed_bytes, missing_bytes) = (plan.bytes_to_come, plan.bytes_to_come - room);
+    let dest = if base.dest.as_os_str().is_empty() { Path::new("the destination") } else { &base.dest };
+    Err(FileError::NoRoom { needed_bytes, missing_bytes }.at(dest))
 }
 
 /// Bytes of part files of earlier runs: they are taken over or give way.
@@ -312,7 +356,8 @@ fn left_over(goal: &Goal, manifest: &Manifest) -> u64 {
     let files = manifest.entries.iter().filter(|entry| entry.kind.data_len() > 0);
     let size = |entry: &Entry| {
         let (folder, name) = folders.parent(goal.rename.as_deref().unwrap_or(&entry.path)).ok()?;
-        let stat = statat(&folder, part_name(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let part = left_part(&folder, &journal_name(name), name)?;
+        let stat = statat(&folder, part, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         Some((stat.st_blocks as u64).saturating_mul(512))
     };
     files.filter_map(size).sum()
@@ -326,7 +371,7 @@ fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec
         known.insert(entry.path.clone());
         if matches!(entry.kind, Kind::File { .. }) {
             let (folder, name) = split(&entry.path);
-            known.extend([join(folder, &part_name(name)), join(folder, &journal_name(name))]);
+            known.insert(join(folder, &journal_name(name)));
         }
     }
     let mut folders = Folders::new(top.clone());
@@ -335,7 +380,9 @@ fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec
         let Ok(names) = folders.open(&entry.path).and_then(|folder| list(&folder)) else { continue };
         for (name, kind) in names {
             let path = join(&entry.path, &name);
-            if !known.contains(&path) {
+            // Part files go the way of their journals.
+            let journal = journal_of_part(&name).map(|journal| join(&entry.path, &journal));
+            if !known.contains(&path) && !journal.is_some_and(|journal| known.contains(&journal)) {
                 found.extend(unprotected(&mut folders, path, kind == FileType::Directory, exclude).topmost);
             }
         }

@@ -1,6 +1,6 @@
 //! What comes before the data and after it: folders, links, empty files; deletions, permissions of folders.
 
-use super::errors::why;
+use super::errors::{FileError, why};
 use super::shared::{Happened, Shared, Status};
 use longhaul_proto::session::manifest::{EntryIndex, Kind};
 use longhaul_proto::session::message::FileFailure;
@@ -18,6 +18,9 @@ pub(super) struct Preparation {
 impl Preparation {
     /// Make folders, links and empty files; `land` puts a complete file in place.
     pub(super) fn run(self, shared: &Shared, land: impl Fn(EntryIndex)) {
+        if shared.dry_run {
+            return shared.count_down();
+        }
         let target = &shared.target;
         for (index, entry) in target.manifest.entries.iter().enumerate() {
             let index = index as EntryIndex;
@@ -28,7 +31,7 @@ impl Preparation {
                 Kind::Dir => target.make_folder(index),
                 Kind::Symlink { .. } => target.land_link(index).map(|()| shared.done(index)),
                 Kind::File { .. } if target.layout.group_count(index) == 0 => {
-                    target.land_empty(index).map(|()| shared.done(index))
+                    target.land_small(index, &[]).map(|()| shared.done(index))
                 }
                 Kind::File { .. } => Ok(()),
             };
@@ -53,11 +56,13 @@ impl Preparation {
 pub(super) fn finish(shared: &Shared) {
     let target = &shared.target;
     let all_well = shared.report().failed.is_empty() && !shared.source_incomplete;
-    if all_well {
+    if all_well && shared.dry_run {
+        shared.report().removed.extend(shared.extraneous.iter().cloned());
+    } else if all_well {
         for path in &shared.extraneous {
             match target.remove(path) {
                 Ok(()) => shared.report().removed.push(path.clone()),
-                Err(error) => fail(shared, path, format!("cannot be removed: {}", why(error))),
+                Err(error) => fail(shared, path, FileError::step("cannot be removed")(error)),
             }
         }
         target.forget_folders();
@@ -68,16 +73,16 @@ pub(super) fn finish(shared: &Shared) {
     for (index, entry) in target.manifest.entries.iter().enumerate().rev() {
         let index = index as EntryIndex;
         if matches!(entry.kind, Kind::Dir)
+            && !shared.dry_run
             && shared.status(index) != Status::Settled
             && let Err(error) = target.finish_folder(index)
         {
-            let reason = why(error);
             if entry.path.is_empty() {
                 // Somebody else's, mostly; the copy is in it all the same.
-                let line = format!("the destination folder keeps its permissions and time: {reason}");
+                let line = format!("the destination folder keeps its permissions and time: {}", why(error));
                 shared.tell(Happened::Warning(line));
             } else {
-                fail(shared, &entry.path, format!("its permissions and time cannot be set: {reason}"));
+                fail(shared, &entry.path, FileError::step("its permissions and time cannot be set")(error));
             }
         }
     }
@@ -85,6 +90,6 @@ pub(super) fn finish(shared: &Shared) {
     shared.wake();
 }
 
-fn fail(shared: &Shared, path: &[u8], reason: String) {
-    shared.report().failed.push(FileFailure { path: path.to_vec(), reason });
+fn fail(shared: &Shared, path: &[u8], error: FileError) {
+    shared.report().failed.push(FileFailure { path: path.to_vec(), reason: error.into() });
 }

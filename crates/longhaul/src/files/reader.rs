@@ -6,6 +6,7 @@ use super::scan::Scan;
 use longhaul_proto::endpoint::{NotReady, Source};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Layout, Ranges};
 use longhaul_proto::session::message::GroupHash;
+use longhaul_proto::session::reason::Reason;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +23,8 @@ pub type Wake = Arc<dyn Fn() + Send + Sync>;
 /// soon; what has left it is read again.
 pub struct Reader {
     blocks: Arc<Blocks>,
-    /// Blocks of which the receiver needs anything; the others read as zeros.
-    needed: Arc<Bits>,
+    /// Blocks that are read; the others read as zeros.
+    read: Arc<Bits>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     held: Vec<Held>,
@@ -71,8 +72,10 @@ struct State {
     in_hand: Vec<u64>,
     /// Blocks whose first reading has begun; their hashes have been given or will be.
     begun: Bits,
-    /// All blocks before this one have begun.
+    /// All blocks before this one that are to be sent have begun.
     cursor: u64,
+    /// All blocks before this one that are only to be hashed have begun.
+    hash_cursor: u64,
     ready: Vec<(u64, Box<[u8]>)>,
     /// Blocks that the network thread missed.
     missed: Vec<u64>,
@@ -80,33 +83,43 @@ struct State {
     /// Buffers that may still be made.
     unmade: usize,
     hashes: Vec<GroupHash>,
-    failures: VecDeque<(EntryIndex, String)>,
+    failures: VecDeque<(EntryIndex, Reason)>,
     stop: bool,
 }
 
 impl Reader {
-    /// Begin to read what is not in `have`. `wake` is called when something that was not ready is, and when there are
-    /// hashes or failures to fetch.
-    pub fn start(scan: Arc<Scan>, layout: Arc<Layout>, have: &Ranges, wake: Wake) -> Reader {
-        Reader::with_cache(scan, layout, have, wake, CACHE_LEN)
+    /// Begin to read what is not in `have`. What the receiver claims to have is read for its hash, while nothing that is
+    /// to be sent can be read. `wake` is called when something that was not ready is, and when there are hashes or
+    /// failures to fetch.
+    pub fn start(
+        scan: Arc<Scan>,
+        layout: Arc<Layout>,
+        (have, claimed): (&Ranges, &Ranges),
+        wake: Wake,
+    ) -> Reader {
+        Reader::with_cache(scan, layout, (have, claimed), wake, CACHE_LEN)
     }
 
     /// The same with at most `cache_len` bytes of memory (four blocks at the least).
     pub fn with_cache(
         scan: Arc<Scan>,
         layout: Arc<Layout>,
-        have: &Ranges,
+        (have, claimed): (&Ranges, &Ranges),
         wake: Wake,
         cache_len: usize,
     ) -> Reader {
         let blocks = Arc::new(Blocks::new(&layout, scan.manifest.entries.len()));
-        let mut needed = Bits::new(blocks.count());
-        for missing in have.gaps(&(0..layout.object_len())) {
-            for block in blocks.touching(&missing) {
-                needed.set(block, true);
+        let missing_from = |have: &Ranges| {
+            let mut bits = Bits::new(blocks.count());
+            for missing in have.gaps(&(0..layout.object_len())) {
+                blocks.touching(&missing).for_each(|block| bits.set(block, true));
             }
-        }
-        let needed = Arc::new(needed);
+            Arc::new(bits)
+        };
+        let read = missing_from(have);
+        let mut all = have.clone();
+        all.extend(claimed.iter().cloned());
+        let sent = if claimed.is_empty() { read.clone() } else { missing_from(&all) };
         let blocks_max = (cache_len / GROUP_LEN as usize).max(4);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -114,6 +127,7 @@ impl Reader {
                 in_hand: Vec::new(),
                 begun: Bits::new(blocks.count()),
                 cursor: 0,
+                hash_cursor: 0,
                 ready: Vec::new(),
                 missed: Vec::new(),
                 spare: Vec::new(),
@@ -129,16 +143,16 @@ impl Reader {
         let filler = Arc::new(Filler::new(scan, layout, have.clone()));
         let thread = || {
             let (shared, filler) = (shared.clone(), filler.clone());
-            let (blocks, needed) = (blocks.clone(), needed.clone());
+            let (blocks, read, sent) = (blocks.clone(), read.clone(), sent.clone());
             std::thread::Builder::new()
                 .name("longhaul-read".into())
-                .spawn(move || shared.work_off(&filler, &blocks, &needed))
+                .spawn(move || shared.work_off(&filler, &blocks, &read, &sent))
                 .expect("the system has threads to give")
         };
         let threads = (0..THREADS).map(|_| thread()).collect();
         Reader {
             blocks,
-            needed,
+            read,
             shared,
             threads,
             held: Vec::new(),
@@ -164,7 +178,7 @@ impl Reader {
     }
 
     /// The next file that cannot be read as it was listed, and why. Its bytes read as zeros from now on.
-    pub fn poll_failures(&mut self) -> Option<(EntryIndex, String)> {
+    pub fn poll_failures(&mut self) -> Option<(EntryIndex, Reason)> {
         if !self.shared.news.load(Ordering::Acquire) {
             return None;
         }
@@ -264,7 +278,7 @@ impl Reader {
         let end = block.saturating_add(1 + self.sweep.1).min(self.blocks.count());
         for next in block + 1..end {
             let held = self.held.iter().any(|held| held.block == next);
-            if self.needed.get(next) && !held && !state.is_coming(next) && !self.ask(state, next) {
+            if self.read.get(next) && !held && !state.is_coming(next) && !self.ask(state, next) {
                 return;
             }
         }
@@ -295,7 +309,7 @@ impl Source for Reader {
         while !rest.is_empty() {
             if !self.current_range.contains(&at) {
                 let block = self.blocks.at(at);
-                if !self.needed.get(block) {
+                if !self.read.get(block) {
                     let len = (self.blocks.range(block).end - at).min(rest.len() as u64);
                     let (piece, after) = rest.split_at_mut(len as usize);
                     piece.fill(0);
@@ -336,49 +350,77 @@ impl Shared {
     }
 
     /// What each reading thread does until the reader is dropped.
-    fn work_off(&self, filler: &Filler, blocks: &Blocks, needed: &Bits) {
+    fn work_off(&self, filler: &Filler, blocks: &Blocks, read: &Bits, sent: &Bits) {
+        let mut hashed_only: Box<[u8]> = Box::default();
         let mut state = self.lock();
         while !state.stop {
-            let Some((block, mut data, first)) = state.next_job(blocks.count(), needed) else {
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            drop(state);
-            let mut hashes = Vec::new();
-            let mut failures = Vec::new();
-            filler.fill(blocks.range(block), &mut data, first, &mut hashes, &mut failures);
-            state = self.lock();
-            state.in_hand.retain(|at| *at != block);
-            state.ready.push((block, data));
-            let missed = state.missed.iter().position(|at| *at == block);
-            missed.map(|at| state.missed.swap_remove(at));
-            let news = !hashes.is_empty() || !failures.is_empty();
-            state.hashes.append(&mut hashes);
-            state.failures.extend(failures);
-            if news {
-                self.news.store(true, Ordering::Release);
-            }
-            // Somebody has to find memory for what was asked for.
-            let stuck = !state.requests.is_empty() && !state.has_buffer();
-            if news || missed.is_some() || stuck {
+            if let Some((block, mut data, first)) = state.next_job(blocks.count(), sent) {
                 drop(state);
-                (self.wake)();
+                let (hashes, failures) = self.fill(filler, blocks.range(block), &mut data, first);
                 state = self.lock();
+                state.in_hand.retain(|at| *at != block);
+                state.ready.push((block, data));
+                let missed = state.missed.iter().position(|at| *at == block);
+                missed.map(|at| state.missed.swap_remove(at));
+                // Somebody has to find memory for what was asked for.
+                let stuck = !state.requests.is_empty() && !state.has_buffer();
+                state = self.tell(state, hashes, failures, missed.is_some() || stuck);
+            } else if let Some(block) = state.next_to_hash(blocks.count(), read, sent) {
+                drop(state);
+                if hashed_only.is_empty() {
+                    hashed_only = vec![0; GROUP_LEN as usize].into();
+                }
+                let (hashes, failures) = self.fill(filler, blocks.range(block), &mut hashed_only, true);
+                state = self.lock();
+                state = self.tell(state, hashes, failures, false);
+            } else {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
+
+    fn fill(&self, filler: &Filler, range: Range<u64>, data: &mut [u8], hash: bool) -> News {
+        let (mut hashes, mut failures) = (Vec::new(), Vec::new());
+        filler.fill(range, data, hash, &mut hashes, &mut failures);
+        (hashes, failures)
+    }
+
+    /// Pass on what was found, and wake the network thread if there is anything to know.
+    fn tell<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut hashes: Vec<GroupHash>,
+        failures: Vec<(EntryIndex, Reason)>,
+        is_awaited: bool,
+    ) -> MutexGuard<'a, State> {
+        let news = !hashes.is_empty() || !failures.is_empty();
+        state.hashes.append(&mut hashes);
+        state.failures.extend(failures);
+        if news {
+            self.news.store(true, Ordering::Release);
+        }
+        if news || is_awaited {
+            drop(state);
+            (self.wake)();
+            state = self.lock();
+        }
+        state
+    }
 }
+
+/// Hashes of groups, and files that cannot be read as they were listed.
+type News = (Vec<GroupHash>, Vec<(EntryIndex, Reason)>);
 
 impl State {
     /// The next block to read, a buffer for it, and whether it is read for the first time.
-    fn next_job(&mut self, count: u64, needed: &Bits) -> Option<(u64, Box<[u8]>, bool)> {
+    fn next_job(&mut self, count: u64, sent: &Bits) -> Option<(u64, Box<[u8]>, bool)> {
         if !self.has_buffer() {
             return None;
         }
         let block = match self.requests.pop_front() {
             Some(block) => block,
             None => {
-                while !self.pass_is_over(count) && (self.begun.get(self.cursor) || !needed.get(self.cursor)) {
+                while !self.pass_is_over(count) && (self.begun.get(self.cursor) || !sent.get(self.cursor)) {
                     self.cursor += 1;
                 }
                 (!self.pass_is_over(count)).then_some(self.cursor)?
@@ -392,6 +434,19 @@ impl State {
             vec![0; GROUP_LEN as usize].into()
         });
         Some((block, data, first))
+    }
+
+    /// The next block that is read for its hashes alone.
+    fn next_to_hash(&mut self, count: u64, read: &Bits, sent: &Bits) -> Option<u64> {
+        while self.hash_cursor < count {
+            let block = self.hash_cursor;
+            self.hash_cursor += 1;
+            if read.get(block) && !sent.get(block) && !self.begun.get(block) {
+                self.begun.set(block, true);
+                return Some(block);
+            }
+        }
+        None
     }
 
     /// Whether there is memory to read a block into.

@@ -2,12 +2,14 @@
 
 use super::extents::DataMap;
 use super::hash::group_hash;
-use super::journal::{Header, group_range, recover};
+use super::journal::{Header, Recovered, Source, group_range, recover};
+use super::lease;
 use super::names::{journal_name, part_name};
-use super::scan::open_to_read;
+use super::sealing::ours;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
+use rustix::fs::fdatasync;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,20 +18,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub(super) struct Resumed {
     pub entry: EntryIndex,
-    /// Length of the sound part of its journal.
-    pub journal_len: u64,
-    /// Its verified groups.
+    /// Its journal, which is ours for as long as this is open.
+    pub journal: File,
+    pub header: Header,
+    /// The journal's sound part.
+    pub journal_bytes: Vec<u8>,
+    /// The journal speaks of this version of the file, and can be gone on with as it is.
+    pub is_same_version: bool,
+    /// Groups of this version that were verified.
     pub groups: Vec<(u32, [u8; 32])>,
+    /// Groups that are there and that the sender has to confirm; with their hash where it is known.
+    pub claims: Vec<(u32, Option<[u8; 32]>)>,
     /// Groups that the journal calls verified and that are not there as it says.
     pub lost: Vec<u32>,
-    /// Data bytes that need not come again.
+    /// Data bytes that need not come again, claims left out.
     pub kept: Ranges,
-    /// How many they are.
-    pub kept_bytes: u64,
 }
 
-/// Look for a part file and a journal that speaks of it. With `distrust`, all that is taken over as verified is read
-/// and hashed again. Nothing is found when `stop` is set meanwhile.
+/// Look for a part file and a journal that speaks of it. Groups that were verified for the very version that is to come
+/// are taken as they are, unless they may not have reached the disk, or with `distrust`: then they are read and hashed
+/// again. All else is claimed. Nothing is found when `stop` is set meanwhile; where another copy is at work with the
+/// file, that is the error.
 pub(super) fn resume(
     folder: &OwnedFd,
     name: &[u8],
@@ -37,72 +46,113 @@ pub(super) fn resume(
     entry: &Entry,
     distrust: bool,
     stop: &AtomicBool,
-) -> Option<Resumed> {
-    let part = open_to_read(folder, &part_name(name)).ok()?;
-    let mut journal = open_to_read(folder, &journal_name(name)).ok()?;
-    if !part.metadata().ok()?.is_file() || !journal.metadata().ok()?.is_file() {
-        return None;
-    }
+) -> io::Result<Option<Resumed>> {
+    let Some(mut journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
     let mut bytes = Vec::new();
-    journal.read_to_end(&mut bytes).ok()?;
+    journal.read_to_end(&mut bytes)?;
+    let Some(found) = recover(&Source::new(entry), &ours(), &bytes) else { return Ok(None) };
+    let Some(part) = lease::open_ours(folder, &part_name(name, found.header.part()))? else {
+        return Ok(None);
+    };
+    bytes.truncate(found.journal_len as usize);
     let data_len = entry.kind.data_len();
-    let mut found = recover(&Header::new(entry), data_len, &bytes)?;
     let map = DataMap::new(&entry.kind);
-    let group_count = data_len.div_ceil(GROUP_LEN) as u32;
-    let present_len = part.metadata().ok()?.len();
-    let mut kept = Ranges::new();
-    let (mut groups, mut lost) = (Vec::new(), Vec::new());
-    let mut buf = Vec::new();
-    for (group, verified) in found.groups {
-        if stop.load(Ordering::Relaxed) {
-            return None;
-        }
-        let Some(range) = group_range(group, data_len) else { continue };
-        let sound = if verified.synced && !distrust {
-            is_within(&map, &range, present_len)
-        } else {
-            hash_again(&part, &map, &range, group, group_count, &mut buf) == Some(verified.hash)
-        };
-        if sound {
-            groups.push((group, verified.hash));
-            kept.insert(range);
-        } else {
-            lost.push(group);
-        }
+    let mut sorting = Sorting {
+        map: &map,
+        len: part.metadata()?.len(),
+        part,
+        data_len,
+        distrust,
+        synced: None,
+        buf: Vec::new(),
+    };
+    let mut resumed = Resumed {
+        entry: index,
+        journal,
+        header: found.header.clone(),
+        journal_bytes: bytes,
+        is_same_version: found.is_same_version,
+        groups: Vec::new(),
+        claims: Vec::new(),
+        lost: Vec::new(),
+        kept: Ranges::new(),
+    };
+    if !sorting.verified(&found, &mut resumed, stop) {
+        return Ok(None);
     }
-    // A group that is there in full but was never verified: the sender gives hashes of what it sends, so a last bit
-    // of it has to come again.
-    let mut group = 0;
-    while let Some(range) = group_range(group, data_len) {
-        if found.ranges.gaps(&range).next().is_none() {
-            found.ranges.remove(range.end.saturating_sub(PROOF_LEN).max(range.start)..range.end);
-        }
-        group += 1;
-    }
-    for range in found.ranges.iter().filter(|range| is_within(&map, range, present_len)) {
-        kept.insert(range.clone());
-    }
-    let kept_bytes = kept.iter().map(|range| range.end - range.start).sum();
-    Some(Resumed { entry: index, journal_len: found.journal_len, groups, lost, kept, kept_bytes })
+    sorting.unverified(found.ranges, found.is_alike, &mut resumed);
+    Ok(Some(resumed))
 }
 
-/// Whether a part file of `len` bytes can hold this data.
-fn is_within(map: &DataMap, data: &Range<u64>, len: u64) -> bool {
+/// Sorts out what can be believed of a part file.
+struct Sorting<'a> {
+    map: &'a DataMap,
+    part: File,
+    /// The part file's length.
+    len: u64,
+    data_len: u64,
+    distrust: bool,
+    /// Whether the part file could be brought to the disk, once that was tried.
+    synced: Option<bool>,
+    buf: Vec<u8>,
+}
+
+impl Sorting<'_> {
+    /// Groups that were verified once; `false` if `stop` was set.
+    fn verified(&mut self, found: &Recovered, resumed: &mut Resumed, stop: &AtomicBool) -> bool {
+        let count = self.data_len.div_ceil(GROUP_LEN) as u32;
+        for (&group, verified) in &found.groups {
+            if stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            let Some(range) = group_range(group, self.data_len) else { continue };
+            let is_noted = !self.distrust && (verified.is_synced || verified.is_kept && self.sync());
+            if !is_within(self.map, &range, self.len) {
+                resumed.lost.push(group);
+            } else if !verified.is_current {
+                resumed.claims.push((group, is_noted.then_some(verified.hash)));
+            } else if is_noted || self.hash(&range, group, count) == Some(verified.hash) {
+                resumed.groups.push((group, verified.hash));
+                resumed.kept.insert(range);
+            } else {
+                resumed.lost.push(group);
+            }
+        }
+        true
+    }
+
+    /// What was never verified. Groups that are there in full are claimed; of the others, if there is reason to keep them,
+    /// what is missing is to come, and with it the sender's hash of all.
+    fn unverified(&mut self, mut ranges: Ranges, keep: bool, resumed: &mut Resumed) {
+        let mut group = 0;
+        while let Some(range) = group_range(group, self.data_len) {
+            if ranges.gaps(&range).next().is_none() {
+                ranges.remove(range.clone());
+                if is_within(self.map, &range, self.len) {
+                    resumed.claims.push((group, None));
+                }
+            }
+            group += 1;
+        }
+        for range in ranges.iter().filter(|range| keep && is_within(self.map, range, self.len)) {
+            resumed.kept.insert(range.clone());
+        }
+    }
+
+    /// Whether all that the kernel had of the part file is on the disk now; an error on its way there shows here.
+    fn sync(&mut self) -> bool {
+        let part = &self.part;
+        *self.synced.get_or_insert_with(|| fdatasync(part).is_ok())
+    }
+
+    fn hash(&mut self, range: &Range<u64>, group: u32, count: u32) -> Option<[u8; 32]> {
+        self.buf.resize((range.end - range.start) as usize, 0);
+        self.map.read(&self.part, range.start, &mut self.buf).ok()?;
+        Some(group_hash(group, count, &self.buf))
+    }
+}
+
+/// Whether a file of `len` bytes can hold this data.
+pub(super) fn is_within(map: &DataMap, data: &Range<u64>, len: u64) -> bool {
     map.places(data.end - 1..data.end).all(|(at, _)| at < len)
 }
-
-fn hash_again(
-    part: &File,
-    map: &DataMap,
-    range: &Range<u64>,
-    index: u32,
-    count: u32,
-    buf: &mut Vec<u8>,
-) -> Option<[u8; 32]> {
-    buf.resize((range.end - range.start) as usize, 0);
-    map.read(part, range.start, buf).ok()?;
-    Some(group_hash(index, count, buf))
-}
-
-/// How much of a complete but unverified group is sent again.
-const PROOF_LEN: u64 = 1024;

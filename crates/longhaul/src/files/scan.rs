@@ -1,14 +1,15 @@
 //! The sender's first step: what there is to copy.
 
-use super::errors::why;
+use super::errors::FileError;
 use super::exclude::Exclude;
 use super::extents::data_extents;
 use super::folders::{Folders, list};
-use super::hash::hash_of_file;
 use super::names::is_ours;
 use super::root::{Root, Written};
-use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Manifest};
+use super::version::Identity;
+use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest};
 use longhaul_proto::session::message::FileFailure;
+use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
@@ -34,8 +35,6 @@ pub struct ScanOptions {
     pub exclude: Exclude,
     /// Of each source folder only these and what is in them, relative to it.
     pub files_from: Option<Vec<PathBuf>>,
-    /// Hash every file, so that the other side can compare contents.
-    pub checksum: bool,
     /// Set from outside to end it early; what has been found by then is of no use.
     pub stop: Arc<AtomicBool>,
 }
@@ -51,6 +50,8 @@ pub struct Scan {
     pub left_out: Told<Vec<u8>>,
     /// The first entry of each source, and the folder its path is relative to.
     origins: Vec<(EntryIndex, Arc<OwnedFd>)>,
+    /// What told of changes of files of several groups, ascending.
+    identities: Vec<(EntryIndex, Identity)>,
 }
 
 impl Scan {
@@ -68,15 +69,21 @@ impl Scan {
     }
 
     /// Why there is nothing to copy, if that is so.
-    pub fn emptiness(&self) -> Option<String> {
+    pub fn emptiness(&self) -> Option<Reason> {
         if !self.manifest.entries.is_empty() {
             return None;
         }
-        let failed = self.errors.first().map(FileFailure::to_string);
+        let failed = self.errors.first().map(|failure| Reason::new(failure.reason.cause, failure));
         Some(failed.unwrap_or_else(|| match self.warnings().into_iter().next() {
-            Some(line) => line,
-            None => "nothing to copy: everything is left out".into(),
+            Some(line) => Reason::new(Cause::Other, line),
+            None => Reason::new(Cause::Other, "nothing to copy: everything is left out"),
         }))
+    }
+
+    /// What told of an entry's changes when it was listed, if it is a file of several groups.
+    pub(super) fn identity(&self, entry: EntryIndex) -> Option<Identity> {
+        let at = self.identities.binary_search_by_key(&entry, |(known, _)| *known).ok()?;
+        Some(self.identities[at].1)
     }
 
     /// The folder below which an entry was found at its path.
@@ -96,8 +103,8 @@ pub fn scan(root: &Root, sources: &[SourceSpec], options: &ScanOptions) -> Scan 
     };
     for source in sources {
         let shown = source.path.as_os_str().as_bytes();
-        if let Err(reason) = scanner.source(root, &source.path) {
-            scanner.fail(shown, reason);
+        if let Err(error) = scanner.source(root, &source.path) {
+            scanner.fail(shown, error);
         }
     }
     scanner.scan
@@ -136,7 +143,7 @@ enum Claim {
 }
 
 impl Scanner<'_> {
-    fn source(&mut self, root: &Root, path: &Path) -> Result<(), String> {
+    fn source(&mut self, root: &Root, path: &Path) -> Result<(), FileError> {
         let written = Written::new(path);
         if self.options.files_from.is_some() {
             let top = self.folder(root, path)?;
@@ -151,7 +158,7 @@ impl Scanner<'_> {
             return Ok(());
         };
         let parent = self.folder(root, &written.parent)?;
-        let stat = statat(&parent, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW).map_err(why)?;
+        let stat = statat(&parent, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?;
         let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if self.options.exclude.leaves_out(&name, is_folder) {
             return Ok(());
@@ -166,11 +173,11 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn folder(&mut self, root: &Root, path: &Path) -> Result<Arc<OwnedFd>, String> {
+    fn folder(&mut self, root: &Root, path: &Path) -> Result<Arc<OwnedFd>, FileError> {
         if let Some(known) = self.folders.get(path) {
             return Ok(known.clone());
         }
-        let folder = Arc::new(root.open_folder(path).map_err(why)?);
+        let folder = Arc::new(root.open_folder(path)?);
         self.folders.insert(path.into(), folder.clone());
         Ok(folder)
     }
@@ -188,13 +195,13 @@ impl Scanner<'_> {
                 Claim::New => self.push(folder.path.clone(), Kind::Dir, &folder.stat),
                 Claim::Known => {}
                 Claim::Conflict => {
-                    self.fail(&folder.path, TWICE.into());
+                    self.fail(&folder.path, FileError::Twice);
                     continue;
                 }
             }
             match folders.open(&folder.path).and_then(|handle| Ok((list(&handle)?, handle))) {
                 Ok((names, handle)) => self.folder_items(&handle, &folder.path, names, below, &mut pending),
-                Err(error) => self.fail(&folder.path, format!("cannot list this folder: {}", why(error))),
+                Err(error) => self.fail(&folder.path, FileError::step("cannot list this folder")(error)),
             }
         }
     }
@@ -223,7 +230,7 @@ impl Scanner<'_> {
                 // Gone since it was listed: as if it had never been there.
                 Err(Errno::NOENT) => continue,
                 Err(error) => {
-                    self.fail(&full, why(error));
+                    self.fail(&full, error);
                     continue;
                 }
             };
@@ -233,7 +240,7 @@ impl Scanner<'_> {
                 continue;
             }
             if full.len() > PATH_MAX {
-                self.fail(&full, format!("its path is longer than {PATH_MAX} bytes"));
+                self.fail(&full, FileError::PathTooLong { max: PATH_MAX });
             } else if is_folder {
                 pending.push(Pending { path: full, stat });
             } else {
@@ -245,53 +252,51 @@ impl Scanner<'_> {
 
     /// Something that is not a folder.
     fn leaf(&mut self, folder: &OwnedFd, name: &[u8], path: Vec<u8>, stat: &Stat) {
+        let mut identity = None;
         let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => match self.file(folder, name, stat) {
-                Ok(kind) => kind,
-                Err(reason) => return self.fail(&path, reason),
-            },
+            FileType::RegularFile => {
+                let (kind, found) = self.file(folder, name, stat);
+                identity = found;
+                kind
+            }
             FileType::Symlink => match readlinkat(folder, name, Vec::new()) {
                 Ok(target) => Kind::Symlink { target: target.into_bytes() },
-                Err(error) => return self.fail(&path, why(error)),
+                Err(error) => return self.fail(&path, error),
             },
             _ => return self.scan.left_out.push(path),
         };
         match self.claim(&path, false) {
-            Claim::New => self.push(path, kind, stat),
+            Claim::New => {
+                let entry = self.scan.manifest.entries.len() as EntryIndex;
+                self.scan.identities.extend(identity.map(|identity| (entry, identity)));
+                self.push(path, kind, stat);
+            }
             Claim::Known => {}
-            Claim::Conflict => self.fail(&path, TWICE.into()),
+            Claim::Conflict => self.fail(&path, FileError::Twice),
         }
     }
 
-    fn file(&self, folder: &OwnedFd, name: &[u8], stat: &Stat) -> Result<Kind, String> {
+    /// A regular file, and what tells of its changes where it may be resumed.
+    fn file(&self, folder: &OwnedFd, name: &[u8], stat: &Stat) -> (Kind, Option<Identity>) {
         let size = stat.st_size as u64;
-        let mut kind = Kind::File { size, extents: None, hash: None };
         let may_have_holes = size >= SPARSE_MIN && (stat.st_blocks as u64).saturating_mul(512) < size;
-        if !may_have_holes && !self.options.checksum {
-            return Ok(kind);
+        let mut kind = Kind::File { size, extents: None, version: None };
+        if !may_have_holes && size <= GROUP_LEN {
+            return (kind, None);
         }
-        let file = match open_to_read(folder, name) {
-            Ok(file) => file,
-            // Not a matter of listing: reading it will say so, and by then it may be possible.
-            Err(_) if !self.options.checksum => return Ok(kind),
-            Err(error) => return Err(why(error)),
-        };
-        let found = if may_have_holes { data_extents(&file, size) } else { None };
-        if let Kind::File { extents, .. } = &mut kind {
-            *extents = found;
+        // Where it cannot be opened, that is not a matter of listing: reading it will say so, and by then it may be
+        // possible.
+        let Ok(file) = open_to_read(folder, name) else { return (kind, None) };
+        let found = Identity::of(&file).ok().filter(|_| size > GROUP_LEN);
+        if let Kind::File { extents, version, .. } = &mut kind {
+            *extents = if may_have_holes { data_extents(&file, size) } else { None };
+            *version = found.and_then(|identity| identity.version(&file));
         }
-        if self.options.checksum {
-            let sum = hash_of_file(&file, &kind, &self.options.stop)
-                .map_err(|error| format!("cannot be read: {}", why(error)))?;
-            if let Kind::File { hash, .. } = &mut kind {
-                *hash = Some(sum);
-            }
-        }
-        Ok(kind)
+        (kind, found)
     }
 
     /// What `files_from` names below `top`.
-    fn listed_files(&mut self, top: &Arc<OwnedFd>) -> Result<(), String> {
+    fn listed_files(&mut self, top: &Arc<OwnedFd>) -> Result<(), FileError> {
         let stat = stat_folder(top)?;
         if let Claim::New = self.claim(b"", true) {
             self.push(Vec::new(), Kind::Dir, &stat);
@@ -304,38 +309,35 @@ impl Scanner<'_> {
             let path = match relative_parts(listed) {
                 Some(parts) => parts.join(&b'/'),
                 None => {
-                    self.fail(
-                        listed.as_os_str().as_bytes(),
-                        "\"..\" is not allowed in a list of files".into(),
-                    );
+                    self.fail(listed.as_os_str().as_bytes(), FileError::LeavesSource);
                     continue;
                 }
             };
-            if let Err(reason) = self.listed_file(&mut folders, &path) {
-                self.fail(&path, reason);
+            if let Err(error) = self.listed_file(&mut folders, &path) {
+                self.fail(&path, error);
             }
         }
         Ok(())
     }
 
-    fn listed_file(&mut self, folders: &mut Folders, path: &[u8]) -> Result<(), String> {
+    fn listed_file(&mut self, folders: &mut Folders, path: &[u8]) -> Result<(), FileError> {
         if path.is_empty() {
-            let stat = stat_folder(&folders.open(b"").map_err(why)?)?;
+            let stat = stat_folder(&folders.open(b"")?)?;
             self.tree(folders, Pending { path: Vec::new(), stat }, b"");
             return Ok(());
         }
         // The folders on the way down are copied too, without what else is in them.
         for (slash, _) in path.iter().enumerate().filter(|(_, b)| **b == b'/') {
             let ancestor = &path[..slash];
-            let stat = stat_folder(&folders.open(ancestor).map_err(why)?)?;
+            let stat = stat_folder(&folders.open(ancestor)?)?;
             match self.claim(ancestor, true) {
                 Claim::New => self.push(ancestor.to_vec(), Kind::Dir, &stat),
                 Claim::Known => {}
-                Claim::Conflict => return Err(TWICE.into()),
+                Claim::Conflict => return Err(FileError::Twice),
             }
         }
-        let (folder, name) = folders.parent(path).map_err(why)?;
-        let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(why)?;
+        let (folder, name) = folders.parent(path)?;
+        let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_folder = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if self.options.exclude.leaves_out(path, is_folder) {
             return Ok(());
@@ -375,8 +377,8 @@ impl Scanner<'_> {
         self.options.stop.load(Ordering::Relaxed)
     }
 
-    fn fail(&mut self, path: &[u8], reason: String) {
-        self.scan.errors.push(FileFailure { path: path.to_vec(), reason });
+    fn fail(&mut self, path: &[u8], error: impl Into<FileError>) {
+        self.scan.errors.push(FileFailure { path: path.to_vec(), reason: error.into().into() });
     }
 }
 
@@ -396,8 +398,8 @@ pub(super) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     if folder.is_empty() { name.to_vec() } else { [folder, name].join(&b'/') }
 }
 
-fn stat_folder(folder: impl AsFd) -> Result<Stat, String> {
-    rustix::fs::fstat(folder).map_err(why)
+fn stat_folder(folder: impl AsFd) -> Result<Stat, FileError> {
+    Ok(rustix::fs::fstat(folder)?)
 }
 
 /// The names that make up a relative path; `None` if it goes up.
@@ -414,5 +416,3 @@ const PATH_MAX: usize = 4096;
 
 /// Shorter files are not searched for holes.
 const SPARSE_MIN: u64 = 32 << 10;
-
-const TWICE: &str = "another source has something else at this path; only the first is copied";

@@ -1,15 +1,20 @@
 //! What the network thread, the writers and the keeper of a receiver share.
 
 use super::blocks::Blocks;
-use super::errors::{is_no_room, shown_bytes, why};
+use super::claims::{Claims, Standing};
+use super::errors::{FileError, is_no_room};
+use super::jobs::Job;
 use super::ledger::Ledger;
 use super::log::Logs;
 use super::reader::Wake;
+use super::resume::Resumed;
+use super::spool::Spool;
 use super::target::Target;
-use super::writer::Job;
 use crossbeam_channel::Sender;
-use longhaul_proto::session::manifest::{EntryIndex, Group, Kind};
+use longhaul_proto::session::manifest::{EntryIndex, Group, Kind, Ranges};
 use longhaul_proto::session::message::{FileFailure, Report};
+use longhaul_proto::session::reason::Reason;
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,14 +24,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) enum Happened {
     /// A group's data is not what the sender read.
     Bad(Group),
+    /// A claimed group is what the sender has.
+    Confirmed(Group),
+    /// A claimed group is not.
+    Refused(Group),
     /// A file or link is in place.
     Done(EntryIndex),
     /// A file cannot be stored.
     Failed(FileFailure, EntryIndex),
     /// Nothing can be stored any more, and why.
-    NoRoom(String),
+    NoRoom(Reason),
     /// Something that is no failure and should be known.
     Warning(String),
+}
+
+/// Where data is taken from that does not come from the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// What an interrupted run left.
+    Part,
+    /// The file that is to be replaced.
+    InPlace,
 }
 
 /// How far an entry is.
@@ -49,6 +67,10 @@ pub(super) struct Shared {
     pub blocks: Blocks,
     pub ledger: Mutex<Ledger>,
     pub logs: Logs,
+    pub claims: Claims,
+    pub spool: Spool,
+    /// Nothing is changed: contents are compared, and what would be copied is told.
+    pub dry_run: bool,
     statuses: Vec<AtomicU8>,
     /// Files and links that are not settled, and one for the preparations.
     unsettled: AtomicUsize,
@@ -78,7 +100,7 @@ impl Shared {
         target: Target,
         blocks: Blocks,
         report: Report,
-        bytes_to_come: u64,
+        (bytes_to_come, dry_run): (u64, bool),
         (extraneous, source_incomplete): (Vec<Vec<u8>>, bool),
         (happened, wake, finisher): (Sender<Happened>, Wake, Sender<Job>),
     ) -> Shared {
@@ -89,6 +111,9 @@ impl Shared {
             blocks,
             ledger: Mutex::default(),
             logs: Logs::default(),
+            claims: Claims::default(),
+            spool: Spool::default(),
+            dry_run,
             statuses,
             unsettled: AtomicUsize::new(counted + 1),
             report: Mutex::new(report),
@@ -129,6 +154,43 @@ impl Shared {
         from.iter().any(go)
     }
 
+    /// In a dry run only contents are compared: nothing is done about the other entries.
+    pub(super) fn settle_but(&self, compared: &[Standing]) {
+        let compared: HashSet<EntryIndex> = compared.iter().map(|standing| standing.entry).collect();
+        let all = 0..self.target.manifest.entries.len() as EntryIndex;
+        all.filter(|entry| !compared.contains(entry)).for_each(|entry| self.settle_beforehand(entry));
+    }
+
+    /// Claim what the file in place has of an entry, but for what its part file has.
+    pub(super) fn claim_in_place(&self, standing: Standing, claimed: &Ranges, resumed: &[Resumed]) {
+        let layout = &self.target.layout;
+        let parts = resumed.iter().filter(|part| part.entry == standing.entry);
+        let in_part: HashSet<u32> =
+            parts.flat_map(|part| part.claims.iter().map(|(index, _)| *index)).collect();
+        let mut count = 0;
+        for index in 0..standing.end {
+            let group = Group { entry: standing.entry, index };
+            if claimed.contains(&layout.group_range(group).start) && !in_part.contains(&index) {
+                self.lock_ledger().claim(layout, group, None);
+                count += 1;
+            }
+        }
+        self.claims.add_standing(standing, count);
+    }
+
+    /// Go on with what an interrupted run left; `true` if that is all of the file.
+    pub(super) fn take_up(&self, resumed: Resumed) -> bool {
+        let (entry, layout) = (resumed.entry, &self.target.layout);
+        self.step(entry, &[Status::Waiting], Status::Started);
+        for (index, noted) in &resumed.claims {
+            self.lock_ledger().claim(layout, Group { entry, index: *index }, *noted);
+        }
+        self.claims.add_part(entry, &resumed.claims);
+        let complete = self.lock_ledger().resume(layout, entry, &resumed.groups);
+        self.logs.resume(&self.target, resumed);
+        complete
+    }
+
     /// An entry that was in order before anything began.
     pub(super) fn settle_beforehand(&self, entry: EntryIndex) {
         let fresh = self.step(entry, &[Status::Waiting], Status::Settled);
@@ -141,14 +203,67 @@ impl Shared {
     pub(super) fn done(&self, entry: EntryIndex) {
         if self.step(entry, &[Status::Waiting, Status::Started, Status::Landing], Status::Settled) {
             self.report().files_done += 1;
-            self.lock_ledger().forget(entry);
-            self.tell(Happened::Done(entry));
-            self.count_down();
+            self.settled(entry);
         }
     }
 
+    /// A file that is in place has been compared and stays.
+    pub(super) fn stays(&self, entry: EntryIndex) {
+        if self.step(entry, &[Status::Waiting], Status::Settled) {
+            let bytes = self.target.entry(entry).kind.data_len();
+            {
+                let mut report = self.report();
+                report.files_skipped += 1;
+                report.skipped_bytes += bytes;
+                report.compared_bytes += bytes;
+                report.delta_bytes = report.delta_bytes.saturating_sub(bytes);
+            }
+            self.settled(entry);
+        }
+    }
+
+    /// In a dry run: the file that is in place is not the same.
+    pub(super) fn would_copy(&self, entry: EntryIndex) {
+        if self.step(entry, &[Status::Waiting], Status::Settled) {
+            self.report().to_copy.push(self.target.entry(entry).path.clone());
+            self.settled(entry);
+        }
+    }
+
+    fn settled(&self, entry: EntryIndex) {
+        self.lock_ledger().forget(entry);
+        self.claims.forget(entry);
+        self.tell(Happened::Done(entry));
+        self.count_down();
+    }
+
+    /// A claimed group is what the sender has: it need not be sent.
+    pub(super) fn confirm(&self, group: Group, origin: Origin) {
+        let bytes = self.group_len(group);
+        {
+            let mut report = self.report();
+            match origin {
+                Origin::Part => report.resumed_bytes += bytes,
+                Origin::InPlace => report.delta_bytes += bytes,
+            }
+        }
+        self.tell(Happened::Confirmed(group));
+    }
+
+    /// A group of the file in place was confirmed, and has changed since.
+    pub(super) fn disclaim(&self, group: Group) {
+        let bytes = self.group_len(group);
+        let mut report = self.report();
+        report.delta_bytes = report.delta_bytes.saturating_sub(bytes);
+    }
+
+    fn group_len(&self, group: Group) -> u64 {
+        let range = self.target.layout.group_range(group);
+        range.end - range.start
+    }
+
     /// A file cannot be stored. `false` if it is settled already (or about to be).
-    pub(super) fn fail(&self, entry: EntryIndex, reason: String) -> bool {
+    pub(super) fn fail(&self, entry: EntryIndex, reason: Reason) -> bool {
         if self.step(entry, &[Status::Waiting], Status::Settled) {
             self.close_failed(entry, reason);
         } else if self.step(entry, &[Status::Started], Status::Settled) {
@@ -161,7 +276,7 @@ impl Shared {
     }
 
     /// Putting a file in place did not work.
-    pub(super) fn fail_landing(&self, entry: EntryIndex, reason: String) {
+    pub(super) fn fail_landing(&self, entry: EntryIndex, reason: Reason) {
         if self.step(entry, &[Status::Landing], Status::Settled) {
             self.clear_away(entry);
             self.close_failed(entry, reason);
@@ -171,13 +286,13 @@ impl Shared {
     /// Storing an entry met an error of the system.
     pub(super) fn fail_storing(&self, entry: EntryIndex, error: io::Error) {
         if !is_no_room(&error) {
-            let reason = format!("cannot be stored: {}", why(error));
+            let reason = Reason::from(FileError::step("cannot be stored")(error));
             if !self.fail(entry, reason.clone()) {
                 self.fail_landing(entry, reason);
             }
             return;
         }
-        let reason = self.no_room_line(error);
+        let reason = Reason::from(self.full(error));
         if !self.fail(entry, reason.clone()) {
             self.fail_landing(entry, reason.clone());
         }
@@ -212,21 +327,16 @@ impl Shared {
         }
     }
 
-    /// What stays of a file that failed: a large one's part file and journal, to go on from.
+    /// What stays of a file that failed: its part file and journal, to go on from.
     fn clear_away(&self, entry: EntryIndex) {
-        let target = &self.target;
-        self.logs.flush_failed(target, entry);
-        if target.is_journalled(entry) {
-            target.close_part(entry);
-        } else if target.layout.group_count(entry) == 1 {
-            // It is about to be reported as failed anyway.
-            let _ = target.remove_part(entry);
-        }
+        self.logs.flush_failed(entry);
+        self.target.close_part(entry);
     }
 
-    fn close_failed(&self, entry: EntryIndex, reason: String) {
+    fn close_failed(&self, entry: EntryIndex, reason: Reason) {
         let target = &self.target;
         self.lock_ledger().forget(entry);
+        self.claims.forget(entry);
         let failure = FileFailure { path: target.entry(entry).path.clone(), reason };
         {
             let mut report = self.report();
@@ -239,14 +349,10 @@ impl Shared {
         }
     }
 
-    fn no_room_line(&self, error: io::Error) -> String {
+    fn full(&self, source: io::Error) -> FileError {
         let remaining = self.bytes_to_come.saturating_sub(self.written_bytes.load(Ordering::Relaxed));
-        let missing = remaining.saturating_sub(self.target.room().unwrap_or(0)).max(MISSING_MIN);
-        format!(
-            "{} at the destination; free {} and run the same command again",
-            why(error),
-            shown_bytes(missing)
-        )
+        let missing_bytes = remaining.saturating_sub(self.target.room().unwrap_or(0)).max(MISSING_MIN);
+        FileError::Full { missing_bytes, source }
     }
 }
 

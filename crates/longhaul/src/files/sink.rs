@@ -1,18 +1,20 @@
 //! The receiver's bytes: put together in memory on the network thread, stored by writers.
 
 use super::blocks::{Bits, Blocks};
+use super::jobs::{Job, Load};
 use super::keeper::keep;
 use super::plan::Plan;
 use super::prepare::Preparation;
 use super::reader::Wake;
 use super::runs::Runs;
-use super::shared::{Happened, Shared, Status};
+use super::shared::{Happened, Shared};
 use super::target::Target;
-use super::writer::{Job, Load, Writer};
+use super::writer::Writer;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::endpoint::{Full, Sink};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, GroupHash, Report};
+use longhaul_proto::session::reason::Reason;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -26,6 +28,13 @@ pub enum SinkEvent {
     Bad {
         /// Which.
         ranges: Ranges,
+    },
+    /// What came of claims.
+    Settled {
+        /// Object bytes that are here as the sender has them.
+        confirmed: Ranges,
+        /// Object bytes that are not: they are to be sent.
+        refused: Ranges,
     },
     /// These object bytes are not needed any more.
     Unwanted {
@@ -116,16 +125,20 @@ impl FileSink {
         let (give_back, spare) = unbounded();
         let (jobs, queues): (Vec<_>, Vec<_>) = (0..WRITERS).map(|_| unbounded()).unzip();
         let mut closed = Bits::new(blocks.count());
-        let elsewhere = elsewhere(&blocks, &plan.have, &mut closed);
+        let mut not_wanted = plan.have.clone();
+        not_wanted.extend(plan.claimed.iter().cloned());
+        let elsewhere = elsewhere(&blocks, &not_wanted, &mut closed);
         let (place, obstacle) = match plan.occupy() {
             Ok(place) => (place, None),
-            Err(reason) => (None, Some(reason)),
+            Err(error) => (None, Some(Reason::from(error))),
         };
         let nothing_to_do = place.is_none() && obstacle.is_none();
-        let target = Target::new(manifest, layout, place.unwrap_or_default());
+        let tokens = plan.resumed.iter().map(|resumed| (resumed.entry, resumed.header.part())).collect();
+        let target = Target::new(manifest, layout, place.unwrap_or_default(), tokens);
         let talk = (tell, wake, jobs[0].clone());
-        let (report, removal) = (plan.report(), (plan.extraneous, plan.source_incomplete));
-        let shared = Arc::new(Shared::new(target, blocks, report, plan.bytes_to_come, removal, talk));
+        let (report, removal) = (plan.first_report(), (plan.extraneous, plan.source_incomplete));
+        let aim = (plan.bytes_to_come, plan.dry_run);
+        let shared = Arc::new(Shared::new(target, blocks, report, aim, removal, talk));
         for entry in plan.skipped.iter().chain(&plan.failed) {
             shared.settle_beforehand(*entry);
         }
@@ -136,12 +149,17 @@ impl FileSink {
                 shared.settle_beforehand(entry);
             }
         }
+        if plan.dry_run {
+            shared.settle_but(&plan.standing);
+        }
         let mut preparation = Preparation { to_fix: plan.to_fix, complete: Vec::new() };
-        for resumed in &plan.resumed {
-            shared.step(resumed.entry, &[Status::Waiting], Status::Started);
-            shared.logs.resume(&shared.target, resumed);
-            if shared.lock_ledger().resume(&shared.target.layout, resumed.entry, &resumed.groups) {
-                preparation.complete.push(resumed.entry);
+        for standing in plan.standing {
+            shared.claim_in_place(standing, &plan.claimed, &plan.resumed);
+        }
+        for resumed in plan.resumed.into_iter().filter(|_| !plan.dry_run) {
+            let entry = resumed.entry;
+            if shared.take_up(resumed) {
+                preparation.complete.push(entry);
             }
         }
         let writers = start_writers(&shared, queues, &give_back, preparation);
@@ -182,9 +200,9 @@ impl FileSink {
     }
 
     /// The sender cannot read a file to its end. A file that is in place already stays.
-    pub fn source_failed(&mut self, entry: EntryIndex, reason: &str) {
+    pub fn source_failed(&mut self, entry: EntryIndex, reason: &Reason) {
         if (entry as usize) < self.shared.target.manifest.entries.len() {
-            self.shared.fail(entry, format!("at the source: {reason}"));
+            self.shared.fail(entry, Reason::new(reason.cause, format_args!("at the source: {reason}")));
         }
     }
 
@@ -248,19 +266,12 @@ impl FileSink {
         let Some(stop) = self.keeper.take() else { return };
         // Nobody waits for the keeper, which may be waiting for the disk: it has nothing more to say.
         drop(stop);
-        let target = &self.shared.target;
-        self.shared.logs.close_all(target);
-        for entry in 0..target.manifest.entries.len() as EntryIndex {
-            if self.shared.status(entry) == Status::Started && !target.is_journalled(entry) {
-                // Without a journal nobody could go on from it.
-                let _ = target.remove_part(entry);
-            }
-        }
+        self.shared.logs.close_all();
     }
 
     /// Take in what the writers have to say.
     fn gather_events(&mut self) {
-        let mut unwanted = Ranges::new();
+        let (mut unwanted, mut confirmed, mut refused) = (Ranges::new(), Ranges::new(), Ranges::new());
         let mut no_room = None;
         while let Ok(happened) = self.happened.try_recv() {
             match happened {
@@ -279,6 +290,13 @@ impl FileSink {
                     self.send(self.shared.blocks.at(range.start), Job::BeginAnew(group));
                     self.events.push_back(SinkEvent::Bad { ranges: [range].into_iter().collect() });
                 }
+                Happened::Confirmed(group) => confirmed.insert(self.shared.target.layout.group_range(group)),
+                Happened::Refused(group) => {
+                    let range = self.shared.target.layout.group_range(group);
+                    self.mark_wanted(&range);
+                    self.send(self.shared.blocks.at(range.start), Job::BeginAnew(group));
+                    refused.insert(range);
+                }
                 Happened::Warning(line) => self.events.push_back(SinkEvent::Warning(line)),
                 Happened::NoRoom(reason) => no_room = Some(reason),
             }
@@ -286,16 +304,20 @@ impl FileSink {
                 self.give_up(&reason);
             }
         }
+        // Before what is sent again: a group may be confirmed and then turn out to have changed.
+        if !confirmed.is_empty() || !refused.is_empty() {
+            self.events.push_front(SinkEvent::Settled { confirmed, refused });
+        }
         if !unwanted.is_empty() {
             self.events.push_back(SinkEvent::Unwanted { ranges: unwanted });
         }
     }
 
     /// Nothing can be stored any more: every file that still needs room fails.
-    fn give_up(&mut self, reason: &str) {
+    fn give_up(&mut self, reason: &Reason) {
         for (index, entry) in self.shared.target.manifest.entries.iter().enumerate() {
             if !matches!(entry.kind, Kind::Dir) {
-                self.shared.fail(index as EntryIndex, reason.into());
+                self.shared.fail(index as EntryIndex, reason.clone());
             }
         }
     }

@@ -2,16 +2,23 @@
 
 use super::extents::DataMap;
 use super::folders::{Folders, split};
+use super::journal::PartToken;
+use super::lease;
 use super::names::{journal_name, part_name};
+use super::scan::{mtime, open_to_read};
+use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
-    AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat, fstatvfs, futimens,
-    mkdirat, openat, renameat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat, fstatvfs, futimens,
+    linkat, mkdirat, openat, renameat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where the entries of a manifest go.
@@ -21,8 +28,6 @@ pub(super) struct Place {
     pub top: Option<Arc<OwnedFd>>,
     /// The name that a copy's only entry is given.
     pub rename: Option<Vec<u8>>,
-    /// Permission bits that are taken over.
-    pub mode_mask: u32,
     /// The top folder keeps its own permissions and time.
     pub keeps_top: bool,
 }
@@ -32,7 +37,15 @@ pub(super) struct Target {
     pub manifest: Arc<Manifest>,
     pub layout: Arc<Layout>,
     place: Place,
+    /// In the names of this copy's part files.
+    token: PartToken,
+    /// In those of part files that an earlier run left.
+    resumed: HashMap<EntryIndex, PartToken>,
+    /// The file system cannot make files without a name.
+    names_needed: AtomicBool,
     folders: Mutex<Folders>,
+    /// Folders in which part files without a journal were looked for.
+    swept: Mutex<HashSet<Vec<u8>>>,
     /// Part files used lately, the last one first.
     parts: Mutex<Vec<(EntryIndex, Arc<Part>)>>,
 }
@@ -59,9 +72,23 @@ impl Part {
 }
 
 impl Target {
-    pub(super) fn new(manifest: Arc<Manifest>, layout: Arc<Layout>, place: Place) -> Target {
-        let folders = Mutex::new(Folders::new(place.top.clone()));
-        Target { manifest, layout, place, folders, parts: Mutex::default() }
+    pub(super) fn new(
+        manifest: Arc<Manifest>,
+        layout: Arc<Layout>,
+        place: Place,
+        resumed: HashMap<EntryIndex, PartToken>,
+    ) -> Target {
+        Target {
+            manifest,
+            layout,
+            token: random_token(),
+            resumed,
+            names_needed: AtomicBool::new(!Path::new(ITSELF).exists()),
+            folders: Mutex::new(Folders::new(place.top.clone())),
+            place,
+            swept: Mutex::default(),
+            parts: Mutex::default(),
+        }
     }
 
     pub(super) fn entry(&self, entry: EntryIndex) -> &Entry {
@@ -101,32 +128,31 @@ impl Target {
         lock(&self.parts).retain(|(known, _)| *known != entry);
     }
 
-    /// Make a new part file. What an earlier run left is removed, the journal first: it must never speak of a part
-    /// file that is not its own.
+    /// What tells this part file's name from others'.
+    pub(super) fn token(&self, entry: EntryIndex) -> PartToken {
+        self.resumed.get(&entry).copied().unwrap_or(self.token)
+    }
+
+    /// Make a new part file. Its journal, which names it, is there before.
     pub(super) fn create_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        if self.is_journalled(entry) {
-            remove_file(&folder, &journal_name(name))?;
-        }
-        Ok(create_new(&folder, &part_name(name))?)
+        Ok(create_new(&folder, &part_name(name, self.token(entry)))?)
     }
 
     /// Open a part file that was made before.
     pub(super) fn reopen_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(openat(&folder, part_name(name), flags, Mode::empty())?.into())
+        let part = lease::open_ours(&folder, &part_name(name, self.token(entry)))?;
+        part.ok_or_else(|| Errno::NOENT.into())
     }
 
-    /// Open a file's journal to append to it: a new one, or the one that is there.
-    pub(super) fn open_journal(&self, entry: EntryIndex, fresh: bool) -> io::Result<File> {
+    /// Make a file's journal, which is then ours, in place of any that nobody is at work with.
+    pub(super) fn create_journal(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        let name = journal_name(name);
-        if fresh {
-            return Ok(create_new(&folder, &name)?);
+        if lock(&self.swept).insert(split(&self.entry(entry).path).0.to_vec()) {
+            lease::remove_orphans(&folder);
         }
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(openat(&folder, name, flags, Mode::empty())?.into())
+        lease::create(&folder, &journal_name(name))
     }
 
     pub(super) fn remove_journal(&self, entry: EntryIndex) -> io::Result<()> {
@@ -134,14 +160,89 @@ impl Target {
         Ok(remove_file(&folder, &journal_name(name))?)
     }
 
-    pub(super) fn remove_part(&self, entry: EntryIndex) -> io::Result<()> {
-        self.close_part(entry);
+    /// Open the file that is in place.
+    pub(super) fn open_in_place(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        Ok(remove_file(&folder, &part_name(name))?)
+        Ok(open_to_read(&folder, name)?)
     }
 
     /// Give a part file that holds all data its length, permissions, time and name.
     pub(super) fn land(&self, entry: EntryIndex, file: &File) -> io::Result<()> {
+        self.dress(entry, file)?;
+        let (folder, name) = self.parent(entry)?;
+        let part = part_name(name, self.token(entry));
+        if !lease::is_at(file, &folder, &part) {
+            return Err(io::Error::other("its part file was taken away; copy it again"));
+        }
+        Ok(renameat(&folder, part.as_slice(), &folder, name)?)
+    }
+
+    /// Store a file of one group, or of none, in one go. Until it has its name nobody else can reach it.
+    pub(super) fn land_small(&self, entry: EntryIndex, data: &[u8]) -> io::Result<()> {
+        let (folder, name) = self.parent(entry)?;
+        let map = DataMap::new(&self.entry(entry).kind);
+        if let Some(file) = self.create_unnamed(&folder)? {
+            map.write(&file, 0, data)?;
+            self.dress(entry, &file)?;
+            return self.give_name(&file, &folder, name);
+        }
+        let part = part_name(name, self.token);
+        let file = create_new(&folder, &part)?;
+        let landed = map.write(&file, 0, data).and_then(|()| self.dress(entry, &file));
+        let landed = landed.and_then(|()| Ok(renameat(&folder, part.as_slice(), &folder, name)?));
+        if landed.is_err() {
+            let _ = remove_file(&folder, &part);
+        }
+        landed
+    }
+
+    /// A file without a name in a folder; `None` where the file system, or the lack of `/proc`, does not allow it.
+    fn create_unnamed(&self, folder: &OwnedFd) -> io::Result<Option<File>> {
+        if self.names_needed.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        match openat(
+            folder,
+            ".",
+            OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC,
+            Mode::from_raw_mode(0o600),
+        ) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                self.names_needed.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Put a file without a name in place, and in place of what is there.
+    fn give_name(&self, file: &File, folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
+        let itself = itself(file);
+        let link = |name: &[u8]| linkat(CWD, itself.as_str(), folder, name, AtFlags::SYMLINK_FOLLOW);
+        match link(name) {
+            Err(Errno::EXIST) => {}
+            other => return Ok(other?),
+        }
+        let part = part_name(name, self.token);
+        link(&part)?;
+        Ok(renameat(folder, part.as_slice(), folder, name)?)
+    }
+
+    /// A file for what comes in pieces and is to be gone with this process, in the destination's file system.
+    pub(super) fn scratch(&self) -> io::Result<File> {
+        let top = self.place.top.as_ref().ok_or(Errno::NOENT)?;
+        if let Some(file) = self.create_unnamed(top)? {
+            return Ok(file);
+        }
+        let name = part_name(b"longhaul", self.token);
+        let file = create_new(top, &name)?;
+        remove_file(top, &name)?;
+        Ok(file)
+    }
+
+    /// Give a file that holds all its data its length, permissions and time.
+    fn dress(&self, entry: EntryIndex, file: &File) -> io::Result<()> {
         let wanted = self.entry(entry);
         if let Kind::File { size, .. } = wanted.kind {
             let stat = fstat(file)?;
@@ -149,23 +250,16 @@ impl Target {
                 file.set_len(size)?;
             }
         }
-        let (folder, name) = self.parent(entry)?;
-        let part = part_name(name);
-        if self.is_journalled(entry) {
-            let (ours, there) = (fstat(file)?, statat(&folder, part.as_slice(), AtFlags::SYMLINK_NOFOLLOW)?);
-            if (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino) {
-                return Err(io::Error::other("another copy is writing the same file"));
-            }
-        }
-        fchmod(file, self.mode(wanted))?;
-        futimens(file, &times(wanted))?;
-        Ok(renameat(&folder, part.as_slice(), &folder, name)?)
+        fchmod(file, mode(wanted))?;
+        Ok(futimens(file, &times(wanted))?)
     }
 
-    /// Store an empty file.
-    pub(super) fn land_empty(&self, entry: EntryIndex) -> io::Result<()> {
-        let file = self.create_part(entry)?;
-        self.land(entry, &file)
+    /// Whether a file that is in place has the permissions and time that it should have.
+    pub(super) fn is_dressed(&self, entry: EntryIndex, file: &File) -> bool {
+        let wanted = self.entry(entry);
+        fstat(file).is_ok_and(|stat| {
+            mtime(&stat) == wanted.mtime && stat.st_mode & 0o7777 == mode(wanted).as_raw_mode()
+        })
     }
 
     /// Store a symbolic link.
@@ -173,11 +267,21 @@ impl Target {
         let wanted = self.entry(entry);
         let Kind::Symlink { target } = &wanted.kind else { return Ok(()) };
         let (folder, name) = self.parent(entry)?;
-        let part = part_name(name);
-        remove_file(&folder, &part)?;
+        match symlinkat(target.as_slice(), &folder, name) {
+            Err(Errno::EXIST) => {}
+            made => {
+                made?;
+                return Ok(utimensat(&folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?);
+            }
+        }
+        let part = part_name(name, self.token);
         symlinkat(target.as_slice(), &folder, part.as_slice())?;
-        utimensat(&folder, part.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(renameat(&folder, part.as_slice(), &folder, name)?)
+        let landed = utimensat(&folder, part.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
+            .and_then(|()| renameat(&folder, part.as_slice(), &folder, name));
+        if landed.is_err() {
+            let _ = remove_file(&folder, &part);
+        }
+        Ok(landed?)
     }
 
     /// Make a folder, or see to it that an existing one can be written to.
@@ -190,17 +294,11 @@ impl Target {
         match mkdirat(&folder, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => {
-                let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                if stat.st_mode & libc::S_IFMT != libc::S_IFDIR {
-                    return Err(Errno::NOTDIR.into());
-                }
-                if stat.st_mode & 0o700 != 0o700 {
-                    chmodat(
-                        &folder,
-                        name,
-                        Mode::from_raw_mode(stat.st_mode & 0o7777 | 0o700),
-                        AtFlags::empty(),
-                    )?;
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let there = openat(&folder, name, flags, Mode::empty())?;
+                let mode = fstat(&there)?.st_mode & 0o7777;
+                if mode & 0o700 != 0o700 {
+                    set_mode(&there, Mode::from_raw_mode(mode | 0o700))?;
                 }
                 Ok(())
             }
@@ -218,7 +316,7 @@ impl Target {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(folder, ".", flags, Mode::empty())?;
         futimens(&folder, &times(wanted))?;
-        Ok(fchmod(&folder, self.mode(wanted))?)
+        Ok(fchmod(&folder, mode(wanted))?)
     }
 
     /// Give a file that was already there the permissions and time that the source has.
@@ -230,8 +328,8 @@ impl Target {
         if fstat(&there)?.st_mode & libc::S_IFMT != libc::S_IFREG {
             return Ok(());
         }
-        chmodat(&folder, name, self.mode(wanted), AtFlags::empty())?;
-        Ok(utimensat(&folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?)
+        set_mode(&there, mode(wanted))?;
+        Ok(utimensat(CWD, itself(&there).as_str(), &times(wanted), AtFlags::empty())?)
     }
 
     /// Remove something that the source has not, with all that is in it. What vanished by itself is no error.
@@ -259,10 +357,6 @@ impl Target {
             Err(error) => Err(error.into()),
         }
     }
-
-    fn mode(&self, entry: &Entry) -> Mode {
-        Mode::from_raw_mode(entry.mode & self.place.mode_mask)
-    }
 }
 
 /// Bytes that may still be stored in the file system of a folder; `None` where it does not tell.
@@ -283,17 +377,15 @@ fn make_all(folders: &mut Folders, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
     folders.open(path)
 }
 
-/// Make a file that was not there, in place of whatever was.
+/// Make a file that was not there.
 fn create_new(folder: &OwnedFd, name: &[u8]) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::from_raw_mode(0o600);
-    match openat(folder, name, flags, mode) {
-        Err(Errno::EXIST) => {
-            remove_file(folder, name)?;
-            openat(folder, name, flags, mode).map(File::from)
-        }
-        other => other.map(File::from),
-    }
+    openat(folder, name, flags, Mode::from_raw_mode(0o600)).map(File::from)
+}
+
+fn random_token() -> PartToken {
+    // Without randomness no session comes about either.
+    random().expect("the system gives random bytes")
 }
 
 fn remove_file(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
@@ -317,6 +409,20 @@ fn remove_tree(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
     Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)
 }
 
+/// Set the permissions of what is held, and not of whatever its name may lead to by now.
+fn set_mode(there: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    chmodat(CWD, itself(there).as_str(), mode, AtFlags::empty())
+}
+
+/// A path to what is open.
+fn itself(file: &impl AsRawFd) -> String {
+    format!("{ITSELF}/{}", file.as_raw_fd())
+}
+
+fn mode(entry: &Entry) -> Mode {
+    Mode::from_raw_mode(entry.mode & PERMISSIONS)
+}
+
 fn times(entry: &Entry) -> Timestamps {
     let stamp = Timespec { tv_sec: entry.mtime.0, tv_nsec: entry.mtime.1.into() };
     let untouched = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -326,6 +432,13 @@ fn times(entry: &Entry) -> Timestamps {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// What is taken over of a mode: no set-user-ID, set-group-ID and sticky bits, which mean something else where the owner is
+/// another.
+pub(super) const PERMISSIONS: u32 = 0o777;
+
+/// Where a file that is open has a name, whatever other names it has.
+const ITSELF: &str = "/proc/self/fd";
 
 /// Part files kept open: large files of which packets are missing may be many, and handles are few.
 const PARTS_OPEN_MAX: usize = 64;

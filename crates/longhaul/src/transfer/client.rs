@@ -1,31 +1,29 @@
 //! The side that was told to copy.
 
-use super::listing;
 use super::outset::reach_and_list;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ListingHead, Received, receive};
 use super::sending::{Sent, listing_of, send, send_listing};
-use super::session::{Broken, Session};
+use super::session::Session;
 use super::ssh;
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Progress, Summary, Transport};
+use crate::api::{CopyOptions, Limit, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
+use crate::error::{Error, RequestError};
 use crate::files::{Base, Exclude, Root};
 use crate::history;
-use crate::net::control::{self, Control, OFFER_MAX};
-use crate::net::lanes::{LaneKey, Opener, OpenerConfig, check_congestion};
+use crate::listing;
+use crate::net::control::{self, Control, HandshakeError, OFFER_MAX};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
+use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
-use longhaul_proto::control::ControllerKind;
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::object::SelectorKind;
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::manifest::Layout;
 use longhaul_proto::session::message::{
     Answer, Direction, FileFailure, Message, Offer, PROTOCOL_VERSION, Report, SenderStatus, TransferOptions,
 };
-use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::net::SocketAddr;
@@ -42,8 +40,8 @@ pub fn copy(
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
-) -> Result<Summary, Failure> {
-    let job = Job::plan(sources, dest, options).map_err(Failure::Usage)?;
+) -> Result<Summary, Error> {
+    let job = Job::plan(sources, dest, options)?;
     let options = &begun(options);
     precise_timers();
     let stopped = stop.clone();
@@ -51,7 +49,7 @@ pub fn copy(
         JobKind::Push { sources } => push(&job.remote, sources, job.far, options, observer, stop),
         JobKind::Pull { dest } => pull(&job.remote, job.far, dest, options, observer, stop),
     };
-    outcome.map_err(|broken| broken.into_failure(&stopped))
+    outcome.map_err(|error| error.unless_stopped(&stopped))
 }
 
 /// With a moment from which seconds count.
@@ -84,21 +82,20 @@ pub fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
 
 impl Job {
     /// Sort out which side is where.
-    fn plan(sources: &[Location], dest: &Location, options: &CopyOptions) -> Result<Job, String> {
+    fn plan(sources: &[Location], dest: &Location, options: &CopyOptions) -> Result<Job, RequestError> {
         check_options(options)?;
         let job = match split(dest) {
             Ok((remote, path)) => {
                 let local = sources.iter().map(|s| split(s).err()).collect::<Option<Vec<_>>>();
-                let sources =
-                    local.ok_or("cannot copy between two other hosts; run longhaul on one of them")?;
+                let sources = local.ok_or(RequestError::BothRemote)?;
                 Job { remote, far: vec![path], kind: JobKind::Push { sources } }
             }
             Err(dest) => {
                 let far = sources.iter().map(|s| split(s).ok()).collect::<Option<Vec<_>>>();
-                let far = far.ok_or("one side must be another host: host:path or longhaul://host/path")?;
-                let remote = far.first().ok_or("nothing to copy: name at least one source")?.0.clone();
+                let far = far.ok_or(RequestError::BothLocal)?;
+                let remote = far.first().ok_or(RequestError::NoSource)?.0.clone();
                 if far.iter().any(|(other, _)| *other != remote) {
-                    return Err("all sources must be on the same host".into());
+                    return Err(RequestError::SeveralHosts);
                 }
                 Job {
                     remote,
@@ -108,54 +105,47 @@ impl Job {
             }
         };
         if matches!(job.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
-            return Err("--transport ssh needs a host reached by ssh, as in host:path".into());
+            return Err(RequestError::NoSsh);
         }
         if let (JobKind::Push { .. }, Some(name)) = (&job.kind, &options.congestion) {
-            check_congestion(name).map_err(|error| format!("--congestion: {error}"))?;
+            check_congestion(name).map_err(RequestError::Congestion)?;
         }
         job.remote.check_token(options)?;
         Ok(job)
     }
 }
 
-fn check_options(options: &CopyOptions) -> Result<(), String> {
+fn check_options(options: &CopyOptions) -> Result<(), RequestError> {
     Exclude::new(&options.files.exclude)?;
-    let control: ControllerKind = options.control.parse()?;
-    options.select.as_deref().map(str::parse::<SelectorKind>).transpose()?;
-    if control.needs_rate() && options.rate.is_none() {
-        return Err(format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name()));
+    if options.control.needs_rate() && options.rate.is_none() {
+        return Err(RequestError::NeedsRate(options.control));
     }
-    if options.background && !control.yields() {
-        let name = control.name();
-        return Err(format!(
-            "--control {name} yields to nobody; with --background use adaptive or ledbat, or leave one of the two out"
-        ));
+    if options.background && !options.control.yields() {
+        return Err(RequestError::NeverYields(options.control));
     }
     if options.files.delete && options.files_from.is_some() {
-        return Err("--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into());
+        return Err(RequestError::DeleteWithList);
     }
-    check_lanes(options)?;
+    check_streams(options)?;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if options.packet_size.is_some_and(|size| !sizes.contains(&size)) {
-        return Err(format!("--packet-size must be {} to {} bytes", sizes.start(), sizes.end()));
+        return Err(RequestError::PacketSize);
+    }
+    if options.ssh_command.is_empty() {
+        return Err(RequestError::NoSshCommand);
     }
     Ok(())
 }
 
 /// What is said of TCP connections needs some.
-fn check_lanes(options: &CopyOptions) -> Result<(), String> {
-    let without = match options.transport {
-        Transport::Object => "object",
-        Transport::Ssh => "ssh",
-        Transport::Auto | Transport::Stripe => return Ok(()),
-    };
-    let idle = [("--streams", options.streams.is_some()), ("--congestion", options.congestion.is_some())];
-    match idle.iter().find(|(_, given)| *given) {
-        Some((name, _)) => Err(format!(
-            "{name} is about TCP connections, and --transport {without} opens none; leave one of the two out"
-        )),
-        None => Ok(()),
+fn check_streams(options: &CopyOptions) -> Result<(), RequestError> {
+    let transport = options.transport;
+    let is_number = options.streams.is_some();
+    let is_idle = matches!(transport, Transport::Object | Transport::Ssh);
+    if is_idle && (is_number || options.congestion.is_some()) {
+        return Err(RequestError::NoTcp { transport, is_number });
     }
+    Ok(())
 }
 
 /// A daemon may have given up on a connection this long after it was made, or be about to.
@@ -163,14 +153,14 @@ const PATIENCE_OF_DAEMONS: Duration = Duration::from_secs(5);
 /// UDP payload lengths tried when none was named: what passes everywhere; Ethernet under IPv6 and IPv4; jumbo frames.
 const CLASSES: [u16; 5] = [wire::BASE_DATAGRAM_LEN, 1452, 1472, 8952, 8972];
 /// Where no datagram has to pass: 16 KiB of data, so that many fill a block to its end and sealing costs least.
-const LANES_CLASS: u16 = (16 << 10) + wire::DATA_OVERHEAD as u16;
+const STREAMS_CLASS: u16 = (16 << 10) + wire::DATA_OVERHEAD as u16;
 
 fn transfer_options(options: &CopyOptions) -> TransferOptions {
     let udp = options.transport.allows_udp();
-    let usual = || if udp { CLASSES.to_vec() } else { vec![LANES_CLASS] };
+    let usual = || if udp { CLASSES.to_vec() } else { vec![STREAMS_CLASS] };
     TransferOptions {
-        control: options.control.clone(),
-        select: options.select.clone(),
+        control: options.control.name().into(),
+        select: options.select.map(|select| select.name().into()),
         rate_cap: options.rate,
         background: options.background,
         ack_every: options.ack_every,
@@ -215,7 +205,7 @@ pub fn open<'a>(
     options: &CopyOptions,
     observer: &'a mut dyn Observer,
     stop: Arc<AtomicBool>,
-) -> Result<Opened<'a>, Broken> {
+) -> Result<Opened<'a>, Error> {
     let waker = Waker::new()?;
     let connection_id = u64::from_be_bytes(random()?);
     let transfer = transfer_options(options);
@@ -231,9 +221,7 @@ pub fn open<'a>(
         listing_head: vec![],
     };
     let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
-    let room = OFFER_MAX
-        .checked_sub(fixed + 8)
-        .ok_or_else(|| "too many sources or patterns for one request; copy them in several".to_string())?;
+    let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
     let (head, rest) = wish.listing.split_at(wish.listing.len().min(room));
     offer.listing_head = head.to_vec();
     let mut check = PathCheck::new(transfer.classes.clone(), wish.sends);
@@ -251,7 +239,7 @@ pub fn open<'a>(
     let meanwhile = || {
         offered = clock::now();
         if let Some(link) = link.as_mut().filter(|_| transfer.transport.allows_udp()) {
-            while link.send_one(crate::net::link::Phase::Early, &mut scratch, |buf| {
+            while link.send_one(crate::net::seal::Phase::Early, &mut scratch, |buf| {
                 check.poll_transmit(clock::now(), buf)
             }) {}
         }
@@ -260,12 +248,17 @@ pub fn open<'a>(
         far.watch.until(Instant::now() + options.stall_timeout);
     }
     let (control, answer) =
-        control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|e| {
-            Broken::Failed(contact.far.as_ref().map_or(e.to_string(), |(_, host)| e.over_ssh(host)))
+        control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|error| {
+            match (error, &contact.far) {
+                (HandshakeError::NotLonghaul(what), Some((_, host))) => {
+                    Error::AgentSilent { host: host.clone(), what }
+                }
+                (error, _) => error.into(),
+            }
         })?;
     let rtt = clock::now().since(offered);
     let Answer::Accept { aes, udp_secret, udp_port, udp_hosts } = answer else {
-        return Err(Broken::Failed("the other side neither accepts nor refuses".into()));
+        return Err(Error::Protocol("neither accepts nor refuses"));
     };
     let (far, name) = contact.far.map_or((None, None), |(far, name)| (Some(far), Some(name)));
     let mut link = match link {
@@ -277,10 +270,14 @@ pub fn open<'a>(
     };
     link.set_main_keys(Keys::main(&udp_secret, aes, connection_id, Side::Client));
     confirm(&control);
-    let key = LaneKey::new(&udp_secret, connection_id);
+    let key = stream_key(&udp_secret, connection_id);
     // Who only receives sends nothing by it.
     let congestion = transfer.congestion.clone().filter(|_| wish.sends);
-    let opener = Opener::new(OpenerConfig { addresses, key, congestion }, link.lanes().door(), waker.clone());
+    let opener = StreamOpener::new(
+        StreamOpenerConfig { addresses, connection_id, key, congestion },
+        link.streams().acceptor(),
+        waker.clone(),
+    );
     let session = Session {
         link,
         control,
@@ -301,8 +298,8 @@ pub fn open<'a>(
         asked: None,
         answered: Time::ZERO,
         opener: Some(opener),
-        lanes_wanted: 0,
-        no_lanes: None,
+        streams_wanted: 0,
+        no_streams: None,
         is_ssh,
         confirmed: true,
     };
@@ -327,7 +324,7 @@ fn push(
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
-) -> Result<Summary, Broken> {
+) -> Result<Summary, Error> {
     let ((mut met, at), scan) = reach_and_list(remote, &sources, options, observer, &stop)?;
     scan.warnings().iter().for_each(|line| observer.warning(line));
     if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
@@ -360,7 +357,7 @@ fn pull(
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
-) -> Result<Summary, Broken> {
+) -> Result<Summary, Error> {
     observer.progress(&Progress::default());
     let contact = contact(remote, options, std::slice::from_ref(&stop))?;
     let names = options.files_from.as_ref().map(|names| {
@@ -390,18 +387,6 @@ fn warn_of_what_stays(report: &Report, observer: &mut dyn Observer) {
     }
 }
 
-/// What carried most of the data.
-pub fn carrier_of(status: &SenderStatus) -> Carrier {
-    let by_lanes = status.packets_by_stripe + status.packets_by_ssh;
-    let by = [
-        (status.packets_sent.saturating_sub(by_lanes), Carrier::Object),
-        (status.packets_by_stripe, Carrier::Stripe),
-        (status.packets_by_ssh, Carrier::Ssh),
-    ];
-    // Of equals the first: nothing was sent.
-    by.into_iter().rev().max_by_key(|(packets, _)| *packets).map_or(Carrier::Object, |(_, carrier)| carrier)
-}
-
 struct Totals {
     total: u64,
     files: u64,
@@ -412,7 +397,7 @@ struct Totals {
 fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals: Totals) -> Summary {
     let seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
     let in_place = totals.total.saturating_sub(report.failed_bytes);
-    let was_there = report.skipped_bytes + report.resumed_bytes;
+    let was_there = report.skipped_bytes + report.resumed_bytes + report.delta_bytes;
     let moved = if options.files.dry_run { 0 } else { in_place.saturating_sub(was_there) };
     let ms = |ns: u64| ns as f64 / 1e6;
     let ok = report.failed.is_empty();
@@ -425,8 +410,8 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         bytes: in_place,
         seconds,
         goodput_mbps: moved as f64 * 8e-6 / seconds.max(1e-9),
-        transport: carrier_of(&status).name().into(),
-        control: options.control.clone(),
+        transport: status.carrier().name().into(),
+        control: options.control.name().into(),
         encrypted: true,
         packets_required: status.packets_required,
         packets_sent: status.packets_sent,
@@ -439,11 +424,13 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         receiver_drops: report.receiver_drops,
         path_mtu: if udp { totals.packet_len } else { 0 },
         resumed_bytes: report.resumed_bytes,
+        delta_bytes: report.delta_bytes,
         skipped_bytes: report.skipped_bytes,
+        compared_bytes: report.compared_bytes,
         removed: report.removed.count(),
         streams: u32::from(status.streams),
         switches: status.switches,
-        hash_verified: ok && !options.files.dry_run,
+        hash_verified: ok && !options.files.dry_run && report.skipped_bytes == report.compared_bytes,
         error: report.failed.first.first().map(FileFailure::to_string),
         failures: report.failed.first,
         removed_paths: report.removed,

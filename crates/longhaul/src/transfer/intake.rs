@@ -1,7 +1,8 @@
 //! Datagrams into a sink: the receiving end of the object, whatever the sink makes of it.
 
-use super::session::{Broken, Session};
+use super::session::Session;
 use crate::clock;
+use crate::error::Error;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Sink};
 use longhaul_proto::object::{Receiver, ReceiverConfig, Shape};
 use longhaul_proto::session::manifest::Ranges;
@@ -63,10 +64,10 @@ impl<K: Sink> Intake<K> {
     }
 
     /// Take what has come in; of the object everything is wanted but `have`. True if there was anything.
-    pub fn take(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Broken> {
+    pub fn take(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Error> {
         let Some(receiver) = &mut self.receiver else { return self.take_first(session, have) };
         let any = session.receive(|now, arrival, body| take(receiver, now, arrival, body))?;
-        receiver.set_by_lanes(session.link.is_by_lanes());
+        receiver.set_by_streams(session.link.is_by_streams());
         if any {
             self.last_news = clock::now();
         }
@@ -75,7 +76,7 @@ impl<K: Sink> Intake<K> {
 
     /// The first datagram of data, or question after data that is all lost, tells which size was chosen; from then on
     /// there is a receiver.
-    fn take_first(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Broken> {
+    fn take_first(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Error> {
         let (classes, sink, receiver) = (session.options.classes.clone(), &mut self.sink, &mut self.receiver);
         let object_len = self.object_len;
         let (_, companions) = session.options.protocol();

@@ -1,8 +1,9 @@
 //! How a push begins: the other host is reached and the files are listed, both at a time.
 
 use super::reach::{Contact, Remote, contact};
-use super::session::{Broken, HEARTBEAT};
+use super::session::HEARTBEAT;
 use crate::api::{CopyOptions, Observer, Phase, Progress};
+use crate::error::Error;
 use crate::files::{Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
 use crossbeam_channel::RecvTimeoutError;
 use std::path::PathBuf;
@@ -12,8 +13,8 @@ use std::time::Instant;
 
 /// What comes of the two things that a push begins with.
 enum First {
-    Met(Result<(Contact, Instant), Broken>),
-    Listed(Result<Scan, Broken>),
+    Met(Result<(Contact, Instant), Error>),
+    Listed(Result<Scan, Error>),
 }
 
 /// Reach the other host, and list the files: they take their time side by side. Where one of the two is in vain, so is the
@@ -24,7 +25,7 @@ pub fn reach_and_list(
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: &Arc<AtomicBool>,
-) -> Result<((Contact, Instant), Scan), Broken> {
+) -> Result<((Contact, Instant), Scan), Error> {
     let over = Arc::new(AtomicBool::new(false));
     let (tell, told) = crossbeam_channel::unbounded();
     let (mut met, mut listed) = (None, None);
@@ -44,9 +45,9 @@ pub fn reach_and_list(
                 Ok(First::Met(outcome)) => outcome.map(|found| met = Some(found)).err(),
                 Ok(First::Listed(outcome)) => outcome.map(|found| listed = Some(found)).err(),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Broken::Failed(PANICKED.into())),
+                Err(RecvTimeoutError::Disconnected) => Some(Error::Panicked),
             };
-            let broken = broken.or_else(|| stop.load(Ordering::Relaxed).then_some(Broken::Interrupted));
+            let broken = broken.or_else(|| stop.load(Ordering::Relaxed).then_some(Error::Interrupted));
             if let Some(broken) = broken {
                 over.store(true, Ordering::Relaxed);
                 return Err(broken);
@@ -57,21 +58,17 @@ pub fn reach_and_list(
         }
         Ok(())
     });
-    outcome.and_then(|()| met.zip(listed).ok_or_else(|| Broken::Failed(PANICKED.into())))
+    outcome.and_then(|()| met.zip(listed).ok_or(Error::Panicked))
 }
 
 /// List what is to be sent, unless `stop` is set meanwhile.
-fn list(sources: &[PathBuf], options: &CopyOptions, stop: Arc<AtomicBool>) -> Result<Scan, Broken> {
+fn list(sources: &[PathBuf], options: &CopyOptions, stop: Arc<AtomicBool>) -> Result<Scan, Error> {
     let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
     let scan_options = ScanOptions {
         exclude: Exclude::new(&options.files.exclude)?,
         files_from: options.files_from.clone(),
-        checksum: options.files.checksum,
         stop,
     };
     let scan = scan(&Root::ambient(), &specs, &scan_options);
-    scan.emptiness().map_or(Ok(scan), |line| Err(Broken::Failed(line)))
+    scan.emptiness().map_or(Ok(scan), |reason| Err(Error::Empty(reason)))
 }
-
-/// What a thread that ended without a word has done.
-const PANICKED: &str = "longhaul panicked: please report this bug";

@@ -1,16 +1,17 @@
 //! What a path can do, found out with data that nobody keeps.
 //!
-//! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search for
-//! the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
+//! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search
+//! for the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
 use super::client::{Wish, begun, open, split};
 use super::intake::Intake;
 use super::reach::{Remote, contact};
 use super::receiving::await_confirmation;
 use super::sending::{Feed, Sent, send_for};
-use super::session::{Broken, HEARTBEAT, Session};
-use crate::api::{CopyOptions, Failure, Limit, Location, Observer, Phase, Progress, Remark, Transport};
+use super::session::{HEARTBEAT, Session};
+use crate::api::{CopyOptions, Limit, Location, Observer, Phase, Progress, Remark, Transport};
 use crate::clock;
+use crate::error::{Error, RequestError};
 use crate::net::wake::precise_timers;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::choice::MARGIN;
@@ -67,11 +68,9 @@ pub fn probe(
     trial: Duration,
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
-) -> Result<ProbeReport, Failure> {
-    let (remote, _) = split(at).map_err(|path| {
-        Failure::Usage(format!("{} is on this host; name another: HOST or longhaul://HOST", path.display()))
-    })?;
-    remote.check_token(options).map_err(Failure::Usage)?;
+) -> Result<ProbeReport, Error> {
+    let (remote, _) = split(at).map_err(RequestError::ProbeOfThisHost)?;
+    remote.check_token(options)?;
     let options = begun(options);
     precise_timers();
     let mut trials = vec![];
@@ -80,14 +79,11 @@ pub fn probe(
             continue;
         }
         let options = CopyOptions { transport, ..options.clone() };
-        let outcome = match run_trial(&remote, &options, trial, observer, stop.clone()) {
-            Ok(found) => Ok(found),
-            Err(broken) => match broken.into_failure(&stop) {
-                Failure::Failed(line) => Err(line),
-                other => return Err(other),
-            },
-        };
-        trials.push((carrier, outcome));
+        let outcome = run_trial(&remote, &options, trial, observer, stop.clone());
+        match outcome.map_err(|error| error.unless_stopped(&stop)) {
+            Err(error @ Error::Interrupted) => return Err(error),
+            outcome => trials.push((carrier, outcome)),
+        }
     }
     let mut report = summarise(remote.name(), trials)?;
     report.seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
@@ -108,7 +104,7 @@ fn run_trial(
     trial: Duration,
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
-) -> Result<Found, Broken> {
+) -> Result<Found, Error> {
     let mut meter = Meter { told: observer, samples: vec![] };
     let wish = Wish { direction: Direction::Probe, listing: &[], sends: true };
     let contact = contact(remote, options, std::slice::from_ref(&stop))?;
@@ -120,27 +116,25 @@ fn run_trial(
     Ok(Found { rate: meter.rate(), sent, packet_len })
 }
 
-type Outcome = (Carrier, Result<Found, String>);
+type Outcome = (Carrier, Result<Found, Error>);
 
-fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Failure> {
+fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Error> {
     let mut report = ProbeReport { host: host.into(), ..ProbeReport::default() };
     let mut failures = vec![];
     for (transport, outcome) in trials {
         match outcome {
             Ok(found) => report.take(transport, &found),
-            Err(line) => failures.push((transport, line)),
+            Err(error) => failures.push((transport, error)),
         }
     }
     let why_not =
-        |wanted: Carrier| failures.iter().find(|(t, _)| *t == wanted).map(|(_, line)| line.as_str());
+        |wanted: Carrier| failures.iter().find(|(t, _)| *t == wanted).map(|(_, error)| error.to_string());
     let (transport, reason) = match (report.object_mbps, report.stripe_mbps) {
         (None, None) => {
-            let mut lines: Vec<_> = failures.into_iter().map(|(_, line)| line).collect();
-            lines.dedup();
-            return Err(Failure::Failed(lines.join("; ")));
+            return Err(Error::NoTransport(failures.into_iter().map(|(_, error)| error).collect()));
         }
-        (Some(_), None) => (Carrier::Object, why_not(Carrier::Stripe).unwrap_or("UDP passes").to_string()),
-        (None, Some(_)) => (Carrier::Stripe, why_not(Carrier::Object).unwrap_or("TCP passes").to_string()),
+        (Some(_), None) => (Carrier::Object, why_not(Carrier::Stripe).unwrap_or_else(|| "UDP passes".into())),
+        (None, Some(_)) => (Carrier::Stripe, why_not(Carrier::Object).unwrap_or_else(|| "TCP passes".into())),
         (Some(object), Some(stripe)) => choose(object, stripe),
     };
     report.ok = true;
@@ -243,9 +237,13 @@ impl Sink for Nothing {
 }
 
 /// The far side: take what comes until the prober has enough.
-pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
+pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
     let have = Ranges::new();
-    session.control.send(Message::Start { have: have.clone(), already: Already::default() });
+    session.control.send(Message::Start {
+        have: have.clone(),
+        claimed: Ranges::new(),
+        already: Already::default(),
+    });
     await_confirmation(session)?;
     let mut intake = Intake::new(PROBE_LEN, Nothing);
     loop {
@@ -259,7 +257,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Broken> {
         let now = clock::now();
         intake.acknowledge(session, now);
         session.run_check(now);
-        session.tend_lanes(now);
+        session.tend_streams(now);
         session.check_silence(now, intake.last_news().max(session.last_word))?;
         if !busy {
             let deadline = intake.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);

@@ -1,10 +1,11 @@
 //! Reaching the other host.
 
-use super::session::Broken;
 use super::ssh;
-use crate::api::CopyOptions;
-use crate::net::control::{Psk, Stream, psk_of_token, tcp_stream};
+use crate::api::{CopyOptions, Token};
+use crate::error::{Error, RequestError, SshError};
+use crate::net::control::{Stream, psk_of_token, tcp_stream};
 use crate::net::link::Link;
+use crate::net::noise::Psk;
 use crate::net::patient::Watch;
 use crate::net::seal::Keys;
 use crate::net::udp::UdpSocket;
@@ -24,12 +25,9 @@ pub enum Remote {
 
 impl Remote {
     /// A daemon is not reached without its token.
-    pub fn check_token(&self, options: &CopyOptions) -> Result<(), String> {
-        if matches!(self, Remote::Daemon { .. }) && options.token.is_none() {
-            let line = "longhaul:// needs the daemon's token: --token-file FILE, or LONGHAUL_TOKEN in the environment";
-            return Err(line.into());
-        }
-        Ok(())
+    pub fn check_token(&self, options: &CopyOptions) -> Result<(), RequestError> {
+        let is_missing = matches!(self, Remote::Daemon { .. }) && options.token.is_none();
+        if is_missing { Err(RequestError::NoToken) } else { Ok(()) }
     }
 
     /// Under which name what is learnt of the path is kept.
@@ -47,11 +45,8 @@ fn bare_host(host: &str) -> &str {
 }
 
 /// Random bytes that nobody can guess.
-pub fn random<const N: usize>() -> Result<[u8; N], Broken> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Broken::Failed(format!("the system gives no random bytes: {e}")))?;
-    Ok(bytes)
+pub fn random<const N: usize>() -> Result<[u8; N], Error> {
+    crate::net::random::random().map_err(Error::Random)
 }
 
 /// A connection to the other host, before the handshake.
@@ -67,48 +62,44 @@ pub struct Contact {
 }
 
 /// Reach the other host. Any of the flags `stops` ends what takes its time.
-pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]) -> Result<Contact, Broken> {
+pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]) -> Result<Contact, Error> {
     match remote {
         Remote::Daemon { host, port } => {
             let patience = options.stall_timeout.min(CONNECT_PATIENCE);
             let socket = connect_tcp(host, *port, patience)?;
             let udp = socket.peer_addr()?;
-            let psk = psk_of_token(options.token.as_deref().unwrap_or_default());
+            let psk = psk_of_token(options.token.as_ref().map_or("", Token::secret));
             Ok(Contact { stream: tcp_stream(socket, patience)?, psk, udp: Some(udp), far: None })
         }
         Remote::Ssh { host } => {
             let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
-            let (command, watch) = (options.ssh_command.as_deref(), Watch::new(stops));
-            let mut far = ssh::start(command, host, options.deploy, ports.as_deref(), watch)?;
-            let mut stream = far.stream.take().ok_or_else(|| "the ssh process has no streams".to_string())?;
+            let watch = Watch::new(stops);
+            let mut far = ssh::start(&options.ssh_command, host, options.deploy, ports.as_deref(), watch)?;
+            let mut stream = far.stream.take().ok_or(SshError::NoPipes)?;
             // The key travels inside ssh; the agent reads it before anything else.
             let psk = random()?;
-            stream.writer.write_all(&psk).map_err(|e| format!("the connection to {host} broke: {e}"))?;
+            let broke = |source| SshError::Broke { host: host.clone(), during: "", source };
+            stream.writer.write_all(&psk).map_err(broke)?;
             let name = bare_host(host).to_string();
             Ok(Contact { stream, psk, udp: None, far: Some((far, name)) })
         }
     }
 }
 
-fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Broken> {
-    let addresses = (host, port)
-        .to_socket_addrs()
-        .map_err(|e| format!("cannot find the host {host:?}: {e}; check its name"))?;
-    let mut last = format!("the host {host:?} has no address");
+fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Error> {
+    let addresses =
+        (host, port).to_socket_addrs().map_err(|source| Error::UnknownHost { host: host.into(), source })?;
+    let mut last = Error::NoAddress { host: host.into() };
     for address in addresses {
         match TcpStream::connect_timeout(&address, patience) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 return Ok(socket);
             }
-            Err(e) => {
-                last = format!(
-                    "cannot reach {host} port {port}: {e}; is `longhaul serve` running there, and the port open?"
-                );
-            }
+            Err(source) => last = Error::Unreachable { host: host.into(), port, source },
         }
     }
-    Err(Broken::Failed(last))
+    Err(last)
 }
 
 /// "Any address" of the peer's family.
@@ -133,7 +124,7 @@ pub fn candidates(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>) -> Vec<
 }
 
 /// Over UDP to whichever of these answers. Without any it stays silent.
-pub fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<Link, Broken> {
+pub fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<Link, Error> {
     let any = match peers.first() {
         Some(first) if peers.iter().all(SocketAddr::is_ipv4) => unspecified(*first),
         Some(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),

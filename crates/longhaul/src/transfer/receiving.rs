@@ -1,15 +1,16 @@
 //! The side that gets the files.
 
-use super::client::carrier_of;
 use super::intake::Intake;
-use super::listing;
-use super::session::{Broken, HEARTBEAT, Session};
+use super::session::{HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
+use crate::error::Error;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
+use crate::listing;
+use crate::listing::ListingError;
 use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
+use longhaul_proto::session::manifest::{Layout, Manifest, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
 use std::sync::Arc;
@@ -44,26 +45,27 @@ pub fn receive(
     base: Base,
     files: FileOptions,
     head: ListingHead,
-) -> Result<Received, Broken> {
+) -> Result<Received, Error> {
     let bytes = get_listing(session, head)?;
-    let (manifest, source_errors) = listing::decode(&bytes).map_err(|line| session.abort(line))?;
+    let (manifest, source_errors) = listing::decode(&bytes).map_err(|error| session.abort(error))?;
     let manifest = Arc::new(manifest);
     let mut plan = compare(session, base, manifest.clone(), files.clone())?;
     plan.source_incomplete = !source_errors.is_empty();
     let layout = Arc::new(Layout::new(&manifest));
-    if files.dry_run {
+    // Contents are compared as in a copy; then it is known what would be copied.
+    if files.dry_run && plan.claimed.is_empty() {
         let mut report = plan.forecast();
         report.failed.extend(source_errors);
         let seen = Seen { datagram_len: 0, status: SenderStatus::default() };
         return Ok(conclude(session, report, &layout, &manifest, seen));
     }
-    let have = plan.have.clone();
-    let already = plan.already();
-    session.control.send(Message::Start { have: have.clone(), already });
+    let (have, claimed, already) = (plan.have_to_begin_with(&layout), plan.claimed.clone(), plan.already());
+    session.control.send(Message::Start { have: have.clone(), claimed, already });
     await_confirmation(session)?;
     let waker = session.waker.clone();
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
-    let mut receiving = Receiving::new(session, layout.clone(), (have, already), sink, manifest.clone());
+    let mut receiving =
+        Receiving::new(session, layout.clone(), (have, already), sink, (manifest.clone(), files.dry_run));
     let outcome = receiving.run();
     receiving.warn_of_drops();
     match outcome {
@@ -128,8 +130,8 @@ fn part(session: &mut Session<'_>, report: Report, last: SenderStatus) -> Sender
 /// Run the session's network side until `done` gives something.
 fn serve_until<T>(
     session: &mut Session<'_>,
-    mut done: impl FnMut(&mut Session<'_>) -> Result<Option<T>, Broken>,
-) -> Result<T, Broken> {
+    mut done: impl FnMut(&mut Session<'_>) -> Result<Option<T>, Error>,
+) -> Result<T, Error> {
     loop {
         session.begin_turn()?;
         session.tell_phase(Phase::Comparing);
@@ -139,7 +141,7 @@ fn serve_until<T>(
         session.receive(|_, _, _| true)?;
         let now = clock::now();
         session.run_check(now);
-        session.tend_lanes(now);
+        session.tend_streams(now);
         session.check_silence(now, session.last_word)?;
         let deadline = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
         session.link.wait(&session.waker, now, deadline)?;
@@ -147,14 +149,12 @@ fn serve_until<T>(
 }
 
 /// Wait for a listing to be there in full.
-pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u8>, Broken> {
+pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u8>, Error> {
     let (mut bytes, mut total) = (head.bytes, head.total);
     serve_until(session, |session| {
         while total.is_none_or(|total| (bytes.len() as u64) < total) {
             if total.is_some_and(|total| total > listing::PACKED_MAX) {
-                return Err(
-                    session.abort("the list of files is too long; copy its folders one by one".into())
-                );
+                return Err(session.abort(ListingError::TooLong));
             }
             match session.poll_message()? {
                 None => return Ok(None),
@@ -175,7 +175,7 @@ pub fn aside<T: Send + 'static>(
     session: &mut Session<'_>,
     name: &str,
     work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
-) -> Result<T, Broken> {
+) -> Result<T, Error> {
     let (waker, over) = (session.waker.clone(), Arc::new(AtomicBool::new(false)));
     let (done, result) = crossbeam_channel::bounded(1);
     let seen = over.clone();
@@ -191,9 +191,7 @@ pub fn aside<T: Send + 'static>(
         match result.try_recv() {
             Ok(outcome) => Ok(Some(outcome)),
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => {
-                Err(session.abort("longhaul panicked at the disk: please report this bug".into()))
-            }
+            Err(TryRecvError::Disconnected) => Err(session.abort(Error::Panicked)),
         }
     });
     over.store(true, Ordering::Relaxed);
@@ -206,17 +204,17 @@ fn compare(
     base: Base,
     manifest: Arc<Manifest>,
     files: FileOptions,
-) -> Result<Plan, Broken> {
+) -> Result<Plan, Error> {
     let began = clock::now();
     let plan = aside(session, "compare", move |over| plan(&base, &manifest, &files, &over))?;
     let span = clock::now().since(began);
     session.remark(format!("comparing with what is here took {:.0} ms", span.as_secs_f64() * 1e3));
-    plan.map_err(|line| session.abort(line))
+    plan.map_err(|error| session.abort(error))
 }
 
 /// Nothing is written before the other side has shown that it holds the session's keys. Its first message has no other
 /// meaning, and comes with the first data.
-pub fn await_confirmation(session: &mut Session<'_>) -> Result<(), Broken> {
+pub fn await_confirmation(session: &mut Session<'_>) -> Result<(), Error> {
     serve_until(session, |session| {
         if !session.confirmed {
             session.poll_message()?;
@@ -238,6 +236,7 @@ struct Receiving<'a, 's> {
     last_progress: Time,
     recent: (Time, u64, Rate),
     complete_told: bool,
+    is_dry_run: bool,
 }
 
 impl<'a, 's> Receiving<'a, 's> {
@@ -246,7 +245,7 @@ impl<'a, 's> Receiving<'a, 's> {
         layout: Arc<Layout>,
         (have, already): (Ranges, Already),
         sink: FileSink,
-        manifest: Arc<Manifest>,
+        (manifest, is_dry_run): (Arc<Manifest>, bool),
     ) -> Receiving<'a, 's> {
         let now = clock::now();
         Receiving {
@@ -261,6 +260,7 @@ impl<'a, 's> Receiving<'a, 's> {
             last_progress: now,
             recent: (now, 0, Rate::default()),
             complete_told: false,
+            is_dry_run,
         }
     }
 
@@ -268,7 +268,7 @@ impl<'a, 's> Receiving<'a, 's> {
         self.intake.sink()
     }
 
-    fn run(&mut self) -> Result<Report, Broken> {
+    fn run(&mut self) -> Result<Report, Error> {
         loop {
             self.session.begin_turn()?;
             let busy = self.intake.take(self.session, &self.have)?;
@@ -281,7 +281,7 @@ impl<'a, 's> Receiving<'a, 's> {
                 self.sink().object_complete();
             }
             self.session.run_check(now);
-            self.session.tend_lanes(now);
+            self.session.tend_streams(now);
             if self.sink().finished() {
                 // What it said last, and how far it came.
                 self.heed_sink();
@@ -297,13 +297,13 @@ impl<'a, 's> Receiving<'a, 's> {
                 continue;
             }
             let timer = self.intake.poll_timeout().unwrap_or(Time::MAX);
-            let patience = if self.session.link.lanes().is_holding() { OFFER_AGAIN } else { HEARTBEAT };
+            let patience = if self.session.link.streams().is_holding() { OFFER_AGAIN } else { HEARTBEAT };
             let deadline = timer.min(now + patience);
             self.session.link.wait(&self.session.waker, now, deadline)?;
         }
     }
 
-    fn take_messages(&mut self) -> Result<(), Broken> {
+    fn take_messages(&mut self) -> Result<(), Error> {
         while let Some(message) = self.session.poll_message()? {
             match message {
                 Message::Hashes(hashes) => hashes.into_iter().for_each(|hash| self.sink().expect(hash)),
@@ -341,18 +341,22 @@ impl<'a, 's> Receiving<'a, 's> {
                     self.session.remark("a piece failed verification and is asked for again".into());
                     // Of what an earlier run left, too.
                     ranges.iter().for_each(|range| self.have.remove(range.clone()));
-                    if let Some(receiver) = self.intake.receiver_mut() {
-                        let epoch = receiver.take_back(&ranges);
-                        self.complete_told = false;
-                        self.session.control.send(Message::Resend { epoch, ranges });
+                    // Before the first datagram no acknowledgement can be late.
+                    let receiver = self.intake.receiver_mut();
+                    let epoch = receiver.map_or(0, |receiver| receiver.take_back(&ranges));
+                    self.complete_told = false;
+                    self.session.control.send(Message::Resend { epoch, ranges });
+                }
+                SinkEvent::Settled { confirmed, refused } => {
+                    self.already.resumed_bytes += bytes_in(&confirmed);
+                    self.skip(&confirmed);
+                    if !self.is_dry_run {
+                        self.session.control.send(Message::Settled { confirmed, refused });
                     }
                 }
                 SinkEvent::Unwanted { ranges } => {
-                    self.have.extend(ranges.iter().cloned());
-                    if let Some(receiver) = self.intake.receiver_mut() {
-                        receiver.skip(&self.have);
-                    }
-                    self.session.control.send(Message::Unwanted { ranges: self.have.clone() });
+                    self.skip(&ranges);
+                    self.session.control.send(Message::Unwanted { ranges });
                 }
                 SinkEvent::Warning(line) => self.session.warn(line),
                 SinkEvent::FileDone { .. } | SinkEvent::FileFailed(_) => {}
@@ -366,15 +370,18 @@ impl<'a, 's> Receiving<'a, 's> {
         }
     }
 
-    fn check_stall(&mut self, now: Time) -> Result<(), Broken> {
-        let silent = self.session.silence(now, self.intake.last_news().max(self.session.last_word));
-        if silent > self.session.stall_timeout() {
-            return Err(self.session.abort(format!(
-                "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",
-                silent.as_secs()
-            )));
+    /// These bytes need not come.
+    fn skip(&mut self, ranges: &Ranges) {
+        self.have.extend(ranges.iter().cloned());
+        if let Some(receiver) = self.intake.receiver_mut() {
+            // Together with what lies around them: a packet may cross the border of two ranges.
+            let whole = ranges.iter().filter_map(|range| self.have.get(&range.start).cloned());
+            receiver.skip(&whole.collect());
         }
-        Ok(())
+    }
+
+    fn check_stall(&mut self, now: Time) -> Result<(), Error> {
+        self.session.check_silence(now, self.intake.last_news().max(self.session.last_word))
     }
 
     fn tell_progress(&mut self, now: Time) {
@@ -396,7 +403,7 @@ impl<'a, 's> Receiving<'a, 's> {
             loss: self.status.loss,
             rtt: Duration::from_nanos(self.status.rtt_ns[2]),
             limited_by: self.status.limited_by,
-            carrier: carrier_of(&self.status),
+            carrier: self.status.carrier(),
             skipped_bytes: self.already.skipped_bytes,
             resumed_bytes: self.already.resumed_bytes,
         });
@@ -425,7 +432,7 @@ impl<'a, 's> Receiving<'a, 's> {
 const DROPS_WORTH_A_WORD: u64 = 1000;
 /// How long to wait for the sender's last word.
 const PARTING: Duration = Duration::from_secs(5);
-/// What a lane brought and a full sink refused is offered again so soon.
+/// What a TCP stream brought and a full sink refused is offered again so soon.
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
 /// Rates shown are over this span.
 const RECENT: Duration = Duration::from_millis(500);

@@ -7,17 +7,19 @@ mod prepare;
 use self::carrying::{Carrying, Control};
 pub use self::feed::Feed;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
-use super::listing;
-use super::session::{Broken, HEARTBEAT, Session};
+use super::session::{HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
 use crate::clock;
+use crate::error::Error;
 use crate::files::{Reader, Scan};
+use crate::listing;
+use crate::listing::ListingError;
 use crate::net::udp::GSO_SEGMENTS_MAX;
 use longhaul_proto::control::{ControlConfig, Remembered};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
 use longhaul_proto::session::limit::LimitMeter;
-use longhaul_proto::session::manifest::{Layout, Ranges};
+use longhaul_proto::session::manifest::{Layout, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, GroupHash, Message, Report, SenderStatus};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time, nanos};
@@ -38,11 +40,12 @@ pub struct Sent {
 }
 
 /// Send `scan` over an agreed session; its listing has gone before.
-pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Broken> {
+pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Error> {
     let layout = Arc::new(Layout::new(&scan.manifest));
     let waker = session.waker.clone();
-    let read =
-        |have: &Ranges| Reader::start(scan.clone(), layout.clone(), have, Arc::new(move || waker.wake()));
+    let read = |have: &Ranges, claimed: &Ranges| {
+        Reader::start(scan.clone(), layout.clone(), (have, claimed), Arc::new(move || waker.wake()))
+    };
     let begin = match prepare(session, Phase::Comparing, layout.object_len(), read)? {
         Prepared::Begin(begin) => begin,
         Prepared::Finished(report) => {
@@ -60,9 +63,9 @@ pub fn send_for(
     object_len: u64,
     span: Duration,
     feed: impl Feed,
-) -> Result<Sent, Broken> {
-    let Prepared::Begin(begin) = prepare(session, Phase::Connecting, object_len, |_| feed)? else {
-        return Err(session.abort("the other side ended the trial before it began".into()));
+) -> Result<Sent, Error> {
+    let Prepared::Begin(begin) = prepare(session, Phase::Connecting, object_len, |_, _| feed)? else {
+        return Err(session.abort(Error::Protocol("ended the trial before it began")));
     };
     let until = clock::now() + span;
     Sending::new(session, Whole { object_len, files: 0 }, begin).finish(until)
@@ -76,7 +79,7 @@ pub fn send_listing(session: &Session<'_>, rest: &[u8], total: usize) {
 }
 
 /// The listing of what is sent.
-pub fn listing_of(scan: &Scan) -> Result<Vec<u8>, String> {
+pub fn listing_of(scan: &Scan) -> Result<Vec<u8>, ListingError> {
     listing::encode(&scan.manifest, &scan.errors)
 }
 
@@ -120,7 +123,7 @@ struct Recent {
 
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Sending<'a, 's, F> {
-        let Begin { have, already, feed, path, carrier, why } = begin;
+        let Begin { have, claimed, already, feed, path, carrier, why } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
@@ -144,7 +147,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             ..ControlConfig::new(datagram_len as u64, rtt)
         };
         let control = Control { kind, config: control };
-        let sender = Sender::new(config, feed, control.build(None));
+        let mut sender = Sender::new(config, feed, control.build(None));
+        sender.hold(&claimed);
         let carrying = Carrying::new(session, carrier, &path, control);
         if carrier == Carrier::Object {
             let rate = path.rate.map_or("unknown".into(), |r| {
@@ -189,14 +193,14 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     /// Send until all is done or `until`, and say goodbye.
-    fn finish(mut self, until: Time) -> Result<Sent, Broken> {
+    fn finish(mut self, until: Time) -> Result<Sent, Error> {
         let report = self.run(until)?;
         let (status, learnt) = (self.status_overall(), self.sender.remember());
         self.session.control.send(Message::Bye(status.clone()));
         Ok(Sent { report, status, datagram_len: self.datagram_len as u16, learnt })
     }
 
-    fn run(&mut self, until: Time) -> Result<Report, Broken> {
+    fn run(&mut self, until: Time) -> Result<Report, Error> {
         loop {
             self.session.begin_turn()?;
             self.take_datagrams()?;
@@ -212,7 +216,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 self.sender.handle_timeout(now);
             }
             self.session.run_check(now);
-            self.session.tend_lanes(now);
+            self.session.tend_streams(now);
             self.carry(now)?;
             let more = self.transmit()?;
             while self.sender.poll_event().is_some() {}
@@ -231,7 +235,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         }
     }
 
-    fn take_datagrams(&mut self) -> Result<(), Broken> {
+    fn take_datagrams(&mut self) -> Result<(), Error> {
         let sender = &mut self.sender;
         // Bounded, so that a flood of strangers' datagrams does not keep us from sending.
         for _ in 0..RECEIVES {
@@ -245,12 +249,16 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         Ok(())
     }
 
-    fn take_messages(&mut self) -> Result<(), Broken> {
+    fn take_messages(&mut self) -> Result<(), Error> {
         while let Some(message) = self.session.poll_message()? {
             match message {
                 Message::Resend { epoch, ranges } => {
                     self.session.remark("a piece failed verification and is sent again".into());
                     self.sender.resend(epoch, &ranges);
+                }
+                Message::Settled { confirmed, refused } => {
+                    self.already.resumed_bytes += bytes_in(&confirmed);
+                    self.sender.settle(&confirmed, &refused);
                 }
                 Message::Unwanted { ranges } => self.sender.skip(&ranges),
                 Message::Finished(report) => self.finished = Some(report),
@@ -271,9 +279,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     /// One batch (FOBS §3.1, first phase). True if there is more to send at once.
-    fn transmit(&mut self) -> Result<bool, Broken> {
+    fn transmit(&mut self) -> Result<bool, Error> {
         if self.carrying.carrier() != Carrier::Object {
-            return Ok(self.transmit_by_lanes());
+            return Ok(self.transmit_by_streams());
         }
         if self.session.link.is_congested() && !self.session.link.flush()? {
             return Ok(false);
@@ -391,26 +399,17 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     /// The path is silent although there is something to hear, or the peer is.
-    fn check_stall(&mut self, now: Time) -> Result<(), Broken> {
+    fn check_stall(&mut self, now: Time) -> Result<(), Error> {
         let patience = self.session.stall_timeout();
         let stats = self.sender.stats();
         let waiting =
             self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
         let since_news = self.session.silence(now, stats.last_news.max(self.recent_start()));
         if waiting && stats.packets_sent > 0 && since_news > patience {
-            let seconds = patience.as_secs();
-            return Err(self.session.abort(format!(
-                "no data got through for {seconds} s; what arrived is kept, run the same command again to continue"
-            )));
+            return Err(self.session.abort(Error::Stalled { after: patience }));
         }
         // A word over UDP is a word.
-        if self.session.silence(now, self.session.last_word.max(stats.last_news)) > patience {
-            return Err(self.session.abort(format!(
-                "the other side has been silent for {} s; what arrived is kept, run the same command again to continue",
-                patience.as_secs()
-            )));
-        }
-        Ok(())
+        self.session.check_silence(now, self.session.last_word.max(stats.last_news))
     }
 
     /// Silence is counted from here before the first acknowledgement.

@@ -1,25 +1,32 @@
 //! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
 
-use super::listing;
 use super::probe;
+use super::reach::random;
 use super::receiving::{ListingHead, aside, get_listing, receive};
 use super::sending::{listing_of, send, send_listing};
-use super::session::{Broken, Session};
-use super::switchboard::Switchboard;
-use crate::api::{Failure, ServeOptions};
+use super::session::Session;
+use super::strangers::{Guest, Strangers};
+use super::switchboard::{POLL, Switchboard};
+use crate::api::ServeOptions;
 use crate::clock;
+use crate::error::Error;
 use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
-use crate::net::control::{self, Control, HandshakeError, Psk, Stream, psk_of_token, tcp_stream};
-use crate::net::hurried::Hurried;
-use crate::net::lanes::{self, Door, LaneKey, Lanes};
+use crate::listing;
+use crate::net::control::{self, Control, HandshakeError, Stream, psk_of_token, tcp_stream};
+use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
+use crate::net::noise::Psk;
 use crate::net::seal::{Keys, Side, has_aes};
+use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Answer, Direction, Offer};
+use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire;
+use socket2::{Domain, Socket, Type};
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -42,7 +49,9 @@ struct Server {
     /// The control stream runs inside ssh.
     is_ssh: bool,
     /// Why no offer can be accepted.
-    unable: Option<String>,
+    unable: Option<Reason>,
+    /// Sessions under way.
+    sessions: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 }
 
@@ -51,27 +60,27 @@ pub fn serve(
     options: ServeOptions,
     stop: Arc<AtomicBool>,
     ready: impl FnOnce(SocketAddr),
-) -> Result<(), Failure> {
-    let failed = |what: &str, e: io::Error| Failure::Failed(format!("{what}: {e}"));
-    let root = Root::confined(&options.root)
-        .map_err(|e| Failure::Usage(format!("cannot serve {}: {e}", options.root.display())))?;
-    let cannot = format!("cannot listen at {}; is the port taken, or below 1024?", options.listen);
-    let (listener, socket, local) = bind_both(options.listen).map_err(|e| failed(&cannot, e))?;
+) -> Result<(), Error> {
+    let root =
+        Root::confined(&options.root).map_err(|source| Error::Root { root: options.root.clone(), source })?;
+    let listen = options.listen;
+    let (listener, socket, local) = bind_both(listen).map_err(|source| Error::Listen { listen, source })?;
     let switchboard = Arc::new(Switchboard::default());
     let server = Arc::new(Server {
         root,
-        psk: psk_of_token(&options.token),
+        psk: psk_of_token(options.token.secret()),
         read_only: options.read_only,
         max_rate: options.max_rate,
         udp_port: local.port(),
         udp_hosts: vec![],
         is_ssh: false,
         unable: None,
+        sessions: Arc::default(),
         stop: stop.clone(),
     });
     ready(local);
-    let waker = Waker::new().map_err(|e| failed("cannot wait", e))?;
-    let active = Arc::new(AtomicUsize::new(0));
+    let waker = Waker::new()?;
+    let strangers = Strangers::default();
     // Why connections are not accepted at the moment: told once.
     let mut refusing = None;
     std::thread::scope(|scope| {
@@ -97,17 +106,16 @@ pub fn serve(
                     }
                 };
                 refusing = None;
-                if active.load(Ordering::Relaxed) >= SESSIONS_MAX {
-                    tracing::warn!("{peer}: refused, {SESSIONS_MAX} connections are open");
-                    continue;
+                let Ok(guest) = strangers.admit(&socket, peer.ip()) else { continue };
+                let (server, switchboard) = (server.clone(), switchboard.clone());
+                let serve = move || {
+                    log_outcome(peer, serve_connection(&server, &switchboard, (socket, guest), local));
+                };
+                let thread = std::thread::Builder::new().name("connection".into());
+                // One that cannot be served is closed; the others go on.
+                if let Err(error) = thread.spawn_scoped(scope, serve) {
+                    tracing::warn!("{peer}: cannot be served: {error}");
                 }
-                active.fetch_add(1, Ordering::Relaxed);
-                let (server, switchboard, active) = (server.clone(), switchboard.clone(), active.clone());
-                scope.spawn(move || {
-                    let outcome = serve_connection(&server, &switchboard, socket, local);
-                    active.fetch_sub(1, Ordering::Relaxed);
-                    log_outcome(peer, outcome);
-                });
             }
         }
     });
@@ -118,7 +126,7 @@ pub fn serve(
 fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket, SocketAddr)> {
     let mut attempts = if listen.port() == 0 { ANY_PORT_ATTEMPTS } else { 1 };
     loop {
-        let listener = TcpListener::bind(listen)?;
+        let listener = listen_at(listen)?;
         let local = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         attempts -= 1;
@@ -130,21 +138,42 @@ fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket, SocketAd
     }
 }
 
-fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Broken>) {
-    match outcome {
-        Ok(None) => {}
-        Ok(Some(line)) => tracing::info!("{peer}: {line}"),
-        Err(Broken::Interrupted) => tracing::warn!("{peer}: interrupted"),
-        Err(Broken::Failed(line)) => tracing::warn!("{peer}: {line}"),
+/// As [`TcpListener::bind`], with room for more that wait to be accepted: a burst of strangers must not cost a client the
+/// second after which TCP tries again.
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Error>) {
+    let error = match outcome {
+        Ok(None) => return,
+        Ok(Some(line)) => return tracing::info!("{peer}: {line}"),
+        Err(error) => error,
+    };
+    // The words of a handshake are for the client.
+    match error {
+        Error::Handshake(HandshakeError::WrongKey) => tracing::warn!("{peer}: refused: wrong token"),
+        Error::Handshake(HandshakeError::WrongVersion { theirs }) => {
+            tracing::warn!("{peer}: refused: speaks protocol version {theirs}");
+        }
+        Error::Handshake(HandshakeError::NotLonghaul(what)) => {
+            tracing::warn!("{peer}: not a longhaul client ({what})");
+        }
+        Error::Interrupted => tracing::warn!("{peer}: interrupted"),
+        error => tracing::warn!("{peer}: {error}"),
     }
 }
 
 fn serve_connection(
     server: &Server,
     switchboard: &Arc<Switchboard>,
-    socket: TcpStream,
+    (socket, guest): (TcpStream, Guest<'_>),
     local: SocketAddr,
-) -> Result<Option<String>, Broken> {
+) -> Result<Option<String>, Error> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
     let deadline = Instant::now() + HANDSHAKE_PATIENCE;
@@ -152,36 +181,41 @@ fn serve_connection(
         tracing::debug!("somebody left before saying what he wants");
         return Ok(None);
     };
-    if magic == lanes::MAGIC {
-        match lanes::admit(socket, |id| switchboard.door(id)) {
-            Ok(()) => tracing::debug!("a lane joined"),
+    guest.speaks();
+    if magic == tcp_set::MAGIC {
+        match tcp_set::admit(socket, |id| switchboard.acceptor(id)) {
+            Ok(()) => tracing::debug!("a TCP stream joined"),
             // Mostly one that was on its way when its transfer ended.
-            Err(error) => tracing::debug!("no lane: {error}"),
+            Err(error) => tracing::debug!("no TCP stream: {error}"),
         }
         return Ok(None);
     }
     let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
     stream.reader = Box::new(io::Cursor::new(magic).chain(stream.reader));
     let waker = Waker::new()?;
-    let lanes = Lanes::default();
+    let streams = StreamSet::default();
     let mut line = None;
-    let (control, offer, secret, rtt) = shake_hands(server, stream, &waker, |offer, secret| {
-        let door = lanes.door_of(LaneKey::new(secret, offer.connection_id), &offer.transfer, waker.clone());
-        line = Some(switchboard.connect(offer.connection_id, waker.clone(), door));
+    let place = Place::default();
+    let (control, offer, secret, rtt) = shake_hands(server, stream, &waker, &place, |offer, secret| {
+        let acceptor =
+            streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
+        line = Some(switchboard.connect(offer.connection_id, waker.clone(), acceptor));
     })?;
-    let Some(line) = line else { return Err(Broken::Failed("no offer".into())) };
+    let Some(line) = line else { return Err(Error::Protocol("made no offer")) };
+    // No stranger any more.
+    drop(guest);
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::shared(local, line.strays.clone(), early).with_lanes(lanes);
+    let link = Link::shared(local, line.strays.clone(), early).with_streams(streams);
     serve_session(server, Met { control, offer, secret, link, waker, rtt }).map(Some)
 }
 
 /// The first bytes tell what somebody wants, who may leave before saying it.
-fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; lanes::MAGIC_LEN]>, Broken> {
-    let mut magic = [0; lanes::MAGIC_LEN];
-    match (Hurried { socket, deadline, silence: lanes::SILENCE }).read_exact(&mut magic) {
+fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_set::MAGIC_LEN]>, Error> {
+    let mut magic = [0; tcp_set::MAGIC_LEN];
+    match DeadlineStream::new(socket, Deadline::at(deadline), SILENCE).read_exact(&mut magic) {
         Ok(()) => Ok(Some(magic)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(Broken::Failed(format!("not a longhaul client ({error})"))),
+        Err(error) => Err(Error::Stranger(error)),
     }
 }
 
@@ -190,12 +224,12 @@ fn shake_hands(
     server: &Server,
     stream: Stream,
     waker: &Waker,
+    place: &Place,
     accepted: impl FnOnce(&Offer, &[u8; 32]),
-) -> Result<(Control, Offer, [u8; 32], Duration), Broken> {
-    let mut secret = [0; 32];
-    getrandom::fill(&mut secret).map_err(|e| format!("the system gives no random bytes: {e}"))?;
-    let decide = |offer: &Offer| match objection(server, offer) {
-        Some(line) => Answer::Refuse(line),
+) -> Result<(Control, Offer, [u8; 32], Duration), Error> {
+    let secret = random()?;
+    let decide = |offer: &Offer| match objection(server, offer).or_else(|| place.take(server)) {
+        Some(reason) => Answer::Refuse(reason),
         None => {
             accepted(offer, &secret);
             Answer::Accept {
@@ -206,30 +240,49 @@ fn shake_hands(
             }
         }
     };
-    let (control, offer) =
-        control::accept(stream, &server.psk, waker.clone(), decide).map_err(|e| match e {
-            HandshakeError::WrongKey => Broken::Failed("refused: wrong token".into()),
-            HandshakeError::WrongVersion { theirs } => {
-                Broken::Failed(format!("refused: speaks protocol version {theirs}"))
-            }
-            HandshakeError::NotLonghaul(what) => Broken::Failed(format!("not a longhaul client ({what})")),
-            other => Broken::Failed(other.to_string()),
-        })?;
+    let (control, offer) = control::accept(stream, &server.psk, waker.clone(), decide)?;
     Ok((control, offer, secret, RTT_GUESS))
 }
 
+/// A session's place among those that a server has, given back when it ends.
+#[derive(Default)]
+struct Place {
+    taken: OnceCell<Arc<AtomicUsize>>,
+}
+
+impl Place {
+    /// Take a place; why there is none.
+    fn take(&self, server: &Server) -> Option<Reason> {
+        let sessions = self.taken.get_or_init(|| server.sessions.clone());
+        (sessions.fetch_add(1, Ordering::Relaxed) >= SESSIONS_MAX).then(|| {
+            let line = format!(
+                "the server has {SESSIONS_MAX} copies under way, as many as it takes; try again later"
+            );
+            Reason::new(Cause::Refused, line)
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(sessions) = self.taken.get() {
+            sessions.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Why an offer cannot be accepted.
-fn objection(server: &Server, offer: &Offer) -> Option<String> {
+fn objection(server: &Server, offer: &Offer) -> Option<Reason> {
     if server.unable.is_some() {
         return server.unable.clone();
     }
     let classes = &offer.transfer.classes;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
-        return Some("the datagram sizes offered make no sense".into());
+        return Some(Reason::new(Cause::Refused, "the datagram sizes offered make no sense"));
     }
     if server.read_only && matches!(offer.direction, Direction::Push { .. }) {
-        return Some("this server is read-only; it was started with --read-only".into());
+        return Some(Reason::new(Cause::Refused, "this server only sends; it was started read-only"));
     }
     None
 }
@@ -244,7 +297,7 @@ struct Met {
     rtt: Duration,
 }
 
-fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
+fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
     let Met { control, offer, secret, mut link, waker, rtt } = met;
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
@@ -274,13 +327,13 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Broken> {
         asked: None,
         answered: Time::ZERO,
         opener: None,
-        lanes_wanted: 0,
-        no_lanes: None,
+        streams_wanted: 0,
+        no_streams: None,
         is_ssh: server.is_ssh,
         confirmed: false,
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
-        && let Err(error) = lanes::check_congestion(&name)
+        && let Err(error) = tcp_set::check_congestion(&name)
     {
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
@@ -299,7 +352,7 @@ fn take_push(
     session: &mut Session<'_>,
     dest: Vec<u8>,
     offer: Offer,
-) -> Result<String, Broken> {
+) -> Result<String, Error> {
     let shown = String::from_utf8_lossy(&dest).into_owned();
     let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
@@ -320,27 +373,26 @@ fn give_pull(
     session: &mut Session<'_>,
     sources: Vec<Vec<u8>>,
     offer: Offer,
-) -> Result<String, Broken> {
+) -> Result<String, Error> {
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
     let names = match offer.listing_len {
         0 => None,
         _ => {
             let bytes = get_listing(session, head)?;
-            Some(listing::decode_names(&bytes).map_err(|line| session.abort(line))?)
+            Some(listing::decode_names(&bytes).map_err(|error| session.abort(error))?)
         }
     };
     let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
     let options = ScanOptions {
-        exclude: Exclude::new(&offer.files.exclude).map_err(|line| session.abort(line))?,
+        exclude: Exclude::new(&offer.files.exclude).map_err(|error| session.abort(error))?,
         files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
-        checksum: offer.files.checksum,
         stop: Arc::default(),
     };
     let (root, paths) = (server.root.clone(), paths.collect::<Vec<_>>());
     let scanned =
         aside(session, "list", move |over| scan(&root, &paths, &ScanOptions { stop: over, ..options }))?;
-    if let Some(line) = scanned.emptiness() {
-        return Err(session.abort(line));
+    if let Some(reason) = scanned.emptiness() {
+        return Err(session.abort(Error::Empty(reason)));
     }
     scanned.warnings().into_iter().for_each(|line| session.warn(line));
     let listing = listing_of(&scanned)?;
@@ -352,18 +404,18 @@ fn give_pull(
 }
 
 /// The far side of an ssh copy: talks over stdin and stdout, on a UDP port out of `ports`.
-pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Failure> {
-    run_agent(ports, stop.clone()).map_err(|broken| broken.into_failure(&stop))
+pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Error> {
+    run_agent(ports, stop.clone()).map_err(|error| error.unless_stopped(&stop))
 }
 
-fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Broken> {
+fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Error> {
     let mut psk = [0; 32];
-    io::stdin().read_exact(&mut psk).map_err(|e| format!("no key came over stdin: {e}"))?;
+    io::stdin().read_exact(&mut psk).map_err(Error::NoKey)?;
     let bound = bind_in(ports);
     let (udp_port, unable) = match &bound {
         Ok(bound) => (bound.port, None),
         // The client is told in the answer to its offer: what we print here may be seen by nobody.
-        Err(line) => (0, Some(line.clone())),
+        Err(error) => (0, Some(error.reason())),
     };
     let (root, udp_hosts) = (Root::ambient(), ssh_address());
     let server = Server {
@@ -375,6 +427,7 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
         udp_hosts,
         is_ssh: true,
         unable,
+        sessions: Arc::default(),
         stop,
     };
     let waker = Waker::new()?;
@@ -384,23 +437,24 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
     };
-    let lanes = Lanes::default();
-    let mut door = None;
-    let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, |offer, secret| {
-        let key = LaneKey::new(secret, offer.connection_id);
-        door = Some((offer.connection_id, lanes.door_of(key, &offer.transfer, waker.clone())));
+    let streams = StreamSet::default();
+    let mut acceptor = None;
+    let place = Place::default();
+    let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, &place, |offer, secret| {
+        let key = stream_key(secret, offer.connection_id);
+        acceptor = Some((offer.connection_id, streams.acceptor_of(key, &offer.transfer, waker.clone())));
     })?;
     let bound = bound?;
-    if let (Some(listener), Some((id, door))) = (bound.listener, door) {
-        admit_lanes(listener, id, door)?;
+    if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
+        admit_streams(listener, id, acceptor)?;
     }
     let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::open(bound.socket, vec![], early)?.with_lanes(lanes);
+    let link = Link::open(bound.socket, vec![], early)?.with_streams(streams);
     serve_session(&server, Met { control, offer, secret, link, waker, rtt }).map(drop)
 }
 
-/// Admit lanes of this one transfer for as long as the process lives.
-fn admit_lanes(listener: TcpListener, connection_id: u64, door: Door) -> io::Result<()> {
+/// Admit TCP streams of this one transfer for as long as the process lives.
+fn admit_streams(listener: TcpListener, connection_id: u64, acceptor: StreamAcceptor) -> io::Result<()> {
     let pending = Arc::new(AtomicUsize::new(0));
     let body = move || {
         for socket in listener.incoming() {
@@ -412,22 +466,25 @@ fn admit_lanes(listener: TcpListener, connection_id: u64, door: Door) -> io::Res
                 pending.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            let (door, pending) = (door.clone(), pending.clone());
+            let (acceptor, pending) = (acceptor.clone(), pending.clone());
             std::thread::spawn(move || {
-                let outcome = admit_one(socket, |id| (id == connection_id).then_some(door));
+                let outcome = admit_one(socket, |id| (id == connection_id).then_some(acceptor));
                 pending.fetch_sub(1, Ordering::Relaxed);
                 if let Err(error) = outcome {
-                    tracing::debug!("no lane: {error:?}");
+                    tracing::debug!("no TCP stream: {error:?}");
                 }
             });
         }
     };
-    std::thread::Builder::new().name("lanes".into()).spawn(body).map(drop)
+    std::thread::Builder::new().name("streams".into()).spawn(body).map(drop)
 }
 
-fn admit_one(socket: TcpStream, door_of: impl FnOnce(u64) -> Option<Door>) -> Result<(), Broken> {
-    if read_magic(&socket, Instant::now() + HANDSHAKE_PATIENCE)? == Some(lanes::MAGIC) {
-        lanes::admit(socket, door_of)?;
+fn admit_one(
+    socket: TcpStream,
+    acceptor_of: impl FnOnce(u64) -> Option<StreamAcceptor>,
+) -> Result<(), Error> {
+    if read_magic(&socket, Instant::now() + HANDSHAKE_PATIENCE)? == Some(tcp_set::MAGIC) {
+        tcp_set::admit(socket, acceptor_of).map_err(Error::Join)?;
     }
     Ok(())
 }
@@ -435,29 +492,30 @@ fn admit_one(socket: TcpStream, door_of: impl FnOnce(u64) -> Option<Door>) -> Re
 /// What an agent listens at.
 struct Bound {
     socket: UdpSocket,
-    /// At the same port, for lanes.
+    /// At the same port, for TCP streams.
     listener: Option<TcpListener>,
     port: u16,
 }
 
-fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<Bound, String> {
+fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<Bound, Error> {
     let any = |port| [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
-    let shown = ports.clone();
-    for address in ports.unwrap_or(0..=0).flat_map(any) {
+    let attempts = if ports.is_none() { ANY_PORT_ATTEMPTS } else { 1 };
+    let addresses = ports.clone().unwrap_or(0..=0).flat_map(any);
+    // UDP is what matters: where TCP is free at none of them, the first does.
+    let mut without_tcp = None;
+    for address in std::iter::repeat_n(addresses, attempts as usize).flatten() {
         if let Ok(socket) = UdpSocket::bind(address, false)
             && let Ok(local) = socket.local_addr()
         {
-            // Taken already? Then without: UDP is what matters.
             let listener = TcpListener::bind(local).ok();
-            return Ok(Bound { socket, listener, port: local.port() });
+            let bound = Bound { socket, listener, port: local.port() };
+            if bound.listener.is_some() {
+                return Ok(bound);
+            }
+            without_tcp.get_or_insert(bound);
         }
     }
-    Err(match shown {
-        Some(ports) => {
-            format!("no UDP port from {} to {} is free; name others with --ports", ports.start(), ports.end())
-        }
-        None => "the far side has no UDP".into(),
-    })
+    without_tcp.ok_or(Error::NoPort { ports })
 }
 
 /// The address at which the ssh client reached this host: `SSH_CONNECTION` is client, port, server, port.
@@ -470,13 +528,13 @@ fn ssh_address() -> Vec<IpAddr> {
 const ANY_PORT_ATTEMPTS: u32 = 16;
 /// What keeps a connection from being accepted, mostly that no more descriptors are to be had, may pass.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-/// Look at the stop flag this often.
-pub const POLL: Duration = Duration::from_millis(100);
+/// The most that Linux gives (net.core.somaxconn) unless told otherwise.
+const BACKLOG: i32 = 4096;
 /// A client that says nothing for this long is no client.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// Before anything is measured.
 const RTT_GUESS: Duration = Duration::from_millis(50);
-/// Lanes of an agent that are about to join.
+/// TCP streams of an agent that are about to join.
 const JOINS_MAX: usize = 64;
-/// Connections served at once.
+/// Sessions served at once.
 const SESSIONS_MAX: usize = 256;

@@ -1,16 +1,19 @@
 //! What sending and receiving have in common.
 
-use crate::api::{Failure, Observer, Phase as CopyPhase, Progress, Remark};
+use crate::api::{Observer, Phase as CopyPhase, Progress, Remark};
 use crate::clock;
+use crate::error::Error;
 use crate::net::control::{Control, Incoming};
-use crate::net::lanes::{LaneSocket, Opener};
-use crate::net::link::{Link, Phase};
+use crate::net::link::Link;
+use crate::net::seal::Phase;
+use crate::net::tcp_set::{StreamOpener, StreamSocket};
 use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
-use longhaul_proto::lanes::LANES_MAX;
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Message, TransferOptions};
+use longhaul_proto::session::reason::{Cause, Reason};
+use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::Time;
 use std::io;
 use std::sync::Arc;
@@ -55,52 +58,21 @@ pub struct Session<'a> {
     pub asked: Option<Time>,
     /// When the latest question was asked that the other side has answered.
     pub answered: Time,
-    /// Opens lanes, where we are the client.
-    pub opener: Option<Opener>,
-    /// Lanes there should be.
-    pub lanes_wanted: usize,
+    /// Opens TCP streams, where we are the client.
+    pub opener: Option<StreamOpener>,
+    /// TCP streams there should be.
+    pub streams_wanted: usize,
     /// Why there are none, if they cannot be had.
-    pub no_lanes: Option<String>,
+    pub no_streams: Option<String>,
     /// The control stream runs inside ssh.
     pub is_ssh: bool,
     /// The other side has said something under the session's own keys: its offer was no replay of an old one.
     pub confirmed: bool,
 }
 
-/// Why a session ended before its time.
-#[derive(Debug)]
-pub enum Broken {
-    /// The user stopped it.
-    Interrupted,
-    /// A line for the user.
-    Failed(String),
-}
-
-impl Broken {
-    /// For the caller. What breaks once a stop was asked for, such as an ssh that took the same Ctrl-C, broke by that.
-    pub fn into_failure(self, stop: &AtomicBool) -> Failure {
-        match self {
-            Broken::Failed(line) if !stop.load(Ordering::Relaxed) => Failure::Failed(line),
-            Broken::Failed(_) | Broken::Interrupted => Failure::Interrupted,
-        }
-    }
-}
-
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Broken {
-        Broken::Failed(format!("the network socket failed: {error}"))
-    }
-}
-
-impl From<String> for Broken {
-    fn from(line: String) -> Broken {
-        Broken::Failed(line)
-    }
-}
-
 impl Session<'_> {
     /// A turn of whatever runs this session begins. Whether to go on: the stop flag is not set. Tells the peer otherwise.
-    pub fn begin_turn(&mut self) -> Result<(), Broken> {
+    pub fn begin_turn(&mut self) -> Result<(), Error> {
         let now = clock::now();
         // A turn comes every [`HEARTBEAT`] unless the processor is not to be had, or the process was stopped for a while.
         if now.since(self.turned_at) > self.stall_timeout() / 2 {
@@ -108,10 +80,11 @@ impl Session<'_> {
         }
         self.turned_at = now;
         if self.stop.load(Ordering::Relaxed) {
-            self.control.send(Message::Abort(
-                "the other side was interrupted; run the same command again to continue".into(),
-            ));
-            return Err(Broken::Interrupted);
+            self.control.send(Message::Abort(Reason::new(
+                Cause::Interrupted,
+                "the other side was interrupted; run the same command again to continue",
+            )));
+            return Err(Error::Interrupted);
         }
         Ok(())
     }
@@ -122,13 +95,14 @@ impl Session<'_> {
     }
 
     /// Give up and tell the peer why.
-    pub fn abort(&self, line: String) -> Broken {
-        self.control.send(Message::Abort(line.clone()));
-        Broken::Failed(line)
+    pub fn abort(&self, error: impl Into<Error>) -> Error {
+        let error = error.into();
+        self.control.send(Message::Abort(error.reason()));
+        error
     }
 
     /// The next message, if there is one. An abort or the stream's end is an error.
-    pub fn poll_message(&mut self) -> Result<Option<Message>, Broken> {
+    pub fn poll_message(&mut self) -> Result<Option<Message>, Error> {
         loop {
             let message = match self.control.poll() {
                 None => {
@@ -138,14 +112,9 @@ impl Session<'_> {
                     }
                     return Ok(None);
                 }
-                Some(Incoming::Closed) => {
-                    return Err(Broken::Failed(
-                        "the other side went away; what arrived is kept, run the same command again to continue"
-                            .into(),
-                    ));
-                }
+                Some(Incoming::Closed) => return Err(Error::PeerLeft),
                 Some(Incoming::Pipe(pipe)) => {
-                    self.link.lanes().add(LaneSocket::Pipe(pipe));
+                    self.link.streams().add(StreamSocket::Pipe(pipe));
                     continue;
                 }
                 Some(Incoming::Message(message)) => message,
@@ -156,11 +125,11 @@ impl Session<'_> {
             }
             (self.last_word, self.confirmed) = (now, true);
             match message {
-                Message::Abort(line) => return Err(Broken::Failed(line)),
-                Message::Lanes { wanted } => {
-                    self.lanes_wanted = usize::from(wanted).min(LANES_MAX);
+                Message::Abort(reason) => return Err(Error::Peer(reason)),
+                Message::Streams { wanted } => {
+                    self.streams_wanted = usize::from(wanted).min(STREAMS_MAX as usize);
                 }
-                Message::NoLanes(line) => self.no_lanes = Some(line),
+                Message::NoStreams(line) => self.no_streams = Some(line),
                 Message::Warning(line) => self.observer.warning(&line),
                 Message::Ask { at } => self.asked = self.asked.max(Some(at)),
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
@@ -175,28 +144,28 @@ impl Session<'_> {
         self.control.send(Message::Ask { at: clock::now() });
     }
 
-    /// Have so many lanes between the two hosts: the client opens them.
-    pub fn want_lanes(&mut self, wanted: usize) {
-        if wanted != self.lanes_wanted {
-            self.lanes_wanted = wanted;
+    /// Have so many TCP streams between the two hosts: the client opens them.
+    pub fn want_streams(&mut self, wanted: usize) {
+        if wanted != self.streams_wanted {
+            self.streams_wanted = wanted;
             if self.opener.is_none() {
-                self.control.send(Message::Lanes { wanted: wanted as u16 });
+                self.control.send(Message::Streams { wanted: wanted as u16 });
             }
         }
     }
 
-    /// Open what lanes are missing, if that is ours to do.
-    pub fn tend_lanes(&mut self, now: Time) {
-        let have = self.link.lanes().len();
+    /// Open what TCP streams are missing, if that is ours to do.
+    pub fn tend_streams(&mut self, now: Time) {
+        let have = self.link.streams().len();
         if have > 0 {
-            self.no_lanes = None;
+            self.no_streams = None;
         }
         let Some(opener) = &mut self.opener else { return };
-        opener.ensure(have, self.lanes_wanted, now);
+        opener.ensure(have, self.streams_wanted, now);
         let failure = opener.failure().filter(|_| have == 0);
-        if failure.is_some() && self.no_lanes.is_none() {
-            self.no_lanes = failure.clone();
-            self.control.send(Message::NoLanes(failure.unwrap_or_default()));
+        if failure.is_some() && self.no_streams.is_none() {
+            self.no_streams = failure.clone();
+            self.control.send(Message::NoStreams(failure.unwrap_or_default()));
         }
     }
 
@@ -232,11 +201,11 @@ impl Session<'_> {
         }
     }
 
-    /// Have the control stream itself be a lane.
+    /// Have the control stream itself carry the datagrams.
     pub fn open_pipe(&mut self) -> io::Result<()> {
-        if self.link.lanes().is_empty() {
+        if self.link.streams().is_empty() {
             let pipe = self.control.open_pipe()?;
-            self.link.lanes().add(LaneSocket::Pipe(pipe));
+            self.link.streams().add(StreamSocket::Pipe(pipe));
         }
         Ok(())
     }
@@ -271,11 +240,9 @@ impl Session<'_> {
     }
 
     /// Give up if nothing has been heard since `last` for longer than that may be.
-    pub fn check_silence(&self, now: Time, last: Time) -> Result<(), Broken> {
-        if self.silence(now, last) > self.stall_timeout() {
-            return Err(self.abort("the other side stays silent; is it overloaded or cut off?".into()));
-        }
-        Ok(())
+    pub fn check_silence(&self, now: Time, last: Time) -> Result<(), Error> {
+        let after = self.silence(now, last);
+        if after > self.stall_timeout() { Err(self.abort(Error::Silent { after })) } else { Ok(()) }
     }
 
     /// How long peer or path may be silent.

@@ -1,7 +1,9 @@
 //! The far side of an ssh copy: started by the user's own ssh, put there first where it is missing.
 
+use crate::error::{Error, RequestError, SshError};
 use crate::net::control::Stream;
 use crate::net::patient::{Watch, Watched};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -44,18 +46,16 @@ impl Drop for FarSide {
     }
 }
 
-/// Start the agent on `host` through `ssh_command` (plain `ssh` if none). However long that takes: it may ask questions;
+/// Start the agent on `host` through `ssh_command`. However long that takes: it may ask questions;
 /// `watch` ends it.
 pub fn start(
-    ssh_command: Option<&str>,
+    ssh_command: &[OsString],
     host: &str,
     deploy: bool,
     ports: Option<&str>,
     watch: Arc<Watch>,
-) -> Result<FarSide, String> {
-    let words: Vec<&str> = ssh_command.unwrap_or("ssh").split_whitespace().collect();
-    let (program, args) =
-        words.split_first().ok_or("--ssh needs a command, for example --ssh 'ssh -p 2222'")?;
+) -> Result<FarSide, Error> {
+    let (program, args) = ssh_command.split_first().ok_or(RequestError::NoSshCommand)?;
     let own = OwnProgram::load()?;
     let mut child = Command::new(program)
         .args(args)
@@ -64,15 +64,13 @@ pub fn start(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|e| {
-            format!("cannot start {program:?}: {e}; install an ssh client or name one with --ssh")
-        })?;
+        .map_err(|source| SshError::Start { program: program.to_string_lossy().into(), source })?;
     let pipes = (child.stdin.take(), child.stdout.take());
     let story = format!("{host} has this release of longhaul");
     // Ends the process where we do not get to the end of this.
     let mut far = FarSide { child, watch: watch.clone(), stream: None, story };
     let (Some(stdin), Some(stdout)) = pipes else {
-        return Err("the ssh process has no stdin or stdout".into());
+        return Err(SshError::NoPipes.into());
     };
     let mut stdin = Watched { pipe: stdin, watch: watch.clone() };
     let mut stdout = BufReader::new(Watched { pipe: stdout, watch: watch.clone() });
@@ -80,7 +78,7 @@ pub fn start(
     loop {
         let line = match next_line(&mut stdout) {
             Some(line) => line,
-            None => return Err(broken.unwrap_or_else(|| no_agent(host, &mut far))),
+            None => return Err(broken.unwrap_or_else(|| no_agent(host, &mut far)).into()),
         };
         if line == "ready" {
             break;
@@ -89,9 +87,7 @@ pub fn start(
             broken = own.deploy(host, system, deploy, &mut stdin)?;
             far.story = format!("put this program ({} bytes) into the cache of {host}", own.len);
         } else if let Some(place) = line.strip_prefix("cannot write to ") {
-            return Err(format!(
-                "cannot put longhaul into {place} on {host}; install it there, or make room"
-            ));
+            return Err(SshError::NoPlace { host: host.into(), place: place.into() }.into());
         }
         // Anything else is chatter of a login script.
     }
@@ -104,7 +100,7 @@ pub fn start(
     Ok(far)
 }
 
-fn no_agent(host: &str, far: &mut FarSide) -> String {
+fn no_agent(host: &str, far: &mut FarSide) -> SshError {
     let status = loop {
         match far.child.try_wait() {
             Ok(None) if !far.watch.is_stopped() => std::thread::sleep(LOOK_EVERY),
@@ -112,8 +108,8 @@ fn no_agent(host: &str, far: &mut FarSide) -> String {
         }
     };
     match status.and_then(|status| status.code()) {
-        Some(255) => format!("ssh could not reach {host} or log in there; try `ssh {host} true`"),
-        _ => format!("the far side on {host} ended before it began; does `ssh {host} sh` work there?"),
+        Some(255) => SshError::Login { host: host.into() },
+        _ => SshError::NoShell { host: host.into() },
     }
 }
 
@@ -147,45 +143,42 @@ struct OwnProgram {
 }
 
 impl OwnProgram {
-    fn load() -> Result<OwnProgram, String> {
+    fn load() -> Result<OwnProgram, SshError> {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut bytes = vec![];
             File::open("/proc/self/exe")?.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        let bytes = read().map_err(|e| format!("cannot read this program's own file: {e}"))?;
+        let bytes = read().map_err(SshError::OwnFile)?;
         let hash = blake3::hash(&bytes).to_hex();
         Ok(OwnProgram { len: bytes.len(), cache_name: format!("longhaul-{}", &hash[..16]), bytes })
     }
 
-    /// Send it. A broken connection is `Ok` with a line to show if the far side says nothing better.
+    /// Send it. A broken connection is `Ok` with the error to show if the far side says nothing better.
     fn deploy(
         &self,
         host: &str,
         system: &str,
         allowed: bool,
         stdin: &mut impl Write,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<SshError>, SshError> {
         let ours = rustix::system::uname();
         let ours = format!("{} {}", ours.sysname().to_string_lossy(), ours.machine().to_string_lossy());
         if !allowed {
-            return Err(format!(
-                "{host} has no longhaul {}, and none is to be put there; install it there",
-                env!("CARGO_PKG_VERSION")
-            ));
+            return Err(SshError::NotThere { host: host.into() });
         }
         if system != ours {
             // Zero bytes tells the script that none will come.
             let _ = stdin.write_all(b"0\n");
-            return Err(format!("{host} is {system}, this program is for {ours}; install longhaul there"));
+            return Err(SshError::OtherSystem { host: host.into(), theirs: system.into(), ours });
         }
         let mut send = || -> std::io::Result<()> {
             stdin.write_all(format!("{}\n", self.len).as_bytes())?;
             stdin.write_all(&self.bytes)?;
             stdin.flush()
         };
-        let broken = send().err();
-        Ok(broken.map(|e| format!("the connection to {host} broke while longhaul was put there: {e}")))
+        let during = " while longhaul was put there";
+        Ok(send().err().map(|source| SshError::Broke { host: host.into(), during, source }))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Hands what comes in at a daemon's open port to the sessions that it belongs to.
 
-use super::server::POLL;
 use crate::clock;
-use crate::net::lanes::Door;
 use crate::net::link::Stray;
+use crate::net::tcp_set::StreamAcceptor;
 use crate::net::udp::{ReceiveBuffers, UdpSocket};
 use crate::net::wake::{Interest, Waker, wait};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -13,6 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Hands datagrams that come in at a daemon's common socket to the sessions they belong to.
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Board {
 struct LineEnd {
     strays: Sender<Stray>,
     waker: Waker,
-    door: Door,
+    acceptor: StreamAcceptor,
 }
 
 /// A session's connection to the switchboard.
@@ -51,7 +51,7 @@ impl Drop for Line {
 
 impl Switchboard {
     /// A session begins: what is said to it from now on comes here.
-    pub fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker, door: Door) -> Line {
+    pub fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker, acceptor: StreamAcceptor) -> Line {
         let (sender, strays) = bounded(STRAYS_MAX);
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (ours, others): (VecDeque<_>, VecDeque<_>) =
@@ -61,14 +61,14 @@ impl Switchboard {
             // A full line loses datagrams like any queue.
             let _ = sender.try_send(stray);
         }
-        board.lines.insert(connection_id, LineEnd { strays: sender, waker, door });
+        board.lines.insert(connection_id, LineEnd { strays: sender, waker, acceptor });
         Line { strays, connection_id, board: self.clone() }
     }
 
-    /// Where lanes of this transfer are to be left.
-    pub fn door(&self, connection_id: u64) -> Option<Door> {
+    /// Where TCP streams of this transfer are to be left.
+    pub fn acceptor(&self, connection_id: u64) -> Option<StreamAcceptor> {
         let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        board.lines.get(&connection_id).map(|line| line.door.clone())
+        board.lines.get(&connection_id).map(|line| line.acceptor.clone())
     }
 
     /// Serve the common socket until `stop`.
@@ -114,3 +114,6 @@ impl Switchboard {
 const STRAYS_MAX: usize = 4096;
 /// Datagrams held for sessions that are not there yet, of all clients together.
 const HELD_MAX: usize = 512;
+
+/// Look at the stop flag this often.
+pub const POLL: Duration = Duration::from_millis(100);

@@ -1,7 +1,8 @@
-//! BBR, version 1 (Cardwell et al., ACM Queue 2016; constants as in Linux's `tcp_bbr.c`): a competitor for experiments.
+//! BBR, version 1 (Cardwell et al., ACM Queue 2016; constants as in Linux's `tcp_bbr.c`): a competitor for
+//! experiments.
 //!
-//! It models the path by two figures, the largest delivery rate of the last ten rounds and the shortest round trip of
-//! the last ten seconds, paces at the first and keeps at most twice their product on its way. Left out are the
+//! It models the path by two figures, the largest delivery rate of the last ten rounds and the shortest round trip
+//! of the last ten seconds, paces at the first and keeps at most twice their product on its way. Left out are the
 //! long-term sampling for policers and the allowance for aggregated acknowledgements.
 //!
 //! ```text

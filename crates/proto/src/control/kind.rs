@@ -3,7 +3,7 @@
 use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
 use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Sabul, Switch, Udt};
 use crate::path::PathRate;
-use crate::suggest::unknown;
+use crate::suggest::UnknownName;
 use crate::units::Rate;
 use core::str::FromStr;
 use core::time::Duration;
@@ -172,12 +172,10 @@ const FIXED_DEFAULT: Rate = Rate(100_000_000);
 const STREAMS_DEFAULT: u32 = 4;
 
 impl FromStr for ControllerKind {
-    type Err = String;
-    fn from_str(name: &str) -> Result<ControllerKind, String> {
-        ControllerKind::ALL
-            .iter()
-            .copied()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| unknown("controller", name, ControllerKind::ALL.iter().map(|kind| kind.name())))
+    type Err = UnknownName;
+    fn from_str(name: &str) -> Result<ControllerKind, UnknownName> {
+        ControllerKind::ALL.iter().copied().find(|kind| kind.name() == name).ok_or_else(|| {
+            UnknownName::new("controller", name, ControllerKind::ALL.iter().map(|kind| kind.name()))
+        })
     }
 }

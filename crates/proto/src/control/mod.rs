@@ -14,7 +14,6 @@ mod testing;
 mod udt;
 pub mod window;
 
-pub use about::Companions;
 pub use adaptive::Adaptive;
 pub use bbr::Bbr;
 pub use fixed::Fixed;
@@ -25,6 +24,7 @@ pub use sabul::Sabul;
 pub use switch::Switch;
 pub use udt::Udt;
 
+pub use crate::pacer::BURST;
 use crate::units::{DatagramNumber, Rate, Time};
 use core::fmt;
 use core::ops::RangeInclusive;
@@ -205,7 +205,3 @@ const DECREASE: f64 = 1.125;
 /// Their gap is never shorter, which is a packet of 1500 bytes at 12 Tb/s, nor longer: ten packets a second get a
 /// transfer to its end however many are lost.
 const GAP_S: RangeInclusive<f64> = 1e-9..=0.1;
-
-/// Short against the queue of any path with room for a round trip, long enough that a fast flow does not wake up for
-/// every datagram.
-pub const BURST: Duration = Duration::from_micros(500);

@@ -1,6 +1,6 @@
-//! SABUL (Gu, Grossman et al.), UDT's forerunner: every loss is congestion, and the gap between packets is tuned by the
-//! clock. Every SYN of 10 ms: if no more than one in a thousand packets was lost, the gap gets shorter, else longer by
-//! an eighth.
+//! SABUL (Gu, Grossman et al.), UDT's forerunner: every loss is congestion, and the gap between packets is tuned by
+//! the clock. Every SYN of 10 ms: if no more than one in a thousand packets was lost, the gap gets shorter, else
+//! longer by an eighth.
 //!
 //! The FOBS paper (§2) says of SABUL only that it takes loss for congestion and slows down as TCP does. Interval,
 //! threshold and factor are what is remembered of its publications, unchecked; by how much the gap gets shorter and

@@ -1,8 +1,8 @@
-//! FOBS's first plan for congestion (Dickens & Gropp §7): hand the rest of the object to TCP while congestion lasts,
-//! take it back when it has gone.
+//! FOBS's first plan for congestion (Dickens & Gropp §7): hand the rest of the object to TCP while congestion
+//! lasts, take it back when it has gone.
 //!
-//! The hand-over is free, because what is left to send is the bitmap: which packet goes next, what is acknowledged and
-//! what is lost stay where they are. Only the rule changes by which the rate is found:
+//! The hand-over is free, because what is left to send is the bitmap: which packet goes next, what is acknowledged
+//! and what is lost stay where they are. Only the rule changes by which the rate is found:
 //!
 //! ```text
 //! object    adaptive: the path's rate, by delay and delivery
@@ -12,8 +12,15 @@
 //! stripes   n TCP windows (CUBIC) on the object's packets, as many sockets would have
 //! ```
 //!
-//! *Congestion* is the traffic of others: for a second the queue does not empty, but for moments, and less is delivered than the
-//! path has shown it can carry. Our own queue empties when we send less, and random loss fills none.
+//! *Congestion* is the traffic of others: for a second the queue does not empty, but for moments, and less is
+//! delivered than the path has shown it can carry. Our own queue empties when we send less, and random loss fills
+//! none.
+//!
+//! The other plan of FOBS §7: TCP has the object while congestion lasts. Handing over is free because what is left
+//! to send is the bitmap, so no second transport is opened for it: the packets are the same, and TCP is its rule, a
+//! CUBIC window for each of four connections, losses dealt out among them by chance as sockets would meet them.
+//! Congestion is others' traffic, told by a queue that does not empty for a second while less is delivered than the
+//! path has shown it can carry; it is over when that much is delivered again.
 
 use super::window::{Cubic, Windowed};
 use super::{

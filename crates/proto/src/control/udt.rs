@@ -1,14 +1,14 @@
-//! UDT, version 4 (Gu & Grossman): rate control by the clock. Constants and formulas are those of its published code
-//! (`ccc.cpp`, `CUDTCC`).
+//! UDT, version 4 (Gu & Grossman): rate control by the clock. Constants and formulas are those of its published
+//! code (`ccc.cpp`, `CUDTCC`).
 //!
-//! Every SYN of 10 ms without loss, the sender adds to what it sends per SYN an amount that follows from the capacity
-//! left: the link's, estimated from packet pairs, less its own rate. The first loss of an epoch makes the gap between
-//! packets an eighth longer; of later ones in the same epoch a random few do. A window of what the receiver takes in
-//! a round trip and a SYN bounds what is on its way.
+//! Every SYN of 10 ms without loss, the sender adds to what it sends per SYN an amount that follows from the
+//! capacity left: the link's, estimated from packet pairs, less its own rate. The first loss of an epoch makes the
+//! gap between packets an eighth longer; of later ones in the same epoch a random few do. A window of what the
+//! receiver takes in a round trip and a SYN bounds what is on its way.
 //!
 //! Differences: a loss is what the object sender found lost with one acknowledgement, not a NAK; the epoch is its
-//! congestion episode; gaps are not rounded up to whole microseconds; pairs are a millisecond apart at least, since each
-//! calls for an acknowledgement.
+//! congestion episode; gaps are not rounded up to whole microseconds; pairs are a millisecond apart at least, since
+//! each calls for an acknowledgement.
 
 use super::{
     AckSample, ControlConfig, Controller, DECREASE, GAP_S, LossSample, ProbeTrain, SYN, Sent, Snapshot,

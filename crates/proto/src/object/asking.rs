@@ -1,6 +1,11 @@
 //! Asking the receiver for its map at the end of a round (RBUDP: "done with round k", answered with the bitmap).
+//!
+//! `--select rounds` (RBUDP) sends every missing packet once, then asks for the receiver's map with a datagram of
+//! its own (`REQUEST`), and goes on when the whole map was told (`object/asking.rs`): `T ≈ S/R + rounds · RTT`. A
+//! receiver that speaks only when asked still sends a word every 200 ms, or a long round and a dead path would look
+//! alike.
 
-use crate::session::manifest::Ranges;
+use crate::ranges::Ranges;
 use crate::units::{DatagramNumber, PacketNumber, Time};
 use crate::wire::{Ack, Request};
 use core::time::Duration;

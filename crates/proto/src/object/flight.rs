@@ -11,11 +11,11 @@ pub struct Flight {
     records: VecDeque<Record>,
     /// Number of the first record.
     base: DatagramNumber,
-    /// Number of the oldest record that is neither settled nor in a lane; of the next, if there is none.
+    /// Number of the oldest record that is neither settled nor in a TCP stream; of the next, if there is none.
     loose_from: DatagramNumber,
     outstanding: u64,
-    /// Of those, in lanes.
-    in_lanes: u64,
+    /// Of those, in TCP streams.
+    in_streams: u64,
     /// The newest datagram of each packet that was sent more than once: only its loss means that the packet is lost.
     newest: BTreeMap<PacketNumber, DatagramNumber>,
     /// Datagrams lately given up, to notice when one comes in after all.
@@ -27,8 +27,8 @@ struct Record {
     packet: PacketNumber,
     sent: Time,
     state: State,
-    /// A lane has it: it is lost only with that lane, however many overtake it.
-    by_lane: bool,
+    /// A TCP stream has it: it is lost only with that TCP stream, however many overtake it.
+    by_stream: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,14 +64,14 @@ impl Flight {
         self.base + self.records.len() as u64
     }
 
-    /// Datagrams on their way by themselves, not in lanes.
+    /// Datagrams on their way by themselves, not in TCP streams.
     pub fn loose(&self) -> u64 {
-        self.outstanding - self.in_lanes
+        self.outstanding - self.in_streams
     }
 
-    /// Datagrams on their way in lanes.
-    pub fn in_lanes(&self) -> u64 {
-        self.in_lanes
+    /// Datagrams on their way in TCP streams.
+    pub fn in_streams(&self) -> u64 {
+        self.in_streams
     }
 
     /// A record's fate is known.
@@ -79,7 +79,7 @@ impl Flight {
         let record = &mut self.records[index];
         record.state = State::Settled;
         self.outstanding -= 1;
-        self.in_lanes -= u64::from(record.by_lane);
+        self.in_streams -= u64::from(record.by_stream);
     }
 
     /// Records kept.
@@ -87,15 +87,15 @@ impl Flight {
         self.records.len()
     }
 
-    /// Send `packet` now, over a lane or as a datagram. `again`: it was sent before.
-    pub fn push(&mut self, packet: PacketNumber, now: Time, again: bool, by_lane: bool) -> DatagramNumber {
+    /// Send `packet` now, over a TCP stream or as a datagram. `again`: it was sent before.
+    pub fn push(&mut self, packet: PacketNumber, now: Time, again: bool, by_stream: bool) -> DatagramNumber {
         let number = self.next_number();
         if again {
             self.newest.insert(packet, number);
         }
-        self.records.push_back(Record { packet, sent: now, state: State::Outstanding, by_lane });
+        self.records.push_back(Record { packet, sent: now, state: State::Outstanding, by_stream });
         self.outstanding += 1;
-        self.in_lanes += u64::from(by_lane);
+        self.in_streams += u64::from(by_stream);
         self.pass_settled();
         number
     }
@@ -104,15 +104,15 @@ impl Flight {
     pub fn push_empty(&mut self, now: Time) -> DatagramNumber {
         let number = self.next_number();
         let packet = PacketNumber::MAX;
-        self.records.push_back(Record { packet, sent: now, state: State::Settled, by_lane: false });
+        self.records.push_back(Record { packet, sent: now, state: State::Settled, by_stream: false });
         self.pass_settled();
         number
     }
 
-    /// When a datagram that is still recorded left, if it went by itself: in a lane it waits for its turn.
+    /// When a datagram that is still recorded left, if it went by itself: in a TCP stream it waits for its turn.
     pub fn loose_sent_time(&self, number: DatagramNumber) -> Option<Time> {
         let index = number.checked_sub(self.base)?;
-        self.records.get(index as usize).filter(|r| !r.by_lane).map(|r| r.sent)
+        self.records.get(index as usize).filter(|r| !r.by_stream).map(|r| r.sent)
     }
 
     /// When a datagram that is still recorded left.
@@ -121,7 +121,8 @@ impl Flight {
         self.records.get(index as usize).map(|r| r.sent)
     }
 
-    /// The oldest unsettled datagram that went by itself, and when it left: for those in lanes no time is too long.
+    /// The oldest unsettled datagram that went by itself, and when it left: for those in TCP streams no time is too
+    /// long.
     pub fn oldest_loose(&self) -> Option<(DatagramNumber, Time)> {
         self.sent_time(self.loose_from).map(|sent| (self.loose_from, sent))
     }
@@ -130,7 +131,7 @@ impl Flight {
     fn pass_settled(&mut self) {
         self.loose_from = self.loose_from.max(self.base);
         while let Some(record) = self.records.get((self.loose_from - self.base) as usize)
-            && (record.by_lane || record.state == State::Settled)
+            && (record.by_stream || record.state == State::Settled)
         {
             self.loose_from += 1;
         }
@@ -165,8 +166,8 @@ impl Flight {
                 lost(record.packet);
             }
         }
-        // Before those behind them, which may be waited for in vain, they would count as still in their lane.
-        while self.records.front().is_some_and(|front| front.by_lane && front.state == State::Settled) {
+        // Before those behind them, which may be waited for in vain, they would count as still in their TCP stream.
+        while self.records.front().is_some_and(|front| front.by_stream && front.state == State::Settled) {
             self.drop_front();
         }
         self.pass_settled();
@@ -226,7 +227,7 @@ impl Flight {
             let number = self.base + index as u64;
             if record.state == State::Outstanding {
                 let acked = is_acked(record.packet);
-                if !acked && record.by_lane {
+                if !acked && record.by_stream {
                     // It stays, and what went by itself behind it may be lost all the same.
                     if self.loose() == 0 {
                         break;
@@ -265,7 +266,7 @@ impl Flight {
         self.records.clear();
         self.newest.clear();
         self.given_up.clear();
-        (self.outstanding, self.in_lanes) = (0, 0);
+        (self.outstanding, self.in_streams) = (0, 0);
     }
 
     /// Packets on their way, oldest first, for hedging.
@@ -298,17 +299,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_by_itself_behind_a_lane_is_waited_for_whether_that_dies_or_not() {
+    fn what_went_by_itself_behind_a_stream_is_waited_for_whether_that_dies_or_not() {
         let mut flight = Flight::default();
         for packet in 0..3 {
             flight.push(packet, Time::from_millis(1), false, true);
         }
         flight.push(0, Time::from_millis(5), true, false);
-        assert_eq!(flight.oldest_loose(), Some((3, Time::from_millis(5))), "in a lane it waits for its turn");
+        assert_eq!(
+            flight.oldest_loose(),
+            Some((3, Time::from_millis(5))),
+            "in a stream it waits for its turn"
+        );
         let mut lost = vec![];
         assert_eq!(flight.lose(0..3, |_| false, |packet| lost.push(packet)), 3);
         assert_eq!(lost, [1, 2], "of the first another copy is on its way");
-        assert_eq!((flight.loose(), flight.in_lanes()), (1, 0));
+        assert_eq!((flight.loose(), flight.in_streams()), (1, 0));
         assert_eq!(flight.oldest_loose(), Some((3, Time::from_millis(5))));
         flight.settle(3..4, |_| {});
         assert_eq!(flight.oldest_loose(), None);

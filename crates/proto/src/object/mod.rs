@@ -1,11 +1,12 @@
-//! The FOBS object transfer (Dickens & Gropp, §3): numbered packets over one object, an acknowledgement window as large
-//! as the object, and a sender that asks for nothing before it sends.
+//! The FOBS object transfer (Dickens & Gropp, §3): numbered packets over one object, an acknowledgement window as
+//! large as the object, and a sender that asks for nothing before it sends.
 //!
 //! Three plug points make the family of protocols: [`Selector`] (which packet next),
 //! [`Controller`](crate::control::Controller) (how fast), [`AckPolicy`] (when to acknowledge).
 
 mod ack;
 mod asking;
+mod companions;
 mod flight;
 mod receiver;
 mod selector;
@@ -13,6 +14,7 @@ mod sender;
 mod sending;
 
 pub use ack::{AckKind, AckPolicy, DEFAULT_EVERY, MAX_DELAY, NEVER, STATUS_EVERY};
+pub use companions::Companions;
 pub use receiver::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats};
 pub use selector::{Selector, SelectorKind, View};
 pub use sender::Sender;
@@ -40,6 +42,14 @@ impl Shape {
     pub fn range(&self, packet: PacketNumber) -> Range<u64> {
         let start = packet.saturating_mul(u64::from(self.packet_len)).min(self.object_len);
         start..start.saturating_add(u64::from(self.packet_len)).min(self.object_len)
+    }
+
+    /// The object bytes that a run of packets carries.
+    pub fn bytes(&self, packets: Range<PacketNumber>) -> Range<u64> {
+        if packets.is_empty() {
+            return 0..0;
+        }
+        self.range(packets.start).start..self.range(packets.end - 1).end
     }
 
     /// The packets that lie wholly within a range of object bytes.

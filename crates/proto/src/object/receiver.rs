@@ -1,10 +1,20 @@
 //! The receiving side.
+//!
+//! `Receiver<K: Sink>` in `object/receiver.rs`. It checks number and length of a packet, hands its bytes to the
+//! sink, and only if the sink took them marks it in the map. A full sink refuses; the packet then counts as
+//! arrived but not as received and comes again. It acknowledges after F new packets (`--ack-every`) or a quarter
+//! of a round trip, at once at first, and after the end answers late data with "complete", since that word can
+//! get lost too.
+//!
+//! An acknowledgement says four things that do not depend on its predecessors having arrived: counters that only
+//! grow; all packets below `low` are in; runs of datagram numbers that came in, each told in several
+//! acknowledgements in a row; a slice of the map, so that whatever else was lost is told in the end.
 
 use super::{AckPolicy, NEVER, Shape};
 use crate::blocks::Blocks;
 use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
+use crate::ranges::Ranges;
 use crate::seen::Seen;
-use crate::session::manifest::Ranges;
 use crate::units::{DatagramNumber, PacketNumber, Time};
 use crate::wire::{Ack, Answer, Body, MAX_TIMED, Request, SLICE_WORDS};
 use core::time::Duration;
@@ -81,7 +91,7 @@ pub struct Receiver<K> {
     /// After completion, late data is answered at most this often.
     next_reminder: Time,
     next_number: DatagramNumber,
-    by_lanes: bool,
+    by_streams: bool,
     complete: bool,
     events: VecDeque<ReceiverEvent>,
     stats: ReceiverStats,
@@ -132,7 +142,7 @@ impl<K: Sink> Receiver<K> {
             round: 0,
             next_reminder: Time::ZERO,
             next_number: 0,
-            by_lanes: false,
+            by_streams: false,
             complete,
             events: complete.then_some(ReceiverEvent::Complete).into_iter().collect(),
             stats: ReceiverStats::default(),
@@ -171,9 +181,9 @@ impl<K: Sink> Receiver<K> {
         self.pressure = pressure;
     }
 
-    /// Whether lanes carry what comes in: then nobody needs to know at once what has.
-    pub fn set_by_lanes(&mut self, by_lanes: bool) {
-        self.by_lanes = by_lanes;
+    /// Whether TCP streams carry what comes in: then nobody needs to know at once what has.
+    pub fn set_by_streams(&mut self, by_streams: bool) {
+        self.by_streams = by_streams;
     }
 
     /// These bytes failed verification: ask for them again. Returns the new epoch, to be told to the sender.
@@ -218,8 +228,8 @@ impl<K: Sink> Receiver<K> {
             self.stats.refused += 1;
             // Counted as come in but not acknowledged: it will be sent again.
             self.seen.remove(arrival.number);
-            // What came over a lane will be offered again.
-            self.stats.received -= u64::from(self.by_lanes);
+            // What came over a TCP stream will be offered again.
+            self.stats.received -= u64::from(self.by_streams);
         } else {
             self.map.insert(packet);
             self.unspoken += 1;
@@ -264,8 +274,8 @@ impl<K: Sink> Receiver<K> {
 
     fn policy(&self) -> AckPolicy {
         let mut policy = self.config.ack;
-        if self.by_lanes && policy.every != NEVER {
-            policy.every = policy.every.max(LANES_EVERY);
+        if self.by_streams && policy.every != NEVER {
+            policy.every = policy.every.max(STREAMS_EVERY);
         }
         policy.early(self.stats.received)
     }
@@ -398,9 +408,9 @@ impl<K: Sink> Endpoint for Receiver<K> {
     }
 }
 
-/// New packets per acknowledgement at least while lanes carry them: nothing is paced by acknowledgements, and at 10 Gb/s
-/// there are still some thousand a second.
-const LANES_EVERY: u32 = 256;
+/// New packets per acknowledgement at least while TCP streams carry them: nothing is paced by acknowledgements, and at
+/// 10 Gb/s there are still some thousand a second.
+const STREAMS_EVERY: u32 = 256;
 /// Acknowledgements in a row that tell of a timed arrival.
 const TIMED_TOLD: u8 = 4;
 /// Late data after completion is answered this often: the sender missed the word, once is not enough.

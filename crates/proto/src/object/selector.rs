@@ -1,7 +1,7 @@
 //! Which packet goes next.
 
 use crate::blocks::Blocks;
-use crate::suggest::unknown;
+use crate::suggest::UnknownName;
 use crate::units::PacketNumber;
 use core::fmt;
 use core::str::FromStr;
@@ -92,12 +92,11 @@ impl SelectorKind {
 }
 
 impl FromStr for SelectorKind {
-    type Err = String;
-    fn from_str(name: &str) -> Result<SelectorKind, String> {
-        SelectorKind::ALL
-            .into_iter()
-            .find(|kind| kind.name() == name)
-            .ok_or_else(|| unknown("selector", name, SelectorKind::ALL.iter().map(|kind| kind.name())))
+    type Err = UnknownName;
+    fn from_str(name: &str) -> Result<SelectorKind, UnknownName> {
+        SelectorKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            UnknownName::new("selector", name, SelectorKind::ALL.iter().map(|kind| kind.name()))
+        })
     }
 }
 
@@ -277,6 +276,6 @@ mod tests {
         for kind in SelectorKind::ALL {
             assert_eq!(kind.name().parse(), Ok(kind));
         }
-        assert!("spiral".parse::<SelectorKind>().unwrap_err().contains("circular-strict"));
+        assert!("spiral".parse::<SelectorKind>().unwrap_err().to_string().contains("circular-strict"));
     }
 }

@@ -1,5 +1,20 @@
 //! The sending side.
+//!
+//! `Sender<S: Source>` in `object/sender.rs`. Every datagram has a number of its own, never used twice, also when
+//! it carries a packet that was sent before: an acknowledgement of a number is never ambiguous, and every
+//! round-trip sample is sound. `flight.rs` remembers which packet each number carried. A datagram is given up as
+//! lost when later ones were acknowledged and it left longer ago than the reordering seen so far, or after a
+//! timeout (RFC 6298 with the peer's delay added).
+//!
+//! The selector sees two maps: *acked* and *busy* (acked or on its way). `circular` goes round over what is not
+//! busy and returns for losses after at most `LAP` packets, so that files complete soon after their data and the
+//! mixed part of the map stays short; `circular-strict` is the paper's order.
+//!
+//! When everything is on its way and the path is known to lose packets, the sender repeats the newest ones ahead
+//! of any sign of loss, one in a hundred of all at most (`HEDGE_SHARE`, `HEDGE_MIN`): otherwise the loss of the
+//! very last packet would cost a timeout.
 
+mod claims;
 mod loss;
 
 use super::asking::Asking;
@@ -11,8 +26,8 @@ use crate::blocks::Blocks;
 use crate::control::{AckSample, BURST, Controller, Remembered, Sent, Snapshot, TimedArrival};
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
+use crate::ranges::Ranges;
 use crate::rtt::Rtt;
-use crate::session::manifest::Ranges;
 use crate::units::{DatagramNumber, PacketNumber, Rate, Time};
 use crate::wire::{self, Ack, Body};
 use core::time::Duration;
@@ -35,6 +50,8 @@ pub struct Sender<S> {
     busy: Blocks,
     /// Packets sent at least once.
     tried: Blocks,
+    /// Bytes that the receiver claims to have: packets that touch them are busy until that is settled.
+    claimed: Ranges,
     /// How datagrams travel at present.
     carriage: Carriage,
     flight: Flight,
@@ -59,7 +76,7 @@ pub struct Sender<S> {
     events: VecDeque<SenderEvent>,
     complete: bool,
     stats: SenderStats,
-    /// Of those, what the controller is not to hear of: it went by lanes.
+    /// Of those, what the controller is not to hear of: it went by TCP streams.
     base: Totals,
     /// What the controller was last told: it never goes back.
     told: Totals,
@@ -82,6 +99,7 @@ impl<S: Source> Sender<S> {
             rtt: Rtt::new(config.rtt),
             busy: acked.clone(),
             tried: acked.clone(),
+            claimed: Ranges::new(),
             acked,
             carriage: Carriage::Datagrams,
             flight: Flight::default(),
@@ -169,21 +187,12 @@ impl<S: Source> Sender<S> {
         for range in ranges.iter() {
             let packets = self.config.shape.packets_touching(range);
             self.acked.remove_range(packets.clone());
-            self.busy.remove_range(packets);
+            self.busy.remove_range(packets.clone());
+            self.hold_within(&self.config.shape.bytes(packets));
         }
         if !self.acked.is_full() {
             self.complete = false;
         }
-    }
-
-    /// The receiver does not need these bytes any more.
-    pub fn skip(&mut self, ranges: &Ranges) {
-        for range in ranges.iter() {
-            let packets = self.config.shape.packets_within(range);
-            self.acked.insert_range(packets.clone());
-            self.busy.insert_range(packets);
-        }
-        self.check_complete();
     }
 
     fn check_complete(&mut self) {
@@ -279,14 +288,14 @@ impl<S: Source> Sender<S> {
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
         stats.refused = stats.refused.max(ack.refused);
         stats.pressure = ack.pressure;
-        if self.carriage == Carriage::Lanes {
+        if self.carriage == Carriage::Streams {
             return;
         }
         if ack.delay > ack_delay_max {
             stats.receiver_late += now.since(stats.last_news).min(ack.delay);
         }
-        // What comes out of lanes meanwhile the controller has not sent.
-        let landed = self.base.in_lanes.saturating_sub(self.flight.in_lanes());
+        // What comes out of TCP streams meanwhile the controller has not sent.
+        let landed = self.base.in_streams.saturating_sub(self.flight.in_streams());
         let received = stats.received.saturating_sub(self.base.received + landed);
         let distinct = stats.distinct.saturating_sub(self.base.distinct + landed);
         self.told.received = self.told.received.max(received);
@@ -338,8 +347,8 @@ impl<S: Source> Sender<S> {
     /// whose loss would be noticed last. A small share of the object at most.
     fn hedge(&mut self) -> Option<PacketNumber> {
         let budget = self.stats.packets_required / HEDGE_SHARE + HEDGE_MIN;
-        let by_lanes = self.carriage == Carriage::Lanes;
-        if by_lanes
+        let by_streams = self.carriage == Carriage::Streams;
+        if by_streams
             || self.stats.given_up == 0
             || self.stats.packets_hedged >= budget
             || self.rtt.min() < HEDGE_RTT_MIN
@@ -376,7 +385,7 @@ impl<S: Source> Sender<S> {
 
     /// Set the pacer for what goes next: the controller's train, or the flow as a whole.
     fn set_pace(&mut self, now: Time) -> Blocked {
-        if self.carriage == Carriage::Lanes {
+        if self.carriage == Carriage::Streams {
             self.pacer.set_rate(self.config.rate_cap);
             self.pacer.set_burst(BURST);
             return Blocked::RateCap;
@@ -411,8 +420,8 @@ impl<S: Source> Sender<S> {
     }
 
     fn window_is_full(&self) -> bool {
-        if self.carriage == Carriage::Lanes {
-            return self.flight.len() as u64 >= LANES_SPAN;
+        if self.carriage == Carriage::Streams {
+            return self.flight.len() as u64 >= STREAMS_SPAN;
         }
         let len = self.datagram_len();
         let window = self.controller.window().unwrap_or(u64::MAX).max(4 * len);
@@ -468,7 +477,8 @@ impl<S: Source> Endpoint for Sender<S> {
         }
         let Some((packet, hedge)) = self.choose() else {
             self.train_left = 0;
-            self.blocked = Blocked::Acks;
+            // Claims are settled when the source has been read.
+            self.blocked = if self.claimed.is_empty() { Blocked::Acks } else { Blocked::Source };
             self.app_limited = true;
             self.pacer.skip_idle(now);
             return self.ask(now, buf);
@@ -492,8 +502,8 @@ impl<S: Source> Endpoint for Sender<S> {
         self.train_left = self.train_left.saturating_sub(1);
         wire::encode_data_prefix(buf, self.config.class, in_train, packet);
         let again = !self.tried.insert(packet);
-        let by_lane = self.carriage == Carriage::Lanes;
-        let number = self.flight.push(packet, now, again, by_lane);
+        let by_stream = self.carriage == Carriage::Streams;
+        let number = self.flight.push(packet, now, again, by_stream);
         self.busy.insert(packet);
         self.stats.packets_sent += 1;
         self.stats.packets_resent += u64::from(again);
@@ -504,8 +514,8 @@ impl<S: Source> Endpoint for Sender<S> {
             self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
         }
         self.pacer.on_sent(now, bytes);
-        if by_lane {
-            self.stats.packets_by_lanes += 1;
+        if by_stream {
+            self.stats.packets_by_streams += 1;
         } else {
             let in_flight = self.flight.loose() * bytes;
             self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
@@ -539,9 +549,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(1);
 /// Datagrams recorded at most: 1.4 GB on their way. A sender without control stops here.
 const FLIGHT_MAX: usize = 1 << 20;
 
-/// Datagram numbers that may be under way in lanes: what one lane holds back must not become too old for the receiver's
-/// check for replays (65 536 numbers).
-const LANES_SPAN: u64 = 56_000;
+/// Datagram numbers that may be under way in TCP streams: what one TCP stream holds back must not become too old for
+/// the receiver's check for replays (65 536 numbers).
+const STREAMS_SPAN: u64 = 56_000;
 
 /// One packet in so many may be repeated ahead of any sign of loss.
 const HEDGE_SHARE: u64 = 100;

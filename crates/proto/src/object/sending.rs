@@ -1,7 +1,7 @@
 //! What a sender is told and what it tells.
 
 use super::{SelectorKind, Shape};
-use crate::session::manifest::Ranges;
+use crate::ranges::Ranges;
 use crate::units::{Rate, Time};
 use core::time::Duration;
 
@@ -37,7 +37,7 @@ pub enum Carriage {
     /// Each by itself, and any may get lost: the controller sets the pace.
     Datagrams,
     /// In order over each of several reliable connections, which overtake each other and set the pace themselves.
-    Lanes,
+    Streams,
 }
 
 /// Totals of the receiver's at a moment.
@@ -49,8 +49,8 @@ pub struct Totals {
     pub distinct: u64,
     /// Largest datagram number, plus one.
     pub covered: u64,
-    /// Datagrams in lanes whose fate was not known.
-    pub in_lanes: u64,
+    /// Datagrams in TCP streams whose fate was not known.
+    pub in_streams: u64,
     /// [`SenderStats::overruns`].
     pub overruns: u64,
 }
@@ -90,8 +90,8 @@ pub struct SenderStats {
     pub packets_sent: u64,
     /// Of those, carrying a packet sent before.
     pub packets_resent: u64,
-    /// Of those sent, given to lanes.
-    pub packets_by_lanes: u64,
+    /// Of those sent, given to TCP streams.
+    pub packets_by_streams: u64,
     /// Of those sent again, sent ahead of any sign of loss, at the end of the object.
     pub packets_hedged: u64,
     /// Datagrams given up as lost.

@@ -1,15 +1,24 @@
-//! Which of UDP and TCP lanes is to carry a transfer, decided anew while it runs.
+//! Which of UDP and TCP streams is to carry a transfer, decided anew while it runs.
 //!
 //! ```text
-//! Datagrams ──▶ Lanes                  UDP fell silent, and probes say that it alone does
+//! Datagrams ──▶ TCP streams                  UDP fell silent, and probes say that it alone does
 //!     └──▶ Opening ──▶ Trial           UDP works, but loses much or is far slower than it was at first
 //!     ◀──────────────────┘             the better of the two stays, by a margin
-//! Lanes ──▶ Trial of UDP               it passes again, or it is long ago that it was tried
+//! TCP streams ──▶ Trial of UDP               it passes again, or it is long ago that it was tried
 //! ```
 //! A trial moves real data: it costs nothing but the difference between the two for a few seconds.
 //!
-//! Silence alone says little: the whole path may be cut, or the other side busy. So when an acknowledgement is overdue both
-//! ways are asked at once, and what the control stream answers UDP must answer too.
+//! Silence alone says little: the whole path may be cut, or the other side busy. So when an acknowledgement is
+//! overdue both ways are asked at once, and what the control stream answers UDP must answer too.
+//!
+//! `session/choice.rs` decides, without I/O, which of the two carries the data (`--transport auto`). When an
+//! acknowledgement is overdue both ways are asked; UDP that answers nothing while the other side's own loop answers
+//! over the control stream means TCP streams. Keep-alives would not do: a thread of their own sends them, also
+//! where the loop is stuck. Of a path that was cut, TCP makes up for what it lost at its own time, so UDP is
+//! believed blocked only by questions that were asked after the first answer came. TCP streams open meanwhile. UDP
+//! that loses much, or delivers far less than the path check's train, means a *trial*, in which TCP streams carry
+//! real data for a few seconds and the better one stays. Trials are rare and ever rarer, since on a path that
+//! simply is slow each costs a little; one of UDP that was silent needs eight answers to ten questions first.
 
 mod asking;
 
@@ -32,7 +41,7 @@ pub struct ChoiceConfig {
     pub train_rate: Option<Rate>,
     /// For how long the path check's probes went unanswered at first.
     pub mute: Duration,
-    /// The control stream can be a lane.
+    /// The control stream can carry the data.
     pub has_pipe: bool,
     /// UDP is to be as fast as can be, so that being slow is no choice of the user's.
     pub is_hasty: bool,
@@ -71,17 +80,17 @@ pub struct Look {
     pub udp_answers: u64,
     /// The round trip.
     pub rtt: Duration,
-    /// Lanes that are there.
-    pub lanes: usize,
+    /// TCP streams that are there.
+    pub streams: usize,
     /// Why there are none, if none can be had.
-    pub no_lanes: Option<String>,
+    pub no_streams: Option<String>,
 }
 
 /// What the owner is to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Order {
-    /// See that there are lanes.
-    OpenLanes,
+    /// See that there are TCP streams.
+    OpenStreams,
     /// Ask over UDP and over the control stream alike: does it pass, is anybody there?
     Probe,
     /// From now on this carries the data.
@@ -112,7 +121,7 @@ pub struct Choice {
     trial_pause: Duration,
     /// UDP carries the data and is suspected to be blocked.
     doubt: Option<Doubt>,
-    /// Lanes carry it, and UDP is being asked whether it passes again.
+    /// TCP streams carry it, and UDP is being asked whether it passes again.
     round: Option<Round>,
     probe_at: Time,
     probe_pause: Duration,
@@ -133,12 +142,12 @@ enum State {
     Datagrams {
         since: Time,
     },
-    /// UDP carries the data until there are lanes.
+    /// UDP carries the data until there are TCP streams.
     Opening {
         since: Time,
         reason: String,
     },
-    Lanes {
+    Streams {
         /// UDP was silent, not slow.
         blocked: bool,
     },
@@ -160,7 +169,7 @@ impl Choice {
     pub fn new(config: ChoiceConfig, now: Time) -> Choice {
         let state = match config.carrier {
             Carrier::Object => State::Datagrams { since: now },
-            Carrier::Stripe | Carrier::Ssh => State::Lanes { blocked: true },
+            Carrier::Stripe | Carrier::Ssh => State::Streams { blocked: true },
         };
         Choice {
             config,
@@ -196,7 +205,7 @@ impl Choice {
         match self.state.clone() {
             State::Datagrams { since } => self.on_datagrams(look, since, span),
             State::Opening { since, reason } => self.on_opening(look, since, reason),
-            State::Lanes { blocked } => self.on_lanes(look, blocked),
+            State::Streams { blocked } => self.on_streams(look, blocked),
             State::Trial { .. } => self.on_trial(look),
         }
     }
@@ -224,16 +233,16 @@ impl Choice {
     }
 
     fn on_datagrams(&mut self, look: &Look, since: Time, span: Duration) -> Option<Order> {
-        let has_other = look.lanes > 0 || self.config.has_pipe;
-        if look.now < self.trial_at && look.no_lanes.is_some() && !has_other {
-            // Lanes could not be had a moment ago.
+        let has_other = look.streams > 0 || self.config.has_pipe;
+        if look.now < self.trial_at && look.no_streams.is_some() && !has_other {
+            // TCP streams could not be had a moment ago.
             return None;
         }
         let mute = core::mem::take(&mut self.config.mute);
-        if mute >= MUTE && look.lanes > 0 && self.config.is_hasty {
+        if mute >= MUTE && look.streams > 0 && self.config.is_hasty {
             // What was so at first is likely to come again.
             let line = format!("UDP passed nothing for the first {:.1} s", mute.as_secs_f64());
-            self.state = State::Lanes { blocked: true };
+            self.state = State::Streams { blocked: true };
             return self.go(look.now, Carrier::Stripe, line, false);
         }
         self.on_silence(look, since).or_else(|| self.on_oddity(look, since, span))
@@ -255,7 +264,7 @@ impl Choice {
         }
         self.odd_for = Duration::ZERO;
         self.state = State::Opening { since: look.now, reason };
-        Some(Order::OpenLanes)
+        Some(Order::OpenStreams)
     }
 
     /// What about UDP looks slower than it should be, if a trial is worth it.
@@ -288,11 +297,11 @@ impl Choice {
     }
 
     fn on_opening(&mut self, look: &Look, since: Time, reason: String) -> Option<Order> {
-        if look.lanes > 0 {
+        if look.streams > 0 {
             let other = self.rate().unwrap_or(0.0);
             return self.begin_trial(look, Carrier::Stripe, other, false, reason);
         }
-        if look.no_lanes.is_some() || look.now.since(since) >= LANES_PATIENCE {
+        if look.no_streams.is_some() || look.now.since(since) >= STREAMS_PATIENCE {
             self.trial_at = look.now + self.pause();
             self.state = State::Datagrams { since: look.now };
         }
@@ -315,7 +324,7 @@ impl Choice {
     fn on_trial(&mut self, look: &Look) -> Option<Order> {
         let State::Trial { of, back, since, other, measured, blocked } = &mut self.state else { return None };
         let (of, back, since, other, blocked) = (*of, *back, *since, *other, *blocked);
-        if of == Carrier::Stripe && look.lanes == 0 {
+        if of == Carrier::Stripe && look.streams == 0 {
             return self.end_trial(look, back, "the TCP connections broke".into(), blocked);
         }
         let patience = TRIAL_SILENCE.max(look.rtt * TRIAL_SILENCE_RTTS);
@@ -349,7 +358,7 @@ impl Choice {
         self.trial_at = look.now + self.pause();
         self.state = match of {
             Carrier::Object => State::Datagrams { since: look.now },
-            Carrier::Stripe | Carrier::Ssh => State::Lanes { blocked: false },
+            Carrier::Stripe | Carrier::Ssh => State::Streams { blocked: false },
         };
         self.go(look.now, of, format!("{told}: staying with that"), false)
     }
@@ -359,7 +368,7 @@ impl Choice {
         self.probe_pause = (self.probe_pause * 2).min(PROBE_PAUSE_MAX);
         self.state = match back {
             Carrier::Object => State::Datagrams { since: look.now },
-            Carrier::Stripe | Carrier::Ssh => State::Lanes { blocked },
+            Carrier::Stripe | Carrier::Ssh => State::Streams { blocked },
         };
         self.go(look.now, back, told, true)
     }
@@ -371,10 +380,10 @@ impl Choice {
         pause
     }
 
-    fn on_lanes(&mut self, look: &Look, blocked: bool) -> Option<Order> {
-        if look.lanes == 0
+    fn on_streams(&mut self, look: &Look, blocked: bool) -> Option<Order> {
+        if look.streams == 0
             && self.config.carrier == Carrier::Stripe
-            && let Some(why) = &look.no_lanes
+            && let Some(why) = &look.no_streams
         {
             let line = format!("the TCP connections broke and no new one comes about ({why})");
             if self.config.has_pipe {
@@ -434,15 +443,15 @@ const ODD_SHARE: f64 = 0.15;
 const FAST_SHARE: f64 = 0.75;
 /// A transfer that is over sooner is left alone: a trial takes some seconds.
 const LEFT_MIN: Duration = Duration::from_secs(6);
-/// For lanes to come about.
-const LANES_PATIENCE: Duration = Duration::from_secs(6);
+/// For TCP streams to come about.
+const STREAMS_PATIENCE: Duration = Duration::from_secs(6);
 /// A trial settles for so long, and measures for as long again.
 const TRIAL_PART: Duration = Duration::from_millis(1200);
 const TRIAL_PART_RTTS: u32 = 12;
 /// In a trial UDP may be silent for less long: there is something to go back to.
 const TRIAL_SILENCE: Duration = Duration::from_millis(1000);
 const TRIAL_SILENCE_RTTS: u32 = 5;
-/// Lanes must be better than UDP by so much: they cannot tell what limits them, and share less well.
+/// TCP streams must be better than UDP by so much: they cannot tell what limits them, and share less well.
 pub const MARGIN: f64 = 1.25;
 /// UDP that passes again need hardly be better.
 const MARGIN_BACK: f64 = 1.05;

@@ -1,10 +1,10 @@
 //! What a copy consists of: its entries in order, and where each file's bytes lie in the object.
 //!
-//! All files of a copy, in manifest order, form one contiguous byte space, the *object*. A file contributes its data
-//! extents only (holes of a sparse file are not in the object), back to back. Hash *groups* cut each file's
+//! All files of a copy, in manifest order, form one contiguous byte space, the *object*. A file contributes its
+//! data extents only (holes of a sparse file are not in the object), back to back. Hash *groups* cut each file's
 //! contribution into pieces of [`GROUP_LEN`] bytes, aligned to the file's first byte.
 
-use rangemap::RangeSet;
+pub use crate::ranges::{Ranges, bytes_in};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -12,17 +12,10 @@ use std::ops::Range;
 /// chunk, so that group hashes are subtrees of the file's own BLAKE3 tree and its root follows without reading again.
 pub const GROUP_LEN: u64 = 1 << 20;
 
-/// Ranges of object bytes.
-pub type Ranges = RangeSet<u64>;
-
-/// Ranges from the other side: one that is empty or runs backwards makes the whole message senseless.
-pub(super) fn read_ranges<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Ranges, D::Error> {
-    let list = Vec::<Range<u64>>::deserialize(from)?;
-    if list.iter().any(|range| range.start >= range.end) {
-        return Err(serde::de::Error::custom("an empty range"));
-    }
-    Ok(list.into_iter().collect())
-}
+/// A version of one file: a hash over all by which the sender's file system tells that it was changed, or replaced by
+/// another. Equal versions have equal contents. Only files of several groups have one, since only these are resumed, and
+/// only where the file system can be trusted to tell.
+pub type FileVersion = [u8; 16];
 
 /// Index of an entry in its manifest.
 pub type EntryIndex = u32;
@@ -51,8 +44,8 @@ pub enum Kind {
         /// `None`: all of it is data. `Some`: a sparse file's data extents, ascending, disjoint, not touching, within
         /// `size`; what lies between is a hole.
         extents: Option<Vec<Range<u64>>>,
-        /// BLAKE3 of its data, where the copy compares contents (`--checksum`).
-        hash: Option<[u8; 32]>,
+        /// Its version, where it has one.
+        version: Option<FileVersion>,
     },
     /// A folder.
     Dir,

@@ -1,16 +1,19 @@
 //! The messages of the control stream.
 
 use super::limit::Limit;
-use super::manifest::{EntryIndex, Group, Ranges, read_ranges};
+use super::manifest::{EntryIndex, Group};
+use super::reason::Reason;
 use super::told::Told;
-use super::transport::{Switch, Transport};
-use crate::control::{Companions, ControllerKind};
+use super::transport::{Carrier, Switch, Transport};
+use crate::control::ControllerKind;
+use crate::object::Companions;
+use crate::ranges::{Ranges, read_ranges};
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -39,12 +42,26 @@ pub struct FileOptions {
     pub resume: bool,
     /// Compare contents, not only size and time, before a file counts as already there.
     pub checksum: bool,
+    /// Whether equal parts of the file that is in place are taken over.
+    pub delta: Delta,
     /// Remove what the destination folder has and the source has not.
     pub delete: bool,
     /// Report what would be done and do nothing.
     pub dry_run: bool,
     /// Leave out what matches (gitignore-like globs).
     pub exclude: Vec<String>,
+}
+
+/// Whether the receiver looks for parts of a file in the one that is to be replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Delta {
+    /// Where that one is large and older.
+    #[default]
+    Auto,
+    /// In any case.
+    Always,
+    /// Never: all of the file is sent.
+    Never,
 }
 
 /// How the object is to be moved: chosen by the client, obeyed by whichever side sends or receives.
@@ -123,8 +140,8 @@ pub enum Answer {
         /// Addresses at which the server believes to be reachable (ssh: from its own view of the connection).
         udp_hosts: Vec<std::net::IpAddr>,
     },
-    /// Not possible: a line for the user.
-    Refuse(String),
+    /// Not possible.
+    Refuse(Reason),
 }
 
 /// BLAKE3 chaining value of a group (the root hash for a file of one group).
@@ -141,8 +158,8 @@ pub struct GroupHash {
 pub struct FileFailure {
     /// Its path below the destination (or as given, where it never got an entry).
     pub path: Vec<u8>,
-    /// One line that says what to do.
-    pub reason: String,
+    /// Why.
+    pub reason: Reason,
 }
 
 impl fmt::Display for FileFailure {
@@ -173,8 +190,12 @@ pub struct Report {
     pub files_skipped: u64,
     /// Data bytes of the files that were already there.
     pub skipped_bytes: u64,
+    /// Of `skipped_bytes`, those whose hashes were compared with the sender's; the others have the same size and time.
+    pub compared_bytes: u64,
     /// Bytes taken over from an interrupted run.
     pub resumed_bytes: u64,
+    /// Bytes taken over from files that were replaced.
+    pub delta_bytes: u64,
     /// Those that failed.
     pub failed: Told<FileFailure>,
     /// Data bytes of those that failed.
@@ -216,6 +237,23 @@ pub struct SenderStatus {
     pub switches: Vec<Switch>,
 }
 
+impl SenderStatus {
+    /// What carried most of the data.
+    pub fn carrier(&self) -> Carrier {
+        let by_streams = self.packets_by_stripe + self.packets_by_ssh;
+        let by = [
+            (self.packets_sent.saturating_sub(by_streams), Carrier::Object),
+            (self.packets_by_stripe, Carrier::Stripe),
+            (self.packets_by_ssh, Carrier::Ssh),
+        ];
+        // Of equals the first: nothing was sent.
+        by.into_iter()
+            .rev()
+            .max_by_key(|(packets, _)| *packets)
+            .map_or(Carrier::Object, |(_, carrier)| carrier)
+    }
+}
+
 /// A message after the handshake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
@@ -231,6 +269,10 @@ pub enum Message {
         /// Object bytes that the receiver has or does not want.
         #[serde(deserialize_with = "read_ranges")]
         have: Ranges,
+        /// Object bytes, whole groups, that the receiver claims to have as well. The sender reads them and gives their
+        /// hashes, as it does for what it sends, but sends nothing that touches them until they are settled.
+        #[serde(deserialize_with = "read_ranges")]
+        claimed: Ranges,
         /// What of that was there before.
         already: Already,
     },
@@ -241,7 +283,7 @@ pub enum Message {
         /// Which.
         entry: EntryIndex,
         /// Why.
-        reason: String,
+        reason: Reason,
     },
     /// Receiver to sender: send these object bytes again; they failed verification. Raises the epoch.
     Resend {
@@ -257,14 +299,23 @@ pub enum Message {
         #[serde(deserialize_with = "read_ranges")]
         ranges: Ranges,
     },
+    /// Receiver to sender: what came of claims, as the sender's hashes have shown.
+    Settled {
+        /// Object bytes that the receiver has as the sender read them.
+        #[serde(deserialize_with = "read_ranges")]
+        confirmed: Ranges,
+        /// Object bytes that differ: send them.
+        #[serde(deserialize_with = "read_ranges")]
+        refused: Ranges,
+    },
     /// Receiver to sender: all that could be done is done.
     Finished(Report),
     /// Sender to receiver, twice a second: how it goes, for the other side's display.
     Status(SenderStatus),
     /// Sender to receiver: understood, going; how it went.
     Bye(SenderStatus),
-    /// Either side gives up: a line for the user. What has arrived stays resumable.
-    Abort(String),
+    /// Either side gives up. What has arrived stays resumable.
+    Abort(Reason),
     /// Still there.
     KeepAlive,
     /// Either side: is anybody there? At once answered by the one who moves the data, and therefore not the same as
@@ -278,14 +329,14 @@ pub enum Message {
         /// The question's.
         at: Time,
     },
-    /// Sender to a receiver that is the client: have so many lanes open to me.
-    Lanes {
+    /// Sender to a receiver that is the client: have so many TCP streams open to me.
+    Streams {
         /// How many in all.
         wanted: u16,
     },
-    /// The client to a sender that asked for lanes: there are none. Why, in a line.
-    NoLanes(String),
-    /// Bytes of the lane that is the control stream itself.
+    /// The client to a sender that asked for TCP streams: there are none. Why, in a line.
+    NoStreams(String),
+    /// Datagrams, as records, where the control stream itself carries them.
     Bytes(Vec<u8>),
     /// The server to the client: a line that its user should know.
     Warning(String),

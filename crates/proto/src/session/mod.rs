@@ -17,5 +17,6 @@ pub mod choice;
 pub mod limit;
 pub mod manifest;
 pub mod message;
+pub mod reason;
 pub mod told;
 pub mod transport;

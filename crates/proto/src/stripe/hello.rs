@@ -8,7 +8,8 @@
 //!        server  0 u8 · server nonce (32) · proof (32)                  or  reason u8
 //!        client  proof (32)
 //! ```
-//! Whoever wants in must prove that it knows the stream's secret, over nonces of both sides: nothing can be replayed.
+//! Whoever wants in must prove that it knows the stream's secret, over nonces of both sides: nothing can be
+//! replayed.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,12 +21,10 @@ pub const MAGIC: [u8; 3] = *b"LHS";
 pub const PREAMBLE_LEN: usize = 5;
 /// Bytes of a stream's id.
 pub const ID_LEN: usize = 16;
-/// Bytes of nonces and proofs.
-pub const PROOF_LEN: usize = 32;
+/// Bytes of a stream's secret.
+pub const SECRET_LEN: usize = 32;
 /// The longest Noise message in either direction. Offers and answers are far shorter.
 pub const NOISE_MAX: usize = 1024;
-/// Lanes that one stream may have.
-pub const LANES_MAX: u32 = 64;
 
 /// What a new connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +120,7 @@ pub enum Answer {
         /// Names the stream to lanes that join.
         id: [u8; ID_LEN],
         /// All keys and proofs of the stream come from it.
-        secret: [u8; PROOF_LEN],
+        secret: [u8; SECRET_LEN],
         /// Seal with AES-GCM rather than ChaCha20-Poly1305.
         aes: bool,
         /// Lanes that the server takes at most.

@@ -1,15 +1,16 @@
 //! An ordered, reliable byte stream over several ordered, reliable *lanes* (PSockets).
 //!
-//! Sivakumar, Bailey and Grossman's PSockets opens n TCP connections instead of one, cuts what is to be sent into n equal
-//! partitions and sends them at the same time. The parts here do that without touching a socket:
+//! Sivakumar, Bailey and Grossman's PSockets opens n TCP connections instead of one, cuts what is to be sent into n
+//! equal partitions and sends them at the same time. The parts here do that without touching a socket:
 //!
 //! - [`frame`]: what travels on a lane, and [`lane`]: taking it apart as the bytes come.
 //! - [`outgoing`]: what was written and is not acknowledged yet, and which lane takes which of it.
 //! - [`notices`]: what the other side must be told once.
 //! - [`reassembly`]: putting the stream together again within bounded memory.
-//! - [`search`]: how many lanes there should be, found by experiment.
-//! - [`watch`]: telling a lane that stalls from one that is slow.
 //! - [`hello`]: how a stream is opened and how further lanes join it.
+//!
+//! How many lanes there should be, and which of them stalls, is found out as for other TCP connections: see
+//! [`streams`](crate::streams).
 //!
 //! A driver moves the bytes of each lane, in order, and says when a lane has died: what it carried and nobody
 //! acknowledged goes out again on the others.
@@ -20,8 +21,6 @@ pub mod lane;
 pub mod notices;
 pub mod outgoing;
 pub mod reassembly;
-pub mod search;
-pub mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
-//! When a segment is lost, which goes next and whether it may: RFC 6675 with RFC 9937 where the receiver tells what it
-//! has beyond the first gap, RFC 6582 where it does not. How large the window is remains the controller's business.
+//! When a segment is lost, which goes next and whether it may: RFC 6675 with RFC 9937 where the receiver tells what
+//! it has beyond the first gap, RFC 6582 where it does not. How large the window is remains the controller's
+//! business.
 
 use super::prr::Prr;
 use super::scoreboard::{Departure, News, Scoreboard, SegmentIndex};

@@ -1,6 +1,6 @@
 //! A TCP of user level: one stream of bytes from one side to the other, in clear, in datagrams as long as TCP's
-//! segments. It is what the papers compare with, under any [`Controller`](crate::control::Controller) as its congestion
-//! control.
+//! segments. It is what the papers compare with, under any [`Controller`](crate::control::Controller) as its
+//! congestion control.
 //!
 //! | what | by |
 //! |---|---|
@@ -11,9 +11,10 @@
 //! | acknowledgements delayed, windows closed and probed | RFC 1122 §4.2.3, RFC 9293 §3.8.6 |
 //!
 //! Not there: data in the other direction, urgent data, path MTU discovery, explicit congestion notification, loss
-//! found by time (RFC 8985), undoing a reduction that turns out wrong, and a word of the receiver's own end: whoever
-//! drives a receiver keeps it for a while after [`ReceiverEvent::Complete`], so that a lost last acknowledgement can be
-//! said again. A controller's probe trains are not sent: no acknowledgement tells the arrival of each segment.
+//! found by time (RFC 8985), undoing a reduction that turns out wrong, and a word of the receiver's own end:
+//! whoever drives a receiver keeps it for a while after [`ReceiverEvent::Complete`], so that a lost last
+//! acknowledgement can be said again. A controller's probe trains are not sent: no acknowledgement tells the
+//! arrival of each segment.
 
 mod congestion;
 mod prr;

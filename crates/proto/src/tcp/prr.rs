@@ -1,4 +1,5 @@
-//! Proportional rate reduction (RFC 9937): spreads a reduction of the window over the round trip that repairs a loss.
+//! Proportional rate reduction (RFC 9937): spreads a reduction of the window over the round trip that repairs a
+//! loss.
 
 /// One reduction.
 #[derive(Clone, Copy, Debug)]

@@ -63,6 +63,12 @@ impl DropTail {
         self.gauge.occupancy(now)
     }
 
+    /// From now on it is measured anew.
+    pub fn restart_occupancy(&mut self, now: Time) {
+        self.advance(now);
+        self.gauge.restart(now);
+    }
+
     fn set_level(&mut self, at: Time, bytes: u64) {
         self.waiting_bytes = bytes;
         self.gauge.set(at, bytes);
@@ -110,5 +116,9 @@ mod tests {
         let found = queue.occupancy(Time(200));
         assert_eq!(found, Occupancy { mean_bytes: 1000.0, p95_bytes: 2000, max_bytes: 2000 });
         assert_eq!(DropTail::new(1, Time(9)).occupancy(Time(5)), Occupancy::default());
+        queue.push(Time(200), 500, Time(260));
+        queue.restart_occupancy(Time(220));
+        let found = queue.occupancy(Time(300));
+        assert_eq!(found, Occupancy { mean_bytes: 250.0, p95_bytes: 500, max_bytes: 500 });
     }
 }

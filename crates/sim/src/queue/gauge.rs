@@ -43,6 +43,13 @@ impl Gauge {
         }
     }
 
+    /// Forget what was, from `now` on.
+    pub(crate) fn restart(&mut self, now: Time) {
+        self.advance(now);
+        (self.from, self.area, self.max) = (now, 0, self.level);
+        self.bins.clear();
+    }
+
     fn advance(&mut self, to: Time) {
         let span = to.0.saturating_sub(self.at.max(self.from).0);
         self.at = self.at.max(to);

@@ -54,18 +54,34 @@ impl fmt::Display for QueueDiscipline {
 }
 
 impl std::str::FromStr for QueueDiscipline {
-    type Err = String;
-    fn from_str(name: &str) -> Result<QueueDiscipline, String> {
-        let all = QueueDiscipline::ALL;
-        all.into_iter()
-            .find(|one| one.name() == name)
-            .ok_or_else(|| unknown("queue discipline", name, all.iter().map(|one| one.name())))
+    type Err = UnknownDiscipline;
+
+    fn from_str(name: &str) -> Result<QueueDiscipline, UnknownDiscipline> {
+        let found = QueueDiscipline::ALL.into_iter().find(|one| one.name() == name);
+        found.ok_or_else(|| UnknownDiscipline { name: name.into() })
+    }
+}
+
+/// A name that no queue discipline has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDiscipline {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl std::error::Error for UnknownDiscipline {}
+
+impl fmt::Display for UnknownDiscipline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = QueueDiscipline::ALL.iter().map(|one| one.name());
+        write!(f, "{}", unknown("queue discipline", &self.name, known))
     }
 }
 
 impl TryFrom<String> for QueueDiscipline {
-    type Error = String;
-    fn try_from(name: String) -> Result<QueueDiscipline, String> {
+    type Error = UnknownDiscipline;
+
+    fn try_from(name: String) -> Result<QueueDiscipline, UnknownDiscipline> {
         name.parse()
     }
 }

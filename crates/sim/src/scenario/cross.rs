@@ -2,13 +2,12 @@
 
 use super::Scenario;
 use super::checks::{InvalidField, RATE_MAX_MBIT, TIME_MAX_S, not_negative, positive, refuse};
-use crate::flow::{ENDLESS, FlowSpec, Protocol};
-use crate::path::rate;
-use crate::sim::Side;
+use crate::ids::Side;
+use crate::protocol::{ENDLESS, FlowSpec, Protocol};
+use crate::quantities::rate;
 use crate::traffic::{Arrivals, Distribution, Traffic};
 use longhaul_proto::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// Flows that share the path with those under test.
@@ -192,53 +191,9 @@ impl CrossTraffic {
     }
 }
 
-impl fmt::Display for CrossTraffic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let control = toml::Value::from(self.control.as_str());
-        writeln!(f, "\n[[traffic]]\ncontrol = {control}\ncount = {}", self.count)?;
-        if let Some(bytes) = self.bytes {
-            writeln!(f, "bytes = {bytes}")?;
-        }
-        for (field, value) in [
-            ("start_s", Some(self.start_s)),
-            ("stagger_s", Some(self.stagger_s)),
-            ("stop_s", self.stop_s),
-            ("bytes_shape", self.bytes_shape),
-            ("load", self.load),
-            ("gap_shape", self.gap_shape),
-            ("on_s", self.on_s),
-            ("off_s", self.off_s),
-            ("on_off_shape", self.on_off_shape),
-            ("rate_mbit", self.rate_mbit),
-        ] {
-            if let Some(value) = value {
-                writeln!(f, "{field} = {value:?}")?;
-            }
-        }
-        writeln!(f, "reverse = {}", self.reverse)
-    }
-}
-
 fn time(seconds: f64) -> Time {
     Time::ZERO + Duration::from_secs_f64(seconds)
 }
-
-pub(super) const FIELDS: &[&str] = &[
-    "control",
-    "count",
-    "start_s",
-    "stagger_s",
-    "stop_s",
-    "bytes",
-    "bytes_shape",
-    "load",
-    "gap_shape",
-    "on_s",
-    "off_s",
-    "on_off_shape",
-    "rate_mbit",
-    "reverse",
-];
 
 /// Ten times what the bottleneck carries: more would only pile up flows.
 const LOAD_MAX: f64 = 10.0;

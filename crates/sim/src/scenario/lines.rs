@@ -1,7 +1,9 @@
 //! Where each field stands in a scenario's text, and errors that say so.
 
-use super::{FIELDS, InvalidField, LISTS};
+use super::{CrossTraffic, InvalidField, Scenario, Step};
 use longhaul_proto::suggest::unknown;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::forward_to_deserialize_any;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -65,8 +67,8 @@ impl FieldLines {
         let table = DeTable::parse(text).map_err(|error| ScenarioError::syntax(text, &error))?;
         let mut lines = FieldLines(Vec::new());
         lines.add_table(text, table.get_ref(), None);
-        for (name, _) in LISTS {
-            let entries = table.get_ref().get(*name).and_then(|value| value.get_ref().as_array());
+        for name in [STEPS, TRAFFIC] {
+            let entries = table.get_ref().get(name).and_then(|value| value.get_ref().as_array());
             for (index, entry) in entries.into_iter().flatten().enumerate() {
                 lines.add_entry(text, entry, (name.to_string(), index));
             }
@@ -113,15 +115,47 @@ impl FieldLines {
 impl Place {
     /// What to say if no scenario has such a field.
     fn unknown(&self) -> Option<String> {
-        let (what, known) = match &self.entry {
-            None => ("field", FIELDS),
-            Some((list, _)) => {
-                let (name, fields) = LISTS.iter().find(|(name, _)| name == list)?;
-                (if *name == "steps" { "field of a step" } else { "field of traffic" }, *fields)
-            }
+        let list = self.entry.as_ref().map(|(list, _)| list.as_str());
+        let (what, known) = match list {
+            Some(STEPS) => ("field of a step", fields_of::<Step>()),
+            Some(_) => ("field of traffic", fields_of::<CrossTraffic>()),
+            None => ("field", fields_of::<Scenario>()),
         };
         let is_known = self.field.is_empty() || known.contains(&self.field.as_str());
         (!is_known).then(|| unknown(what, &self.field, known.iter().copied()))
+    }
+}
+
+/// The names of a type's fields, as serde reads them.
+fn fields_of<'de, T: Deserialize<'de>>() -> &'static [&'static str] {
+    let mut names: &[&str] = &[];
+    // It asks for its fields and gets none.
+    let _ = T::deserialize(FieldNames(&mut names));
+    names
+}
+
+struct FieldNames<'a>(&'a mut &'static [&'static str]);
+
+impl<'de> Deserializer<'de> for FieldNames<'_> {
+    type Error = de::value::Error;
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = fields;
+        self.deserialize_any(visitor)
+    }
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(de::Error::custom("there is no value"))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf option unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier ignored_any
     }
 }
 
@@ -137,3 +171,7 @@ fn place(file: Option<&Path>, line: Option<usize>) -> String {
         (None, None) => String::new(),
     }
 }
+
+/// The lists of tables.
+const STEPS: &str = "steps";
+const TRAFFIC: &str = "traffic";

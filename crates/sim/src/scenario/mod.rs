@@ -2,6 +2,7 @@
 
 mod checks;
 mod cross;
+mod library;
 mod lines;
 mod step;
 
@@ -23,8 +24,7 @@ use std::path::Path;
 
 /// A path between two hosts, the same in both directions but for the share of loss.
 ///
-/// In order, a packet meets: the sending host's device (`nic_mbit`), the bottleneck with its drop-tail queue, the
-/// impairments (`loss`, `corrupt`, `duplicate`, `reorder`, `jitter_ms`), and half of `rtt_ms`. Sizes are those of
+/// In order, a packet meets: the sending host's device (`nic_mbit`), the bottleneck with its queue, the impairments (`loss`, `corrupt`, `duplicate`, `reorder`, `jitter_ms`), and half of `rtt_ms`. Sizes are those of
 /// whole IP packets. In a file, `bottleneck_mbit` and `rtt_ms` must be given; the rest has defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -67,8 +67,10 @@ pub struct Scenario {
     /// Everything random follows from it.
     pub seed: u64,
     /// How the path changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
     /// Flows that share it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<CrossTraffic>,
 }
 
@@ -230,61 +232,9 @@ impl Default for Scenario {
 /// As a scenario file: the output can be pasted into one.
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "name = {}", toml::Value::from(self.name.as_str()))?;
-        for (field, value) in [
-            ("nic_mbit", self.nic_mbit),
-            ("bottleneck_mbit", Some(self.bottleneck_mbit)),
-            ("rtt_ms", Some(self.rtt_ms)),
-            ("queue_bdp", self.queue_bdp),
-            ("queue_kb", self.queue_kb),
-            ("loss", Some(self.loss)),
-            ("loss_reverse", Some(self.loss_reverse)),
-            ("burst", self.burst),
-            ("jitter_ms", Some(self.jitter_ms)),
-            ("reorder", Some(self.reorder)),
-            ("duplicate", Some(self.duplicate)),
-            ("corrupt", Some(self.corrupt)),
-        ] {
-            if let Some(value) = value {
-                writeln!(f, "{field} = {value:?}")?;
-            }
-        }
-        if self.queue_discipline != QueueDiscipline::DropTail {
-            writeln!(f, "queue_discipline = \"{}\"", self.queue_discipline)?;
-        }
-        if self.super_packets {
-            writeln!(f, "super_packets = true")?;
-        }
-        writeln!(f, "mtu = {}\nseed = {}", self.mtu, self.seed)?;
-        self.steps.iter().try_for_each(|step| write!(f, "{step}"))?;
-        self.traffic.iter().try_for_each(|traffic| write!(f, "{traffic}"))
+        f.write_str(&toml::to_string(self).map_err(|_| fmt::Error)?)
     }
 }
-
-const FIELDS: &[&str] = &[
-    "name",
-    "nic_mbit",
-    "bottleneck_mbit",
-    "rtt_ms",
-    "queue_bdp",
-    "queue_kb",
-    "queue_discipline",
-    "loss",
-    "loss_reverse",
-    "burst",
-    "jitter_ms",
-    "reorder",
-    "duplicate",
-    "corrupt",
-    "mtu",
-    "super_packets",
-    "seed",
-    "steps",
-    "traffic",
-];
-
-/// The lists of tables, and what their entries have.
-const LISTS: &[(&str, &[&str])] = &[("steps", step::FIELDS), ("traffic", cross::FIELDS)];
 
 const REQUIRED: [&str; 2] = ["bottleneck_mbit", "rtt_ms"];
 

@@ -4,10 +4,9 @@ use super::checks::{
     DELAY_MAX_MS, InvalidField, RATE_MAX_MBIT, TIME_MAX_S, not_negative, positive, refuse, share,
 };
 use crate::link::{LinkChange, LinkStep};
-use crate::path::{both_ways, rate};
+use crate::quantities::{both_ways, rate};
 use longhaul_proto::units::Time;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// At a time one thing about the path changes.
@@ -63,22 +62,3 @@ impl Step {
         }
     }
 }
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n[[steps]]\nat_s = {:?}", self.at_s)?;
-        for (field, value) in [
-            ("bottleneck_mbit", self.bottleneck_mbit),
-            ("loss", self.loss),
-            ("outage_s", self.outage_s),
-            ("rtt_ms", self.rtt_ms),
-        ] {
-            if let Some(value) = value {
-                writeln!(f, "{field} = {value:?}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-pub(super) const FIELDS: &[&str] = &["at_s", "bottleneck_mbit", "loss", "outage_s", "rtt_ms"];

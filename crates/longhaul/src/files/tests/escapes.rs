@@ -3,6 +3,7 @@
 use super::harness::*;
 use crate::files::{Base, Root, plan};
 use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest, OBJECT_LEN_MAX};
+use longhaul_proto::session::reason::Cause;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 fn file(path: &str, size: u64) -> Entry {
     Entry {
         path: path.into(),
-        kind: Kind::File { size, extents: None, hash: None },
+        kind: Kind::File { size, extents: None, version: None },
         mode: 0o4755,
         mtime: (5, 0),
     }
@@ -131,7 +132,7 @@ fn what_does_not_fit_is_refused_before_anything_is_sent() {
     on_small_disk(4, |disk| {
         let manifest = Manifest { entries: vec![file("f", 5 * MIB)] };
         let refused = plan_of(&manifest, disk, &options()).unwrap_err();
-        assert!(refused.contains("not enough room: 5.2 MB are to come; free 1."), "{refused}");
+        assert!(refused.to_string().contains("not enough room: 5.2 MB are to come; free 1."), "{refused}");
     });
 }
 
@@ -156,12 +157,17 @@ fn a_disk_that_fills_up_fails_what_is_left_and_keeps_what_came() {
         assert!(report.files_done >= 1 && report.files_done < 3, "{report:?}");
         assert_eq!(report.files_done + report.failed.count(), 3);
         for failure in &report.failed.first {
+            assert_eq!(failure.reason.cause, Cause::NoSpace);
             assert!(
-                failure.reason.starts_with("no space left at the destination; free "),
+                failure.reason.line.starts_with("no space left at the destination; free "),
                 "{}",
                 failure.reason
             );
-            assert!(failure.reason.ends_with(" MB and run the same command again"), "{}", failure.reason);
+            assert!(
+                failure.reason.line.ends_with(" MB and run the same command again"),
+                "{}",
+                failure.reason
+            );
         }
         // Room again: the same command goes on.
         fs::remove_file(disk.join("in the way")).unwrap();
@@ -184,6 +190,6 @@ fn a_folder_that_cannot_be_made_fails_every_entry() {
     trip.run();
     let report = trip.sink.report();
     assert_eq!((report.files_done, report.failed.count()), (0, 3));
-    assert!(report.failed.first[0].reason.contains("cannot make this folder"));
+    assert!(report.failed.first[0].reason.line.contains("cannot make this folder"));
     assert_eq!(Layout::new(&manifest).object_len(), 0);
 }

@@ -1,5 +1,6 @@
 //! Trees to copy, a stand-in for the network, and a close look at the result.
 
+use crate::files::FileError;
 use crate::files::{
     Base, FileSink, Plan, Reader, Root, Scan, ScanOptions, SinkEvent, SourceSpec, Wake, plan, scan,
 };
@@ -57,7 +58,8 @@ pub fn contents(top: &Path) -> BTreeMap<PathBuf, Thing> {
     while let Some(path) = pending.pop() {
         let full = top.join(&path);
         let meta = fs::symlink_metadata(&full).unwrap();
-        let (mode, mtime) = (meta.mode() & 0o7777, (meta.mtime(), meta.mtime_nsec()));
+        // The other bits are not kept.
+        let (mode, mtime) = (meta.mode() & 0o777, (meta.mtime(), meta.mtime_nsec()));
         let thing = if meta.is_symlink() {
             Thing::Link { target: fs::read_link(&full).unwrap(), mtime }
         } else if meta.is_dir() {
@@ -199,6 +201,8 @@ pub struct Trip {
     pub to_send: Vec<u64>,
     pub bad: usize,
     pub unwanted: Ranges,
+    pub confirmed: Ranges,
+    pub refused: Ranges,
     pub failures: Vec<String>,
     pub warnings: Vec<String>,
     road: Road,
@@ -225,7 +229,7 @@ pub fn options() -> FileOptions {
     FileOptions { resume: true, ..FileOptions::default() }
 }
 
-pub fn plan_of(manifest: &Manifest, dest: &Path, options: &FileOptions) -> Result<Plan, String> {
+pub fn plan_of(manifest: &Manifest, dest: &Path, options: &FileOptions) -> Result<Plan, FileError> {
     manifest.validate().unwrap();
     plan(&Base::new(Root::ambient(), dest), manifest, options, &AtomicBool::default())
 }
@@ -234,8 +238,10 @@ impl Trip {
     pub fn begin(scan: Scan, plan: Plan, road: Road) -> Trip {
         let (scan, bell) = (Arc::new(scan), Arc::new(Bell::default()));
         let layout = Arc::new(Layout::new(&scan.manifest));
-        let have = plan.have.clone();
-        let reader = Reader::with_cache(scan.clone(), layout.clone(), &have, bell.wake(), road.reader_cache);
+        let (mut have, claimed) = (plan.have.clone(), plan.claimed.clone());
+        let wanted = (&have, &claimed);
+        let reader = Reader::with_cache(scan.clone(), layout.clone(), wanted, bell.wake(), road.reader_cache);
+        have.extend(claimed);
         let manifest = Arc::new(scan.manifest.clone());
         let sink = FileSink::with_memory(plan, manifest, layout.clone(), bell.wake(), road.sink_memory);
         let mut rng = Rng::with_seed(road.seed);
@@ -255,6 +261,8 @@ impl Trip {
             to_send,
             bad: 0,
             unwanted: Ranges::new(),
+            confirmed: Ranges::new(),
+            refused: Ranges::new(),
             failures: vec![],
             warnings: vec![],
             road,
@@ -354,10 +362,12 @@ impl Trip {
             match event {
                 SinkEvent::Bad { ranges } => {
                     self.bad += 1;
-                    let len = self.road.packet_len;
-                    for range in ranges.iter() {
-                        self.to_send.extend(range.start / len..(range.end - 1) / len + 1);
-                    }
+                    self.send_again(&ranges);
+                }
+                SinkEvent::Settled { confirmed, refused } => {
+                    self.confirmed.extend(confirmed);
+                    self.refused.extend(refused.iter().cloned());
+                    self.send_again(&refused);
                 }
                 SinkEvent::Unwanted { ranges } => {
                     let (len, object_len) = (self.road.packet_len, self.layout.object_len());
@@ -366,10 +376,19 @@ impl Trip {
                     let whole = |n: &u64| n * len..(n * len + len).min(object_len);
                     self.to_send.retain(|n| unwanted.gaps(&whole(n)).next().is_some());
                 }
-                SinkEvent::FileFailed(failure) => self.failures.push(failure.reason),
+                SinkEvent::FileFailed(failure) => self.failures.push(failure.reason.line),
                 SinkEvent::Warning(line) => self.warnings.push(line),
                 SinkEvent::FileDone { .. } => {}
             }
+        }
+    }
+}
+
+impl Trip {
+    fn send_again(&mut self, ranges: &Ranges) {
+        let len = self.road.packet_len;
+        for range in ranges.iter() {
+            self.to_send.extend(range.start / len..(range.end - 1) / len + 1);
         }
     }
 }
@@ -393,9 +412,12 @@ pub fn copy(source: &Path, dest: &Path, road: Road) -> Report {
 }
 
 pub fn copy_with(source: &Path, dest: &Path, road: Road, options: &FileOptions) -> Report {
-    let scan_options = ScanOptions { checksum: options.checksum, ..ScanOptions::default() };
-    let scan = scan(&Root::ambient(), &sources(&[source]), &scan_options);
+    let scan = scan_of(source);
     assert_eq!(scan.errors, []);
+    copy_scan(scan, dest, road, options)
+}
+
+pub fn copy_scan(scan: Scan, dest: &Path, road: Road, options: &FileOptions) -> Report {
     let plan = plan_of(&scan.manifest, dest, options).unwrap();
     let mut trip = Trip::begin(scan, plan, road);
     trip.run();

@@ -1,5 +1,6 @@
 //! Whole copies without a network: scan, read, plan, store, land.
 
+mod deltas;
 mod escapes;
 mod harness;
 mod reading;

@@ -1,20 +1,71 @@
 //! What an interruption leaves is taken over, and never makes a wrong file.
 
 use super::harness::*;
-use crate::files::journal::{Header, Record};
+use crate::files::Scan;
+use crate::files::hash::group_hash;
+use crate::files::journal::{Header, PartToken, Record, SealKey, Source, seal};
 use crate::files::names::{journal_name, part_name};
+use crate::files::sealing::ours;
 use fastrand::Rng;
+use longhaul_proto::session::manifest::{FileVersion, Kind};
 use longhaul_proto::session::message::FileOptions;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the journal and the part file of `name` are.
+/// What tells the part files of these tests.
+const TOKEN: PartToken = *b"a token!";
+
+/// The version of the sources of these tests, which lie where none can be had.
+const VERSION: FileVersion = [9; 16];
+
+/// Where the journal of `name` is, and the part file that tests make.
 fn leftovers(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
     let beside = |name: Vec<u8>| folder.join(std::ffi::OsStr::from_bytes(&name));
-    (beside(journal_name(name.as_bytes())), beside(part_name(name.as_bytes())))
+    (beside(journal_name(name.as_bytes())), beside(part_name(name.as_bytes(), TOKEN)))
+}
+
+/// The part file that a copy left.
+fn part_in(folder: &Path) -> PathBuf {
+    let names = fs::read_dir(folder).unwrap().map(|item| item.unwrap().path());
+    names.into_iter().find(|path| path.to_string_lossy().ends_with("-part")).unwrap()
+}
+
+/// List a file that has a version.
+fn versioned(source: &Path, version: FileVersion) -> Scan {
+    let mut scan = scan_of(source);
+    for entry in &mut scan.manifest.entries {
+        if let Kind::File { version: listed, .. } = &mut entry.kind {
+            *listed = Some(version);
+        }
+    }
+    scan
+}
+
+/// Lay a file down as a copy does.
+fn lay(path: &Path, bytes: &[u8]) {
+    write(path, bytes);
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A journal that says that these groups of `bytes` were verified and are on the disk.
+fn journal_of(source: &Source, bytes: &[u8], groups: &[u32], key: &SealKey) -> Vec<u8> {
+    let header = Header::new(TOKEN);
+    let mut journal = header.bytes().to_vec();
+    let note = |record: Record, journal: &mut Vec<u8>| record.write(&header, journal.len() as u64, journal);
+    note(Record::Source(*source), &mut journal);
+    let count = bytes.len().div_ceil(MIB as usize) as u32;
+    for &index in groups {
+        let start = (u64::from(index) * MIB) as usize;
+        let hash = group_hash(index, count, &bytes[start..bytes.len().min(start + MIB as usize)]);
+        note(Record::Group { index, hash }, &mut journal);
+    }
+    let seal = seal(blake3::Hasher::new_keyed(key).update(&journal));
+    note(Record::Synced { journal_len: journal.len() as u64, seal }, &mut journal);
+    journal
 }
 
 /// Begin a copy of one file and stop it properly after a share of its packets.
@@ -142,15 +193,29 @@ fn stopped() -> (tempfile::TempDir, Vec<u8>, Vec<u8>, Vec<u8>) {
         dest.path(),
         Road { until: 0.8, packet_len: 8000, ..Road::default() },
     );
-    let (journal, part) = leftovers(dest.path(), "f");
-    (source, bytes, fs::read(journal).unwrap(), fs::read(part).unwrap())
+    let (journal, _) = leftovers(dest.path(), "f");
+    let mut journal = fs::read(journal).unwrap();
+    let part = fs::read(part_in(dest.path())).unwrap();
+    // The same journal as of a part file whose name is known.
+    journal = renamed(&journal);
+    (source, bytes, journal, part)
+}
+
+/// A journal's records in one that names the tests' part file.
+fn renamed(journal: &[u8]) -> Vec<u8> {
+    let (from, to) = (Header::read(journal).unwrap(), Header::new(TOKEN));
+    let mut renamed = to.bytes().to_vec();
+    while let Some((record, _)) = Record::read(&from, renamed.len() as u64, &journal[renamed.len()..]) {
+        record.write(&to, renamed.len() as u64, &mut renamed);
+    }
+    renamed
 }
 
 fn resume_with(source: &Path, journal: &[u8], part: &[u8]) -> (u64, Vec<u8>) {
     let dest = folder();
     let (journal_path, part_path) = leftovers(dest.path(), "f");
-    write(journal_path, journal);
-    write(part_path, part);
+    lay(&journal_path, journal);
+    lay(&part_path, part);
     let report = copy(&source.join("f"), dest.path(), Road { packet_len: 64_000, ..Road::default() });
     assert_eq!(report.failed.first, []);
     assert_tidy(dest.path());
@@ -191,22 +256,135 @@ fn damage_to_journal_or_part_never_makes_a_wrong_file() {
     }
 }
 
-#[test]
-fn what_reached_the_disk_is_believed_unless_contents_are_to_be_compared() {
-    let (source, _, mut journal, mut part) = stopped();
-    let scan = scan_of(&source.path().join("f"));
-    let header = Header::new(&scan.manifest.entries[0]);
-    let len = journal.len() as u64;
-    Record::Synced { journal_len: len }.write(&header, len, &mut journal);
-    part[100] ^= 1;
-    let dest = folder();
+/// A part file and its journal, of which groups 0 to 2 were verified for this version and are on the disk; and a source.
+fn left_behind(
+    part: &[u8],
+    version: FileVersion,
+    key: &SealKey,
+) -> (tempfile::TempDir, tempfile::TempDir, Vec<u8>) {
+    let (source, dest) = (folder(), folder());
+    let bytes = random_bytes(3 * MIB + 4321, 9);
+    write(source.path().join("f"), &bytes);
+    set_mtime(source.path().join("f"), 1000, 5);
+    let scan = versioned(&source.path().join("f"), version);
     let (journal_path, part_path) = leftovers(dest.path(), "f");
-    write(journal_path, &journal);
-    write(part_path, &part);
-    let believed = plan_of(&scan.manifest, dest.path(), &options()).unwrap().resumed_bytes;
-    let read_again = FileOptions { checksum: true, ..options() };
-    let checked = plan_of(&scan.manifest, dest.path(), &read_again).unwrap().resumed_bytes;
-    assert_eq!(believed - checked, MIB);
+    lay(&journal_path, &journal_of(&Source::new(&scan.manifest.entries[0]), part, &[0, 1, 2], key));
+    lay(&part_path, part);
+    (source, dest, bytes)
+}
+
+#[test]
+fn groups_of_the_same_version_are_taken_as_they_are_unless_contents_are_to_be_compared() {
+    let bytes = random_bytes(3 * MIB + 4321, 9);
+    let (source, dest, _) = left_behind(&bytes, VERSION, &ours().key);
+    let scan = versioned(&source.path().join("f"), VERSION);
+    // Damage that only reading shows.
+    let part = fs::File::options().write(true).open(leftovers(dest.path(), "f").1).unwrap();
+    part.write_all_at(&[!bytes[100]], 100).unwrap();
+    let plan = |options: &FileOptions| plan_of(&scan.manifest, dest.path(), options).unwrap();
+    let believed = plan(&options());
+    assert_eq!((believed.resumed_bytes, believed.claimed.iter().count()), (3 * MIB, 0));
+    drop(believed);
+    assert_eq!(plan(&FileOptions { checksum: true, ..options() }).resumed_bytes, 2 * MIB);
+}
+
+#[test]
+fn what_another_version_left_is_sent_where_it_differs() {
+    let mut old = random_bytes(3 * MIB + 4321, 9);
+    old[MIB as usize + 7] ^= 1;
+    let (source, dest, bytes) = left_behind(&old, [1; 16], &ours().key);
+    let scan = versioned(&source.path().join("f"), VERSION);
+    let report = copy_scan(scan, dest.path(), Road::default(), &options());
+    assert_eq!((report.files_done, report.resumed_bytes), (1, 2 * MIB));
+    assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
+    assert_tidy(dest.path());
+}
+
+#[test]
+fn a_planted_journal_is_not_believed() {
+    // Its groups hash to what the journal says, and to what the source has; the part file holds something else.
+    let bytes = random_bytes(3 * MIB + 4321, 9);
+    for version in [VERSION, [1; 16]] {
+        let (source, dest, _) = left_behind(&bytes, version, &[5; 32]);
+        lay(&leftovers(dest.path(), "f").1, &vec![0xbd; bytes.len()]);
+        let scan = versioned(&source.path().join("f"), VERSION);
+        let report = copy_scan(scan, dest.path(), Road::default(), &options());
+        assert_eq!((report.files_done, report.resumed_bytes), (1, 0));
+        assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
+    }
+}
+
+#[test]
+fn another_file_of_the_same_size_and_time_is_no_mixture() {
+    let (first, second, dest) = (folder(), folder(), folder());
+    let bytes = random_bytes(5 * MIB, 2);
+    write(first.path().join("f"), &random_bytes(5 * MIB, 1));
+    write(second.path().join("f"), &bytes);
+    for source in [&first, &second] {
+        set_mtime(source.path().join("f"), 1000, 0);
+    }
+    // Without versions all is claimed, and refused; a piece of a group is found out with the rest of it.
+    interrupt(&first.path().join("f"), dest.path(), Road { until: 0.6, ..Road::default() });
+    let report = copy(&second.path().join("f"), dest.path(), Road::default());
+    assert!(report.files_done == 1 && report.resumed_bytes < MIB, "{report:?}");
+    assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
+    fs::remove_file(dest.path().join("f")).unwrap();
+    let [one, other] =
+        [(&first, [1; 16]), (&second, [2; 16])].map(|(s, v)| versioned(&s.path().join("f"), v));
+    let plan = plan_of(&one.manifest, dest.path(), &options()).unwrap();
+    let mut trip = Trip::begin(one, plan, Road { until: 0.6, ..Road::default() });
+    trip.run();
+    drop(trip);
+    let report = copy_scan(other, dest.path(), Road::default(), &options());
+    assert_eq!((report.files_done, report.resumed_bytes), (1, 0));
+    assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
+    assert_tidy(dest.path());
+}
+
+#[test]
+fn a_file_that_grew_goes_on_with_what_it_had() {
+    let (source, dest) = (folder(), folder());
+    let bytes = random_bytes(8 * MIB + 5, 1);
+    write(source.path().join("f"), &bytes[..5 * MIB as usize]);
+    interrupt(&source.path().join("f"), dest.path(), Road { until: 0.7, ..Road::default() });
+    write(source.path().join("f"), &bytes);
+    let report = copy(&source.path().join("f"), dest.path(), Road::default());
+    assert!(report.resumed_bytes >= 3 * MIB, "{report:?}");
+    assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
+    assert_tidy(dest.path());
+}
+
+#[test]
+fn two_copies_to_one_name_do_not_meet() {
+    let (first, second, dest) = (folder(), folder(), folder());
+    for (source, seed) in [(&first, 1), (&second, 2)] {
+        write(source.path().join("f"), &random_bytes(3 * MIB, seed));
+    }
+    let begin = |source: &Path| {
+        let scan = scan_of(&source.join("f"));
+        let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
+        Trip::begin(scan, plan, Road { until: 0.7, ..Road::default() })
+    };
+    // The second one planned before there was anything to see, and another after.
+    let (mut early, mut late) = (begin(first.path()), begin(second.path()));
+    early.run();
+    // What has come in is stored, and the journal begun.
+    early.sink.object_complete();
+    while !fs::read_dir(dest.path())
+        .unwrap()
+        .any(|item| item.unwrap().path().to_string_lossy().ends_with("-part"))
+    {
+        early.bell.wait();
+    }
+    late.finish();
+    assert!(late.failures[0].contains("another copy writes this file"), "{:?}", late.failures);
+    let scan = scan_of(&second.path().join("f"));
+    let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
+    assert!(plan.failures[0].reason.line.contains("another copy writes this file"), "{:?}", plan.failures);
+    early.finish();
+    assert_eq!(fs::read(dest.path().join("f")).unwrap(), random_bytes(3 * MIB, 1));
+    drop((early, late));
+    assert_tidy(dest.path());
 }
 
 #[test]
@@ -223,8 +401,8 @@ fn without_resume_leftovers_are_not_looked_at() {
     let (source, bytes, journal, part) = stopped();
     let dest = folder();
     let (journal_path, part_path) = leftovers(dest.path(), "f");
-    write(&journal_path, &journal);
-    write(&part_path, &part);
+    lay(&journal_path, &journal);
+    lay(&part_path, &part);
     let afresh = FileOptions { resume: false, ..options() };
     let report = copy_with(&source.path().join("f"), dest.path(), Road::default(), &afresh);
     assert_eq!((report.resumed_bytes, report.files_done), (0, 1));

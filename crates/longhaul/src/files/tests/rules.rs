@@ -15,7 +15,10 @@ fn paths(scan: &Scan) -> Vec<String> {
 }
 
 fn errors(scan: &Scan) -> Vec<(String, String)> {
-    scan.errors.iter().map(|e| (String::from_utf8_lossy(&e.path).into_owned(), e.reason.clone())).collect()
+    scan.errors
+        .iter()
+        .map(|e| (String::from_utf8_lossy(&e.path).into_owned(), e.reason.line.clone()))
+        .collect()
 }
 
 /// `a/x`, `a/b/y`, `a/b/z.o`, `f`, a link to a folder and one to a file.
@@ -71,11 +74,11 @@ fn sources_of_one_name_merge_or_conflict() {
 fn listing_and_comparing_end_when_they_are_told_to() {
     let (top, dest) = (sample(), folder());
     let stop = Arc::new(AtomicBool::new(true));
-    let stopped = ScanOptions { checksum: true, stop: stop.clone(), ..ScanOptions::default() };
+    let stopped = ScanOptions { stop: stop.clone(), ..ScanOptions::default() };
     assert_eq!(paths(&scan_with(top.path(), &["a", "a/b"], &stopped)), Vec::<String>::new());
-    let scan = scan_with(top.path(), &["a"], &ScanOptions { checksum: true, ..ScanOptions::default() });
+    let scan = scan_with(top.path(), &["a"], &ScanOptions::default());
     let base = Base::new(Root::ambient(), dest.path());
-    assert!(plan(&base, &scan.manifest, &options(), &stop).unwrap_err().contains("interrupted"));
+    assert!(plan(&base, &scan.manifest, &options(), &stop).unwrap_err().to_string().contains("interrupted"));
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn what_cannot_be_copied_is_told_and_the_rest_goes_on() {
     assert_eq!(scan.left_out.first, [b"a/fifo"]);
     assert_eq!(scan.warnings(), ["a/fifo: not copied: neither a file nor a folder nor a link"]);
     let alone = scan_with(top.path(), &["a/fifo"], &ScanOptions::default());
-    assert!(alone.emptiness().is_some_and(|line| line.starts_with("fifo: not copied")));
+    assert!(alone.emptiness().is_some_and(|reason| reason.line.starts_with("fifo: not copied")));
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn a_single_file_takes_the_name_given() {
     assert_eq!(fs::read(dest.path().join("made/a/b/y")).unwrap(), b"y");
     let over_file = scan_of(&top.path().join("a"));
     let refused = plan_of(&over_file.manifest, &dest.path().join("new"), &options()).unwrap_err();
-    assert!(refused.contains("not a folder"), "{refused}");
+    assert!(refused.to_string().contains("not a folder"), "{refused}");
 }
 
 #[test]
@@ -195,6 +198,22 @@ fn contents_count_with_checksum() {
     let report = copy_with(&inside(top.path()), dest.path(), Road::default(), &checksum);
     assert_eq!((report.files_done, report.files_skipped), (0, 6));
     assert_eq!(contents(top.path()), contents(dest.path()));
+}
+
+/// They would give whoever receives what the source's owner has, or the group.
+#[test]
+fn bits_that_go_with_an_owner_are_not_taken_over() {
+    let (top, dest) = (sample(), folder());
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    set(&top.path().join("f"), 0o4755);
+    set(&top.path().join("a"), 0o3775);
+    let mode = |name| fs::metadata(dest.path().join(name)).unwrap().permissions().mode() & 0o7777;
+    copy(&inside(top.path()), dest.path(), Road::default());
+    assert_eq!((mode("f"), mode("a")), (0o755, 0o775));
+    // Nor left on a file that stays.
+    set(&dest.path().join("f"), 0o4755);
+    assert_eq!(copy(&inside(top.path()), dest.path(), Road::default()).files_done, 0);
+    assert_eq!(mode("f"), 0o755);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::files::{Base, FileSink, Root, plan};
 use fastrand::Rng;
 use longhaul_proto::session::manifest::Layout;
 use longhaul_proto::session::message::FileOptions;
+use longhaul_proto::session::reason::Reason;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -102,7 +103,7 @@ fn a_file_that_changes_meanwhile_fails_alone() {
     let report = trip.sink.suspend();
     assert_eq!(report.files_done, 2);
     let mut failed: Vec<_> =
-        report.failed.first.iter().map(|f| (f.path.as_slice(), f.reason.as_str())).collect();
+        report.failed.first.iter().map(|f| (f.path.as_slice(), f.reason.line.as_str())).collect();
     failed.sort();
     let changed = "at the source: changed while it was being copied; copy it again";
     let gone = "at the source: cannot be opened: no such file or folder";
@@ -129,7 +130,7 @@ fn unwanted_hashes_and_packets_do_no_harm() {
     assert_eq!(sink.write_at(5, b"beyond"), Ok(()));
     assert_eq!(sink.write_at(u64::MAX - 3, b"far beyond"), Ok(()));
     assert_eq!(sink.write_at(3, b"lo and more"), Ok(()));
-    sink.source_failed(77, "no such entry");
+    sink.source_failed(77, &Reason::default());
     assert_eq!(sink.write_at(0, b"hel"), Ok(()));
     sink.expect(GroupHash { group: Group { entry: 1, index: 0 }, hash: *blake3::hash(b"hello").as_bytes() });
     while !sink.finished() {
@@ -150,7 +151,7 @@ fn what_never_verifies_fails_in_the_end() {
     trip.run();
     let report = trip.sink.suspend();
     assert_eq!((report.files_done, report.failed.count(), report.failed_bytes), (1, 1, 2 * MIB));
-    assert!(report.failed.first[0].reason.starts_with("cannot be verified"), "{:?}", report.failed);
+    assert!(report.failed.first[0].reason.line.starts_with("cannot be verified"), "{:?}", report.failed);
     assert!(!dest.path().join("a").exists());
 }
 
@@ -173,7 +174,7 @@ fn two_copies_of_one_file_do_not_mix() {
         trip.finish();
         let report = trip.sink.report();
         for failure in &report.failed.first {
-            let reason = &failure.reason;
+            let reason = &failure.reason.line;
             assert!(reason.contains("another copy") || reason.contains("no such file"), "{reason}");
         }
     }

@@ -1,20 +1,21 @@
-//! What carries the data at a moment: UDP at the controller's pace, or lanes at TCP's. Which of the two is decided in
-//! [`longhaul_proto::session::choice`].
+//! What carries the data at a moment: UDP at the controller's pace, or TCP streams at TCP's. Which of the two is
+//! decided in [`longhaul_proto::session::choice`].
 
-use super::super::session::{Broken, Session};
+use super::super::session::Session;
 use super::prepare::first_streams;
 use super::{Feed, Sending, path_losses};
 use crate::clock;
+use crate::error::Error;
+use crate::net::tcp::{Progress, Tuner};
 use longhaul_proto::control::{ControlConfig, Controller, ControllerKind};
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::lanes::LANES_MAX;
 use longhaul_proto::object::{Blocked, SenderStats};
 use longhaul_proto::path::{PathRate, PathReport};
 use longhaul_proto::session::choice::{Choice, ChoiceConfig, Look, Order};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::message::SenderStatus;
 use longhaul_proto::session::transport::{Carrier, Switch};
-use longhaul_proto::stripe::search::{Interval, Search};
+use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::{Rate, Time, nanos};
 use std::time::Duration;
 
@@ -27,11 +28,11 @@ pub struct Carrying {
     udp_rate: Option<Rate>,
     began: Time,
     switches: Vec<Switch>,
-    /// How many lanes are best; `None`: so many as the user says.
-    search: Option<Search>,
+    /// How many TCP streams are best; `None`: so many as the user says.
+    tuner: Option<Tuner>,
     /// It was told that TCP does not yield.
     warned: bool,
-    /// No lane had room when something was last to be sent.
+    /// No TCP stream had room when something was last to be sent.
     full: bool,
     /// Since when nothing could be sent although there was room.
     idle_since: Option<Time>,
@@ -39,9 +40,7 @@ pub struct Carrying {
     /// At the last look.
     looked_at: Time,
     acked: u64,
-    /// Segments that the lanes' kernels had sent again by then.
-    retransmits: u64,
-    /// Datagrams that went by lanes before the control stream became one.
+    /// Datagrams that went by TCP streams before the control stream carried any.
     by_ssh_from: Option<u64>,
     streams: usize,
     rtt: Option<[Duration; 2]>,
@@ -67,14 +66,13 @@ impl Carrying {
             udp_rate: None,
             began: now,
             switches: vec![],
-            search: None,
+            tuner: None,
             warned: false,
             full: false,
             idle_since: None,
             idle: Duration::ZERO,
             looked_at: now,
             acked: 0,
-            retransmits: 0,
             by_ssh_from: None,
             streams: 0,
             rtt: None,
@@ -86,7 +84,7 @@ impl Carrying {
         self.carrier
     }
 
-    /// Whether no lane had room when something was last to be sent.
+    /// Whether no TCP stream had room when something was last to be sent.
     pub fn is_full(&self) -> bool {
         self.full && self.carrier != Carrier::Object
     }
@@ -99,13 +97,13 @@ impl Carrying {
 
     /// Put into a status what is known here.
     pub fn tell(&self, stats: &SenderStats, status: &mut SenderStatus) {
-        let by_ssh = self.by_ssh_from.map_or(0, |from| stats.packets_by_lanes.saturating_sub(from));
+        let by_ssh = self.by_ssh_from.map_or(0, |from| stats.packets_by_streams.saturating_sub(from));
         status.packets_by_ssh = by_ssh;
-        status.packets_by_stripe = stats.packets_by_lanes - by_ssh;
+        status.packets_by_stripe = stats.packets_by_streams - by_ssh;
         status.streams = self.streams as u16;
         status.switches.clone_from(&self.switches);
         if let Some([smoothed, least]) = self.rtt
-            && stats.packets_by_lanes * 2 > stats.packets_sent
+            && stats.packets_by_streams * 2 > stats.packets_sent
         {
             status.rtt_ns = [least, smoothed, smoothed].map(nanos);
         }
@@ -130,26 +128,26 @@ impl Control {
 
 impl<F: Feed> Sending<'_, '_, F> {
     /// Look after what carries the data.
-    pub(super) fn carry(&mut self, now: Time) -> Result<(), Broken> {
+    pub(super) fn carry(&mut self, now: Time) -> Result<(), Error> {
         if let Some(since) = self.carrying.idle_since.take() {
             self.carrying.idle += now.since(since);
         }
-        let patience = LANE_PATIENCE.min(self.session.stall_timeout() / 4);
+        let patience = STREAM_PATIENCE.min(self.session.stall_timeout() / 4);
         let sender = &self.sender;
-        self.session.link.lanes().look_after(now, patience, |number| sender.is_on_way(number));
-        while let Some(numbers) = self.session.link.lanes().poll_lost() {
+        self.session.link.streams().look_after(now, patience, |number| sender.is_on_way(number));
+        while let Some(numbers) = self.session.link.streams().poll_lost() {
             self.sender.lose(numbers);
         }
         let span = now.since(self.carrying.looked_at);
         if span >= LOOK_EVERY {
-            self.look_at_lanes(now, span);
+            self.look_at_streams(now, span);
             self.choose(now)?;
         }
         Ok(())
     }
 
     /// Whether something else should carry the data.
-    fn choose(&mut self, now: Time) -> Result<(), Broken> {
+    fn choose(&mut self, now: Time) -> Result<(), Error> {
         let stats = self.sender.stats();
         let packets = self.sender.shape().packets();
         let packet_len = u64::from(self.sender.shape().packet_len);
@@ -171,12 +169,12 @@ impl<F: Feed> Sending<'_, '_, F> {
             udp_heard: self.session.check.last_news(),
             udp_answers: self.session.check.answers(),
             rtt: self.sender.rtt().smoothed(),
-            lanes: self.session.link.lanes().len(),
-            no_lanes: self.session.no_lanes.clone(),
+            streams: self.session.link.streams().len(),
+            no_streams: self.session.no_streams.clone(),
         };
         match self.carrying.choice.look(&look) {
             None => {}
-            Some(Order::OpenLanes) => self.session.want_lanes(first_streams(self.session)),
+            Some(Order::OpenStreams) => self.session.want_streams(first_streams(self.session)),
             Some(Order::Probe) => {
                 let len = self.datagram_len;
                 let class = self.session.options.classes.iter().position(|class| usize::from(*class) == len);
@@ -187,7 +185,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         Ok(())
     }
 
-    fn switch(&mut self, to: Carrier, why: String, trial: bool) -> Result<(), Broken> {
+    fn switch(&mut self, to: Carrier, why: String, trial: bool) -> Result<(), Error> {
         if self.carrying.carrier == Carrier::Object {
             // What UDP delivered before it fell silent says nothing of what it will.
             self.carrying.udp_rate = Some(self.recent.goodput).filter(|rate| trial && rate.0 > 0);
@@ -200,7 +198,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             self.sender.go_by_datagrams(controller);
         }
         if to != self.carrying.carrier {
-            // One lane against one flow over UDP is a fair trial.
+            // One TCP stream against one flow over UDP is a fair trial.
             let first = if trial { 1 } else { first_streams(self.session) };
             self.settle_carrier(to, first);
         }
@@ -208,27 +206,27 @@ impl<F: Feed> Sending<'_, '_, F> {
         Ok(())
     }
 
-    /// From now on this carries the data; so many lanes to begin with, where the user does not say.
+    /// From now on this carries the data; so many TCP streams to begin with, where the user does not say.
     pub(super) fn settle_carrier(&mut self, carrier: Carrier, first: usize) {
         self.carrying.carrier = carrier;
         if carrier != Carrier::Object {
-            self.sender.go_by_lanes();
+            self.sender.go_by_streams();
         }
         if carrier == Carrier::Ssh && self.carrying.by_ssh_from.is_none() {
-            self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_lanes);
+            self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_streams);
         }
         if carrier == Carrier::Stripe {
             // A short copy may be over before anybody looks at them.
-            self.carrying.streams = first.min(self.session.link.lanes().len());
+            self.carrying.streams = first.min(self.session.link.streams().len());
         }
         let (streams, background) = (self.session.options.streams, self.session.options.background);
         if carrier == Carrier::Stripe && streams.is_none() && !background {
-            self.carrying.search = Some(Search::new(first as u32, STREAMS_MAX));
+            self.carrying.tuner = Some(Tuner::new(first as u32, SEARCH_MAX));
         }
         if carrier != Carrier::Object && background && !std::mem::replace(&mut self.carrying.warned, true) {
             self.session.warn(
-                "--background has no say over TCP, which now carries the data beside other traffic as any TCP does; --rate \
-                 bounds it"
+                "a copy in the background has no say over TCP, which now carries the data beside other traffic as any TCP \
+                 does; a rate bounds it"
                     .into(),
             );
         }
@@ -247,8 +245,8 @@ impl<F: Feed> Sending<'_, '_, F> {
         self.carrying.switches.push(switch);
     }
 
-    /// How the lanes do, and how many there should be.
-    fn look_at_lanes(&mut self, now: Time, span: Duration) {
+    /// How the TCP streams do, and how many there should be.
+    fn look_at_streams(&mut self, now: Time, span: Duration) {
         let acked = self.sender.acked();
         let news = acked.saturating_sub(self.carrying.acked) * u64::from(self.sender.shape().packet_len);
         let idle = std::mem::take(&mut self.carrying.idle);
@@ -256,38 +254,36 @@ impl<F: Feed> Sending<'_, '_, F> {
         if self.carrying.carrier != Carrier::Stripe {
             return;
         }
-        let lanes = self.session.link.lanes();
-        let count = lanes.len();
-        let (with_losses, retransmits) = lanes.losses();
-        let lost = retransmits.saturating_sub(std::mem::replace(&mut self.carrying.retransmits, retransmits));
-        self.carrying.rtt = lanes.rtt();
+        let streams = self.session.link.streams();
+        let count = streams.len();
+        let survey = *streams.survey();
+        if let (Some(rtt), Some(least)) = (survey.rtt, survey.rtt_least) {
+            self.carrying.rtt = Some([rtt, least]);
+        }
         let mut wanted = first_streams(self.session);
         let mut at_hand = wanted;
-        if let Some(search) = &mut self.carrying.search {
-            let [rtt, least] = self.carrying.rtt.unwrap_or([self.session.rtt; 2]);
-            let queue = rtt.saturating_sub(least);
-            let lanes = count.min(search.wanted() as usize) as u32;
-            let with_losses = with_losses as u32;
-            let busy = idle < span / IDLE_SHARE;
-            let interval = Interval { now, span, acked: news, lanes, with_losses, lost, rtt, queue, busy };
-            if search.on_interval(&interval) {
-                tracing::debug!("{} lanes now, tried {:?}", search.wanted(), search.tried());
-            }
+        if let Some(tuner) = &mut self.carrying.tuner {
+            let [rtt, _] = self.carrying.rtt.unwrap_or([self.session.rtt; 2]);
+            let streams = count.min(tuner.search().wanted() as usize) as u32;
+            tuner.look(now, &Progress { span, acked: news, streams, rtt, idle }, &survey);
+            let search = tuner.search();
             (wanted, at_hand) = (search.wanted() as usize, search.at_hand() as usize);
         }
-        self.session.link.lanes().set_active(wanted);
+        self.session.link.streams().set_active(wanted);
         // Those that are there stay: to close them and open them again would cost more than it gives.
-        self.session.want_lanes(at_hand.max(self.session.lanes_wanted).min(LANES_MAX));
+        self.session.want_streams(at_hand.max(self.session.streams_wanted).min(STREAMS_MAX as usize));
         self.carrying.streams = wanted.min(count);
     }
 
-    /// Give lanes what they take. True if there is more to send at once.
-    pub(super) fn transmit_by_lanes(&mut self) -> bool {
-        self.session.link.lanes().flush();
+    /// Give TCP streams what they take. True if there is more to send at once.
+    pub(super) fn transmit_by_streams(&mut self) -> bool {
+        self.session.link.streams().flush();
         for _ in 0..RUNS_PER_TURN {
             let (sender, now) = (&mut self.sender, clock::now());
-            let sent =
-                self.session.link.send_by_lanes(self.datagram_len, now, |buf| sender.poll_transmit(now, buf));
+            let sent = self
+                .session
+                .link
+                .send_by_streams(self.datagram_len, now, |buf| sender.poll_transmit(now, buf));
             self.carrying.full = sent.is_none();
             if sent.is_none_or(|datagrams| datagrams == 0) {
                 return false;
@@ -297,16 +293,11 @@ impl<F: Feed> Sending<'_, '_, F> {
     }
 }
 
-/// Lanes to begin with where the best number is looked for: one would leave a path of some length half empty for most of
-/// a short copy, and more are soon tried.
-pub const STREAMS_FIRST: u16 = 4;
-/// Lanes that the search tries at most: in the FOBS paper (Table 2) the best number was 20.
-const STREAMS_MAX: u32 = 32;
-/// A lane that gets nothing through for so long while others do is given up.
-const LANE_PATIENCE: Duration = Duration::from_secs(5);
+/// TCP streams that the search tries at most: in the FOBS paper (Table 2) the best number was 20.
+const SEARCH_MAX: u32 = 32;
+/// A TCP stream that gets nothing through for so long while others do is given up.
+const STREAM_PATIENCE: Duration = Duration::from_secs(5);
 /// The search hears of so long a time at once.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// An interval counts if there was nothing to send for less than one part in so many of it.
-const IDLE_SHARE: u32 = 5;
-/// Runs given to lanes between two looks for an acknowledgement.
+/// Runs given to TCP streams between two looks for an acknowledgement.
 const RUNS_PER_TURN: usize = 16;

@@ -4,6 +4,7 @@ use crate::files::Reader;
 use longhaul_proto::endpoint::Source;
 use longhaul_proto::session::manifest::EntryIndex;
 use longhaul_proto::session::message::GroupHash;
+use longhaul_proto::session::reason::Reason;
 
 /// A source, and what it has to say of the bytes.
 pub trait Feed: Source {
@@ -11,7 +12,7 @@ pub trait Feed: Source {
     fn poll_hashes(&mut self, _out: &mut Vec<GroupHash>) {}
 
     /// An entry that cannot be read to its end, and why.
-    fn poll_failures(&mut self) -> Option<(EntryIndex, String)> {
+    fn poll_failures(&mut self) -> Option<(EntryIndex, Reason)> {
         None
     }
 }
@@ -21,7 +22,7 @@ impl Feed for Reader {
         Reader::poll_hashes(self, out);
     }
 
-    fn poll_failures(&mut self) -> Option<(EntryIndex, String)> {
+    fn poll_failures(&mut self) -> Option<(EntryIndex, Reason)> {
         Reader::poll_failures(self)
     }
 }

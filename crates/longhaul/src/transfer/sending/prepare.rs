@@ -1,9 +1,9 @@
 //! Before the first data: what the receiver needs, what the path is like, and what carries the data.
 
-use super::super::session::{Broken, HEARTBEAT, Session};
-use super::carrying::STREAMS_FIRST;
+use super::super::session::{HEARTBEAT, Session};
 use crate::api::Phase;
 use crate::clock;
+use crate::error::Error;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathReport;
 use longhaul_proto::session::manifest::Ranges;
@@ -17,6 +17,8 @@ use std::time::Duration;
 pub struct Begin<F> {
     /// Bytes that the receiver does not need.
     pub have: Ranges,
+    /// Bytes that it claims to have as well.
+    pub claimed: Ranges,
     /// What of that it had before.
     pub already: Already,
     /// Where the bytes come from.
@@ -44,11 +46,11 @@ pub fn prepare<F>(
     session: &mut Session<'_>,
     phase: Phase,
     object_len: u64,
-    read: impl FnOnce(&Ranges) -> F,
-) -> Result<Prepared<F>, Broken> {
+    read: impl FnOnce(&Ranges, &Ranges) -> F,
+) -> Result<Prepared<F>, Error> {
     let began = clock::now();
     let mut read = Some(read);
-    let mut wanted: Option<(Ranges, Already, F)> = None;
+    let mut wanted: Option<(Ranges, Ranges, Already, F)> = None;
     let mut why = None;
     let mut carrier = match session.options.transport {
         Transport::Auto | Transport::Object => Carrier::Object,
@@ -60,11 +62,11 @@ pub fn prepare<F>(
         session.tell_phase(phase);
         while let Some(message) = session.poll_message()? {
             match message {
-                Message::Start { have: ranges, already } => {
+                Message::Start { have, claimed, already } => {
                     session.remark(format!("the other side has {} entries already", already.skipped));
                     if let Some(read) = read.take() {
-                        let feed = read(&ranges);
-                        wanted = Some((ranges, already, feed));
+                        let feed = read(&have, &claimed);
+                        wanted = Some((have, claimed, already, feed));
                     }
                 }
                 Message::Finished(report) => return Ok(Prepared::Finished(report)),
@@ -76,19 +78,19 @@ pub fn prepare<F>(
         session.receive(|_, _, _| true)?;
         let now = clock::now();
         session.run_check(now);
-        session.tend_lanes(now);
+        session.tend_streams(now);
         let path = session.check.report();
-        if let Some((ranges, already, feed)) = wanted.take() {
+        if let Some((have, claimed, already, feed)) = wanted.take() {
             let needed = object_len
-                - ranges.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
+                - have.iter().map(|r| r.end.min(object_len) - r.start.min(object_len)).sum::<u64>();
             let ready = match carrier {
                 Carrier::Object => session.check.is_settled(looked, settle_patience(&path)),
-                Carrier::Stripe | Carrier::Ssh => !session.link.lanes().is_empty(),
+                Carrier::Stripe | Carrier::Ssh => !session.link.streams().is_empty(),
             };
             if needed == 0 || ready {
-                return Ok(Prepared::Begin(Begin { have: ranges, already, feed, path, carrier, why }));
+                return Ok(Prepared::Begin(Begin { have, claimed, already, feed, path, carrier, why }));
             }
-            wanted = Some((ranges, already, feed));
+            wanted = Some((have, claimed, already, feed));
         }
         carrier = fall_back(session, carrier, &mut why, now.since(began))?;
         session.check_silence(now, session.last_word)?;
@@ -108,12 +110,12 @@ fn fall_back(
     carrier: Carrier,
     why: &mut Option<String>,
     waited: Duration,
-) -> Result<Carrier, Broken> {
+) -> Result<Carrier, Error> {
     match carrier {
         Carrier::Object if session.check.report().rtt.is_some() => Ok(carrier),
         Carrier::Object if session.options.transport == Transport::Object => {
             if waited > UDP_PATIENCE {
-                return Err(session.abort(no_udp(session)));
+                return Err(session.abort(no_udp(session, waited)));
             }
             Ok(carrier)
         }
@@ -121,7 +123,7 @@ fn fall_back(
             let patience = UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS);
             if waited > patience / 4 {
                 // So that they are there when they are needed.
-                session.want_lanes(first_streams(session));
+                session.want_streams(first_streams(session));
             }
             if waited < patience {
                 return Ok(carrier);
@@ -131,21 +133,19 @@ fn fall_back(
             Ok(Carrier::Stripe)
         }
         // However long the other side then takes to say what it needs.
-        Carrier::Stripe if !session.link.lanes().is_empty() => Ok(carrier),
+        Carrier::Stripe if !session.link.streams().is_empty() => Ok(carrier),
         Carrier::Stripe => {
-            session.want_lanes(first_streams(session));
-            match session.no_lanes.take() {
-                None if waited < LANES_PATIENCE => Ok(carrier),
+            session.want_streams(first_streams(session));
+            match session.no_streams.take() {
+                None if waited < STREAMS_PATIENCE => Ok(carrier),
                 Some(line) if session.is_ssh && session.options.transport == Transport::Auto => {
                     let before = why.take().unwrap_or_default();
                     *why = Some(format!("{before}, nor does a TCP connection come about ({line})"));
                     Ok(Carrier::Ssh)
                 }
                 line => {
-                    let line = line.unwrap_or_else(|| "the other host does not answer".into());
-                    Err(session.abort(format!(
-                        "no further TCP connection comes about between the two hosts: {line}"
-                    )))
+                    let reason = line.unwrap_or_else(|| "the other host does not answer".into());
+                    Err(session.abort(Error::TcpBlocked { reason }))
                 }
             }
         }
@@ -156,35 +156,35 @@ fn fall_back(
     }
 }
 
-fn no_udp(session: &Session<'_>) -> String {
-    let port = session.link.socket().and_then(|s| s.local_addr().ok()).map_or(0, |a| a.port());
-    format!(
-        "{} (no answer in {} s; local port {port}); open the server's UDP port in the firewalls between them, or let TCP \
-         carry the data: --transport auto",
-        unanswered(&session.options.classes),
-        UDP_PATIENCE.as_secs()
-    )
-}
-
 /// What it means that no probe was answered. Where the user named the size, larger than what passes everywhere, that may
 /// be all there is to it.
+fn no_udp(session: &Session<'_>, waited: Duration) -> Error {
+    match session.options.classes[..] {
+        [size] if size > BASE_DATAGRAM_LEN => Error::SizeBlocked { size, waited },
+        _ => {
+            let local = session.link.socket().and_then(|socket| socket.local_addr().ok());
+            Error::UdpBlocked { waited, local_port: local.map_or(0, |local| local.port()) }
+        }
+    }
+}
+
+/// The same for another transport that takes over.
 fn unanswered(classes: &[u16]) -> String {
     match classes {
-        [size] if *size > BASE_DATAGRAM_LEN => format!(
-            "no UDP datagrams of {size} bytes pass between the two hosts: leave out --packet-size, and the largest that \
-             pass are found, unless UDP does not pass at all"
-        ),
+        [size] if *size > BASE_DATAGRAM_LEN => {
+            format!("no UDP datagrams of {size} bytes pass between the two hosts")
+        }
         _ => "UDP does not pass between the two hosts".into(),
     }
 }
 
-/// Lanes to begin with. In the background a single one: each takes its share from others.
+/// TCP streams to begin with. In the background a single one: each takes its share from others.
 pub fn first_streams(session: &Session<'_>) -> usize {
     let usual = if session.options.background { 1 } else { STREAMS_FIRST };
     usize::from(session.options.streams.unwrap_or(usual).max(1))
 }
 
-/// The size class to cut the object in: the largest that passes, and over lanes all do.
+/// The size class to cut the object in: the largest that passes, and over TCP streams all do.
 pub fn begin_class(session: &Session<'_>, path: &PathReport, carrier: Carrier) -> u8 {
     match carrier {
         Carrier::Object => path.largest_class.unwrap_or(0),
@@ -197,14 +197,17 @@ fn settle_patience(report: &PathReport) -> Duration {
     SETTLE + report.rtt.unwrap_or_default() / 32
 }
 
+/// TCP streams to begin with where the best number is looked for: one would leave a path of some length half empty for most of
+/// a short copy, and more are soon tried.
+const STREAMS_FIRST: u16 = 4;
 /// How long to try UDP before calling it blocked, where nothing else may carry the data.
 const UDP_PATIENCE: Duration = Duration::from_secs(6);
 /// Where something else may: after this the path check has tried five times.
 const UDP_PATIENCE_AUTO: Duration = Duration::from_secs(1);
 /// It may be so many round trips in any case.
 const UDP_PATIENCE_RTTS: u32 = 6;
-/// How long lanes may take to come about.
-const LANES_PATIENCE: Duration = Duration::from_secs(20);
+/// How long TCP streams may take to come about.
+const STREAMS_PATIENCE: Duration = Duration::from_secs(20);
 /// After the last answer to a probe, wait at least this long for more.
 const SETTLE: Duration = Duration::from_millis(2);
 
@@ -217,7 +220,6 @@ mod tests {
         for classes in [&[1200, 1452, 1472, 8952, 8972][..], &[1200], &[512]] {
             assert_eq!(unanswered(classes), "UDP does not pass between the two hosts");
         }
-        let line = unanswered(&[8972]);
-        assert!(line.contains("datagrams of 8972 bytes") && line.contains("--packet-size"), "{line}");
+        assert!(unanswered(&[8972]).contains("datagrams of 8972 bytes"));
     }
 }

@@ -1,27 +1,58 @@
-//! The default: paces at what the path delivers, keeps a short queue at the bottleneck, tolerates random loss, shares
-//! with its like, holds its own beside those who fill queues.
+//! The default: paces at what the path delivers, keeps a short queue at the bottleneck, tolerates random loss,
+//! shares with its like, holds its own beside those who fill queues.
 //!
-//! Three measurements, all from cumulative counters and arrival times, steer it:
-//! - the **delivery rate** over a *tick* (a fraction of a round trip). While the bottleneck's queue holds something,
-//!   that is the path's rate, or our share of it; otherwise a lower bound of it;
-//! - the **queueing delay** ([`delay`]): the least delay within the tick over the least seen (PCP's and LEDBAT's signal);
-//! - the **loss share** ([`loss`]), without what the receiving host itself dropped.
+//! It paces; its window only bounds what could pile up if acknowledgements stopped. Every constant has its reason
+//! beside it. Three measurements, all from cumulative counters and arrival times, steer it:
+//!
+//! * **delivery rate** over a third of a round trip: while the bottleneck's queue holds something, that *is* the
+//!   path's rate, or our share of it; otherwise a lower bound of it.
+//! * **queueing delay** (`delay.rs`): least delay of a tick over the least of the last while. The smaller of what
+//!   one-way delays (they do not see the way back) and round trips (they do not drift) say. A stretch in which the
+//!   queue never ran empty does not make a new base.
+//! * **loss share** (`loss.rs`), over 200 datagrams and over 2000, without what the receiving host itself dropped.
 //!
 //! ```text
-//! Train ──first dispersion──▶ Cruise ◀──────────▶ Test       loss rose: is it ours?
-//!                             ▲ ▼  ▲ ▼
-//!                          Refresh  Compete                  the queue stays although we yield: hold our own
-//!                          every few seconds: empty the queue, see the true delay
+//! Train ──▶ Cruise ◀──▶ Test        loss rose: send less for a while. Does it go away? Then it was ours
+//!           ▲ ▼  ▲ ▼
+//!        Refresh  Compete           the queue stays although we yield: others fill it. Hold our own
+//!        every few seconds: send less for a round trip, to see the true delay
 //! ```
 //!
-//! In `Cruise` the pacing rate is `bandwidth × (1 + growth + GAIN × (target − queue) / rtt)`: a proportional regulator
-//! on the queue. With the queue empty the rate grows, a little at first, twice as fast each further round (as PCP's
-//! search), so that capacity set free is found in O(log n) round trips.
+//! In *Cruise* the rate is the delivery rate times `1 + growth + GAIN × (target − queue) / (rtt + 15 ms)`, within
+//! bounds: proportional control on the queue. With an empty queue the rate grows, each round twice
+//! as fast as the last, so capacity set free is found in O(log n) round trips. The **target** (`target.rs`) is a
+//! span of time that falls with the square root of what the flow carries and, above 20 ms, does not depend on the
+//! round trip. Flows at one bottleneck see one queue, so only at equal rates are all at their targets: that is what
+//! makes them share equally. *Refresh* empties the queue; its clock starts when the queue was last seen empty,
+//! which all see at the same moment, so that flows soon refresh together and nobody takes another's queue for the
+//! path's delay.
 //!
-//! The target is a span of time that is shorter the more a flow carries, and hardly depends on its round trip. Flows
-//! that share a bottleneck see the same queue: only at equal rates are they all at their targets. A queue that stays is
-//! emptied by all who find it long, so that a newcomer who took it for the path sees the true delay; one that stays
-//! after that is a rival's, and in `Compete` the window is CUBIC's own, with a floor for rivals that loss does not move.
+//! *Test* (`ceiling.rs`) tells random loss from congestion: the rate goes below what was delivered. If loss stays,
+//! it is the path's way: its share is remembered and the rate comes back. If it goes, what was delivered is taken
+//! as the path's rate, the queue aimed at is from then on shorter than the one that overflowed, and if there was
+//! hardly a queue, bursts become shorter. Only a test raises the share that counts as random: if it followed what
+//! is measured while the bottleneck is full, the sender would make up for its own congestion by sending more. And
+//! no test makes more than a fifth random: where many share a path, what one of them does makes no difference to
+//! what all lose.
+//!
+//! *Compete* (`rivals.rs`): a queue that stays while we yield, or that drops while no refresh empties it, is filled
+//! by somebody who does not mind delay. (Before that, all who find the queue long empty it together every few
+//! rounds: a newcomer of our like may have taken it for the path.) There the window is CUBIC's own
+//! (`window/cubic.rs`), with a floor of an eighth of the link, while less than 15 % is lost, for rivals that loss
+//! does not move. After a loss, but not after each, little is sent for a moment: if the queue empties, the rivals
+//! are gone; so they are if all that the path has carried is delivered again. If the queue is soon back, so is the
+//! window, and the next such moment comes later. In the background it does not compete but yields. A short queue
+//! that stays is no rival: the way has become longer, or the least delay seen was luck.
+//!
+//! The first estimate is the path check's train, or one of our own; seven tenths of it are sent first, and the rest
+//! is taken once these have passed without a queue. A receiver that drops, refuses or fills up bounds the rate by
+//! what it took lately (`receiver.rs`), and this is kept apart from the path. Each timeout halves the rate
+//! (circuit breaker), and half of the old rate is taken up when the path is back.
+//!
+//! What it makes of a grid of paths: `cargo run --release -p longhaul-sim --example grid`; how flows share one:
+//! `--example share adaptivex4/3` or `adaptive,tcp:cubic@5`.
+//!
+//! In the background (`--background`) datagrams are also marked lower effort (RFC 8622).
 
 mod ceiling;
 mod delay;

@@ -1,9 +1,9 @@
-//! PCP: the rate rises only after a probe has shown that the path carries more (Anderson, Collins, Krishnamurthy and
-//! Zahorjan, NSDI 2006; section numbers here are that paper's).
+//! PCP: the rate rises only after a probe has shown that the path carries more (Anderson, Collins, Krishnamurthy
+//! and Zahorjan, NSDI 2006; section numbers here are that paper's).
 //!
-//! A probe is a short train of data at the rate to be tested. If its delays do not grow, the rate jumps there at once;
-//! otherwise it stays, whatever was lost on the way. Between probes, data is paced evenly at the *base rate*, and below
-//! it to make up for what a train sent beyond it.
+//! A probe is a short train of data at the rate to be tested. If its delays do not grow, the rate jumps there at
+//! once; otherwise it stays, whatever was lost on the way. Between probes, data is paced evenly at the *base rate*,
+//! and below it to make up for what a train sent beyond it.
 //!
 //! ```text
 //!            ┌─ carried: base := tested, step × 2, next probe at once
@@ -12,13 +12,20 @@
 //! base traffic ── a queue builds: base × (1 − what exceeds the path − what drains the queue in a round trip)
 //! ```
 //!
-//! What the first round trips of a transfer go into, where nothing is remembered of the path: a train of 2 datagrams
-//! half a round trip apart, then of 3, 4, 5, 9, 17 … at 3, 7, 15, 31, 63 times that rate. Each takes a half, a third,
-//! a quarter, … of a round trip to leave and one more until it is heard of; meanwhile base traffic flows at the rate of
-//! the one before. With a remembered rate the first train tests a third of it and the second all of it (§3.4).
+//! What the first round trips of a transfer go into, where nothing is remembered of the path: a train of 2
+//! datagrams half a round trip apart, then of 3, 4, 5, 9, 17 … at 3, 7, 15, 31, 63 times that rate. Each takes a
+//! half, a third, a quarter, … of a round trip to leave and one more until it is heard of; meanwhile base traffic
+//! flows at the rate of the one before. With a remembered rate the first train tests a third of it and the second
+//! all of it (§3.4).
 //!
 //! The object sender sends nothing else while a train is on its way out, so a train is all of this sender's traffic
 //! for its span, and a rate that it proves includes base traffic.
+//!
+//! `control/pcp/` raises the rate only after a probe: a train of data at the rate to be tested, each datagram alone
+//! at its time (`Controller::poll_probe`), whose arrivals the receiver tells one by one (`on_timed`). Delays that
+//! do not grow along the train let the rate jump there. `search.rs` says what to test next and when, `train.rs`
+//! judges, `compensation.rs` slows down when a queue builds all the same, `tit_for_tat.rs` stops doing so beside
+//! flows that fill any queue. What a push learns of a path is kept for the next (`net/src/history.rs`).
 
 mod compensation;
 mod line;

@@ -1,5 +1,5 @@
-//! HighSpeed TCP (RFC 3649): both factors of AIMD depend on the window, such that a rate of loss of 10⁻⁷ suffices for
-//! 83 000 segments.
+//! HighSpeed TCP (RFC 3649): both factors of AIMD depend on the window, such that a rate of loss of 10⁻⁷ suffices
+//! for 83 000 segments.
 
 use super::{Acked, Lost, Rule, SlowStart};
 

@@ -1,5 +1,5 @@
-//! H-TCP (Shorten and Leith 2004): the longer ago the last loss, the faster the window grows; what is given up at a loss
-//! follows from how much of the round trip is queue.
+//! H-TCP (Shorten and Leith 2004): the longer ago the last loss, the faster the window grows; what is given up at a
+//! loss follows from how much of the round trip is queue.
 
 use super::{Acked, Lost, Rule};
 use crate::units::Time;

@@ -1,7 +1,7 @@
 //! LEDBAT (RFC 6817): keeps a fixed delay in the queue and yields to all that builds more.
 //!
-//! Against the RFC: slow start is taken, up to three quarters of the target delay (as in LEDBAT++), since one segment a
-//! round trip would take minutes to fill a long path.
+//! Against the RFC: slow start is taken, up to three quarters of the target delay (as in LEDBAT++), since one
+//! segment a round trip would take minutes to fill a long path.
 
 use super::{Acked, Lost, Rule, SSTHRESH_MIN};
 use crate::units::Time;

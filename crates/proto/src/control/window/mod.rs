@@ -11,8 +11,8 @@
 //!                                      └─────────────────────────┘
 //! ```
 //!
-//! Windows are in segments (full datagrams); a segment acknowledged is a segment that came in at the receiver, however
-//! many acknowledgements tell of it.
+//! Windows are in segments (full datagrams); a segment acknowledged is a segment that came in at the receiver,
+//! however many acknowledgements tell of it.
 
 mod bic;
 mod cubic;

@@ -10,10 +10,10 @@ use core::time::Duration;
 use std::ops::Range;
 
 impl<S: Source> Sender<S> {
-    /// From now on lanes carry what is sent: they decide the pace, and what they carry is lost only if
+    /// From now on TCP streams carry what is sent: they decide the pace, and what they carry is lost only if
     /// [`Sender::lose`] says so.
-    pub fn go_by_lanes(&mut self) {
-        self.carriage = Carriage::Lanes;
+    pub fn go_by_streams(&mut self) {
+        self.carriage = Carriage::Streams;
         self.train_left = 0;
     }
 
@@ -25,7 +25,7 @@ impl<S: Source> Sender<S> {
             received: self.stats.received,
             distinct: self.stats.distinct,
             covered: self.flight.next_number(),
-            in_lanes: self.flight.in_lanes(),
+            in_streams: self.flight.in_streams(),
             overruns: self.stats.overruns(),
         };
         self.told = Totals::default();
@@ -34,7 +34,7 @@ impl<S: Source> Sender<S> {
         (self.app_limited, self.blocked) = (true, Blocked::Acks);
     }
 
-    /// These datagrams will never come in: the lane that had them is gone.
+    /// These datagrams will never come in: the TCP stream that had them is gone.
     pub fn lose(&mut self, numbers: Range<DatagramNumber>) {
         let (acked, busy) = (&self.acked, &mut self.busy);
         let lost = self.flight.lose(
@@ -46,7 +46,7 @@ impl<S: Source> Sender<S> {
         );
         self.stats.given_up += lost;
         // They do not count as landed.
-        self.base.in_lanes = self.base.in_lanes.saturating_sub(lost);
+        self.base.in_streams = self.base.in_streams.saturating_sub(lost);
     }
 
     /// Whether nothing is known yet of what became of this datagram.
@@ -113,7 +113,7 @@ mod tests {
     use crate::endpoint::{Arrival, Endpoint};
     use crate::object::{AckKind, DEFAULT_EVERY};
     use crate::object::{Receiver, ReceiverConfig, SelectorKind, SenderConfig, Shape};
-    use crate::session::manifest::Ranges;
+    use crate::ranges::Ranges;
 
     const SHAPE: Shape = Shape { object_len: 100_000, packet_len: 1000 };
     const RTT: Duration = Duration::from_millis(20);
@@ -147,9 +147,9 @@ mod tests {
         sent
     }
 
-    /// Give the first 40 packets to lanes: numbers and bodies.
-    fn fill_lanes(sender: &mut Sender<Vec<u8>>, now: Time) -> Vec<(DatagramNumber, Vec<u8>)> {
-        sender.go_by_lanes();
+    /// Give the first 40 packets to TCP streams: numbers and bodies.
+    fn fill_streams(sender: &mut Sender<Vec<u8>>, now: Time) -> Vec<(DatagramNumber, Vec<u8>)> {
+        sender.go_by_streams();
         let mut buf = vec![0; 1100];
         let mut next = || {
             let transmit = sender.poll_transmit(now, &mut buf).expect("nothing holds it back");
@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn being_overtaken_means_nothing_in_a_lane_and_its_death_does() {
+    fn being_overtaken_means_nothing_in_a_stream_and_its_death_does() {
         let (mut sender, mut receiver) = (sender(), receiver());
-        sender.go_by_lanes();
+        sender.go_by_streams();
         let start = Time::from_millis(100);
         let sent = drain(&mut sender, start);
         assert_eq!(sent.len(), 100, "nothing holds it back");
-        // One of two lanes delivers all it has, the other nothing, for ten seconds.
+        // One of two TCP streams delivers all it has, the other nothing, for ten seconds.
         let (slow, fast): (Vec<_>, Vec<_>) = sent.into_iter().partition(|(number, _)| number % 2 == 0);
         deliver(&mut sender, &mut receiver, start + RTT, &fast);
         assert_eq!((sender.acked(), sender.poll_timeout()), (50, None));
@@ -195,17 +195,17 @@ mod tests {
         }
         sender.lose(0..100);
         let again = drain(&mut sender, late);
-        assert_eq!(again.len(), 50, "what the dead lane had, and nothing else");
+        assert_eq!(again.len(), 50, "what the dead stream had, and nothing else");
         deliver(&mut sender, &mut receiver, late, &again);
         assert_eq!(sender.acked(), 100);
-        assert_eq!((sender.stats().packets_sent, sender.stats().packets_by_lanes), (150, 150));
+        assert_eq!((sender.stats().packets_sent, sender.stats().packets_by_streams), (150, 150));
     }
 
     #[test]
-    fn what_a_lane_took_with_it_does_not_count_as_landed() {
+    fn what_a_stream_took_with_it_does_not_count_as_landed() {
         let (mut sender, mut receiver) = (sender(), receiver());
         let start = Time::from_millis(100);
-        fill_lanes(&mut sender, start);
+        fill_streams(&mut sender, start);
         sender.go_by_datagrams(Box::new(Greedy));
         sender.lose(0..40);
         let sent = drain(&mut sender, start);
@@ -216,10 +216,10 @@ mod tests {
     }
 
     #[test]
-    fn what_went_by_itself_is_missed_though_a_lane_has_older_ones() {
+    fn what_went_by_itself_is_missed_though_a_stream_has_older_ones() {
         let (mut sender, mut receiver) = (sender(), receiver());
         let start = Time::from_millis(100);
-        fill_lanes(&mut sender, start);
+        fill_streams(&mut sender, start);
         sender.go_by_datagrams(Box::new(Greedy));
         assert_eq!(drain(&mut sender, start).len(), 60);
         let at = sender.poll_timeout().expect("silence is noticed");
@@ -231,22 +231,22 @@ mod tests {
     }
 
     #[test]
-    fn what_lanes_carry_is_no_loss_of_a_path_that_is_gone_back_to() {
+    fn what_streams_carry_is_no_loss_of_a_path_that_is_gone_back_to() {
         let (mut sender, mut receiver) = (sender(), receiver());
         let start = Time::from_millis(100);
         let mut buf = vec![0; 1100];
-        let by_lanes = fill_lanes(&mut sender, start);
+        let by_streams = fill_streams(&mut sender, start);
         sender.go_by_datagrams(Box::new(Greedy));
         sender.poll_transmit(start, &mut buf).unwrap();
         let sent = drain(&mut sender, start + RTT / 2);
         assert_eq!(sent.len(), 59);
-        // That the first of them is lost over UDP is noticed although older ones are still in lanes.
+        // That the first of them is lost over UDP is noticed although older ones are still in TCP streams.
         deliver(&mut sender, &mut receiver, start + RTT, &sent);
         assert_eq!((sender.acked(), sender.stats().given_up), (59, 1));
         let again = drain(&mut sender, start + RTT * 2);
         deliver(&mut sender, &mut receiver, start + RTT * 2, &again);
         assert!(sender.acked() >= 60, "it went again");
-        deliver(&mut sender, &mut receiver, start + RTT * 3, &by_lanes);
+        deliver(&mut sender, &mut receiver, start + RTT * 3, &by_streams);
         assert_eq!((sender.acked(), sender.stats().given_up), (100, 1));
     }
 }

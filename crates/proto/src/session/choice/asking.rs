@@ -1,7 +1,7 @@
-//! Whether UDP passes at all: asked when it falls silent, and again while lanes carry the data.
+//! Whether UDP passes at all: asked when it falls silent, and again while TCP streams carry the data.
 
 use super::super::transport::Carrier;
-use super::{Choice, LANES_PATIENCE, Look, Order, State};
+use super::{Choice, Look, Order, STREAMS_PATIENCE, State};
 use crate::units::Time;
 use core::time::Duration;
 
@@ -45,7 +45,7 @@ impl Choice {
             }
             doubt.answered_at = Some(look.now);
             // So that they are there when they are needed.
-            return Some(Order::OpenLanes);
+            return Some(Order::OpenStreams);
         };
         // Had an outage ended with that answer, UDP would have answered by now what was asked after it.
         let asked = look.now.since(answered_at);
@@ -53,9 +53,9 @@ impl Choice {
             return Some(Order::Probe);
         }
         let line = format!("UDP brought no news for {:.1} s", silent.as_secs_f64());
-        let (to, why) = if look.lanes > 0 {
+        let (to, why) = if look.streams > 0 {
             (Carrier::Stripe, line)
-        } else if look.no_lanes.is_none() && asked < LANES_PATIENCE {
+        } else if look.no_streams.is_none() && asked < STREAMS_PATIENCE {
             return Some(Order::Probe);
         } else if self.config.has_pipe {
             (Carrier::Ssh, format!("{line}, and no TCP connection comes about"))
@@ -64,7 +64,7 @@ impl Choice {
             self.trial_at = look.now + self.pause();
             return None;
         };
-        self.state = State::Lanes { blocked: true };
+        self.state = State::Streams { blocked: true };
         self.go(look.now, to, why, false)
     }
 

@@ -18,8 +18,8 @@ struct Story {
     answered: Time,
     udp_answers: u64,
     carrier: Carrier,
-    lanes: usize,
-    lanes_can_be_had: bool,
+    streams: usize,
+    streams_can_be_had: bool,
     udp_heard: Option<Time>,
     /// What happened, and when in seconds.
     told: Vec<(f64, String)>,
@@ -65,8 +65,8 @@ impl Story {
             answered: Time::ZERO,
             udp_answers: 0,
             carrier: Carrier::Object,
-            lanes: 0,
-            lanes_can_be_had: true,
+            streams: 0,
+            streams_can_be_had: true,
             udp_heard: None,
             told: vec![],
         }
@@ -110,12 +110,12 @@ impl Story {
                 udp_heard: self.udp_heard,
                 udp_answers: self.udp_answers,
                 rtt: RTT,
-                lanes: self.lanes,
-                no_lanes: (!self.lanes_can_be_had).then(|| "refused".into()),
+                streams: self.streams,
+                no_streams: (!self.streams_can_be_had).then(|| "refused".into()),
             };
             match self.choice.look(&look) {
-                Some(Order::OpenLanes) if self.lanes_can_be_had => self.lanes = 4,
-                Some(Order::OpenLanes) => {}
+                Some(Order::OpenStreams) if self.streams_can_be_had => self.streams = 4,
+                Some(Order::OpenStreams) => {}
                 Some(Order::Probe) => {
                     self.asked = true;
                     if path.passes {
@@ -157,7 +157,7 @@ fn who_means_to_be_slow_is_left_alone() {
 }
 
 #[test]
-fn silence_leads_to_lanes_and_back_when_udp_is_heard() {
+fn silence_leads_to_streams_and_back_when_udp_is_heard() {
     let mut story = Story::new(100.0);
     story.go_on(10.0, GOOD).go_on(20.0, BLOCKED);
     assert_eq!(story.carriers(), ["stripe"]);
@@ -195,17 +195,17 @@ fn somebody_who_is_busy_is_not_taken_for_blocked() {
         story.go_on(0.1, BLOCKED);
     }
     story.go_on(5.0, GOOD);
-    assert_eq!((story.carriers(), story.lanes), (vec![], 0));
+    assert_eq!((story.carriers(), story.streams), (vec![], 0));
 }
 
 #[test]
-fn udp_that_was_mute_at_first_is_left_where_there_are_lanes_and_tried_again() {
-    for (lanes, expected) in [(4, vec!["stripe", "object", "object"]), (0, vec![])] {
+fn udp_that_was_mute_at_first_is_left_where_there_are_streams_and_tried_again() {
+    for (streams, expected) in [(4, vec!["stripe", "object", "object"]), (0, vec![])] {
         let mut story = Story::new(100.0);
-        (story.choice.config.mute, story.lanes) = (Duration::from_millis(600), lanes);
+        (story.choice.config.mute, story.streams) = (Duration::from_millis(600), streams);
         story.go_on(0.2, GOOD);
         // Those that come later are no reason.
-        story.lanes = 4;
+        story.streams = 4;
         story.go_on(30.0, GOOD);
         assert_eq!(story.carriers(), expected);
     }
@@ -222,7 +222,7 @@ fn udp_that_passes_half_of_the_time_is_not_taken_for_one_that_passes_again() {
 }
 
 #[test]
-fn policed_udp_loses_to_lanes_and_is_rarely_tried_again() {
+fn policed_udp_loses_to_streams_and_is_rarely_tried_again() {
     let policed = Path { udp_mbps: 10.0, loss: 0.3, ..GOOD };
     let mut story = Story::new(100.0);
     story.go_on(25.0, policed);
@@ -239,7 +239,7 @@ fn policed_udp_loses_to_lanes_and_is_rarely_tried_again() {
 }
 
 #[test]
-fn udp_that_is_dropped_for_a_part_of_every_second_loses_to_lanes_soon() {
+fn udp_that_is_dropped_for_a_part_of_every_second_loses_to_streams_soon() {
     let open = Path { udp_mbps: 20.0, loss: 0.05, ..GOOD };
     let closed = Path { loss: 0.5, ..BLOCKED };
     for closed_s in [0.3, 0.5, 0.7] {
@@ -277,7 +277,7 @@ fn a_path_that_is_shared_is_not_taken_from_others() {
 }
 
 #[test]
-fn a_slow_path_is_slow_for_lanes_too() {
+fn a_slow_path_is_slow_for_streams_too() {
     // The train ran through an empty bucket; in the long run nothing on the path is faster than UDP.
     let mut story = Story::new(100.0);
     story.go_on(200.0, Path { udp_mbps: 12.0, tcp_mbps: 11.0, ..GOOD });
@@ -287,9 +287,9 @@ fn a_slow_path_is_slow_for_lanes_too() {
 }
 
 #[test]
-fn without_lanes_a_silent_path_is_waited_for() {
+fn without_streams_a_silent_path_is_waited_for() {
     let mut story = Story::new(100.0);
-    story.lanes_can_be_had = false;
+    story.streams_can_be_had = false;
     story.go_on(10.0, GOOD).go_on(20.0, BLOCKED).go_on(5.0, GOOD);
     assert_eq!(story.carriers(), Vec::<&str>::new());
     story.choice.config.has_pipe = true;
@@ -301,7 +301,7 @@ fn without_lanes_a_silent_path_is_waited_for() {
 #[test]
 fn a_trial_of_udp_beside_the_pipe_ends_with_the_pipe() {
     let mut story = Story::new(100.0);
-    story.lanes_can_be_had = false;
+    story.streams_can_be_had = false;
     story.choice.config.has_pipe = true;
     story.go_on(60.0, BLOCKED).go_on(120.0, Path { udp_mbps: 5.0, ..GOOD });
     assert_eq!(story.carriers()[..3], ["ssh", "object", "ssh"], "{:?}", story.told);

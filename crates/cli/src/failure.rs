@@ -1,0 +1,103 @@
+//! How a program ends before its time. The library's errors speak of no flags: here they learn which one helps.
+
+use crate::output::Exit;
+use crate::values::TOKEN_ENV;
+use longhaul::{Cause, Error, RequestError, SshError, Transport};
+
+/// Why a command was not done: a line for the user, and with it the exit status.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// It failed.
+    #[error("{0}")]
+    Failed(String),
+    /// The user stopped it.
+    #[error("interrupted; run the same command again to continue")]
+    Interrupted,
+}
+
+impl From<&Failure> for Exit {
+    fn from(failure: &Failure) -> Exit {
+        match failure {
+            Failure::Usage(_) => Exit::Usage,
+            Failure::Failed(_) => Exit::Failed,
+            Failure::Interrupted => Exit::Interrupted,
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Interrupted => Failure::Interrupted,
+            Error::Request(request) => Failure::Usage(request_line(&request)),
+            error @ Error::Root { .. } => Failure::Usage(error.to_string()),
+            error => Failure::Failed(match advice(&error) {
+                Some(advice) => format!("{error}; {advice}"),
+                None => error.to_string(),
+            }),
+        }
+    }
+}
+
+/// Which flag helps, whichever side the error is from.
+fn advice(error: &Error) -> Option<&'static str> {
+    match (error, error.cause()) {
+        (Error::Ssh(SshError::Start { .. }), _) => Some("--ssh names the one to take"),
+        (_, Cause::UdpBlocked) => Some("with --transport auto it does"),
+        (_, Cause::SizeBlocked) => Some("so leave out --packet-size"),
+        (_, Cause::NoPort) => Some("name others with --ports"),
+        _ => None,
+    }
+}
+
+fn request_line(request: &RequestError) -> String {
+    match request {
+        RequestError::Congestion(error) => format!("--congestion: {error}"),
+        RequestError::NoSsh => "--transport ssh needs a host reached by ssh, as in host:path".into(),
+        RequestError::NeedsRate(control) => {
+            format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name())
+        }
+        RequestError::NeverYields(control) => format!(
+            "--control {} yields to nobody; with --background use adaptive or ledbat, or leave one of the two out",
+            control.name()
+        ),
+        RequestError::DeleteWithList => {
+            "--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into()
+        }
+        RequestError::PacketSize => format!("--packet-size: {request}"),
+        RequestError::NoTcp { transport, is_number } => {
+            let flag = if *is_number { "--streams" } else { "--congestion" };
+            let without = if *transport == Transport::Ssh { "ssh" } else { "object" };
+            format!(
+                "{flag} is about TCP connections, and --transport {without} opens none; leave one of the two out"
+            )
+        }
+        RequestError::NoToken => {
+            format!("longhaul:// needs the server's token: give --token-file FILE or set {TOKEN_ENV}")
+        }
+        RequestError::NoSshCommand => "--ssh needs a command, for example --ssh 'ssh -p 2222'".into(),
+        RequestError::Pattern(error) => format!("--exclude {error}"),
+        request => request.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul::{ControllerKind, Reason};
+
+    #[test]
+    fn the_flag_that_helps_is_named_whichever_side_failed() {
+        let here = Failure::from(Error::NoPort { ports: Some(7700..=7710) });
+        let there = Failure::from(Error::Peer(Reason::new(Cause::NoPort, "no UDP port is free")));
+        for failure in [here, there] {
+            assert!(failure.to_string().ends_with("is free; name others with --ports"), "{failure}");
+        }
+        let usage = Failure::from(Error::Request(RequestError::NeedsRate(ControllerKind::Rbudp)));
+        assert!(matches!(&usage, Failure::Usage(line) if line.contains("--rate")), "{usage}");
+        assert_eq!(Exit::from(&usage).code(), 2);
+    }
+}

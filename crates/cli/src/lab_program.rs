@@ -1,0 +1,39 @@
+//! The commands that the program `longhaul-lab` has: it is handed the command line, as cargo and git hand on
+//! theirs.
+
+use crate::failure::Failure;
+use crate::values::describe;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Their names.
+pub const COMMANDS: [&str; 3] = ["demo", "sim", "lab"];
+
+/// Become that program, the one beside this one or else on the PATH. Comes back only with why it cannot be.
+pub fn become_it() -> Failure {
+    let mut words = std::env::args_os();
+    // The name that the user called is the one in its messages.
+    let name = words.next().unwrap_or_else(|| "longhaul".into());
+    let args: Vec<OsString> = words.collect();
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
+    for program in beside.into_iter().chain([PathBuf::from(PROGRAM)]) {
+        let error = Command::new(&program).arg0(&name).args(&args).exec();
+        if error.kind() != ErrorKind::NotFound {
+            return Failure::Failed(format!(
+                "{}: cannot be started: {}",
+                program.display(),
+                describe(&error)
+            ));
+        }
+    }
+    let asked = args.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    Failure::Usage(format!(
+        "{asked} is done by the program {PROGRAM}, which is not installed: put it beside longhaul or on the PATH \
+         (make build builds both)"
+    ))
+}
+
+const PROGRAM: &str = "longhaul-lab";

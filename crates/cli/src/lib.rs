@@ -1,0 +1,18 @@
+//! The program `longhaul`, and what it shares with `longhaul-lab`: how they read values, print, log and end.
+#![forbid(unsafe_code)]
+
+mod args;
+mod cp;
+pub mod failure;
+pub mod help;
+mod lab_program;
+pub mod log;
+pub mod output;
+mod probe;
+pub mod program;
+mod progress;
+pub mod rate;
+mod serve;
+pub mod signals;
+pub mod values;
+mod why;

@@ -1,0 +1,74 @@
+//! The program `longhaul`: its commands, and how it ends.
+
+use crate::args::{AgentArgs, Cli, Command};
+use crate::failure::Failure;
+use crate::output::Exit;
+use crate::{cp, help, lab_program, log, output, probe, serve, signals};
+use clap::{CommandFactory, Parser};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::process::ExitCode;
+
+/// Run the program `longhaul`.
+pub fn main() -> ExitCode {
+    longhaul::clock::program_start();
+    let exit = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(error) => refuse(&error),
+    };
+    exit.into()
+}
+
+fn run(command: Command) -> Exit {
+    if matches!(command, Command::Cp(_) | Command::Serve(_) | Command::Agent(_)) {
+        have_descriptors();
+    }
+    let outcome = match command {
+        Command::Cp(args) => Ok(cp::run(&args)),
+        Command::Serve(args) => serve::run(&args),
+        Command::Probe(args) => Ok(probe::run(&args)),
+        Command::Demo(_) | Command::Sim(_) | Command::Lab(_) => Err(lab_program::become_it()),
+        Command::Completions(args) => Ok(help::completions(&args, Cli::command())),
+        Command::Man(args) => help::manual(&args, Cli::command(), &lab_program::COMMANDS),
+        Command::Agent(args) => agent(args),
+    };
+    outcome.unwrap_or_else(|failure| {
+        output::error(&failure.to_string());
+        Exit::from(&failure)
+    })
+}
+
+fn agent(args: AgentArgs) -> Result<Exit, Failure> {
+    log::start("off")?;
+    longhaul::agent(args.ports, signals::stop_flag()?)?;
+    Ok(Exit::Done)
+}
+
+/// As many descriptors as this user may have: each copy takes some for its sockets, TCP streams, folders and files on their way. What
+/// the shell gives is meant for programs that use select(2).
+fn have_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused, the old limit holds.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Show help, or what is wrong with the command line.
+fn refuse(error: &clap::Error) -> Exit {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Done;
+    }
+    let line: Vec<_> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
+    if line.iter().any(|arg| arg == "--json") {
+        // What is wrong comes first; hints and usage follow after an empty line.
+        let text = error.to_string();
+        let text: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        let text = text.join(" ");
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        match line.first().and_then(|command| command.to_str()) {
+            Some("cp") => output::json(&output::failed_summary(text, "")),
+            Some("probe") => output::json(&probe::failed_report("", text)),
+            _ => {}
+        }
+    }
+    Exit::Usage
+}

@@ -1,0 +1,244 @@
+//! A box between client and server on loopback that passes everything on, TCP and UDP, counts, remembers, and can
+//! slip in datagrams of its own that come from the right address.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The two ways through a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the client.
+    ToServer,
+    /// From the server.
+    ToClient,
+}
+
+/// See the [module](self). Dropping it ends it.
+pub struct Relay {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    stop: AtomicBool,
+    server: SocketAddr,
+    /// Towards the client: has the address that the client knows.
+    near: UdpSocket,
+    /// Towards the server, connected to it.
+    far: UdpSocket,
+    client: Mutex<Option<SocketAddr>>,
+    bytes: [AtomicU64; 2],
+    remembered: [Mutex<Vec<Vec<u8>>>; 2],
+    connections: Mutex<Vec<Connection>>,
+}
+
+/// A TCP connection that goes through.
+struct Connection {
+    client: TcpStream,
+    server: TcpStream,
+    fate: Arc<Fate>,
+}
+
+/// What becomes of what comes over a TCP connection.
+#[derive(Default)]
+struct Fate {
+    swallows: AtomicBool,
+    /// Bytes that came, both ways together, and of these the ones that were swallowed.
+    came: AtomicU64,
+    swallowed: AtomicU64,
+}
+
+impl Relay {
+    /// A relay in front of a server on loopback.
+    pub fn start(server: SocketAddr) -> Relay {
+        let (listener, near) = bind_both();
+        let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
+        far.connect(server).expect("loopback is there");
+        for socket in [&near, &far] {
+            socket.set_read_timeout(Some(POLL)).expect("a timeout can be set");
+        }
+        let address = listener.local_addr().expect("it is bound");
+        let shared = Arc::new(Shared {
+            stop: AtomicBool::new(false),
+            server,
+            near,
+            far,
+            client: Mutex::default(),
+            bytes: Default::default(),
+            remembered: Default::default(),
+            connections: Mutex::default(),
+        });
+        let threads = vec![
+            spawn(&shared, move |shared| shared.pass_tcp(&listener)),
+            spawn(&shared, |shared| shared.pass_datagrams(Way::ToServer)),
+            spawn(&shared, |shared| shared.pass_datagrams(Way::ToClient)),
+        ];
+        Relay { address, shared, threads }
+    }
+
+    /// `longhaul://` of the server as seen through the relay.
+    pub fn url(&self, path: &str) -> String {
+        format!("longhaul://{}/{path}", self.address)
+    }
+
+    /// Bytes of datagrams that were passed on this way.
+    pub fn bytes(&self, way: Way) -> u64 {
+        self.shared.bytes[way as usize].load(Ordering::Relaxed)
+    }
+
+    /// Some of the datagrams that were passed on this way.
+    pub fn remembered(&self, way: Way) -> Vec<Vec<u8>> {
+        self.shared.remembered[way as usize].lock().expect("no thread panicked").clone()
+    }
+
+    /// TCP connections that have been passed on, closed ones included.
+    pub fn connections(&self) -> usize {
+        self.shared.connections.lock().expect("no thread panicked").len()
+    }
+
+    /// Break a connection, counted from 0 in the order in which they came.
+    pub fn reset(&self, index: usize) {
+        let connections = self.shared.connections.lock().expect("no thread panicked");
+        for socket in [&connections[index].client, &connections[index].server] {
+            // Unread bytes and no time to linger: the kernel answers with RST.
+            let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// From now on take what comes over a connection, and pass nothing on.
+    pub fn swallow(&self, index: usize) {
+        self.fate(index).swallows.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes that have come over a connection, both ways together.
+    pub fn came(&self, index: usize) -> u64 {
+        self.fate(index).came.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that were not passed on.
+    pub fn swallowed(&self, index: usize) -> u64 {
+        self.fate(index).swallowed.load(Ordering::Relaxed)
+    }
+
+    fn fate(&self, index: usize) -> Arc<Fate> {
+        self.shared.connections.lock().expect("no thread panicked")[index].fate.clone()
+    }
+
+    /// Pass on no more datagrams.
+    pub fn stop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+
+    /// Slip in a datagram. What the kernel has no room for is lost, as anywhere.
+    pub fn slip_in(&self, way: Way, datagram: &[u8]) {
+        let _ = self.shared.pass(way, datagram);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A port that is free for TCP and for UDP.
+fn bind_both() -> (TcpListener, UdpSocket) {
+    let both = || -> io::Result<_> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let socket = UdpSocket::bind(listener.local_addr()?)?;
+        listener.set_nonblocking(true)?;
+        Ok((listener, socket))
+    };
+    (0..20).find_map(|_| both().ok()).expect("a port that is free for both")
+}
+
+fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> JoinHandle<()> {
+    let shared = shared.clone();
+    thread::spawn(move || run(&shared))
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn pass_tcp(self: &Arc<Self>, listener: &TcpListener) {
+        while !self.is_over() {
+            let Ok((client, _)) = listener.accept() else {
+                thread::sleep(Duration::from_millis(2));
+                continue;
+            };
+            client.set_nonblocking(false).expect("a socket can block");
+            let Ok(server) = TcpStream::connect(self.server) else { continue };
+            let fate = Arc::new(Fate::default());
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let (from, to) =
+                    (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
+                let fate = fate.clone();
+                // These end with their connections.
+                thread::spawn(move || pass_stream(from, to, &fate));
+            }
+            let connection = Connection { client, server, fate };
+            self.connections.lock().expect("no thread panicked").push(connection);
+        }
+    }
+
+    fn pass_datagrams(&self, way: Way) {
+        let mut buffer = vec![0; 1 << 16];
+        while !self.is_over() {
+            let received = match way {
+                Way::ToServer => self.near.recv_from(&mut buffer).map(|(len, from)| {
+                    *self.client.lock().expect("no thread panicked") = Some(from);
+                    len
+                }),
+                Way::ToClient => self.far.recv(&mut buffer),
+            };
+            // Time to look whether it is over, or the other side's port is closed for now.
+            let Ok(len) = received else { continue };
+            let datagram = &buffer[..len];
+            if self.pass(way, datagram).is_ok() {
+                self.bytes[way as usize].fetch_add(len as u64, Ordering::Relaxed);
+            }
+            let mut remembered = self.remembered[way as usize].lock().expect("no thread panicked");
+            if remembered.len() < REMEMBERED {
+                remembered.push(datagram.to_vec());
+            }
+        }
+    }
+
+    fn pass(&self, way: Way, datagram: &[u8]) -> io::Result<usize> {
+        match way {
+            Way::ToServer => self.far.send(datagram),
+            Way::ToClient => match *self.client.lock().expect("no thread panicked") {
+                Some(client) => self.near.send_to(datagram, client),
+                None => Ok(0),
+            },
+        }
+    }
+}
+
+fn pass_stream(mut from: TcpStream, mut to: TcpStream, fate: &Fate) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(len @ 1..) = from.read(&mut buffer) {
+        fate.came.fetch_add(len as u64, Ordering::Relaxed);
+        if fate.swallows.load(Ordering::Relaxed) {
+            fate.swallowed.fetch_add(len as u64, Ordering::Relaxed);
+        } else if to.write_all(&buffer[..len]).is_err() {
+            break;
+        }
+    }
+    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+}
+
+const POLL: Duration = Duration::from_millis(50);
+/// Datagrams remembered of each way.
+const REMEMBERED: usize = 500;

@@ -1,0 +1,506 @@
+//! Copies that go well: what arrives, where, and what is left alone.
+
+use crate::common::Server;
+use crate::common::tree::*;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::object::SelectorKind;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Push the content of `from` into `to` of the server, which must go well.
+fn push(server: &Server, from: &Path, to: &str, more: &[&str]) -> serde_json::Value {
+    let args = [inside(from), server.url(to).into()].into_iter().chain(more.iter().map(OsString::from));
+    let json = server.cp(args).expect_code(0).json();
+    assert_eq!(
+        (&json["ok"], &json["error"], &json["files_failed"]),
+        (&true.into(), &().into(), &0.into()),
+        "{json}"
+    );
+    json
+}
+
+#[test]
+fn one_file_goes_there_and_back() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("data"), 5_000_000, 1);
+    set_mode(here.path().join("data"), 0o640);
+    set_mtime(here.path().join("data"), 1_234_567_890, 123_456_789);
+    let server = Server::start(there.path(), &[]);
+    let to = [here.path().join("data").into_os_string(), server.url("data").into()];
+    let json = server.cp(to).expect_code(0).json();
+    assert_eq!((&json["files"], &json["bytes"]), (&1.into(), &5_000_000.into()));
+    assert_eq!((&json["encrypted"], &json["hash_verified"]), (&true.into(), &true.into()));
+    let back = [server.url("data").into(), here.path().join("back").into_os_string()];
+    server.cp(back).expect_code(0);
+    let all = snapshot(here.path());
+    assert_eq!(all[Path::new("data")], all[Path::new("back")]);
+    assert_eq!(snapshot(there.path())[Path::new("data")], all[Path::new("data")]);
+}
+
+#[test]
+fn a_tree_goes_there_and_back() {
+    let (here, there) = (folder(), folder());
+    write_zoo(&here.path().join("zoo"));
+    let server = Server::start(there.path(), &[]);
+    let json = push(&server, &here.path().join("zoo"), "copy", &[]);
+    assert_eq!(json["files"], 56);
+    let original = snapshot(&here.path().join("zoo"));
+    assert_eq!(snapshot(&there.path().join("copy")), original);
+    server.cp([server.url("copy/").into(), here.path().join("back").into_os_string()]).expect_code(0);
+    assert_eq!(snapshot(&here.path().join("back")), original);
+}
+
+#[test]
+fn holes_stay_holes() {
+    let (here, there) = (folder(), folder());
+    let data = noise(300_000, 1);
+    write_sparse(here.path().join("sparse"), 200 << 20, &[(5 << 20, &data), (150 << 20, &data)]);
+    write_sparse(here.path().join("hole"), 50 << 20, &[]);
+    let server = Server::start(there.path(), &[]);
+    let json = push(&server, here.path(), "push", &[]);
+    assert!(json["bytes"].as_u64().unwrap() < 2 << 20, "holes are not sent: {json}");
+    server.cp([server.url("push/").into(), here.path().join("pull").into_os_string()]).expect_code(0);
+    for copy in [there.path().join("push"), here.path().join("pull")] {
+        for name in ["sparse", "hole"] {
+            assert_same_bytes(here.path().join(name), copy.join(name));
+            assert!(disk_bytes(copy.join(name)) < 2 << 20, "{}", copy.join(name).display());
+        }
+    }
+}
+
+#[test]
+fn a_trailing_slash_means_what_is_inside() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("dir/sub/file"), b"file");
+    let server = Server::start(there.path(), &[]);
+    let local = |name: &str| here.path().join(name).into_os_string();
+    server.cp([local("dir"), server.url("named").into()]).expect_code(0);
+    server.cp([local("dir/"), server.url("bare").into()]).expect_code(0);
+    server.cp([local("dir/sub/file"), server.url("into/").into()]).expect_code(0);
+    server.cp([local("dir/sub/file"), server.url("").into()]).expect_code(0);
+    let arrived = [
+        "bare/",
+        "bare/sub/",
+        "bare/sub/file",
+        "file",
+        "into/",
+        "into/file",
+        "named/",
+        "named/dir/",
+        "named/dir/sub/",
+        "named/dir/sub/file",
+    ];
+    assert_eq!(names(there.path()), arrived);
+    let pulled = folder();
+    for (from, to) in [("named/dir", "a"), ("named/dir/", "b"), ("file", "c"), ("file", "d/")] {
+        server.cp([server.url(from).into(), pulled.path().join(to).into_os_string()]).expect_code(0);
+    }
+    let arrived =
+        ["a/", "a/dir/", "a/dir/sub/", "a/dir/sub/file", "b/", "b/sub/", "b/sub/file", "c", "d/", "d/file"];
+    assert_eq!(names(pulled.path()), arrived);
+}
+
+#[test]
+fn several_sources_come_together() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("a/one"), 1000, 1);
+    write_noise(here.path().join("b/two"), 2000, 2);
+    write_noise(here.path().join("three"), 3000, 3);
+    let server = Server::start(there.path(), &[]);
+    let local = |name: &str| here.path().join(name).into_os_string();
+    server.cp([local("a"), local("b/"), local("three"), server.url("all").into()]).expect_code(0);
+    assert_eq!(names(&there.path().join("all")), ["a/", "a/one", "three", "two"]);
+    let urls = ["all/a/one", "all/two"].map(|path| OsString::from(server.url(path)));
+    server.cp(urls.into_iter().chain([local("back")])).expect_code(0);
+    assert_eq!(names(&here.path().join("back")), ["one", "two"]);
+}
+
+#[test]
+fn a_second_run_sends_nothing() {
+    let (here, there) = (folder(), folder());
+    write_zoo(here.path());
+    let server = Server::start(there.path(), &[]);
+    let first = push(&server, here.path(), "copy", &[]);
+    let again = push(&server, here.path(), "copy", &[]);
+    assert_eq!((&again["skipped_bytes"], &again["packets_sent"]), (&first["bytes"], &0.into()), "{again}");
+    let pull = || {
+        server
+            .cp([server.url("copy/").into(), here.path().join("back").into_os_string()])
+            .expect_code(0)
+            .json()
+    };
+    let (first, again) = (pull(), pull());
+    assert_eq!((&again["skipped_bytes"], &again["packets_sent"]), (&first["bytes"], &0.into()), "{again}");
+}
+
+#[test]
+fn only_checksum_sees_a_change_that_left_size_and_time() {
+    let (here, there) = (folder(), folder());
+    let file = here.path().join("file");
+    let write_version = |seed| {
+        write_noise(&file, 3_000_000, seed);
+        set_mtime(&file, 1_000_000_000, 0);
+    };
+    let server = Server::start(there.path(), &[]);
+    write_version(1);
+    push(&server, here.path(), "", &[]);
+    write_version(2);
+    assert_eq!(push(&server, here.path(), "", &[])["skipped_bytes"], 3_000_000);
+    assert_eq!(push(&server, here.path(), "", &["--checksum"])["skipped_bytes"], 0);
+    assert_same_bytes(&file, there.path().join("file"));
+    assert_eq!(push(&server, here.path(), "", &["--checksum"])["skipped_bytes"], 3_000_000);
+    write_version(3);
+    let pull = [server.url("file").into(), here.path().join("file").into_os_string(), "--checksum".into()];
+    server.cp(pull).expect_code(0);
+    assert_same_bytes(&file, there.path().join("file"));
+}
+
+#[test]
+fn what_is_excluded_stays_behind() {
+    let (here, there) = (folder(), folder());
+    for path in ["keep", "a.tmp", "cache/x", "sub/b.tmp", "sub/keep"] {
+        write(here.path().join(path), path);
+    }
+    let server = Server::start(there.path(), &[]);
+    let patterns = ["--exclude", "*.tmp", "--exclude=cache/"];
+    push(&server, here.path(), "copy", &patterns);
+    assert_eq!(names(&there.path().join("copy")), ["keep", "sub/", "sub/keep"]);
+    push(&server, here.path(), "full", &[]);
+    let pull = [server.url("full/").into(), here.path().join("back").into_os_string()];
+    server.cp(pull.into_iter().chain(patterns.map(OsString::from))).expect_code(0);
+    assert_eq!(names(&here.path().join("back")), ["keep", "sub/", "sub/keep"]);
+}
+
+#[test]
+fn a_list_names_what_is_copied() {
+    let (here, there) = (folder(), folder());
+    for path in ["data/a", "data/b", "data/sub/c", "data/sub/d"] {
+        write(here.path().join(path), path);
+    }
+    write(here.path().join("list"), "b\nsub/c\n");
+    let list = here.path().join("list");
+    let list = ["--files-from", list.to_str().unwrap()];
+    let server = Server::start(there.path(), &[]);
+    push(&server, &here.path().join("data"), "push", &list);
+    assert_eq!(names(&there.path().join("push")), ["b", "sub/", "sub/c"]);
+    push(&server, &here.path().join("data"), "full", &[]);
+    let pull = [server.url("full").into(), here.path().join("pull").into_os_string()];
+    server.cp(pull.into_iter().chain(list.map(OsString::from))).expect_code(0);
+    assert_eq!(names(&here.path().join("pull")), ["b", "sub/", "sub/c"]);
+}
+
+#[test]
+fn a_dry_run_changes_nothing() {
+    let (here, there) = (folder(), folder());
+    write_zoo(here.path());
+    write(there.path().join("copy/old"), b"old");
+    write(there.path().join("copy/large"), b"older");
+    let before = snapshot(there.path());
+    let server = Server::start(there.path(), &[]);
+    for to in ["copy", "not/there/yet"] {
+        let json = push(&server, here.path(), to, &["--dry-run", "--delete"]);
+        assert_eq!((&json["packets_sent"], &json["hash_verified"]), (&0.into(), &false.into()), "{json}");
+        assert_eq!(json["goodput_mbps"], 0.0, "nothing moved: {json}");
+        assert_eq!(snapshot(there.path()), before);
+    }
+    let before = snapshot(here.path());
+    let pull = [server.url("copy/").into(), inside(here.path()), "--dry-run".into(), "--delete".into()];
+    server.cp(pull).expect_code(0);
+    assert_eq!(snapshot(here.path()), before);
+}
+
+#[test]
+fn a_dry_run_names_what_would_be_copied_and_removed() {
+    let (here, there) = (folder(), folder());
+    for path in ["data/same", "data/sub/new", "copy/same", "copy/gone/deep", "copy/old"] {
+        write(here.path().join(path), path.rsplit('/').next().unwrap());
+        set_mtime(here.path().join(path), 1_000_000_000, 0);
+    }
+    fs::rename(here.path().join("copy"), there.path().join("copy")).unwrap();
+    let server = Server::start(there.path(), &[]);
+    let flags = ["--dry-run", "--delete"].map(OsString::from);
+    let push = [inside(&here.path().join("data")), server.url("copy").into()];
+    let ended = server.cp(push.into_iter().chain(flags.clone())).expect_code(0);
+    for line in ["would copy sub/new\n", "would remove gone\n", "would remove old\n", "2 to be removed"] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("same"), "{}", ended.stderr);
+    assert_eq!(ended.json()["removed"], 2);
+    let pull = [server.url("copy/").into(), inside(&here.path().join("data"))];
+    let ended = server.cp(pull.into_iter().chain(flags)).expect_code(0);
+    assert!(ended.stderr.contains("would copy gone/deep\n"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("would remove sub\n"), "{}", ended.stderr);
+    assert_eq!(ended.json()["removed"], 1);
+}
+
+#[test]
+fn deletions_that_are_put_off_are_told() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("data/new"), b"new");
+    write(here.path().join("data/blocked"), b"a file where the other side has a folder");
+    write(there.path().join("copy/blocked/full"), b"full");
+    write(there.path().join("copy/old"), b"old");
+    let server = Server::start(there.path(), &[]);
+    for flags in [&["--delete", "--dry-run"][..], &["--delete"]] {
+        let args = [inside(&here.path().join("data")), server.url("copy").into()];
+        let ended = server.cp(args.into_iter().chain(flags.iter().map(OsString::from))).expect_code(1);
+        assert!(ended.stderr.contains("warning: nothing is removed"), "{}", ended.stderr);
+        assert_eq!(ended.json()["removed"], 0);
+        assert!(there.path().join("copy/old").exists());
+    }
+}
+
+#[test]
+fn delete_removes_what_the_source_does_not_have() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("data/new"), b"new");
+    for path in
+        ["copy/old", "copy/gone/deep/file", "copy/half/gone", "copy/half/kept.log", "copy/kept.log", "beside"]
+    {
+        write(there.path().join(path), path);
+    }
+    let server = Server::start(there.path(), &[]);
+    let json = push(&server, &here.path().join("data"), "copy", &["--delete", "--exclude=*.log"]);
+    assert_eq!(json["removed"], 3, "{json}");
+    let kept = ["beside", "copy/", "copy/half/", "copy/half/kept.log", "copy/kept.log", "copy/new"];
+    assert_eq!(names(there.path()), kept);
+    write(here.path().join("back/old"), b"old");
+    let pull = [server.url("copy/").into(), here.path().join("back").into_os_string(), "--delete".into()];
+    server.cp(pull).expect_code(0);
+    assert_eq!(names(&here.path().join("back")), ["half/", "half/kept.log", "kept.log", "new"]);
+}
+
+/// Into an empty folder of somebody else's in which one may write.
+#[test]
+fn a_destination_of_somebody_else_is_no_failure() {
+    let nobody = || {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--clear-groups", crate::common::LONGHAUL]);
+        crate::common::undisturbed(command)
+    };
+    let can = nobody().arg("--version").output().is_ok_and(|output| output.status.success());
+    if !can {
+        crate::common::skip("the program cannot be run as somebody else here");
+        return;
+    }
+    let (here, there) = (folder(), folder());
+    write(there.path().join("data/file"), b"file");
+    set_mode(there.path().join("data"), 0o755);
+    let dest = here.path().join("mine");
+    fs::create_dir(&dest).unwrap();
+    set_mode(here.path(), 0o755);
+    set_mode(&dest, 0o777);
+    let server = Server::start(there.path(), &[]);
+    let mut command = nobody();
+    command.env("LONGHAUL_TOKEN", read(server.token_file()).trim_ascii().escape_ascii().to_string());
+    command.args(["cp", "--json", &server.url("data/")]).arg(&dest);
+    let ended = crate::common::Running::start(&mut command).finish().expect_code(0);
+    assert!(
+        ended.stderr.contains("warning: the destination folder keeps its permissions"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(
+        (names(&dest), fs::metadata(&dest).unwrap().mode() & 0o777),
+        (vec!["file".to_string()], 0o777)
+    );
+}
+
+/// As in every home folder in which an agent runs.
+#[test]
+fn a_socket_in_the_tree_is_no_failure_and_holds_up_no_deletion() {
+    let (here, there) = (folder(), folder());
+    write(here.path().join("data/file"), b"file");
+    let _agent = std::os::unix::net::UnixListener::bind(here.path().join("data/agent")).unwrap();
+    write(there.path().join("copy/old"), b"old");
+    let server = Server::start(there.path(), &[]);
+    let args = [inside(&here.path().join("data")), server.url("copy").into(), "--delete".into()];
+    let ended = server.cp(args).expect_code(0);
+    assert!(ended.stderr.contains("warning: agent: not copied"), "{}", ended.stderr);
+    assert_eq!(names(there.path()), ["copy/", "copy/file"]);
+    // The same told by the other side.
+    let server = Server::start(here.path(), &[]);
+    let ended =
+        server.cp([server.url("data").into(), there.path().join("pull").into_os_string()]).expect_code(0);
+    assert!(ended.stderr.contains("warning: data/agent: not copied"), "{}", ended.stderr);
+    assert_eq!(names(&there.path().join("pull")), ["data/", "data/file"]);
+}
+
+#[test]
+fn an_existing_file_stays_whole_until_the_new_one_takes_its_place() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 4_000_000, 1);
+    write_noise(there.path().join("file"), 3_000_000, 2);
+    let (old, target) = (read(there.path().join("file")), there.path().join("file"));
+    let inode = fs::metadata(&target).unwrap().ino();
+    let server = Server::start(there.path(), &[]);
+    let args = [here.path().join("file").into_os_string(), server.url("").into(), "--rate=30mbit".into()];
+    let mut running = crate::common::Running::start(&mut server.cp_command(args));
+    let mut seen_old = 0;
+    while running.is_running() {
+        // The file may be replaced between the two looks, and then is new.
+        let bytes = read(&target);
+        if bytes == old {
+            seen_old += 1;
+        } else {
+            assert!(bytes == read(here.path().join("file")), "neither the old file nor the new one");
+        }
+        sleep(Duration::from_millis(5));
+    }
+    running.finish().expect_code(0);
+    assert!(seen_old > 10, "looked only {seen_old} times");
+    assert_ne!(fs::metadata(&target).unwrap().ino(), inode);
+    assert_same_bytes(here.path().join("file"), &target);
+    assert_eq!(names(there.path()), ["file"]);
+}
+
+#[test]
+fn it_goes_over_ipv6_too() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        crate::common::skip("this host has no IPv6");
+        return;
+    }
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 3_000_000, 1);
+    let server = Server::start_with(crate::common::longhaul(), there.path(), &["--listen", "[::1]:0"]);
+    assert!(server.url("").starts_with("longhaul://[::1]:"));
+    push(&server, here.path(), "", &[]);
+    server.cp([server.url("file").into(), here.path().join("back").into_os_string()]).expect_code(0);
+    assert_same_bytes(here.path().join("file"), here.path().join("back"));
+}
+
+#[test]
+fn a_server_of_all_addresses_serves_ipv4_and_ipv6() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 100_000, 1);
+    let server = Server::start_with(crate::common::longhaul(), there.path(), &["--listen", "[::]:0"]);
+    let port = server.address().port();
+    for (n, host) in ["127.0.0.1", "[::1]", "localhost"].iter().enumerate() {
+        let url = format!("longhaul://{host}:{port}/{n}");
+        server.cp([here.path().join("file").into_os_string(), url.into()]).expect_code(0);
+        assert_same_bytes(here.path().join("file"), there.path().join(n.to_string()));
+    }
+}
+
+#[test]
+fn every_control_and_selector_delivers() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 1_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    let controls = ControllerKind::ALL.iter().map(|kind| vec!["--control", kind.name()]);
+    let selects = SelectorKind::ALL.map(|kind| vec!["--select", kind.name()]);
+    let both = ["adaptive", "greedy", "rbudp"].into_iter().flat_map(|control| {
+        SelectorKind::ALL.map(|select| vec!["--control", control, "--select", select.name()])
+    });
+    let acks = ["rbudp", "udt"].map(|control| vec!["--control", control, "--ack-every", "4"]);
+    for (n, mut flags) in controls.chain(selects).chain(both).chain(acks).enumerate() {
+        flags.extend(["--rate", "200mbit"]);
+        let to = n.to_string();
+        let json = push(&server, here.path(), &to, &flags);
+        assert_eq!(json["control"], if flags[0] == "--control" { flags[1] } else { "adaptive" });
+        assert_same_bytes(here.path().join("file"), there.path().join(&to).join("file"));
+    }
+}
+
+#[test]
+fn a_pull_is_controlled_as_a_push_is() {
+    let (here, there) = (folder(), folder());
+    write_noise(there.path().join("file"), 1_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    for control in ["rbudp", "sabul", "udt", "bbr"] {
+        let to = here.path().join(control).into_os_string();
+        let flags = ["--control", control, "--rate", "200mbit"].map(OsString::from);
+        let json = server.cp([server.url("file").into(), to].into_iter().chain(flags)).expect_code(0).json();
+        assert_eq!(json["control"], control);
+        assert_same_bytes(there.path().join("file"), here.path().join(control));
+    }
+}
+
+#[test]
+fn packet_size_batch_and_acknowledgements_can_be_set() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 1_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    for (size, every, batch) in [(256, 1, 1), (1024, 16, 2), (1400, 1000, 64), (8000, 3, 7), (65_507, 64, 64)]
+    {
+        let flags = [
+            format!("--packet-size={size}"),
+            format!("--ack-every={every}"),
+            format!("--batch={batch}"),
+            "--rate=400mbit".into(),
+        ];
+        let to = size.to_string();
+        let json = push(&server, here.path(), &to, &flags.each_ref().map(String::as_str));
+        // 38 bytes of each datagram are not data; 28 of IP and UDP come on top.
+        assert_eq!(json["packets_required"], 1_000_000u64.div_ceil(size - 38), "{json}");
+        assert_eq!(json["path_mtu"], size + 28, "{json}");
+        assert_same_bytes(here.path().join("file"), there.path().join(&to).join("file"));
+    }
+}
+
+#[test]
+fn a_rate_is_not_exceeded() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 10_000_000, 1);
+    let server = Server::start(there.path(), &["--max-rate", "60mbit"]);
+    for control in ["adaptive", "greedy", "fixed"] {
+        let json = push(&server, here.path(), control, &["--rate=80mbit", "--control", control]);
+        let mbps = json["goodput_mbps"].as_f64().unwrap();
+        assert!(mbps < 80.0 * 1.15, "{control}: {json}");
+    }
+    // The server's own limit holds for what it sends.
+    let json = server
+        .cp([server.url("fixed/file").into(), here.path().join("back").into_os_string()])
+        .expect_code(0)
+        .json();
+    assert!(json["goodput_mbps"].as_f64().unwrap() < 60.0 * 1.15, "{json}");
+}
+
+/// It is over before the number of streams is looked at for the first time.
+#[test]
+fn a_short_copy_over_tcp_tells_its_streams() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 100_000, 1);
+    let server = Server::start(there.path(), &[]);
+    let json = push(&server, here.path(), "", &["--transport=stripe", "--streams=2"]);
+    assert_eq!(json["transport"], "stripe", "{json}");
+    assert!((1..=2).contains(&json["streams"].as_u64().unwrap()), "{json}");
+}
+
+#[test]
+fn a_short_patience_is_enough_for_a_live_copy() {
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 30_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    push(&server, here.path(), "", &["--rate=80mbit", "--stall-timeout=1s"]);
+    // Who is acknowledged only when he asks is not taken for dead meanwhile.
+    push(&server, here.path(), "rounds", &["--control=rbudp", "--rate=80mbit", "--stall-timeout=1s"]);
+    let back = [server.url("file").into(), here.path().join("back").into_os_string()];
+    server
+        .cp(back.into_iter().chain(["--rate=80mbit", "--stall-timeout=1s"].map(OsString::from)))
+        .expect_code(0);
+}
+
+#[test]
+fn twenty_copies_at_once_do_not_mix() {
+    let (here, there) = (folder(), folder());
+    for n in 0..20 {
+        write_noise(here.path().join(n.to_string()), 300_000 + n * 1000, n as u64);
+    }
+    let server = Server::start(there.path(), &[]);
+    let start = |n: usize| {
+        let args = [here.path().join(n.to_string()).into_os_string(), server.url("").into()];
+        crate::common::Running::start(&mut server.cp_command(args))
+    };
+    let running: Vec<_> = (0..20).map(start).collect();
+    for copy in running {
+        copy.finish().expect_code(0);
+    }
+    for n in 0..20 {
+        assert_same_bytes(here.path().join(n.to_string()), there.path().join(n.to_string()));
+    }
+}

@@ -1,0 +1,17 @@
+//! The real program.
+
+mod bad_input;
+mod common;
+mod copy;
+mod lab_program;
+mod lanes;
+mod limits;
+mod listing;
+mod outage;
+mod probe;
+mod resume;
+mod signals;
+mod ssh;
+mod strangers;
+mod transport;
+mod usage;

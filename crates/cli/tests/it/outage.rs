@@ -1,0 +1,160 @@
+//! The path breaks: for a while, for good, for UDP alone.
+
+use crate::common::lab::Haul;
+use crate::common::scene::Scene;
+use crate::common::tree::names;
+use crate::common::wait_until;
+use longhaul_lab::Scenario;
+use longhaul_testing::machine;
+use std::ffi::OsString;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const LEN: usize = 15_000_000;
+
+/// A path of 50 Mb/s and a file to take over it: about three seconds.
+struct Over {
+    scene: Scene,
+    haul: Haul,
+}
+
+impl Over {
+    fn path(scenario: &Scenario, pull: bool) -> Over {
+        let scene = Scene::with_file(pull, LEN);
+        let haul = Haul::start(scenario, scene.there.path());
+        Over { scene, haul }
+    }
+
+    fn push() -> Over {
+        Over::path(&Scenario::new(50.0, 20.0), false)
+    }
+
+    fn pull() -> Over {
+        Over::path(&Scenario::new(50.0, 20.0), true)
+    }
+
+    fn args(&self, more: &[&str]) -> Vec<OsString> {
+        self.scene.file_args(&self.haul.server.url(""), more)
+    }
+
+    /// Wait until a good part of the file has come over the path.
+    fn half_way(&self) {
+        self.haul.await_bytes(self.scene.pull, LEN as u64 / 2);
+    }
+}
+
+#[test]
+fn a_push_survives_a_cut_of_a_few_seconds() {
+    let Some(_shared) = machine::wait() else { return };
+    survives_a_cut(&Over::push());
+}
+
+#[test]
+fn a_pull_survives_a_cut_of_a_few_seconds() {
+    let Some(_shared) = machine::wait() else { return };
+    survives_a_cut(&Over::pull());
+}
+
+fn survives_a_cut(over: &Over) {
+    let mut copy = over.haul.start_cp(over.args(&[]));
+    over.half_way();
+    over.haul.lab.cut(true);
+    sleep(Duration::from_secs(4));
+    assert!(copy.is_running(), "a cut of 4 s is no reason to give up");
+    over.haul.lab.cut(false);
+    let json = copy.finish().expect_code(0).json();
+    over.scene.assert_complete();
+    let counters = over.haul.lab.counters();
+    assert!(counters.left_to_right.dropped_cut + counters.right_to_left.dropped_cut > 0, "nothing was cut");
+    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+}
+
+/// What must come of a copy whose path broke for good: an error in time, and all that arrived is there for the next run.
+fn ends_and_goes_on_later(over: &Over, break_path: impl Fn(bool)) {
+    let mut copy = over.haul.start_cp(over.args(&["--stall-timeout=3s", "--transport=object"]));
+    over.half_way();
+    assert!(copy.is_running());
+    break_path(true);
+    let broken = Instant::now();
+    let ended = copy.finish().expect_code(1);
+    let after = broken.elapsed();
+    // Half a second: what was under way at the break still counts as news.
+    assert!(after > Duration::from_millis(2500), "it gave up after {after:?}");
+    let error = ended.json()["error"].as_str().unwrap().to_string();
+    assert!(error.contains("run the same command again") && !error.contains('\n'), "{error}");
+    assert!(!over.scene.target().exists());
+    break_path(false);
+    // The server has the same patience.
+    wait_until("the server lets go of the part file", || !over.haul.server.holds_part());
+    let json = over.haul.cp(over.args(&[])).expect_code(0).json();
+    over.scene.assert_complete();
+    assert!(json["resumed_bytes"].as_u64().unwrap() > LEN as u64 * 4 / 10, "{json}");
+}
+
+#[test]
+fn a_push_over_a_dead_path_ends_and_goes_on_later() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::push();
+    ends_and_goes_on_later(&over, |on| over.haul.lab.cut(on));
+}
+
+#[test]
+fn a_pull_over_a_dead_path_ends_and_goes_on_later() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::pull();
+    ends_and_goes_on_later(&over, |on| over.haul.lab.cut(on));
+}
+
+#[test]
+fn udp_blocked_midway_ends_a_push() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::push();
+    ends_and_goes_on_later(&over, |on| over.haul.lab.block_udp(on));
+}
+
+#[test]
+fn udp_blocked_midway_ends_a_pull() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::pull();
+    ends_and_goes_on_later(&over, |on| over.haul.lab.block_udp(on));
+}
+
+#[test]
+fn blocked_udp_is_named() {
+    let Some(_shared) = machine::wait() else { return };
+    for over in [Over::push(), Over::pull()] {
+        over.haul.lab.block_udp(true);
+        let ended = over.haul.start_cp(over.args(&["--transport=object"])).finish().expect_code(1);
+        let error = ended.json()["error"].as_str().unwrap().to_string();
+        assert!(error.contains("UDP") && error.contains("firewall") && !error.contains('\n'), "{error}");
+        assert_eq!(names(over.scene.to()), Vec::<String>::new());
+        over.haul.lab.block_udp(false);
+        over.haul.cp(over.args(&[])).expect_code(0);
+        over.scene.assert_complete();
+    }
+}
+
+#[test]
+fn a_path_with_every_fault_delivers() {
+    let Some(_shared) = machine::wait() else { return };
+    let faulty = Scenario {
+        burst: Some(3.0),
+        jitter_ms: 3.0,
+        reorder: 0.02,
+        duplicate: 0.02,
+        corrupt: 0.01,
+        queue_bdp: Some(0.3),
+        ..Scenario::new(50.0, 40.0)
+    };
+    // Of the data 3 % are lost, of the acknowledgements 6 %.
+    for (pull, loss, loss_reverse) in [(false, 0.03, 0.06), (true, 0.06, 0.03)] {
+        let over = Over::path(&Scenario { loss, loss_reverse, ..faulty.clone() }, pull);
+        let json = over.haul.cp(over.args(&["--transport=object"])).expect_code(0).json();
+        over.scene.assert_complete();
+        let counters = over.haul.lab.counters();
+        let way = if pull { counters.right_to_left } else { counters.left_to_right };
+        let faults = [way.dropped_loss, way.corrupted, way.duplicated, way.reordered];
+        assert!(faults.iter().all(|count| *count > 10), "the path was too kind: {way:?}");
+        assert!(json["loss"].as_f64().unwrap() > 0.02, "{json}");
+    }
+}

@@ -1,0 +1,447 @@
+//! Copies that are torn apart and go on where they stopped.
+
+use crate::common::mapping::Mapping;
+use crate::common::relay::{Relay, Way};
+use crate::common::scene::Scene;
+use crate::common::tree::*;
+use crate::common::{Running, Server, skip, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Long enough to be interrupted half-way.
+const LEN: usize = 40_000_000;
+const HALF: u64 = LEN as u64 / 2;
+
+/// Of half the file a tenth takes 0.8 s at this rate, several times what the journal lags behind: enough on a busy host.
+const MEASURED: &str = "--rate=20mbit";
+
+/// Where nothing is said of how much was taken over.
+const BRISK: &str = "--rate=50mbit";
+
+/// One large file to be copied.
+fn large(pull: bool) -> Scene {
+    let scene = Scene::with_file(pull, LEN);
+    // A file that was written this very moment has no version yet.
+    sleep(Duration::from_millis(100));
+    scene
+}
+
+/// A copy that is under way, through a relay.
+struct Begun {
+    copy: Running,
+    relay: Relay,
+    way: Way,
+}
+
+impl Begun {
+    /// Bytes that were brought to the receiver's door, datagrams' own overhead counted in.
+    fn arrived(&self) -> u64 {
+        self.relay.bytes(self.way)
+    }
+}
+
+impl Scene {
+    /// Start a copy that takes a few seconds and wait until `bytes` have arrived. Over UDP alone, as datagrams are what
+    /// the relay counts.
+    fn begin(&self, server: &Server, rate: &str, bytes: u64) -> Begun {
+        let relay = Relay::start(server.address());
+        let args = self.args(relay.url(""), &[rate, "--transport=object"]);
+        let copy = Running::start(&mut server.cp_command(args));
+        let way = if self.pull { Way::ToClient } else { Way::ToServer };
+        let begun = Begun { copy, relay, way };
+        wait_until("half of it arrives", || begun.arrived() >= bytes);
+        begun
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.to().join(".file.longhaul-journal")
+    }
+
+    /// Tear a copy apart when `bytes` have arrived, as a receiver that is killed does.
+    fn tear(&self, rate: &str, bytes: u64) -> RangeInclusive<u64> {
+        let mut server = self.serve();
+        let begun = self.begin(&server, rate, bytes);
+        let tear = if self.pull { Tear::ClientKilled } else { Tear::ServerKilled };
+        tear.befall(begun, &mut server).1
+    }
+
+    /// Leave half of the file.
+    fn leave_half(&self) {
+        self.tear(BRISK, HALF);
+        assert!(!self.target().exists(), "nothing may be in place before it is complete");
+    }
+
+    /// Run the copy to its end, which must be good.
+    fn complete_with(&self, server: &Server, more: &[&str]) -> Value {
+        let json = server.cp(self.args(server.url(""), more)).expect_code(0).json();
+        self.assert_complete();
+        json
+    }
+
+    /// The same with a server of its own.
+    fn complete(&self, more: &[&str]) -> Value {
+        self.complete_with(&self.serve(), more)
+    }
+}
+
+/// What had arrived before the end counts, but for a tenth at most; and no more than what arrived in all.
+fn assert_resumed(json: &Value, arrived: &RangeInclusive<u64>) {
+    let resumed = json["resumed_bytes"].as_u64().unwrap() + json["skipped_bytes"].as_u64().unwrap();
+    let says = format!("{arrived:?} bytes had arrived, {resumed} were taken over: {json}");
+    assert!(resumed * 10 >= arrived.start() * 9, "{says}");
+    assert!(resumed <= *arrived.end(), "{says}");
+}
+
+/// What tears a copy apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tear {
+    ClientKilled,
+    ClientInterrupted,
+    ServerKilled,
+    ServerStopped,
+}
+
+impl Tear {
+    /// How the client ended, and how many bytes had arrived before and in all: what is under way while a copy dies
+    /// still counts.
+    fn befall(self, mut begun: Begun, server: &mut Server) -> (Value, RangeInclusive<u64>) {
+        let before = begun.arrived();
+        let code = match self {
+            Tear::ClientKilled => {
+                begun.copy.signal(Signal::KILL);
+                -1
+            }
+            Tear::ClientInterrupted => {
+                begun.copy.signal(Signal::INT);
+                130
+            }
+            Tear::ServerKilled => {
+                server.kill();
+                1
+            }
+            Tear::ServerStopped => {
+                assert_eq!(server.stop(Signal::TERM), 0);
+                1
+            }
+        };
+        let ended = begun.copy.finish().expect_code(code);
+        begun.relay.stop();
+        let json = if code < 0 { Value::Null } else { ended.json() };
+        (json, before..=begun.relay.bytes(begun.way))
+    }
+}
+
+/// A copy that is torn apart at half goes on there.
+fn goes_on(pull: bool, tear: Tear) -> Value {
+    let scene = large(pull);
+    let mut server = scene.serve();
+    let begun = scene.begin(&server, MEASURED, HALF);
+    let (json, arrived) = tear.befall(begun, &mut server);
+    let again = match tear {
+        // The same server goes on serving; it must have let go of the half-done copy.
+        Tear::ClientKilled | Tear::ClientInterrupted => scene.complete_with(&server, &[]),
+        Tear::ServerKilled | Tear::ServerStopped => scene.complete(&[]),
+    };
+    assert_resumed(&again, &arrived);
+    json
+}
+
+#[test]
+fn a_push_goes_on_after_its_client_was_killed() {
+    goes_on(false, Tear::ClientKilled);
+}
+
+#[test]
+fn a_pull_goes_on_after_its_client_was_killed() {
+    goes_on(true, Tear::ClientKilled);
+}
+
+#[test]
+fn a_copy_goes_on_after_its_server_was_killed_and_the_client_says_so() {
+    for pull in [false, true] {
+        let json = goes_on(pull, Tear::ServerKilled);
+        assert!(json["error"].as_str().unwrap().contains("run the same command again"), "{json}");
+    }
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_keeps_what_arrived() {
+    goes_on(false, Tear::ServerStopped);
+}
+
+/// The user presses Ctrl-C.
+#[test]
+fn an_interrupted_copy_goes_on() {
+    for pull in [false, true] {
+        let json = goes_on(pull, Tear::ClientInterrupted);
+        assert!(json["error"].as_str().unwrap().contains("interrupted"), "{json}");
+        assert!(json["bytes"].as_u64().unwrap() > LEN as u64 / 4, "{json}");
+        assert!(json["goodput_mbps"].as_f64().unwrap() > 0.0, "{json}");
+        let told = (&json["ok"], &json["files"], &json["transport"], &json["encrypted"]);
+        assert_eq!(told, (&false.into(), &1.into(), &"object".into(), &true.into()), "{json}");
+    }
+}
+
+#[test]
+fn an_interrupted_copy_over_tcp_tells_what_it_took_over() {
+    let scene = large(false);
+    scene.leave_half();
+    let server = scene.serve();
+    let before = disk_bytes(scene.part());
+    let args = scene.args(server.url(""), &["--rate=20mbit", "--transport=stripe"]);
+    let copy = Running::start(&mut server.cp_command(args));
+    wait_until("more arrives", || disk_bytes(scene.part()) > before + 1_000_000);
+    copy.signal(Signal::INT);
+    let json = copy.finish().expect_code(130).json();
+    assert_eq!(json["transport"], "stripe", "{json}");
+    let [bytes, resumed] = ["bytes", "resumed_bytes"].map(|field| json[field].as_u64().unwrap());
+    assert!(resumed > LEN as u64 / 4 && bytes > resumed, "{json}");
+}
+
+#[test]
+fn killed_over_and_over_it_still_arrives() {
+    let scene = large(false);
+    for n in 0..4 {
+        let mut server = scene.serve();
+        // Each run brings a few megabytes more; client and server die in turn.
+        let begun = scene.begin(&server, MEASURED, 5_000_000);
+        if n % 2 == 0 {
+            server.kill();
+        }
+        begun.copy.signal(Signal::KILL);
+        begun.copy.finish();
+    }
+    let resumed = scene.complete(&[])["resumed_bytes"].as_u64().unwrap();
+    assert!(resumed >= 15_000_000, "{resumed}");
+}
+
+#[test]
+fn no_resume_starts_over() {
+    let scene = large(true);
+    scene.leave_half();
+    let json = scene.complete(&["--no-resume"]);
+    assert_eq!((&json["resumed_bytes"], &json["skipped_bytes"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn a_damaged_journal_never_makes_a_wrong_file() {
+    let scene = large(true);
+    scene.leave_half();
+    let part_path = scene.part();
+    let (part, journal) = (read(&part_path), read(scene.journal()));
+    let mut rng = fastrand::Rng::with_seed(1);
+    for round in 0..12 {
+        let (mut part, mut journal) = (part.clone(), journal.clone());
+        match round % 4 {
+            0 => journal.truncate(rng.usize(..journal.len())),
+            1 => (0..1 + round).for_each(|_| {
+                let at = rng.usize(..journal.len());
+                journal[at] ^= 1 << rng.u8(..8);
+            }),
+            2 => (0..20).for_each(|_| journal.push(rng.u8(..))),
+            _ => part.truncate(rng.usize(..part.len())),
+        }
+        for (path, bytes) in [(part_path.clone(), part), (scene.journal(), journal)] {
+            write(&path, bytes);
+            set_mode(&path, 0o600);
+        }
+        scene.complete(&[]);
+        fs::remove_file(scene.target()).unwrap();
+    }
+}
+
+#[test]
+fn a_missing_journal_or_part_file_starts_over() {
+    let scene = large(true);
+    scene.leave_half();
+    let (part, journal) = (scene.part(), scene.journal());
+    let kept = read(&journal);
+    fs::remove_file(&journal).unwrap();
+    assert_eq!(scene.complete(&[])["resumed_bytes"], 0);
+    fs::remove_file(scene.target()).unwrap();
+    write(&journal, kept);
+    set_mode(&journal, 0o600);
+    assert!(!part.exists());
+    assert_eq!(scene.complete(&[])["resumed_bytes"], 0);
+}
+
+/// The source is another file when the copy goes on; by its size and time it need not be.
+#[test]
+fn a_source_that_changed_arrives_as_it_is_now() {
+    for (pull, more_bytes) in [(false, 1), (false, 0), (true, 1), (true, 0)] {
+        let scene = large(pull);
+        set_mtime(scene.source(), 1_000_000_000, 0);
+        scene.leave_half();
+        write_noise(scene.source(), LEN + more_bytes, 2);
+        set_mtime(scene.source(), 1_000_000_000, 0);
+        let json = scene.complete(&[]);
+        assert!(json["resumed_bytes"].as_u64().unwrap() < 1 << 20, "{json}");
+        assert_eq!(json["hash_verified"], true);
+    }
+}
+
+/// One large file on a file system that tells of changes; `None` where the temporary folder is in memory, which is said.
+fn on_disk() -> Option<Scene> {
+    let scene = large(false);
+    let is_memory = rustix::fs::statfs(scene.source()).unwrap().f_type as i64 == 0x0102_1994;
+    if is_memory {
+        skip("the temporary folder is a tmpfs");
+    }
+    (!is_memory).then_some(scene)
+}
+
+/// Bytes that the client read from its disk and its pipes in all.
+fn bytes_read(process: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+    io.lines().find_map(|line| line.strip_prefix("rchar: ")).map_or(0, |bytes| bytes.trim().parse().unwrap())
+}
+
+#[test]
+fn the_same_version_goes_on_without_reading_again() {
+    let Some(scene) = on_disk() else { return };
+    scene.leave_half();
+    let server = scene.serve();
+    let mut read = 0;
+    let mut copy = Running::start(&mut server.cp_command(scene.args(server.url(""), &[BRISK])));
+    while copy.is_running() {
+        read = bytes_read(copy.id()).max(read);
+        sleep(Duration::from_millis(5));
+    }
+    let json = copy.finish().expect_code(0).json();
+    scene.assert_complete();
+    let resumed = json["resumed_bytes"].as_u64().unwrap();
+    assert!(resumed > LEN as u64 * 4 / 10, "{json}");
+    // What had arrived is not read; but for groups of which a part had arrived, and the program's own files.
+    assert!(read < LEN as u64 - resumed + (5 << 20), "{read} bytes read, {resumed} resumed");
+}
+
+/// A program that has mapped the file and writes to pages that it wrote to before leaves no trace in the file's times,
+/// unless it is made to.
+#[test]
+fn what_changes_through_a_mapping_is_no_mixture() {
+    let Some(scene) = on_disk() else { return };
+    let mut map = Mapping::new(&scene.source());
+    map.write(100, 1);
+    map.write(LEN - 100, 1);
+    sleep(Duration::from_millis(100));
+    scene.leave_half();
+    map.write(100, 2);
+    map.write(LEN - 100, 2);
+    scene.complete(&[]);
+}
+
+#[test]
+fn one_percent_that_changed_is_what_is_sent() {
+    let scene = Scene::new(true);
+    let mut bytes = noise(200 << 20, 1);
+    write(scene.target(), &bytes);
+    set_mtime(scene.target(), 1_000_000_000, 0);
+    bytes[77 << 20] ^= 1;
+    bytes[150 << 20] ^= 1;
+    write(scene.source(), &bytes);
+    let json = scene.complete(&[]);
+    assert_eq!(json["delta_bytes"], 198 << 20, "{json}");
+    let sent = json["packets_sent"].as_u64().unwrap() * 9000;
+    assert!(sent < 3 * (2 << 20) * 9, "{json}");
+    assert!(json["packets_sent"].as_u64().unwrap() < 4000, "{json}");
+    // Nothing of it where it is not wanted.
+    write(scene.target(), noise(200 << 20, 1));
+    set_mtime(scene.target(), 1_000_000_000, 0);
+    assert_eq!(scene.complete(&["--delta=never"])["delta_bytes"], 0);
+}
+
+#[test]
+fn a_dry_run_compares_contents_too() {
+    let scene = Scene::new(false);
+    for (name, seed) in [("equal", 1), ("small", 2), ("large", 3)] {
+        let len = if name == "large" { 3_000_000 } else { 5000 };
+        write_noise(scene.from().join(name), len, seed);
+        let there = if name == "equal" { seed } else { 7 };
+        write_noise(scene.to().join(name), len, there);
+        for top in [scene.from(), scene.to()] {
+            set_mtime(top.join(name), 1_000_000_000, 0);
+        }
+    }
+    let server = scene.serve();
+    let before = [read(scene.to().join("small")), read(scene.to().join("large"))];
+    let ended = server.cp(scene.args(server.url(""), &["--dry-run", "--checksum"])).expect_code(0);
+    let told: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("would copy")).collect();
+    assert_eq!(told.len(), 2, "{}", ended.stderr);
+    assert!(!ended.stderr.contains("would copy equal"), "{}", ended.stderr);
+    assert_eq!(before, [read(scene.to().join("small")), read(scene.to().join("large"))]);
+    let json = scene.complete(&["--checksum"]);
+    assert_eq!((&json["compared_bytes"], &json["hash_verified"]), (&5000.into(), &true.into()), "{json}");
+    let again = scene.complete(&[]);
+    assert_eq!((&again["compared_bytes"], &again["hash_verified"]), (&0.into(), &false.into()), "{again}");
+}
+
+/// Each round two copies of different files go to one name.
+fn two_to_one_name(len: usize, rounds: u64) {
+    let scene = Scene::new(false);
+    let server = scene.serve();
+    let (one, other) = (scene.from().join("one"), scene.from().join("other"));
+    write_noise(&one, len, 1);
+    write_noise(&other, len, 2);
+    for round in 0..rounds {
+        let start = |source: &Path| {
+            let ends = [source.as_os_str().to_owned(), server.url("file").into()];
+            Running::start(&mut server.cp_command(ends))
+        };
+        let ended = [start(&one), start(&other)].map(Running::finish);
+        for ended in ended.iter().filter(|ended| ended.code != 0) {
+            assert!(ended.stderr.contains("another copy writes this file"), "{round}: {}", ended.stderr);
+        }
+        let done = ended.iter().filter(|ended| ended.code == 0).count();
+        let there = read(scene.to().join("file"));
+        assert!(done > 0 && (there == read(&one) || there == read(&other)), "{round}");
+        fs::remove_file(scene.to().join("file")).unwrap();
+        assert_eq!(names(scene.to()), Vec::<String>::new(), "nothing is left over");
+    }
+}
+
+#[test]
+fn two_copies_to_one_name_land_whole_or_not_at_all() {
+    two_to_one_name(3_000_000, 12);
+    two_to_one_name(30_000, 12);
+}
+
+#[test]
+#[ignore = "takes some minutes"]
+fn two_copies_to_one_name_land_whole_or_not_at_all_long() {
+    two_to_one_name(3_000_000, 200);
+    two_to_one_name(30_000, 200);
+}
+
+/// Each is too small for a journal, so the one under way starts over.
+#[test]
+fn files_of_a_torn_tree_that_are_done_are_skipped() {
+    for pull in [false, true] {
+        let scene = Scene::new(pull);
+        for n in 0..200 {
+            write_noise(scene.from().join(format!("{n:03}")), 200_000, n);
+        }
+        let arrived = scene.tear(MEASURED, HALF);
+        let json = scene.complete(&[]);
+        assert_resumed(&json, &arrived);
+        assert_eq!(
+            json["resumed_bytes"], 0,
+            "what is done is skipped, and nothing else is taken over: {json}"
+        );
+    }
+}
+
+#[test]
+fn a_torn_sparse_file_goes_on_and_keeps_its_holes() {
+    let scene = Scene::new(false);
+    let data = noise(10 << 20, 1);
+    write_sparse(scene.source(), 500 << 20, &[(7 << 20, &data), (100 << 20, &data), (400 << 20, &data)]);
+    scene.tear(MEASURED, 15 << 20);
+    let json = scene.complete(&[]);
+    assert!(json["resumed_bytes"].as_u64().unwrap() > 12 << 20, "{json}");
+    assert!(disk_bytes(scene.target()) < 40 << 20);
+}

@@ -1,0 +1,305 @@
+//! Copies over a real OpenSSH, to a host (this one) where the program is not installed.
+
+use crate::common::tree::*;
+use crate::common::{Ended, LONGHAUL, Running, longhaul};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsString;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// An ssh server on a free loopback port with keys of its own. Sessions get a PATH without longhaul and a cache folder of
+/// the test's.
+struct Sshd {
+    child: Child,
+    port: u16,
+    /// Keys, configuration, the far side's cache.
+    folder: tempfile::TempDir,
+}
+
+impl Sshd {
+    /// `None` where there is none, which is said.
+    fn start() -> Option<Sshd> {
+        let Some(program) =
+            ["/usr/sbin/sshd", "/usr/local/sbin/sshd"].into_iter().find(|path| Path::new(path).exists())
+        else {
+            crate::common::skip("no sshd here; install openssh-server");
+            return None;
+        };
+        if rustix::process::geteuid().is_root() {
+            // As the service itself does before it starts.
+            fs::create_dir_all("/run/sshd").expect("/run can be written to");
+        }
+        let folder = folder();
+        for key in ["host", "user", "stranger"] {
+            let mut keygen = Command::new("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(folder.path().join(key));
+            assert!(keygen.status().expect("ssh-keygen comes with ssh").success());
+        }
+        fs::copy(folder.path().join("user.pub"), folder.path().join("authorized")).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let top = folder.path().display();
+        let config = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {top}/host\nAuthorizedKeysFile {top}/authorized\nPidFile none\n\
+             StrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n\
+             SetEnv XDG_CACHE_HOME={top}/cache PATH=/usr/bin:/bin\n"
+        );
+        write(folder.path().join("config"), config);
+        let mut command = Command::new(program);
+        command.args(["-D", "-e", "-f"]).arg(folder.path().join("config"));
+        let log = fs::File::create(folder.path().join("log")).unwrap();
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("sshd starts");
+        let sshd = Sshd { child, port, folder };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            let log = || fs::read_to_string(sshd.folder.path().join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "sshd does not come up: {}", log());
+            sleep(Duration::from_millis(20));
+        }
+        Some(sshd)
+    }
+
+    /// Break all connections: the processes that serve them are gone.
+    fn break_sessions(&self) {
+        let id = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("/proc is there");
+        for child in children.split_whitespace().filter_map(|id| id.parse().ok()).filter_map(Pid::from_raw) {
+            kill_process(child, Signal::KILL).expect("it is ours");
+        }
+    }
+
+    /// Have it read its configuration anew.
+    fn reconfigure(&self, config: &str) {
+        write(self.path("config"), config);
+        crate::common::send(&self.child, Signal::HUP);
+        // It starts itself anew and says so when it listens.
+        crate::common::wait_until("sshd listens again", || {
+            let log = fs::read_to_string(self.path("log")).unwrap_or_default();
+            log.matches("Server listening").count() == 2
+        });
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The far side's programs that were put there.
+    fn deployed(&self) -> Vec<String> {
+        let cache = self.path("cache/longhaul");
+        if cache.exists() { names(&cache) } else { vec![] }
+    }
+
+    /// What stands in for `ssh`, logging in with this key.
+    fn ssh(&self, key: &str) -> String {
+        let key = self.path(key);
+        format!(
+            "ssh -F none -p {} -i {} -o IdentitiesOnly=yes -o IdentityAgent=none -o BatchMode=yes -o LogLevel=ERROR \
+             -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null",
+            self.port,
+            key.display()
+        )
+    }
+
+    fn cp_with(&self, ssh: &str, args: &[OsString]) -> Ended {
+        let mut command = longhaul();
+        command.args(["cp", "--json", "--why", "--ssh", ssh]).args(args);
+        Running::start(&mut command).finish()
+    }
+
+    fn cp(&self, args: &[OsString]) -> Ended {
+        self.cp_with(&self.ssh("user"), args)
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A path on the far side.
+fn far(path: &Path) -> OsString {
+    let mut far = OsString::from("127.0.0.1:");
+    far.push(path);
+    far
+}
+
+fn error_of(ended: Ended) -> String {
+    let error = ended.expect_code(1).json()["error"].as_str().expect("there is an error").to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn the_program_is_put_there_once_and_copies_both_ways() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (here, there) = (folder(), folder());
+    write_zoo(&here.path().join("zoo"));
+    let source = inside(&here.path().join("zoo"));
+    let ended = sshd.cp(&[source, far(&there.path().join("copy"))]).expect_code(0);
+    assert!(ended.stderr.contains("into the cache of 127.0.0.1"), "{}", ended.stderr);
+    let original = snapshot(&here.path().join("zoo"));
+    assert_eq!(snapshot(&there.path().join("copy")), original);
+    let deployed = sshd.deployed();
+    assert_eq!(deployed.len(), 1, "{deployed:?}");
+    let mut source = far(&there.path().join("copy"));
+    source.push("/");
+    let ended = sshd.cp(&[source, here.path().join("back").into()]).expect_code(0);
+    assert!(!ended.stderr.contains("into the cache"), "it is there already: {}", ended.stderr);
+    assert_eq!(snapshot(&here.path().join("back")), original);
+    assert_eq!(sshd.deployed(), deployed);
+}
+
+#[test]
+fn no_deploy_puts_nothing_there() {
+    let Some(sshd) = Sshd::start() else { return };
+    let there = folder();
+    let copy = |more: &[&str]| {
+        let args = [OsString::from("/etc/hostname"), far(&there.path().join("file"))];
+        sshd.cp(&args.into_iter().chain(more.iter().map(OsString::from)).collect::<Vec<_>>())
+    };
+    let error = error_of(copy(&["--no-deploy"]));
+    assert!(error.contains("127.0.0.1 has no longhaul") && error.contains("install it there"), "{error}");
+    assert_eq!((sshd.deployed(), names(there.path())), (vec![], vec![]));
+    // Once it is in the cache, nothing need be put there.
+    copy(&[]).expect_code(0);
+    copy(&["--no-deploy"]).expect_code(0);
+}
+
+#[test]
+fn a_program_installed_there_is_used() {
+    let Some(sshd) = Sshd::start() else { return };
+    let there = folder();
+    fs::create_dir(sshd.path("bin")).unwrap();
+    std::os::unix::fs::symlink(LONGHAUL, sshd.path("bin/longhaul")).unwrap();
+    let config = fs::read_to_string(sshd.path("config")).unwrap();
+    sshd.reconfigure(&config.replace("PATH=", &format!("PATH={}:", sshd.path("bin").display())));
+    let ended = sshd.cp(&["/etc/hostname".into(), far(&there.path().join("file"))]).expect_code(0);
+    assert!(ended.stderr.contains("has this release of longhaul"), "{}", ended.stderr);
+    assert_eq!(sshd.deployed(), Vec::<String>::new());
+}
+
+#[test]
+fn a_tilde_is_the_home_folder_over_there() {
+    // What stands in for ssh logs in at a home folder of the test's, where longhaul is installed.
+    let folder = folder();
+    let (here, home) = (folder.path().join("here"), folder.path().join("home"));
+    fs::create_dir_all(home.join("bin")).unwrap();
+    std::os::unix::fs::symlink(LONGHAUL, home.join("bin/longhaul")).unwrap();
+    let script = format!("cd '{}' && PATH=\"$PWD/bin:$PATH\" exec sh -c \"$2\"", home.display());
+    write(here.join("file"), b"data");
+    write_script(here.join("ssh"), &script);
+    let cp = |from: &OsString, to: &OsString| {
+        let mut command = longhaul();
+        command.args(["cp", "--ssh"]).arg(here.join("ssh")).args([from, to]);
+        Running::start(&mut command).finish().expect_code(0)
+    };
+    cp(&here.join("file").into(), &"127.0.0.1:~/data/".into());
+    assert_same_bytes(here.join("file"), home.join("data/file"));
+    cp(&"127.0.0.1:~/data/file".into(), &here.join("back").into());
+    assert_same_bytes(here.join("file"), here.join("back"));
+}
+
+#[test]
+fn a_far_side_that_begins_and_then_ends_is_named() {
+    // What stands in for ssh says what the script would, and is gone.
+    let folder = folder();
+    let ssh = folder.path().join("ssh");
+    write_script(&ssh, "echo ready\nhead -c 32 >/dev/null");
+    let mut command = longhaul();
+    command.args(["cp", "--json", "--ssh"]).arg(&ssh).args(["/etc/hostname", "far:file"]);
+    let error = error_of(Running::start(&mut command).finish());
+    assert!(error.contains("on far") && error.contains("install longhaul"), "{error}");
+    assert!(!error.contains("longhaul serve") && !error.contains("port"), "{error}");
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_named() {
+    let Some(sshd) = Sshd::start() else { return };
+    let there = folder();
+    write(sshd.path("cache"), b"a file where a folder should be");
+    let error = error_of(sshd.cp(&["/etc/hostname".into(), far(&there.path().join("file"))]));
+    assert!(error.contains("cannot put longhaul into") && error.contains("cache"), "{error}");
+    assert_eq!(names(there.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_login_that_fails_is_named() {
+    let Some(sshd) = Sshd::start() else { return };
+    let there = folder();
+    let args = ["/etc/hostname".into(), far(&there.path().join("file"))];
+    let error = error_of(sshd.cp_with(&sshd.ssh("stranger"), &args));
+    assert!(error.contains("log in") && error.contains("ssh 127.0.0.1"), "{error}");
+    let error = error_of(sshd.cp_with("no-such-program-as-ssh", &args));
+    assert!(error.contains("no-such-program-as-ssh") && error.contains("--ssh"), "{error}");
+    let error = error_of(sshd.cp_with("false", &args));
+    assert!(error.contains("127.0.0.1"), "{error}");
+}
+
+#[test]
+fn ports_are_obeyed_and_a_taken_one_is_named() {
+    let Some(sshd) = Sshd::start() else { return };
+    let there = folder();
+    let taken = std::net::UdpSocket::bind("[::]:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let copy = || {
+        let args = [
+            "/etc/hostname".into(),
+            far(&there.path().join("file")),
+            "--ports".into(),
+            port.to_string().into(),
+        ];
+        sshd.cp(&args)
+    };
+    let error = error_of(copy());
+    assert!(error.contains(&port.to_string()) && error.contains("--ports"), "{error}");
+    drop(taken);
+    copy().expect_code(0);
+}
+
+#[test]
+fn a_far_side_that_dies_leaves_all_resumable() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (here, there) = (folder(), folder());
+    write_noise(here.path().join("file"), 40_000_000, 1);
+    let args = [here.path().join("file").into_os_string(), far(&there.path().join("file"))];
+    let mut command = longhaul();
+    command.args(["cp", "--json", "--rate=100mbit", "--ssh", &sshd.ssh("user")]).args(&args);
+    let copy = Running::start(&mut command);
+    let part = || part_of(there.path().join("file"));
+    crate::common::wait_until("a part arrives", || part().exists() && disk_bytes(part()) > 15_000_000);
+    sshd.break_sessions();
+    let error = error_of(copy.finish());
+    assert!(error.contains("run the same command again"), "{error}");
+    let json = sshd.cp(&args).expect_code(0).json();
+    assert_same_bytes(here.path().join("file"), there.path().join("file"));
+    assert!(json["resumed_bytes"].as_u64().unwrap() > 13_000_000, "{json}");
+}
+
+#[test]
+fn data_goes_inside_ssh_or_over_tcp_where_asked_to() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (here, there) = (folder(), folder());
+    write_zoo(&here.path().join("zoo"));
+    write_noise(here.path().join("zoo/big"), 30_000_000, 9);
+    let original = snapshot(&here.path().join("zoo"));
+    for transport in ["ssh", "stripe"] {
+        let option = OsString::from(format!("--transport={transport}"));
+        let source = inside(&here.path().join("zoo"));
+        let to = there.path().join(transport);
+        let json = sshd.cp(&[source, far(&to), option.clone()]).expect_code(0).json();
+        assert_eq!(json["transport"], transport, "{json}");
+        assert_eq!(snapshot(&to), original);
+        let mut source = far(&to);
+        source.push("/");
+        let back = here.path().join(transport);
+        let json = sshd.cp(&[source, back.clone().into(), option]).expect_code(0).json();
+        assert_eq!(json["transport"], transport, "{json}");
+        assert_eq!(snapshot(&back), original);
+    }
+}

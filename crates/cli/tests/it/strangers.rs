@@ -1,0 +1,55 @@
+//! A daemon that is open to the world.
+
+use crate::common::tree::*;
+use crate::common::{Running, Server, wait_until};
+use socket2::{Domain, Socket, Type};
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
+
+/// Connections to a server that say nothing, from as many addresses.
+fn silent(server: &Server, addresses: u8, each: usize) -> Vec<TcpStream> {
+    let mut all = vec![];
+    for n in 0..addresses as usize * each {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let from = SocketAddr::from(([127, 0, 1, (n % addresses as usize) as u8 + 1], 0));
+        socket.bind(&from.into()).unwrap();
+        // What is sent away meanwhile was here.
+        if socket.connect(&SocketAddr::from(([127, 0, 0, 1], server.address().port())).into()).is_ok() {
+            all.push(socket.into());
+        }
+    }
+    all
+}
+
+/// Peak of a process's memory in bytes.
+fn peak_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn silent_strangers_keep_nobody_out() {
+    let (here, there) = (folder(), folder());
+    let server = Server::start(there.path(), &[]);
+    write_noise(here.path().join("long"), 10_000_000, 1);
+    let long = [here.path().join("long").into_os_string(), server.url("long").into(), "--rate=20mbit".into()];
+    let long = Running::start(&mut server.cp_command(long));
+    wait_until("it begins", || part_of(there.path().join("long")).exists());
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let many = limit.saturating_sub(200).min(10_000) as usize;
+    for (addresses, each) in [(1, many), (200, many.min(2000) / 200)] {
+        let strangers = silent(&server, addresses, each);
+        assert!(strangers.len() > many.min(2000) / 2, "{}", strangers.len());
+        let name = format!("new-{addresses}");
+        write(here.path().join(&name), b"new");
+        let began = Instant::now();
+        server.cp([here.path().join(&name).into_os_string(), server.url(&name).into()]).expect_code(0);
+        println!("beside {} strangers a copy took {:?}", strangers.len(), began.elapsed());
+        assert_same_bytes(here.path().join(&name), there.path().join(&name));
+    }
+    long.finish().expect_code(0);
+    let peak = peak_memory(server.id());
+    assert!(peak < 256 << 20, "{peak} bytes");
+}

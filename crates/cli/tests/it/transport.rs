@@ -1,0 +1,165 @@
+//! What carries the data, chosen and changed midway, over an emulated path.
+
+use crate::common::lab::{Haul, repeat};
+use crate::common::scene::Scene;
+use crate::common::tree::assert_same_bytes;
+use crate::common::{Ended, Running};
+use longhaul_lab::{Lab, Scenario, tcp};
+use longhaul_testing::machine;
+use serde_json::Value;
+use std::fs;
+
+/// A path and a file to take over it.
+struct Over {
+    scene: Scene,
+    haul: Haul,
+    len: usize,
+}
+
+impl Over {
+    fn path(scenario: &Scenario, len: usize, pull: bool) -> Over {
+        let scene = Scene::with_file(pull, len);
+        let haul = Haul::start(scenario, scene.there.path());
+        Over { scene, haul, len }
+    }
+
+    /// Copy all of it, while `meanwhile` befalls the path.
+    fn copy(&self, more: &[&str], meanwhile: impl FnOnce(&Running)) -> Ended {
+        let copy = self.haul.start_cp(self.scene.file_args(&self.haul.server.url(""), more));
+        meanwhile(&copy);
+        let ended = copy.finish().expect_code(0);
+        assert_same_bytes(self.scene.source(), self.scene.target());
+        ended
+    }
+
+    /// Wait until this share of the file has come over the path.
+    fn await_share(&self, share: f64) {
+        self.haul.await_bytes(self.scene.pull, (self.len as f64 * share) as u64);
+    }
+}
+
+/// What carried the data from each switch on.
+fn switches(json: &Value) -> Vec<&str> {
+    let list = json["switches"].as_array().expect("there is a list");
+    list.iter().map(|switch| switch["to"].as_str().expect("a name")).collect()
+}
+
+#[test]
+fn udp_blocked_from_the_start_leaves_tcp() {
+    let Some(_shared) = machine::wait() else { return };
+    for pull in [false, true] {
+        let over = Over::path(&Scenario::new(50.0, 20.0), 8_000_000, pull);
+        over.haul.lab.block_udp(true);
+        let ended = over.copy(&[], |_| {});
+        let json = ended.json();
+        assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe"]), "{json}");
+        assert!(json["streams"].as_u64().unwrap() > 0, "{json}");
+        assert!(ended.stderr.contains("UDP does not pass between the two hosts"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("the data goes on over TCP"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn udp_blocked_midway_leaves_tcp_in_a_push() {
+    let Some(_shared) = machine::wait() else { return };
+    udp_blocked_midway_leaves_tcp(false);
+}
+
+#[test]
+fn udp_blocked_midway_leaves_tcp_in_a_pull() {
+    let Some(_shared) = machine::wait() else { return };
+    udp_blocked_midway_leaves_tcp(true);
+}
+
+fn udp_blocked_midway_leaves_tcp(pull: bool) {
+    let over = Over::path(&Scenario::new(50.0, 20.0), 20_000_000, pull);
+    let ended = over.copy(&[], |_| {
+        over.await_share(0.3);
+        over.haul.lab.block_udp(true);
+    });
+    let json = ended.json();
+    assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe"]), "{json}");
+    assert!(ended.stderr.contains("UDP brought no news for "), "{}", ended.stderr);
+    let counters = over.haul.lab.counters();
+    assert!(
+        counters.left_to_right.dropped_udp + counters.right_to_left.dropped_udp > 0,
+        "nothing was blocked"
+    );
+}
+
+#[test]
+fn udp_that_comes_back_is_tried_again() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::path(&Scenario::new(40.0, 60.0), 80_000_000, false);
+    let ended = over.copy(&["--why", "--congestion=cubic"], |copy| {
+        over.await_share(0.1);
+        over.haul.lab.block_udp(true);
+        copy.await_line("the data goes on over TCP");
+        over.haul.lab.block_udp(false);
+    });
+    let json = ended.json();
+    // Which of the two is a little faster then is another matter.
+    assert_eq!(switches(&json)[..2], ["stripe", "object"], "{json}");
+    assert!(ended.stderr.contains("UDP passes again"), "{}", ended.stderr);
+}
+
+#[test]
+fn policed_udp_loses_to_tcp() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::path(&Scenario::new(80.0, 20.0), 50_000_000, false);
+    // The path check's train passes.
+    over.haul.lab.police_udp(Some(8.0), 100_000);
+    let ended = over.copy(&["--why"], |_| {});
+    let json = ended.json();
+    assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe", "stripe"]), "{json}");
+    assert!(
+        ended.stderr.contains("trying TCP") && ended.stderr.contains("staying with that"),
+        "{}",
+        ended.stderr
+    );
+    assert!(json["goodput_mbps"].as_f64().unwrap() > 20.0, "{json}");
+}
+
+#[test]
+fn random_loss_is_no_reason_to_leave_udp() {
+    let Some(_shared) = machine::wait() else { return };
+    for loss in [0.001, 0.02] {
+        let over = Over::path(&Scenario { loss, ..Scenario::new(40.0, 40.0) }, 30_000_000, false);
+        let json = over.copy(&[], |_| {}).json();
+        assert_eq!((&json["transport"], switches(&json)), (&"object".into(), vec![]), "{json}");
+        assert_eq!(json["streams"], 0, "{json}");
+    }
+}
+
+#[test]
+fn stripes_fill_a_path() {
+    let Some(_alone) = machine::measure() else { return };
+    for pull in [false, true] {
+        let over = Over::path(&Scenario::new(80.0, 30.0), 30_000_000, pull);
+        let plain = || plain_tcp_mbps(&over.haul.lab, 4, over.len as u64);
+        repeat(&over.haul.lab, || {
+            // What the host does beside this changes: plain streams before and after.
+            let before = plain();
+            let _ = fs::remove_file(over.scene.target());
+            let json = over.copy(&["--transport=stripe", "--streams=4", "--congestion=cubic"], |_| {}).json();
+            let plain = before.min(plain());
+            assert_eq!((&json["transport"], &json["streams"]), (&"stripe".into(), &4.into()), "{json}");
+            let mbps = json["goodput_mbps"].as_f64().unwrap();
+            println!("4 stripes {mbps:.1} Mb/s, 4 plain streams {plain:.1} Mb/s");
+            assert_eq!(json["packets_sent"], json["packets_required"], "nothing is sent twice: {json}");
+            assert!(json["rtt_ms_min"].as_f64().unwrap() > 29.0, "{json}");
+            if mbps > 0.7 * plain { Ok(()) } else { Err(format!("plain TCP: {plain}; {json}")) }
+        });
+    }
+}
+
+/// What so many streams of the kernel's own TCP reach together.
+fn plain_tcp_mbps(lab: &Lab, streams: u64, bytes: u64) -> f64 {
+    let seconds = std::thread::scope(|scope| {
+        let run =
+            || scope.spawn(|| tcp::transfer(lab, bytes / streams, "cubic").expect("cubic is there").seconds);
+        let runs: Vec<_> = (0..streams).map(|_| run()).collect();
+        runs.into_iter().map(|run| run.join().expect("no panic")).fold(0.0, f64::max)
+    });
+    bytes as f64 * 8e-6 / seconds
+}

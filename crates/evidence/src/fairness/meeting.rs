@@ -1,0 +1,156 @@
+//! Who shares the path, and what each has of it.
+
+use longhaul_proto::control::ControllerKind;
+use longhaul_sim::metrics::{Summary, jain};
+
+/// Who shares the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Meeting {
+    pub(super) ours: Ours,
+    /// How many of ours.
+    pub(super) count: u32,
+    /// Every other one of ours has a longer way.
+    pub(super) has_far: bool,
+    /// The congestion control of the others, and how many connections.
+    pub(super) rivals: Option<(&'static str, u32)>,
+}
+
+/// What sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ours {
+    pub(super) control: ControllerKind,
+    pub(super) way: Way,
+}
+
+/// How.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// As it comes.
+    Default,
+    /// Over UDP for good: a copy may take to parallel TCP connections.
+    Udp,
+    /// Yielding to all else.
+    Background,
+}
+
+impl Ours {
+    pub(super) const DEFAULT: Ours = Ours { control: ControllerKind::Adaptive, way: Way::Default };
+
+    /// In tables.
+    pub(super) fn name(self) -> String {
+        format!("{}{}", self.control.name(), self.way.name())
+    }
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Default => "",
+            Way::Udp => " over UDP",
+            Way::Background => " in the background",
+        }
+    }
+}
+
+impl Meeting {
+    pub(super) const fn of(ours: Ours, count: u32) -> Meeting {
+        Meeting { ours, count, has_far: false, rivals: None }
+    }
+
+    pub(super) const fn beside(self, control: &'static str, connections: u32) -> Meeting {
+        Meeting { rivals: Some((control, connections)), ..self }
+    }
+
+    /// What a meeting of copies is called.
+    pub(super) fn name(self) -> String {
+        let way = self.ours.way.name();
+        let copies = match self.count {
+            0 => None,
+            1 => Some(format!("1 copy{way}")),
+            count => Some(format!("{count} copies{way}")),
+        };
+        let rivals = self.rivals.map(|_| self.rivals_name());
+        copies.into_iter().chain(rivals).collect::<Vec<_>>().join(" beside ")
+    }
+
+    /// The others.
+    pub(super) fn rivals_name(self) -> String {
+        self.rivals.map_or(String::new(), |(control, connections)| format!("{connections} {control}"))
+    }
+
+    /// Ours among themselves.
+    pub(super) fn is_alike(self) -> bool {
+        self.rivals.is_none() && self.count > 1
+    }
+
+    /// How many begin, where the others are one program.
+    pub(super) fn programs(self) -> u32 {
+        self.count + u32::from(self.rivals.is_some())
+    }
+}
+
+/// What each has of what the link carries, 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Shares {
+    /// Of each of ours.
+    pub(super) ours: Vec<f64>,
+    /// Of the others together.
+    pub(super) rivals: f64,
+    /// The mean queue.
+    pub(super) queue_bdp: Option<f64>,
+}
+
+/// A meeting, and what came of each time it took place.
+pub(super) struct Met {
+    pub(super) meeting: Meeting,
+    pub(super) shares: Vec<Shares>,
+}
+
+impl Met {
+    /// Of all of ours together.
+    pub(super) fn ours(&self) -> Summary {
+        self.over(|shares| shares.ours.iter().sum())
+    }
+
+    /// Of each of ours.
+    pub(super) fn each(&self) -> Summary {
+        Summary::of(self.shares.iter().flat_map(|shares| shares.ours.iter().copied()))
+    }
+
+    pub(super) fn rivals(&self) -> Summary {
+        self.over_rivals(1.0)
+    }
+
+    /// What the others have of this share.
+    pub(super) fn over_rivals(&self, share: f64) -> Summary {
+        self.over(|shares| shares.rivals / share)
+    }
+
+    pub(super) fn jain(&self) -> Summary {
+        self.over(|shares| jain(&shares.ours))
+    }
+
+    pub(super) fn queue_bdp(&self) -> Option<f64> {
+        let queues: Option<Vec<f64>> = self.shares.iter().map(|shares| shares.queue_bdp).collect();
+        queues.map(|queues| Summary::of(queues).mean)
+    }
+
+    fn over(&self, figure: impl Fn(&Shares) -> f64) -> Summary {
+        Summary::of(self.shares.iter().map(figure))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_who_is_there() {
+        let copy = Meeting::of(Ours::DEFAULT, 1);
+        assert_eq!(Meeting::of(Ours::DEFAULT, 3).name(), "3 copies");
+        assert_eq!(copy.beside("bbr", 4).name(), "1 copy beside 4 bbr");
+        let ours = Ours { way: Way::Background, ..Ours::DEFAULT };
+        assert_eq!(Meeting::of(ours, 1).beside("cubic", 1).name(), "1 copy in the background beside 1 cubic");
+        assert_eq!(Meeting::of(Ours::DEFAULT, 0).beside("cubic", 1).name(), "1 cubic");
+    }
+}

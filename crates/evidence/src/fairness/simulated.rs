@@ -1,0 +1,137 @@
+//! Flows in the simulator.
+
+use super::meeting::{Meeting, Met, Ours, Shares, Way};
+use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, RATE_MBIT, RTT_MS, path};
+use crate::Scale;
+use crate::sim::{Options, payload_rate, run_jobs};
+use fastrand::Rng;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::Time;
+use longhaul_sim::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
+use longhaul_sim::scenario::Scenario;
+use longhaul_sim::trace::TraceMode;
+use longhaul_sim::traffic::{Arrivals, Pair, Traffic};
+use longhaul_sim::workload::Workload;
+use std::time::Duration;
+
+/// How long runs are, and how many.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// Flows are measured from here …
+    from: Time,
+    /// … to here.
+    until: Time,
+    /// Between the beginnings of flows of a kind that share the path among themselves.
+    gap: Duration,
+    /// Each meeting takes place with so many seeds, which decide when in a gap a flow begins.
+    seeds: u64,
+}
+
+impl Extent {
+    fn of(scale: Scale) -> Extent {
+        let of = |from_ms, until_ms, gap_ms, seeds| Extent {
+            from: Time::from_millis(from_ms),
+            until: Time::from_millis(until_ms),
+            gap: Duration::from_millis(gap_ms),
+            seeds,
+        };
+        scale.pick(of(30_000, 60_000, 2000, SEEDS_FULL), of(30_000, 60_000, 2000, 1), of(400, 800, 40, 1))
+    }
+}
+
+/// How it was simulated, and what came of it.
+pub(super) fn meet(options: &Options<'_>) -> (Vec<String>, Vec<Met>) {
+    let extent = Extent::of(options.scale);
+    let meetings = meetings(options.scale);
+    let seeds = |meeting| (0..extent.seeds).map(move |nth| (meeting, options.seed + nth));
+    let jobs: Vec<(Meeting, u64)> = meetings.iter().copied().flat_map(seeds).collect();
+    let shares = run_jobs(options, &jobs, |(meeting, seed)| meeting.simulate(extent, *seed));
+    let shares = shares.chunks(extent.seeds as usize).map(<[Shares]>::to_vec);
+    let met = meetings.into_iter().zip(shares).map(|(meeting, shares)| Met { meeting, shares });
+    let method = vec![
+        format!(
+            "{RATE_MBIT} Mb/s, {RTT_MS} ms, a drop-tail queue of one bandwidth-delay product. What each flow \
+             delivers from {:.0} s to {:.0} s, as a share of what the link carries of object bytes (1434 of each \
+             1500; TCP's headers are shorter). {} run(s) of each; worst: of these.",
+            extent.from.as_secs_f64(),
+            extent.until.as_secs_f64(),
+            extent.seeds
+        ),
+        format!(
+            "Flows with their like begin {} s apart, with rivals all within that time; chance decides the rest. A \
+             round trip is four times the others' by a longer way to the link.",
+            extent.gap.as_secs_f64()
+        ),
+    ];
+    (method, met.collect())
+}
+
+fn meetings(scale: Scale) -> Vec<Meeting> {
+    let alike = [false, true]
+        .into_iter()
+        .flat_map(|has_far| COUNTS.map(|count| Meeting { has_far, ..Meeting::of(Ours::DEFAULT, count) }));
+    let counts: &[u32] = scale.pick(&[1, 4, 16], &[1, 4], &[1]);
+    let one = |control, way| Meeting::of(Ours { control, way }, 1);
+    let beside = [CUBIC, BBR].into_iter().flat_map(|rival| counts.iter().map(move |count| (rival, *count)));
+    let beside =
+        beside.flat_map(|(rival, count)| OURS.map(|control| one(control, Way::Default).beside(rival, count)));
+    let yielding = YIELDING.map(|control| one(control, Way::Background));
+    let behind = yielding.map(|meeting| meeting.beside(CUBIC, 1));
+    alike.chain(beside).chain([CUBIC_ALONE]).chain(yielding).chain(behind).collect()
+}
+
+impl Meeting {
+    fn simulate(self, extent: Extent, seed: u64) -> Shares {
+        let scenario = Scenario { seed, ..path() };
+        let limit = payload_rate(&scenario);
+        let mut rng = Rng::with_seed(seed);
+        // Twice what fits into the run, so that nobody is done before its end.
+        let bytes = limit.bytes_in(extent.until.since(Time::ZERO)) * 2;
+        let mut flow = |protocol: Protocol, gaps: u32, access_delay: Duration| {
+            let at = Time::ZERO + extent.gap * gaps + extent.gap.mul_f64(rng.f64());
+            let pairs = vec![Pair { access_delay, ..Pair::default() }];
+            let spec = FlowSpec::new(protocol, bytes);
+            Traffic { pairs, ..Traffic::new(spec, Arrivals::Together { at, count: 1 }) }
+        };
+        let mut traffic = vec![];
+        for number in 0..self.count {
+            let is_far = self.has_far && number % 2 == 1;
+            let background = self.ours.way == Way::Background;
+            let protocol = ObjectFlow { background, ..ObjectFlow::new(self.ours.control) };
+            // Of one kind, they come one after another.
+            let delay = if is_far { LONGER } else { Duration::ZERO };
+            traffic.push(flow(Protocol::Object(protocol), number, delay));
+        }
+        if let Some((control, connections)) = self.rivals {
+            let control: ControllerKind = control.parse().expect("a control that the program has");
+            for _ in 0..connections {
+                traffic.push(flow(Protocol::Tcp(TcpFlow::new(control)), 0, Duration::ZERO));
+            }
+        }
+        let all = traffic.len();
+        let mut workload = Workload::over(&scenario, traffic, extent.until).expect("the path is a sound one");
+        workload.measure_from = extent.from;
+        workload.options.trace = TraceMode::Off;
+        let measured = workload.run();
+        let share = |index| measured.goodputs(index).iter().sum::<f64>() / limit.0 as f64;
+        let mut shares: Vec<f64> = (0..all).map(share).collect();
+        let rivals = shares.split_off(self.count as usize).iter().sum();
+        let queue_bdp = measured.hops[0].forward.queue.mean_bytes / scenario.bdp_bytes() as f64;
+        Shares { ours: shares, rivals, queue_bdp: Some(queue_bdp) }
+    }
+}
+
+/// Each way: 160 ms instead of 40 ms there and back.
+const LONGER: Duration = Duration::from_millis(60);
+const COUNTS: [u32; 3] = [2, 4, 8];
+const SEEDS_FULL: u64 = 5;
+/// Ours, and others for comparison.
+const OURS: [ControllerKind; 5] = [
+    ControllerKind::Adaptive,
+    ControllerKind::Pcp,
+    ControllerKind::Udt,
+    ControllerKind::Ledbat,
+    ControllerKind::Cubic,
+];
+/// Those that can be told to yield: ours, and LEDBAT for comparison.
+const YIELDING: [ControllerKind; 2] = [BACKGROUND_ALONE.ours.control, ControllerKind::Ledbat];

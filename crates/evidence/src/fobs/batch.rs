@@ -1,0 +1,170 @@
+//! Section 3.1.1: how many packets between two looks for an acknowledgement.
+
+use super::plan::{Plan, Sweep};
+use super::run::{
+    BATCH, CARD_MBIT, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, desktop_path, failures, method, percent,
+};
+use super::simulated::Hosts;
+use crate::ExperimentError;
+use crate::experiment::{Backend, Experiment};
+use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use longhaul_lab::Scenario;
+
+pub(super) const EXPERIMENT: Experiment = Experiment::either(
+    "fobs-batch",
+    "Packets sent between two looks for an acknowledgement (§3.1.1)",
+    &[TWO, OFTEN],
+    measure,
+);
+
+const TWO: Claim =
+    Claim::paper("FOBS §3.1.1", "two packets per batch perform best (nothing else gets 1 % more)");
+const OFTEN: Claim = Claim::paper(
+    "FOBS §3.1.1",
+    "the sender should look often: a batch of 512 gets less (1 % at least) and sends more in vain (a tenth at least)",
+);
+
+/// A haul, and copies with each B.
+struct Haul {
+    name: &'static str,
+    batches: Vec<u32>,
+    sweep: Sweep,
+}
+
+impl Haul {
+    fn each(&self) -> impl Iterator<Item = (u32, &Runs)> {
+        self.batches.iter().copied().zip(&self.sweep.fobs)
+    }
+
+    fn at(&self, wanted: u32) -> Option<&Runs> {
+        self.each().find(|(batch, _)| *batch == wanted).map(|(_, runs)| runs)
+    }
+}
+
+fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
+    let batches = backend.pick(&BATCHES[..], &QUICK_BATCHES[..], &[BATCH]);
+    let (rounds, bytes) =
+        (backend.pick(3, 1, 1), backend.pick(OBJECT_BYTES, OBJECT_BYTES, OBJECT_BYTES / 40));
+    let places = backend.pick(&[SHORT, LONG][..], &[LONG], &[LONG]);
+    let paths: Vec<Scenario> = places.iter().map(|(name, rtt_ms)| desktop_path(name, *rtt_ms)).collect();
+    let variants: Vec<Fobs> = batches.iter().map(|&batch| Fobs { batch, ..Fobs::default() }).collect();
+    let plan = Plan { paths: &paths, bytes, rounds, variants: &variants, hosts: Hosts::Desktop };
+    let sweeps = plan.run(backend)?.into_iter().zip(places);
+    let hauls: Vec<Haul> =
+        sweeps.map(|(sweep, (name, _))| Haul { name, batches: batches.into(), sweep }).collect();
+    let mut about = method(backend, bytes);
+    about.push(format!("B is swept, F = 64. Medians of {} round(s).", backend.choose(1, rounds)));
+    about.extend(failures(hauls.iter().flat_map(|haul| haul.sweep.all())));
+    Ok(Findings { method: about, tables: vec![table(&hauls)], statements: judge(&hauls) })
+}
+
+fn table(hauls: &[Haul]) -> Table {
+    let points = hauls.iter().flat_map(|haul| haul.each().map(move |(batch, runs)| (haul, batch, runs)));
+    Table::of("batches", "B packets between two looks", &points.collect::<Vec<_>>())
+        .text("haul", |(haul, ..)| haul.name)
+        .column("B", Unit::Number, |(_, batch, _)| batch)
+        .column("FOBS's goodput", Unit::Mbps, |(.., runs)| runs.goodput_mbps())
+        .column("FOBS", Unit::Share, |(.., runs)| runs.share(CARD_MBIT))
+        .column("longhaul's default", Unit::Share, |(haul, ..)| haul.sweep.default_share(CARD_MBIT))
+        .column("FOBS's waste", Unit::Share, |(.., runs)| runs.waste())
+        .table()
+        .plot(Plot::lines("B", &["FOBS", "longhaul's default"]).by("haul").log_x())
+        .plot(
+            Plot::lines("B", &["FOBS's waste"])
+                .by("haul")
+                .log_x()
+                .title("Waste, B packets between two looks"),
+        )
+}
+
+fn judge(hauls: &[Haul]) -> Vec<Statement> {
+    // The long haul is the last, or the only one.
+    vec![judge_two(hauls), hauls.last().map_or_else(|| OFTEN.leave_open(TOO_FEW), judge_often)]
+}
+
+fn judge_two(hauls: &[Haul]) -> Statement {
+    let best_other = |haul: &Haul| {
+        let others = haul.each().filter(|(batch, _)| *batch != BATCH);
+        others.filter_map(|(_, runs)| runs.goodput_mbps()).max_by(f64::total_cmp)
+    };
+    let each: Option<Vec<(&Haul, Option<f64>, f64)>> =
+        hauls.iter().map(|haul| Some((haul, haul.at(BATCH)?.goodput_mbps(), best_other(haul)?))).collect();
+    let Some(each) = each.filter(|each| !each.is_empty()) else { return TWO.leave_open(TOO_FEW) };
+    let figures = each.iter().map(|(haul, two, other)| {
+        format!("B = 2 gets {} of {other:.2} at most by others on the {} haul", mbps(*two), haul.name)
+    });
+    let figures = figures.collect::<Vec<_>>().join(", ");
+    let is_best = each.iter().all(|(_, two, other)| two.is_some_and(|two| NEARLY * other <= two));
+    TWO.judge(is_best, figures).otherwise(
+        "the card, not the host, limits the sender here: a look costs a small part of what a packet lasts",
+    )
+}
+
+fn judge_often(long: &Haul) -> Statement {
+    let figures = |batch: u32| long.at(batch).and_then(|runs| Some((runs.goodput_mbps()?, runs.waste()?)));
+    let Some(((two, two_waste), (many, many_waste))) = figures(BATCH).zip(figures(LARGE_BATCH)) else {
+        return OFTEN.leave_open(TOO_FEW);
+    };
+    let text = format!(
+        "on the {} haul B = {LARGE_BATCH} gets {many:.1} Mb/s with {} waste, B = 2 {two:.1} Mb/s with {}",
+        long.name,
+        percent(Some(many_waste)),
+        percent(Some(two_waste)),
+    );
+    OFTEN.judge(many <= NEARLY * two && many_waste >= MORE * two_waste, text).otherwise(
+        "the sender learns late of what has come in, but a clean path loses too little for that to matter, and the card \
+         makes it wait in any case",
+    )
+}
+
+fn mbps(goodput: Option<f64>) -> String {
+    goodput.map_or("nothing".into(), |mbps| format!("{mbps:.2} Mb/s"))
+}
+
+const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 128, LARGE_BATCH];
+const QUICK_BATCHES: [u32; 6] = [1, 2, 4, 16, 64, LARGE_BATCH];
+const LARGE_BATCH: u32 = 512;
+const NEARLY: f64 = 0.99;
+const MORE: f64 = 1.1;
+const TOO_FEW: &str = "too few batches were measured or done";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Verdict;
+
+    fn long(runs: Vec<(u32, Runs)>) -> Haul {
+        let (batches, fobs) = runs.into_iter().unzip();
+        Haul { name: "long", batches, sweep: Sweep::of(fobs, Runs::default()) }
+    }
+
+    fn verdicts(points: &[(u32, f64, f64)]) -> Vec<Verdict> {
+        let fobs = points.iter().map(|&(batch, goodput_mbps, waste)| (batch, Runs::one(goodput_mbps, waste)));
+        judge(&[long(fobs.collect())]).into_iter().map(|statement| statement.verdict).collect()
+    }
+
+    #[test]
+    fn two_may_be_beaten_by_a_trifle_and_large_batches_must_lose_twice() {
+        let reproduced = [Verdict::Reproduced; 2];
+        assert_eq!(verdicts(&[(1, 90.5, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.05)]), reproduced);
+        let missed = [Verdict::NotReproduced; 2];
+        assert_eq!(verdicts(&[(1, 95.0, 0.01), (2, 90.0, 0.01), (512, 80.0, 0.0105)]), missed);
+        assert_eq!(verdicts(&[(2, 90.0, 0.01)]), [Verdict::Open; 2]);
+    }
+
+    #[test]
+    fn batches_that_came_to_nothing_prove_nothing() {
+        let failed = || Runs { failures: vec!["no".into()], ..Runs::default() };
+        let of = |two: Runs, large: Runs| {
+            let fobs = vec![(1, Runs::one(80.0, 0.01)), (BATCH, two), (LARGE_BATCH, large)];
+            let verdicts = judge(&[long(fobs)]);
+            verdicts.into_iter().map(|statement| statement.verdict).collect::<Vec<_>>()
+        };
+        assert_eq!(of(failed(), failed()), [Verdict::NotReproduced, Verdict::Open]);
+        assert_eq!(of(failed(), Runs::one(70.0, 0.1)), [Verdict::NotReproduced, Verdict::Open]);
+        assert_eq!(of(Runs::one(90.0, 0.01), failed()), [Verdict::Reproduced, Verdict::Open]);
+        let all = vec![(1, failed()), (BATCH, Runs::one(90.0, 0.01)), (LARGE_BATCH, failed())];
+        let statements = judge(&[long(all)]);
+        assert_eq!(statements[0].verdict, Verdict::Open, "nothing else was done");
+    }
+}

@@ -1,0 +1,89 @@
+//! What is swept, and what comes of it.
+
+use super::measured::Ground;
+use super::run::{Done, Fobs, Runs, Session};
+use super::simulated::{Hosts, Transfer};
+use crate::ExperimentError;
+use crate::experiment::Backend;
+use crate::lab::bench::Bench;
+use crate::sim::{Options, run_jobs};
+use longhaul_lab::Scenario;
+
+/// Copies over one path, by FOBS in several variants and by longhaul's default, one after the other in each round.
+pub(super) struct Sweep {
+    /// In the order of the variants.
+    pub(super) fobs: Vec<Runs>,
+    /// The simulator's hosts are the paper's, for which longhaul's default is not made.
+    pub(super) default: Option<Runs>,
+    pub(super) session: Session,
+}
+
+/// What is swept.
+pub(super) struct Plan<'a> {
+    pub(super) paths: &'a [Scenario],
+    pub(super) bytes: u64,
+    /// Over emulated paths; a simulation is the same each time.
+    pub(super) rounds: usize,
+    pub(super) variants: &'a [Fobs],
+    /// Of the simulator.
+    pub(super) hosts: Hosts,
+}
+
+impl Plan<'_> {
+    /// A sweep of each path.
+    pub(super) fn run(&self, backend: &Backend<'_>) -> Result<Vec<Sweep>, ExperimentError> {
+        match backend {
+            Backend::Simulator(options) => Ok(self.simulate(options)),
+            Backend::Lab(bench) => {
+                bench.expect_runs(self.paths.len() * self.rounds * (self.variants.len() + 2));
+                self.paths.iter().map(|path| self.measure(bench, path)).collect()
+            }
+        }
+    }
+
+    fn simulate(&self, options: &Options<'_>) -> Vec<Sweep> {
+        let jobs: Vec<(&Scenario, &Fobs)> =
+            self.paths.iter().flat_map(|path| self.variants.iter().map(move |fobs| (path, fobs))).collect();
+        let done = run_jobs(options, &jobs, |(path, fobs)| {
+            let path = Scenario { seed: options.seed, ..(*path).clone() };
+            Transfer::of(fobs, path, self.hosts, self.bytes).run()
+        });
+        let of_path = |done: &[Done]| Sweep {
+            fobs: done.iter().copied().map(Runs::of).collect(),
+            default: None,
+            session: Session::default(),
+        };
+        done.chunks(self.variants.len()).map(of_path).collect()
+    }
+
+    fn measure(&self, bench: &Bench<'_>, path: &Scenario) -> Result<Sweep, ExperimentError> {
+        let ground = Ground::open(bench, path, self.bytes)?;
+        let (mut fobs, mut default) = (vec![Runs::default(); self.variants.len()], Runs::default());
+        let mut session = Session::default();
+        for _ in 0..self.rounds {
+            ground.session(&mut session)?;
+            ground.default(&mut default)?;
+            for (variant, runs) in self.variants.iter().zip(&mut fobs) {
+                ground.fobs(*variant, runs)?;
+            }
+        }
+        Ok(Sweep { fobs, default: Some(default), session })
+    }
+}
+
+impl Sweep {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Runs> {
+        self.fobs.iter().chain(&self.default)
+    }
+
+    /// What longhaul's default got of this rate.
+    pub(super) fn default_share(&self, mbit: f64) -> Option<f64> {
+        self.default.as_ref()?.share(mbit)
+    }
+
+    /// Made of figures.
+    #[cfg(test)]
+    pub(super) fn of(fobs: Vec<Runs>, default: Runs) -> Sweep {
+        Sweep { fobs, default: Some(default), session: Session::default() }
+    }
+}

@@ -1,0 +1,90 @@
+//! `longhaul cp` of one file from the left end of a path to a `longhaul serve` at the right one, under various
+//! options.
+
+use super::bench::Bench;
+use super::copied::{Copied, CopyError};
+use super::peers::{Cargo, Longhaul, NAME, PORT, clear, no_room};
+use super::process::Process;
+use crate::ExperimentError;
+use crate::lab::temporary::Folder;
+use longhaul_lab::{Lab, Side};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A file at one end, and a server at the other.
+pub(crate) struct Copies {
+    cargo: Rc<Cargo>,
+    /// Kept: it serves for as long as this lives.
+    _server: Process,
+    served: Folder,
+    address: SocketAddr,
+}
+
+impl Copies {
+    /// A file of so many bytes of noise, and a server that listens.
+    pub(crate) fn start(bench: &Bench<'_>, lab: &Lab, bytes: u64) -> Result<Copies, ExperimentError> {
+        Copies::of(bench, lab, Rc::new(Cargo::file(bench, bytes)?), PORT)
+    }
+
+    /// A server for this file that listens at that port.
+    pub(crate) fn of(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        cargo: Rc<Cargo>,
+        port: u16,
+    ) -> Result<Copies, ExperimentError> {
+        let served = Folder::new().map_err(|error| no_room(&error))?;
+        let address = SocketAddr::from((lab.address(Side::Right), port));
+        let far = lab.command(Side::Right, bench.options.program);
+        let server = Longhaul::listen(bench, far, served.path(), address)?;
+        Ok(Copies { cargo, _server: server, served, address })
+    }
+
+    /// Begin to copy it under these options, and be there while it goes on. The file at the other end stays.
+    pub(crate) fn begin(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        args: &[&str],
+    ) -> Result<Process, ExperimentError> {
+        let near = lab.command(Side::Left, bench.options.program);
+        Process::start("the copy", &mut Longhaul::copy(near, args, &self.cargo, self.address))
+    }
+
+    /// Where the data arrives, over UDP or TCP.
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Copy it under these options. What did not work within `limit` is a line that says why.
+    pub(crate) fn run(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        args: &[&str],
+        limit: Duration,
+    ) -> Result<Result<Copied, CopyError>, ExperimentError> {
+        let arrived = self.arrived();
+        let outcome = bench.run(lab, || {
+            let mut process = self.begin(bench, lab, args)?;
+            match process.line(bench, limit) {
+                Ok(line) => Ok(Copied::read(&line)),
+                Err(ExperimentError::Interrupted) => Err(ExperimentError::Interrupted),
+                Err(ExperimentError::Program { reason, .. }) => Ok(Err(CopyError::Failed { reason })),
+                Err(other) => Err(other),
+            }
+        })?;
+        let is_whole = outcome.is_ok() && self.cargo.is_equal(bench, &arrived)?;
+        clear(self.served.path())?;
+        Ok(match outcome {
+            Ok(_) if !is_whole => Err(CopyError::NotWhole),
+            outcome => outcome,
+        })
+    }
+
+    fn arrived(&self) -> PathBuf {
+        self.served.path().join(NAME)
+    }
+}

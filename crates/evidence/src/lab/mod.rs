@@ -1,0 +1,20 @@
+//! What experiments over emulated paths work with: real programs and the kernel's own TCP.
+
+pub(crate) mod abreast;
+pub(crate) mod bench;
+pub(crate) mod copied;
+pub(crate) mod copies;
+pub(crate) mod datagrams;
+pub(crate) mod figures;
+pub(crate) mod flow_generator;
+pub(crate) mod iperf;
+pub(crate) mod paths;
+pub(crate) mod peers;
+pub mod plain;
+pub(crate) mod process;
+pub mod race;
+pub(crate) mod striped;
+pub mod temporary;
+
+pub(crate) use bench::Bench;
+pub use bench::Options;

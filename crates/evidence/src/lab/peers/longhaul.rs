@@ -1,0 +1,116 @@
+//! longhaul itself: `longhaul cp` to a `longhaul serve`.
+
+use super::{Absent, Cargo, Peer, Scene, Started};
+use crate::ExperimentError;
+use crate::lab::bench::Bench;
+use crate::lab::copied::{Copied, CopyError};
+use crate::lab::process::{Ended, Process};
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// `longhaul cp`, by what carries the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Longhaul {
+    name: &'static str,
+    transport: &'static str,
+}
+
+impl Longhaul {
+    /// As it comes: it chooses.
+    pub(crate) const AUTO: Longhaul = Longhaul { name: OURS, transport: "auto" };
+    /// Packets over UDP.
+    pub(crate) const OBJECT: Longhaul = Longhaul { name: "longhaul object", transport: "object" };
+    /// Parallel TCP streams.
+    pub(crate) const STRIPE: Longhaul = Longhaul { name: "longhaul stripe", transport: "stripe" };
+
+    /// Start the far side; the near one will run under these options.
+    pub(crate) fn serve(
+        scene: &Scene<'_>,
+        name: &'static str,
+        args: Vec<String>,
+    ) -> Result<Started, ExperimentError> {
+        let far = scene.far(scene.bench.options.program);
+        let address = SocketAddr::from((scene.address(), PORT));
+        let server = Longhaul::listen(scene.bench, far, &scene.cargo.arrived_folder(), address)?;
+        let client = move |scene: &Scene<'_>| Longhaul::command(scene, &args);
+        Ok(Started::new(name, vec![server], client).judged(judge))
+    }
+
+    /// A server for that folder; `command` is the program at the far end.
+    pub(crate) fn listen(
+        bench: &Bench<'_>,
+        mut command: Command,
+        root: &Path,
+        address: SocketAddr,
+    ) -> Result<Process, ExperimentError> {
+        command.arg("serve").arg("--root").arg(root).args(["--listen", &address.to_string()]);
+        command.env(TOKEN_ENV, TOKEN).env(LOG_ENV, "error");
+        let mut server = Process::start("the server", &mut command)?;
+        while !server.line(bench, START_TIME_MAX)?.contains("longhaul://") {}
+        Ok(server)
+    }
+
+    /// The near side, under these options.
+    pub(crate) fn command(scene: &Scene<'_>, args: &[impl AsRef<OsStr>]) -> Command {
+        let to = SocketAddr::from((scene.address(), PORT));
+        Longhaul::copy(scene.near(scene.bench.options.program), args, scene.cargo, to)
+    }
+
+    /// A copy to that server; `command` is the program at the near end.
+    pub(crate) fn copy(
+        mut command: Command,
+        args: &[impl AsRef<OsStr>],
+        cargo: &Cargo,
+        to: SocketAddr,
+    ) -> Command {
+        command.args(["cp", "--json", "--quiet", "--no-resume"]).args(args);
+        command.arg(cargo.source()).arg(format!("longhaul://{to}/"));
+        // What it learnt of other paths is not to help it on this one, nor the user's own knowledge.
+        let memory = cargo.memory();
+        command.env(TOKEN_ENV, TOKEN).env("XDG_CACHE_HOME", &memory).env("XDG_STATE_HOME", memory);
+        command
+    }
+}
+
+/// Its last line tells more than its exit status.
+fn judge(ended: &Ended) -> Result<(), CopyError> {
+    // It may refuse its arguments before it can say anything else.
+    if ended.said.is_empty() {
+        Err(CopyError::failed(ended.last_words()))
+    } else {
+        Copied::read(&ended.said).map(drop)
+    }
+}
+
+impl Peer for Longhaul {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn setup(&self) -> &'static str {
+        "cp to a longhaul serve, no options but what carries the data where that is named; encrypted and verified; knows \
+         nothing of the path beforehand"
+    }
+
+    fn find(&self) -> Result<String, Absent> {
+        Ok(env!("CARGO_PKG_VERSION").into())
+    }
+
+    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
+        Longhaul::serve(scene, self.name, vec!["--transport".into(), self.transport.into()])
+    }
+}
+
+/// What it is called in tables; the others are measured against it.
+pub(crate) const OURS: &str = "longhaul";
+/// Names of the program's own environment variables.
+const TOKEN_ENV: &str = "LONGHAUL_TOKEN";
+const LOG_ENV: &str = "LONGHAUL_LOG";
+/// Between two namespaces that only this process can reach.
+const TOKEN: &str = "a token of the lab's own";
+/// The program's own.
+pub(crate) const PORT: u16 = 7700;
+const START_TIME_MAX: Duration = Duration::from_secs(20);

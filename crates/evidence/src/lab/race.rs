@@ -1,0 +1,119 @@
+//! The same bytes over one path by longhaul, by the kernel's TCP and by uftp, one after another: what the demo and
+//! the bench show.
+
+use super::bench::{Bench, Options};
+use super::copied::Copied;
+use super::copies::Copies;
+use super::peers::{BBR_NAME, Cargo, PORT, Peer, Route, Uftp, copy_once};
+use crate::ExperimentError;
+use longhaul_lab::{Counters, Lab, LabError, Scenario, tcp};
+use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
+
+pub use super::peers::Load;
+
+/// A path, and what is to be copied over it.
+pub struct Race<'a> {
+    bench: Bench<'a>,
+    scenario: Scenario,
+    lab: Lab,
+    cargo: Rc<Cargo>,
+    copies: Copies,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// All is there, as it was sent.
+    Done {
+        /// How long it took.
+        seconds: f64,
+        /// Of a copy: (sent − required) / required.
+        waste: Option<f64>,
+        /// Of a copy: what held it back most of the time.
+        limited_by: String,
+    },
+    /// It was stopped.
+    TooSlow {
+        /// After this time.
+        seconds: f64,
+        /// What had arrived by then.
+        bytes: u64,
+    },
+    /// It failed, and why.
+    Failed(String),
+}
+
+impl<'a> Race<'a> {
+    /// Open the path, and make what is to be copied: in memory if there is room, so that disks do not matter.
+    pub fn open(options: Options<'a>, scenario: &Scenario, load: Load) -> Result<Race<'a>, ExperimentError> {
+        let bench = Bench::new(options);
+        let cargo = Rc::new(Cargo::in_memory(&bench, load)?);
+        let lab = bench.lab(scenario)?;
+        let copies = Copies::of(&bench, &lab, cargo.clone(), PORT)?;
+        Ok(Race { bench, scenario: scenario.clone(), lab, cargo, copies })
+    }
+
+    /// Bytes that are copied.
+    pub fn bytes(&self) -> u64 {
+        self.cargo.bytes
+    }
+
+    /// What the path did in the last run.
+    pub fn counters(&self) -> Counters {
+        self.lab.counters()
+    }
+
+    /// By `longhaul cp` under these options. The path's counters leave out the first `skip`.
+    pub fn longhaul(
+        &self,
+        args: &[&str],
+        limit: Duration,
+        skip: Duration,
+    ) -> Result<Outcome, ExperimentError> {
+        let copied = thread::scope(|scope| {
+            if !skip.is_zero() {
+                let lab = &self.lab;
+                scope.spawn(move || {
+                    thread::sleep(skip);
+                    lab.reset_counters();
+                });
+            }
+            self.copies.run(&self.bench, &self.lab, args, limit)
+        })?;
+        Ok(match copied {
+            Ok(Copied { seconds, waste, limited_by, .. }) => {
+                Outcome::Done { seconds, waste: Some(waste), limited_by: limited_by.unwrap_or_default() }
+            }
+            Err(why) => Outcome::Failed(why.to_string()),
+        })
+    }
+
+    /// As many bytes by the kernel's TCP, from memory to memory.
+    pub fn kernel(&self, control: &str, limit: Duration) -> Result<Outcome, ExperimentError> {
+        self.lab.reset_counters();
+        let stop = self.bench.options.stop;
+        let wanted = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+        let run = tcp::transfer_while(&self.lab, self.cargo.bytes, control, limit, &wanted);
+        self.bench.check()?;
+        Ok(match run {
+            Ok(run) => Outcome::Done { seconds: run.seconds, waste: None, limited_by: String::new() },
+            Err(LabError::TooSlow { seconds, bytes_received: bytes }) => Outcome::TooSlow { seconds, bytes },
+            Err(LabError::NoCongestionControl { .. }) => Outcome::Failed("not in this kernel".into()),
+            Err(error) => Outcome::Failed(error.to_string()),
+        })
+    }
+
+    /// By uftp, which is told the rate, over a path of its own.
+    pub fn uftp(&self, limit: Duration) -> Result<Outcome, ExperimentError> {
+        if let Err(why) = Uftp.find() {
+            return Ok(Outcome::Failed(why.to_string()));
+        }
+        let route = Route { scenario: &self.scenario, is_loopback: false, congestion: BBR_NAME, round: 0 };
+        Ok(match copy_once(&self.bench, &Uftp, route, &self.cargo, limit)? {
+            Ok(cost) => Outcome::Done { seconds: cost.seconds, waste: None, limited_by: String::new() },
+            Err(undone) => Outcome::Failed(undone.why().to_owned()),
+        })
+    }
+}

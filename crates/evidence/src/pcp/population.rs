@@ -1,0 +1,173 @@
+//! A population of wide-area paths such as those between the 20 hosts of the PCP paper's measurements.
+//!
+//! The paper gives no parameters of its paths. What follows is drawn once for all protocols, from what such hosts
+//! had in 2005: universities on 100 Mb/s Ethernet, sites on T3 lines and 10 Mb/s Ethernet, a few on cable.
+
+use fastrand::Rng;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::{Rate, Time};
+use longhaul_sim::flow::{FlowSpec, Protocol, TcpFlow};
+use longhaul_sim::impair::mix;
+use longhaul_sim::path::PathConfig;
+use longhaul_sim::scenario::Scenario;
+use longhaul_sim::trace::TraceMode;
+use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
+use longhaul_sim::workload::{FlowRecord, Workload};
+use std::time::Duration;
+
+/// One directed path.
+#[derive(Clone, Debug)]
+pub struct WidePath {
+    /// Rate, round trip, queue, random loss, seed.
+    pub scenario: Scenario,
+    /// Share of the bottleneck that others' short flows ask for.
+    pub cross_load: f64,
+}
+
+/// The paths between all pairs of [`HOSTS`] hosts, in both directions.
+pub fn paths(seed: u64) -> Vec<WidePath> {
+    let mut rng = Rng::with_seed(mix(seed ^ POPULATION_SEED));
+    let hosts: Vec<Host> = (0..HOSTS).map(|_| Host::draw(&mut rng)).collect();
+    let mut paths = Vec::with_capacity(HOSTS * (HOSTS - 1));
+    for (i, from) in hosts.iter().enumerate() {
+        for (j, to) in hosts.iter().enumerate() {
+            if i != j {
+                paths.push(from.path_to(to, &mut rng));
+            }
+        }
+    }
+    paths
+}
+
+/// What is drawn, for a report.
+pub fn describe() -> String {
+    format!(
+        "{} directed paths between {HOSTS} hosts, drawn once from a population of ours (the paper gives none): hosts \
+         somewhere on {CONTINENT_KM:?} km, round trips {RTT_LEAST_MS} ms + twice the distance at {KM_PER_MS} km/ms; access \
+         100 (half of them), 45, 10 or 5 Mb/s, the lesser of both ends is the bottleneck; its drop-tail queue holds 10 to \
+         200 ms (log-uniform); others' short TCP flows (Pareto {CROSS_SHAPE}, {:.0} kB in the mean) ask for 10 to 80 % of \
+         it; a third of the paths lose packets elsewhere too, 0.1 to 5 % (log-uniform), {BURST_PACKETS} in a row in the mean \
+         (as measured between the hosts of the same test-bed, IMC 2003).",
+        HOSTS * (HOSTS - 1),
+        CROSS_BYTES / 1e3
+    )
+}
+
+impl WidePath {
+    /// Seconds between the beginnings of two of the others' flows.
+    pub fn cross_gap_s(&self) -> Distribution {
+        let bytes_per_s = self.cross_load * self.scenario.bottleneck_mbit * 1e6 / 8.0;
+        Distribution::Exponential { mean: CROSS_BYTES / bytes_per_s }
+    }
+
+    /// Bytes that each of the others' flows moves.
+    pub fn cross_bytes() -> Distribution {
+        Distribution::Pareto { shape: CROSS_SHAPE, mean: CROSS_BYTES }
+    }
+
+    /// Seconds that each of the first traffic's flows takes over it in the simulator; of those that are stopped at `max`, until
+    /// then.
+    pub fn simulate(&self, traffic: impl IntoIterator<Item = Traffic>, max: Duration) -> Vec<f64> {
+        let traffic = traffic.into_iter().chain([self.cross_traffic()]).collect();
+        let mut workload = Workload::new(PathConfig::new(&self.scenario), traffic, Time::ZERO + max);
+        workload.seed = self.scenario.seed;
+        workload.options.trace = TraceMode::Off;
+        let measured = workload.run();
+        let seconds =
+            |flow: &FlowRecord| flow.delivered.unwrap_or(flow.ended).since(flow.started).as_secs_f64();
+        measured.of(0).map(seconds).collect()
+    }
+
+    /// What others send over the path from the beginning on.
+    pub fn cross_traffic(&self) -> Traffic {
+        let tcp = TcpFlow { classic: true, ..TcpFlow::new(ControllerKind::NewReno) };
+        let rate = Rate::from_mbps(self.scenario.bottleneck_mbit);
+        let arrivals = Arrivals::poisson(Time::ZERO, Time::MAX, self.cross_load, rate, CROSS_BYTES);
+        Traffic {
+            sizes: Some(WidePath::cross_bytes()),
+            is_background: true,
+            ..Traffic::new(FlowSpec::new(Protocol::Tcp(tcp), 0), arrivals)
+        }
+    }
+}
+
+/// Where a host is, and how it is connected.
+#[derive(Clone, Copy, Debug)]
+struct Host {
+    east_km: f64,
+    north_km: f64,
+    access_mbit: f64,
+}
+
+impl Host {
+    fn draw(rng: &mut Rng) -> Host {
+        Host {
+            east_km: rng.f64() * CONTINENT_KM.0,
+            north_km: rng.f64() * CONTINENT_KM.1,
+            access_mbit: ACCESS_MBIT[rng.usize(..ACCESS_MBIT.len())],
+        }
+    }
+
+    fn path_to(&self, to: &Host, rng: &mut Rng) -> WidePath {
+        let distance_km = (self.east_km - to.east_km).hypot(self.north_km - to.north_km);
+        let rtt_ms = RTT_LEAST_MS + 2.0 * distance_km / KM_PER_MS;
+        let bottleneck_mbit = self.access_mbit.min(to.access_mbit);
+        let queue_ms = log_uniform(rng, 10.0, 200.0);
+        let is_lossy = rng.f64() < LOSSY_SHARE;
+        let loss = log_uniform(rng, 0.001, 0.05);
+        let cross_load = Distribution::Uniform { from: 0.1, to: 0.8 }.sample(rng);
+        let scenario = Scenario {
+            queue_kb: Some(bottleneck_mbit * queue_ms / 8.0),
+            loss: if is_lossy { loss } else { 0.0 },
+            burst: is_lossy.then_some(BURST_PACKETS),
+            seed: rng.u64(..),
+            ..Scenario::new(bottleneck_mbit, rtt_ms)
+        };
+        WidePath { scenario, cross_load }
+    }
+}
+
+fn log_uniform(rng: &mut Rng, from: f64, to: f64) -> f64 {
+    from * (to / from).powf(rng.f64())
+}
+
+/// The paper's.
+const HOSTS: usize = 20;
+/// About the continent that the paper's hosts were on.
+const CONTINENT_KM: (f64, f64) = (4000.0, 2000.0);
+/// Light in fibre makes 200 km a millisecond, and routes are half as long again as straight lines.
+const KM_PER_MS: f64 = 133.0;
+/// Access lines at both ends.
+const RTT_LEAST_MS: f64 = 6.0;
+const ACCESS_MBIT: [f64; 10] = [100.0, 100.0, 100.0, 100.0, 100.0, 45.0, 45.0, 10.0, 10.0, 5.0];
+const LOSSY_SHARE: f64 = 1.0 / 3.0;
+/// Between hosts of the same test-bed, 70 % of the packets right behind a lost one are lost, too (Andersen, Snoeren and
+/// Balakrishnan, *Best-Path vs. Multi-Path Overlay Routing*, IMC 2003): 1/(1 − 0.7).
+const BURST_PACKETS: f64 = 3.3;
+/// Objects of web pages.
+const CROSS_BYTES: f64 = 20e3;
+const CROSS_SHAPE: f64 = 1.2;
+/// Tells this draw from others with the same seed.
+const POPULATION_SEED: u64 = 0x20_0380;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_population_is_what_it_is_said_to_be() {
+        let paths = paths(1);
+        assert_eq!(paths.len(), 380);
+        for path in &paths {
+            let scenario = &path.scenario;
+            scenario.validate().unwrap();
+            assert!((6.0..75.0).contains(&scenario.rtt_ms), "{}", scenario.rtt_ms);
+            assert!((5.0..=100.0).contains(&scenario.bottleneck_mbit));
+            assert!((0.1..0.8).contains(&path.cross_load));
+        }
+        let lossy = paths.iter().filter(|path| path.scenario.loss > 0.0).count();
+        assert!((90..165).contains(&lossy), "{lossy}");
+        assert_eq!(paths[7].scenario, super::paths(1)[7].scenario);
+        assert_ne!(paths[7].scenario, super::paths(2)[7].scenario);
+    }
+}

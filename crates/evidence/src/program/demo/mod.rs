@@ -1,0 +1,118 @@
+//! `longhaul demo`: a real copy beside kernel TCP over an emulated long haul.
+//!
+//! The program longhaul is run as two child processes, `serve` at the far end and `cp` at the near one, over a path
+//! that the lab emulates; nothing about the copy is special. Kernel TCP moves as many bytes from memory to memory.
+
+mod table;
+
+use crate::lab::Options;
+use crate::lab::race::{Load, Outcome, Race};
+use crate::program::args::DemoArgs;
+use crate::program::output::{self, Exit};
+use crate::program::{log, programs, signals};
+use crate::{ExperimentError, Scale};
+use longhaul_cli::failure::Failure;
+use longhaul_lab::{Counters, Scenario};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use table::Table;
+
+/// Run the races and print the table, a line as soon as it is known.
+pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
+    // Before any thread starts: an ordinary user changes into a user namespace here.
+    longhaul_lab::ensure_privileges().map_err(|error| Failure::Failed(error.to_string()))?;
+    log::start("error")?;
+    let stop = signals::stop_flag()?;
+    let table = Table::new(PAYLOAD_LIMIT_MBPS);
+    output::result(&table.head(&intro(args.megabytes)));
+    let verified = race(&table, args.megabytes * 1_000_000, &stop);
+    if stop.load(Ordering::Relaxed) {
+        // Whatever went wrong then, went wrong because Ctrl-C reached the children too.
+        output::error("interrupted");
+        return Ok(Exit::Interrupted);
+    }
+    let exit = if verified? { Exit::Done } else { Exit::Failed };
+    output::result(NOTES);
+    Ok(exit)
+}
+
+/// All runs on all paths; says whether every copy of this program's arrived as it was.
+fn race(table: &Table, bytes: u64, stop: &AtomicBool) -> Result<bool, Failure> {
+    let (program, lab_program) = (programs::longhaul()?, programs::this()?);
+    let mut verified = true;
+    for loss in LOSSES {
+        let scenario = Scenario { loss, name: path_name(loss), ..Scenario::new(BOTTLENECK_MBIT, RTT_MS) };
+        let options = Options {
+            scale: Scale::Full,
+            seed: scenario.seed,
+            program: &program,
+            lab_program: &lab_program,
+            only: None,
+            stop,
+            progress: &|_, _| {},
+        };
+        let race = Race::open(options, &scenario, Load::File(bytes)).map_err(failed)?;
+        let show = |tool: &str, outcome: &Outcome| {
+            output::result(&table.row(&scenario.name, tool, bytes, outcome));
+            warn_about_emulator(&scenario, &race.counters());
+        };
+        let copied =
+            race.longhaul(&["--stall-timeout", "20s"], COPY_TIME_MAX, Duration::ZERO).map_err(failed)?;
+        show("longhaul", &copied);
+        verified &= matches!(copied, Outcome::Done { .. });
+        for control in TCP_CONTROLS {
+            show(&format!("TCP {control}"), &race.kernel(control, TCP_TIME_MAX).map_err(failed)?);
+        }
+    }
+    Ok(verified)
+}
+
+/// A figure is only worth something if the path was what it is said to be.
+fn warn_about_emulator(scenario: &Scenario, counters: &Counters) {
+    if counters.cpu_limited() {
+        output::warn("this host is too busy to emulate the path well; the line above proves little");
+    }
+    if scenario.loss > 0.0 && !lost_any(counters) {
+        output::warn("no packet was lost on a path that should lose some; the line above proves little");
+    }
+}
+
+fn lost_any(counters: &Counters) -> bool {
+    counters.left_to_right.dropped_loss > 0
+}
+
+fn path_name(loss: f64) -> String {
+    let loss = if loss > 0.0 { format!("loss {} %", loss * 100.0) } else { "no loss".into() };
+    format!("{BOTTLENECK_MBIT} Mb/s, {RTT_MS} ms, {loss}")
+}
+
+fn intro(megabytes: u64) -> String {
+    format!(
+        "One file of {megabytes} MB over an emulated path ({BOTTLENECK_MBIT} Mb/s, round trip {RTT_MS} ms, queue of one \
+         bandwidth-delay product).\nLimit: {PAYLOAD_LIMIT_MBPS:.1} Mb/s, what TCP could carry in packets of 1500 bytes.\n"
+    )
+}
+
+fn failed(error: ExperimentError) -> Failure {
+    match error {
+        ExperimentError::Interrupted => Failure::Interrupted,
+        other => Failure::Failed(other.to_string()),
+    }
+}
+
+/// The long haul of the FOBS paper: 100 Mb/s, 65 ms.
+const BOTTLENECK_MBIT: f64 = 100.0;
+const RTT_MS: f64 = 65.0;
+/// Shares of packets lost from the sender to the receiver.
+const LOSSES: [f64; 2] = [0.0, 0.01];
+/// Kernel congestion controls to compare with: the usual default, and the strongest rival on such paths.
+const TCP_CONTROLS: [&str; 2] = ["cubic", "bbr"];
+/// 1448 payload bytes in each IP packet of 1500: IPv4, TCP, time stamps.
+const PAYLOAD_LIMIT_MBPS: f64 = BOTTLENECK_MBIT * 1448.0 / 1500.0;
+/// A TCP that needs longer has made its point.
+const TCP_TIME_MAX: Duration = Duration::from_secs(30);
+/// Longer than any copy of the demo should take, at 1 Mb/s for the usual file.
+const COPY_TIME_MAX: Duration = Duration::from_secs(320);
+const NOTES: &str = "
+longhaul: from the start of the program to the verified file (BLAKE3 of both compared), encrypted, file to file.
+TCP: from connect to the receiver's last byte, in clear, memory to memory. Waste: packets sent beyond those needed.";

@@ -1,0 +1,153 @@
+//! Running experiments, whoever runs them, and keeping what comes of them.
+
+use crate::program::args::LabRunArgs;
+use crate::program::values::describe;
+use crate::program::{listing, log, programs, signals};
+use crate::report::{Head, Host, Origin, Report, Stored};
+use crate::{Experiment, ExperimentError, Scale, lab, sim};
+use longhaul_cli::failure::Failure;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What all experiments of a command share.
+pub struct Session<'a> {
+    /// What the user asked for.
+    pub args: &'a LabRunArgs,
+    stop: Arc<AtomicBool>,
+    /// Why there can be no lab here, if so: the simulator does without.
+    no_lab: Option<String>,
+}
+
+/// Told how many runs are done, and of how many.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
+impl<'a> Session<'a> {
+    /// Be ready to run experiments.
+    pub fn start(args: &'a LabRunArgs) -> Result<Session<'a>, Failure> {
+        // Before any thread starts: an ordinary user changes into a user namespace here.
+        let no_lab = longhaul_lab::ensure_privileges().err().map(|error| error.to_string());
+        log::start("error")?;
+        let stop = signals::stop_flag()?;
+        fs::create_dir_all(&args.out).map_err(|error| cannot_store(&args.out, &error))?;
+        Ok(Session { args, stop, no_lab })
+    }
+
+    /// How much is measured.
+    pub fn scale(&self) -> Scale {
+        match (self.args.quick, self.args.smoke) {
+            (_, true) => Scale::Smoke,
+            (true, false) => Scale::Quick,
+            (false, false) => Scale::Full,
+        }
+    }
+
+    /// Run an experiment.
+    pub fn perform(
+        &self,
+        experiment: &'static Experiment,
+        progress: Progress<'_>,
+    ) -> Result<Stored, Failure> {
+        let begun = Instant::now();
+        let head = self.head(experiment);
+        let report = match experiment.origin() {
+            Origin::Lab => self.measure(experiment, progress)?,
+            Origin::Simulator => self.simulate(experiment, progress)?,
+        };
+        // As it is stored, to the millisecond.
+        let seconds = begun.elapsed().as_millis() as f64 / 1e3;
+        Ok(Stored { head, report, seconds })
+    }
+
+    /// Keep a result, in place of an earlier one that is no larger.
+    pub fn store(&self, stored: &Stored) -> Result<PathBuf, Failure> {
+        let folder = &self.args.out;
+        stored.store(folder).map_err(|error| cannot_store(&Stored::path(folder, &stored.report.id), &error))
+    }
+
+    fn measure(&self, experiment: &Experiment, progress: Progress<'_>) -> Result<Report, Failure> {
+        if let Some(reason) = &self.no_lab {
+            return Err(Failure::Failed(reason.clone()));
+        }
+        let result = experiment.measure(&lab::Options {
+            scale: self.scale(),
+            seed: self.args.seed,
+            program: &programs::longhaul()?,
+            lab_program: &programs::this()?,
+            only: self.args.only.as_deref(),
+            stop: &self.stop,
+            progress: &progress,
+        });
+        result.map_err(|error| match error {
+            ExperimentError::Interrupted => Failure::Interrupted,
+            error @ ExperimentError::NoSuchPart { .. } => {
+                Failure::Usage(format!("{}: {error}", experiment.id))
+            }
+            other => Failure::Failed(format!("{}: {other}", experiment.id)),
+        })
+    }
+
+    /// In a thread of its own, which is left behind where the user wants no more of it: simulations know no signals.
+    fn simulate(&self, experiment: &'static Experiment, progress: Progress<'_>) -> Result<Report, Failure> {
+        let (scale, seed) = (self.scale(), self.args.seed);
+        let (teller, told) = mpsc::channel();
+        thread::spawn(move || {
+            let progress = |done, total| drop(teller.send(Told::Progress(done, total)));
+            let threads = longhaul_sim::parallel::all_cores();
+            let options = sim::Options { scale, seed, threads, contestants: &[], progress: &progress };
+            let report = experiment.simulate(&options);
+            drop(teller.send(Told::Done(report)));
+        });
+        loop {
+            match told.recv_timeout(LOOK_EVERY) {
+                Ok(Told::Progress(done, total)) => progress(done, total),
+                Ok(Told::Done(report)) => return Ok(report),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let text =
+                        format!("{}: the simulation broke off; that is a bug of this program", experiment.id);
+                    return Err(Failure::Failed(text));
+                }
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Failure::Interrupted);
+            }
+        }
+    }
+
+    /// What a result of this experiment opens with.
+    pub fn head(&self, experiment: &Experiment) -> Head {
+        let is_all = |word: &&str| *word == super::ALL;
+        let command = listing::command_line();
+        // What gives this result again is the experiment's own name.
+        let words = command.split(' ').map(|word| if is_all(&word) { experiment.id } else { word });
+        Head {
+            command: words.filter(|word| *word != "--again").collect::<Vec<_>>().join(" "),
+            version: env!("CARGO_PKG_VERSION").into(),
+            what: experiment.id.into(),
+            origin: experiment.origin(),
+            scale: self.scale().name().into(),
+            seed: self.args.seed,
+            only: self.args.only.clone(),
+            host: Some(Host::this()),
+        }
+    }
+}
+
+enum Told {
+    Progress(usize, usize),
+    Done(Report),
+}
+
+fn cannot_store(path: &Path, error: &io::Error) -> Failure {
+    let reason = describe(error);
+    Failure::Failed(format!("cannot store results in {}: {reason}; choose another --out", path.display()))
+}
+
+/// Whether the user wants no more of it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);

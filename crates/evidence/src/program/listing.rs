@@ -1,0 +1,61 @@
+//! What experiments found, for people and for programs; the same for the simulator's and the lab's.
+
+use crate::Experiment;
+use crate::program::output;
+use crate::report::Origin;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+/// Print experiments: names and titles below their group's, or JSON lines.
+pub fn list(
+    experiments: impl Iterator<Item = (&'static str, &'static Experiment)>,
+    origin: impl Fn(&Experiment) -> Origin,
+    as_json: bool,
+) {
+    let mut last = "";
+    for (group, one) in experiments {
+        let Experiment { id, title, claims, .. } = one;
+        if !as_json && group != last {
+            output::result(group);
+            last = group;
+        }
+        let line = if as_json {
+            let claims: Vec<&str> = claims.iter().map(|claim| claim.text).collect();
+            let origin = origin(one);
+            serde_json::json!({"experiment": id, "group": group, "title": title, "claims": claims, "origin": origin})
+                .to_string()
+        } else {
+            format!("  {id:<ID_WIDTH$}  {title}")
+        };
+        output::result(&line);
+    }
+}
+
+/// The command that is running, with the program's name in place of its path.
+pub fn command_line() -> String {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = words.next().unwrap_or_default();
+    let name =
+        Path::new(&program).file_name().map_or(program.clone(), |name| name.to_string_lossy().into_owned());
+    [name].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Shows how far an experiment is, on a terminal only. `what` it is made of: simulations, runs.
+pub fn progress_bar(name: &str, what: &str) -> ProgressBar {
+    if !can_draw() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0).with_message(output::harmless(name)).with_prefix(what.to_owned());
+    bar.set_style(ProgressStyle::with_template(BAR).expect("the template is one"));
+    bar
+}
+
+/// Whether a bar can be drawn on standard error.
+pub fn can_draw() -> bool {
+    io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+}
+
+/// The longest name and some.
+const ID_WIDTH: usize = 16;
+const BAR: &str = "{msg} {wide_bar} {pos}/{len} {prefix}, {eta} left";

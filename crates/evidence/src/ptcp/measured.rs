@@ -1,0 +1,216 @@
+//! The measurement behind all three figures, over emulated paths.
+
+use super::{
+    BACKGROUND_BYTES, BACKGROUND_LOAD, BACKGROUND_SHAPE, BUFFERS_BDP, COUNTS, Cell, Contender, FULL, HEADERS,
+    MSS, Measured, RATE_MBIT, RTT_MS, START_GAP, VARIANTS, grids, path,
+};
+use crate::ExperimentError;
+use crate::Scale;
+use crate::lab::abreast::{Halt, Outcome, abreast};
+use crate::lab::bench::Bench;
+use crate::lab::datagrams::{Ends, joined};
+use crate::lab::flow_generator::{FlowGenerator, random, staggered};
+use longhaul_lab::variants::{Origin, Variant};
+use longhaul_lab::{Lab, Side, TcpSettings};
+use longhaul_proto::control::ControllerKind;
+use longhaul_sim::flow::{ENDLESS, FlowSpec, KnownPath};
+use longhaul_sim::metrics::jain;
+use longhaul_sim::traffic::Distribution;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long, and how often.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    settle_s: f64,
+    /// The same for a flow that is alone.
+    settle_alone_s: f64,
+    measure_s: f64,
+}
+
+/// What this program has measured last, and in how many runs the emulator was late: three experiments are reports of it.
+type Last = (Scale, u64, Measured, (usize, usize));
+static LAST: Mutex<Option<Last>> = Mutex::new(None);
+
+/// Measure, or give what was measured at this scale and with this seed before.
+pub(super) fn once(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
+    let (scale, seed) = (bench.options.scale, bench.options.seed);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, _, measured, late)) = last.as_ref().filter(|one| (one.0, one.1) == (scale, seed)) {
+        bench.take_over(*late);
+        return Ok(measured.clone());
+    }
+    let measured = measure(bench)?;
+    *last = Some((scale, seed, measured.clone(), bench.late_runs()));
+    Ok(measured)
+}
+
+fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
+    let counts: &[u64] = bench.pick(&COUNTS[..], &[1, 5, 10, 30], &[2]);
+    let buffers: &[f64] = bench.pick(&BUFFERS_BDP[..], &BUFFERS_BDP[..1], &BUFFERS_BDP[..1]);
+    let (settle_s, settle_alone_s, measure_s, seeds) =
+        bench.pick((20.0, 60.0, 100.0, 10), (10.0, 30.0, 20.0, 1), (0.5, 0.5, 1.0, 1));
+    let times = Times { settle_s, settle_alone_s, measure_s };
+    let wanted: &[&'static str] = bench.pick(&VARIANTS[..], &VARIANTS[..], &VARIANTS[..1]);
+    // Programs in BPF are there for as long as these are.
+    let (variants, mut remarks) = variants(wanted);
+    let kernel =
+        |(name, variant): &(&'static str, Variant)| Contender::Tcp { name, kernel: variant.name().into() };
+    let contenders: Vec<Contender> = variants.iter().map(kernel).chain([Contender::Adaptive]).collect();
+    let mut jobs = vec![];
+    for &buffer_bdp in buffers {
+        for contender in &contenders {
+            for &count in counts {
+                let first = bench.options.seed;
+                jobs.extend((first..first + seeds).map(|seed| Job {
+                    buffer_bdp,
+                    contender,
+                    count,
+                    seed,
+                    times,
+                }));
+            }
+        }
+    }
+    bench.expect_runs(jobs.len());
+    let cells = abreast(bench, AT_A_TIME, &jobs, Job::run)?;
+    let programs: Vec<&str> =
+        variants.iter().filter(|(_, variant)| variant.origin() == Origin::Program).map(|one| one.0).collect();
+    if !programs.is_empty() {
+        remarks.push(format!(
+            "This kernel lacks {}: our programs in BPF took their place.",
+            programs.join(", ")
+        ));
+    }
+    let how = format!(
+        "The kernel's own TCP, one congestion control at a time, without selective acknowledgements, over {RATE_MBIT} Mb/s; \
+         flows begin {} ms after one another and go on. Measured for {measure_s} s from {settle_s} s after the last has begun \
+         ({settle_alone_s} s where it is alone); means of {seeds} seed(s). Utilisation: what programs got, the background's \
+         included, over the link's rate ({:.1} % is full: headers); loss: packets dropped at the link over packets sent to \
+         it; Jain's index over what each flow's program got.",
+        START_GAP.as_millis(),
+        FULL * 100.0
+    );
+    let method = [how].into_iter().chain(remarks).collect();
+    Ok(Measured { grids: grids(buffers, &contenders, counts, seeds, &cells), method })
+}
+
+/// Those that can be had, and a remark on each that cannot.
+fn variants(wanted: &[&'static str]) -> (Vec<(&'static str, Variant)>, Vec<String>) {
+    let (mut variants, mut remarks) = (vec![], vec![]);
+    for &name in wanted {
+        match Variant::require(name) {
+            Ok(variant) => variants.push((name, variant)),
+            Err(error) => remarks.push(format!("Without {name}: {error}.")),
+        }
+    }
+    (variants, remarks)
+}
+
+/// A run.
+struct Job<'a> {
+    buffer_bdp: f64,
+    contender: &'a Contender,
+    count: u64,
+    seed: u64,
+    times: Times,
+}
+
+impl Job<'_> {
+    fn run(&self, halt: Halt<'_>) -> Result<Outcome<Cell>, ExperimentError> {
+        let lab = Lab::start(&path(self.buffer_bdp, self.seed))?;
+        for end in [Side::Left, Side::Right] {
+            lab.set_tcp(end, &TcpSettings { sack: Some(false), ..TcpSettings::default() })?;
+        }
+        let bytes_per_s = BACKGROUND_LOAD * RATE_MBIT * 1e6 / 8.0;
+        let gap_s = Distribution::Exponential { mean: BACKGROUND_BYTES / bytes_per_s };
+        let bytes = Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES };
+        let background = FlowGenerator::start(&lab, "reno", random(gap_s, bytes, self.seed))?;
+        let cell = match self.contender {
+            Contender::Tcp { kernel, .. } => {
+                let flows = FlowGenerator::start(&lab, kernel, staggered(self.count, START_GAP))?;
+                self.watch(&lab, &background, || flows.check().map(|()| flows.received()), halt)
+            }
+            Contender::Adaptive => self.adaptive(&lab, &background, halt),
+        }?;
+        background.check()?;
+        Ok(Outcome { of: cell, is_late: lab.cpu_limited() })
+    }
+
+    /// Flows of the default control.
+    fn adaptive(
+        &self,
+        lab: &Lab,
+        background: &FlowGenerator,
+        halt: Halt<'_>,
+    ) -> Result<Cell, ExperimentError> {
+        let mut ends = vec![];
+        for number in 0..self.count {
+            let seed = self.seed + number;
+            let spec = FlowSpec { seed, ..FlowSpec::object(ControllerKind::Adaptive, ENDLESS) };
+            let path =
+                KnownPath { rtt: Duration::from_secs_f64(RTT_MS / 1e3), mtu: u32::from(MSS) + HEADERS };
+            ends.push(Ends::new(lab, &spec, path)?);
+        }
+        let arrived: Vec<AtomicU64> = ends.iter().map(|_| AtomicU64::new(0)).collect();
+        let over = AtomicBool::new(false);
+        let within = halt.until(&over);
+        thread::scope(|scope| {
+            let flows = ends.into_iter().zip(&arrived).enumerate().map(|(number, (ends, arrived))| {
+                let over = &over;
+                scope.spawn(move || match within.sleep(START_GAP * number as u32) {
+                    Ok(()) => ends.stream(over, arrived),
+                    // It is over before it began.
+                    Err(_) => Ok(()),
+                })
+            });
+            let flows: Vec<_> = flows.collect();
+            let read = || Ok(arrived.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect());
+            let cell = self.watch(lab, background, read, within);
+            over.store(true, Ordering::Relaxed);
+            // A flow that breaks off interrupts the rest: then its own error says why.
+            flows.into_iter().try_for_each(joined).and(cell)
+        })
+    }
+
+    /// What happens while it is measured; `received` tells what each flow has brought so far.
+    fn watch(
+        &self,
+        lab: &Lab,
+        background: &FlowGenerator,
+        received: impl Fn() -> Result<Vec<u64>, ExperimentError>,
+        halt: Halt<'_>,
+    ) -> Result<Cell, ExperimentError> {
+        let started = START_GAP * (self.count as u32).saturating_sub(1);
+        let Times { settle_s, settle_alone_s, measure_s, .. } = self.times;
+        // What a flow lost in its first slow start it repairs one segment a round trip.
+        let settle_s = if self.count == 1 { settle_alone_s } else { settle_s };
+        halt.sleep(started + Duration::from_secs_f64(settle_s))?;
+        lab.reset_counters();
+        let (start, before, others_before) = (Instant::now(), received()?, background.received());
+        halt.sleep(Duration::from_secs_f64(measure_s))?;
+        let (seconds, after, others) = (start.elapsed().as_secs_f64(), received()?, background.received());
+        let link = lab.counters().left_to_right;
+        // A flow that has not come yet has got nothing.
+        let earlier = before.iter().copied().chain(std::iter::repeat(0));
+        let mut goodputs: Vec<f64> = after
+            .iter()
+            .zip(earlier)
+            .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds)
+            .collect();
+        goodputs.resize(self.count as usize, 0.0);
+        let mbps: f64 = goodputs.iter().sum();
+        let others = others.iter().sum::<u64>() - others_before.iter().sum::<u64>();
+        Ok(Cell {
+            utilisation: (mbps + others as f64 * 8e-6 / seconds) / RATE_MBIT,
+            loss: link.dropped_queue as f64 / link.packets_in.max(1) as f64,
+            jain: jain(&goodputs),
+            mbps,
+        })
+    }
+}
+
+/// Paths of 10 Mb/s at a time: 7000 packets a second altogether, which two processors carry with ease.
+const AT_A_TIME: usize = 8;

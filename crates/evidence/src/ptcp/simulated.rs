@@ -1,0 +1,99 @@
+//! The same in the simulator.
+
+use super::{
+    BACKGROUND_BYTES, BACKGROUND_LOAD, BACKGROUND_SHAPE, BUFFERS_BDP, COUNTS, Cell, Contender, FULL, MSS,
+    Measured, RATE_MBIT, START_GAP, VARIANTS, grids, path,
+};
+use crate::sim::{Options, run_jobs};
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::{Rate, Time};
+use longhaul_sim::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
+use longhaul_sim::path::PathConfig;
+use longhaul_sim::trace::TraceMode;
+use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
+use longhaul_sim::workload::Workload;
+
+/// Simulate.
+pub(super) fn run(options: &Options<'_>) -> Measured {
+    let counts: &[u64] = options.scale.pick(&COUNTS[..], &[1, 5, 10, 30], &[1, 10]);
+    let buffers: &[f64] = options.scale.pick(&BUFFERS_BDP[..], &BUFFERS_BDP[..1], &BUFFERS_BDP[..1]);
+    let (seconds, seeds) = options.scale.pick((100, 10), (50, 2), (4, 1));
+    let tcps = VARIANTS.iter().map(|name| Contender::Tcp { name, kernel: String::new() });
+    let contenders: Vec<Contender> = tcps.chain([Contender::Adaptive]).collect();
+    let mut jobs = vec![];
+    for &buffer_bdp in buffers {
+        for contender in &contenders {
+            for &count in counts {
+                let first = options.seed;
+                jobs.extend((first..first + seeds).map(|seed| Job {
+                    buffer_bdp,
+                    contender,
+                    count,
+                    seconds,
+                    seed,
+                }));
+            }
+        }
+    }
+    let cells = run_jobs(options, &jobs, Job::run);
+    let method = format!(
+        "TCPs without selective acknowledgements over {RATE_MBIT} Mb/s; flows begin {} ms after one another and run until \
+         {seconds} s; the means of {seeds} seed(s). Utilisation: data delivered over capacity ({:.1} % is full: headers); \
+         loss: bytes dropped over bytes sent at the link; Jain's index over what each flow got.",
+        START_GAP.as_millis(),
+        FULL * 100.0
+    );
+    Measured { grids: grids(buffers, &contenders, counts, seeds, &cells), method: vec![method] }
+}
+
+/// A run.
+struct Job<'a> {
+    buffer_bdp: f64,
+    contender: &'a Contender,
+    count: u64,
+    seconds: u64,
+    seed: u64,
+}
+
+impl Job<'_> {
+    fn run(&self) -> Cell {
+        let until = Time::from_millis(self.seconds * 1000);
+        let scenario = path(self.buffer_bdp, self.seed);
+        let one_after_another = Arrivals::Staggered { from: Time::ZERO, gap: START_GAP, count: self.count };
+        let flows = Traffic::new(self.flow(), one_after_another);
+        let rate = Rate::from_mbps(RATE_MBIT);
+        let short = Arrivals::poisson(Time::ZERO, until, BACKGROUND_LOAD, rate, BACKGROUND_BYTES);
+        let background = Traffic {
+            sizes: Some(Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES }),
+            is_background: true,
+            ..Traffic::new(FlowSpec::new(tcp(ControllerKind::NewReno), 0), short)
+        };
+        let mut workload = Workload::new(PathConfig::new(&scenario), vec![flows, background], until);
+        workload.seed = self.seed;
+        workload.options.trace = TraceMode::Off;
+        let measured = workload.run();
+        let mbps = measured.goodputs(0).iter().sum::<f64>() * 1e-6;
+        Cell {
+            utilisation: measured.utilisation(),
+            loss: measured.loss_ratio(),
+            jain: measured.jain(0),
+            mbps,
+        }
+    }
+
+    fn flow(&self) -> FlowSpec {
+        match self.contender {
+            Contender::Tcp { name, .. } => {
+                FlowSpec::new(tcp(name.parse().expect("a control that the program has")), ENDLESS)
+            }
+            Contender::Adaptive => FlowSpec::object(ControllerKind::Adaptive, ENDLESS),
+        }
+    }
+}
+
+/// Without selective acknowledgements, as the paper's.
+fn tcp(control: ControllerKind) -> Protocol {
+    let mut flow = TcpFlow { mss: Some(MSS), ..TcpFlow::new(control) };
+    flow.config.sack = false;
+    Protocol::Tcp(flow)
+}

@@ -1,0 +1,89 @@
+//! The verdicts as a table in Markdown.
+
+use super::{Results, Stored};
+use std::fmt::Write as _;
+
+impl Results {
+    /// The verdicts as a table for documentation: a row for each claim.
+    pub fn markdown(&self) -> String {
+        markdown(self)
+    }
+}
+
+fn markdown(results: &Results) -> String {
+    let mut out = String::from(INTRODUCTION);
+    let mut hosts: Vec<String> = vec![];
+    for stored in results.results() {
+        let Some(host) = &stored.head.host else { continue };
+        let host = format!("{}, {} processors ({})", host.kernel, host.cpus, host.cpu);
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    if !hosts.is_empty() {
+        let _ = writeln!(
+            out,
+            "\nMeasured on: {}.",
+            hosts.iter().map(|host| escaped(host)).collect::<Vec<_>>().join("; ")
+        );
+    }
+    for group in &results.groups {
+        let measured: Vec<&Stored> = group.entries.iter().filter_map(|entry| entry.result.as_ref()).collect();
+        if measured.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "\n## {}\n", escaped(&group.title));
+        out.push_str("| experiment | claim | figures | verdict |\n|---|---|---|---|\n");
+        for stored in measured {
+            experiment(&mut out, stored);
+        }
+    }
+    let missing: Vec<String> = results.missing().map(|id| format!("`{id}`")).collect();
+    if !missing.is_empty() {
+        let _ = writeln!(out, "\nWithout a result: {}.", missing.join(", "));
+    }
+    out
+}
+
+fn experiment(out: &mut String, stored: &Stored) {
+    let head = &stored.head;
+    for (number, statement) in stored.report.statements.iter().enumerate() {
+        let name = if number > 0 {
+            String::new()
+        } else {
+            let part = head.only.as_ref().map_or(String::new(), |only| format!(", only {only}"));
+            format!("`{}` ({}, {}, seed {}{part})", head.what, head.origin.words(), head.scale, head.seed)
+        };
+        let source = statement.paper.as_ref().map_or(String::new(), |paper| format!(" ({paper})"));
+        let claim = escaped(&format!("{}{source}", statement.claim));
+        let mut figures = escaped(&statement.figures);
+        if let Some(remark) = &statement.remark {
+            let _ = write!(figures, "; {}", escaped(remark));
+        }
+        let _ = writeln!(out, "| {name} | {claim} | {figures} | {} |", statement.verdict.words());
+    }
+}
+
+/// As text inside a table's cell.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\\' | '|' | '*' | '_' | '`' | '[' | ']' => out.extend(['\\', letter]),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '\n' | '\r' => out.push(' '),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+const INTRODUCTION: &str = "\
+# Results
+
+What the papers and we claim, and what came of it here. Made by `longhaul lab report --markdown` from the results of
+`longhaul lab run all`; the [lab](lab.md) says how it is measured, the [simulator](simulator.md) how it is simulated. Each
+verdict is computed from the figures beside it.
+";

@@ -1,0 +1,35 @@
+//! Results: kept as JSON lines, read back, and shown as a page with plots or as a table for documentation.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use longhaul_evidence::report::Results;
+//! let results = Results::read("lab-results".as_ref())?;
+//! std::fs::write("lab-report.html", results.page())?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod cells;
+mod chart;
+mod head;
+mod lines;
+mod markdown;
+mod model;
+mod page;
+mod plot;
+mod results;
+mod stored;
+mod table;
+pub mod text;
+
+#[cfg(test)]
+pub(crate) use chart::values_without_a_bar;
+
+pub use cells::cell;
+pub use head::{Head, Host, Origin};
+pub use lines::{Stored, end_line, head_line, report_lines};
+pub use model::{Claim, Findings, Report, Source, Statement, Verdict};
+pub use plot::{Plot, PlotKind};
+pub use results::Results;
+pub use stored::ResultError;
+pub use table::{Column, Rows, Table, Unit, Value};

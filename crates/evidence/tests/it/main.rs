@@ -1,0 +1,10 @@
+//! The program `longhaul-lab`, the page of results, and the house itself.
+
+mod circles;
+mod common;
+mod install;
+mod lab;
+mod lab_path;
+mod page;
+mod sim;
+mod tidy;

@@ -1,0 +1,222 @@
+//! What a direction's link does with packets.
+
+use super::{Direction, Held, Load};
+use crate::gso::Shape;
+use crate::headers::{Headers, corrupt};
+use longhaul_proto::units::Time;
+use longhaul_sim::link::Passage;
+use longhaul_sim::queue::Waiting;
+use std::ops::Range;
+
+/// What a host handed over, until it is known what becomes of all of it.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived {
+    pub(super) pair: usize,
+    pub(super) held: Held,
+    /// Of a super-packet.
+    pub(super) shape: Option<Shape>,
+    /// Packets that the link has still to decide about.
+    pub(super) unsettled: u32,
+}
+
+/// Packets of a super-packet that the link passed one after the other: they go on together.
+pub(super) struct Row {
+    arrived: Arrived,
+    shape: Shape,
+    which: Range<u32>,
+    /// When the last of them comes out.
+    time: Time,
+}
+
+/// Packets in a queue that chooses, which knows them by a number.
+#[derive(Default)]
+pub(super) struct WaitingPackets {
+    /// By number: in which slot, and which of the packets there.
+    packets: Vec<(u32, u32)>,
+    free: Vec<u32>,
+    /// By slot.
+    arrived: Vec<Option<Arrived>>,
+}
+
+impl Direction {
+    /// What is in a slot comes to the link.
+    pub(super) fn enter_link(&mut self, now: Time, mut arrived: Arrived) {
+        if self.link.keeps() {
+            return self.wait(now, arrived);
+        }
+        for n in 0..arrived.held.load.packets {
+            let passage = self.link.offer(now, arrived.packet_len(n));
+            self.settle(&mut arrived, n, passage);
+        }
+    }
+
+    /// What is in a slot comes to a queue that chooses.
+    fn wait(&mut self, now: Time, arrived: Arrived) {
+        self.serve_until(now);
+        let Held { slot, len, load } = arrived.held;
+        let bytes = &self.slots.bytes(slot, len as usize)[self.note_len..];
+        let flow = Headers::read(bytes).map_or(0, |headers| headers.flow());
+        self.waiting.keep(arrived);
+        for n in 0..load.packets {
+            let packet = self.waiting.number(slot, n);
+            let waiting = Waiting { packet, flow, bytes: arrived.packet_len(n), since: now };
+            self.link.push(waiting, &mut self.dropped);
+            self.settle_dropped();
+            self.serve_at = self.link.serve_at(now);
+            self.serve_until(now);
+        }
+    }
+
+    /// Let the link take what its queue chooses, each packet when the one before has left.
+    pub(super) fn serve_until(&mut self, now: Time) {
+        while let Some(at) = self.serve_at.filter(|at| *at <= now) {
+            let served = self.link.serve(at, &mut self.dropped);
+            self.settle_dropped();
+            if let Some((waiting, passage)) = served {
+                self.settle_waiting(waiting.packet, passage);
+            }
+            self.serve_at = self.link.serve_at(at);
+        }
+    }
+
+    fn settle_dropped(&mut self) {
+        while let Some(one) = self.dropped.pop() {
+            self.settle_waiting(one.waiting.packet, Passage::QueueFull);
+        }
+    }
+
+    /// It is known what becomes of a packet that waited.
+    fn settle_waiting(&mut self, number: u32, passage: Passage) {
+        let (slot, n) = self.waiting.forget(number);
+        let Some(mut arrived) = self.waiting.arrived[slot as usize].take() else { return };
+        self.settle(&mut arrived, n, passage);
+        if arrived.unsettled > 0 {
+            self.waiting.keep(arrived);
+        }
+    }
+
+    /// It is known what becomes of the n-th packet in a slot.
+    fn settle(&mut self, arrived: &mut Arrived, n: u32, passage: Passage) {
+        arrived.unsettled -= 1;
+        match passage {
+            Passage::QueueFull => self.counted.dropped_queue += 1,
+            Passage::Outage => self.counted.dropped_cut += 1,
+            Passage::Lost => self.counted.dropped_loss += 1,
+            Passage::Arrives { .. } => {}
+        }
+        match arrived.shape {
+            Some(shape) => self.settle_one_of_many(arrived, shape, n, passage),
+            None => self.settle_single(arrived, passage),
+        }
+    }
+
+    fn settle_single(&mut self, arrived: &Arrived, passage: Passage) {
+        let Arrived { pair, held, .. } = *arrived;
+        let Passage::Arrives { time, copy, corrupt: changed, held_back } = passage else {
+            return self.slots.release(held.slot);
+        };
+        self.end_row();
+        self.counted.reordered += u64::from(held_back);
+        if let Some(number) = changed {
+            self.counted.corrupted += 1;
+            corrupt(&mut self.slots.bytes_mut(held.slot)[self.note_len..held.len as usize], number);
+        }
+        self.ways[pair].schedule(time, held);
+        if let Some(copy_time) = copy {
+            self.counted.duplicated += 1;
+            let slot = self.slots.take();
+            let (from, into) = self.slots.pair_mut(held.slot, slot);
+            into[..held.len as usize].copy_from_slice(&from[..held.len as usize]);
+            self.ways[pair].schedule(copy_time, Held { slot, ..held });
+        }
+    }
+
+    /// Of a super-packet, each packet has a fate of its own. Scenarios do not change them or move them apart.
+    fn settle_one_of_many(&mut self, arrived: &Arrived, shape: Shape, n: u32, passage: Passage) {
+        let slot = arrived.held.slot;
+        if let Passage::Arrives { time, .. } = passage {
+            match &mut self.row {
+                Some(row) if row.arrived.held.slot == slot && row.which.end == n => {
+                    (row.which.end, row.time) = (n + 1, time);
+                }
+                _ => {
+                    self.end_row();
+                    self.row = Some(Row { arrived: *arrived, shape, which: n..n + 1, time });
+                }
+            }
+        }
+        if arrived.unsettled > 0 {
+            return;
+        }
+        let last_row = self.row.as_ref().filter(|row| row.arrived.held.slot == slot);
+        let goes_on = last_row.is_some_and(Row::is_whole);
+        if last_row.is_some() {
+            self.end_row();
+        }
+        if !goes_on {
+            self.slots.release(slot);
+        }
+    }
+
+    /// The packets in a row go on: in the slot that they came in if they are all of it.
+    fn end_row(&mut self) {
+        let Some(row) = self.row.take() else { return };
+        let Arrived { pair, held: whole, .. } = row.arrived;
+        if row.is_whole() {
+            return self.ways[pair].schedule(row.time, whole);
+        }
+        let slot = self.slots.take();
+        let (from, into) = self.slots.pair_mut(whole.slot, slot);
+        let len = row.shape.cut(&from[..whole.len as usize], &row.which, into) as u32;
+        self.ways[pair].schedule(row.time, Held { slot, len, load: Load::of(&row.shape, &row.which) });
+    }
+}
+
+impl Arrived {
+    /// Length of the n-th packet, as a whole IP packet.
+    fn packet_len(&self, n: u32) -> u32 {
+        self.shape.map_or(self.held.load.bytes as u32, |shape| shape.packet_len(n) as u32)
+    }
+}
+
+impl Row {
+    /// How many they are.
+    pub(super) fn packets(&self) -> u32 {
+        self.which.len() as u32
+    }
+
+    fn is_whole(&self) -> bool {
+        self.which == (0..self.shape.packets())
+    }
+}
+
+impl WaitingPackets {
+    /// Remember what is in a slot.
+    fn keep(&mut self, arrived: Arrived) {
+        let slot = arrived.held.slot as usize;
+        if slot >= self.arrived.len() {
+            self.arrived.resize(slot + 1, None);
+        }
+        self.arrived[slot] = Some(arrived);
+    }
+
+    /// A number for a packet.
+    fn number(&mut self, slot: u32, n: u32) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.packets[number as usize] = (slot, n);
+                number
+            }
+            None => {
+                self.packets.push((slot, n));
+                self.packets.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Which packet the number was for; it may stand for another from now on.
+    fn forget(&mut self, number: u32) -> (u32, u32) {
+        self.free.push(number);
+        self.packets[number as usize]
+    }
+}

@@ -1,0 +1,175 @@
+//! Transfers: the kernel's, ours over real UDP, ours in the simulator.
+
+use longhaul_lab::{Lab, Scenario, Side, tcp};
+use longhaul_net::plain::{Driver, Ran};
+use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
+use longhaul_proto::tcp::{Config, Receiver, ReceiverEvent, Sender, SenderEvent};
+use longhaul_sim::{FlowEvent, Limits, run_pair};
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A stream over a path by one rule, in three ways.
+pub struct Job {
+    pub name: String,
+    pub scenario: Scenario,
+    pub bytes: u64,
+    pub kind: ControllerKind,
+    /// The kernel's name of the rule.
+    pub kernel: &'static str,
+    /// So many of the path's seeds, the first of them so much above the scenario's own.
+    pub seeds: u64,
+    pub first_seed: u64,
+}
+
+/// Payload per second, 10⁶ bit/s, each the mean over the seeds.
+#[derive(Clone, Copy, Debug)]
+pub struct Means {
+    pub kernel: f64,
+    pub user: f64,
+    pub sim: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Kernel,
+    User,
+    Simulator,
+}
+
+/// One transfer to be made.
+#[derive(Clone, Copy)]
+struct Task {
+    job: usize,
+    seed: u64,
+    by: By,
+}
+
+/// Run all jobs; a few transfers at a time, which wait for their paths most of the time.
+pub fn measure<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<Result<Means, String>> {
+    let jobs: Vec<&Job> = jobs.collect();
+    let mut tasks = Vec::new();
+    for (job, Job { seeds, first_seed, .. }) in jobs.iter().enumerate() {
+        for seed in *first_seed..first_seed + seeds {
+            tasks.extend([By::Kernel, By::User, By::Simulator].map(|by| Task { job, seed, by }));
+        }
+    }
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![]));
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = persist(jobs[task.job], *task);
+                    if let Ok(mut results) = results.lock() {
+                        results.push((*task, result));
+                    }
+                }
+            });
+        }
+    });
+    let results = results.into_inner().unwrap_or_default();
+    (0..jobs.len()).map(|job| means(&results, job)).collect()
+}
+
+fn means(results: &[(Task, Result<f64, String>)], job: usize) -> Result<Means, String> {
+    let mean = |by: By| {
+        let own = results.iter().filter(|(task, _)| task.job == job && task.by == by);
+        let found: Vec<f64> = own.map(|(_, result)| result.clone()).collect::<Result<_, _>>()?;
+        Ok::<f64, String>(found.iter().sum::<f64>() / found.len() as f64)
+    };
+    Ok(Means { kernel: mean(By::Kernel)?, user: mean(By::User)?, sim: mean(By::Simulator)? })
+}
+
+/// A transfer that the machine disturbed is made again.
+fn persist(job: &Job, task: Task) -> Result<f64, String> {
+    let scenario = Scenario { seed: job.scenario.seed + task.seed, ..job.scenario.clone() };
+    let run = || match task.by {
+        By::Kernel => over_lab(&scenario, |lab| {
+            let run = tcp::transfer_within(lab, job.bytes, job.kernel, LIMIT).map_err(|e| e.to_string())?;
+            Ok(run.seconds)
+        }),
+        By::User => over_lab(&scenario, |lab| user_level(lab, job)),
+        By::Simulator => Ok(simulated(&scenario, job)),
+    };
+    let mut result = run();
+    for _ in 1..ATTEMPTS {
+        if result.is_err() {
+            result = run();
+        }
+    }
+    let seconds = result.map_err(|why| format!("{:?}, seed {}: {why}", task.by, scenario.seed))?;
+    Ok(job.bytes as f64 * 8e-6 / seconds)
+}
+
+/// Seconds that a transfer took, if the emulator kept up.
+fn over_lab(scenario: &Scenario, transfer: impl FnOnce(&Lab) -> Result<f64, String>) -> Result<f64, String> {
+    let lab = Lab::start(scenario).map_err(|error| error.to_string())?;
+    let seconds = transfer(&lab)?;
+    if lab.cpu_limited() { Err("the emulator was too slow".into()) } else { Ok(seconds) }
+}
+
+fn sender(job: &Job, rtt: Duration) -> Sender<Nothing> {
+    let config = Config::default();
+    let control = ControlConfig { paced: false, ..ControlConfig::new(config.datagram_len(), rtt) };
+    Sender::new(config, job.bytes, Nothing, job.kind.build(control))
+}
+
+fn user_level(lab: &Lab, job: &Job) -> Result<f64, String> {
+    let address = SocketAddr::from((lab.address(Side::Right), PORT));
+    let receiver = Receiver::new(Config::default(), Nothing);
+    let right = lab.enter(Side::Right, || Driver::listen(receiver, address));
+    let mut right = right.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    let sender = sender(job, Duration::from_secs(1));
+    let left = lab.enter(Side::Left, || Driver::connect(sender, address));
+    let mut left = left.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+    thread::scope(|scope| {
+        let receiving = scope.spawn(move || {
+            let ran = right.run(LIMIT, |event| event == ReceiverEvent::Complete)?;
+            // The last acknowledgement may get lost.
+            right.run(Duration::from_millis(500), |_| false)?;
+            std::io::Result::Ok((ran, right.drops()))
+        });
+        let start = Instant::now();
+        let sent = left.run(LIMIT, |event| event == SenderEvent::Complete);
+        let seconds = start.elapsed().as_secs_f64();
+        let (received, drops) = receiving.join().map_err(|_| "panicked")?.map_err(|e| e.to_string())?;
+        match (sent.map_err(|e| e.to_string())?, received, drops) {
+            (Ran::Stopped, Ran::Stopped, 0) => Ok(seconds),
+            (Ran::Stopped, Ran::Stopped, _) => Err(format!("the receiving host dropped {drops} datagrams")),
+            _ => Err(format!("not done after {seconds:.0} s")),
+        }
+    })
+}
+
+fn simulated(scenario: &Scenario, job: &Job) -> f64 {
+    let (left, right) = (sender(job, Duration::from_secs(1)), Receiver::new(Config::default(), Nothing));
+    let run = run_pair(scenario, left, right, Limits::default(), |sim, _| {
+        sim.events().iter().any(|event| matches!(event, FlowEvent::Left(_, SenderEvent::Complete)))
+    });
+    run.outcome.time.as_secs_f64()
+}
+
+/// A stream of zeros that nobody keeps.
+struct Nothing;
+
+impl Source for Nothing {
+    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
+        buf.fill(0);
+        Ok(())
+    }
+}
+
+impl Sink for Nothing {
+    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
+        Ok(())
+    }
+}
+
+const PORT: u16 = 7000;
+const AT_A_TIME: usize = 6;
+const ATTEMPTS: u32 = 3;
+/// Many times what a transfer should take.
+const LIMIT: Duration = Duration::from_secs(300);

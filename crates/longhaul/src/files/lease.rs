@@ -1,0 +1,201 @@
+//! Journals, each held by one copy at a time: whoever has a file's journal locked is the one who receives that
+//! file.
+
+use super::folders::list;
+use super::journal::{Header, PartToken};
+use super::names::{journal_of_part, part_name};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+/// Take over the journal that is there. `None`: there is none that is ours and nobody's at work. An error of
+/// kind `ResourceBusy`: another copy has it.
+pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
+    let Some(journal) = open_ours(folder, name)? else { return Ok(None) };
+    match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(busy()),
+        // Without locks nobody can know whether somebody else still writes to it.
+        Err(_) => return Ok(None),
+    }
+    Ok(is_at(&journal, folder, name).then_some(journal))
+}
+
+/// Make a new journal in place of any that nobody is at work with. The part files that went with that one go with it.
+pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<File> {
+    for _ in 0..ATTEMPTS {
+        match openat(folder, name, CREATE, Mode::from_raw_mode(0o600)) {
+            Ok(journal) => {
+                return match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
+                    Err(Errno::WOULDBLOCK) => Err(busy()),
+                    // Another copy of the kind then makes one of its own, and this one goes on without a name.
+                    _ => Ok(journal.into()),
+                };
+            }
+            Err(Errno::EXIST) => {
+                // Held until it is gone.
+                let _stale = take(folder, name)?;
+                remove_parts(folder, name);
+                match unlinkat(folder, name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(busy())
+}
+
+/// Remove the part files that go with a journal, whatever it says itself.
+fn remove_parts(folder: &OwnedFd, journal: &[u8]) {
+    for (name, _) in list(folder).unwrap_or_default() {
+        if journal_of_part(&name).as_deref() == Some(journal) {
+            // One that stays takes room and does no harm.
+            let _ = unlinkat(folder, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Remove part files in a folder whose journal is gone: nobody can go on with them.
+pub(super) fn remove_orphans(folder: &OwnedFd) {
+    for (name, _) in list(folder).unwrap_or_default() {
+        // A journal is there before its part file and after it.
+        let is_orphan = |journal: Vec<u8>| {
+            matches!(statat(folder, journal, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT))
+        };
+        if journal_of_part(&name).is_some_and(is_orphan)
+            && open_ours(folder, &name).is_ok_and(|ours| ours.is_some())
+        {
+            let _ = unlinkat(folder, name, AtFlags::empty());
+        }
+    }
+}
+
+/// Open a part file or journal of ours: a regular file that belongs to us, which nobody else can read or write and which
+/// has no other name. `None` if there is no such thing.
+pub(super) fn open_ours(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
+    let file = match openat(folder, name, OPEN, Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(is_ours(&fstat(&file)?).then(|| file.into()))
+}
+
+fn is_ours(stat: &Stat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFREG
+        && stat.st_mode & 0o7777 == 0o600
+        && stat.st_nlink == 1
+        && stat.st_uid == rustix::process::geteuid().as_raw()
+}
+
+/// Whether an open file is what `name` names.
+pub(super) fn is_at(file: &File, folder: &OwnedFd, name: &[u8]) -> bool {
+    let here = fstat(file).map(|stat| (stat.st_dev, stat.st_ino));
+    let there = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (stat.st_dev, stat.st_ino));
+    here.is_ok() && here.ok() == there.ok()
+}
+
+/// The name of the part file that goes with the journal that is there.
+pub(super) fn left_part(folder: &OwnedFd, journal: &[u8], file_name: &[u8]) -> Option<Vec<u8>> {
+    let journal = open_ours(folder, journal).ok()??;
+    Some(part_name(file_name, part_of(&journal)?))
+}
+
+fn part_of(journal: &File) -> Option<PartToken> {
+    let mut start = [0; HEADER_MAX];
+    let len = journal.read_at(&mut start, 0).ok()?;
+    Header::read(&start[..len]).map(|header| header.part())
+}
+
+fn busy() -> io::Error {
+    io::Error::new(io::ErrorKind::ResourceBusy, BUSY)
+}
+
+const BUSY: &str = "another copy writes this file; wait until it has ended";
+
+/// Another copy may come in between.
+const ATTEMPTS: u32 = 3;
+
+/// Enough of a journal to know its header.
+const HEADER_MAX: usize = 64;
+
+const OPEN: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+const CREATE: OFlags =
+    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    fn is_busy(error: &io::Error) -> bool {
+        error.kind() == io::ErrorKind::ResourceBusy
+    }
+
+    fn folder() -> (tempfile::TempDir, OwnedFd) {
+        let folder = tempfile::tempdir().unwrap();
+        let handle = File::open(folder.path()).unwrap().into();
+        (folder, handle)
+    }
+
+    /// A journal as a copy leaves it that was killed.
+    fn left(path: &Path) {
+        std::fs::write(path, Header::new(*b"12345678").bytes()).unwrap();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+    }
+
+    #[test]
+    fn one_copy_at_a_time_has_a_journal() {
+        let (_folder, handle) = folder();
+        let first = create(&handle, b".f.longhaul-journal").unwrap();
+        assert!(is_busy(&take(&handle, b".f.longhaul-journal").unwrap_err()));
+        assert!(is_busy(&create(&handle, b".f.longhaul-journal").unwrap_err()));
+        drop(first);
+        let second = take(&handle, b".f.longhaul-journal").unwrap().expect("left by the first");
+        assert!(is_busy(&take(&handle, b".f.longhaul-journal").unwrap_err()));
+        drop(second);
+        assert!(create(&handle, b".f.longhaul-journal").is_ok());
+    }
+
+    #[test]
+    fn a_new_journal_takes_the_stale_part_file_away() {
+        let (folder, handle) = folder();
+        left(&folder.path().join(".f.longhaul-journal"));
+        let part = part_name(b"f", *b"12345678");
+        let part = folder.path().join(std::str::from_utf8(&part).unwrap());
+        std::fs::write(&part, b"stale").unwrap();
+        create(&handle, b".f.longhaul-journal").unwrap();
+        assert!(!part.exists());
+    }
+
+    #[test]
+    fn what_is_not_ours_alone_is_not_taken_over() {
+        let (folder, handle) = folder();
+        let path = folder.path().join(".f.longhaul-journal");
+        left(&path);
+        assert!(take(&handle, b".f.longhaul-journal").unwrap().is_some());
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(take(&handle, b".f.longhaul-journal").unwrap().is_none(), "others can read it");
+        left(&path);
+        std::fs::hard_link(&path, folder.path().join("second")).unwrap();
+        assert!(take(&handle, b".f.longhaul-journal").unwrap().is_none(), "it has another name");
+        std::fs::remove_file(&path).unwrap();
+        symlink("second", &path).unwrap();
+        assert!(take(&handle, b".f.longhaul-journal").unwrap().is_none(), "a link");
+        // What is in the way gives way, and where the link led stays as it is.
+        create(&handle, b".f.longhaul-journal").unwrap();
+        assert!(folder.path().join("second").exists() && !path.is_symlink());
+        if rustix::process::geteuid().is_root() {
+            std::fs::remove_file(&path).unwrap();
+            left(&path);
+            std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+            assert!(take(&handle, b".f.longhaul-journal").unwrap().is_none(), "another user's");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The key with which this user's receivers seal their journals.
+
+use super::journal::{BootId, Ours, SealKey};
+use crate::net::random::random;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The key, and the boot that this is.
+pub(super) fn ours() -> Ours {
+    static OURS: OnceLock<Ours> = OnceLock::new();
+    *OURS.get_or_init(|| Ours { key: seal_key(), boot: boot_id() })
+}
+
+/// Where the kernel does not tell, no boot is like another.
+fn boot_id() -> BootId {
+    let told = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| fresh().to_vec());
+    let mut id = [0; 16];
+    id.copy_from_slice(&blake3::hash(&told).as_bytes()[..16]);
+    id
+}
+
+/// Made when it is first needed. Where it cannot be kept, one that is good for this process: what an interrupted copy left
+/// is then read again before it counts.
+fn seal_key() -> SealKey {
+    let kept = file().ok_or_else(|| io::Error::other("there is no home folder")).and_then(|file| keep(&file));
+    kept.unwrap_or_else(|error| {
+        tracing::debug!(%error, "the key of journals is not kept");
+        fresh()
+    })
+}
+
+/// `longhaul/journal-key` in `XDG_STATE_HOME`, or else in `~/.local/state`.
+fn file() -> Option<PathBuf> {
+    Some(crate::net::user::state_folder()?.join("journal-key"))
+}
+
+/// The key in a file, which is made where it is missing.
+fn keep(file: &Path) -> io::Result<SealKey> {
+    match read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        found => return found,
+    }
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder)?;
+    // Whole or not at all, and never in place of one that another process has just made.
+    let made = folder.join(format!(".journal-key.{:016x}", u64::from_ne_bytes(random()?)));
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?.write_all(&fresh())?;
+    let linked = fs::hard_link(&made, file);
+    fs::remove_file(&made)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => read(file),
+    }
+}
+
+fn read(file: &Path) -> io::Result<SealKey> {
+    let mut file = File::open(file)?;
+    let meta = file.metadata()?;
+    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others can read it"));
+    }
+    let mut key = [0; 32];
+    file.read_exact(&mut key)?;
+    Ok(key)
+}
+
+fn fresh() -> SealKey {
+    // Without randomness no session comes about either.
+    random().expect("the system gives random bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_key_stays_the_same_and_is_nobody_elses() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("a/longhaul/journal-key");
+        let key = keep(&file).unwrap();
+        assert_eq!(keep(&file).unwrap(), key);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "nothing else is left");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(keep(&file).is_err());
+    }
+}

@@ -1,0 +1,4 @@
+//! The library as a program uses that embeds it.
+
+mod copy;
+mod phases;

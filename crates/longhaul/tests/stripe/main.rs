@@ -1,7 +1,0 @@
-//! Striped streams over loopback.
-
-mod breakdowns;
-mod common;
-mod relay;
-mod strangers;
-mod streams;

@@ -1,0 +1,470 @@
+//! The control stream: ordered, reliable, encrypted messages over TCP or over the stdio of an ssh.
+//!
+//! ```text
+//! client  "LHC" version u8 · frame(Noise message 1 with the offer)
+//! server  frame(Noise message 2 with the answer)                      or  0 u16 · reason u8 · version u8, in clear
+//! both    frame(sealed piece)…     a message is its length u32 and its bytes, cut into pieces
+//! frame   length u16 · bytes
+//! ```
+//! Noise_NNpsk0 (revision 34): whoever has not the shared key can neither read the offer nor answer it.
+
+use crate::deadline::{Deadline, DeadlineStream, SILENCE};
+use crate::noise::{
+    FRAME_MAX, Initiator, NoiseError, Psk, REASON_KEY, REASON_VERSION, Responder, read_frame, refusal,
+    to_bytes, write_frame,
+};
+use crate::pipe::Pipe;
+use crate::wake::Waker;
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select, unbounded};
+use longhaul_proto::session::message::{Answer, Message, Offer, PROTOCOL_VERSION};
+use longhaul_proto::session::reason::Reason;
+use snow::StatelessTransportState;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The key that a daemon's token stands for.
+pub fn psk_of_token(token: &str) -> Psk {
+    blake3::derive_key("longhaul daemon token v1", token.trim().as_bytes())
+}
+
+/// The two directions of an ordered byte stream.
+pub struct Stream {
+    /// From the other side.
+    pub reader: Box<dyn Read + Send>,
+    /// To the other side.
+    pub writer: Box<dyn Write + Send>,
+    /// Ends both directions at once, so that a blocked reader returns.
+    pub closer: Box<dyn FnOnce() + Send>,
+    /// Called when the handshake is done: from then on silence is the session's to judge.
+    pub settled: Box<dyn FnOnce() + Send>,
+}
+
+/// A TCP connection as a control stream, with `patience` for the whole handshake.
+pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
+    let (writer, closing, settling) = (socket.try_clone()?, socket.try_clone()?, socket.try_clone()?);
+    let deadline = Deadline::at(Instant::now() + patience);
+    let lifted = deadline.clone();
+    Ok(Stream {
+        reader: Box::new(DeadlineStream::new(socket, deadline, SILENCE)),
+        writer: Box::new(writer),
+        closer: Box::new(move || drop(closing.shutdown(Shutdown::Both))),
+        settled: Box::new(move || {
+            lifted.lift();
+            // Fails only on a socket that is gone, which reading will tell.
+            let _ = settling.set_read_timeout(None);
+        }),
+    })
+}
+
+/// Why a control stream did not come about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The other side has another key.
+    #[error(
+        "the other side does not accept the token; give the one that its `longhaul serve` was started with"
+    )]
+    WrongKey,
+    /// The other side speaks another version.
+    #[error(
+        "the other side speaks version {theirs} of the protocol, this program {PROTOCOL_VERSION}; install the same release on both"
+    )]
+    WrongVersion {
+        /// The other side's.
+        theirs: u32,
+    },
+    /// The other side said no.
+    #[error("{0}")]
+    Refused(Reason),
+    /// The other side is something else, or went away.
+    #[error(
+        "the other side does not answer as longhaul does ({0}); is it `longhaul serve`, and the right port?"
+    )]
+    NotLonghaul(&'static str),
+    /// The stream broke.
+    #[error("the connection broke during the handshake: {0}")]
+    Io(#[from] io::Error),
+}
+
+const MAGIC: [u8; 3] = *b"LHC";
+const PIECE_MAX: usize = FRAME_MAX - 16;
+/// A message from an authenticated peer may be this long: a million ranges, or a manifest part.
+const MESSAGE_MAX: usize = 64 << 20;
+
+/// Bytes that the offer may take in all so that it fits the first handshake message.
+pub const OFFER_MAX: usize = FRAME_MAX - 256;
+
+/// Open a control stream as the client. `meanwhile` is called once the offer is on its way, a round trip before the
+/// answer.
+pub fn connect(
+    mut stream: Stream,
+    psk: &Psk,
+    offer: &Offer,
+    waker: Waker,
+    meanwhile: impl FnOnce(),
+) -> Result<(Control, Answer), HandshakeError> {
+    let (mut initiator, frame) =
+        Initiator::offer(Some(psk), offer).map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
+    let first = [&MAGIC[..], &[PROTOCOL_VERSION as u8], &frame].concat();
+    stream.writer.write_all(&first).map_err(unexpected)?;
+    stream.writer.flush().map_err(unexpected)?;
+    meanwhile();
+    let answer = initiator.answer(&mut *stream.reader, FRAME_MAX).map_err(|error| match error {
+        NoiseError::Refused { reason: REASON_KEY, .. } => HandshakeError::WrongKey,
+        NoiseError::Refused { reason: REASON_VERSION, version } => {
+            HandshakeError::WrongVersion { theirs: u32::from(version) }
+        }
+        NoiseError::Refused { .. } => HandshakeError::NotLonghaul("an unknown refusal"),
+        NoiseError::Key => HandshakeError::NotLonghaul("a reply under another key"),
+        NoiseError::Io(error) => unexpected(error),
+        other => HandshakeError::Io(io::Error::other(other)),
+    })?;
+    if let Answer::Refuse(reason) = answer {
+        return Err(HandshakeError::Refused(reason));
+    }
+    Ok((Control::start(stream, initiator.into_transport(), waker)?, answer))
+}
+
+fn unexpected(error: io::Error) -> HandshakeError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            HandshakeError::NotLonghaul("it closed the connection")
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => HandshakeError::NotLonghaul("it stays silent"),
+        _ => HandshakeError::Io(error),
+    }
+}
+
+/// Answer a client. `decide` sees its offer.
+pub fn accept(
+    mut stream: Stream,
+    psk: &Psk,
+    waker: Waker,
+    decide: impl FnOnce(&Offer) -> Answer,
+) -> Result<(Control, Offer), HandshakeError> {
+    let mut magic = [0; 4];
+    stream.reader.read_exact(&mut magic).map_err(unexpected)?;
+    if magic[..3] != MAGIC {
+        return Err(HandshakeError::NotLonghaul("wrong first bytes"));
+    }
+    let first = read_frame(&mut *stream.reader).map_err(unexpected)?;
+    let theirs = u32::from(magic[3]);
+    if theirs != PROTOCOL_VERSION {
+        refuse_in_clear(&mut stream, REASON_VERSION)?;
+        return Err(HandshakeError::WrongVersion { theirs });
+    }
+    let (mut responder, offer) = match Responder::read::<Offer>(Some(psk), &first) {
+        Ok(read) => read,
+        Err(NoiseError::Key) => {
+            refuse_in_clear(&mut stream, REASON_KEY)?;
+            return Err(HandshakeError::WrongKey);
+        }
+        Err(error) => return Err(HandshakeError::Io(io::Error::other(error))),
+    };
+    let answer = decide(&offer);
+    stream.writer.write_all(&responder.answer(&answer).map_err(io::Error::other)?)?;
+    stream.writer.flush()?;
+    if let Answer::Refuse(reason) = answer {
+        return Err(HandshakeError::Refused(reason));
+    }
+    Ok((Control::start(stream, responder.into_transport(), waker)?, offer))
+}
+
+fn refuse_in_clear(stream: &mut Stream, reason: u8) -> io::Result<()> {
+    stream.writer.write_all(&refusal(reason, PROTOCOL_VERSION as u8))?;
+    stream.writer.flush()
+}
+
+/// What comes out of a control stream.
+#[derive(Debug)]
+pub enum Incoming {
+    /// A message.
+    Message(Message),
+    /// The other side sends datagrams over the stream: our end of their way.
+    Pipe(UnixStream),
+    /// It ended; nothing more will come.
+    Closed,
+}
+
+/// An open control stream. Two threads serve it, so that neither a slow peer nor a slow network holds up the owner.
+pub struct Control {
+    outbox: Option<Sender<Message>>,
+    inbox: Receiver<Incoming>,
+    written: Receiver<()>,
+    closer: Option<Box<dyn FnOnce() + Send>>,
+    pipe: Pipe,
+}
+
+impl Control {
+    fn start(stream: Stream, state: StatelessTransportState, waker: Waker) -> io::Result<Control> {
+        (stream.settled)();
+        let state = Arc::new(state);
+        let (outbox, to_write) = unbounded();
+        let (arrived, inbox) = unbounded();
+        let (done, written) = bounded(1);
+        let (pipe_out, from_pipe) = bounded(PIPE_CHUNKS);
+        let pipe = Pipe::new(pipe_out);
+        let (mut reader, mut writer) = (stream.reader, stream.writer);
+        let sealer = state.clone();
+        std::thread::Builder::new().name("control-write".into()).spawn(move || {
+            // A broken stream shows on the reading side, which tells the owner.
+            let _ = write_messages(&mut *writer, &sealer, &to_write, &from_pipe);
+            drop(writer);
+            let _ = done.send(());
+        })?;
+        let passing = pipe.clone();
+        std::thread::Builder::new().name("control-read".into()).spawn(move || {
+            let mut incoming = MessageReader { reader: &mut *reader, state: &state, nonce: 0, plain: vec![] };
+            loop {
+                let message = incoming.next_incoming(&passing).unwrap_or_else(|error| {
+                    tracing::debug!("the control stream ended: {error}");
+                    Incoming::Closed
+                });
+                let last = matches!(message, Incoming::Closed);
+                let gone = arrived.send(message).is_err();
+                waker.wake();
+                if last || gone {
+                    return;
+                }
+            }
+        })?;
+        Ok(Control { outbox: Some(outbox), inbox, written, closer: Some(stream.closer), pipe })
+    }
+
+    /// Send a message; never blocks. A stream that broke is told by [`Control::poll`].
+    pub fn send(&self, message: Message) {
+        if let Some(outbox) = &self.outbox {
+            let _ = outbox.send(message);
+        }
+    }
+
+    /// Our end of the way that datagrams take over the stream from now on.
+    pub fn open_pipe(&self) -> io::Result<UnixStream> {
+        self.pipe.open()
+    }
+
+    /// The next message, if one has come.
+    pub fn poll(&self) -> Option<Incoming> {
+        match self.inbox.try_recv() {
+            Ok(incoming) => Some(incoming),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Incoming::Closed),
+        }
+    }
+
+    /// Send what is left, wait for it to be written (a little), and close.
+    pub fn finish(mut self) {
+        self.outbox = None;
+        let _ = self.written.recv_timeout(FINISH_PATIENCE);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.outbox = None;
+        if let Some(closer) = self.closer.take() {
+            closer();
+        }
+    }
+}
+
+/// How long last words may take to leave.
+const FINISH_PATIENCE: Duration = Duration::from_secs(5);
+/// A silent stream says that it is alive this often: well within the shortest stall timeout.
+const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
+
+fn write_messages(
+    writer: &mut dyn Write,
+    state: &StatelessTransportState,
+    messages: &Receiver<Message>,
+    from_pipe: &Receiver<Vec<u8>>,
+) -> io::Result<()> {
+    let (mut nonce, mut frame, mut out) = (0, vec![0; FRAME_MAX], vec![]);
+    loop {
+        let message = select! {
+            recv(messages) -> message => match message {
+                Ok(message) => message,
+                Err(_) => return Ok(()),
+            },
+            // The other end of this one is in `Control` and the reading thread, and they end together.
+            recv(from_pipe) -> bytes => Message::Bytes(bytes.unwrap_or_default()),
+            default(KEEP_ALIVE_EVERY) => Message::KeepAlive,
+        };
+        out.clear();
+        let mut next = Some(message);
+        // What has queued up goes out in one write.
+        while let Some(message) = next {
+            let bytes = to_bytes(&message);
+            let plain = [&(bytes.len() as u32).to_be_bytes()[..], &bytes].concat();
+            for piece in plain.chunks(PIECE_MAX) {
+                let len = state.write_message(nonce, piece, &mut frame).map_err(io::Error::other)?;
+                nonce += 1;
+                write_frame(&mut out, &frame[..len])?;
+            }
+            next = if out.len() < WRITE_BYTES { messages.try_recv().ok() } else { None };
+        }
+        writer.write_all(&out)?;
+        writer.flush()?;
+    }
+}
+
+const WRITE_BYTES: usize = 1 << 20;
+/// Chunks of the pipe that wait to be written: what waits there holds up messages.
+const PIPE_CHUNKS: usize = 2;
+
+struct MessageReader<'a> {
+    reader: &'a mut dyn Read,
+    state: &'a StatelessTransportState,
+    nonce: u64,
+    plain: Vec<u8>,
+}
+
+impl MessageReader<'_> {
+    /// The next message that is the owner's business.
+    fn next_incoming(&mut self, pipe: &Pipe) -> io::Result<Incoming> {
+        loop {
+            match self.next()? {
+                Message::Bytes(bytes) => {
+                    if let Some(end) = pipe.pass_on(&bytes)? {
+                        return Ok(Incoming::Pipe(end));
+                    }
+                }
+                message => return Ok(Incoming::Message(message)),
+            }
+        }
+    }
+
+    fn next(&mut self) -> io::Result<Message> {
+        loop {
+            if let Some((len, rest)) = self.plain.split_first_chunk::<4>() {
+                let len = u32::from_be_bytes(*len) as usize;
+                if len > MESSAGE_MAX {
+                    return Err(io::Error::other("a message longer than any should be"));
+                }
+                if let Some(bytes) = rest.get(..len) {
+                    let message =
+                        postcard::from_bytes(bytes).map_err(|_| io::Error::other(NoiseError::Malformed))?;
+                    self.plain.drain(..4 + len);
+                    return Ok(message);
+                }
+            }
+            let sealed = read_frame(self.reader)?;
+            let mut piece = vec![0; sealed.len()];
+            let len = self
+                .state
+                .read_message(self.nonce, &sealed, &mut piece)
+                .map_err(|_| io::Error::other("a message that is not authentic"))?;
+            self.nonce += 1;
+            self.plain.extend_from_slice(&piece[..len]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::session::message::{Direction, FileOptions, TransferOptions};
+    use longhaul_proto::session::transport::Transport;
+
+    /// Longer than a busy host takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The next message but for those that are sent when there has been nothing to say for a while.
+    fn next(control: &Control) -> Incoming {
+        loop {
+            match control.inbox.recv_timeout(PATIENCE).unwrap() {
+                Incoming::Message(Message::KeepAlive) => {}
+                incoming => return incoming,
+            }
+        }
+    }
+
+    fn stream(socket: UnixStream) -> Stream {
+        let (writer, closing) = (socket.try_clone().unwrap(), socket.try_clone().unwrap());
+        let closer = Box::new(move || drop(closing.shutdown(std::net::Shutdown::Both)));
+        Stream { reader: Box::new(socket), writer: Box::new(writer), closer, settled: Box::new(|| {}) }
+    }
+
+    fn offer() -> Offer {
+        let transfer = TransferOptions {
+            control: "adaptive".into(),
+            select: None,
+            rate_cap: None,
+            background: false,
+            ack_every: None,
+            batch: None,
+            classes: vec![1200],
+            stall_timeout_ms: 1000,
+            transport: Transport::Auto,
+            streams: Some(4),
+            congestion: Some("cubic".into()),
+        };
+        Offer {
+            version: PROTOCOL_VERSION,
+            connection_id: 7,
+            aes: true,
+            early_salt: [1; 32],
+            direction: Direction::Push { dest: b"x".to_vec() },
+            files: FileOptions::default(),
+            transfer,
+            listing_len: 0,
+            listing_head: vec![],
+        }
+    }
+
+    fn answer(_: &Offer) -> Answer {
+        Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 1, udp_hosts: vec![] }
+    }
+
+    #[test]
+    fn messages_pass_both_ways_and_long_ones_whole() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let waker = Waker::new().unwrap();
+        let waker2 = waker.clone();
+        let server = std::thread::spawn(move || accept(stream(b), &[9; 32], waker2, answer).unwrap());
+        let (client, got) = connect(stream(a), &[9; 32], &offer(), waker, || {}).unwrap();
+        let (server, seen) = server.join().unwrap();
+        assert_eq!((got, seen), (answer(&offer()), offer()));
+        let long = Message::ListingPart { total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
+        server.send(long.clone());
+        let short = Message::Abort(Reason::default());
+        client.send(short.clone());
+        assert!(matches!(next(&client), Incoming::Message(m) if m == long));
+        assert!(matches!(next(&server), Incoming::Message(m) if m == short));
+        client.finish();
+        assert!(matches!(next(&server), Incoming::Closed));
+    }
+
+    #[test]
+    fn a_wrong_key_is_named_on_both_sides() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let server =
+            std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
+        let error = connect(stream(a), &[8; 32], &offer(), Waker::new().unwrap(), || {}).err();
+        assert!(matches!(error, Some(HandshakeError::WrongKey)), "{error:?}");
+        assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongKey)));
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        let server =
+            std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
+        a.write_all(&[MAGIC[0], MAGIC[1], MAGIC[2], 77, 0, 0]).unwrap();
+        let mut reply = [0; 4];
+        a.read_exact(&mut reply).unwrap();
+        assert_eq!(reply, [0, 0, REASON_VERSION, PROTOCOL_VERSION as u8]);
+        assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongVersion { theirs: 77 })));
+    }
+
+    #[test]
+    fn a_stranger_is_told_apart() {
+        let (mut a, b) = UnixStream::pair().unwrap();
+        a.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        let error = accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err();
+        assert!(matches!(error, Some(HandshakeError::NotLonghaul(_))), "{error:?}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What is said on a TCP connection that joins a copy, and what joining a striped stream has in common with that:
+//! both sides prove over fresh nonces that they know the secret, so that nothing can be replayed.
+//!
+//! ```text
+//! join     client  "LHL" version u8 · connection id u64 · client nonce (32)
+//!          server  0 u8 · server nonce (32) · proof (32)              or  reason u8
+//!          client  proof (32)
+//! ```
+
+/// Bytes of a nonce.
+pub const NONCE_LEN: usize = 32;
+/// Bytes of a proof.
+pub const PROOF_LEN: usize = 32;
+/// Bytes of the server's words after the status.
+pub const WELCOME_LEN: usize = NONCE_LEN + PROOF_LEN;
+/// Status: go on.
+pub const WELCOME: u8 = 0;
+
+/// The first bytes of a connection that joins a copy; the last is the version.
+pub const MAGIC: [u8; 4] = *b"LHL\x02";
+/// Bytes of it.
+pub const MAGIC_LEN: usize = MAGIC.len();
+/// Bytes of a client's first words after the magic.
+pub const HELLO_LEN: usize = 8 + NONCE_LEN;
+/// Status: there is no such copy, or it has connections enough.
+pub const UNKNOWN: u8 = 1;
+
+/// What a client that joins a copy says first, after the magic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Which copy.
+    pub connection_id: u64,
+    /// The client's random bytes.
+    pub nonce: [u8; NONCE_LEN],
+}
+
+impl Hello {
+    /// Write magic and all.
+    pub fn encode(&self) -> Vec<u8> {
+        [&MAGIC[..], &self.connection_id.to_be_bytes(), &self.nonce].concat()
+    }
+
+    /// Read what follows the magic.
+    pub fn decode(bytes: &[u8; HELLO_LEN]) -> Hello {
+        let (id, nonce) = bytes.split_at(8);
+        Hello {
+            connection_id: id.iter().fold(0, |id, byte| id << 8 | u64::from(*byte)),
+            nonce: std::array::from_fn(|i| nonce[i]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hello_is_read_as_written() {
+        let hello = Hello { connection_id: 0x0102_0304_0506_0708, nonce: [7; NONCE_LEN] };
+        let bytes = hello.encode();
+        assert_eq!(bytes[..4], MAGIC);
+        assert_eq!(Hello::decode(bytes[4..].try_into().unwrap()), hello);
+    }
+}

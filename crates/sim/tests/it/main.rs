@@ -1,0 +1,15 @@
+//! The protocols over the simulated network.
+
+mod adaptive;
+mod common;
+mod many;
+mod network;
+mod object;
+mod pcp;
+mod queues;
+mod rates;
+mod scenarios;
+mod switch;
+mod tcp;
+mod tcp_model;
+mod workload;

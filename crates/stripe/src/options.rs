@@ -1,0 +1,147 @@
+//! How a striped stream is set up.
+
+use longhaul_net::tcp::TcpOptions;
+use longhaul_proto::streams::STREAMS_MAX;
+use std::time::Duration;
+
+pub use longhaul_proto::streams::Streams;
+pub use longhaul_proto::stripe::outgoing::Partition;
+
+/// How to open a [`StripedStream`](crate::StripedStream) or a [`StripedListener`](crate::StripedListener).
+///
+/// ```no_run
+/// use longhaul_stripe::{StripeOptions, Streams};
+/// let options = StripeOptions::new().streams(Streams::Fixed(8)).key(b"a secret that both sides know");
+/// let stream = options.connect("far.example.org:7701")?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct StripeOptions {
+    pub(super) streams: Streams,
+    pub(super) partition: Partition,
+    pub(super) tcp: TcpOptions,
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) plain: bool,
+    pub(super) buffer: u64,
+    pub(super) connect_timeout: Duration,
+    pub(super) patience: Duration,
+    pub(super) remember: bool,
+}
+
+impl Default for StripeOptions {
+    fn default() -> StripeOptions {
+        StripeOptions {
+            streams: Streams::Auto,
+            partition: Partition::Auto,
+            tcp: TcpOptions::default(),
+            key: None,
+            plain: false,
+            buffer: BUFFER_DEFAULT,
+            connect_timeout: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
+            remember: true,
+        }
+    }
+}
+
+impl StripeOptions {
+    /// Lanes as the path needs them, sealed, without a key.
+    pub fn new() -> StripeOptions {
+        StripeOptions::default()
+    }
+
+    /// How many lanes: [`Streams::Auto`] by default. A fixed number is at least 1 and at most 64. Each side counts for
+    /// what it sends; there are never more lanes than both sides allow.
+    pub fn streams(mut self, streams: Streams) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// How what this side writes is spread over the lanes.
+    pub fn partition(mut self, partition: Partition) -> Self {
+        self.partition = partition;
+        self
+    }
+
+    /// Size of each socket's buffers in bytes, which bounds the TCP window. The kernel sizes them itself by default.
+    pub fn window(mut self, bytes: usize) -> Self {
+        self.tcp.window = Some(bytes);
+        self
+    }
+
+    /// Name of the TCP congestion control to use, one of those that the kernel has.
+    pub fn congestion(mut self, name: impl Into<String>) -> Self {
+        self.tcp.congestion = Some(name.into());
+        self
+    }
+
+    /// Send small writes at once rather than wait for more (the default).
+    pub fn nodelay(mut self, on: bool) -> Self {
+        self.tcp.nodelay = on;
+        self
+    }
+
+    /// A secret that both sides know: only who knows it gets in or reads along. Without one, what travels is sealed, but
+    /// nobody is told apart from somebody in the middle.
+    pub fn key(mut self, secret: &[u8]) -> Self {
+        self.key = Some(blake3::derive_key("longhaul stripe shared key v1", secret));
+        self
+    }
+
+    /// Let data travel in clear. Both sides must say so. With a [`key`](Self::key) only who knows it gets in, but
+    /// whoever is on the path can read and change what passes.
+    pub fn plain(mut self) -> Self {
+        self.plain = true;
+        self
+    }
+
+    /// Bytes held at most in each direction: written and not yet acknowledged, received and not yet read. 64 MiB by
+    /// default, at least 1 MiB; on a long fat path no less than twice its bandwidth times its round trip.
+    pub fn buffer(mut self, bytes: u64) -> Self {
+        self.buffer = bytes.max(BUFFER_MIN);
+        self
+    }
+
+    /// How long connecting may take, 10 s by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// For how long to try for a new lane when none is left, before the stream fails: 10 s by default. Also how long
+    /// closing waits while nothing more of what was written gets through.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// A lane that gets nothing through for so long is given up and replaced: 5 s by default. On a path with
+    /// round trips of seconds it is a few of those.
+    pub fn stall_timeout(mut self, timeout: Duration) -> Self {
+        self.tcp.stall = timeout.max(STALL_MIN);
+        self
+    }
+
+    /// Whether [`Streams::Auto`] begins with the number that was best for the same destination last time, and keeps what
+    /// it finds in the user's state folder (the default).
+    pub fn remember(mut self, on: bool) -> Self {
+        self.remember = on;
+        self
+    }
+
+    /// Lanes at most.
+    pub(super) fn lanes_max(&self) -> u32 {
+        match self.streams {
+            Streams::Auto => AUTO_MAX,
+            Streams::Fixed(lanes) => lanes.clamp(1, STREAMS_MAX),
+        }
+    }
+}
+
+const BUFFER_DEFAULT: u64 = 64 << 20;
+/// Room for a few frames of the largest size.
+const BUFFER_MIN: u64 = 1 << 20;
+const STALL_MIN: Duration = Duration::from_millis(200);
+/// Lanes that [`Streams::Auto`] tries at most: in the FOBS paper (Table 2) the best number was 20, in the PSockets paper
+/// 6 to 16.
+const AUTO_MAX: u32 = 32;

@@ -1,0 +1,10 @@
+//! Striped streams over loopback.
+
+mod breakdowns;
+mod common;
+mod memory;
+mod relay;
+mod strangers;
+mod streams;
+#[cfg(feature = "tokio")]
+mod tasks;
