@@ -280,9 +280,10 @@ impl Trip {
         Trip::begin(scan, plan, Road::default())
     }
 
-    /// Carry packets until the share that the road allows; then, if it allows all, until all has landed.
+    /// Carry packets until the share that the road allows, but the last one only if it allows all; then until all has
+    /// landed.
     pub fn run(&mut self) {
-        let stop_at = (self.to_send.len() as f64 * (1.0 - self.road.until)) as usize;
+        let stop_at = (self.to_send.len() as f64 * (1.0 - self.road.until)).ceil() as usize;
         let mut moved = Instant::now();
         while self.to_send.len() > stop_at || (self.road.until >= 1.0 && !self.sink.finished()) {
             let before = self.to_send.len();
