@@ -92,6 +92,10 @@ test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test
 test-long: ## Run all tests with cases drawn anew, and what takes minutes each: many more seeds, transfers and rounds
 	$(CARGO) test $(WHOLE) --tests --no-fail-fast -- --include-ignored
 
+.PHONY: campaign
+campaign: ## Copies that meet misfortunes, thousands of them, each time others
+	$(CARGO) test $(WHOLE) --test it -p longhaul-cli -- --ignored --nocapture campaign
+
 .PHONY: fmt
 fmt: ## Check the format of the sources
 	$(CARGO) fmt --all --check

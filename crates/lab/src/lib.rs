@@ -15,7 +15,7 @@
 //! that the path comes to have, it moves them in groups of 50 µs, as a network card does that coalesces interrupts.
 //!
 //! What a scenario says of time ([steps](Scenario::steps), [traffic](Scenario::traffic)) begins with the lab, and
-//! anew with [`Lab::restart_clock`]. [`Lab::start_pairs`] puts several pairs of hosts on one path. [`Lab::crew`]
+//! anew with [`Lab::restart_clock`]. [`Lab::start_pairs`] puts several pairs of hosts on one path. [`Lab::process_group`]
 //! starts programs that the kernel ends with the lab, whatever becomes of it; [`Lab::capture`] records the packets
 //! of a host.
 //!
@@ -44,14 +44,13 @@
 //! the same packets one at a time, with every queue discipline. What moves or changes single packets is refused
 //! beside it.
 //!
-//! Programs that a user brings (`lab run --with`, `lab shell`) run in a *crew* (`lab/src/crew.rs`): a process
+//! Programs that a user brings (`lab run --with`, `lab shell`) run in a *process group* (`lab/src/process_group.rs`): a process
 //! namespace whose first process is killed when the lab ends, or by the kernel when the lab's process ends in
 //! whatever way. That takes the others with it, those in the background included, and no list of children has to be
 //! kept.
 
 mod capture;
 mod counters;
-mod crew;
 mod direction;
 mod error;
 mod gso;
@@ -64,6 +63,7 @@ mod place;
 mod policer;
 mod ports;
 mod privileges;
+mod process_group;
 mod settings;
 mod slots;
 mod socket;
@@ -76,7 +76,6 @@ mod worker;
 
 pub use capture::{Capture, Captured, SNAP_BYTES};
 pub use counters::{Counters, DirectionCounters, Lateness, Passed};
-pub use crew::{Crew, Member, enter_network, take_terminal};
 pub use error::LabError;
 pub use lab::Lab;
 pub use listening::Wire;
@@ -84,5 +83,6 @@ pub use longhaul_sim::queue::Occupancy;
 pub use longhaul_sim::scenario::Scenario;
 pub use place::{Place, Side};
 pub use privileges::ensure_privileges;
+pub use process_group::{GroupProcess, ProcessGroup, enter_network, take_terminal};
 pub use settings::{Setting, TcpSettings};
 pub use traffic::TrafficCounters;

@@ -1,6 +1,7 @@
 //! Strangers, mistakes and hostile input: a clear line, no crash, nothing touched that should not be.
 
 use crate::common::relay::{Relay, Way};
+use crate::common::small::Small;
 use crate::common::tree::*;
 use crate::common::{Ended, LONGHAUL, Running, Server, longhaul, run, token_file, undisturbed, wait_until};
 use std::ffi::OsString;
@@ -9,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, sleep};
@@ -236,44 +237,6 @@ fn a_source_that_grows_midway_fails_alone() {
 }
 
 // ---- destinations ----
-
-/// A server whose folder is a file system of its own with little room.
-struct Small {
-    server: Server,
-    /// The folder, seen from here.
-    root: PathBuf,
-    _mount_point: tempfile::TempDir,
-}
-
-impl Small {
-    /// `None` where this user cannot mount anything, which is said.
-    fn start(bytes: u64) -> Option<Small> {
-        let mount_point = folder();
-        let mut unshare = Command::new("unshare");
-        unshare.args(if rustix::process::geteuid().is_root() {
-            &["--mount"][..]
-        } else {
-            &["--mount", "--map-root-user"]
-        });
-        let can = unshare.args(["mount", "-t", "tmpfs", "none"]).arg(mount_point.path()).output();
-        if !can.is_ok_and(|output| output.status.success()) {
-            crate::common::skip("this user cannot mount a small file system (unshare --mount)");
-            return None;
-        }
-        let mut command = Command::new("unshare");
-        command.args(if rustix::process::geteuid().is_root() {
-            &["--mount"][..]
-        } else {
-            &["--mount", "--map-root-user"]
-        });
-        let script = format!("mount -t tmpfs -o size={bytes} none \"$0\" && exec \"$@\"");
-        command.args(["sh", "-c", &script]).arg(mount_point.path()).arg(LONGHAUL);
-        let server =
-            Server::start_with(undisturbed(command), mount_point.path(), &["--listen", "127.0.0.1:0"]);
-        let root = PathBuf::from(format!("/proc/{}/root{}", server.id(), mount_point.path().display()));
-        Some(Small { server, root, _mount_point: mount_point })
-    }
-}
 
 #[test]
 fn a_copy_that_cannot_fit_is_refused_before_it_begins() {

@@ -1,7 +1,7 @@
 //! Copies over parallel TCP connections that break, and among strangers who knock at the same port.
 
 use crate::common::relay::Relay;
-use crate::common::scene::Scene;
+use crate::common::sides::Sides;
 use crate::common::tree::*;
 use crate::common::{PATIENCE, Running, Server, wait_until};
 use rustix::process::Signal;
@@ -12,26 +12,26 @@ const LEN: usize = 25_000_000;
 
 /// A daemon, and a file to push to it.
 struct Pushed {
-    scene: Scene,
+    sides: Sides,
     server: Server,
 }
 
 impl Pushed {
     fn new() -> Pushed {
-        let scene = Scene::with_file(false, LEN);
-        let server = scene.serve();
-        Pushed { scene, server }
+        let sides = Sides::with_file(false, LEN);
+        let server = sides.serve();
+        Pushed { sides, server }
     }
 
     /// Start a push to `url` that takes four seconds.
     fn push(&self, url: &str, more: &[&str]) -> Running {
-        let args = self.scene.file_args(url, &[&["--rate=50mbit"], more].concat());
+        let args = self.sides.file_args(url, &[&["--rate=50mbit"], more].concat());
         Running::start(&mut self.server.cp_command(args))
     }
 
     fn finish(&self, copy: Running) -> serde_json::Value {
         let json = copy.finish().expect_code(0).json();
-        assert_same_bytes(self.scene.source(), self.scene.target());
+        assert_same_bytes(self.sides.source(), self.sides.target());
         json
     }
 }
@@ -80,7 +80,7 @@ fn a_copy_goes_on_over_another_transport() {
     for [first, then] in [["object", "stripe"], ["stripe", "object"]] {
         let pushed = Pushed::new();
         let copy = pushed.push(&pushed.server.url(""), &[&format!("--transport={first}")]);
-        pushed.scene.await_part(10_000_000);
+        pushed.sides.await_part(10_000_000);
         copy.signal(Signal::INT);
         copy.finish().expect_code(130);
         let json = pushed.finish(pushed.push(&pushed.server.url(""), &[&format!("--transport={then}")]));
@@ -113,7 +113,7 @@ fn assert_closed(mut socket: TcpStream) {
 fn strangers_at_the_port_disturb_nobody() {
     let pushed = Pushed::new();
     let copy = pushed.push(&pushed.server.url(""), STRIPE);
-    pushed.scene.await_part(3_000_000);
+    pushed.sides.await_part(3_000_000);
     let server = pushed.server.address();
     let mut open = vec![];
     for turn in 0..40u8 {
@@ -135,7 +135,7 @@ fn who_cannot_prove_that_he_belongs_to_a_transfer_is_shut_out() {
     let relay = Relay::start(pushed.server.address());
     // Over UDP, whose header tells the connection id to whoever listens.
     let copy = pushed.push(&relay.url(""), &["--transport=object"]);
-    pushed.scene.await_part(3_000_000);
+    pushed.sides.await_part(3_000_000);
     let datagram = &relay.remembered(crate::common::relay::Way::ToServer)[0];
     let id = u64::from_be_bytes(datagram[1..9].try_into().unwrap());
     let (mut socket, welcome) = knock::<65>(pushed.server.address(), &hello(id));
@@ -149,8 +149,8 @@ fn who_cannot_prove_that_he_belongs_to_a_transfer_is_shut_out() {
 #[test]
 fn a_server_without_the_congestion_control_asked_for_says_so() {
     let pushed = Pushed::new();
-    write_noise(pushed.scene.there.path().join("data"), 1_000_000, 2);
-    let args = [pushed.server.url("data").into(), pushed.scene.here.path().join("back").into_os_string()];
+    write_noise(pushed.sides.there.path().join("data"), 1_000_000, 2);
+    let args = [pushed.server.url("data").into(), pushed.sides.here.path().join("back").into_os_string()];
     let more = ["--transport=stripe", "--congestion=no-such-control"].map(Into::into);
     let ended = pushed.server.cp(args.into_iter().chain(more)).expect_code(0);
     assert!(
@@ -159,7 +159,7 @@ fn a_server_without_the_congestion_control_asked_for_says_so() {
         ended.stderr
     );
     assert_eq!(ended.json()["transport"], "stripe");
-    assert_same_bytes(pushed.scene.there.path().join("data"), pushed.scene.here.path().join("back"));
+    assert_same_bytes(pushed.sides.there.path().join("data"), pushed.sides.here.path().join("back"));
 }
 
 #[test]
@@ -167,9 +167,9 @@ fn in_the_background_one_connection_is_enough() {
     let pushed = Pushed::new();
     for pull in [false, true] {
         let [near, far] =
-            [pushed.scene.here.path().join("file").into_os_string(), pushed.server.url("file").into()];
+            [pushed.sides.here.path().join("file").into_os_string(), pushed.server.url("file").into()];
         let args =
-            if pull { [far, pushed.scene.here.path().join("back").into_os_string()] } else { [near, far] };
+            if pull { [far, pushed.sides.here.path().join("back").into_os_string()] } else { [near, far] };
         let more = ["--transport=stripe", "--background", "--rate=200mbit"].map(Into::into);
         let ended = pushed.server.cp(args.into_iter().chain(more)).expect_code(0);
         assert_eq!(ended.json()["streams"], 1, "{}", ended.stderr);

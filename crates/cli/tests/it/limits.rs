@@ -14,17 +14,17 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// 50 MB to copy, either way.
-struct Scene {
+struct Sides {
     here: tempfile::TempDir,
     there: tempfile::TempDir,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl Sides {
+    fn new() -> Sides {
         let (here, there) = (folder(), folder());
         write_noise(here.path().join("file"), 50_000_000, 1);
         write_noise(there.path().join("file"), 50_000_000, 2);
-        Scene { here, there }
+        Sides { here, there }
     }
 
     fn haul(&self, scenario: &Scenario) -> Haul {
@@ -57,18 +57,18 @@ fn assert_limited_by(limit: &str, haul: &Haul, copy: impl Fn() -> Running) -> Op
 #[test]
 fn a_full_path() {
     let Some(_alone) = machine::measure() else { return };
-    let scene = Scene::new();
-    let haul = scene.haul(&Scenario::new(100.0, 20.0));
-    assert_limited_by("path", &haul, || haul.start_cp(scene.push(&haul, &[])));
-    assert_limited_by("path", &haul, || haul.start_cp(scene.pull(&haul)));
+    let sides = Sides::new();
+    let haul = sides.haul(&Scenario::new(100.0, 20.0));
+    assert_limited_by("path", &haul, || haul.start_cp(sides.push(&haul, &[])));
+    assert_limited_by("path", &haul, || haul.start_cp(sides.pull(&haul)));
 }
 
 #[test]
 fn a_path_that_loses_packets() {
     let Some(_alone) = machine::measure() else { return };
-    let scene = Scene::new();
-    let haul = scene.haul(&Scenario { loss: 0.05, ..Scenario::new(100.0, 20.0) });
-    let Some(json) = assert_limited_by("loss", &haul, || haul.start_cp(scene.push(&haul, &[]))) else {
+    let sides = Sides::new();
+    let haul = sides.haul(&Scenario { loss: 0.05, ..Scenario::new(100.0, 20.0) });
+    let Some(json) = assert_limited_by("loss", &haul, || haul.start_cp(sides.push(&haul, &[]))) else {
         return;
     };
     let loss = json["loss"].as_f64().unwrap();
@@ -78,10 +78,10 @@ fn a_path_that_loses_packets() {
 #[test]
 fn a_rate_that_was_asked_for() {
     let Some(_alone) = machine::measure() else { return };
-    let scene = Scene::new();
-    let haul = scene.haul(&Scenario::new(200.0, 20.0));
+    let sides = Sides::new();
+    let haul = sides.haul(&Scenario::new(200.0, 20.0));
     let Some(json) =
-        assert_limited_by("rate_cap", &haul, || haul.start_cp(scene.push(&haul, &["--rate=100mbit"])))
+        assert_limited_by("rate_cap", &haul, || haul.start_cp(sides.push(&haul, &["--rate=100mbit"])))
     else {
         return;
     };
@@ -96,12 +96,12 @@ fn wide_path() -> Scenario {
 #[test]
 fn a_slow_source() {
     let Some(_alone) = machine::measure() else { return };
-    let scene = Scene::new();
-    let Some(shim) = Shim::compile(scene.here.path()) else { return };
-    let haul = Haul::start_with(&wide_path(), scene.there.path(), |server| shim.slow_reads(server, 5));
-    assert_limited_by("source", &haul, || haul.start_cp(scene.pull(&haul)));
+    let sides = Sides::new();
+    let Some(shim) = Shim::compile(sides.here.path()) else { return };
+    let haul = Haul::start_with(&wide_path(), sides.there.path(), |server| shim.slow_reads(server, 5));
+    assert_limited_by("source", &haul, || haul.start_cp(sides.pull(&haul)));
     assert_limited_by("source", &haul, || {
-        let mut push = haul.cp_command(scene.push(&haul, &[]));
+        let mut push = haul.cp_command(sides.push(&haul, &[]));
         shim.slow_reads(&mut push, 5);
         Running::start(&mut push)
     });
@@ -110,21 +110,21 @@ fn a_slow_source() {
 #[test]
 fn a_slow_target() {
     let Some(_alone) = machine::measure() else { return };
-    let scene = Scene::new();
-    let Some(shim) = Shim::compile(scene.here.path()) else { return };
+    let sides = Sides::new();
+    let Some(shim) = Shim::compile(sides.here.path()) else { return };
     // The receiver gathers 64 MB in memory before a slow disk holds it up: more than that has to come.
-    write_noise(scene.here.path().join("file"), 150_000_000, 1);
-    let haul = Haul::start_with(&wide_path(), scene.there.path(), |server| shim.slow_writes(server, 15));
-    assert_limited_by("target", &haul, || haul.start_cp(scene.push(&haul, &[])));
+    write_noise(sides.here.path().join("file"), 150_000_000, 1);
+    let haul = Haul::start_with(&wide_path(), sides.there.path(), |server| shim.slow_writes(server, 15));
+    assert_limited_by("target", &haul, || haul.start_cp(sides.push(&haul, &[])));
 }
 
 #[test]
 fn a_receiver_that_is_not_there_half_the_time() {
     let Some(_alone) = machine::measure() else { return };
-    let scene = Scene::new();
-    let haul = scene.haul(&Scenario { queue_bdp: Some(2.0), ..wide_path() });
+    let sides = Sides::new();
+    let haul = sides.haul(&Scenario { queue_bdp: Some(2.0), ..wide_path() });
     assert_limited_by("receiver", &haul, || {
-        let mut copy = haul.start_cp(scene.push(&haul, &[]));
+        let mut copy = haul.start_cp(sides.push(&haul, &[]));
         while copy.is_running() {
             send_to(haul.server.id(), Signal::STOP);
             sleep(Duration::from_millis(60));

@@ -1,6 +1,7 @@
 //! The real program.
 
 mod bad_input;
+mod campaign;
 mod common;
 mod copy;
 mod lab_program;

@@ -1,7 +1,7 @@
 //! The path breaks: for a while, for good, for UDP alone.
 
 use crate::common::lab::Haul;
-use crate::common::scene::Scene;
+use crate::common::sides::Sides;
 use crate::common::tree::names;
 use crate::common::wait_until;
 use longhaul_lab::Scenario;
@@ -14,15 +14,15 @@ const LEN: usize = 15_000_000;
 
 /// A path of 50 Mb/s and a file to take over it: about three seconds.
 struct Over {
-    scene: Scene,
+    sides: Sides,
     haul: Haul,
 }
 
 impl Over {
     fn path(scenario: &Scenario, pull: bool) -> Over {
-        let scene = Scene::with_file(pull, LEN);
-        let haul = Haul::start(scenario, scene.there.path());
-        Over { scene, haul }
+        let sides = Sides::with_file(pull, LEN);
+        let haul = Haul::start(scenario, sides.there.path());
+        Over { sides, haul }
     }
 
     fn push() -> Over {
@@ -34,12 +34,12 @@ impl Over {
     }
 
     fn args(&self, more: &[&str]) -> Vec<OsString> {
-        self.scene.file_args(&self.haul.server.url(""), more)
+        self.sides.file_args(&self.haul.server.url(""), more)
     }
 
     /// Wait until a good part of the file has come over the path.
     fn half_way(&self) {
-        self.haul.await_bytes(self.scene.pull, LEN as u64 / 2);
+        self.haul.await_bytes(self.sides.pull, LEN as u64 / 2);
     }
 }
 
@@ -63,7 +63,7 @@ fn survives_a_cut(over: &Over) {
     assert!(copy.is_running(), "a cut of 4 s is no reason to give up");
     over.haul.lab.cut(false);
     let json = copy.finish().expect_code(0).json();
-    over.scene.assert_complete();
+    over.sides.assert_complete();
     let counters = over.haul.lab.counters();
     assert!(counters.left_to_right.dropped_cut + counters.right_to_left.dropped_cut > 0, "nothing was cut");
     assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
@@ -82,12 +82,12 @@ fn ends_and_goes_on_later(over: &Over, break_path: impl Fn(bool)) {
     assert!(after > Duration::from_millis(2500), "it gave up after {after:?}");
     let error = ended.json()["error"].as_str().unwrap().to_string();
     assert!(error.contains("run the same command again") && !error.contains('\n'), "{error}");
-    assert!(!over.scene.target().exists());
+    assert!(!over.sides.target().exists());
     break_path(false);
     // The server has the same patience.
     wait_until("the server lets go of the part file", || !over.haul.server.holds_part());
     let json = over.haul.cp(over.args(&[])).expect_code(0).json();
-    over.scene.assert_complete();
+    over.sides.assert_complete();
     assert!(json["resumed_bytes"].as_u64().unwrap() > LEN as u64 * 4 / 10, "{json}");
 }
 
@@ -127,10 +127,10 @@ fn blocked_udp_is_named() {
         let ended = over.haul.start_cp(over.args(&["--transport=object"])).finish().expect_code(1);
         let error = ended.json()["error"].as_str().unwrap().to_string();
         assert!(error.contains("UDP") && error.contains("firewall") && !error.contains('\n'), "{error}");
-        assert_eq!(names(over.scene.to()), Vec::<String>::new());
+        assert_eq!(names(over.sides.to()), Vec::<String>::new());
         over.haul.lab.block_udp(false);
         over.haul.cp(over.args(&[])).expect_code(0);
-        over.scene.assert_complete();
+        over.sides.assert_complete();
     }
 }
 
@@ -150,7 +150,7 @@ fn a_path_with_every_fault_delivers() {
     for (pull, loss, loss_reverse) in [(false, 0.03, 0.06), (true, 0.06, 0.03)] {
         let over = Over::path(&Scenario { loss, loss_reverse, ..faulty.clone() }, pull);
         let json = over.haul.cp(over.args(&["--transport=object"])).expect_code(0).json();
-        over.scene.assert_complete();
+        over.sides.assert_complete();
         let counters = over.haul.lab.counters();
         let way = if pull { counters.right_to_left } else { counters.left_to_right };
         let faults = [way.dropped_loss, way.corrupted, way.duplicated, way.reordered];

@@ -2,7 +2,7 @@
 
 use crate::common::mapping::Mapping;
 use crate::common::relay::{Relay, Way};
-use crate::common::scene::Scene;
+use crate::common::sides::Sides;
 use crate::common::tree::*;
 use crate::common::{Running, Server, skip, wait_until};
 use rustix::process::Signal;
@@ -24,11 +24,11 @@ const MEASURED: &str = "--rate=20mbit";
 const BRISK: &str = "--rate=50mbit";
 
 /// One large file to be copied.
-fn large(pull: bool) -> Scene {
-    let scene = Scene::with_file(pull, LEN);
+fn large(pull: bool) -> Sides {
+    let sides = Sides::with_file(pull, LEN);
     // A file that was written this very moment has no version yet.
     sleep(Duration::from_millis(100));
-    scene
+    sides
 }
 
 /// A copy that is under way, through a relay.
@@ -45,7 +45,7 @@ impl Begun {
     }
 }
 
-impl Scene {
+impl Sides {
     /// Start a copy that takes a few seconds and wait until `bytes` have arrived. Over UDP alone, as datagrams are what
     /// the relay counts.
     fn begin(&self, server: &Server, rate: &str, bytes: u64) -> Begun {
@@ -138,14 +138,14 @@ impl Tear {
 
 /// A copy that is torn apart at half goes on there.
 fn goes_on(pull: bool, tear: Tear) -> Value {
-    let scene = large(pull);
-    let mut server = scene.serve();
-    let begun = scene.begin(&server, MEASURED, HALF);
+    let sides = large(pull);
+    let mut server = sides.serve();
+    let begun = sides.begin(&server, MEASURED, HALF);
     let (json, arrived) = tear.befall(begun, &mut server);
     let again = match tear {
         // The same server goes on serving; it must have let go of the half-done copy.
-        Tear::ClientKilled | Tear::ClientInterrupted => scene.complete_with(&server, &[]),
-        Tear::ServerKilled | Tear::ServerStopped => scene.complete(&[]),
+        Tear::ClientKilled | Tear::ClientInterrupted => sides.complete_with(&server, &[]),
+        Tear::ServerKilled | Tear::ServerStopped => sides.complete(&[]),
     };
     assert_resumed(&again, &arrived);
     json
@@ -189,13 +189,13 @@ fn an_interrupted_copy_goes_on() {
 
 #[test]
 fn an_interrupted_copy_over_tcp_tells_what_it_took_over() {
-    let scene = large(false);
-    scene.leave_half();
-    let server = scene.serve();
-    let before = disk_bytes(scene.part());
-    let args = scene.args(server.url(""), &["--rate=20mbit", "--transport=stripe"]);
+    let sides = large(false);
+    sides.leave_half();
+    let server = sides.serve();
+    let before = disk_bytes(sides.part());
+    let args = sides.args(server.url(""), &["--rate=20mbit", "--transport=stripe"]);
     let copy = Running::start(&mut server.cp_command(args));
-    wait_until("more arrives", || disk_bytes(scene.part()) > before + 1_000_000);
+    wait_until("more arrives", || disk_bytes(sides.part()) > before + 1_000_000);
     copy.signal(Signal::INT);
     let json = copy.finish().expect_code(130).json();
     assert_eq!(json["transport"], "stripe", "{json}");
@@ -205,35 +205,35 @@ fn an_interrupted_copy_over_tcp_tells_what_it_took_over() {
 
 #[test]
 fn killed_over_and_over_it_still_arrives() {
-    let scene = large(false);
+    let sides = large(false);
     for n in 0..4 {
-        let mut server = scene.serve();
+        let mut server = sides.serve();
         // Each run brings a few megabytes more; client and server die in turn.
-        let begun = scene.begin(&server, MEASURED, 5_000_000);
+        let begun = sides.begin(&server, MEASURED, 5_000_000);
         if n % 2 == 0 {
             server.kill();
         }
         begun.copy.signal(Signal::KILL);
         begun.copy.finish();
     }
-    let resumed = scene.complete(&[])["resumed_bytes"].as_u64().unwrap();
+    let resumed = sides.complete(&[])["resumed_bytes"].as_u64().unwrap();
     assert!(resumed >= 15_000_000, "{resumed}");
 }
 
 #[test]
 fn no_resume_starts_over() {
-    let scene = large(true);
-    scene.leave_half();
-    let json = scene.complete(&["--no-resume"]);
+    let sides = large(true);
+    sides.leave_half();
+    let json = sides.complete(&["--no-resume"]);
     assert_eq!((&json["resumed_bytes"], &json["skipped_bytes"]), (&0.into(), &0.into()));
 }
 
 #[test]
 fn a_damaged_journal_never_makes_a_wrong_file() {
-    let scene = large(true);
-    scene.leave_half();
-    let part_path = scene.part();
-    let (part, journal) = (read(&part_path), read(scene.journal()));
+    let sides = large(true);
+    sides.leave_half();
+    let part_path = sides.part();
+    let (part, journal) = (read(&part_path), read(sides.journal()));
     let mut rng = fastrand::Rng::with_seed(1);
     for round in 0..12 {
         let (mut part, mut journal) = (part.clone(), journal.clone());
@@ -246,53 +246,53 @@ fn a_damaged_journal_never_makes_a_wrong_file() {
             2 => (0..20).for_each(|_| journal.push(rng.u8(..))),
             _ => part.truncate(rng.usize(..part.len())),
         }
-        for (path, bytes) in [(part_path.clone(), part), (scene.journal(), journal)] {
+        for (path, bytes) in [(part_path.clone(), part), (sides.journal(), journal)] {
             write(&path, bytes);
             set_mode(&path, 0o600);
         }
-        scene.complete(&[]);
-        fs::remove_file(scene.target()).unwrap();
+        sides.complete(&[]);
+        fs::remove_file(sides.target()).unwrap();
     }
 }
 
 #[test]
 fn a_missing_journal_or_part_file_starts_over() {
-    let scene = large(true);
-    scene.leave_half();
-    let (part, journal) = (scene.part(), scene.journal());
+    let sides = large(true);
+    sides.leave_half();
+    let (part, journal) = (sides.part(), sides.journal());
     let kept = read(&journal);
     fs::remove_file(&journal).unwrap();
-    assert_eq!(scene.complete(&[])["resumed_bytes"], 0);
-    fs::remove_file(scene.target()).unwrap();
+    assert_eq!(sides.complete(&[])["resumed_bytes"], 0);
+    fs::remove_file(sides.target()).unwrap();
     write(&journal, kept);
     set_mode(&journal, 0o600);
     assert!(!part.exists());
-    assert_eq!(scene.complete(&[])["resumed_bytes"], 0);
+    assert_eq!(sides.complete(&[])["resumed_bytes"], 0);
 }
 
 /// The source is another file when the copy goes on; by its size and time it need not be.
 #[test]
 fn a_source_that_changed_arrives_as_it_is_now() {
     for (pull, more_bytes) in [(false, 1), (false, 0), (true, 1), (true, 0)] {
-        let scene = large(pull);
-        set_mtime(scene.source(), 1_000_000_000, 0);
-        scene.leave_half();
-        write_noise(scene.source(), LEN + more_bytes, 2);
-        set_mtime(scene.source(), 1_000_000_000, 0);
-        let json = scene.complete(&[]);
+        let sides = large(pull);
+        set_mtime(sides.source(), 1_000_000_000, 0);
+        sides.leave_half();
+        write_noise(sides.source(), LEN + more_bytes, 2);
+        set_mtime(sides.source(), 1_000_000_000, 0);
+        let json = sides.complete(&[]);
         assert!(json["resumed_bytes"].as_u64().unwrap() < 1 << 20, "{json}");
         assert_eq!(json["hash_verified"], true);
     }
 }
 
 /// One large file on a file system that tells of changes; `None` where the temporary folder is in memory, which is said.
-fn on_disk() -> Option<Scene> {
-    let scene = large(false);
-    let is_memory = rustix::fs::statfs(scene.source()).unwrap().f_type as i64 == 0x0102_1994;
+fn on_disk() -> Option<Sides> {
+    let sides = large(false);
+    let is_memory = rustix::fs::statfs(sides.source()).unwrap().f_type as i64 == 0x0102_1994;
     if is_memory {
         skip("the temporary folder is a tmpfs");
     }
-    (!is_memory).then_some(scene)
+    (!is_memory).then_some(sides)
 }
 
 /// Bytes that the client read from its disk and its pipes in all.
@@ -303,17 +303,17 @@ fn bytes_read(process: u32) -> u64 {
 
 #[test]
 fn the_same_version_goes_on_without_reading_again() {
-    let Some(scene) = on_disk() else { return };
-    scene.leave_half();
-    let server = scene.serve();
+    let Some(sides) = on_disk() else { return };
+    sides.leave_half();
+    let server = sides.serve();
     let mut read = 0;
-    let mut copy = Running::start(&mut server.cp_command(scene.args(server.url(""), &[BRISK])));
+    let mut copy = Running::start(&mut server.cp_command(sides.args(server.url(""), &[BRISK])));
     while copy.is_running() {
         read = bytes_read(copy.id()).max(read);
         sleep(Duration::from_millis(5));
     }
     let json = copy.finish().expect_code(0).json();
-    scene.assert_complete();
+    sides.assert_complete();
     let resumed = json["resumed_bytes"].as_u64().unwrap();
     assert!(resumed > LEN as u64 * 4 / 10, "{json}");
     // What had arrived is not read; but for groups of which a part had arrived, and the program's own files.
@@ -324,67 +324,67 @@ fn the_same_version_goes_on_without_reading_again() {
 /// unless it is made to.
 #[test]
 fn what_changes_through_a_mapping_is_no_mixture() {
-    let Some(scene) = on_disk() else { return };
-    let mut map = Mapping::new(&scene.source());
+    let Some(sides) = on_disk() else { return };
+    let mut map = Mapping::new(&sides.source());
     map.write(100, 1);
     map.write(LEN - 100, 1);
     sleep(Duration::from_millis(100));
-    scene.leave_half();
+    sides.leave_half();
     map.write(100, 2);
     map.write(LEN - 100, 2);
-    scene.complete(&[]);
+    sides.complete(&[]);
 }
 
 #[test]
 fn one_percent_that_changed_is_what_is_sent() {
-    let scene = Scene::new(true);
+    let sides = Sides::new(true);
     let mut bytes = noise(200 << 20, 1);
-    write(scene.target(), &bytes);
-    set_mtime(scene.target(), 1_000_000_000, 0);
+    write(sides.target(), &bytes);
+    set_mtime(sides.target(), 1_000_000_000, 0);
     bytes[77 << 20] ^= 1;
     bytes[150 << 20] ^= 1;
-    write(scene.source(), &bytes);
-    let json = scene.complete(&[]);
+    write(sides.source(), &bytes);
+    let json = sides.complete(&[]);
     assert_eq!(json["delta_bytes"], 198 << 20, "{json}");
     let sent = json["packets_sent"].as_u64().unwrap() * 9000;
     assert!(sent < 3 * (2 << 20) * 9, "{json}");
     assert!(json["packets_sent"].as_u64().unwrap() < 4000, "{json}");
     // Nothing of it where it is not wanted.
-    write(scene.target(), noise(200 << 20, 1));
-    set_mtime(scene.target(), 1_000_000_000, 0);
-    assert_eq!(scene.complete(&["--delta=never"])["delta_bytes"], 0);
+    write(sides.target(), noise(200 << 20, 1));
+    set_mtime(sides.target(), 1_000_000_000, 0);
+    assert_eq!(sides.complete(&["--delta=never"])["delta_bytes"], 0);
 }
 
 #[test]
 fn a_dry_run_compares_contents_too() {
-    let scene = Scene::new(false);
+    let sides = Sides::new(false);
     for (name, seed) in [("equal", 1), ("small", 2), ("large", 3)] {
         let len = if name == "large" { 3_000_000 } else { 5000 };
-        write_noise(scene.from().join(name), len, seed);
+        write_noise(sides.from().join(name), len, seed);
         let there = if name == "equal" { seed } else { 7 };
-        write_noise(scene.to().join(name), len, there);
-        for top in [scene.from(), scene.to()] {
+        write_noise(sides.to().join(name), len, there);
+        for top in [sides.from(), sides.to()] {
             set_mtime(top.join(name), 1_000_000_000, 0);
         }
     }
-    let server = scene.serve();
-    let before = [read(scene.to().join("small")), read(scene.to().join("large"))];
-    let ended = server.cp(scene.args(server.url(""), &["--dry-run", "--checksum"])).expect_code(0);
+    let server = sides.serve();
+    let before = [read(sides.to().join("small")), read(sides.to().join("large"))];
+    let ended = server.cp(sides.args(server.url(""), &["--dry-run", "--checksum"])).expect_code(0);
     let told: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("would copy")).collect();
     assert_eq!(told.len(), 2, "{}", ended.stderr);
     assert!(!ended.stderr.contains("would copy equal"), "{}", ended.stderr);
-    assert_eq!(before, [read(scene.to().join("small")), read(scene.to().join("large"))]);
-    let json = scene.complete(&["--checksum"]);
+    assert_eq!(before, [read(sides.to().join("small")), read(sides.to().join("large"))]);
+    let json = sides.complete(&["--checksum"]);
     assert_eq!((&json["compared_bytes"], &json["hash_verified"]), (&5000.into(), &true.into()), "{json}");
-    let again = scene.complete(&[]);
+    let again = sides.complete(&[]);
     assert_eq!((&again["compared_bytes"], &again["hash_verified"]), (&0.into(), &false.into()), "{again}");
 }
 
 /// Each round two copies of different files go to one name.
 fn two_to_one_name(len: usize, rounds: u64) {
-    let scene = Scene::new(false);
-    let server = scene.serve();
-    let (one, other) = (scene.from().join("one"), scene.from().join("other"));
+    let sides = Sides::new(false);
+    let server = sides.serve();
+    let (one, other) = (sides.from().join("one"), sides.from().join("other"));
     write_noise(&one, len, 1);
     write_noise(&other, len, 2);
     for round in 0..rounds {
@@ -397,10 +397,10 @@ fn two_to_one_name(len: usize, rounds: u64) {
             assert!(ended.stderr.contains("another copy writes this file"), "{round}: {}", ended.stderr);
         }
         let done = ended.iter().filter(|ended| ended.code == 0).count();
-        let there = read(scene.to().join("file"));
+        let there = read(sides.to().join("file"));
         assert!(done > 0 && (there == read(&one) || there == read(&other)), "{round}");
-        fs::remove_file(scene.to().join("file")).unwrap();
-        assert_eq!(names(scene.to()), Vec::<String>::new(), "nothing is left over");
+        fs::remove_file(sides.to().join("file")).unwrap();
+        assert_eq!(names(sides.to()), Vec::<String>::new(), "nothing is left over");
     }
 }
 
@@ -421,12 +421,12 @@ fn two_copies_to_one_name_land_whole_or_not_at_all_long() {
 #[test]
 fn files_of_a_torn_tree_that_are_done_are_skipped() {
     for pull in [false, true] {
-        let scene = Scene::new(pull);
+        let sides = Sides::new(pull);
         for n in 0..200 {
-            write_noise(scene.from().join(format!("{n:03}")), 200_000, n);
+            write_noise(sides.from().join(format!("{n:03}")), 200_000, n);
         }
-        let arrived = scene.tear(MEASURED, HALF);
-        let json = scene.complete(&[]);
+        let arrived = sides.tear(MEASURED, HALF);
+        let json = sides.complete(&[]);
         assert_resumed(&json, &arrived);
         assert_eq!(
             json["resumed_bytes"], 0,
@@ -437,11 +437,11 @@ fn files_of_a_torn_tree_that_are_done_are_skipped() {
 
 #[test]
 fn a_torn_sparse_file_goes_on_and_keeps_its_holes() {
-    let scene = Scene::new(false);
+    let sides = Sides::new(false);
     let data = noise(10 << 20, 1);
-    write_sparse(scene.source(), 500 << 20, &[(7 << 20, &data), (100 << 20, &data), (400 << 20, &data)]);
-    scene.tear(MEASURED, 15 << 20);
-    let json = scene.complete(&[]);
+    write_sparse(sides.source(), 500 << 20, &[(7 << 20, &data), (100 << 20, &data), (400 << 20, &data)]);
+    sides.tear(MEASURED, 15 << 20);
+    let json = sides.complete(&[]);
     assert!(json["resumed_bytes"].as_u64().unwrap() > 12 << 20, "{json}");
-    assert!(disk_bytes(scene.target()) < 40 << 20);
+    assert!(disk_bytes(sides.target()) < 40 << 20);
 }

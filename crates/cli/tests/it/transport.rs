@@ -1,7 +1,7 @@
 //! What carries the data, chosen and changed midway, over an emulated path.
 
 use crate::common::lab::{Haul, repeat};
-use crate::common::scene::Scene;
+use crate::common::sides::Sides;
 use crate::common::tree::assert_same_bytes;
 use crate::common::{Ended, Running};
 use longhaul_lab::{Lab, Scenario, tcp};
@@ -11,30 +11,30 @@ use std::fs;
 
 /// A path and a file to take over it.
 struct Over {
-    scene: Scene,
+    sides: Sides,
     haul: Haul,
     len: usize,
 }
 
 impl Over {
     fn path(scenario: &Scenario, len: usize, pull: bool) -> Over {
-        let scene = Scene::with_file(pull, len);
-        let haul = Haul::start(scenario, scene.there.path());
-        Over { scene, haul, len }
+        let sides = Sides::with_file(pull, len);
+        let haul = Haul::start(scenario, sides.there.path());
+        Over { sides, haul, len }
     }
 
     /// Copy all of it, while `meanwhile` befalls the path.
     fn copy(&self, more: &[&str], meanwhile: impl FnOnce(&Running)) -> Ended {
-        let copy = self.haul.start_cp(self.scene.file_args(&self.haul.server.url(""), more));
+        let copy = self.haul.start_cp(self.sides.file_args(&self.haul.server.url(""), more));
         meanwhile(&copy);
         let ended = copy.finish().expect_code(0);
-        assert_same_bytes(self.scene.source(), self.scene.target());
+        assert_same_bytes(self.sides.source(), self.sides.target());
         ended
     }
 
     /// Wait until this share of the file has come over the path.
     fn await_share(&self, share: f64) {
-        self.haul.await_bytes(self.scene.pull, (self.len as f64 * share) as u64);
+        self.haul.await_bytes(self.sides.pull, (self.len as f64 * share) as u64);
     }
 }
 
@@ -140,7 +140,7 @@ fn stripes_fill_a_path() {
         repeat(&over.haul.lab, || {
             // What the host does beside this changes: plain streams before and after.
             let before = plain();
-            let _ = fs::remove_file(over.scene.target());
+            let _ = fs::remove_file(over.sides.target());
             let json = over.copy(&["--transport=stripe", "--streams=4", "--congestion=cubic"], |_| {}).json();
             let plain = before.min(plain());
             assert_eq!((&json["transport"], &json["streams"]), (&"stripe".into(), &4.into()), "{json}");

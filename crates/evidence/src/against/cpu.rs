@@ -4,7 +4,7 @@ use super::runs::{Runs, interleaved, named, times, turns};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
-use crate::lab::peers::{self, Cargo, Cost, Kernel, Longhaul, Peer, Route, Rsync, Scp, Udt, Uftp};
+use crate::lab::peers::{self, Cost, Kernel, Longhaul, Payload, Peer, Route, Rsync, Scp, Udt, Uftp};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -31,11 +31,11 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     ];
     let (found, missing) = peers::present(peers);
     bench.expect_runs(rounds * found.len());
-    let cargo = Cargo::file(bench, (MBIT * 1e6 / 8.0 * size_s) as u64)?;
+    let payload = Payload::file(bench, (MBIT * 1e6 / 8.0 * size_s) as u64)?;
     let limit = Duration::from_secs_f64(PATIENCE * size_s).max(LIMIT_MIN);
     let scenario = Scenario::new(MBIT, RTT_MS);
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::CUBIC_NAME, round: 0 };
-    let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
+    let all = interleaved(bench, route, &turns(&found, &payload, limit), rounds)?;
     let mut method = vec![format!(
         "A file of {size_s} s at {MBIT} Mb/s, {RTT_MS} ms, clean, copied {} by each program in turn: user and \
              system time of all its processes at an end, from start to end, logins included; medians, per 10⁹ bytes. What \

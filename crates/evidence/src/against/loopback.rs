@@ -6,7 +6,7 @@ use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::figures::median;
 use crate::lab::iperf::{self, Iperf};
-use crate::lab::peers::{self, Cargo, Kernel, Longhaul, OURS, Peer, Route, Rsync, Scp};
+use crate::lab::peers::{self, Kernel, Longhaul, OURS, Payload, Peer, Route, Rsync, Scp};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Value};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Box::new(Scp),
     ];
     let (found, missing) = peers::present(peers);
-    let cargo = Cargo::file(bench, bytes)?;
+    let payload = Payload::file(bench, bytes)?;
     let has_iperf = iperf::is_installed();
     bench.expect_runs(rounds * (found.len() + usize::from(has_iperf)));
     // Only its left host is used; it has a loopback of its own.
@@ -48,7 +48,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     }
     let route = Route { scenario: &scenario, is_loopback: true, congestion: peers::CUBIC_NAME, round: 0 };
     let limit = Duration::from_secs_f64(bytes as f64 * 8e-6 / RATE_MBIT_MIN).max(LIMIT_MIN);
-    let all = interleaved(bench, route, &turns(&found, &cargo, limit), rounds)?;
+    let all = interleaved(bench, route, &turns(&found, &payload, limit), rounds)?;
     let mut method = vec![format!(
         "A file of {} MB from one folder to another of the same host, copied {} by each program in turn; from \
              the start of the program to its end with all bytes there, which are compared. iperf3 copies no file: what \

@@ -3,7 +3,7 @@
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::figures::{Better, median_of_all};
-use crate::lab::peers::{Cargo, Cost, Missing, Peer, Route, Undone, copy_once};
+use crate::lab::peers::{Cost, Missing, Payload, Peer, Route, Undone, copy_once};
 use crate::report::{Rows, Unit};
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ pub(super) struct Turn<'a> {
     pub(super) peer: &'a dyn Peer,
     /// What a table calls it.
     pub(super) name: &'static str,
-    pub(super) cargo: &'a Cargo,
+    pub(super) payload: &'a Payload,
     pub(super) limit: Duration,
 }
 
 /// A turn of the same for each of them.
-pub(super) fn turns<'a>(peers: &'a [Box<dyn Peer>], cargo: &'a Cargo, limit: Duration) -> Vec<Turn<'a>> {
-    let turn = |peer: &'a dyn Peer| Turn { peer, name: peer.name(), cargo, limit };
+pub(super) fn turns<'a>(peers: &'a [Box<dyn Peer>], payload: &'a Payload, limit: Duration) -> Vec<Turn<'a>> {
+    let turn = |peer: &'a dyn Peer| Turn { peer, name: peer.name(), payload, limit };
     peers.iter().map(AsRef::as_ref).map(turn).collect()
 }
 
@@ -40,12 +40,12 @@ pub(super) fn interleaved(
     rounds: usize,
 ) -> Result<Vec<Runs>, ExperimentError> {
     let empty =
-        |turn: &Turn<'_>| Runs { name: turn.name, bytes: turn.cargo.bytes, done: vec![], failed: vec![] };
+        |turn: &Turn<'_>| Runs { name: turn.name, bytes: turn.payload.bytes, done: vec![], failed: vec![] };
     let mut all: Vec<Runs> = turns.iter().map(empty).collect();
     for round in 0..rounds {
         for (turn, runs) in turns.iter().zip(&mut all) {
             let route = Route { round: route.round + round as u64, ..route };
-            match copy_once(bench, turn.peer, route, turn.cargo, turn.limit)? {
+            match copy_once(bench, turn.peer, route, turn.payload, turn.limit)? {
                 Ok(cost) => runs.done.push(cost),
                 Err(why) => runs.failed.push(why),
             }

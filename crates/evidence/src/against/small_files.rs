@@ -4,7 +4,7 @@ use super::runs::{Runs, Standing, Turn, absent, fastest_but, interleaved, named,
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
-use crate::lab::peers::{self, Cargo, Kernel, Longhaul, OURS, Peer, Route, Rsync, Scp};
+use crate::lab::peers::{self, Kernel, Longhaul, OURS, Payload, Peer, Route, Rsync, Scp};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -31,12 +31,12 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     ];
     let (found, missing) = peers::present(peers);
     let absent = absent(&missing);
-    let tree = Cargo::tree(bench, files, FILE_BYTES)?;
-    let file = Cargo::file(bench, tree.bytes)?;
+    let tree = Payload::tree(bench, files, FILE_BYTES)?;
+    let file = Payload::file(bench, tree.bytes)?;
     bench.expect_runs(rounds * (found.len() + 1));
     let best_s = tree.bytes as f64 * 8e-6 / MBIT + RTT_MS / 1e3;
     let limit = Duration::from_secs_f64((PATIENCE * best_s).max(LIMIT_S_MIN));
-    let mut turns = vec![Turn { peer: &Longhaul::AUTO, name: ONE_FILE, cargo: &file, limit }];
+    let mut turns = vec![Turn { peer: &Longhaul::AUTO, name: ONE_FILE, payload: &file, limit }];
     turns.extend(super::runs::turns(&found, &tree, limit));
     let scenario = Scenario::new(MBIT, RTT_MS);
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };

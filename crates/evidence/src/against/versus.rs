@@ -5,7 +5,7 @@ use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::paths::{self, Path};
-use crate::lab::peers::{self, Cargo, OURS, Peer, Route};
+use crate::lab::peers::{self, OURS, Payload, Peer, Route};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -73,10 +73,10 @@ fn cell(
     found: &[Box<dyn Peer>],
     rounds: usize,
 ) -> Result<Cell, ExperimentError> {
-    let cargo = Cargo::file(bench, (path.scenario.bottleneck_mbit * 1e6 / 8.0 * size_s) as u64)?;
-    let limit = Duration::from_secs_f64((PATIENCE * best_s(&path.scenario, cargo.bytes)).max(LIMIT_S_MIN));
+    let payload = Payload::file(bench, (path.scenario.bottleneck_mbit * 1e6 / 8.0 * size_s) as u64)?;
+    let limit = Duration::from_secs_f64((PATIENCE * best_s(&path.scenario, payload.bytes)).max(LIMIT_S_MIN));
     let route = Route { scenario: &path.scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
-    let runs = interleaved(bench, route, &turns(found, &cargo, limit), rounds)?;
+    let runs = interleaved(bench, route, &turns(found, &payload, limit), rounds)?;
     Ok(Cell { path: path.name().into(), rtt_ms: path.scenario.rtt_ms, size_s, runs })
 }
 

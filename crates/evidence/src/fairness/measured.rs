@@ -5,7 +5,7 @@ use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, RATE_MBIT, RENO, RTT_MS, 
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::copies::Copies;
-use crate::lab::peers::Cargo;
+use crate::lab::peers::Payload;
 use crate::lab::process::Process;
 use crate::lab::striped::{Amount, Streams, Striped, Underway};
 use longhaul_lab::{Lab, Side};
@@ -86,7 +86,7 @@ pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<Met>), Experim
     bench.check_parts()?;
     bench.expect_runs(extent.meetings.len() * extent.rounds);
     let lab = bench.lab(&path())?;
-    let source = Rc::new(Cargo::file(bench, extent.source_bytes())?);
+    let source = Rc::new(Payload::file(bench, extent.source_bytes())?);
     let mut met: Vec<Met> = extent.meetings.iter().map(|&meeting| Met { meeting, shares: vec![] }).collect();
     for round in 0..extent.rounds {
         for one in &mut met {
@@ -141,7 +141,7 @@ impl Meeting {
         self,
         bench: &Bench<'_>,
         lab: &Lab,
-        source: &Rc<Cargo>,
+        source: &Rc<Payload>,
         timing: Timing,
         rivals_first: bool,
     ) -> Result<Shares, ExperimentError> {
@@ -188,7 +188,7 @@ impl Meeting {
         self,
         bench: &Bench<'_>,
         lab: &Lab,
-        source: &Rc<Cargo>,
+        source: &Rc<Payload>,
         port: u16,
     ) -> Result<Flow, ExperimentError> {
         let copies = Copies::of(bench, lab, source.clone(), port)?;

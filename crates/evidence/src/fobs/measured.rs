@@ -5,7 +5,7 @@ use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::copied::Copied;
 use crate::lab::copies::Copies;
-use crate::lab::peers::Cargo;
+use crate::lab::peers::Payload;
 use longhaul_lab::{Lab, Scenario};
 use std::rc::Rc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl<'a> Ground<'a> {
         let narrowest_mbit = scenario.nic_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit);
         let at_full_rate_s = bytes as f64 * 8e-6 / narrowest_mbit;
         let limit = Duration::from_secs_f64(at_full_rate_s * PATIENCE) + GRACE;
-        let empty = Copies::of(bench, &lab, Rc::new(Cargo::file(bench, EMPTY_BYTES)?), EMPTY_PORT)?;
+        let empty = Copies::of(bench, &lab, Rc::new(Payload::file(bench, EMPTY_BYTES)?), EMPTY_PORT)?;
         Ok(Ground { bench, lab, copies, empty, limit, rtt_ms: scenario.rtt_ms })
     }
 

@@ -3,7 +3,7 @@
 
 use super::bench::Bench;
 use super::copied::{Copied, CopyError};
-use super::peers::{Cargo, Longhaul, NAME, PORT, clear, no_room};
+use super::peers::{Longhaul, NAME, PORT, Payload, clear, no_room};
 use super::process::Process;
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// A file at one end, and a server at the other.
 pub(crate) struct Copies {
-    cargo: Rc<Cargo>,
+    payload: Rc<Payload>,
     /// Kept: it serves for as long as this lives.
     _server: Process,
     served: Folder,
@@ -25,21 +25,21 @@ pub(crate) struct Copies {
 impl Copies {
     /// A file of so many bytes of noise, and a server that listens.
     pub(crate) fn start(bench: &Bench<'_>, lab: &Lab, bytes: u64) -> Result<Copies, ExperimentError> {
-        Copies::of(bench, lab, Rc::new(Cargo::file(bench, bytes)?), PORT)
+        Copies::of(bench, lab, Rc::new(Payload::file(bench, bytes)?), PORT)
     }
 
     /// A server for this file that listens at that port.
     pub(crate) fn of(
         bench: &Bench<'_>,
         lab: &Lab,
-        cargo: Rc<Cargo>,
+        payload: Rc<Payload>,
         port: u16,
     ) -> Result<Copies, ExperimentError> {
         let served = Folder::new().map_err(|error| no_room(&error))?;
         let address = SocketAddr::from((lab.address(Side::Right), port));
         let far = lab.command(Side::Right, bench.options.program);
         let server = Longhaul::listen(bench, far, served.path(), address)?;
-        Ok(Copies { cargo, _server: server, served, address })
+        Ok(Copies { payload, _server: server, served, address })
     }
 
     /// Begin to copy it under these options, and be there while it goes on. The file at the other end stays.
@@ -50,7 +50,7 @@ impl Copies {
         args: &[&str],
     ) -> Result<Process, ExperimentError> {
         let near = lab.command(Side::Left, bench.options.program);
-        Process::start("the copy", &mut Longhaul::copy(near, args, &self.cargo, self.address))
+        Process::start("the copy", &mut Longhaul::copy(near, args, &self.payload, self.address))
     }
 
     /// Where the data arrives, over UDP or TCP.
@@ -76,7 +76,7 @@ impl Copies {
                 Err(other) => Err(other),
             }
         })?;
-        let is_whole = outcome.is_ok() && self.cargo.is_equal(bench, &arrived)?;
+        let is_whole = outcome.is_ok() && self.payload.is_equal(bench, &arrived)?;
         clear(self.served.path())?;
         Ok(match outcome {
             Ok(_) if !is_whole => Err(CopyError::NotWhole),

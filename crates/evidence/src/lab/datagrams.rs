@@ -1,7 +1,7 @@
 //! Flows of the simulator over real UDP sockets: the same endpoints, driven by threads at both ends of a path. In
 //! clear, with datagrams as long as sealed ones would be.
 
-use super::abreast::Halt;
+use super::side_by_side::Halt;
 use crate::ExperimentError;
 use longhaul_lab::LabError;
 use longhaul_lab::{Lab, Side};

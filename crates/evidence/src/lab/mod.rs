@@ -1,6 +1,5 @@
 //! What experiments over emulated paths work with: real programs and the kernel's own TCP.
 
-pub(crate) mod abreast;
 pub(crate) mod bench;
 pub(crate) mod copied;
 pub(crate) mod copies;
@@ -13,6 +12,7 @@ pub(crate) mod peers;
 pub mod plain;
 pub(crate) mod process;
 pub mod race;
+pub(crate) mod side_by_side;
 pub(crate) mod striped;
 pub mod temporary;
 

@@ -4,7 +4,7 @@
 use super::bench::{Bench, Options};
 use super::copied::Copied;
 use super::copies::Copies;
-use super::peers::{BBR_NAME, Cargo, PORT, Peer, Route, Uftp, copy_once};
+use super::peers::{BBR_NAME, PORT, Payload, Peer, Route, Uftp, copy_once};
 use crate::ExperimentError;
 use longhaul_lab::{Counters, Lab, LabError, Scenario, tcp};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub struct Race<'a> {
     bench: Bench<'a>,
     scenario: Scenario,
     lab: Lab,
-    cargo: Rc<Cargo>,
+    payload: Rc<Payload>,
     copies: Copies,
 }
 
@@ -49,15 +49,15 @@ impl<'a> Race<'a> {
     /// Open the path, and make what is to be copied: in memory if there is room, so that disks do not matter.
     pub fn open(options: Options<'a>, scenario: &Scenario, load: Load) -> Result<Race<'a>, ExperimentError> {
         let bench = Bench::new(options);
-        let cargo = Rc::new(Cargo::in_memory(&bench, load)?);
+        let payload = Rc::new(Payload::in_memory(&bench, load)?);
         let lab = bench.lab(scenario)?;
-        let copies = Copies::of(&bench, &lab, cargo.clone(), PORT)?;
-        Ok(Race { bench, scenario: scenario.clone(), lab, cargo, copies })
+        let copies = Copies::of(&bench, &lab, payload.clone(), PORT)?;
+        Ok(Race { bench, scenario: scenario.clone(), lab, payload, copies })
     }
 
     /// Bytes that are copied.
     pub fn bytes(&self) -> u64 {
-        self.cargo.bytes
+        self.payload.bytes
     }
 
     /// What the path did in the last run.
@@ -95,7 +95,7 @@ impl<'a> Race<'a> {
         self.lab.reset_counters();
         let stop = self.bench.options.stop;
         let wanted = || !stop.load(std::sync::atomic::Ordering::Relaxed);
-        let run = tcp::transfer_while(&self.lab, self.cargo.bytes, control, limit, &wanted);
+        let run = tcp::transfer_while(&self.lab, self.payload.bytes, control, limit, &wanted);
         self.bench.check()?;
         Ok(match run {
             Ok(run) => Outcome::Done { seconds: run.seconds, waste: None, limited_by: String::new() },
@@ -111,7 +111,7 @@ impl<'a> Race<'a> {
             return Ok(Outcome::Failed(why.to_string()));
         }
         let route = Route { scenario: &self.scenario, is_loopback: false, congestion: BBR_NAME, round: 0 };
-        Ok(match copy_once(&self.bench, &Uftp, route, &self.cargo, limit)? {
+        Ok(match copy_once(&self.bench, &Uftp, route, &self.payload, limit)? {
             Ok(cost) => Outcome::Done { seconds: cost.seconds, waste: None, limited_by: String::new() },
             Err(undone) => Outcome::Failed(undone.why().to_owned()),
         })

@@ -96,7 +96,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let used = Folder::new_in(parent.path()).unwrap();
         let left = Folder::new_in(parent.path()).unwrap();
-        fs::write(left.path().join("cargo"), "noise").unwrap();
+        fs::write(left.path().join("payload"), "noise").unwrap();
         // As of a program that was killed: the lock is gone and the folder is not.
         let Folder { folder, _lock } = left;
         let left = folder.keep();

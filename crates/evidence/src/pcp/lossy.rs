@@ -5,9 +5,9 @@ use super::path::{BusyPath, History, METHOD, Sender, Times};
 use super::population::WidePath;
 use crate::ExperimentError;
 use crate::experiment::{Backend, Experiment};
-use crate::lab::abreast::{Halt, Outcome, abreast};
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::{Moved, joined};
+use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use crate::sim::{Options, run_jobs};
 use longhaul_proto::units::Time;
@@ -134,7 +134,7 @@ fn run_all(bench: &Bench<'_>, jobs: Vec<Job>) -> Result<Vec<(Job, Vec<f64>)>, Ex
     let (probing, patient): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_probing);
     let mut measured = vec![];
     for (jobs, at_a_time) in [(patient, PATIENT_AT_A_TIME), (probing, PROBING_AT_A_TIME)] {
-        let times = abreast(bench, at_a_time, &jobs, |job, halt| job.run(limits, halt))?;
+        let times = side_by_side(bench, at_a_time, &jobs, |job, halt| job.run(limits, halt))?;
         measured.extend(jobs.into_iter().zip(times));
     }
     Ok(measured)

@@ -3,10 +3,10 @@
 use super::population::WidePath;
 use super::tcp_sack;
 use crate::ExperimentError;
-use crate::lab::abreast::Halt;
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::{Ends, Moved};
 use crate::lab::flow_generator::{FlowGenerator, random};
+use crate::lab::side_by_side::Halt;
 use longhaul_lab::{Lab, LabError, Scenario, tcp};
 use longhaul_proto::control::{ControllerKind, Remembered};
 use longhaul_sim::flow::{FlowSpec, KnownPath, Protocol, TcpFlow};

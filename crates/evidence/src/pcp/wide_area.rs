@@ -5,8 +5,8 @@ use super::population::{WidePath, describe, paths};
 use super::{TCP_SACK, tcp_sack};
 use crate::ExperimentError;
 use crate::experiment::{Backend, Experiment};
-use crate::lab::abreast::{Halt, Outcome, abreast};
 use crate::lab::bench::Bench;
+use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use crate::sim::{Options, run_jobs};
 use longhaul_proto::tcp;
@@ -157,7 +157,7 @@ fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
     let chosen: Vec<WidePath> = population.into_iter().step_by(every).take(of_paths).collect();
     bench.expect_runs(chosen.len());
     let limits = Times::new(bench, limit_s);
-    let times = abreast(bench, AT_A_TIME, &chosen, |path, halt| over(path, rows, rounds, limits, halt))?;
+    let times = side_by_side(bench, AT_A_TIME, &chosen, |path, halt| over(path, rows, rounds, limits, halt))?;
     let how = format!(
         "Of these {} paths, on each {rounds} transfers of 250 KB by everyone in turns, one after another, while the others' \
          traffic goes on; given up after {limit_s} s, which then is its time. {METHOD}",

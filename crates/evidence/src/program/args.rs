@@ -5,7 +5,7 @@ mod lab_path;
 mod sim;
 
 pub use lab::{LabArgs, LabCommand, LabPlainArgs, LabPlainEnd, LabReportArgs, LabRunArgs};
-pub use lab_path::{LabAtArgs, LabEnd, LabPcapArgs, LabShellArgs};
+pub use lab_path::{LabAtArgs, LabPcapArgs, LabShellArgs, SideArg};
 pub use sim::SimArgs;
 
 use clap::{Args, Parser, Subcommand};

@@ -6,10 +6,10 @@ use super::{
 };
 use crate::ExperimentError;
 use crate::Scale;
-use crate::lab::abreast::{Halt, Outcome, abreast};
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::{Ends, joined};
 use crate::lab::flow_generator::{FlowGenerator, random, staggered};
+use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
 use longhaul_lab::variants::{Origin, Variant};
 use longhaul_lab::{Lab, Side, TcpSettings};
 use longhaul_proto::control::ControllerKind;
@@ -75,7 +75,7 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
         }
     }
     bench.expect_runs(jobs.len());
-    let cells = abreast(bench, AT_A_TIME, &jobs, Job::run)?;
+    let cells = side_by_side(bench, AT_A_TIME, &jobs, Job::run)?;
     let programs: Vec<&str> =
         variants.iter().filter(|(_, variant)| variant.origin() == Origin::Program).map(|one| one.0).collect();
     if !programs.is_empty() {

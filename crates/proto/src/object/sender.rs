@@ -20,7 +20,7 @@ mod loss;
 use super::asking::Asking;
 use super::flight::Flight;
 use super::selector::{Selector, View};
-use super::sending::{Blocked, Carriage, SenderConfig, SenderEvent, SenderStats, Totals};
+use super::sending::{Blocked, Channel, SenderConfig, SenderEvent, SenderStats, Totals};
 use super::{MAX_DELAY, Shape};
 use crate::blocks::Blocks;
 use crate::control::{AckSample, BURST, Controller, Remembered, Sent, Snapshot, TimedArrival};
@@ -53,7 +53,7 @@ pub struct Sender<S> {
     /// Bytes that the receiver claims to have: packets that touch them are busy until that is settled.
     claimed: Ranges,
     /// How datagrams travel at present.
-    carriage: Carriage,
+    channel: Channel,
     flight: Flight,
     /// Between the rounds of a selector that works in rounds.
     asking: Asking,
@@ -101,7 +101,7 @@ impl<S: Source> Sender<S> {
             tried: acked.clone(),
             claimed: Ranges::new(),
             acked,
-            carriage: Carriage::Datagrams,
+            channel: Channel::Datagrams,
             flight: Flight::default(),
             asking: Asking::new(config.class, packets),
             pending: None,
@@ -288,7 +288,7 @@ impl<S: Source> Sender<S> {
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
         stats.refused = stats.refused.max(ack.refused);
         stats.pressure = ack.pressure;
-        if self.carriage == Carriage::Streams {
+        if self.channel == Channel::Streams {
             return;
         }
         if ack.delay > ack_delay_max {
@@ -347,7 +347,7 @@ impl<S: Source> Sender<S> {
     /// whose loss would be noticed last. A small share of the object at most.
     fn hedge(&mut self) -> Option<PacketNumber> {
         let budget = self.stats.packets_required / HEDGE_SHARE + HEDGE_MIN;
-        let by_streams = self.carriage == Carriage::Streams;
+        let by_streams = self.channel == Channel::Streams;
         if by_streams
             || self.stats.given_up == 0
             || self.stats.packets_hedged >= budget
@@ -385,7 +385,7 @@ impl<S: Source> Sender<S> {
 
     /// Set the pacer for what goes next: the controller's train, or the flow as a whole.
     fn set_pace(&mut self, now: Time) -> Blocked {
-        if self.carriage == Carriage::Streams {
+        if self.channel == Channel::Streams {
             self.pacer.set_rate(self.config.rate_cap);
             self.pacer.set_burst(BURST);
             return Blocked::RateCap;
@@ -420,7 +420,7 @@ impl<S: Source> Sender<S> {
     }
 
     fn window_is_full(&self) -> bool {
-        if self.carriage == Carriage::Streams {
+        if self.channel == Channel::Streams {
             return self.flight.len() as u64 >= STREAMS_SPAN;
         }
         let len = self.datagram_len();
@@ -502,7 +502,7 @@ impl<S: Source> Endpoint for Sender<S> {
         self.train_left = self.train_left.saturating_sub(1);
         wire::encode_data_prefix(buf, self.config.class, in_train, packet);
         let again = !self.tried.insert(packet);
-        let by_stream = self.carriage == Carriage::Streams;
+        let by_stream = self.channel == Channel::Streams;
         let number = self.flight.push(packet, now, again, by_stream);
         self.busy.insert(packet);
         self.stats.packets_sent += 1;

@@ -33,7 +33,7 @@ pub enum SenderEvent {
 
 /// How datagrams travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carriage {
+pub enum Channel {
     /// Each by itself, and any may get lost: the controller sets the pace.
     Datagrams,
     /// In order over each of several reliable connections, which overtake each other and set the pace themselves.

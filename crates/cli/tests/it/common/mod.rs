@@ -3,8 +3,9 @@
 pub mod lab;
 pub mod mapping;
 pub mod relay;
-pub mod scene;
 pub mod shim;
+pub mod sides;
+pub mod small;
 
 pub use longhaul_testing::running::*;
 pub use longhaul_testing::{PATIENCE, skip, tree, wait_until};

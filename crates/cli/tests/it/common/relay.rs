@@ -1,6 +1,8 @@
 //! A box between client and server on loopback that passes everything on, TCP and UDP, counts, remembers, and can
-//! slip in datagrams of its own that come from the right address.
+//! slip in datagrams of its own that come from the right address, spoil some, pass nothing on for a while, or give the
+//! client another address.
 
+use fastrand::Rng;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +32,10 @@ struct Shared {
     /// Towards the client: has the address that the client knows.
     near: UdpSocket,
     /// Towards the server, connected to it.
-    far: UdpSocket,
+    far: Mutex<Arc<UdpSocket>>,
+    is_cut: AtomicBool,
+    /// Of a thousand datagrams so many are lost, come twice, or come with a wrong byte: a third each.
+    spoilt_of_1000: AtomicU64,
     client: Mutex<Option<SocketAddr>>,
     bytes: [AtomicU64; 2],
     remembered: [Mutex<Vec<Vec<u8>>>; 2],
@@ -57,17 +62,15 @@ impl Relay {
     /// A relay in front of a server on loopback.
     pub fn start(server: SocketAddr) -> Relay {
         let (listener, near) = bind_both();
-        let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
-        far.connect(server).expect("loopback is there");
-        for socket in [&near, &far] {
-            socket.set_read_timeout(Some(POLL)).expect("a timeout can be set");
-        }
+        near.set_read_timeout(Some(POLL)).expect("a timeout can be set");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
             server,
             near,
-            far,
+            far: Mutex::new(towards(server)),
+            is_cut: AtomicBool::new(false),
+            spoilt_of_1000: AtomicU64::new(0),
             client: Mutex::default(),
             bytes: Default::default(),
             remembered: Default::default(),
@@ -89,6 +92,21 @@ impl Relay {
     /// Bytes of datagrams that were passed on this way.
     pub fn bytes(&self, way: Way) -> u64 {
         self.shared.bytes[way as usize].load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing passes: as if somebody had pulled the cable, so that no connection breaks by itself.
+    pub fn cut(&self, is_cut: bool) {
+        self.shared.is_cut.store(is_cut, Ordering::Relaxed);
+    }
+
+    /// Spoil so many of a thousand datagrams.
+    pub fn spoil(&self, of_1000: u64) {
+        self.shared.spoilt_of_1000.store(of_1000, Ordering::Relaxed);
+    }
+
+    /// What the client sends over UDP comes from another port from now on, as when a NAT forgets it.
+    pub fn move_client(&self) {
+        *self.shared.far.lock().expect("no thread panicked") = towards(self.shared.server);
     }
 
     /// Some of the datagrams that were passed on this way.
@@ -161,6 +179,13 @@ fn bind_both() -> (TcpListener, UdpSocket) {
     (0..20).find_map(|_| both().ok()).expect("a port that is free for both")
 }
 
+fn towards(server: SocketAddr) -> Arc<UdpSocket> {
+    let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
+    far.connect(server).expect("loopback is there");
+    far.set_read_timeout(Some(POLL)).expect("a timeout can be set");
+    Arc::new(far)
+}
+
 fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> JoinHandle<()> {
     let shared = shared.clone();
     thread::spawn(move || run(&shared))
@@ -183,9 +208,9 @@ impl Shared {
             for (from, to) in [(&client, &server), (&server, &client)] {
                 let (from, to) =
                     (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
-                let fate = fate.clone();
+                let (shared, fate) = (self.clone(), fate.clone());
                 // These end with their connections.
-                thread::spawn(move || pass_stream(from, to, &fate));
+                thread::spawn(move || shared.pass_stream(from, to, &fate));
             }
             let connection = Connection { client, server, fate };
             self.connections.lock().expect("no thread panicked").push(connection);
@@ -194,17 +219,27 @@ impl Shared {
 
     fn pass_datagrams(&self, way: Way) {
         let mut buffer = vec![0; 1 << 16];
+        let mut rng = Rng::with_seed(way as u64);
         while !self.is_over() {
             let received = match way {
                 Way::ToServer => self.near.recv_from(&mut buffer).map(|(len, from)| {
                     *self.client.lock().expect("no thread panicked") = Some(from);
                     len
                 }),
-                Way::ToClient => self.far.recv(&mut buffer),
+                Way::ToClient => self.far().recv(&mut buffer),
             };
             // Time to look whether it is over, or the other side's port is closed for now.
             let Ok(len) = received else { continue };
-            let datagram = &buffer[..len];
+            if self.is_cut.load(Ordering::Relaxed) {
+                continue;
+            }
+            let datagram = &mut buffer[..len];
+            match self.accident(&mut rng) {
+                Some(Accident::Lost) => continue,
+                Some(Accident::Twice) => drop(self.pass(way, datagram)),
+                Some(Accident::WrongByte) => datagram[rng.usize(..len)] ^= 1 << rng.u32(..8),
+                None => {}
+            }
             if self.pass(way, datagram).is_ok() {
                 self.bytes[way as usize].fetch_add(len as u64, Ordering::Relaxed);
             }
@@ -215,28 +250,49 @@ impl Shared {
         }
     }
 
+    fn far(&self) -> Arc<UdpSocket> {
+        self.far.lock().expect("no thread panicked").clone()
+    }
+
+    fn accident(&self, rng: &mut Rng) -> Option<Accident> {
+        let kinds = [Accident::Lost, Accident::Twice, Accident::WrongByte];
+        (rng.u64(..1000) < self.spoilt_of_1000.load(Ordering::Relaxed)).then(|| kinds[rng.usize(..3)])
+    }
+
     fn pass(&self, way: Way, datagram: &[u8]) -> io::Result<usize> {
         match way {
-            Way::ToServer => self.far.send(datagram),
+            Way::ToServer => self.far().send(datagram),
             Way::ToClient => match *self.client.lock().expect("no thread panicked") {
                 Some(client) => self.near.send_to(datagram, client),
                 None => Ok(0),
             },
         }
     }
+
+    fn pass_stream(&self, mut from: TcpStream, mut to: TcpStream, fate: &Fate) {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(len @ 1..) = from.read(&mut buffer) {
+            fate.came.fetch_add(len as u64, Ordering::Relaxed);
+            // TCP itself would bring it later.
+            while self.is_cut.load(Ordering::Relaxed) && !self.is_over() {
+                thread::sleep(POLL);
+            }
+            if fate.swallows.load(Ordering::Relaxed) {
+                fate.swallowed.fetch_add(len as u64, Ordering::Relaxed);
+            } else if to.write_all(&buffer[..len]).is_err() {
+                break;
+            }
+        }
+        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+    }
 }
 
-fn pass_stream(mut from: TcpStream, mut to: TcpStream, fate: &Fate) {
-    let mut buffer = vec![0; 1 << 16];
-    while let Ok(len @ 1..) = from.read(&mut buffer) {
-        fate.came.fetch_add(len as u64, Ordering::Relaxed);
-        if fate.swallows.load(Ordering::Relaxed) {
-            fate.swallowed.fetch_add(len as u64, Ordering::Relaxed);
-        } else if to.write_all(&buffer[..len]).is_err() {
-            break;
-        }
-    }
-    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+/// What can befall a datagram.
+#[derive(Clone, Copy)]
+enum Accident {
+    Lost,
+    Twice,
+    WrongByte,
 }
 
 const POLL: Duration = Duration::from_millis(50);

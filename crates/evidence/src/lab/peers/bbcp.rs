@@ -1,8 +1,8 @@
 //! bbcp: parallel TCP connections, set up over ssh.
 
-use super::cargo::NAME;
+use super::payload::NAME;
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Scene, Started, tool, version_of};
+use super::{Absent, Peer, Setting, Started, tool, version_of};
 use crate::ExperimentError;
 
 /// bbcp over an sshd of its own.
@@ -23,16 +23,16 @@ impl Peer for Bbcp {
         version_of(tool(PROGRAM), &["--version"], remedy)
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        let sshd = Sshd::start(scene)?;
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
+        let sshd = Sshd::start(setting)?;
         let program = tool(PROGRAM);
         let far_side = format!("{} -l %U %H {}", sshd.ssh(), program.display());
         let Sshd { server, folder } = sshd;
-        let started = Started::new(self.name(), vec![server], move |scene| {
-            let mut command = scene.near(&program);
-            command.args(["-s", "8", "-w", "8M", "-T", &far_side]).arg(scene.cargo.source());
-            let to = scene.cargo.arrived_folder().join(NAME);
-            command.arg(format!("{}:{}", scene.address(), to.display()));
+        let started = Started::new(self.name(), vec![server], move |setting| {
+            let mut command = setting.near(&program);
+            command.args(["-s", "8", "-w", "8M", "-T", &far_side]).arg(setting.payload.source());
+            let to = setting.payload.arrived_folder().join(NAME);
+            command.arg(format!("{}:{}", setting.address(), to.display()));
             command
         });
         Ok(started.with_folder(folder))

@@ -1,9 +1,9 @@
 //! One copy: started, timed, checked, and nothing left of it.
 
 use super::Peer;
-use super::cargo::Cargo;
 use super::hosts::{TCP_BUFFER_BYTES_MAX, host_congestion_control};
-use super::scene::Scene;
+use super::payload::Payload;
+use super::setting::Setting;
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::copied::CopyError;
@@ -20,7 +20,7 @@ pub(crate) struct Started {
     name: &'static str,
     /// They serve for as long as this lives.
     servers: Vec<Process>,
-    client: Box<dyn Fn(&Scene<'_>) -> Command>,
+    client: Box<dyn Fn(&Setting<'_>) -> Command>,
     /// The client receives, and a server sends.
     is_fetched: bool,
     /// What the client says of itself.
@@ -60,7 +60,7 @@ impl Started {
     pub(super) fn new(
         name: &'static str,
         servers: Vec<Process>,
-        client: impl Fn(&Scene<'_>) -> Command + 'static,
+        client: impl Fn(&Setting<'_>) -> Command + 'static,
     ) -> Started {
         Started {
             name,
@@ -88,12 +88,16 @@ impl Started {
     }
 
     /// Copy once, within `limit`.
-    fn copy(&self, scene: &Scene<'_>, limit: Duration) -> Result<Result<Arrived, Undone>, ExperimentError> {
-        scene.cargo.clear()?;
-        scene.bench.run(scene.lab, || {
+    fn copy(
+        &self,
+        setting: &Setting<'_>,
+        limit: Duration,
+    ) -> Result<Result<Arrived, Undone>, ExperimentError> {
+        setting.payload.clear()?;
+        setting.bench.run(setting.lab, || {
             let (begun, cpu_before) = (Instant::now(), ended_children_cpu_s());
-            let client = Process::start(self.name, &mut (self.client)(scene));
-            let ended = match client.and_then(|mut client| client.end(scene.bench, limit)) {
+            let client = Process::start(self.name, &mut (self.client)(setting));
+            let ended = match client.and_then(|mut client| client.end(setting.bench, limit)) {
                 Err(ExperimentError::Program { reason, .. }) => {
                     return Ok(Err(undone(reason, begun.elapsed() >= limit)));
                 }
@@ -104,11 +108,11 @@ impl Started {
                 return Ok(Err(undone(why.to_string(), false)));
             }
             let patience = Instant::now() + SETTLE_TIME_MAX;
-            while !scene.cargo.seems_whole() && Instant::now() < patience {
-                scene.bench.wait(ARRIVAL_POLL)?;
+            while !setting.payload.seems_whole() && Instant::now() < patience {
+                setting.bench.wait(ARRIVAL_POLL)?;
             }
             let seconds = begun.elapsed().as_secs_f64();
-            if !scene.cargo.is_whole(scene.bench)? {
+            if !setting.payload.is_whole(setting.bench)? {
                 return Ok(Err(undone(CopyError::NotWhole.to_string(), false)));
             }
             Ok(Ok(Arrived { seconds, client_cpu_s }))
@@ -157,7 +161,7 @@ pub(crate) fn copy_once(
     bench: &Bench<'_>,
     peer: &dyn Peer,
     route: Route<'_>,
-    cargo: &Cargo,
+    payload: &Payload,
     limit: Duration,
 ) -> Result<Result<Cost, Undone>, ExperimentError> {
     bench.check()?;
@@ -175,15 +179,15 @@ pub(crate) fn copy_once(
         false => (Side::Right, Some(scenario.bottleneck_mbit)),
     };
     let rtt_ms = if route.is_loopback { 0.0 } else { scenario.rtt_ms };
-    let scene = Scene { bench, lab: &lab, cargo, to, mbit, rtt_ms };
-    let started = match peer.start(&scene) {
+    let setting = Setting { bench, lab: &lab, payload, to, mbit, rtt_ms };
+    let started = match peer.start(&setting) {
         Err(ExperimentError::Program { program, reason }) => {
             bench.count_run();
             return Ok(Err(Undone::Failed(format!("{program}: {reason}"))));
         }
         other => other?,
     };
-    let arrived = started.copy(&scene, limit)?;
+    let arrived = started.copy(&setting, limit)?;
     // Servers that fork count what their children took once those have ended.
     thread::sleep(REAP_TIME);
     let is_fetched = started.is_fetched;

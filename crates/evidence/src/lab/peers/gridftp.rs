@@ -1,7 +1,7 @@
 //! GridFTP: `globus-url-copy` to an anonymous `globus-gridftp-server`.
 
-use super::cargo::{NAME, no_room};
-use super::{Absent, Peer, Scene, Started, Wire, version_of};
+use super::payload::{NAME, no_room};
+use super::{Absent, Peer, Setting, Started, Wire, version_of};
 use crate::ExperimentError;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -25,9 +25,9 @@ impl Peer for GridFtp {
         version_of(CLIENT, &["-version"], remedy)
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        let address = scene.address().to_string();
-        let mut server = scene.far(SERVER);
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
+        let address = setting.address().to_string();
+        let mut server = setting.far(SERVER);
         server.env(HOSTNAME_ENV, HOSTNAME);
         server.args(["-aa", "-no-detach", "-p", PORT_TEXT]);
         // Told where to listen for logins, it would ask for that address's name too.
@@ -35,23 +35,23 @@ impl Peer for GridFtp {
         if rustix::process::geteuid().is_root() {
             // It refuses to be root for somebody unknown.
             server.args(["-anonymous-user", "nobody"]);
-            open_to_all(scene).map_err(|error| no_room(&error))?;
+            open_to_all(setting).map_err(|error| no_room(&error))?;
         }
-        let server = scene.serve(SERVER, &mut server, Wire::Tcp, PORT)?;
-        Ok(Started::new(self.name(), vec![server], |scene| {
-            let mut command = scene.near(CLIENT);
+        let server = setting.serve(SERVER, &mut server, Wire::Tcp, PORT)?;
+        Ok(Started::new(self.name(), vec![server], |setting| {
+            let mut command = setting.near(CLIENT);
             command.env(HOSTNAME_ENV, HOSTNAME);
-            command.args(["-fast", "-p", "8"]).arg(format!("file://{}", scene.cargo.source().display()));
-            let to = scene.cargo.arrived_folder().join(NAME);
-            command.arg(format!("ftp://{}:{PORT}{}", scene.address(), to.display()));
+            command.args(["-fast", "-p", "8"]).arg(format!("file://{}", setting.payload.source().display()));
+            let to = setting.payload.arrived_folder().join(NAME);
+            command.arg(format!("ftp://{}:{PORT}{}", setting.address(), to.display()));
             command
         }))
     }
 }
 
 /// The folder that the copy comes into, for everybody to write to.
-fn open_to_all(scene: &Scene<'_>) -> std::io::Result<()> {
-    let folder = scene.cargo.arrived_folder();
+fn open_to_all(setting: &Setting<'_>) -> std::io::Result<()> {
+    let folder = setting.payload.arrived_folder();
     if let Some(above) = folder.parent() {
         fs::set_permissions(above, Permissions::from_mode(0o711))?;
     }

@@ -1,7 +1,7 @@
 //! The kernel's own TCP with nothing around it: a file by `sendfile` over one or several connections, a folder as a
 //! tar stream. Both ends are this program: [`crate::lab::plain`].
 
-use super::{Absent, Peer, Scene, Started, Wire};
+use super::{Absent, Peer, Setting, Started, Wire};
 use crate::ExperimentError;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -65,20 +65,20 @@ impl Peer for Kernel {
         }
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        let program = scene.bench.options.lab_program;
-        let mut command = scene.far(program);
-        command.args(["lab-plain", "receive", &format!("{}:{PORT}", scene.address())]);
-        command.arg(scene.cargo.arrived_folder());
-        let server = scene.serve(self.name, &mut command, Wire::Tcp, PORT)?;
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
+        let program = setting.bench.options.lab_program;
+        let mut command = setting.far(program);
+        command.args(["lab-plain", "receive", &format!("{}:{PORT}", setting.address())]);
+        command.arg(setting.payload.arrived_folder());
+        let server = setting.serve(self.name, &mut command, Wire::Tcp, PORT)?;
         let (streams, congestion) = (self.streams.to_string(), self.congestion);
-        Ok(Started::new(self.name, vec![server], move |scene| {
-            let mut command = scene.near(scene.bench.options.lab_program);
+        Ok(Started::new(self.name, vec![server], move |setting| {
+            let mut command = setting.near(setting.bench.options.lab_program);
             command.args(["lab-plain", "send", "--streams", &streams]);
             if !congestion.is_empty() {
                 command.args(["--congestion", congestion]);
             }
-            command.arg(scene.cargo.source()).arg(format!("{}:{PORT}", scene.address()));
+            command.arg(setting.payload.source()).arg(format!("{}:{PORT}", setting.address()));
             command
         }))
     }

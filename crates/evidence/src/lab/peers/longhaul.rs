@@ -1,6 +1,6 @@
 //! longhaul itself: `longhaul cp` to a `longhaul serve`.
 
-use super::{Absent, Cargo, Peer, Scene, Started};
+use super::{Absent, Payload, Peer, Setting, Started};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::copied::{Copied, CopyError};
@@ -28,14 +28,14 @@ impl Longhaul {
 
     /// Start the far side; the near one will run under these options.
     pub(crate) fn serve(
-        scene: &Scene<'_>,
+        setting: &Setting<'_>,
         name: &'static str,
         args: Vec<String>,
     ) -> Result<Started, ExperimentError> {
-        let far = scene.far(scene.bench.options.program);
-        let address = SocketAddr::from((scene.address(), PORT));
-        let server = Longhaul::listen(scene.bench, far, &scene.cargo.arrived_folder(), address)?;
-        let client = move |scene: &Scene<'_>| Longhaul::command(scene, &args);
+        let far = setting.far(setting.bench.options.program);
+        let address = SocketAddr::from((setting.address(), PORT));
+        let server = Longhaul::listen(setting.bench, far, &setting.payload.arrived_folder(), address)?;
+        let client = move |setting: &Setting<'_>| Longhaul::command(setting, &args);
         Ok(Started::new(name, vec![server], client).judged(judge))
     }
 
@@ -54,22 +54,22 @@ impl Longhaul {
     }
 
     /// The near side, under these options.
-    pub(crate) fn command(scene: &Scene<'_>, args: &[impl AsRef<OsStr>]) -> Command {
-        let to = SocketAddr::from((scene.address(), PORT));
-        Longhaul::copy(scene.near(scene.bench.options.program), args, scene.cargo, to)
+    pub(crate) fn command(setting: &Setting<'_>, args: &[impl AsRef<OsStr>]) -> Command {
+        let to = SocketAddr::from((setting.address(), PORT));
+        Longhaul::copy(setting.near(setting.bench.options.program), args, setting.payload, to)
     }
 
     /// A copy to that server; `command` is the program at the near end.
     pub(crate) fn copy(
         mut command: Command,
         args: &[impl AsRef<OsStr>],
-        cargo: &Cargo,
+        payload: &Payload,
         to: SocketAddr,
     ) -> Command {
         command.args(["cp", "--json", "--quiet", "--no-resume"]).args(args);
-        command.arg(cargo.source()).arg(format!("longhaul://{to}/"));
+        command.arg(payload.source()).arg(format!("longhaul://{to}/"));
         // What it learnt of other paths is not to help it on this one, nor the user's own knowledge.
-        let memory = cargo.memory();
+        let memory = payload.memory();
         command.env(TOKEN_ENV, TOKEN).env("XDG_CACHE_HOME", &memory).env("XDG_STATE_HOME", memory);
         command
     }
@@ -99,8 +99,8 @@ impl Peer for Longhaul {
         Ok(env!("CARGO_PKG_VERSION").into())
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        Longhaul::serve(scene, self.name, vec!["--transport".into(), self.transport.into()])
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
+        Longhaul::serve(setting, self.name, vec!["--transport".into(), self.transport.into()])
     }
 }
 

@@ -8,37 +8,37 @@
 
 mod absent;
 mod bbcp;
-mod cargo;
 mod copying;
 mod gridftp;
 mod hosts;
 mod kernel;
 mod longhaul;
+mod payload;
 mod qcp;
 mod rsync;
-mod scene;
 mod scp;
+mod setting;
 mod sshd;
 mod tsunami;
 mod udt;
 mod uftp;
 
 pub(crate) use absent::Absent;
-pub use cargo::Load;
-pub(crate) use cargo::{Cargo, NAME, clear, no_room};
 pub(crate) use copying::{Cost, Route, Started, Undone, copy_once};
 pub(crate) use kernel::{BBR_NAME, CUBIC_NAME, Kernel};
 pub(crate) use longhaul::{Longhaul, OURS, PORT};
+pub use payload::Load;
+pub(crate) use payload::{NAME, Payload, clear, no_room};
 pub(crate) use rsync::Rsync;
-pub(crate) use scene::Scene;
 pub(crate) use scp::Scp;
+pub(crate) use setting::Setting;
 pub(crate) use udt::Udt;
 pub(crate) use uftp::Uftp;
 
 use crate::ExperimentError;
 use hosts::{TCP_BUFFER_BYTES_MAX, host_congestion_control};
 use qcp::Qcp;
-use scene::Wire;
+use setting::Wire;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -55,7 +55,7 @@ pub(crate) trait Peer {
     fn find(&self) -> Result<String, Absent>;
 
     /// Start the far side, and say how the near one is run.
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError>;
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError>;
 }
 
 /// All that are known, ours first.
@@ -164,7 +164,7 @@ mod tests {
             fn find(&self) -> Result<String, Absent> {
                 version_of("no-such-program", &["--version"], "get it with: apt-get install it")
             }
-            fn start(&self, _: &Scene<'_>) -> Result<Started, ExperimentError> {
+            fn start(&self, _: &Setting<'_>) -> Result<Started, ExperimentError> {
                 unreachable!("it is not there")
             }
         }

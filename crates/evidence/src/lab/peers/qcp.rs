@@ -1,8 +1,8 @@
 //! qcp: QUIC, set up over ssh.
 
-use super::cargo::NAME;
+use super::payload::NAME;
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Scene, Started, tool, version_of};
+use super::{Absent, Peer, Setting, Started, tool, version_of};
 use crate::ExperimentError;
 
 /// qcp over an sshd of its own, by its congestion control.
@@ -40,28 +40,28 @@ impl Peer for Qcp {
         Ok(version.split('+').next().unwrap_or_default().into())
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
         let program = tool(PROGRAM);
-        let sshd = Sshd::start(scene)?;
+        let sshd = Sshd::start(setting)?;
         let mut ssh = sshd.options();
         ssh.extend(["-p".into(), sshd::PORT.to_string()]);
         let Sshd { server, folder } = sshd;
         let congestion = if *self == Qcp::Bbr { "bbr" } else { "cubic" };
-        let started = Started::new(self.name(), vec![server], move |scene| {
-            let mut command = scene.near(&program);
+        let started = Started::new(self.name(), vec![server], move |setting| {
+            let mut command = setting.near(&program);
             // Its rates are bytes a second.
-            let rate = format!("{}k", (scene.mbit.unwrap_or(LOOPBACK_MBIT) * 1e3 / 8.0) as u64);
-            let rtt_ms = (scene.rtt_ms.max(1.0) as u64).to_string();
+            let rate = format!("{}k", (setting.mbit.unwrap_or(LOOPBACK_MBIT) * 1e3 / 8.0) as u64);
+            let rtt_ms = (setting.rtt_ms.max(1.0) as u64).to_string();
             command.args(["--quiet", "--tx", &rate, "--rx", &rate, "--rtt", &rtt_ms]);
             command.args(["--congestion", congestion]);
             // Its own defaults, not the user's.
-            command.args(["--ssh-config", "/dev/null"]).env("XDG_CONFIG_HOME", scene.cargo.memory());
+            command.args(["--ssh-config", "/dev/null"]).env("XDG_CONFIG_HOME", setting.payload.memory());
             command.arg("--remote-qcp-binary").arg(&program);
             for option in &ssh {
                 command.args(["-S", option]);
             }
-            let to = scene.cargo.arrived_folder().join(NAME);
-            command.arg(scene.cargo.source()).arg(format!("{}:{}", scene.address(), to.display()));
+            let to = setting.payload.arrived_folder().join(NAME);
+            command.arg(setting.payload.source()).arg(format!("{}:{}", setting.address(), to.display()));
             command
         });
         Ok(started.with_folder(folder))

@@ -1,7 +1,7 @@
 //! rsync, to its daemon and over ssh.
 
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Scene, Started, Wire, version_of};
+use super::{Absent, Peer, Setting, Started, Wire, version_of};
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
 use std::fs;
@@ -41,10 +41,10 @@ impl Peer for Rsync {
         Ok(short(&version))
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
         match self {
-            Rsync::Daemon => daemon(self.name(), scene),
-            Rsync::Ssh => over_ssh(self.name(), scene),
+            Rsync::Daemon => daemon(self.name(), setting),
+            Rsync::Ssh => over_ssh(self.name(), setting),
         }
     }
 }
@@ -55,38 +55,38 @@ fn short(version: &str) -> String {
     words.join(" ")
 }
 
-fn daemon(name: &'static str, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
+fn daemon(name: &'static str, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
     let failed = |error: io::Error| ExperimentError::Program {
         program: "rsync --daemon".into(),
         reason: error.to_string(),
     };
     let folder = Folder::new().map_err(failed)?;
-    let (config, to) = (folder.path().join("rsyncd.conf"), scene.cargo.arrived_folder());
+    let (config, to) = (folder.path().join("rsyncd.conf"), setting.payload.arrived_folder());
     // Root would otherwise become nobody, who may not write there.
     let user = if rustix::process::geteuid().is_root() { "uid = 0\ngid = 0\n" } else { "" };
-    let text = format!("use chroot = no\n{user}[cargo]\npath = {}\nread only = no\n", to.display());
+    let text = format!("use chroot = no\n{user}[payload]\npath = {}\nread only = no\n", to.display());
     fs::write(&config, text).map_err(failed)?;
-    let mut command = scene.far("rsync");
+    let mut command = setting.far("rsync");
     command.args(["--daemon", "--no-detach", "--port", &PORT.to_string()]);
-    command.args(["--address", &scene.address().to_string()]).arg("--config").arg(&config);
-    let server = scene.serve("rsync --daemon", &mut command, Wire::Tcp, PORT)?;
-    let started = Started::new(name, vec![server], |scene| {
-        let mut command = scene.near("rsync");
-        command.args(OPTIONS).arg(scene.cargo.source());
-        command.arg(format!("rsync://{}:{PORT}/cargo/", scene.address()));
+    command.args(["--address", &setting.address().to_string()]).arg("--config").arg(&config);
+    let server = setting.serve("rsync --daemon", &mut command, Wire::Tcp, PORT)?;
+    let started = Started::new(name, vec![server], |setting| {
+        let mut command = setting.near("rsync");
+        command.args(OPTIONS).arg(setting.payload.source());
+        command.arg(format!("rsync://{}:{PORT}/payload/", setting.address()));
         command
     });
     Ok(started.with_folder(folder))
 }
 
-fn over_ssh(name: &'static str, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-    let sshd = Sshd::start(scene)?;
+fn over_ssh(name: &'static str, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
+    let sshd = Sshd::start(setting)?;
     let ssh = sshd.ssh();
     let Sshd { server, folder } = sshd;
-    let started = Started::new(name, vec![server], move |scene| {
-        let mut command = scene.near("rsync");
-        command.args(OPTIONS).args(["--rsh", &ssh]).arg(scene.cargo.source());
-        command.arg(format!("{}:{}/", scene.address(), scene.cargo.arrived_folder().display()));
+    let started = Started::new(name, vec![server], move |setting| {
+        let mut command = setting.near("rsync");
+        command.args(OPTIONS).args(["--rsh", &ssh]).arg(setting.payload.source());
+        command.arg(format!("{}:{}/", setting.address(), setting.payload.arrived_folder().display()));
         command
     });
     Ok(started.with_folder(folder))

@@ -1,8 +1,8 @@
 //! scp, OpenSSH's own.
 
-use super::cargo::NAME;
+use super::payload::NAME;
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Scene, Started};
+use super::{Absent, Peer, Setting, Started};
 use crate::ExperimentError;
 
 /// scp over an sshd of its own.
@@ -21,15 +21,19 @@ impl Peer for Scp {
         sshd::find()
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        let sshd = Sshd::start(scene)?;
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
+        let sshd = Sshd::start(setting)?;
         let mut args = sshd.options();
         args.extend(["-q".into(), "-r".into(), "-P".into(), sshd::PORT.to_string()]);
         let Sshd { server, folder } = sshd;
-        let started = Started::new(self.name(), vec![server], move |scene| {
-            let mut command = scene.near("scp");
-            command.args(&args).arg(scene.cargo.source());
-            command.arg(format!("{}:{}/{NAME}", scene.address(), scene.cargo.arrived_folder().display()));
+        let started = Started::new(self.name(), vec![server], move |setting| {
+            let mut command = setting.near("scp");
+            command.args(&args).arg(setting.payload.source());
+            command.arg(format!(
+                "{}:{}/{NAME}",
+                setting.address(),
+                setting.payload.arrived_folder().display()
+            ));
             command
         });
         Ok(started.with_folder(folder))

@@ -1,6 +1,6 @@
 //! An ssh server at the far end, with keys and configuration of its own, for programs that log in.
 
-use super::{Absent, Scene, Wire, version_of};
+use super::{Absent, Setting, Wire, version_of};
 use crate::ExperimentError;
 use crate::lab::process::Process;
 use crate::lab::temporary::Folder;
@@ -26,14 +26,14 @@ pub(super) fn find() -> Result<String, Absent> {
 
 impl Sshd {
     /// Start one.
-    pub(super) fn start(scene: &Scene<'_>) -> Result<Sshd, ExperimentError> {
+    pub(super) fn start(setting: &Setting<'_>) -> Result<Sshd, ExperimentError> {
         let failed =
             |error: io::Error| ExperimentError::Program { program: "sshd".into(), reason: error.to_string() };
         let program = program().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        let folder = furnish(scene).map_err(failed)?;
-        let mut command = scene.far(program);
+        let folder = furnish(setting).map_err(failed)?;
+        let mut command = setting.far(program);
         command.args(["-D", "-e", "-f"]).arg(folder.path().join(CONFIG));
-        Ok(Sshd { server: scene.serve("sshd", &mut command, Wire::Tcp, PORT)?, folder })
+        Ok(Sshd { server: setting.serve("sshd", &mut command, Wire::Tcp, PORT)?, folder })
     }
 
     /// What to say in place of `ssh`; it needs no quoting.
@@ -52,7 +52,7 @@ impl Sshd {
     }
 }
 
-fn furnish(scene: &Scene<'_>) -> io::Result<Folder> {
+fn furnish(setting: &Setting<'_>) -> io::Result<Folder> {
     if rustix::process::geteuid().is_root() {
         // As the service itself does before it starts.
         fs::create_dir_all("/run/sshd")?;
@@ -66,7 +66,7 @@ fn furnish(scene: &Scene<'_>) -> io::Result<Folder> {
         }
     }
     fs::copy(folder.path().join(USER_KEY).with_extension("pub"), folder.path().join("authorized"))?;
-    let (top, address) = (folder.path().display(), scene.address());
+    let (top, address) = (folder.path().display(), setting.address());
     let config = format!(
         "Port {PORT}\nListenAddress {address}\nHostKey {top}/{HOST_KEY}\nAuthorizedKeysFile {top}/authorized\n\
          PidFile none\nStrictModes no\nUsePAM no\nUseDNS no\nPermitRootLogin yes\nPasswordAuthentication no\n\

@@ -1,7 +1,7 @@
 //! Tsunami UDP: blocks at a rate that it is told, which the receiving end fetches and asks for again over TCP.
 
-use super::cargo::NAME;
-use super::{Absent, Peer, Scene, Started, Wire, said_by, tool};
+use super::payload::NAME;
+use super::{Absent, Peer, Setting, Started, Wire, said_by, tool};
 use crate::ExperimentError;
 use crate::lab::copied::CopyError;
 use crate::lab::process::Ended;
@@ -28,16 +28,16 @@ impl Peer for Tsunami {
         Ok(revision.map_or("version unknown", str::trim).into())
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
         // It serves what is in the folder that it is started in.
-        let mut server = scene.near(tool(SERVER));
-        server.current_dir(scene.cargo.source_folder());
-        let server = scene.serve_near(SERVER, &mut server, Wire::Tcp, PORT)?;
-        Ok(Started::new(self.name(), vec![server], |scene| {
+        let mut server = setting.near(tool(SERVER));
+        server.current_dir(setting.payload.source_folder());
+        let server = setting.serve_near(SERVER, &mut server, Wire::Tcp, PORT)?;
+        Ok(Started::new(self.name(), vec![server], |setting| {
             // And this one stores in the folder that it is started in.
-            let mut command = scene.far(tool(CLIENT));
-            command.current_dir(scene.cargo.arrived_folder());
-            command.args(commands(scene.near_address(), scene.mbit));
+            let mut command = setting.far(tool(CLIENT));
+            command.current_dir(setting.payload.arrived_folder());
+            command.args(commands(setting.near_address(), setting.mbit));
             command
         })
         .fetched()
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn its_commands_follow_one_another_on_one_line() {
         let line = |mbit| commands(Ipv4Addr::new(10, 73, 0, 1), mbit).join(" ");
-        let fetch = "connect 10.73.0.1 get cargo quit";
+        let fetch = "connect 10.73.0.1 get payload quit";
         assert_eq!(line(Some(100.0)), format!("set rate 95000000 set blocksize 1400 {fetch}"));
         assert_eq!(line(Some(0.5)), format!("set rate 475000 set blocksize 1400 {fetch}"));
         assert_eq!(line(Some(10_000.0)), line(None));

@@ -1,7 +1,7 @@
 //! UDT 4, by a small program of ours around Debian's libudt: a file to a receiver that answers when it has it.
 
-use super::cargo::NAME;
-use super::{Absent, Peer, Scene, Started, Wire};
+use super::payload::NAME;
+use super::{Absent, Peer, Setting, Started, Wire};
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
 use std::cell::OnceCell;
@@ -37,18 +37,18 @@ impl Peer for Udt {
         self.program().map(|_| "UDT 4".into())
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
         let failed =
             |why: Absent| ExperimentError::Program { program: "UDT".into(), reason: why.to_string() };
         let program = self.program().map_err(failed)?;
-        let mut server = scene.far(&program);
-        server.arg("receive").arg(scene.cargo.arrived_folder().join(NAME));
-        server.args([&scene.address().to_string(), PORT_TEXT]);
-        let server = scene.serve("UDT's receiver", &mut server, Wire::Udp, PORT)?;
-        Ok(Started::new(self.name(), vec![server], move |scene| {
-            let mut command = scene.near(&program);
-            command.arg("send").arg(scene.cargo.source());
-            command.args([&scene.address().to_string(), PORT_TEXT]);
+        let mut server = setting.far(&program);
+        server.arg("receive").arg(setting.payload.arrived_folder().join(NAME));
+        server.args([&setting.address().to_string(), PORT_TEXT]);
+        let server = setting.serve("UDT's receiver", &mut server, Wire::Udp, PORT)?;
+        Ok(Started::new(self.name(), vec![server], move |setting| {
+            let mut command = setting.near(&program);
+            command.arg("send").arg(setting.payload.source());
+            command.args([&setting.address().to_string(), PORT_TEXT]);
             command
         }))
     }

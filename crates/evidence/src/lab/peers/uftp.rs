@@ -1,6 +1,6 @@
 //! UFTP: multicast file transfer in rounds, here to a single host and at a rate that it is told.
 
-use super::{Absent, Peer, Scene, Started, Wire, version_of};
+use super::{Absent, Peer, Setting, Started, Wire, version_of};
 use crate::ExperimentError;
 use crate::lab::copied::CopyError;
 use crate::lab::process::Ended;
@@ -25,26 +25,26 @@ impl Peer for Uftp {
         version_of("uftp", &["-h"], remedy).map(|_| "UFTP".into())
     }
 
-    fn start(&self, scene: &Scene<'_>) -> Result<Started, ExperimentError> {
-        let address = scene.address();
+    fn start(&self, setting: &Setting<'_>) -> Result<Started, ExperimentError> {
+        let address = setting.address();
         // The sender waits for this one only, instead of for anybody who might join.
         let member = format!("0x{:08X}", u32::from(address));
-        let mut server = scene.far("uftpd");
+        let mut server = setting.far("uftpd");
         server
             .args(["-d", "-q", "-U", &member, "-B", BUFFER, "-I", &address.to_string(), "-D"])
-            .arg(scene.cargo.arrived_folder());
-        let server = scene.serve("uftpd", &mut server, Wire::Udp, PORT)?;
-        Ok(Started::new(self.name(), vec![server], move |scene| {
-            let mut command = scene.near("uftp");
-            let kbit = scene.mbit.map_or(LOOPBACK_KBIT, |mbit| (mbit * 1e3 * SHARE) as i64).to_string();
+            .arg(setting.payload.arrived_folder());
+        let server = setting.serve("uftpd", &mut server, Wire::Udp, PORT)?;
+        Ok(Started::new(self.name(), vec![server], move |setting| {
+            let mut command = setting.near("uftp");
+            let kbit = setting.mbit.map_or(LOOPBACK_KBIT, |mbit| (mbit * 1e3 * SHARE) as i64).to_string();
             // Its least round trip is 10 ms unless told otherwise.
-            let rtt_s = (scene.rtt_ms / 1e3).max(RTT_S_MIN);
+            let rtt_s = (setting.rtt_ms / 1e3).max(RTT_S_MIN);
             let rtt = format!("{rtt_s}:{}:{}", rtt_s.min(0.01), 15.0);
             command.args(["-R", &kbit, "-B", BUFFER, "-b", BLOCK, "-r", &rtt, "-t", "8", "-S", "@LOG"]);
-            command.args(["-M", &scene.address().to_string(), "-H", &member]);
+            command.args(["-M", &setting.address().to_string(), "-H", &member]);
             // It would take the first card that can multicast.
-            command.args(["-I", &scene.near_address().to_string()]);
-            command.arg(scene.cargo.source());
+            command.args(["-I", &setting.near_address().to_string()]);
+            command.arg(setting.payload.source());
             command
         })
         .judged(judge))
@@ -85,10 +85,10 @@ mod tests {
 
     #[test]
     fn its_status_lines_tell_what_came_of_it() {
-        let copied = "CONNECT;success;0x0A490002\nRESULT;0x0A490002;cargo;2929KB;copy;8256.22KB/s\n";
+        let copied = "CONNECT;success;0x0A490002\nRESULT;0x0A490002;payload;2929KB;copy;8256.22KB/s\n";
         assert_eq!(judge(&ended(copied)), Ok(()));
-        let lost = "RESULT;0x0A490002;cargo;0KB;lost;0KB/s\n";
-        assert_eq!(judge(&ended(lost)), Err(CopyError::failed("RESULT;0x0A490002;cargo;0KB;lost;0KB/s")));
+        let lost = "RESULT;0x0A490002;payload;0KB;lost;0KB/s\n";
+        assert_eq!(judge(&ended(lost)), Err(CopyError::failed("RESULT;0x0A490002;payload;0KB;lost;0KB/s")));
         assert_eq!(judge(&ended("Announce timed out\n")), Err(CopyError::failed("Announce timed out")));
     }
 }

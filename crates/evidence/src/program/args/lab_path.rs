@@ -17,7 +17,7 @@ pub struct LabShellArgs {
     pub scenario: PathBuf,
     /// Where the shell is
     #[arg(long, value_enum, value_name = "END", default_value_t)]
-    pub end: LabEnd,
+    pub end: SideArg,
     /// Which packets are recorded.
     #[command(flatten)]
     pub pcap: LabPcapArgs,
@@ -36,7 +36,7 @@ pub struct LabPcapArgs {
 
 /// An end of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum LabEnd {
+pub enum SideArg {
     /// Where senders usually are
     #[default]
     Left,
@@ -49,7 +49,7 @@ pub enum LabEnd {
 pub struct LabAtArgs {
     /// Which end that is
     #[arg(value_enum)]
-    pub end: LabEnd,
+    pub end: SideArg,
     /// The file of its network namespace
     pub network: PathBuf,
     /// What to run; a shell where there is nothing

@@ -23,9 +23,11 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     longhaul_lab::ensure_privileges().map_err(|error| Failure::Failed(error.to_string()))?;
     log::start("error")?;
     let stop = signals::stop_flag()?;
-    let table = Table::new(PAYLOAD_LIMIT_MBPS);
-    output::result(&table.head(&intro(args.megabytes)));
-    let verified = race(&table, args.megabytes * 1_000_000, &stop);
+    let paths = PATHS.map(|name| Scenario::named(name).expect("it comes with the program"));
+    let limit_mbps = paths[0].bottleneck_mbit * PAYLOAD_SHARE;
+    let table = Table::new(limit_mbps);
+    output::result(&table.head(&intro(args.megabytes, &paths[0], limit_mbps)));
+    let verified = race(&table, &paths, args.megabytes * 1_000_000, &stop);
     if stop.load(Ordering::Relaxed) {
         // Whatever went wrong then, went wrong because Ctrl-C reached the children too.
         output::error("interrupted");
@@ -37,11 +39,10 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
 }
 
 /// All runs on all paths; says whether every copy of this program's arrived as it was.
-fn race(table: &Table, bytes: u64, stop: &AtomicBool) -> Result<bool, Failure> {
+fn race(table: &Table, paths: &[Scenario], bytes: u64, stop: &AtomicBool) -> Result<bool, Failure> {
     let (program, lab_program) = (programs::longhaul()?, programs::this()?);
     let mut verified = true;
-    for loss in LOSSES {
-        let scenario = Scenario { loss, name: path_name(loss), ..Scenario::new(BOTTLENECK_MBIT, RTT_MS) };
+    for scenario in paths {
         let options = Options {
             scale: Scale::Full,
             seed: scenario.seed,
@@ -51,10 +52,10 @@ fn race(table: &Table, bytes: u64, stop: &AtomicBool) -> Result<bool, Failure> {
             stop,
             progress: &|_, _| {},
         };
-        let race = Race::open(options, &scenario, Load::File(bytes)).map_err(failed)?;
+        let race = Race::open(options, scenario, Load::File(bytes)).map_err(failed)?;
         let show = |tool: &str, outcome: &Outcome| {
-            output::result(&table.row(&scenario.name, tool, bytes, outcome));
-            warn_about_emulator(&scenario, &race.counters());
+            output::result(&table.row(&path_name(scenario), tool, bytes, outcome));
+            warn_about_emulator(scenario, &race.counters());
         };
         let copied =
             race.longhaul(&["--stall-timeout", "20s"], COPY_TIME_MAX, Duration::ZERO).map_err(failed)?;
@@ -81,15 +82,16 @@ fn lost_any(counters: &Counters) -> bool {
     counters.left_to_right.dropped_loss > 0
 }
 
-fn path_name(loss: f64) -> String {
-    let loss = if loss > 0.0 { format!("loss {} %", loss * 100.0) } else { "no loss".into() };
-    format!("{BOTTLENECK_MBIT} Mb/s, {RTT_MS} ms, {loss}")
+fn path_name(Scenario { bottleneck_mbit, rtt_ms, loss, .. }: &Scenario) -> String {
+    let loss = if *loss > 0.0 { format!("loss {} %", loss * 100.0) } else { "no loss".into() };
+    format!("{bottleneck_mbit} Mb/s, {rtt_ms} ms, {loss}")
 }
 
-fn intro(megabytes: u64) -> String {
+fn intro(megabytes: u64, path: &Scenario, limit_mbps: f64) -> String {
     format!(
-        "One file of {megabytes} MB over an emulated path ({BOTTLENECK_MBIT} Mb/s, round trip {RTT_MS} ms, queue of one \
-         bandwidth-delay product).\nLimit: {PAYLOAD_LIMIT_MBPS:.1} Mb/s, what TCP could carry in packets of 1500 bytes.\n"
+        "One file of {megabytes} MB over an emulated path ({} Mb/s, round trip {} ms, queue of one bandwidth-delay \
+         product).\nLimit: {limit_mbps:.1} Mb/s, what TCP could carry in packets of 1500 bytes.\n",
+        path.bottleneck_mbit, path.rtt_ms
     )
 }
 
@@ -100,15 +102,12 @@ fn failed(error: ExperimentError) -> Failure {
     }
 }
 
-/// The long haul of the FOBS paper: 100 Mb/s, 65 ms.
-const BOTTLENECK_MBIT: f64 = 100.0;
-const RTT_MS: f64 = 65.0;
-/// Shares of packets lost from the sender to the receiver.
-const LOSSES: [f64; 2] = [0.0, 0.01];
+/// The long haul of the FOBS paper, without loss and with it: the same rate and round trip.
+const PATHS: [&str; 2] = ["long-haul-100m", "lossy-100m"];
 /// Kernel congestion controls to compare with: the usual default, and the strongest rival on such paths.
 const TCP_CONTROLS: [&str; 2] = ["cubic", "bbr"];
 /// 1448 payload bytes in each IP packet of 1500: IPv4, TCP, time stamps.
-const PAYLOAD_LIMIT_MBPS: f64 = BOTTLENECK_MBIT * 1448.0 / 1500.0;
+const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
 /// A TCP that needs longer has made its point.
 const TCP_TIME_MAX: Duration = Duration::from_secs(30);
 /// Longer than any copy of the demo should take, at 1 Mb/s for the usual file.

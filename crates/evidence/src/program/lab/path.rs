@@ -1,7 +1,7 @@
 //! A path for somebody's own programs, and what it did.
 
-use crate::program::args::LabEnd;
 use crate::program::args::LabPcapArgs;
+use crate::program::args::SideArg;
 use crate::program::output::{self, bytes_text, share_text};
 use crate::program::{log, signals};
 use longhaul_cli::failure::Failure;
@@ -217,10 +217,10 @@ pub fn failed(error: LabError) -> Failure {
 }
 
 /// What an end is called.
-pub fn name(end: LabEnd) -> &'static str {
+pub fn name(end: SideArg) -> &'static str {
     match end {
-        LabEnd::Left => "left",
-        LabEnd::Right => "right",
+        SideArg::Left => "left",
+        SideArg::Right => "right",
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::path::{self, OpenPath, failed};
 use super::with::wait;
-use crate::program::args::{LabEnd, LabShellArgs};
+use crate::program::args::{LabShellArgs, SideArg};
 use crate::program::output::{self, Exit};
 use crate::program::values::describe;
 use longhaul_cli::failure::Failure;
-use longhaul_lab::{Crew, Side};
+use longhaul_lab::{ProcessGroup, Side};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
 use std::io::{self, IsTerminal};
@@ -20,8 +20,8 @@ use tempfile::TempDir;
 pub fn run(args: &LabShellArgs) -> Result<Exit, Failure> {
     let path = OpenPath::open(&args.scenario, &args.pcap)?;
     {
-        let crew = path.lab.crew().map_err(failed)?;
-        let tools = Tools::make(&crew).map_err(|error| {
+        let group = path.lab.process_group().map_err(failed)?;
+        let tools = Tools::make(&group).map_err(|error| {
             let reason = describe(&error);
             Failure::Failed(format!("cannot write the commands left and right: {reason}; set TMPDIR"))
         })?;
@@ -30,11 +30,11 @@ pub fn run(args: &LabShellArgs) -> Result<Exit, Failure> {
         }
         path.begin()?;
         let end = match args.end {
-            LabEnd::Left => Side::Left,
-            LabEnd::Right => Side::Right,
+            SideArg::Left => Side::Left,
+            SideArg::Right => Side::Right,
         };
         let plain = interactive_program();
-        let shell = crew.spawn(end, &plain, |shell| {
+        let shell = group.spawn(end, &plain, |shell| {
             tools.furnish(shell);
             furnish_prompt(shell, &tools.rc_file());
             path.furnish(shell, end);
@@ -91,14 +91,14 @@ struct Tools {
 }
 
 impl Tools {
-    fn make(crew: &Crew<'_>) -> io::Result<Tools> {
+    fn make(group: &ProcessGroup<'_>) -> io::Result<Tools> {
         let folder = TempDir::with_prefix("longhaul-lab-")?;
         let program = std::env::current_exe()?;
         for (name, end) in [("left", Side::Left), ("right", Side::Right)] {
             let file = folder.path().join(name);
             let mut script = b"#!/bin/sh\nexec ".to_vec();
             script.extend(quoted(program.as_os_str()));
-            script.extend(format!(" lab-at {name} {} \"$@\"\n", crew.network(end).display()).bytes());
+            script.extend(format!(" lab-at {name} {} \"$@\"\n", group.network(end).display()).bytes());
             fs::write(&file, script)?;
             fs::set_permissions(&file, Permissions::from_mode(0o755))?;
         }

@@ -5,7 +5,7 @@ use crate::program::args::LabRunArgs;
 use crate::program::output::{self, Exit};
 use crate::program::values::describe;
 use longhaul_cli::failure::Failure;
-use longhaul_lab::{Crew, Lab, Member, Side, Wire};
+use longhaul_lab::{GroupProcess, Lab, ProcessGroup, Side, Wire};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 pub fn run(args: &LabRunArgs, command: &str, scenario: &Path) -> Result<Exit, Failure> {
     let path = OpenPath::open(scenario, &args.pcap)?;
     let status = {
-        let crew = path.lab.crew().map_err(failed)?;
-        let server = args.server.as_deref().map(|server| start(&path, &crew, Side::Right, server, args.json));
+        let group = path.lab.process_group().map_err(failed)?;
+        let server =
+            args.server.as_deref().map(|server| start(&path, &group, Side::Right, server, args.json));
         let mut server = server.transpose()?;
         if let Some(server) = &mut server {
             wait_for_server(&path.lab, server, &path.stop)?;
@@ -29,7 +30,7 @@ pub fn run(args: &LabRunArgs, command: &str, scenario: &Path) -> Result<Exit, Fa
             return Err(Failure::Interrupted);
         }
         path.begin()?;
-        let command = start(&path, &crew, Side::Left, command, args.json)?;
+        let command = start(&path, &group, Side::Left, command, args.json)?;
         wait(command, &path.stop)?
     };
     let was_stopped = path.stop.load(Ordering::Relaxed);
@@ -47,19 +48,19 @@ pub fn run(args: &LabRunArgs, command: &str, scenario: &Path) -> Result<Exit, Fa
     Ok(exit)
 }
 
-fn start<'crew>(
+fn start<'group>(
     path: &OpenPath,
-    crew: &'crew Crew<'_>,
+    group: &'group ProcessGroup<'_>,
     end: Side,
     command: &str,
     is_aside: bool,
-) -> Result<Member<'crew>, Failure> {
+) -> Result<GroupProcess<'group>, Failure> {
     let unstartable =
         |error: io::Error| Failure::Failed(format!("sh: cannot be started: {}", describe(&error)));
     // Standard output is kept for the result.
     let aside =
         is_aside.then(|| io::stderr().as_fd().try_clone_to_owned()).transpose().map_err(unstartable)?;
-    let started = crew.spawn(end, "sh", |sh| {
+    let started = group.spawn(end, "sh", |sh| {
         sh.arg("-c").arg(command);
         if end == Side::Right {
             sh.stdin(Stdio::null());
@@ -73,7 +74,7 @@ fn start<'crew>(
 }
 
 /// Until it has opened a socket that others can speak to, or for a moment, where it opens none that can be seen.
-fn wait_for_server(lab: &Lab, server: &mut Member<'_>, stop: &AtomicBool) -> Result<(), Failure> {
+fn wait_for_server(lab: &Lab, server: &mut GroupProcess<'_>, stop: &AtomicBool) -> Result<(), Failure> {
     let deadline = Instant::now() + SERVER_START_MAX;
     while Instant::now() < deadline && !stop.load(Ordering::Relaxed) {
         if let Some(status) = server.try_wait().map_err(lost)? {
@@ -91,7 +92,7 @@ fn wait_for_server(lab: &Lab, server: &mut Member<'_>, stop: &AtomicBool) -> Res
 }
 
 /// Ctrl-C reaches the command by itself; it has a moment to end in its own way.
-pub fn wait(mut member: Member<'_>, stop: &AtomicBool) -> Result<ExitStatus, Failure> {
+pub fn wait(mut member: GroupProcess<'_>, stop: &AtomicBool) -> Result<ExitStatus, Failure> {
     let mut stopped = None;
     loop {
         if let Some(status) = member.try_wait().map_err(lost)? {

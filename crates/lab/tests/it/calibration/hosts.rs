@@ -58,7 +58,7 @@ fn commands_run_on_their_host_and_die_with_us() {
 fn programs_of_a_crew_end_together() {
     wait(|| {
         let lab = start(&Scenario::new(100.0, 10.0))?;
-        let crew = lab.crew().map_err(|e| e.to_string())?;
+        let group = lab.process_group().map_err(|e| e.to_string())?;
         let marked = |sleeper: &str| {
             let all = fs::read_dir("/proc").into_iter().flatten().flatten();
             let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -67,12 +67,12 @@ fn programs_of_a_crew_end_together() {
         // A time that nobody else sleeps.
         let sleeper = format!("{}", 3_000_000 + std::process::id());
         for end in [Side::Left, Side::Right] {
-            let shell = crew.spawn(end, "sh", |sh| {
+            let shell = group.spawn(end, "sh", |sh| {
                 sh.arg("-c").arg(format!("setsid sleep {sleeper} & setsid sleep {sleeper} &"));
             });
             let status = shell.map_err(|e| e.to_string())?.wait().map_err(|e| e.to_string())?;
             check(status.success(), || format!("{end:?}: {status}"))?;
-            let output = crew.spawn(end.other(), "cat", |cat| {
+            let output = group.spawn(end.other(), "cat", |cat| {
                 cat.arg("/proc/self/net/fib_trie").stdout(std::process::Stdio::piped());
             });
             let mut cat = output.map_err(|e| e.to_string())?;
@@ -88,7 +88,7 @@ fn programs_of_a_crew_end_together() {
             })?;
             thread::sleep(Duration::from_millis(10));
         }
-        drop(crew);
+        drop(group);
         check(marked(&sleeper) == 0, || format!("{} of 4 still sleep", marked(&sleeper)))
     });
 }

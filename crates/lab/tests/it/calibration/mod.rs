@@ -1,5 +1,6 @@
 //! Measures the emulator against what a scenario asks for, from outside, with sockets on its two hosts.
 
+mod gso;
 mod hosts;
 mod impairments;
 mod path;
@@ -7,7 +8,6 @@ mod probe;
 mod queues;
 mod shared;
 mod steps;
-mod supers;
 
 use crate::watched::Verdict;
 use longhaul_testing::machine;

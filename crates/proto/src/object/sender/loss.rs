@@ -1,6 +1,6 @@
 //! What is taken for lost, and when; and the two ways in which datagrams travel, over which that differs.
 
-use super::super::sending::{Blocked, Carriage, Totals};
+use super::super::sending::{Blocked, Channel, Totals};
 use super::super::{AckPolicy, MAX_DELAY, STATUS_EVERY};
 use super::{Sender, TIMEOUT_MAX};
 use crate::control::{Controller, LossSample};
@@ -13,13 +13,13 @@ impl<S: Source> Sender<S> {
     /// From now on TCP streams carry what is sent: they decide the pace, and what they carry is lost only if
     /// [`Sender::lose`] says so.
     pub fn go_by_streams(&mut self) {
-        self.carriage = Carriage::Streams;
+        self.channel = Channel::Streams;
         self.train_left = 0;
     }
 
     /// From now on datagrams of their own carry it, at the pace of a controller that has heard nothing yet.
     pub fn go_by_datagrams(&mut self, controller: Box<dyn Controller>) {
-        self.carriage = Carriage::Datagrams;
+        self.channel = Channel::Datagrams;
         self.controller = controller;
         self.base = Totals {
             received: self.stats.received,
@@ -73,7 +73,7 @@ impl<S: Source> Sender<S> {
                 self.episode_from = self.flight.next_number();
             }
             let lost_bytes = lost.count * len;
-            if self.carriage == Carriage::Datagrams {
+            if self.channel == Channel::Datagrams {
                 self.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
             }
         }

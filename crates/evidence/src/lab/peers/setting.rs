@@ -1,6 +1,6 @@
 //! Where a copy takes place: two hosts, and what is to be copied between them.
 
-use super::cargo::Cargo;
+use super::payload::Payload;
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::process::Process;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 /// Two hosts, what is to be copied between them, and what is known of the path.
 #[derive(Clone, Copy)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct Setting<'a> {
     pub(crate) bench: &'a Bench<'a>,
     pub(crate) lab: &'a Lab,
-    pub(crate) cargo: &'a Cargo,
+    pub(crate) payload: &'a Payload,
     /// The end that it goes to, from the left one; the left one too over loopback.
     pub(crate) to: Side,
     /// What a program is told that has to be told the rate; `None` over loopback.
@@ -25,7 +25,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) rtt_ms: f64,
 }
 
-impl Scene<'_> {
+impl Setting<'_> {
     /// A command at the end that sends.
     pub(super) fn near(&self, program: impl AsRef<OsStr>) -> Command {
         self.lab.command(Side::Left, program)

@@ -51,7 +51,7 @@ pub(crate) struct Outcome<T> {
 
 /// Do all jobs, `at_a_time` of them at a time, begun in their order. Each makes its own path. The first that fails ends
 /// all.
-pub(crate) fn abreast<J: Sync, T: Send>(
+pub(crate) fn side_by_side<J: Sync, T: Send>(
     bench: &Bench<'_>,
     at_a_time: usize,
     jobs: &[J],
@@ -109,7 +109,7 @@ mod tests {
         with_bench(&AtomicBool::new(false), |bench| {
             let jobs: Vec<u32> = (0..20).collect();
             let squares =
-                abreast(bench, 3, &jobs, |&job, _| Ok(Outcome { of: job * job, is_late: job == 7 }));
+                side_by_side(bench, 3, &jobs, |&job, _| Ok(Outcome { of: job * job, is_late: job == 7 }));
             assert_eq!(squares.unwrap(), jobs.iter().map(|job| job * job).collect::<Vec<_>>());
             assert!(bench.warning().is_some_and(|text| text.contains("in 1 of 20 runs")));
         });
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn the_first_failure_ends_all() {
         with_bench(&AtomicBool::new(false), |bench| {
-            let failed = abreast(bench, 2, &[1, 2, 3, 4], |&job, halt: Halt<'_>| {
+            let failed = side_by_side(bench, 2, &[1, 2, 3, 4], |&job, halt: Halt<'_>| {
                 if job == 2 {
                     let reason = "no".into();
                     return Err(ExperimentError::Program { program: "it".into(), reason });
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_wish_to_stop_ends_all() {
         with_bench(&AtomicBool::new(true), |bench| {
-            let stopped = abreast(bench, 2, &[1, 2], |_, _| Ok(Outcome { of: (), is_late: false }));
+            let stopped = side_by_side(bench, 2, &[1, 2], |_, _| Ok(Outcome { of: (), is_late: false }));
             assert!(matches!(stopped, Err(ExperimentError::Interrupted)), "{stopped:?}");
         });
     }

@@ -17,43 +17,43 @@ pub enum Load {
 }
 
 /// Something to copy. Dropping it removes it, and what has arrived of it.
-pub(crate) struct Cargo {
+pub(crate) struct Payload {
     folder: Folder,
     pub(crate) bytes: u64,
     /// Of all names and contents.
     hash: blake3::Hash,
 }
 
-impl Cargo {
+impl Payload {
     /// A file of so many bytes, which follow from the seed.
-    pub(crate) fn file(bench: &Bench<'_>, bytes: u64) -> Result<Cargo, ExperimentError> {
-        Cargo::load(bench, Folder::new(), |path, random| write_noise(bench, path, bytes, random))
+    pub(crate) fn file(bench: &Bench<'_>, bytes: u64) -> Result<Payload, ExperimentError> {
+        Payload::load(bench, Folder::new(), |path, random| write_noise(bench, path, bytes, random))
     }
 
     /// The same, or a tree, in memory if there is room for it there, for its copy and for as much to spare.
-    pub(crate) fn in_memory(bench: &Bench<'_>, load: Load) -> Result<Cargo, ExperimentError> {
+    pub(crate) fn in_memory(bench: &Bench<'_>, load: Load) -> Result<Payload, ExperimentError> {
         match load {
             Load::File(bytes) => {
                 let write = |path: &Path, random: &mut _| write_noise(bench, path, bytes, random);
-                Cargo::load(bench, Folder::with_room(3 * bytes), write)
+                Payload::load(bench, Folder::with_room(3 * bytes), write)
             }
             Load::Files(files, bytes_each) => {
                 let folder = Folder::with_room(3 * u64::from(files) * bytes_each);
-                Cargo::load(bench, folder, |top, random| write_tree(bench, top, files, bytes_each, random))
+                Payload::load(bench, folder, |top, random| write_tree(bench, top, files, bytes_each, random))
             }
         }
     }
 
     /// A tree of files of equal size, a hundred in each of its folders.
-    pub(crate) fn tree(bench: &Bench<'_>, files: u32, bytes_each: u64) -> Result<Cargo, ExperimentError> {
-        Cargo::load(bench, Folder::new(), |top, random| write_tree(bench, top, files, bytes_each, random))
+    pub(crate) fn tree(bench: &Bench<'_>, files: u32, bytes_each: u64) -> Result<Payload, ExperimentError> {
+        Payload::load(bench, Folder::new(), |top, random| write_tree(bench, top, files, bytes_each, random))
     }
 
     fn load(
         bench: &Bench<'_>,
         folder: io::Result<Folder>,
         write: impl FnOnce(&Path, &mut fastrand::Rng) -> Result<(), ExperimentError>,
-    ) -> Result<Cargo, ExperimentError> {
+    ) -> Result<Payload, ExperimentError> {
         let furnish = || {
             let folder = folder?;
             for name in [SOURCE, ARRIVED, MEMORY] {
@@ -66,7 +66,7 @@ impl Cargo {
         write(&source, &mut fastrand::Rng::with_seed(bench.options.seed))?;
         let bytes = bytes_in(&source).map_err(|error| no_room(&error))?;
         let hash = hash_of(bench, &source)?.map_err(|error| no_room(&error))?;
-        Ok(Cargo { folder, bytes, hash })
+        Ok(Payload { folder, bytes, hash })
     }
 
     /// The file or tree itself, whose last part is [`NAME`].
@@ -205,7 +205,7 @@ pub(crate) fn no_room(error: &io::Error) -> ExperimentError {
 }
 
 /// What it is called at both ends.
-pub(crate) const NAME: &str = "cargo";
+pub(crate) const NAME: &str = "payload";
 const SOURCE: &str = "source";
 const ARRIVED: &str = "arrived";
 const MEMORY: &str = "memory";
@@ -221,13 +221,13 @@ mod tests {
     #[test]
     fn nothing_is_written_or_read_for_who_wants_to_stop() {
         with_bench(None, |bench| {
-            let cargo = Cargo::file(bench, 3 << 20).unwrap();
-            let there = cargo.arrived_folder().join(NAME);
-            fs::copy(cargo.source(), &there).unwrap();
-            assert!(cargo.is_whole(bench).unwrap());
+            let payload = Payload::file(bench, 3 << 20).unwrap();
+            let there = payload.arrived_folder().join(NAME);
+            fs::copy(payload.source(), &there).unwrap();
+            assert!(payload.is_whole(bench).unwrap());
             bench.options.stop.store(true, Ordering::Relaxed);
-            assert!(matches!(cargo.is_whole(bench), Err(ExperimentError::Interrupted)));
-            assert!(matches!(Cargo::file(bench, 3 << 20), Err(ExperimentError::Interrupted)));
+            assert!(matches!(payload.is_whole(bench), Err(ExperimentError::Interrupted)));
+            assert!(matches!(Payload::file(bench, 3 << 20), Err(ExperimentError::Interrupted)));
         });
     }
 
@@ -237,22 +237,22 @@ mod tests {
     }
 
     fn damage(bench: &Bench<'_>) {
-        let cargo = Cargo::tree(bench, 3, 1000).unwrap();
-        assert_eq!(cargo.bytes, 3000);
-        assert!(!cargo.seems_whole() && !cargo.is_whole(bench).unwrap());
-        let there = cargo.arrived_folder().join(NAME).join("folder-000");
+        let payload = Payload::tree(bench, 3, 1000).unwrap();
+        assert_eq!(payload.bytes, 3000);
+        assert!(!payload.seems_whole() && !payload.is_whole(bench).unwrap());
+        let there = payload.arrived_folder().join(NAME).join("folder-000");
         fs::create_dir_all(&there).unwrap();
-        for file in files_in(&cargo.source()).unwrap() {
+        for file in files_in(&payload.source()).unwrap() {
             fs::copy(&file, there.join(file.file_name().unwrap())).unwrap();
         }
-        assert!(cargo.seems_whole() && cargo.is_whole(bench).unwrap());
+        assert!(payload.seems_whole() && payload.is_whole(bench).unwrap());
         let mut damaged = fs::read(there.join("file-00001")).unwrap();
         damaged[500] ^= 1;
         fs::write(there.join("file-00001"), damaged).unwrap();
-        assert!(cargo.seems_whole() && !cargo.is_whole(bench).unwrap());
+        assert!(payload.seems_whole() && !payload.is_whole(bench).unwrap());
         fs::remove_file(there.join("file-00001")).unwrap();
-        assert!(!cargo.seems_whole() && !cargo.is_whole(bench).unwrap());
-        cargo.clear().unwrap();
-        assert_eq!(fs::read_dir(cargo.arrived_folder()).unwrap().count(), 0);
+        assert!(!payload.seems_whole() && !payload.is_whole(bench).unwrap());
+        payload.clear().unwrap();
+        assert_eq!(fs::read_dir(payload.arrived_folder()).unwrap().count(), 0);
     }
 }

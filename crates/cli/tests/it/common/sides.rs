@@ -5,23 +5,23 @@ use super::{Server, wait_until};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-pub struct Scene {
+pub struct Sides {
     pub pull: bool,
     /// The client's folder, and the server's.
     pub here: tempfile::TempDir,
     pub there: tempfile::TempDir,
 }
 
-impl Scene {
-    pub fn new(pull: bool) -> Scene {
-        Scene { pull, here: folder(), there: folder() }
+impl Sides {
+    pub fn new(pull: bool) -> Sides {
+        Sides { pull, here: folder(), there: folder() }
     }
 
     /// With one file to be copied.
-    pub fn with_file(pull: bool, len: usize) -> Scene {
-        let scene = Scene::new(pull);
-        write_noise(scene.source(), len, 1);
-        scene
+    pub fn with_file(pull: bool, len: usize) -> Sides {
+        let sides = Sides::new(pull);
+        write_noise(sides.source(), len, 1);
+        sides
     }
 
     pub fn from(&self) -> &Path {

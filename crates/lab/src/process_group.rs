@@ -1,6 +1,6 @@
 //! Programs at the ends of a path that end together, whatever becomes of the program that started them.
 //!
-//! They run in a process namespace of their own, whose first process is killed when the [`Crew`] is dropped or when
+//! They run in a process namespace of their own, whose first process is killed when the [`ProcessGroup`] is dropped or when
 //! this program ends in whatever way; the kernel then kills all others, also those that have put themselves in the
 //! background.
 
@@ -21,17 +21,17 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 /// Where programs are started that are to end together. Dropping it kills those that are left.
-pub struct Crew<'lab> {
+pub struct ProcessGroup<'lab> {
     lab: &'lab Lab,
     namespaces: [PathBuf; 2],
     requests: Option<Sender<Request>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A program of a crew. Dropping it kills it.
-pub struct Member<'crew> {
+/// A program of a group. Dropping it kills it.
+pub struct GroupProcess<'group> {
     child: Child,
-    crew: std::marker::PhantomData<&'crew ()>,
+    group: std::marker::PhantomData<&'group ()>,
 }
 
 /// What the thread that is everyone's parent is asked to do.
@@ -39,12 +39,12 @@ type Request = Box<dyn FnOnce() + Send>;
 
 impl Lab {
     /// Room for programs that end together.
-    pub fn crew(&self) -> Result<Crew<'_>, LabError> {
+    pub fn process_group(&self) -> Result<ProcessGroup<'_>, LabError> {
         let anchors = [Side::Left, Side::Right].map(|end| self.command(end, "cat"));
         let (requests, queue) = channel::<Request>();
         let (report, reported) = channel();
         let thread =
-            thread::Builder::new().name("lab-crew".into()).spawn(move || match Anchors::drop_in(anchors) {
+            thread::Builder::new().name("lab-group".into()).spawn(move || match Anchors::drop_in(anchors) {
                 Ok((anchors, namespaces)) => {
                     let _ = report.send(Ok(namespaces));
                     queue.into_iter().for_each(|request| request());
@@ -57,18 +57,18 @@ impl Lab {
         let thread = thread.map_err(LabError::at("starting a thread"))?;
         let gone = |_| LabError::at("starting a thread")(io::Error::other("it ended"));
         let namespaces = reported.recv().map_err(gone)??;
-        Ok(Crew { lab: self, namespaces, requests: Some(requests), thread: Some(thread) })
+        Ok(ProcessGroup { lab: self, namespaces, requests: Some(requests), thread: Some(thread) })
     }
 }
 
-impl Crew<'_> {
+impl ProcessGroup<'_> {
     /// Start a program on that host.
     pub fn spawn(
         &self,
         on: impl Into<Place>,
         program: impl AsRef<OsStr>,
         furnish: impl FnOnce(&mut Command),
-    ) -> io::Result<Member<'_>> {
+    ) -> io::Result<GroupProcess<'_>> {
         let mut command = self.lab.command(on, program);
         furnish(&mut command);
         let (answer, answered) = channel();
@@ -80,17 +80,17 @@ impl Crew<'_> {
         let requests = self.requests.as_ref().ok_or_else(gone)?;
         requests.send(request).map_err(|_| gone())?;
         let child = answered.recv().map_err(|_| gone())??;
-        Ok(Member { child, crew: std::marker::PhantomData })
+        Ok(GroupProcess { child, group: std::marker::PhantomData })
     }
 
-    /// The file that stands for the network namespace of that end's first host, for programs of the crew: see
+    /// The file that stands for the network namespace of that end's first host, for programs of the group: see
     /// [`enter_network`].
     pub fn network(&self, end: Side) -> &Path {
         &self.namespaces[end as usize]
     }
 }
 
-impl Drop for Crew<'_> {
+impl Drop for ProcessGroup<'_> {
     fn drop(&mut self) {
         drop(self.requests.take());
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
@@ -99,20 +99,20 @@ impl Drop for Crew<'_> {
     }
 }
 
-impl Deref for Member<'_> {
+impl Deref for GroupProcess<'_> {
     type Target = Child;
     fn deref(&self) -> &Child {
         &self.child
     }
 }
 
-impl DerefMut for Member<'_> {
+impl DerefMut for GroupProcess<'_> {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.child
     }
 }
 
-impl Drop for Member<'_> {
+impl Drop for GroupProcess<'_> {
     fn drop(&mut self) {
         // Both fail only where it has ended already.
         let _ = self.child.kill();
@@ -120,7 +120,7 @@ impl Drop for Member<'_> {
     }
 }
 
-/// Move this thread into the network namespace that a [`Crew`] names. It should be the program's only thread.
+/// Move this thread into the network namespace that a [`ProcessGroup`] names. It should be the program's only thread.
 pub fn enter_network(file: &Path) -> Result<(), LabError> {
     let file = rustix::fs::open(file, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(LabError::at("opening a host's network namespace (has its lab ended?)"))?;
@@ -128,7 +128,7 @@ pub fn enter_network(file: &Path) -> Result<(), LabError> {
 }
 
 /// Make this program's group that of its terminal again, if it has one: an interactive shell takes the terminal for itself
-/// and cannot give it back from within a crew.
+/// and cannot give it back from within a group.
 pub fn take_terminal() {
     // SAFETY: a signal set is plain data that `sigemptyset` sets up; the other calls take descriptors and numbers.
     unsafe {
