@@ -35,19 +35,22 @@ pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<File> {
                     _ => Ok(journal.into()),
                 };
             }
-            Err(Errno::EXIST) => {
-                // Held until it is gone.
-                let _stale = take(folder, name)?;
-                remove_parts(folder, name);
-                match unlinkat(folder, name, AtFlags::empty()) {
-                    Ok(()) | Err(Errno::NOENT) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
+            Err(Errno::EXIST) => discard(folder, name)?,
             Err(error) => return Err(error.into()),
         }
     }
     Err(busy())
+}
+
+/// Remove a journal that nobody is at work with, and its part files.
+pub(super) fn discard(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    // Held until it is gone.
+    let _stale = take(folder, name)?;
+    remove_parts(folder, name);
+    match unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Remove the part files that go with a journal, whatever it says itself.

@@ -24,9 +24,14 @@ pub(super) fn journal_of_part(part: &[u8]) -> Option<Vec<u8>> {
     Some([stem, JOURNAL].concat())
 }
 
+/// Whether a name is that of a journal.
+pub(super) fn is_journal(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.ends_with(JOURNAL)
+}
+
 /// Whether a name is one that we give; such files are never copied.
 pub(super) fn is_ours(name: &[u8]) -> bool {
-    name.starts_with(b".") && (name.ends_with(PART) || name.ends_with(JOURNAL))
+    is_journal(name) || name.starts_with(b".") && name.ends_with(PART)
 }
 
 /// A name too long for the ending is cut and told apart by its hash.

@@ -2,8 +2,10 @@
 
 use super::errors::{FileError, why};
 use super::shared::{Happened, Shared, Status};
+use super::target::Journals;
 use longhaul_proto::session::manifest::{EntryIndex, Kind};
 use longhaul_proto::session::message::FileFailure;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// What is to be done before data is stored.
@@ -69,6 +71,9 @@ pub(super) fn finish(shared: &Shared) {
     } else {
         shared.report().removal_put_off = !shared.extraneous.is_empty();
     }
+    if !shared.dry_run {
+        remove_leftovers(shared);
+    }
     // Children come after their parents in a manifest, so backwards is the deepest first.
     for (index, entry) in target.manifest.entries.iter().enumerate().rev() {
         let index = index as EntryIndex;
@@ -88,6 +93,22 @@ pub(super) fn finish(shared: &Shared) {
     }
     shared.finished.store(true, Ordering::Release);
     shared.wake();
+}
+
+/// A file that is in place needs nothing of an earlier run any more, which may have begun with another version of it.
+fn remove_leftovers(shared: &Shared) {
+    let report = shared.report();
+    let failed: HashSet<Vec<u8>> = report.failed.first.iter().map(|failure| failure.path.clone()).collect();
+    let knows_failed = report.failed.more == 0;
+    drop(report);
+    let mut journals = Journals::new();
+    for (index, entry) in shared.target.manifest.entries.iter().enumerate() {
+        let is_file = matches!(entry.kind, Kind::File { .. });
+        if is_file && knows_failed && !failed.contains(&entry.path) {
+            // What stays takes room and does no harm.
+            let _ = shared.target.remove_leftover(index as EntryIndex, &mut journals);
+        }
+    }
 }
 
 fn fail(shared: &Shared, path: &[u8], error: FileError) {

@@ -1,10 +1,10 @@
 //! The destination: where each entry goes, its part file, and how it lands.
 
 use super::extents::DataMap;
-use super::folders::{Folders, split};
+use super::folders::{Folders, list, split};
 use super::journal::PartToken;
 use super::lease;
-use super::names::{journal_name, part_name};
+use super::names::{is_journal, journal_name, part_name};
 use super::scan::{mtime, open_to_read};
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
@@ -31,6 +31,9 @@ pub(super) struct Place {
     /// The top folder keeps its own permissions and time.
     pub keeps_top: bool,
 }
+
+/// The journals that lie in each folder.
+pub(super) type Journals = HashMap<Vec<u8>, HashSet<Vec<u8>>>;
 
 /// The destination of a copy.
 pub(super) struct Target {
@@ -158,6 +161,20 @@ impl Target {
     pub(super) fn remove_journal(&self, entry: EntryIndex) -> io::Result<()> {
         let (folder, name) = self.parent(entry)?;
         Ok(remove_file(&folder, &journal_name(name))?)
+    }
+
+    /// Remove what an earlier run left of a file that is in place. `journals`: those that lie in each folder.
+    pub(super) fn remove_leftover(&self, entry: EntryIndex, journals: &mut Journals) -> io::Result<()> {
+        let path = self.place.rename.as_deref().unwrap_or(&self.entry(entry).path);
+        let (folder, name) = lock(&self.folders).parent(path)?;
+        let there = journals.entry(split(path).0.to_vec()).or_insert_with(|| {
+            let names = list(&folder).unwrap_or_default().into_iter().map(|(name, _)| name);
+            names.filter(|name| is_journal(name)).collect()
+        });
+        if there.is_empty() || !there.contains(&journal_name(name)) {
+            return Ok(());
+        }
+        lease::discard(&folder, &journal_name(name))
     }
 
     /// Open the file that is in place.
@@ -403,7 +420,7 @@ fn remove_tree(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let inner = openat(folder, name, flags, Mode::empty())?;
-    for (item, _) in super::folders::list(&inner)? {
+    for (item, _) in list(&inner)? {
         remove_tree(&inner, &item)?;
     }
     Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)

@@ -108,6 +108,19 @@ proptest! {
     }
 }
 
+#[test]
+fn a_file_that_lands_small_leaves_nothing_of_its_larger_self() {
+    let (source, dest) = (folder(), folder());
+    let file = source.path().join("f");
+    write(&file, &random_bytes(5 * MIB, 1));
+    interrupt(&file, dest.path(), Road { until: 0.6, ..Road::default() });
+    assert!(leftovers(dest.path(), "f").0.exists());
+    write(&file, b"small");
+    copy(&file, dest.path(), Road::default());
+    assert_eq!(fs::read(dest.path().join("f")).unwrap(), b"small");
+    assert_tidy(dest.path());
+}
+
 /// What a receiver that is killed leaves: a copy of a folder as it is at a moment, journals before part files.
 fn snapshot(from: &Path, to: &Path) {
     for journals in [true, false] {
