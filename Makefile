@@ -93,8 +93,8 @@ test-long: ## Run all tests with cases drawn anew, and what takes minutes each: 
 	$(CARGO) test $(WHOLE) --tests --no-fail-fast -- --include-ignored
 
 .PHONY: campaign
-campaign: ## Copies that meet misfortunes, thousands of them, each time others
-	$(CARGO) test $(WHOLE) --test it -p longhaul-cli -- --ignored --nocapture campaign
+campaign: ## Copies that meet misfortunes, many thousands of them, each time others
+	$(CARGO) test $(WHOLE) --lib --test it -- --ignored --nocapture campaign
 
 .PHONY: fmt
 fmt: ## Check the format of the sources

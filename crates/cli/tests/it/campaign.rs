@@ -2,10 +2,11 @@
 //! or of the file that was there before, and the same command, given once more, ends right.
 
 use crate::common::relay::{Relay, Way};
+use crate::common::shim::Shim;
 use crate::common::sides::Sides;
 use crate::common::small::Small;
 use crate::common::tree::*;
-use crate::common::{Running, wait_until};
+use crate::common::{Running, Server, longhaul, wait_until};
 use fastrand::Rng;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -35,6 +37,8 @@ fn a_long_campaign_of_misfortunes_makes_no_wrong_file() {
 /// A round for each seed, a few at a time.
 fn campaign(seeds: std::ops::Range<u64>) {
     println!("seeds {seeds:?}");
+    let tools = folder();
+    let shim = Shim::compile(tools.path());
     let next = AtomicU64::new(seeds.start);
     let tally = Mutex::new(Tally::default());
     thread::scope(|scope| {
@@ -45,7 +49,7 @@ fn campaign(seeds: std::ops::Range<u64>) {
                     if seed >= seeds.end {
                         break;
                     }
-                    let round = Round::new(seed).run();
+                    let round = Round::new(seed, shim.as_ref()).run();
                     tally.lock().expect("no round failed").add(&round);
                 }
             });
@@ -67,13 +71,15 @@ enum Misfortune {
     /// Nothing passes any more, and nobody is told.
     CutForGood,
     DiskFull,
+    /// Some calls that read, write or sync files fail, at both ends.
+    DiskFaulty,
     /// These the copy outlives.
     CutForAWhile,
     AddressChanged,
     Spoilt,
 }
 
-const ALL: [Misfortune; 9] = {
+const ALL: [Misfortune; 10] = {
     use Misfortune::*;
     [
         ClientKilled,
@@ -82,6 +88,7 @@ const ALL: [Misfortune; 9] = {
         ServerStopped,
         CutForGood,
         DiskFull,
+        DiskFaulty,
         CutForAWhile,
         AddressChanged,
         Spoilt,
@@ -99,6 +106,8 @@ impl Misfortune {
 struct Tally {
     copies: u64,
     misfortunes: BTreeMap<Misfortune, u64>,
+    /// Of the copies with faulty disks, those that said so.
+    disks_noticed: u64,
     /// Copies that had ended before anything befell them.
     too_late: u64,
     /// Copies that were torn apart, bytes that had arrived of them, and those of them that the next one took over.
@@ -113,6 +122,7 @@ impl Tally {
         for (misfortune, count) in &other.misfortunes {
             *self.misfortunes.entry(*misfortune).or_default() += count;
         }
+        self.disks_noticed += other.disks_noticed;
         self.too_late += other.too_late;
         self.tears += other.tears;
         self.delivered += other.delivered;
@@ -121,7 +131,7 @@ impl Tally {
 }
 
 /// A tree that is copied until it is there.
-struct Round {
+struct Round<'a> {
     seed: u64,
     rng: Rng,
     sides: Sides,
@@ -129,11 +139,13 @@ struct Round {
     allowed: BTreeMap<PathBuf, Vec<Vec<u8>>>,
     /// A source changed, and neither its size nor its time did.
     is_deceptive: bool,
+    /// Makes disks faulty; `None` where it cannot be had.
+    shim: Option<&'a Shim>,
     tally: Tally,
 }
 
-impl Round {
-    fn new(seed: u64) -> Round {
+impl<'a> Round<'a> {
+    fn new(seed: u64, shim: Option<&'a Shim>) -> Round<'a> {
         let mut rng = Rng::with_seed(seed);
         let sides = Sides::new(rng.bool());
         let mut round = Round {
@@ -142,6 +154,7 @@ impl Round {
             sides,
             allowed: BTreeMap::new(),
             is_deceptive: false,
+            shim,
             tally: Tally::default(),
         };
         round.set("file", LARGE_LEN - round.rng.clone().usize(..LARGE_LEN / 4));
@@ -191,14 +204,25 @@ impl Round {
 
     /// One copy that meets it. Returns what had arrived if it ended early.
     fn meet(&mut self, misfortune: Misfortune) -> Option<u64> {
-        let mut server = self.sides.serve();
+        let faults = self.shim.filter(|_| misfortune == Misfortune::DiskFaulty);
+        let of_10000 = 1 << self.rng.u32(..9);
+        let disturb = |command: &mut Command| {
+            if let Some(shim) = faults {
+                shim.faults(command, of_10000, self.seed);
+            }
+        };
+        let mut serve = longhaul();
+        disturb(&mut serve);
+        let mut server = Server::start_with(serve, self.sides.there.path(), &["--listen", "127.0.0.1:0"]);
         let relay = Relay::start(server.address());
         let way = if self.sides.pull { Way::ToClient } else { Way::ToServer };
         let args = self.args(relay.url(""), &["--rate=400mbit", "--transport=object", "--stall-timeout=2s"]);
         if misfortune == Misfortune::Spoilt {
             relay.spoil(60);
         }
-        let mut copy = Running::start(&mut server.cp_command(args));
+        let mut command = server.cp_command(args);
+        disturb(&mut command);
+        let mut copy = Running::start(&mut command);
         self.tally.copies += 1;
         let until = (LARGE_LEN as f64 * 0.9 * self.rng.f64()) as u64;
         wait_until("enough arrives", || relay.bytes(way) >= until || !copy.is_running());
@@ -221,13 +245,16 @@ impl Round {
                 relay.cut(false);
             }
             Misfortune::AddressChanged => relay.move_client(),
-            Misfortune::DiskFull | Misfortune::Spoilt => {}
+            Misfortune::DiskFull | Misfortune::DiskFaulty | Misfortune::Spoilt => {}
         }
         let ended = copy.finish();
         let (seed, says) = (self.seed, &ended.stderr);
         if misfortune.is_survived() {
             assert_eq!(ended.code, 0, "seed {seed}, {misfortune:?}: {says}\n{}", ended.stdout);
             return None;
+        }
+        if misfortune == Misfortune::DiskFaulty && ended.code != 0 {
+            self.tally.disks_noticed += 1;
         }
         let lines = says.lines().filter(|line| line.starts_with("longhaul: error")).count();
         assert!(lines <= 1, "seed {seed}, {misfortune:?}: more than a line: {says}");
@@ -326,7 +353,7 @@ impl Round {
     }
 }
 
-impl Drop for Round {
+impl Drop for Round<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             println!("it was seed {}, after {:?}", self.seed, self.tally);

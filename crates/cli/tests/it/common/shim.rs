@@ -1,5 +1,5 @@
-//! Slow disks. A small library, compiled here and loaded before the C library, makes reading or writing files take
-//! its time; the program itself has no such switch.
+//! Slow and faulty disks. A small library, compiled here and loaded before the C library, makes reading or writing files
+//! take its time, or go wrong; the program itself has no such switch.
 
 use super::LONGHAUL;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,9 @@ use std::process::Command;
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -21,9 +23,35 @@ static void dawdle(const char *setting, ssize_t len) {
     nanosleep(&span, 0);
 }
 
+/* Whether this call on a regular file is one of those that go wrong, of 10 000 as many as set. */
+static int goes_wrong(int fd) {
+    static unsigned long calls;
+    const char *share = getenv("FAULTS_OF_10000");
+    struct stat about;
+    if (!share || fstat(fd, &about) || !S_ISREG(about.st_mode)) return 0;
+    const char *seed = getenv("FAULTS_SEED");
+    unsigned long at = __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED);
+    unsigned long mixed = (at + (seed ? strtoul(seed, 0, 10) : 0)) * 0x9e3779b97f4a7c15ul;
+    mixed = (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9ul;
+    mixed ^= mixed >> 32;
+    if (mixed % 10000 >= strtoul(share, 0, 10)) return 0;
+    return 1 + (mixed >> 20) % 3;
+}
+
+/* What is written of `len` bytes: some, or none and an error. */
+static ssize_t faulty(int how, size_t *len) {
+    if (how == 1 && *len > 1) {
+        *len /= 2;
+        return 0;
+    }
+    errno = how == 2 ? ENOSPC : EIO;
+    return -1;
+}
+
 ssize_t pread64(int fd, void *buf, size_t len, off_t at) {
     static ssize_t (*next)(int, void *, size_t, off_t);
     if (!next) next = dlsym(RTLD_NEXT, "pread64");
+    if (goes_wrong(fd) > 1) return errno = EIO, -1;
     ssize_t done = next(fd, buf, len, at);
     dawdle("SLOW_READ_MBPS", done);
     return done;
@@ -32,9 +60,36 @@ ssize_t pread64(int fd, void *buf, size_t len, off_t at) {
 ssize_t pwrite64(int fd, const void *buf, size_t len, off_t at) {
     static ssize_t (*next)(int, const void *, size_t, off_t);
     if (!next) next = dlsym(RTLD_NEXT, "pwrite64");
+    int how = goes_wrong(fd);
+    if (how && faulty(how, &len)) return -1;
     ssize_t done = next(fd, buf, len, at);
     dawdle("SLOW_WRITE_MBPS", done);
     return done;
+}
+
+ssize_t write(int fd, const void *buf, size_t len) {
+    static ssize_t (*next)(int, const void *, size_t);
+    if (!next) next = dlsym(RTLD_NEXT, "write");
+    int how = goes_wrong(fd);
+    return how && faulty(how, &len) ? -1 : next(fd, buf, len);
+}
+
+int fdatasync(int fd) {
+    static int (*next)(int);
+    if (!next) next = dlsym(RTLD_NEXT, "fdatasync");
+    return goes_wrong(fd) ? (errno = EIO, -1) : next(fd);
+}
+
+int fsync(int fd) {
+    static int (*next)(int);
+    if (!next) next = dlsym(RTLD_NEXT, "fsync");
+    return goes_wrong(fd) ? (errno = EIO, -1) : next(fd);
+}
+
+int ftruncate64(int fd, off_t len) {
+    static int (*next)(int, off_t);
+    if (!next) next = dlsym(RTLD_NEXT, "ftruncate64");
+    return goes_wrong(fd) ? (errno = EIO, -1) : next(fd, len);
 }
 "#;
 
@@ -73,6 +128,12 @@ impl Shim {
     /// Let the program read files at this many MB/s per thread.
     pub fn slow_reads(&self, command: &mut Command, mbps: u32) {
         command.env("LD_PRELOAD", &self.library).env("SLOW_READ_MBPS", mbps.to_string());
+    }
+
+    /// Let so many of 10 000 calls that read, write or sync files go wrong: an error, no room, or part of what was asked.
+    pub fn faults(&self, command: &mut Command, of_10000: u64, seed: u64) {
+        command.env("LD_PRELOAD", &self.library);
+        command.env("FAULTS_OF_10000", of_10000.to_string()).env("FAULTS_SEED", seed.to_string());
     }
 
     /// Let the program write files at this many MB/s per thread.

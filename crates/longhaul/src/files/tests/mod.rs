@@ -1,5 +1,6 @@
 //! Whole copies without a network: scan, read, plan, store, land.
 
+mod campaign;
 mod deltas;
 mod escapes;
 mod harness;
