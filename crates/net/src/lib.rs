@@ -6,9 +6,11 @@
 //! - [`control`]: the encrypted messages around a copy. [`link`]: its datagrams, over UDP or over a [`tcp_set`].
 //! - [`tcp`]: how TCP connections that carry data are set up and opened, what the kernel knows of them, how many
 //!   are best.
+//! - [`checksum`]: how the shell of another host says whether what we sent came whole.
 //! - [`history`], [`user`]: what is remembered from one transfer to the next, and where.
 //! - [`plain`]: protocols in clear over UDP, for experiments.
 
+pub mod checksum;
 pub mod clock;
 pub mod control;
 pub mod deadline;
