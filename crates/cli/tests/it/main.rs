@@ -9,6 +9,7 @@ mod limits;
 mod listing;
 mod outage;
 mod probe;
+mod replays;
 mod resume;
 mod signals;
 mod ssh;
