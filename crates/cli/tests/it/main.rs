@@ -1,5 +1,6 @@
 //! The real program.
 
+mod addresses;
 mod bad_input;
 mod common;
 mod copy;

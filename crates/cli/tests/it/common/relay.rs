@@ -30,7 +30,7 @@ struct Shared {
     /// Towards the client: has the address that the client knows.
     near: UdpSocket,
     /// Towards the server, connected to it.
-    far: UdpSocket,
+    far: Mutex<Arc<UdpSocket>>,
     client: Mutex<Option<SocketAddr>>,
     bytes: [AtomicU64; 2],
     remembered: [Mutex<Vec<Vec<u8>>>; 2],
@@ -57,11 +57,8 @@ impl Relay {
     /// A relay in front of a server on loopback.
     pub fn start(server: SocketAddr) -> Relay {
         let (listener, near) = bind_both();
-        let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
-        far.connect(server).expect("loopback is there");
-        for socket in [&near, &far] {
-            socket.set_read_timeout(Some(POLL)).expect("a timeout can be set");
-        }
+        near.set_read_timeout(Some(POLL)).expect("a timeout can be set");
+        let far = Mutex::new(far_socket(Ipv4Addr::LOCALHOST, server));
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
@@ -84,6 +81,11 @@ impl Relay {
     /// `longhaul://` of the server as seen through the relay.
     pub fn url(&self, path: &str) -> String {
         format!("longhaul://{}/{path}", self.address)
+    }
+
+    /// From now on datagrams come to the server from this host of loopback.
+    pub fn move_to(&self, host: Ipv4Addr) {
+        *self.shared.far.lock().expect("no thread panicked") = far_socket(host, self.shared.server);
     }
 
     /// Bytes of datagrams that were passed on this way.
@@ -161,12 +163,23 @@ fn bind_both() -> (TcpListener, UdpSocket) {
     (0..20).find_map(|_| both().ok()).expect("a port that is free for both")
 }
 
+fn far_socket(host: Ipv4Addr, server: SocketAddr) -> Arc<UdpSocket> {
+    let far = UdpSocket::bind((host, 0)).expect("a UDP port");
+    far.connect(server).expect("loopback is there");
+    far.set_read_timeout(Some(POLL)).expect("a timeout can be set");
+    Arc::new(far)
+}
+
 fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Arc<Shared>) + Send + 'static) -> JoinHandle<()> {
     let shared = shared.clone();
     thread::spawn(move || run(&shared))
 }
 
 impl Shared {
+    fn far(&self) -> Arc<UdpSocket> {
+        self.far.lock().expect("no thread panicked").clone()
+    }
+
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -200,7 +213,7 @@ impl Shared {
                     *self.client.lock().expect("no thread panicked") = Some(from);
                     len
                 }),
-                Way::ToClient => self.far.recv(&mut buffer),
+                Way::ToClient => self.far().recv(&mut buffer),
             };
             // Time to look whether it is over, or the other side's port is closed for now.
             let Ok(len) = received else { continue };
@@ -217,7 +230,7 @@ impl Shared {
 
     fn pass(&self, way: Way, datagram: &[u8]) -> io::Result<usize> {
         match way {
-            Way::ToServer => self.far.send(datagram),
+            Way::ToServer => self.far().send(datagram),
             Way::ToClient => match *self.client.lock().expect("no thread panicked") {
                 Some(client) => self.near.send_to(datagram, client),
                 None => Ok(0),
