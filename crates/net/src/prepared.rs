@@ -39,3 +39,21 @@ impl<T: Send + 'static> Prepared<T> {
         self.thread
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_thread_works_on_what_it_is_given_and_ends_if_that_is_nothing() {
+        let (tell, told) = channel();
+        let idle = Prepared::start("idle", |_: u32| panic!("nothing was given")).unwrap();
+        let thread = Prepared::start("busy", move |work: u32| tell.send(work).unwrap()).unwrap();
+        let Prepared { work, thread: idle } = idle;
+        drop(work);
+        idle.join().unwrap();
+        thread.begin(7).join().unwrap();
+        assert_eq!(told.recv(), Ok(7));
+    }
+}
