@@ -51,7 +51,8 @@ fn read(source: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let scan = Arc::new(list(source));
     println!("  listed in {:.3} s", start.elapsed().as_secs_f64());
     let layout = Arc::new(Layout::new(&scan.manifest));
-    let mut reader = Reader::start(scan, layout.clone(), (&Ranges::new(), &Ranges::new()), bell.wake());
+    let mut reader =
+        Reader::start(scan, layout.clone(), (&Ranges::new(), &Ranges::new()), bell.wake()).expect("threads");
     let (start, mut at, mut waits) = (Instant::now(), 0, 0);
     let (mut packet, mut hashes) = ([0; PACKET_LEN], Vec::new());
     while at < layout.object_len() {
@@ -90,7 +91,7 @@ fn store(source: &Path, dest: &Path, bytes: &[u8], is_large: bool) -> Result<(),
     }
     let object = if is_large { bytes } else { &object };
     let start = Instant::now();
-    let mut sink = FileSink::start(plan, manifest, layout, bell.wake());
+    let mut sink = FileSink::start(plan, manifest, layout, bell.wake()).expect("threads");
     hashes.into_iter().for_each(|hash| sink.expect(hash));
     let (mut at, mut refused, mut on_network) = (0, 0, Duration::ZERO);
     while at < object.len() {

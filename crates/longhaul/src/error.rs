@@ -123,6 +123,9 @@ pub enum Error {
     /// The other side gave up.
     #[error("{0}")]
     Peer(Reason),
+    /// The server has no place for another copy.
+    #[error("{0}")]
+    Busy(Reason),
     /// Files cannot be listed, read or stored.
     #[error(transparent)]
     Files(#[from] FileError),
@@ -175,6 +178,9 @@ pub enum Error {
     /// A socket of ours failed.
     #[error("the network socket failed: {0}")]
     Socket(#[from] io::Error),
+    /// The system has no threads to give.
+    #[error("no thread can be started: {0}; try again later")]
+    Threads(io::Error),
     /// The system gives no random bytes.
     #[error(transparent)]
     Random(io::Error),
@@ -205,7 +211,7 @@ impl Error {
             Error::TcpBlocked { .. } => Cause::TcpBlocked,
             Error::Stalled { .. } | Error::Silent { .. } => Cause::Silent,
             Error::PeerLeft => Cause::PeerLeft,
-            Error::Peer(reason) | Error::Empty(reason) => reason.cause,
+            Error::Peer(reason) | Error::Empty(reason) | Error::Busy(reason) => reason.cause,
             Error::Files(error) => error.cause(),
             Error::NoTransport(errors) => errors.first().map_or(Cause::Other, Error::cause),
             _ => Cause::Other,
@@ -372,6 +378,17 @@ pub enum SshError {
         host: String,
         /// The folder there.
         place: String,
+    },
+    /// What arrived over there is not the program that was sent.
+    #[error(
+        "longhaul did not arrive on {host} as it was sent (checked there by {check}); run the same command again, and if \
+         that does not help, install longhaul there"
+    )]
+    Damaged {
+        /// The host.
+        host: String,
+        /// The command that found out.
+        check: String,
     },
     /// There is no longhaul, and it may not be put there.
     #[error("{host} has no longhaul {}, and none is to be put there; install it there", env!("CARGO_PKG_VERSION"))]

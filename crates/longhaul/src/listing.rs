@@ -1,12 +1,17 @@
 //! What is listed before anything is copied, as bytes: serialised, then compressed, since names repeat. The
 //! sender's listing is its manifest with what could not be listed, so that the receiver knows both before it does
 //! anything. In a pull the client may have named the files first.
+//!
+//! A few bytes can stand for very many when they are expanded, so that is done item by item, and what the items take in
+//! memory is bounded by how long the list was that came.
 
-use longhaul_proto::session::manifest::{BadManifest, Manifest};
+use longhaul_proto::session::manifest::{BadManifest, Entry, Kind, Manifest};
 use longhaul_proto::session::message::FileFailure;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
+use std::mem::size_of;
+use zstd::stream::read::Decoder;
 
 /// Why a list of files is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +44,11 @@ pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, Li
 
 /// Expand a listing and check it.
 pub fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
-    let (manifest, errors): (Manifest, Vec<FileFailure>) = unpack(bytes)?;
+    let mut items = Items::of(bytes)?;
+    let manifest = Manifest { entries: items.list(entry_len)? };
+    let errors = items.list(|failure: &FileFailure| {
+        size_of::<FileFailure>() + failure.path.len() + failure.reason.line.len()
+    })?;
     manifest.validate()?;
     Ok((manifest, errors))
 }
@@ -51,25 +60,97 @@ pub fn encode_names(names: &[Vec<u8>]) -> Result<Vec<u8>, ListingError> {
 
 /// Expand names of files. Whoever uses them checks where they lead.
 pub fn decode_names(bytes: &[u8]) -> Result<Vec<Vec<u8>>, ListingError> {
-    unpack(bytes)
+    Items::of(bytes)?.list(|name: &Vec<u8>| size_of::<Vec<u8>>() + name.len())
 }
 
 fn pack(value: &impl Serialize) -> Result<Vec<u8>, ListingError> {
     zstd::bulk::compress(&postcard::to_allocvec(value)?, LEVEL).map_err(ListingError::Incompressible)
 }
 
-fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ListingError> {
-    let garbled = |_| ListingError::Garbled;
-    let mut plain = vec![];
-    let expander = zstd::stream::read::Decoder::new(bytes).map_err(garbled)?;
-    expander.take(EXPANDED_MAX).read_to_end(&mut plain).map_err(garbled)?;
-    postcard::from_bytes(&plain).map_err(|_| ListingError::Senseless)
+/// What a compressed listing holds, one item after the other.
+struct Items<'a> {
+    expander: Decoder<'a, &'a [u8]>,
+    /// What has been expanded; the items before `at` have been read.
+    plain: Vec<u8>,
+    at: usize,
+    /// Bytes that further items may take in memory.
+    room: usize,
+}
+
+impl<'a> Items<'a> {
+    fn of(packed: &'a [u8]) -> Result<Items<'a>, ListingError> {
+        let mut expander = Decoder::with_buffer(packed).map_err(|_| ListingError::Garbled)?;
+        expander.window_log_max(WINDOW_LOG_MAX).map_err(|_| ListingError::Garbled)?;
+        let room = packed.len().saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_LEAST).min(ROOM_MOST);
+        Ok(Items { expander, plain: vec![], at: 0, room })
+    }
+
+    /// A list, whose items take as much memory as `len` says.
+    fn list<T: DeserializeOwned>(&mut self, len: impl Fn(&T) -> usize) -> Result<Vec<T>, ListingError> {
+        let count: u64 = self.item()?;
+        let mut items = vec![];
+        for _ in 0..count {
+            let item = self.item()?;
+            self.room = self.room.checked_sub(len(&item)).ok_or(ListingError::TooLong)?;
+            items.push(item);
+        }
+        Ok(items)
+    }
+
+    fn item<T: DeserializeOwned>(&mut self) -> Result<T, ListingError> {
+        loop {
+            match postcard::take_from_bytes(&self.plain[self.at..]) {
+                Ok((item, rest)) => {
+                    self.at = self.plain.len() - rest.len();
+                    return Ok(item);
+                }
+                Err(postcard::Error::DeserializeUnexpectedEnd) => self.expand_more()?,
+                Err(_) => return Err(ListingError::Senseless),
+            }
+        }
+    }
+
+    /// Twice as much of an item that is not there in full: so it is looked at a few times only, however long it is.
+    fn expand_more(&mut self) -> Result<(), ListingError> {
+        self.plain.drain(..self.at);
+        self.at = 0;
+        if self.plain.len() > ITEM_MAX {
+            return Err(ListingError::TooLong);
+        }
+        let more = self.plain.len().max(PIECE) as u64;
+        let read = (&mut self.expander).take(more).read_to_end(&mut self.plain);
+        match read {
+            Ok(0) => Err(ListingError::Senseless),
+            Ok(_) => Ok(()),
+            Err(_) => Err(ListingError::Garbled),
+        }
+    }
+}
+
+/// Bytes that an entry takes in memory.
+fn entry_len(entry: &Entry) -> usize {
+    let more = match &entry.kind {
+        Kind::File { extents, .. } => extents.as_ref().map_or(0, |extents| size_of_val(extents.as_slice())),
+        Kind::Symlink { target } => target.len(),
+        Kind::Dir => 0,
+    };
+    size_of::<Entry>() + entry.path.len() + more
 }
 
 /// Fast and close to the best: lists of names gain little from more effort.
 const LEVEL: i32 = 3;
-/// A list longer than this when expanded is refused: some 50 million files.
-const EXPANDED_MAX: u64 = 8 << 30;
+/// What a list may take in memory in any case: 16 000 of the longest paths.
+const ROOM_LEAST: usize = 64 << 20;
+/// And for each byte that came: entries of 400 bytes in memory differ in some six bytes at least.
+const ROOM_PER_BYTE: usize = 256;
+/// But no more than this: some 50 million files.
+const ROOM_MOST: usize = 12 << 30;
+/// An item longer than this before it is complete is refused: a file of a million holes takes less.
+const ITEM_MAX: usize = 16 << 20;
+/// Bytes expanded at a time.
+const PIECE: usize = 64 << 10;
+/// What an expander remembers, as a power of two: twice what the compressor at our level looks back.
+const WINDOW_LOG_MAX: u32 = 22;
 /// One longer than this while compressed is refused before it comes: names alone shrink to a tenth.
 pub const PACKED_MAX: u64 = 1 << 30;
 
@@ -104,6 +185,38 @@ mod tests {
         assert!(decode_names(b"not zstd").is_err());
         let bytes = encode(&Manifest { entries: vec![entry("../x")] }, &[]).unwrap();
         assert!(decode(&bytes).unwrap_err().to_string().contains("unsafe path"));
+    }
+
+    /// Bytes that expand to `head` and then to so many zeros, thousands for each byte.
+    fn bomb(head: &[u8], zeros: usize) -> Vec<u8> {
+        let mut packer = zstd::stream::write::Encoder::new(vec![], LEVEL).unwrap();
+        io::Write::write_all(&mut packer, head).unwrap();
+        io::copy(&mut io::repeat(0).take(zeros as u64), &mut packer).unwrap();
+        packer.finish().unwrap()
+    }
+
+    #[test]
+    fn a_few_bytes_that_expand_to_very_many_are_refused() {
+        // Entries of zeros are whole, if of no use; so is a failure, and a name.
+        let count = postcard::to_allocvec(&10_000_000u64).unwrap();
+        let bomb_of_entries = bomb(&count, 80_000_000);
+        assert!(bomb_of_entries.len() < 20_000, "{}", bomb_of_entries.len());
+        assert!(matches!(decode(&bomb_of_entries), Err(ListingError::TooLong)));
+        let failures = bomb(&[&[0][..], &count].concat(), 80_000_000);
+        assert!(matches!(decode(&failures), Err(ListingError::TooLong)));
+        assert!(matches!(decode_names(&bomb(&count, 80_000_000)), Err(ListingError::TooLong)));
+        // One name that is longer than a list, and one that only says so.
+        let endless = postcard::to_allocvec(&(1u64, u64::MAX)).unwrap();
+        assert!(matches!(decode_names(&bomb(&endless, 80_000_000)), Err(ListingError::TooLong)));
+        assert!(matches!(decode_names(&bomb(&endless, 10)), Err(ListingError::Senseless)));
+    }
+
+    #[test]
+    fn a_window_larger_than_ours_is_refused() {
+        let mut packer = zstd::stream::write::Encoder::new(vec![], LEVEL).unwrap();
+        packer.window_log(27).unwrap();
+        io::copy(&mut io::repeat(0).take(1 << 20), &mut packer).unwrap();
+        assert!(matches!(decode(&packer.finish().unwrap()), Err(ListingError::Garbled)));
     }
 
     #[test]

@@ -14,15 +14,17 @@ use crate::noise::{
     to_bytes, write_frame,
 };
 use crate::pipe::Pipe;
+use crate::prepared::{Prepared, Task};
 use crate::wake::Waker;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select, unbounded};
 use longhaul_proto::session::message::{Answer, Message, Offer, PROTOCOL_VERSION};
-use longhaul_proto::session::reason::Reason;
+use longhaul_proto::session::reason::{Cause, Reason};
 use snow::StatelessTransportState;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The key that a daemon's token stands for.
@@ -87,12 +89,13 @@ pub enum HandshakeError {
     /// The stream broke.
     #[error("the connection broke during the handshake: {0}")]
     Io(#[from] io::Error),
+    /// The system has no threads to give.
+    #[error("no thread can be started: {0}; try again later")]
+    Threads(io::Error),
 }
 
 const MAGIC: [u8; 3] = *b"LHC";
 const PIECE_MAX: usize = FRAME_MAX - 16;
-/// A message from an authenticated peer may be this long: a million ranges, or a manifest part.
-const MESSAGE_MAX: usize = 64 << 20;
 
 /// Bytes that the offer may take in all so that it fits the first handshake message.
 pub const OFFER_MAX: usize = FRAME_MAX - 256;
@@ -125,7 +128,8 @@ pub fn connect(
     if let Answer::Refuse(reason) = answer {
         return Err(HandshakeError::Refused(reason));
     }
-    Ok((Control::start(stream, initiator.into_transport(), waker)?, answer))
+    let threads = Threads::start().map_err(HandshakeError::Threads)?;
+    Ok((threads.serve(stream, initiator.into_transport(), waker), answer))
 }
 
 fn unexpected(error: io::Error) -> HandshakeError {
@@ -164,13 +168,21 @@ pub fn accept(
         }
         Err(error) => return Err(HandshakeError::Io(io::Error::other(error))),
     };
-    let answer = decide(&offer);
+    let threads = Threads::start();
+    let answer = match &threads {
+        Ok(_) => decide(&offer),
+        Err(error) => {
+            let line = format!("the server has no thread to spare ({error}); try again later");
+            Answer::Refuse(Reason::new(Cause::Refused, line))
+        }
+    };
     stream.writer.write_all(&responder.answer(&answer).map_err(io::Error::other)?)?;
     stream.writer.flush()?;
     if let Answer::Refuse(reason) = answer {
         return Err(HandshakeError::Refused(reason));
     }
-    Ok((Control::start(stream, responder.into_transport(), waker)?, offer))
+    let threads = threads.map_err(HandshakeError::Threads)?;
+    Ok((threads.serve(stream, responder.into_transport(), waker), offer))
 }
 
 fn refuse_in_clear(stream: &mut Stream, reason: u8) -> io::Result<()> {
@@ -189,35 +201,72 @@ pub enum Incoming {
     Closed,
 }
 
-/// An open control stream. Two threads serve it, so that neither a slow peer nor a slow network holds up the owner.
+/// An open control stream. Two threads serve it, so that neither a slow peer nor a slow network holds up the owner. A
+/// message is read when the one before it has been taken, so that who says more than is heeded is held up by TCP.
 pub struct Control {
-    outbox: Option<Sender<Message>>,
+    outbox: Option<Sender<Outgoing>>,
+    /// Bytes of messages that wait to be written.
+    waiting: Arc<AtomicUsize>,
     inbox: Receiver<Incoming>,
     written: Receiver<()>,
     closer: Option<Box<dyn FnOnce() + Send>>,
     pipe: Pipe,
 }
 
-impl Control {
-    fn start(stream: Stream, state: StatelessTransportState, waker: Waker) -> io::Result<Control> {
+/// A message to be written.
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// How many of them count as waiting.
+    counted: usize,
+}
+
+impl Outgoing {
+    fn new(message: &Message) -> Outgoing {
+        let bytes = to_bytes(message);
+        // A listing is there beforehand, and goes once.
+        let counted = if matches!(message, Message::ListingPart { .. }) { 0 } else { bytes.len() };
+        Outgoing { bytes, counted }
+    }
+
+    /// Of the writer's own.
+    fn unasked(message: &Message) -> Outgoing {
+        Outgoing { bytes: to_bytes(message), counted: 0 }
+    }
+}
+
+/// The threads of a control stream, before there is one.
+struct Threads {
+    write: Prepared<Task>,
+    read: Prepared<Task>,
+}
+
+impl Threads {
+    fn start() -> io::Result<Threads> {
+        let write = Prepared::for_task("control-write")?;
+        Ok(Threads { write, read: Prepared::for_task("control-read")? })
+    }
+
+    fn serve(self, stream: Stream, state: StatelessTransportState, waker: Waker) -> Control {
         (stream.settled)();
         let state = Arc::new(state);
         let (outbox, to_write) = unbounded();
-        let (arrived, inbox) = unbounded();
+        let (arrived, inbox) = bounded(INBOX);
         let (done, written) = bounded(1);
         let (pipe_out, from_pipe) = bounded(PIPE_CHUNKS);
         let pipe = Pipe::new(pipe_out);
+        let waiting = Arc::new(AtomicUsize::new(0));
         let (mut reader, mut writer) = (stream.reader, stream.writer);
-        let sealer = state.clone();
-        std::thread::Builder::new().name("control-write".into()).spawn(move || {
+        let (sealer, counter) = (state.clone(), waiting.clone());
+        self.write.begin(Box::new(move || {
             // A broken stream shows on the reading side, which tells the owner.
-            let _ = write_messages(&mut *writer, &sealer, &to_write, &from_pipe);
+            let _ = write_messages(&mut *writer, &sealer, (&to_write, &counter), &from_pipe);
             drop(writer);
             let _ = done.send(());
-        })?;
+        }));
         let passing = pipe.clone();
-        std::thread::Builder::new().name("control-read".into()).spawn(move || {
-            let mut incoming = MessageReader { reader: &mut *reader, state: &state, nonce: 0, plain: vec![] };
+        self.read.begin(Box::new(move || {
+            let mut incoming =
+                MessageReader { reader: &mut *reader, state: &state, nonce: 0, plain: vec![], at: 0 };
             loop {
                 let message = incoming.next_incoming(&passing).unwrap_or_else(|error| {
                     tracing::debug!("the control stream ended: {error}");
@@ -230,15 +279,24 @@ impl Control {
                     return;
                 }
             }
-        })?;
-        Ok(Control { outbox: Some(outbox), inbox, written, closer: Some(stream.closer), pipe })
+        }));
+        Control { outbox: Some(outbox), waiting, inbox, written, closer: Some(stream.closer), pipe }
     }
+}
 
+impl Control {
     /// Send a message; never blocks. A stream that broke is told by [`Control::poll`].
     pub fn send(&self, message: Message) {
         if let Some(outbox) = &self.outbox {
+            let message = Outgoing::new(&message);
+            self.waiting.fetch_add(message.counted, Ordering::Relaxed);
             let _ = outbox.send(message);
         }
+    }
+
+    /// Whether so much waits to be written that nothing should be done that adds to it.
+    pub fn is_behind(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > OUTBOX_MUCH
     }
 
     /// Our end of the way that datagrams take over the stream from now on.
@@ -246,8 +304,12 @@ impl Control {
         self.pipe.open()
     }
 
-    /// The next message, if one has come.
+    /// The next message, if one has come. Who does not take what it is told is gone.
     pub fn poll(&self) -> Option<Incoming> {
+        if self.waiting.load(Ordering::Relaxed) > OUTBOX_MAX {
+            tracing::warn!("the other side does not take what it is told");
+            return Some(Incoming::Closed);
+        }
         match self.inbox.try_recv() {
             Ok(incoming) => Some(incoming),
             Err(TryRecvError::Empty) => None,
@@ -279,7 +341,7 @@ const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
 fn write_messages(
     writer: &mut dyn Write,
     state: &StatelessTransportState,
-    messages: &Receiver<Message>,
+    (messages, waiting): (&Receiver<Outgoing>, &AtomicUsize),
     from_pipe: &Receiver<Vec<u8>>,
 ) -> io::Result<()> {
     let (mut nonce, mut frame, mut out) = (0, vec![0; FRAME_MAX], vec![]);
@@ -290,15 +352,15 @@ fn write_messages(
                 Err(_) => return Ok(()),
             },
             // The other end of this one is in `Control` and the reading thread, and they end together.
-            recv(from_pipe) -> bytes => Message::Bytes(bytes.unwrap_or_default()),
-            default(KEEP_ALIVE_EVERY) => Message::KeepAlive,
+            recv(from_pipe) -> bytes => Outgoing::unasked(&Message::Bytes(bytes.unwrap_or_default())),
+            default(KEEP_ALIVE_EVERY) => Outgoing::unasked(&Message::KeepAlive),
         };
         out.clear();
         let mut next = Some(message);
         // What has queued up goes out in one write.
         while let Some(message) = next {
-            let bytes = to_bytes(&message);
-            let plain = [&(bytes.len() as u32).to_be_bytes()[..], &bytes].concat();
+            let plain = [&(message.bytes.len() as u32).to_be_bytes()[..], &message.bytes].concat();
+            waiting.fetch_sub(message.counted, Ordering::Relaxed);
             for piece in plain.chunks(PIECE_MAX) {
                 let len = state.write_message(nonce, piece, &mut frame).map_err(io::Error::other)?;
                 nonce += 1;
@@ -311,6 +373,12 @@ fn write_messages(
     }
 }
 
+/// Messages that have been read and not taken.
+const INBOX: usize = 1;
+/// Messages that wait to be written may take so much before data waits for them: hashes of 400 000 small files.
+const OUTBOX_MUCH: usize = 16 << 20;
+/// And never so much: twice the longest message.
+const OUTBOX_MAX: usize = 128 << 20;
 const WRITE_BYTES: usize = 1 << 20;
 /// Chunks of the pipe that wait to be written: what waits there holds up messages.
 const PIPE_CHUNKS: usize = 2;
@@ -319,7 +387,9 @@ struct MessageReader<'a> {
     reader: &'a mut dyn Read,
     state: &'a StatelessTransportState,
     nonce: u64,
+    /// What was opened and not read; up to `at` it has been read.
     plain: Vec<u8>,
+    at: usize,
 }
 
 impl MessageReader<'_> {
@@ -339,18 +409,22 @@ impl MessageReader<'_> {
 
     fn next(&mut self) -> io::Result<Message> {
         loop {
-            if let Some((len, rest)) = self.plain.split_first_chunk::<4>() {
+            if let Some((len, rest)) = self.plain[self.at..].split_first_chunk::<4>()
+                && let Some(kind) = rest.first()
+            {
                 let len = u32::from_be_bytes(*len) as usize;
-                if len > MESSAGE_MAX {
-                    return Err(io::Error::other("a message longer than any should be"));
+                if len == 0 || len > Message::len_max(*kind) {
+                    return Err(io::Error::other(NoiseError::Malformed));
                 }
                 if let Some(bytes) = rest.get(..len) {
                     let message =
                         postcard::from_bytes(bytes).map_err(|_| io::Error::other(NoiseError::Malformed))?;
-                    self.plain.drain(..4 + len);
+                    self.at += 4 + len;
                     return Ok(message);
                 }
             }
+            self.plain.drain(..self.at);
+            self.at = 0;
             let sealed = read_frame(self.reader)?;
             let mut piece = vec![0; sealed.len()];
             let len = self
@@ -366,7 +440,8 @@ impl MessageReader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::session::message::{Direction, FileOptions, TransferOptions};
+    use longhaul_proto::session::manifest::Group;
+    use longhaul_proto::session::message::{Direction, FileOptions, GroupHash, TransferOptions};
     use longhaul_proto::session::transport::Transport;
 
     /// Longer than a busy host takes.
@@ -407,6 +482,7 @@ mod tests {
             connection_id: 7,
             aes: true,
             early_salt: [1; 32],
+            made_s: 1_700_000_000,
             direction: Direction::Push { dest: b"x".to_vec() },
             files: FileOptions::default(),
             transfer,
@@ -435,6 +511,53 @@ mod tests {
         assert!(matches!(next(&client), Incoming::Message(m) if m == long));
         assert!(matches!(next(&server), Incoming::Message(m) if m == short));
         client.finish();
+        assert!(matches!(next(&server), Incoming::Closed));
+    }
+
+    /// Both ends, open, over this pair of sockets.
+    fn both(a: UnixStream, b: UnixStream) -> (Control, Control) {
+        let (near, far) = (Waker::new().unwrap(), Waker::new().unwrap());
+        let server = std::thread::spawn(move || accept(stream(b), &[9; 32], far, answer).unwrap().0);
+        let (client, _) = connect(stream(a), &[9; 32], &offer(), near, || {}).unwrap();
+        (client, server.join().unwrap())
+    }
+
+    #[test]
+    fn who_says_more_than_is_heeded_is_held_up_and_not_kept() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (client, server) = both(a, b);
+        let part = Message::ListingPart { total: 9, bytes: vec![7; 500_000] };
+        let parts = 200;
+        (0..parts).for_each(|_| client.send(part.clone()));
+        client.send(Message::Abort(Reason::default()));
+        // So long as nobody takes them, they are where they came from.
+        assert!(matches!(next(&server), Incoming::Message(m) if m == part));
+        assert!(client.written.try_recv().is_err() && client.outbox.as_ref().unwrap().len() > parts / 2);
+        (1..parts).for_each(|_| assert!(matches!(next(&server), Incoming::Message(m) if m == part)));
+        assert!(matches!(next(&server), Incoming::Message(Message::Abort(_))));
+    }
+
+    #[test]
+    fn who_takes_nothing_is_gone_before_memory_is() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (client, _server) = both(a, b);
+        let hash = GroupHash { group: Group { entry: 1 << 30, index: 1 << 30 }, hash: [1; 32] };
+        let message = Message::Hashes(vec![hash; 20_000]);
+        while !client.is_behind() {
+            client.send(message.clone());
+        }
+        assert!(client.poll().is_none());
+        while client.waiting.load(Ordering::Relaxed) <= OUTBOX_MAX {
+            client.send(message.clone());
+        }
+        assert!(matches!(client.poll(), Some(Incoming::Closed)));
+    }
+
+    #[test]
+    fn a_message_longer_than_its_kind_may_be_ends_the_stream() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (client, server) = both(a, b);
+        client.send(Message::Warning("x".repeat(2 << 20)));
         assert!(matches!(next(&server), Incoming::Closed));
     }
 

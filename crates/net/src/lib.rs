@@ -1,14 +1,18 @@
 //! Sockets and keys: what stands between the protocols of `longhaul-proto` and the network, for a copy and for a
 //! striped stream alike.
 //!
-//! - [`udp`], [`wake`], [`clock`]: datagrams in runs, waiting for several things at once, the time.
-//! - [`noise`], [`join`], [`seal`]: the handshake, how further connections join, keys of what follows.
+//! - [`udp`], [`wake`], [`clock`], [`prepared`]: datagrams in runs, waiting for several things at once, the time, threads.
+//! - [`noise`], [`join`], [`aead`], [`seal`]: the handshake, how further connections join, keys of what follows.
 //! - [`control`]: the encrypted messages around a copy. [`link`]: its datagrams, over UDP or over a [`tcp_set`].
 //! - [`tcp`]: how TCP connections that carry data are set up and opened, what the kernel knows of them, how many
 //!   are best.
+//! - [`checksum`]: how the shell of another host says whether what we sent came whole.
 //! - [`history`], [`user`]: what is remembered from one transfer to the next, and where.
 //! - [`plain`]: protocols in clear over UDP, for experiments.
 
+mod address;
+pub mod aead;
+pub mod checksum;
 pub mod clock;
 pub mod control;
 pub mod deadline;
@@ -21,6 +25,7 @@ pub mod noise;
 pub mod patient;
 mod pipe;
 pub mod plain;
+pub mod prepared;
 pub mod random;
 pub mod seal;
 pub mod tcp;

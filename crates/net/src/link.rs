@@ -1,7 +1,8 @@
 //! One transfer's datagrams: sealed and opened, over a socket of its own once the peer's address is known, or over
 //! TCP streams.
 
-use super::seal::{Keys, Phase};
+use super::address::Address;
+use super::seal::{Keys, Phase, Spent};
 use super::tcp_set::StreamSet;
 use super::udp::{Datagram, ReceiveBuffers, UdpSocket, is_on_the_way};
 use super::wake::{Interest, Waker, wait};
@@ -12,7 +13,7 @@ use longhaul_proto::units::Time;
 use longhaul_proto::wire::{HEADER_LEN, Header, IPV4_UDP_LEN, SEAL_OVERHEAD};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A datagram that came in at a socket open to all and belongs to a transfer.
 #[derive(Debug)]
@@ -52,23 +53,33 @@ pub struct Link {
     streams: StreamSet,
     /// The transfer's last datagram came over a TCP stream, so that answers go that way too.
     by_streams: bool,
+    /// What is known of where the peer is.
+    address: Address,
 }
 
 impl Link {
-    /// Over a socket of our own. With no `peers` it waits for the peer to speak first.
+    /// A client's, over a socket of its own: it has chosen whom it talks to.
     pub fn open(socket: UdpSocket, peers: Vec<SocketAddr>, early: Keys) -> io::Result<Link> {
-        let socket = if let [peer] = peers[..] {
-            socket.connect(peer)?;
-            Socket::Connected(socket)
-        } else {
-            Socket::Open(socket, peers)
-        };
-        Ok(Link::new(socket, None, early))
+        if let [peer] = peers[..] {
+            match socket.connect(peer) {
+                Ok(()) => return Ok(Link::new(Socket::Connected(socket), None, early, Address::chosen())),
+                // There may be a way later; else TCP carries the data.
+                Err(error) if is_on_the_way(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Link::new(Socket::Open(socket, peers), None, early, Address::chosen()))
     }
 
-    /// Behind a daemon's common socket, bound to `local`, which hands over what is ours.
-    pub fn shared(local: SocketAddr, strays: Receiver<Stray>, early: Keys) -> Link {
-        Link::new(Socket::Shared(local), Some(strays), early)
+    /// An agent's, over a socket of its own: the peer, which may be at `host`, speaks first.
+    pub fn waiting(socket: UdpSocket, host: Option<IpAddr>, early: Keys) -> Link {
+        Link::new(Socket::Open(socket, vec![]), None, early, Address::of_client(host))
+    }
+
+    /// Behind a daemon's common socket, which hands over what is ours. `local` is the address that the peer speaks to, `host`
+    /// the one that its control stream comes from.
+    pub fn shared(local: SocketAddr, host: IpAddr, strays: Receiver<Stray>, early: Keys) -> Link {
+        Link::new(Socket::Shared(local), Some(strays), early, Address::of_client(Some(host)))
     }
 
     /// With TCP streams whose acceptor others know already.
@@ -77,7 +88,7 @@ impl Link {
         self
     }
 
-    fn new(socket: Socket, strays: Option<Receiver<Stray>>, early: Keys) -> Link {
+    fn new(socket: Socket, strays: Option<Receiver<Stray>>, early: Keys, address: Address) -> Link {
         Link {
             socket,
             strays,
@@ -91,12 +102,62 @@ impl Link {
             drops_before: 0,
             streams: StreamSet::default(),
             by_streams: false,
+            address,
         }
     }
 
     /// From now on the transfer's own keys count too.
     pub fn set_main_keys(&mut self, keys: Keys) {
         self.main = Some(keys);
+    }
+
+    /// The client has its answer; `secret` is the server's.
+    pub fn answered(&mut self, secret: &[u8; 32]) {
+        self.early.answered(secret);
+    }
+
+    /// The peer has repeated what was only told to the address at which it is thought to be.
+    pub fn note_proven(&mut self) {
+        self.address.note_proven();
+    }
+
+    /// Whether a body of `len` bytes may go to the peer. Until that has shown that it is where it seems to be, no more than
+    /// three times what came from there goes there (RFC 9000 §8.1).
+    pub fn allows(&self, len: usize) -> bool {
+        self.address.allows(len + SEAL_OVERHEAD)
+    }
+
+    /// Another address from which something authentic came since this was last asked. Whether the peer is there is to be
+    /// found out before more than a word goes there.
+    pub fn take_newcomer(&mut self) -> Option<SocketAddr> {
+        self.address.take_newcomer()
+    }
+
+    /// Send one early datagram to another address than the peer's.
+    pub fn ask_at(
+        &mut self,
+        peer: SocketAddr,
+        scratch: &mut Vec<u8>,
+        write: impl FnOnce(&mut [u8]) -> Transmit,
+    ) {
+        scratch.resize(SCRATCH, 0);
+        let transmit = write(&mut scratch[HEADER_LEN..]);
+        let len = transmit.len + SEAL_OVERHEAD;
+        self.early.seal(&mut scratch[..len], transmit.number);
+        if let Socket::Connected(socket) = &mut self.socket {
+            // What is lost is asked again when something comes from there again.
+            let _ = socket.send_run(&scratch[..len], len, Some(peer));
+        }
+    }
+
+    /// The peer is there from now on, and has shown it.
+    pub fn move_to(&mut self, peer: SocketAddr) {
+        if let Socket::Connected(socket) = &self.socket
+            && socket.connect(peer).is_ok()
+        {
+            self.address.moved(peer);
+            self.address.note_proven();
+        }
     }
 
     /// The TCP streams, for their owner's own business with them.
@@ -157,6 +218,9 @@ impl Link {
             handle(phase, arrival, body);
         });
         self.by_streams &= !by_udp;
+        if self.early.is_spent() || self.main.as_ref().is_some_and(Keys::is_spent) {
+            return Err(io::Error::other(Spent));
+        }
         Ok(outcome? || any)
     }
 
@@ -166,53 +230,58 @@ impl Link {
         while let Some(mut stray) = self.strays.as_ref().and_then(|strays| strays.try_recv().ok()) {
             any = true;
             let datagram = Datagram { bytes: &mut stray.bytes, time: stray.time, from: Some(stray.from) };
-            let authentic = open(&mut self.early, self.main.as_mut(), datagram, &mut handle);
-            self.refused += u64::from(!authentic);
-            if authentic {
-                self.follow(stray.from)?;
+            let len = datagram.bytes.len();
+            if open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
+                self.follow(stray.from, len);
+            } else {
+                self.refused += 1;
             }
         }
-        let (socket, known) = match &mut self.socket {
-            Socket::Connected(socket) => (socket, true),
-            Socket::Open(socket, _) => (socket, false),
+        let socket = match &mut self.socket {
+            Socket::Connected(socket) | Socket::Open(socket, _) => socket,
             Socket::Shared(_) => return Ok(any),
         };
         if !socket.receive(&mut self.buffers)? {
             return Ok(any);
         }
-        let mut found = None;
+        let mut found = vec![];
         for datagram in self.buffers.datagrams() {
-            let from = datagram.from;
-            if open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
-                found = from;
-            } else {
+            let (from, len) = (datagram.from, datagram.bytes.len());
+            if !open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
                 self.refused += 1;
+            } else if let (Some(from), false) = (from, self.address.is_settled()) {
+                found.push((from, len));
             }
         }
-        if let (Some(peer), false) = (found, known) {
-            self.follow(peer)?;
-        }
+        found.into_iter().for_each(|(from, len)| self.follow(from, len));
         Ok(true)
     }
 
-    /// An authentic datagram came from `peer`: talk to that address from now on.
-    fn follow(&mut self, peer: SocketAddr) -> io::Result<()> {
-        match &self.socket {
-            Socket::Connected(socket) | Socket::Open(socket, _) => socket.connect(peer)?,
-            Socket::Shared(local) => {
-                let socket = UdpSocket::bind(*local, true)?;
+    /// An authentic datagram of `len` bytes came from `peer`. The first one tells where the peer is; from another address it
+    /// may have been sent by somebody who recorded it, or in the name of somebody who is to be flooded (RFC 9000 §9.3).
+    fn follow(&mut self, peer: SocketAddr, len: usize) {
+        if !self.address.came_from(peer, len) {
+            return;
+        }
+        // Where no socket can be had, or there is no way back, TCP carries the data.
+        let outcome = match &self.socket {
+            Socket::Connected(socket) | Socket::Open(socket, _) => socket.connect(peer),
+            Socket::Shared(local) => UdpSocket::bind(*local, true).and_then(|socket| {
                 socket.connect(peer)?;
                 self.socket = Socket::Connected(socket);
-                return Ok(());
-            }
+                Ok(())
+            }),
+        };
+        if let Err(error) = outcome {
+            tracing::debug!("cannot answer {peer}: {error}");
+            return;
         }
-        if let Socket::Open(..) = self.socket {
-            let old = std::mem::replace(&mut self.socket, Socket::Shared(peer));
-            if let Socket::Open(socket, _) = old {
-                self.socket = Socket::Connected(socket);
-            }
+        self.address.moved(peer);
+        if let Socket::Open(..) = self.socket
+            && let Socket::Open(socket, _) = std::mem::replace(&mut self.socket, Socket::Shared(peer))
+        {
+            self.socket = Socket::Connected(socket);
         }
-        Ok(())
     }
 
     /// Send one datagram. `write` fills a body; `false` if it had none. Back-pressure and unreachable peers count as
@@ -226,13 +295,14 @@ impl Link {
         scratch.resize(SCRATCH, 0);
         let Some(transmit) = write(&mut scratch[HEADER_LEN..]) else { return false };
         let len = transmit.len + SEAL_OVERHEAD;
-        let keys = match (phase, &self.main) {
-            (Phase::Early, _) => &self.early,
+        let keys = match (phase, &mut self.main) {
+            (Phase::Early, _) => &mut self.early,
             (Phase::Main, Some(keys)) => keys,
             (Phase::Main, None) => return true,
         };
         keys.seal(&mut scratch[..len], transmit.number);
         match &mut self.socket {
+            Socket::Connected(_) if !self.address.take(len) => {}
             Socket::Connected(socket) => drop(socket.send_run(&scratch[..len], len, None)),
             Socket::Open(socket, peers) => {
                 for peer in peers.iter() {
@@ -256,7 +326,7 @@ impl Link {
         }
         scratch.resize(SCRATCH, 0);
         let Some(transmit) = write(scratch) else { return false };
-        if let Some(keys) = &self.main {
+        if let Some(keys) = &mut self.main {
             self.streams.send_one(keys, &scratch[..transmit.len], transmit.number);
         }
         true
@@ -269,7 +339,7 @@ impl Link {
         now: Time,
         write: impl FnMut(&mut [u8]) -> Option<Transmit>,
     ) -> Option<usize> {
-        self.streams.send_run(self.main.as_ref()?, datagram_len, now, write)
+        self.streams.send_run(self.main.as_mut()?, datagram_len, now, write)
     }
 
     /// Whether part of a run still waits for the socket.
@@ -300,7 +370,7 @@ impl Link {
         datagram_len: usize,
         mut write: impl FnMut(&mut [u8]) -> Option<Transmit>,
     ) -> io::Result<usize> {
-        let Some(keys) = &self.main else { return Ok(0) };
+        let Some(keys) = &mut self.main else { return Ok(0) };
         let count =
             count.min(super::udp::GSO_SEGMENTS_MAX).min(super::udp::GSO_BYTES_MAX / datagram_len).max(1);
         self.run.resize(count * datagram_len, 0);
@@ -318,6 +388,9 @@ impl Link {
             }
         }
         self.run.truncate(filled);
+        if !self.address.take(filled) {
+            self.run.clear();
+        }
         (self.run_sent, self.run_segment) = (0, datagram_len);
         self.flush()?;
         Ok(datagrams)
@@ -354,4 +427,145 @@ fn open(
     let Ok(body) = keys.open(&header, datagram.bytes) else { return false };
     handle(phase, Arrival { time: datagram.time, number: header.number }, body);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::Side;
+    use crossbeam_channel::unbounded;
+    use std::time::Duration;
+
+    const PSK: [u8; 32] = [1; 32];
+    const SALT: [u8; 32] = [2; 32];
+    const SECRET: [u8; 32] = [3; 32];
+    const ID: u64 = 9;
+
+    fn bound(address: &str) -> UdpSocket {
+        UdpSocket::bind(address.parse().unwrap(), false).unwrap()
+    }
+
+    fn server_keys() -> Keys {
+        Keys::early_server(&PSK, &SALT, &SECRET, ID)
+    }
+
+    /// What a client sealed early, as somebody may have recorded it.
+    fn recorded(number: u64, len: usize) -> Vec<u8> {
+        let mut datagram = vec![0; len + SEAL_OVERHEAD];
+        Keys::early_client(&PSK, &SALT, ID).seal(&mut datagram, number);
+        datagram
+    }
+
+    fn receive_something(link: &mut Link) {
+        let waker = Waker::new().unwrap();
+        for _ in 0..600 {
+            if link.receive(|_, _, _| true).unwrap() {
+                return;
+            }
+            let now = clock::now();
+            link.wait(&waker, now, now + Duration::from_millis(100)).unwrap();
+        }
+        panic!("nothing came");
+    }
+
+    /// Bytes that have come in at a socket.
+    fn heard(socket: &mut UdpSocket) -> usize {
+        let (mut buffers, mut bytes) = (ReceiveBuffers::default(), 0);
+        while socket.receive(&mut buffers).unwrap() {
+            bytes += buffers.datagrams().map(|datagram| datagram.bytes.len()).sum::<usize>();
+        }
+        bytes
+    }
+
+    /// Have the link send this many early datagrams of 1000 bytes.
+    fn send_much(link: &mut Link, from: u64, count: u64) {
+        let mut scratch = vec![];
+        for number in from..from + count {
+            link.send_one(Phase::Early, &mut scratch, |_| Some(Transmit { number, len: 1000 }));
+        }
+    }
+
+    #[test]
+    fn who_is_named_by_what_somebody_recorded_is_not_flooded() {
+        // The control stream comes from 127.0.0.1; the victim is another host.
+        let (socket, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
+        let at = socket.local_addr().unwrap();
+        let mut link = Link::waiting(socket, Some("127.0.0.1".parse().unwrap()), server_keys());
+        victim.send_run(&recorded(0, 1169), 1200, Some(at)).unwrap();
+        receive_something(&mut link);
+        send_much(&mut link, 0, 100);
+        let first = heard(&mut victim);
+        assert!(first > 1200 && first <= 3 * 1200, "{first}");
+        victim.send_run(&recorded(1, 1169), 1200, Some(at)).unwrap();
+        receive_something(&mut link);
+        send_much(&mut link, 100, 100);
+        let all = first + heard(&mut victim);
+        assert!(all > first && all <= 6 * 1200, "{all}");
+        // Once it has shown that it is there, it is the client.
+        link.note_proven();
+        send_much(&mut link, 200, 20);
+        assert_eq!(heard(&mut victim), 20 * (1000 + SEAL_OVERHEAD));
+    }
+
+    #[test]
+    fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
+        let (mut client, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
+        let (strays, taken) = unbounded();
+        let local = bound("127.0.0.1:0").local_addr().unwrap();
+        let mut link = Link::shared(local, "127.0.0.1".parse().unwrap(), taken, server_keys());
+        let stray = |number, from: &UdpSocket| {
+            let from = from.local_addr().unwrap();
+            strays.send(Stray { bytes: recorded(number, 1169), time: clock::now(), from }).unwrap();
+        };
+        stray(0, &client);
+        receive_something(&mut link);
+        stray(1, &victim);
+        receive_something(&mut link);
+        send_much(&mut link, 0, 10);
+        assert_eq!((heard(&mut victim), heard(&mut client)), (0, 10 * (1000 + SEAL_OVERHEAD)));
+        // It is asked with one short datagram, and the answer decides.
+        let newcomer = link.take_newcomer().unwrap();
+        assert_eq!(newcomer, victim.local_addr().unwrap());
+        link.ask_at(newcomer, &mut vec![], |_| Transmit { number: 10, len: 10 });
+        assert_eq!(heard(&mut victim), 10 + SEAL_OVERHEAD);
+        link.move_to(newcomer);
+        send_much(&mut link, 11, 10);
+        assert_eq!((heard(&mut victim), heard(&mut client)), (10 * (1000 + SEAL_OVERHEAD), 0));
+        // Another port of the host that the control stream comes from needs no question.
+        let mut other_port = bound("127.0.0.1:0");
+        stray(2, &other_port);
+        receive_something(&mut link);
+        send_much(&mut link, 21, 10);
+        assert_eq!(heard(&mut other_port), 10 * (1000 + SEAL_OVERHEAD));
+    }
+
+    #[test]
+    fn a_datagram_that_the_route_does_not_take_is_lost_and_no_more() {
+        let (near, mut far) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
+        let peer = far.local_addr().unwrap();
+        let mut link = Link::open(near, vec![peer], Keys::early_client(&PSK, &SALT, ID)).unwrap();
+        link.set_main_keys(Keys::main(&SECRET, true, ID, Side::Client));
+        // Longer than any datagram: the system says of it what it says where a route has become narrow.
+        let sent = link.send_run(1, 66_000, |_| Some(Transmit { number: 0, len: 66_000 - SEAL_OVERHEAD }));
+        assert_eq!(sent.unwrap(), 1);
+        assert!(!link.is_congested());
+        link.send_run(1, 1200, |_| Some(Transmit { number: 1, len: 1200 - SEAL_OVERHEAD })).unwrap();
+        assert_eq!(heard(&mut far), 1200);
+    }
+
+    #[test]
+    fn the_answer_comes_from_the_address_that_was_asked() {
+        let mut client = bound("127.0.0.1:0");
+        let (strays, taken) = unbounded();
+        // One of several addresses of this host, and not the one that a route to the client would choose.
+        let asked = bound("127.0.0.3:0").local_addr().unwrap();
+        let mut link = Link::shared(asked, "127.0.0.1".parse().unwrap(), taken, server_keys());
+        let from = client.local_addr().unwrap();
+        strays.send(Stray { bytes: recorded(0, 100), time: clock::now(), from }).unwrap();
+        receive_something(&mut link);
+        send_much(&mut link, 0, 1);
+        let mut buffers = ReceiveBuffers::default();
+        assert!(client.receive(&mut buffers).unwrap());
+        assert_eq!(buffers.datagrams().next().unwrap().from, Some(asked));
+    }
 }

@@ -1,6 +1,6 @@
-//! Keys. Datagrams are each sealed on their own, their header authenticated, their number the nonce.
+//! The keys of a transfer's datagrams. These are each sealed on their own, their header authenticated, their number the nonce.
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
+use crate::aead::{Cipher, Contexts, KeyChain};
 use longhaul_proto::seen::Seen;
 use longhaul_proto::units::DatagramNumber;
 use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD, TAG_LEN};
@@ -27,111 +27,57 @@ pub enum Side {
 pub struct Keys {
     early: bool,
     connection_id: u64,
-    seal: AeadKey,
-    open: AeadKey,
+    seal: KeyChain,
+    /// `None`: the client does not know them before it has its answer.
+    open: Option<KeyChain>,
     seen: Seen,
-}
-
-/// How things are sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cipher {
-    /// AES-128-GCM.
-    Aes,
-    /// ChaCha20-Poly1305.
-    ChaCha,
-}
-
-impl Cipher {
-    /// AES where both sides have the instructions for it.
-    pub fn of(aes: bool) -> Cipher {
-        if aes { Cipher::Aes } else { Cipher::ChaCha }
-    }
-}
-
-/// The key of one direction. Whoever uses it numbers what it seals, and uses no number twice.
-pub struct AeadKey {
-    key: LessSafeKey,
-    iv: [u8; 12],
-}
-
-impl AeadKey {
-    /// From a secret. The two contexts, of the key and of the vector, are those of BLAKE3's `derive_key`.
-    pub fn derive(secret: &[u8; 32], cipher: Cipher, key_context: &str, iv_context: &str) -> AeadKey {
-        let material = blake3::derive_key(key_context, secret);
-        let iv = blake3::derive_key(iv_context, secret);
-        let key = match cipher {
-            Cipher::Aes => UnboundKey::new(&AES_128_GCM, &material[..16]),
-            Cipher::ChaCha => UnboundKey::new(&CHACHA20_POLY1305, &material),
-        };
-        let key = LessSafeKey::new(key.expect("the key has the cipher's length"));
-        AeadKey { key, iv: iv[..12].try_into().expect("12 of 32 bytes") }
-    }
-
-    /// As in TLS 1.3 (RFC 8446 §5.3): the number, padded, over the derived vector.
-    fn nonce(&self, number: u64) -> Nonce {
-        let mut nonce = self.iv;
-        nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(n, b)| *n ^= b);
-        Nonce::assume_unique_for_key(nonce)
-    }
-
-    /// Seal `body` in place, and return the tag.
-    fn seal(&self, number: u64, authenticated: &[u8], body: &mut [u8]) -> Tag {
-        self.key
-            .seal_in_place_separate_tag(self.nonce(number), Aad::from(authenticated), body)
-            .expect("what is sealed is far below the cipher's limit")
-    }
-
-    /// Seal `body` in place and append its tag.
-    pub fn seal_append(&self, number: u64, authenticated: &[u8], body: &mut Vec<u8>) {
-        let tag = self.seal(number, authenticated, body);
-        body.extend_from_slice(tag.as_ref());
-    }
-
-    /// Open in place, tag at the end; what is left is the body. `None` if it is not authentic.
-    pub fn open<'a>(&self, number: u64, authenticated: &[u8], sealed: &'a mut [u8]) -> Option<&'a mut [u8]> {
-        self.key.open_in_place(self.nonce(number), Aad::from(authenticated), sealed).ok()
-    }
-}
-
-/// Whether this processor has the instructions that make AES-GCM the faster cipher.
-pub fn has_aes() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
-    #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return false;
+    /// What was sealed under other keys than these.
+    forged: u64,
 }
 
 impl Keys {
-    /// For datagrams before the handshake is done: from the shared key and the client's salt. They carry nothing but
-    /// the path check. ChaCha20, as nothing is agreed yet.
-    pub fn early(psk: &[u8; 32], salt: &[u8; 32], connection_id: u64, side: Side) -> Keys {
-        let secret = *blake3::keyed_hash(psk, salt).as_bytes();
-        Keys::new(&secret, false, connection_id, side, true)
+    /// A client's for datagrams before the handshake is done: from the shared key and its salt. They carry nothing but the
+    /// path check. ChaCha20, as nothing is agreed yet. They open nothing before [`Keys::answered`].
+    pub fn early_client(psk: &[u8; 32], salt: &[u8; 32], connection_id: u64) -> Keys {
+        let up = chain(&early_secret(psk, salt), Cipher::ChaCha, UP);
+        Keys::new(true, connection_id, up, None)
+    }
+
+    /// The server's for the same. What it seals is under its own fresh secret: the client's offer may have been sent
+    /// again by somebody else, and no number is to be used twice under one key.
+    pub fn early_server(psk: &[u8; 32], salt: &[u8; 32], secret: &[u8; 32], connection_id: u64) -> Keys {
+        let up = chain(&early_secret(psk, salt), Cipher::ChaCha, UP);
+        Keys::new(true, connection_id, chain(secret, Cipher::ChaCha, EARLY_DOWN), Some(up))
+    }
+
+    /// The client has its answer, and with it the secret under which the server seals early datagrams.
+    pub fn answered(&mut self, secret: &[u8; 32]) {
+        self.open = Some(chain(secret, Cipher::ChaCha, EARLY_DOWN));
     }
 
     /// For the transfer: from the secret that the handshake carried.
     pub fn main(secret: &[u8; 32], aes: bool, connection_id: u64, side: Side) -> Keys {
-        Keys::new(secret, aes, connection_id, side, false)
-    }
-
-    fn new(secret: &[u8; 32], aes: bool, connection_id: u64, side: Side, early: bool) -> Keys {
-        let [up, down] = ["client to server", "server to client"].map(|way| {
-            let context = |of: &str| format!("longhaul datagram {of} v1 {way}");
-            AeadKey::derive(secret, Cipher::of(aes), &context("key"), &context("iv"))
-        });
+        let [up, down] = [UP, DOWN].map(|way| chain(secret, Cipher::of(aes), way));
         let (seal, open) = if side == Side::Client { (up, down) } else { (down, up) };
-        Keys { early, connection_id, seal, open, seen: Seen::default() }
+        Keys::new(false, connection_id, seal, Some(open))
     }
 
-    /// Seal in place: `datagram` holds room for the header, the body, room for the tag.
-    pub fn seal(&self, datagram: &mut [u8], number: DatagramNumber) {
+    fn new(early: bool, connection_id: u64, seal: KeyChain, open: Option<KeyChain>) -> Keys {
+        Keys { early, connection_id, seal, open, seen: Seen::default(), forged: 0 }
+    }
+
+    /// Whether so much was forged that somebody may come to guess a tag (RFC 9001 §6.6).
+    pub fn is_spent(&self) -> bool {
+        self.forged >= FORGED_MAX
+    }
+
+    /// Seal in place: `datagram` holds room for the header, the body, room for the tag. Numbers go up.
+    pub fn seal(&mut self, datagram: &mut [u8], number: DatagramNumber) {
         let header = Header { early: self.early, connection_id: self.connection_id, number }.encode();
         let (head, rest) = datagram.split_at_mut(HEADER_LEN);
         let (body, tag_room) = rest.split_at_mut(rest.len() - TAG_LEN);
         head.copy_from_slice(&header);
-        let tag = self.seal.seal(number, &header, body);
+        let tag = self.seal.to_seal(number).seal(number, &header, body);
         tag_room.copy_from_slice(tag.as_ref());
     }
 
@@ -144,11 +90,44 @@ impl Keys {
             return Err(Refused::Repeated);
         }
         let (head, rest) = datagram.split_at_mut(HEADER_LEN);
-        let body = self.open.open(header.number, head, rest).ok_or(Refused::Forged)?;
+        let open = self.open.as_mut().ok_or(Refused::Forged)?;
+        let key = open.to_open(header.number).ok_or(Refused::Forged)?;
+        let Some(body) = key.open(header.number, head, rest) else {
+            self.forged += 1;
+            return Err(Refused::Forged);
+        };
+        open.opened(header.number);
         self.seen.insert(header.number);
         Ok(body)
     }
 }
+
+fn early_secret(psk: &[u8; 32], salt: &[u8; 32]) -> [u8; 32] {
+    *blake3::keyed_hash(psk, salt).as_bytes()
+}
+
+fn chain(secret: &[u8; 32], cipher: Cipher, way: &str) -> KeyChain {
+    let context = |of: &str| format!("longhaul datagram {of} v1 {way}");
+    let contexts = Contexts { key: context("key"), iv: context("iv"), next: "longhaul datagram next key v1" };
+    KeyChain::new(secret, cipher, contexts, NUMBERS_PER_KEY)
+}
+
+/// Ways of datagrams, as the contexts of their keys name them.
+const UP: &str = "client to server";
+const DOWN: &str = "server to client";
+const EARLY_DOWN: &str = "early server to client";
+
+/// A key seals the datagrams of so many numbers: 2²² of 64 KiB, more than any holds, are the bytes for which RFC 8446 §5.5
+/// trusts one key of AES-GCM (2²⁴·⁵ records of 16 KiB).
+const NUMBERS_PER_KEY: u64 = 1 << 22;
+
+/// RFC 9001 §6.6, for ChaCha20-Poly1305. AES-128-GCM would stand more.
+const FORGED_MAX: u64 = 1 << 36;
+
+/// More was forged than the keys of a transfer stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many datagrams came that are not authentic; run the same command again to continue")]
+pub struct Spent;
 
 /// Why a datagram is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -165,8 +144,9 @@ pub enum Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aead::AeadKey;
 
-    fn sealed(keys: &Keys, number: u64) -> Vec<u8> {
+    fn sealed(keys: &mut Keys, number: u64) -> Vec<u8> {
         let mut datagram = [&[0; HEADER_LEN][..], b"body", &[0; TAG_LEN]].concat();
         keys.seal(&mut datagram, number);
         datagram
@@ -181,21 +161,20 @@ mod tests {
     #[test]
     fn opens_once_what_the_other_side_sealed() {
         for aes in [true, false] {
-            let client = Keys::main(&[3; 32], aes, 9, Side::Client);
+            let mut client = Keys::main(&[3; 32], aes, 9, Side::Client);
             let mut server = Keys::main(&[3; 32], aes, 9, Side::Server);
-            let datagram = sealed(&client, 5);
+            let datagram = sealed(&mut client, 5);
             assert_eq!(open(&mut server, &datagram).as_deref(), Some(&b"body"[..]));
             assert_eq!(open(&mut server, &datagram), None, "a replay");
             // A reflected datagram is under the other direction's key.
-            let mut client = client;
             assert_eq!(open(&mut client, &datagram), None);
         }
     }
 
     #[test]
     fn any_changed_bit_is_refused() {
-        let client = Keys::main(&[3; 32], true, 9, Side::Client);
-        let datagram = sealed(&client, 5);
+        let mut client = Keys::main(&[3; 32], true, 9, Side::Client);
+        let datagram = sealed(&mut client, 5);
         for bit in 0..datagram.len() * 8 {
             let mut server = Keys::main(&[3; 32], true, 9, Side::Server);
             let mut bad = datagram.clone();
@@ -205,10 +184,45 @@ mod tests {
     }
 
     #[test]
-    fn early_keys_differ_by_salt() {
-        let client = Keys::early(&[1; 32], &[2; 32], 9, Side::Client);
-        let datagram = sealed(&client, 0);
-        assert!(open(&mut Keys::early(&[1; 32], &[2; 32], 9, Side::Server), &datagram).is_some());
-        assert!(open(&mut Keys::early(&[1; 32], &[3; 32], 9, Side::Server), &datagram).is_none());
+    fn early_keys_differ_by_salt_and_the_servers_by_its_secret() {
+        let mut client = Keys::early_client(&[1; 32], &[2; 32], 9);
+        let probe = sealed(&mut client, 0);
+        let server = |salt, secret| Keys::early_server(&[1; 32], &[salt; 32], &[secret; 32], 9);
+        assert!(open(&mut server(2, 7), &probe).is_some());
+        assert!(open(&mut server(3, 7), &probe).is_none());
+        // The same offer sent again gives the same salt; what the server answers is under another key nevertheless.
+        let [first, again] = [7, 8].map(|secret| sealed(&mut server(2, secret), 0));
+        assert_ne!(first, again);
+        assert_eq!(open(&mut client, &first), None, "before the answer");
+        client.answered(&[7; 32]);
+        assert!(open(&mut client, &first).is_some() && open(&mut client, &again).is_none());
+    }
+
+    #[test]
+    fn keys_are_renewed_before_they_have_sealed_too_much() {
+        let mut client = Keys::main(&[3; 32], true, 9, Side::Client);
+        let mut server = Keys::main(&[3; 32], true, 9, Side::Server);
+        let numbers = [NUMBERS_PER_KEY - 2, NUMBERS_PER_KEY, NUMBERS_PER_KEY + 1, 2 * NUMBERS_PER_KEY];
+        for number in numbers {
+            let datagram = sealed(&mut client, number);
+            assert_eq!(open(&mut server, &datagram).as_deref(), Some(&b"body"[..]), "{number}");
+        }
+        // The first key, which would have sealed them all before, opens none of them.
+        let header = Header { early: false, connection_id: 9, number: NUMBERS_PER_KEY }.encode();
+        let mut datagram = sealed(&mut Keys::main(&[3; 32], true, 9, Side::Client), NUMBERS_PER_KEY);
+        let contexts = ["key", "iv"].map(|of| format!("longhaul datagram {of} v1 {UP}"));
+        let first = AeadKey::derive(&[3; 32], Cipher::Aes, &contexts[0], &contexts[1]);
+        assert!(first.open(NUMBERS_PER_KEY, &header, &mut datagram[HEADER_LEN..]).is_none());
+    }
+
+    #[test]
+    fn who_guesses_too_often_ends_it() {
+        let mut server = Keys::main(&[3; 32], true, 9, Side::Server);
+        server.forged = FORGED_MAX - 1;
+        let mut forged = sealed(&mut Keys::main(&[3; 32], true, 9, Side::Client), 5);
+        forged[HEADER_LEN] ^= 1;
+        assert!(!server.is_spent());
+        assert_eq!(open(&mut server, &forged), None);
+        assert!(server.is_spent());
     }
 }

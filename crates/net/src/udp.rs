@@ -32,8 +32,9 @@ const BATCH: usize = 8;
 const MESSAGE_BYTES: usize = 65_536;
 const CONTROL_BYTES: usize = 128;
 
-/// Whether an error tells of the network or of a firewall, here or on the way (RFC 1122 §4.2.3.9, RFC 4443 §3.1): what was
-/// sent is as good as lost, and the socket is none the worse.
+/// Whether an error tells of the network or of a firewall, here or on the way (RFC 1122 §4.2.3.9, RFC 4443 §3.1), or of a
+/// route that has changed: what was sent is larger than it takes now, or this host has lost its address or its way there.
+/// What was sent is as good as lost, and the socket is none the worse.
 pub fn is_on_the_way(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -49,6 +50,9 @@ pub fn is_on_the_way(error: &io::Error) -> bool {
                 | libc::EOPNOTSUPP
                 | libc::EACCES
                 | libc::EPERM
+                | libc::EMSGSIZE
+                | libc::EINVAL
+                | libc::EADDRNOTAVAIL
         )
     )
 }
@@ -122,13 +126,14 @@ impl ReceiveBuffers {
 }
 
 impl UdpSocket {
-    /// Bind to `address`. `shared` lets several sockets of this program have the same port: one open to all, and one
+    /// Bind to `address`. `shared` lets several sockets of this user have the same port: one open to all, and one
     /// connected to each peer, which the kernel prefers for that peer's datagrams.
     pub fn bind(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         if shared {
-            socket.set_reuse_address(true)?;
+            // Not SO_REUSEADDR, with which any user's program may take a part of what comes in.
+            socket.set_reuse_port(true)?;
         }
         if address.is_ipv6() {
             // Serve IPv4 peers too; a host without IPv4 may refuse, and then there are none to serve.
@@ -202,13 +207,13 @@ impl UdpSocket {
     /// Send `buf` as datagrams of `segment` bytes (the last may be shorter). Returns how many bytes are gone; fewer
     /// than all only with `WouldBlock` next.
     pub fn send_run(&mut self, buf: &[u8], segment: usize, to: Option<SocketAddr>) -> io::Result<usize> {
+        let mut refused = false;
         if buf.len() > segment && self.gso {
             match self.send_message(buf, Some(segment), to) {
                 Err(error)
                     if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)) =>
                 {
-                    // A device without checksum offload refuses GSO: from now on one by one.
-                    self.gso = false;
+                    refused = true;
                 }
                 other => return other.map(|()| buf.len()),
             }
@@ -216,7 +221,11 @@ impl UdpSocket {
         let mut sent = 0;
         for datagram in buf.chunks(segment) {
             match self.send_message(datagram, None, to) {
-                Ok(()) => sent += datagram.len(),
+                Ok(()) => {
+                    sent += datagram.len();
+                    // What passes one by one and not as a run: a device without checksum offload. From now on one by one.
+                    self.gso &= !refused;
+                }
                 Err(error) if sent > 0 && error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
@@ -275,7 +284,7 @@ impl UdpSocket {
                         self.drops.on_empty();
                         return Ok(false);
                     }
-                    Some(libc::EMSGSIZE | libc::EINTR) => {}
+                    Some(libc::EINTR) => {}
                     _ if is_on_the_way(&error) => {}
                     _ => return Err(error),
                 },
@@ -477,6 +486,35 @@ mod tests {
         a.send_run(&[7; 100], 100, None).unwrap();
         b.receive(&mut buffers).unwrap();
         assert!(b.drops() > 100, "{}", b.drops());
+    }
+
+    #[test]
+    fn a_shared_port_is_not_open_to_others() {
+        let open = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
+        let other = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        // As any user's program may ask.
+        other.set_reuse_address(true).unwrap();
+        let taken = other.bind(&open.local_addr().unwrap().into()).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_route_that_changes_is_no_failure_of_the_socket() {
+        let lost = [libc::EMSGSIZE, libc::EINVAL, libc::ENETUNREACH, libc::EADDRNOTAVAIL];
+        assert!(lost.into_iter().all(|error| is_on_the_way(&io::Error::from_raw_os_error(error))));
+        assert!(!is_on_the_way(&io::Error::from_raw_os_error(libc::EBADF)));
+    }
+
+    #[test]
+    fn a_run_that_the_route_does_not_take_leaves_runs_for_when_it_does() {
+        let (mut a, mut b) = pair();
+        let gso = a.gso;
+        // Larger than any datagram may be, as all are too large for a route that has become narrow.
+        let error = a.send_run(&[7; 132_000], 66_000, None).unwrap_err();
+        assert!(is_on_the_way(&error), "{error}");
+        assert_eq!(a.gso, gso);
+        a.send_run(&[7; 2000], 1000, None).unwrap();
+        assert!(b.receive(&mut ReceiveBuffers::default()).unwrap());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct PathReport {
 pub enum PathEvent {
     /// The first word from the other side: UDP passes both ways (or, to the side that only answers, towards it).
     Reached,
+    /// The token of [`PathCheck::ask_who`] came back.
+    Echoed(u64),
 }
 
 /// Probes the path and answers the other side's probes.
@@ -46,7 +48,11 @@ pub struct PathCheck {
     sent: Vec<SentProbe>,
     /// Classes of the probes that are still to go.
     queue: VecDeque<u8>,
-    replies: VecDeque<(DatagramNumber, Time)>,
+    replies: VecDeque<(DatagramNumber, Time, u64)>,
+    /// In every probe. Who repeats it has received one: nobody can guess it.
+    token: u64,
+    /// That of the latest probe to another address.
+    other_token: Option<u64>,
     /// Number of the next datagram; probes and replies share it.
     next_number: DatagramNumber,
     retry_at: Option<Time>,
@@ -67,8 +73,8 @@ struct SentProbe {
 
 impl PathCheck {
     /// Try `classes` (UDP payload lengths, ascending, at most [`wire::MAX_CLASSES`]). With `train`, the side that will
-    /// send data learns the path's rate; the other side only needs to make itself known.
-    pub fn new(classes: Vec<u16>, train: bool) -> PathCheck {
+    /// send data learns the path's rate; the other side only needs to make itself known. `token` is random.
+    pub fn new(classes: Vec<u16>, train: bool, token: u64) -> PathCheck {
         assert!(!classes.is_empty() && classes.len() <= wire::MAX_CLASSES);
         let mut queue = VecDeque::new();
         if train {
@@ -85,6 +91,8 @@ impl PathCheck {
             sent: vec![],
             queue,
             replies: VecDeque::new(),
+            token,
+            other_token: None,
             next_number: 0,
             retry_at: None,
             retries: 0,
@@ -119,6 +127,26 @@ impl PathCheck {
         if usize::from(class) < self.classes.len() {
             self.queue.push_back(class);
         }
+    }
+
+    /// A probe for another address than that of the others, with a token of its own: who repeats that is there.
+    pub fn ask_who(&mut self, token: u64, buf: &mut [u8]) -> Transmit {
+        self.other_token = Some(token);
+        wire::encode_probe(&mut buf[..wire::PROBE_LEN_MIN], 0, token);
+        self.next_number += 1;
+        Transmit { number: self.next_number - 1, len: wire::PROBE_LEN_MIN }
+    }
+
+    /// How long the body of the next datagram is, if there is one.
+    pub fn next_len(&self) -> Option<usize> {
+        if !self.replies.is_empty() {
+            return Some(wire::REPLY_LEN);
+        }
+        self.queue.front().map(|class| self.probe_len(*class))
+    }
+
+    fn probe_len(&self, class: u8) -> usize {
+        usize::from(self.classes[usize::from(class)]) - wire::SEAL_OVERHEAD
     }
 
     fn remember(&mut self, probe: SentProbe) {
@@ -181,12 +209,18 @@ impl Endpoint for PathCheck {
 
     fn handle_datagram(&mut self, _now: Time, arrival: Arrival, body: &[u8]) {
         match Body::decode(body) {
-            Some(Body::Probe { .. }) if self.replies.len() < REPLIES_MAX => {
-                self.replies.push_back((arrival.number, arrival.time));
+            Some(Body::Probe { token, .. }) if self.replies.len() < REPLIES_MAX => {
+                self.replies.push_back((arrival.number, arrival.time, token));
                 self.reach();
             }
+            Some(Body::Reply { token, .. }) if self.other_token == Some(token) => {
+                self.other_token = None;
+                self.events.push_back(PathEvent::Echoed(token));
+            }
             // The moment it reached the host, not the moment we looked: the owner may be busy with the handshake.
-            Some(Body::Reply { probe, arrival: there }) => self.on_reply(arrival.time, probe, there),
+            Some(Body::Reply { probe, arrival: there, token }) if token == self.token => {
+                self.on_reply(arrival.time, probe, there);
+            }
             _ => {}
         }
     }
@@ -202,12 +236,12 @@ impl Endpoint for PathCheck {
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         let number = self.next_number;
-        let len = if let Some((probe, arrival)) = self.replies.pop_front() {
-            wire::encode_reply(buf, probe, arrival)
+        let len = if let Some((probe, arrival, token)) = self.replies.pop_front() {
+            wire::encode_reply(buf, probe, arrival, token)
         } else {
             let class = self.queue.pop_front()?;
-            let len = usize::from(self.classes[usize::from(class)]) - wire::SEAL_OVERHEAD;
-            wire::encode_probe(&mut buf[..len], class);
+            let len = self.probe_len(class);
+            wire::encode_probe(&mut buf[..len], class, self.token);
             self.remember(SentProbe { number, class, at: now, came: None });
             self.retry_at = Some(now + RETRY_AFTER * (1 << self.retries.saturating_sub(RETRIES_SOON).min(3)));
             len
@@ -251,8 +285,8 @@ mod tests {
 
     /// Run two checks against each other over a path that passes `mtu` bytes at `rate`; returns the prober's report.
     fn check(mtu: usize, rate: Rate, drop: impl Fn(u64) -> bool) -> PathReport {
-        let mut left = PathCheck::new(vec![1200, 1472, 8972], true);
-        let mut right = PathCheck::new(vec![1200], false);
+        let mut left = PathCheck::new(vec![1200, 1472, 8972], true, 7);
+        let mut right = PathCheck::new(vec![1200], false, 8);
         let mut buf = vec![0; 9000];
         let (mut free, mut now) = (Time::ZERO, Time::ZERO);
         for _ in 0..4 {
@@ -305,7 +339,7 @@ mod tests {
 
     #[test]
     fn who_is_silent_for_an_hour_is_asked_to_its_end_now_and_then() {
-        let mut check = PathCheck::new(vec![1200, 1472], true);
+        let mut check = PathCheck::new(vec![1200, 1472], true, 7);
         let mut buf = vec![0; 1500];
         let (mut now, mut last) = (Time::ZERO, 0);
         while now < Time::ZERO + Duration::from_secs(3600) {
@@ -318,9 +352,33 @@ mod tests {
             check.handle_timeout(now);
             assert!(check.sent.len() <= PROBES_MAX);
         }
-        let len = wire::encode_reply(&mut buf, last, now);
+        let len = wire::encode_reply(&mut buf, last, now, 7);
         check.handle_datagram(now, Arrival { time: now, number: 0 }, &buf[..len]);
         assert_eq!((check.answers(), check.poll_event()), (1, Some(PathEvent::Reached)));
+    }
+
+    #[test]
+    fn a_reply_from_somebody_who_saw_no_probe_counts_for_nothing() {
+        let mut check = PathCheck::new(vec![1200], true, 7);
+        let mut buf = vec![0; 1500];
+        let sent = check.poll_transmit(Time::ZERO, &mut buf).unwrap();
+        let reply = |check: &mut PathCheck, token| {
+            let mut body = [0; wire::REPLY_LEN];
+            wire::encode_reply(&mut body, sent.number, Time::ZERO, token);
+            check.handle_datagram(Time::ZERO, Arrival { time: Time::ZERO, number: 0 }, &body);
+        };
+        // As it was recorded in another transfer.
+        reply(&mut check, 6);
+        assert_eq!((check.answers(), check.poll_event()), (0, None));
+        check.ask_who(9, &mut buf);
+        reply(&mut check, 9);
+        reply(&mut check, 9);
+        assert_eq!(
+            (check.answers(), check.poll_event(), check.poll_event()),
+            (0, Some(PathEvent::Echoed(9)), None)
+        );
+        reply(&mut check, 7);
+        assert_eq!(check.answers(), 1);
     }
 
     #[test]

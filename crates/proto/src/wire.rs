@@ -5,8 +5,8 @@
 //! body       kind u8 · …
 //!   DATA     0x10 + size class · packet u48 · the packet's bytes                    (+ 8: tell its arrival at once)
 //!   ACK      0x01 · fixed fields · runs · slice                                     (see [`Ack`])
-//!   PROBE    0x02 · size class u8 · zeros up to the class's size                    (path check)
-//!   REPLY    0x03 · probe number u48 · arrival u64                                  (path check)
+//!   PROBE    0x02 · size class u8 · token u64 · zeros up to the class's size        (path check)
+//!   REPLY    0x03 · probe number u48 · arrival u64 · token u64                      (path check)
 //!   REQUEST  0x04 · size class u8 · round u32 · from packet u48                     (tell me your map)
 //! ```
 
@@ -95,6 +95,8 @@ pub enum Body<'a> {
     Probe {
         /// Index of the size tried.
         class: u8,
+        /// What the reply is to repeat: it shows that the probe reached who replies.
+        token: u64,
         /// Whole body length, to be compared with the size tried.
         len: usize,
     },
@@ -104,6 +106,8 @@ pub enum Body<'a> {
         probe: DatagramNumber,
         /// When it came in, on the replier's clock.
         arrival: Time,
+        /// The probe's.
+        token: u64,
     },
     /// All packets were sent that were missing: which still are?
     Request(Request),
@@ -136,10 +140,15 @@ impl Body<'_> {
         let (&kind, rest) = body.split_first()?;
         match kind {
             KIND_ACK => Ack::decode(rest).map(Body::Ack),
-            KIND_PROBE => Some(Body::Probe { class: *rest.first()?, len: body.len() }),
-            KIND_REPLY if rest.len() == 14 => Some(Body::Reply {
+            KIND_PROBE => Some(Body::Probe {
+                class: *rest.first()?,
+                token: u64::from_be_bytes(rest.get(1..9)?.try_into().ok()?),
+                len: body.len(),
+            }),
+            KIND_REPLY if rest.len() == REPLY_LEN - 1 => Some(Body::Reply {
                 probe: u48(rest)?,
                 arrival: Time(u64::from_be_bytes(rest[6..14].try_into().ok()?)),
+                token: u64::from_be_bytes(rest[14..].try_into().ok()?),
             }),
             KIND_REQUEST if rest.len() == REQUEST_LEN - 1 => Some(Body::Request(Request {
                 class: rest[0],
@@ -165,21 +174,25 @@ pub fn encode_data_prefix(buf: &mut [u8], class: u8, timed: bool, packet: Packet
     buf[1..7].copy_from_slice(&packet.to_be_bytes()[2..]);
 }
 
+/// Length of the shortest PROBE body: one that asks for nothing but its token.
+pub const PROBE_LEN_MIN: usize = 10;
+
 /// Write a PROBE body of exactly `buf`'s length.
-pub fn encode_probe(buf: &mut [u8], class: u8) {
+pub fn encode_probe(buf: &mut [u8], class: u8, token: u64) {
     buf.fill(0);
-    buf[0] = KIND_PROBE;
-    buf[1] = class;
+    buf[..2].copy_from_slice(&[KIND_PROBE, class]);
+    buf[2..PROBE_LEN_MIN].copy_from_slice(&token.to_be_bytes());
 }
 
-/// Length of a REPLY body: shorter than any probe, so that nothing is amplified.
-pub const REPLY_LEN: usize = 15;
+/// Length of a REPLY body.
+pub const REPLY_LEN: usize = 23;
 
 /// Write a REPLY body.
-pub fn encode_reply(buf: &mut [u8], probe: DatagramNumber, arrival: Time) -> usize {
+pub fn encode_reply(buf: &mut [u8], probe: DatagramNumber, arrival: Time, token: u64) -> usize {
     buf[0] = KIND_REPLY;
     buf[1..7].copy_from_slice(&probe.to_be_bytes()[2..]);
     buf[7..15].copy_from_slice(&arrival.0.to_be_bytes());
+    buf[15..REPLY_LEN].copy_from_slice(&token.to_be_bytes());
     REPLY_LEN
 }
 

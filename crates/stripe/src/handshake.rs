@@ -3,11 +3,12 @@
 
 use super::keys::Secrets;
 use super::options::StripeOptions;
+use longhaul_net::aead::{Cipher, has_aes};
 use longhaul_net::deadline::{Deadline, DeadlineStream};
 use longhaul_net::join::{self, JoinError, JoinKey, Nonces};
 use longhaul_net::noise::{Initiator, NoiseError, Responder, refusal};
 use longhaul_net::random::random;
-use longhaul_net::seal::{Cipher, Side, has_aes};
+use longhaul_net::seal::Side;
 use longhaul_proto::streams::join::{NONCE_LEN, PROOF_LEN};
 use longhaul_proto::stripe::hello::{
     Answer, ID_LEN, NOISE_MAX, Offer, PREAMBLE_LEN, Purpose, Refusal, VERSION, preamble, read_preamble,

@@ -1,7 +1,8 @@
 //! What both ends of a stream know, and the keys that the frames of its lanes are sealed with.
 
+use longhaul_net::aead::{AeadKey, Cipher, Contexts, KeyChain};
 use longhaul_net::join::{JoinKey, Nonces};
-use longhaul_net::seal::{AeadKey, Cipher, Side};
+use longhaul_net::seal::Side;
 use longhaul_proto::stripe::frame::HEADER_LEN;
 use longhaul_proto::stripe::hello::{ID_LEN, SECRET_LEN};
 use longhaul_proto::stripe::lane::Opener;
@@ -47,42 +48,38 @@ pub struct LaneSealer(FrameKey);
 /// Opens the frames of one direction of a lane.
 pub struct LaneOpener(FrameKey);
 
-/// The key of one direction of a lane. The number of the frame is the nonce, so frames can be neither left out nor put
+/// The keys of one direction of a lane. The number of the frame is the nonce, so frames can be neither left out nor put
 /// in another order.
 struct FrameKey {
-    cipher: Option<Cipher>,
-    secret: [u8; 32],
-    key: Option<AeadKey>,
+    /// `None`: frames travel in clear.
+    keys: Option<KeyChain>,
     /// Frames so far.
     frames: u64,
 }
 
 impl FrameKey {
     fn new(secret: [u8; 32], cipher: Option<Cipher>) -> FrameKey {
-        FrameKey { cipher, secret, key: derive(&secret, cipher), frames: 0 }
+        let contexts = || Contexts {
+            key: "longhaul stripe frame key v1".into(),
+            iv: "longhaul stripe frame iv v1".into(),
+            next: "longhaul stripe next key v1",
+        };
+        let keys = cipher.map(|cipher| KeyChain::new(&secret, cipher, contexts(), FRAMES_PER_KEY));
+        FrameKey { keys, frames: 0 }
     }
 
     /// Key and number of the next frame; `None` where frames travel in clear.
     fn next(&mut self) -> Option<(&AeadKey, u64)> {
-        if self.frames > 0 && self.frames.is_multiple_of(FRAMES_PER_KEY) {
-            self.secret = blake3::derive_key("longhaul stripe next key v1", &self.secret);
-            self.key = derive(&self.secret, self.cipher);
-        }
-        let key = self.key.as_ref()?;
+        let key = self.keys.as_mut()?.to_seal(self.frames);
         self.frames += 1;
         Some((key, self.frames - 1))
     }
 }
 
-fn derive(secret: &[u8; 32], cipher: Option<Cipher>) -> Option<AeadKey> {
-    let contexts = ["longhaul stripe frame key v1", "longhaul stripe frame iv v1"];
-    cipher.map(|cipher| AeadKey::derive(secret, cipher, contexts[0], contexts[1]))
-}
-
 impl LaneSealer {
     /// Whether frames travel in clear, and [`LaneSealer::seal`] has nothing to do.
     pub fn is_clear(&self) -> bool {
-        self.0.cipher.is_none()
+        self.0.keys.is_none()
     }
 
     /// Seal a payload in place and append its tag.
@@ -95,7 +92,7 @@ impl LaneSealer {
 
 impl Opener for LaneOpener {
     fn tag_len(&self) -> usize {
-        if self.0.cipher.is_none() { 0 } else { TAG_LEN }
+        if self.0.keys.is_none() { 0 } else { TAG_LEN }
     }
 
     fn open(&mut self, head: &[u8; HEADER_LEN], sealed: &mut Vec<u8>) -> bool {
@@ -159,12 +156,15 @@ mod tests {
     fn both_sides_change_keys_at_the_same_frame() {
         let (mut up, _) = secrets(Some(Cipher::Aes)).lane(Side::Client, &Nonces::default());
         let (_, mut open) = secrets(Some(Cipher::Aes)).lane(Side::Server, &Nonces::default());
-        let before = up.0.secret;
         (up.0.frames, open.0.frames) = (FRAMES_PER_KEY - 1, FRAMES_PER_KEY - 1);
         for text in [b"last", b"next"] {
             assert!(open.open(&[7; HEADER_LEN], &mut sealed(&mut up, text)));
         }
-        assert_ne!(up.0.secret, before);
+        // The key before does not open what the next one sealed.
+        let mut frame = sealed(&mut up, b"more");
+        let (_, mut early) = secrets(Some(Cipher::Aes)).lane(Side::Server, &Nonces::default());
+        let key = early.0.keys.as_mut().unwrap().to_seal(0);
+        assert!(key.open(FRAMES_PER_KEY + 1, &[7; HEADER_LEN], &mut frame).is_none());
     }
 
     #[test]

@@ -34,12 +34,12 @@ pub fn body(bytes: &[u8]) {
             check(ack);
             ack.encode(&mut buf)
         }
-        Body::Probe { class, len } => {
+        Body::Probe { class, token, len } => {
             assert_eq!(*len, bytes.len());
-            wire::encode_probe(&mut buf[..*len], *class);
+            wire::encode_probe(&mut buf[..*len], *class, *token);
             *len
         }
-        Body::Reply { probe, arrival } => wire::encode_reply(&mut buf, *probe, *arrival),
+        Body::Reply { probe, arrival, token } => wire::encode_reply(&mut buf, *probe, *arrival, *token),
         Body::Request(request) => request.encode(&mut buf),
     };
     assert_eq!(Body::decode(&buf[..written]), Some(body));
@@ -60,9 +60,9 @@ pub fn body_seeds() -> Vec<Vec<u8>> {
     let mut data = vec![7; DATA_PREFIX + 100];
     wire::encode_data_prefix(&mut data, 2, false, 77);
     let mut probe = vec![0; 1169];
-    wire::encode_probe(&mut probe, 0);
+    wire::encode_probe(&mut probe, 0, 9);
     let mut reply = vec![0; wire::REPLY_LEN];
-    wire::encode_reply(&mut reply, 3, Time::from_millis(5));
+    wire::encode_reply(&mut reply, 3, Time::from_millis(5), 9);
     let mut request = vec![0; wire::REQUEST_LEN];
     wire::Request { class: 0, round: 2, from: 64 }.encode(&mut request);
     vec![data, probe, reply, request, ack_body(&Ack::default()), ack_body(&full_ack())]

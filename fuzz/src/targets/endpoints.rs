@@ -162,10 +162,10 @@ pub fn receiver_seeds() -> Vec<Vec<u8>> {
 /// Whatever comes in, a path check sends no more than it was told to, and replies that are shorter than probes.
 pub fn path_check(bytes: &[u8]) {
     let [train, rest @ ..] = bytes else { return };
-    let mut check = PathCheck::new(CLASSES.to_vec(), train % 2 == 0);
+    let mut check = PathCheck::new(CLASSES.to_vec(), train % 2 == 0, TOKEN);
     let mut probes = 0;
     drive(&mut check, rest, |transmit, body| match wire::Body::decode(body) {
-        Some(wire::Body::Probe { class, len }) => {
+        Some(wire::Body::Probe { class, len, token: TOKEN }) => {
             probes += 1;
             assert_eq!(len + wire::SEAL_OVERHEAD, usize::from(CLASSES[usize::from(class)]));
         }
@@ -177,6 +177,9 @@ pub fn path_check(bytes: &[u8]) {
     assert!(report.largest_class.is_none_or(|class| usize::from(class) < CLASSES.len()));
 }
 
+/// In the probes of a path check.
+const TOKEN: u64 = 0x0102_0304_0506_0708;
+
 pub fn path_check_seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![];
     for train in [0, 1] {
@@ -184,9 +187,10 @@ pub fn path_check_seeds() -> Vec<Vec<u8>> {
         for number in 0..40u16 {
             let mut body = vec![0; if number % 4 == 0 { 1000 } else { wire::REPLY_LEN }];
             if number % 4 == 0 {
-                wire::encode_probe(&mut body, 0);
+                wire::encode_probe(&mut body, 0, TOKEN);
             } else {
-                wire::encode_reply(&mut body, number.into(), Time::from_millis(u64::from(number)));
+                let token = TOKEN + u64::from(number % 4 == 1);
+                wire::encode_reply(&mut body, number.into(), Time::from_millis(u64::from(number)), token);
             }
             script.extend(100u16.to_be_bytes());
             script.extend(number.to_be_bytes());

@@ -247,6 +247,7 @@ fn offer() -> Offer {
         connection_id: 7,
         aes: true,
         early_salt: [1; 32],
+        made_s: 1_700_000_000,
         direction: Direction::Push { dest: b"in/".to_vec() },
         files: FileOptions { resume: true, exclude: vec!["*.o".into()], ..FileOptions::default() },
         transfer: TransferOptions {

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -244,7 +245,7 @@ impl<'a> Round<'a> {
                 thread::sleep(Duration::from_millis(300));
                 relay.cut(false);
             }
-            Misfortune::AddressChanged => relay.move_client(),
+            Misfortune::AddressChanged => relay.move_to(Ipv4Addr::LOCALHOST),
             Misfortune::DiskFull | Misfortune::DiskFaulty | Misfortune::Spoilt => {}
         }
         let ended = copy.finish();

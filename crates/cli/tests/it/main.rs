@@ -1,5 +1,6 @@
 //! The real program.
 
+mod addresses;
 mod bad_input;
 mod campaign;
 mod common;
@@ -10,6 +11,7 @@ mod limits;
 mod listing;
 mod outage;
 mod probe;
+mod replays;
 mod resume;
 mod signals;
 mod ssh;

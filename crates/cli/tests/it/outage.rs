@@ -4,7 +4,7 @@ use crate::common::lab::Haul;
 use crate::common::sides::Sides;
 use crate::common::tree::names;
 use crate::common::wait_until;
-use longhaul_lab::Scenario;
+use longhaul_lab::{Scenario, Side};
 use longhaul_testing::machine;
 use std::ffi::OsString;
 use std::thread::sleep;
@@ -66,6 +66,59 @@ fn survives_a_cut(over: &Over) {
     over.sides.assert_complete();
     let counters = over.haul.lab.counters();
     assert!(counters.left_to_right.dropped_cut + counters.right_to_left.dropped_cut > 0, "nothing was cut");
+    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+}
+
+/// What `ip` says at the near end.
+fn ip(over: &Over, args: &[&str]) -> String {
+    let output = over.haul.lab.command(Side::Left, "ip").args(args).output().expect("ip comes with iproute2");
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("ip speaks ASCII")
+}
+
+/// The near end's device, and its address as `ip` wants it.
+fn near_end(over: &Over) -> (String, Vec<String>) {
+    let far = over.haul.lab.address(Side::Right).to_string();
+    let route = ip(over, &["-o", "route", "get", &far]);
+    let device = route.split_whitespace().skip_while(|word| *word != "dev").nth(1).expect("it has a device");
+    let address = ip(over, &["-o", "-4", "address", "show", "dev", device]);
+    let words = address.split_whitespace().skip_while(|word| *word != "inet").skip(1);
+    (device.into(), words.take_while(|word| *word != "scope").map(String::from).collect())
+}
+
+#[test]
+fn a_route_that_becomes_narrow_midway_ends_no_copy() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::push();
+    let copy = over.haul.start_cp(over.args(&[]));
+    over.half_way();
+    // No datagram of those that the object was cut for passes any more: TCP carries the rest.
+    let (device, _) = near_end(&over);
+    ip(&over, &["link", "set", "dev", &device, "mtu", "1000"]);
+    let json = copy.finish().expect_code(0).json();
+    over.scene.assert_complete();
+    let switches = json["switches"].as_array().expect("there are some");
+    assert!(switches.iter().any(|switch| switch["to"] == "stripe"), "{json}");
+    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+}
+
+#[test]
+fn an_address_that_is_gone_for_a_while_ends_no_copy() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::push();
+    let mut copy = over.haul.start_cp(over.args(&["--transport=object"]));
+    over.half_way();
+    let (device, address) = near_end(&over);
+    let change = |what: &str| {
+        let words: Vec<&str> = address.iter().map(String::as_str).collect();
+        ip(&over, &[&["address", what], &words[..], &["dev", &device]].concat())
+    };
+    change("del");
+    sleep(Duration::from_secs(1));
+    assert!(copy.is_running(), "it waits");
+    change("add");
+    let json = copy.finish().expect_code(0).json();
+    over.scene.assert_complete();
     assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
 }
 

@@ -1,10 +1,11 @@
-//! A daemon that is open to the world.
+//! A daemon that is open to the world, and one that has too little.
 
 use crate::common::tree::*;
-use crate::common::{Running, Server, wait_until};
+use crate::common::{LONGHAUL, Running, Server, skip, undisturbed, wait_until};
 use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Connections to a server that say nothing, from as many addresses.
@@ -52,4 +53,39 @@ fn silent_strangers_keep_nobody_out() {
     long.finish().expect_code(0);
     let peak = peak_memory(server.id());
     assert!(peak < 256 << 20, "{peak} bytes");
+}
+
+/// As this user, who may do with files what root may.
+fn as_user(user: u32) -> Command {
+    let mut command = undisturbed(Command::new("setpriv"));
+    let caps = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"];
+    command.arg(format!("--reuid={user}")).arg("--clear-groups").args(caps).arg("prlimit");
+    command
+}
+
+#[test]
+fn a_server_without_threads_to_spare_says_so_and_serves_the_next() {
+    let user = 40_000 + std::process::id() % 20_000;
+    let tried = as_user(user).arg("true").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return skip("a command cannot be run as another user here");
+    }
+    // Two threads accept connections and datagrams, one serves a connection, two its control stream, one compares, three
+    // store: each time another one is missing.
+    for threads in [4, 5, 6, 7, 8] {
+        let (here, there) = (folder(), folder());
+        write(here.path().join("file"), b"data");
+        let mut command = as_user(user);
+        command.arg(format!("--nproc={threads}:100")).arg(LONGHAUL);
+        let server = Server::start_with(command, there.path(), &["--listen", "127.0.0.1:0"]);
+        let copy = || server.cp([here.path().join("file").into_os_string(), server.url("file").into()]);
+        for _ in 0..3 {
+            let error = copy().expect_code(1).json()["error"].to_string();
+            assert!(error.contains("thread"), "{threads}: {error}");
+        }
+        let id = server.id().to_string();
+        assert!(as_user(user).args(["--nproc=100:100", "--pid", &id]).status().unwrap().success());
+        copy().expect_code(0);
+        assert_same_bytes(here.path().join("file"), there.path().join("file"));
+    }
 }

@@ -10,7 +10,7 @@ use super::lease::left_part;
 use super::names::{is_ours, journal_name, journal_of_part};
 use super::resume::Resumed;
 use super::root::{Root, Written};
-use super::scan::join;
+use super::scan::{PATH_MAX, join};
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Report};
@@ -383,7 +383,7 @@ fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec
             // Part files go the way of their journals.
             let journal = journal_of_part(&name).map(|journal| join(&entry.path, &journal));
             if !known.contains(&path) && !journal.is_some_and(|journal| known.contains(&journal)) {
-                found.extend(unprotected(&mut folders, path, kind == FileType::Directory, exclude).topmost);
+                found.extend(unprotected(&mut folders, path, kind == FileType::Directory, exclude));
             }
         }
     }
@@ -391,30 +391,51 @@ fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec
     found
 }
 
-/// What may be removed of something.
-struct Unprotected {
-    /// All of it.
+/// Something that the source has not, or what is in it.
+struct Extra {
+    path: Vec<u8>,
+    is_folder: bool,
+    /// The folder that it is in, by its place in the list.
+    above: Option<usize>,
+    /// It may be removed with all in it.
     is_whole: bool,
-    /// It, or what is in it.
-    topmost: Vec<Vec<u8>>,
 }
 
-fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &Exclude) -> Unprotected {
-    if is_protected(exclude, &path, is_folder) {
-        return Unprotected { is_whole: false, topmost: vec![] };
+/// What of `path` and all in it may be removed: the topmost paths.
+fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &Exclude) -> Vec<Vec<u8>> {
+    let mut found = vec![Extra { path, is_folder, above: None, is_whole: true }];
+    let mut pending = vec![0];
+    while let Some(at) = pending.pop() {
+        let Extra { path, is_folder, .. } = &found[at];
+        if is_protected(exclude, path, *is_folder) {
+            found[at].is_whole = false;
+            continue;
+        }
+        // What lies deeper than any path that is copied has no patterns.
+        if !is_folder || exclude.is_empty() || path.len() > PATH_MAX {
+            continue;
+        }
+        // What cannot be looked into cannot be removed either, which is told then.
+        let names = folders.open(path).and_then(|folder| list(&folder)).unwrap_or_default();
+        let inner = |(name, kind): (Vec<u8>, FileType)| Extra {
+            path: join(path, &name),
+            is_folder: kind == FileType::Directory,
+            above: Some(at),
+            is_whole: true,
+        };
+        let inner: Vec<Extra> = names.into_iter().map(inner).collect();
+        pending.extend(found.len()..found.len() + inner.len());
+        found.extend(inner);
     }
-    if !is_folder || exclude.is_empty() {
-        return Unprotected { is_whole: true, topmost: vec![path] };
+    // What is in a folder stands behind it.
+    for at in (0..found.len()).rev() {
+        if let (false, Some(folder)) = (found[at].is_whole, found[at].above) {
+            found[folder].is_whole = false;
+        }
     }
-    // What cannot be looked into cannot be removed either, which is told then.
-    let names = folders.open(&path).and_then(|folder| list(&folder)).unwrap_or_default();
-    let (mut is_whole, mut topmost) = (true, vec![]);
-    for (name, kind) in names {
-        let inner = unprotected(folders, join(&path, &name), kind == FileType::Directory, exclude);
-        is_whole &= inner.is_whole;
-        topmost.extend(inner.topmost);
-    }
-    if is_whole { Unprotected { is_whole, topmost: vec![path] } } else { Unprotected { is_whole, topmost } }
+    let is_topmost =
+        |extra: &&Extra| extra.is_whole && extra.above.is_none_or(|folder| !found[folder].is_whole);
+    found.iter().filter(is_topmost).map(|extra| extra.path.clone()).collect()
 }
 
 /// A pattern protects what it would have left out at the source. The source may have been given with or without its

@@ -1,13 +1,16 @@
 //! The sender's bytes: read ahead by threads, hashed while hot, handed out from memory.
 
 use super::blocks::{Bits, Blocks};
+use super::errors::FileError;
 use super::fill::Filler;
 use super::scan::Scan;
+use crate::net::prepared::{Prepared, Task};
 use longhaul_proto::endpoint::{NotReady, Source};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Layout, Ranges};
 use longhaul_proto::session::message::GroupHash;
 use longhaul_proto::session::reason::Reason;
 use std::collections::VecDeque;
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -96,7 +99,7 @@ impl Reader {
         layout: Arc<Layout>,
         (have, claimed): (&Ranges, &Ranges),
         wake: Wake,
-    ) -> Reader {
+    ) -> Result<Reader, FileError> {
         Reader::with_cache(scan, layout, (have, claimed), wake, CACHE_LEN)
     }
 
@@ -107,7 +110,10 @@ impl Reader {
         (have, claimed): (&Ranges, &Ranges),
         wake: Wake,
         cache_len: usize,
-    ) -> Reader {
+    ) -> Result<Reader, FileError> {
+        let threads = (0..THREADS).map(|_| Prepared::for_task("longhaul-read"));
+        let threads = threads.collect::<io::Result<Vec<_>>>();
+        let threads = threads.map_err(FileError::step("no thread can be started"))?;
         let blocks = Arc::new(Blocks::new(&layout, scan.manifest.entries.len()));
         let missing_from = |have: &Ranges| {
             let mut bits = Bits::new(blocks.count());
@@ -141,16 +147,13 @@ impl Reader {
             wake,
         });
         let filler = Arc::new(Filler::new(scan, layout, have.clone()));
-        let thread = || {
+        let begin = |thread: Prepared<Task>| {
             let (shared, filler) = (shared.clone(), filler.clone());
             let (blocks, read, sent) = (blocks.clone(), read.clone(), sent.clone());
-            std::thread::Builder::new()
-                .name("longhaul-read".into())
-                .spawn(move || shared.work_off(&filler, &blocks, &read, &sent))
-                .expect("the system has threads to give")
+            thread.begin(Box::new(move || shared.work_off(&filler, &blocks, &read, &sent)))
         };
-        let threads = (0..THREADS).map(|_| thread()).collect();
-        Reader {
+        let threads = threads.into_iter().map(begin).collect();
+        Ok(Reader {
             blocks,
             read,
             shared,
@@ -163,7 +166,7 @@ impl Reader {
             blocks_max,
             sweep: (u64::MAX, 0),
             starved: false,
-        }
+        })
     }
 
     /// Append the hashes of groups read since the last call.

@@ -412,7 +412,7 @@ fn relative_parts(path: &Path) -> Option<Vec<Vec<u8>>> {
 const LEFT_OUT_NAMED: usize = 10;
 
 /// The longest path the manifest takes (Linux's own limit).
-const PATH_MAX: usize = 4096;
+pub(super) const PATH_MAX: usize = 4096;
 
 /// Shorter files are not searched for holes.
 const SPARSE_MIN: u64 = 32 << 10;

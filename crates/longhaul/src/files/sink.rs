@@ -1,6 +1,7 @@
 //! The receiver's bytes: put together in memory on the network thread, stored by writers.
 
 use super::blocks::{Bits, Blocks};
+use super::errors::FileError;
 use super::jobs::{Job, Load};
 use super::keeper::keep;
 use super::plan::Plan;
@@ -10,12 +11,14 @@ use super::runs::Runs;
 use super::shared::{Happened, Shared};
 use super::target::Target;
 use super::writer::Writer;
+use crate::net::prepared::{Prepared, Task};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::endpoint::{Full, Sink};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, GroupHash, Report};
 use longhaul_proto::session::reason::Reason;
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
@@ -108,7 +111,12 @@ struct Open {
 impl FileSink {
     /// Begin to receive what a plan leaves to come. `wake` is called when there are events, when there is room again,
     /// and when time has come to call [`poll_event`](FileSink::poll_event).
-    pub fn start(plan: Plan, manifest: Arc<Manifest>, layout: Arc<Layout>, wake: Wake) -> FileSink {
+    pub fn start(
+        plan: Plan,
+        manifest: Arc<Manifest>,
+        layout: Arc<Layout>,
+        wake: Wake,
+    ) -> Result<FileSink, FileError> {
         FileSink::with_memory(plan, manifest, layout, wake, MEMORY_LEN)
     }
 
@@ -119,7 +127,8 @@ impl FileSink {
         layout: Arc<Layout>,
         wake: Wake,
         memory_len: usize,
-    ) -> FileSink {
+    ) -> Result<FileSink, FileError> {
+        let threads = Threads::start().map_err(FileError::step("no thread can be started"))?;
         let blocks = Blocks::new(&layout, manifest.entries.len());
         let (tell, happened) = unbounded();
         let (give_back, spare) = unbounded();
@@ -162,11 +171,10 @@ impl FileSink {
                 preparation.complete.push(entry);
             }
         }
-        let writers = start_writers(&shared, queues, &give_back, preparation);
         let (stop, stopped) = unbounded();
         let kept = shared.clone();
-        spawn("longhaul-keep", move || keep(&kept, &stopped));
-        FileSink {
+        let writers = threads.begin(&shared, queues, &give_back, preparation, move || keep(&kept, &stopped));
+        Ok(FileSink {
             shared,
             closed,
             elsewhere,
@@ -184,7 +192,7 @@ impl FileSink {
             events: VecDeque::new(),
             keeper: Some(stop),
             writers,
-        }
+        })
     }
 
     /// The sender's hash of a group.
@@ -232,6 +240,11 @@ impl FileSink {
     /// What has been done so far.
     pub fn report(&self) -> Report {
         self.shared.report().clone()
+    }
+
+    /// Whether so much waits to be done that nothing more should be said of it for now.
+    pub fn is_behind(&self) -> bool {
+        self.jobs.iter().any(|jobs| jobs.len() > JOBS_MUCH)
     }
 
     /// How far the writers are behind.
@@ -533,28 +546,46 @@ fn elsewhere(blocks: &Blocks, have: &Ranges, closed: &mut Bits) -> HashMap<u64, 
     elsewhere
 }
 
-fn start_writers(
-    shared: &Arc<Shared>,
-    queues: Vec<Receiver<Job>>,
-    spare: &Sender<Box<[u8]>>,
-    preparation: Preparation,
-) -> Vec<JoinHandle<()>> {
-    let prepared = Arc::new(Barrier::new(queues.len()));
-    let mut preparation = Some(preparation);
-    let start = |jobs| {
-        let writer = Writer::new(shared.clone(), jobs, spare.clone());
-        let (prepared, preparation) = (prepared.clone(), preparation.take());
-        spawn("longhaul-write", move || writer.run(&prepared, preparation))
-    };
-    queues.into_iter().map(start).collect()
+/// The threads of a sink, before anything is done on the disk.
+struct Threads {
+    writers: Vec<Prepared<Task>>,
+    keeper: Prepared<Task>,
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    std::thread::Builder::new().name(name.into()).spawn(body).expect("the system has threads to give")
+impl Threads {
+    fn start() -> io::Result<Threads> {
+        let writers = (0..WRITERS).map(|_| Prepared::for_task("longhaul-write"));
+        Ok(Threads {
+            writers: writers.collect::<io::Result<_>>()?,
+            keeper: Prepared::for_task("longhaul-keep")?,
+        })
+    }
+
+    fn begin(
+        self,
+        shared: &Arc<Shared>,
+        queues: Vec<Receiver<Job>>,
+        spare: &Sender<Box<[u8]>>,
+        preparation: Preparation,
+        keep: impl FnOnce() + Send + 'static,
+    ) -> Vec<JoinHandle<()>> {
+        self.keeper.begin(Box::new(keep));
+        let prepared = Arc::new(Barrier::new(queues.len()));
+        let mut preparation = Some(preparation);
+        let begin = |(thread, jobs): (Prepared<Task>, _)| {
+            let writer = Writer::new(shared.clone(), jobs, spare.clone());
+            let (prepared, preparation) = (prepared.clone(), preparation.take());
+            thread.begin(Box::new(move || writer.run(&prepared, preparation)))
+        };
+        self.writers.into_iter().zip(queues).map(begin).collect()
+    }
 }
 
 /// Memory for blocks that are put together or wait to be stored.
 const MEMORY_LEN: usize = 64 << 20;
+
+/// Hashes that wait for a writer take some 50 bytes each.
+const JOBS_MUCH: usize = 1 << 16;
 
 /// Writing threads: while one hashes the other waits for the disk. A block always goes to the same one.
 const WRITERS: usize = 2;

@@ -3,6 +3,7 @@
 use super::outset::reach_and_list;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ListingHead, Received, receive};
+use super::replays::Moment;
 use super::sending::{Sent, listing_of, send, send_listing};
 use super::session::Session;
 use super::ssh;
@@ -12,9 +13,10 @@ use crate::error::{Error, RequestError};
 use crate::files::{Base, Exclude, Root};
 use crate::history;
 use crate::listing;
+use crate::net::aead::has_aes;
 use crate::net::control::{self, Control, HandshakeError, OFFER_MAX};
 use crate::net::link::Link;
-use crate::net::seal::{Keys, Side, has_aes};
+use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
@@ -214,6 +216,7 @@ pub fn open<'a>(
         connection_id,
         aes: has_aes(),
         early_salt: random()?,
+        made_s: Moment::now().wall_s,
         direction: wish.direction.clone(),
         files: options.files.clone(),
         transfer: transfer.clone(),
@@ -224,8 +227,8 @@ pub fn open<'a>(
     let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
     let (head, rest) = wish.listing.split_at(wish.listing.len().min(room));
     offer.listing_head = head.to_vec();
-    let mut check = PathCheck::new(transfer.classes.clone(), wish.sends);
-    let early = || Keys::early(&contact.psk, &offer.early_salt, connection_id, Side::Client);
+    let mut check = PathCheck::new(transfer.classes.clone(), wish.sends, u64::from_be_bytes(random()?));
+    let early = || Keys::early_client(&contact.psk, &offer.early_salt, connection_id);
     let is_ssh = contact.far.is_some();
     let mut addresses: Vec<SocketAddr> = contact.udp.into_iter().collect();
     let mut link = match contact.udp {
@@ -268,6 +271,7 @@ pub fn open<'a>(
             open_link(addresses.clone(), early())?
         }
     };
+    link.answered(&udp_secret);
     link.set_main_keys(Keys::main(&udp_secret, aes, connection_id, Side::Client));
     confirm(&control);
     let key = stream_key(&udp_secret, connection_id);
@@ -302,6 +306,7 @@ pub fn open<'a>(
         no_streams: None,
         is_ssh,
         confirmed: true,
+        asked_at: None,
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {

@@ -21,8 +21,8 @@
 //!
 //! The protocol thread waits in one `ppoll` for the socket, for an eventfd that the others ring, and for the next
 //! deadline. The switchboard reads the daemon's open UDP socket and hands datagrams to sessions by connection id;
-//! once a session has met an authentic one it binds a socket of its own to the same port and connects it to that
-//! peer, and the kernel does the sorting.
+//! once a session has met an authentic one it binds a socket of its own to the same port, at the address that the client
+//! asked, and connects it to that peer, and the kernel does the sorting.
 //!
 //! # Memory
 //!
@@ -33,10 +33,11 @@
 //! | datagrams on their way | 2²⁰ records of 24 bytes (`FLIGHT_MAX`) |
 //! | bitmaps | 24 bytes per 65 536 packets (94 MB at 1434 bytes), and 8 KiB more while those are mixed; three of them at the sender, one at the receiver |
 //! | hashes of verified groups | 33 bytes per MiB of large files that have not landed yet |
-//! | manifest | what its entries take, on both sides |
+//! | manifest | what its entries take, on both sides: 64 MiB, and 256 bytes for each byte that came of it |
 //! | a TCP stream of a copy | 64 KiB to be written, 256 KiB read; 64 of them at most |
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
-//! | a control message | 64 MiB at most before it is refused |
+//! | control messages | two of 64 MiB at most before the next is read; 128 MiB that wait to be written (beside the listing) |
+//! | salts of offers | 65 536 of them (`transfer/replays.rs`) |
 //!
 //! Memory follows the number of files and what is unsettled, not the number of bytes. A receiver that falls
 //! behind lets the sender know (`pressure`) and refuses packets rather than buy memory.
@@ -54,6 +55,7 @@ mod outset;
 pub mod probe;
 mod reach;
 mod receiving;
+mod replays;
 mod sending;
 pub mod server;
 mod session;

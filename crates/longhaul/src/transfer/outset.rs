@@ -32,14 +32,19 @@ pub fn reach_and_list(
     observer.progress(&Progress::default());
     let outcome = std::thread::scope(|scope| {
         let (tell_too, listing_over, stops) = (tell.clone(), over.clone(), [stop.clone(), over.clone()]);
-        scope.spawn(move || {
+        let threads = ["connect", "list"].map(|name| std::thread::Builder::new().name(name.into()));
+        let [connect, listing] = threads;
+        let connecting = connect.spawn_scoped(scope, move || {
             let met = contact(remote, options, &stops).map(|contact| (contact, Instant::now()));
             // Nobody waits for it any more if the listing was in vain.
             let _ = tell_too.send(First::Met(met));
         });
-        scope.spawn(move || {
-            let _ = tell.send(First::Listed(list(sources, options, listing_over)));
-        });
+        connecting.map_err(Error::Threads)?;
+        let listed_here = move || drop(tell.send(First::Listed(list(sources, options, listing_over))));
+        listing.spawn_scoped(scope, listed_here).map_err(|error| {
+            over.store(true, Ordering::Relaxed);
+            Error::Threads(error)
+        })?;
         while met.is_none() || listed.is_none() {
             let broken = match told.recv_timeout(HEARTBEAT) {
                 Ok(First::Met(outcome)) => outcome.map(|found| met = Some(found)).err(),

@@ -116,7 +116,7 @@ pub fn candidates(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>) -> Vec<
     let mut peers: Vec<SocketAddr> = vec![];
     for host in hosts {
         let peer = SocketAddr::new(host, port);
-        if !peers.contains(&peer) {
+        if peers.len() < CANDIDATES_MAX && !peers.contains(&peer) {
             peers.push(peer);
         }
     }
@@ -133,5 +133,7 @@ pub fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<Link, Error> {
     Ok(Link::open(UdpSocket::bind(any, false)?, peers, early)?)
 }
 
+/// Each gets what the path is looked at with. A host has a few addresses; more are no host's.
+const CANDIDATES_MAX: usize = 8;
 /// How long a connection may take.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);

@@ -64,6 +64,7 @@ pub fn receive(
     await_confirmation(session)?;
     let waker = session.waker.clone();
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
+    let sink = sink.map_err(|error| session.abort(error))?;
     let mut receiving =
         Receiving::new(session, layout.clone(), (have, already), sink, (manifest.clone(), files.dry_run));
     let outcome = receiving.run();
@@ -179,11 +180,12 @@ pub fn aside<T: Send + 'static>(
     let (waker, over) = (session.waker.clone(), Arc::new(AtomicBool::new(false)));
     let (done, result) = crossbeam_channel::bounded(1);
     let seen = over.clone();
-    std::thread::Builder::new().name(name.into()).spawn(move || {
+    let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
         // Nobody waits any more if the session is over.
         let _ = done.send(work(seen));
         waker.wake();
-    })?;
+    });
+    thread.map_err(|error| session.abort(Error::Threads(error)))?;
     let outcome = serve_until(session, |session| {
         session.last_word = clock::now();
         // Nothing is said to us before we have answered, unless the other side gives up.
@@ -215,9 +217,13 @@ fn compare(
 /// Nothing is written before the other side has shown that it holds the session's keys. Its first message has no other
 /// meaning, and comes with the first data.
 pub fn await_confirmation(session: &mut Session<'_>) -> Result<(), Error> {
+    let deadline = clock::now() + CONFIRMATION_PATIENCE;
     serve_until(session, |session| {
         if !session.confirmed {
             session.poll_message()?;
+        }
+        if !session.confirmed && clock::now() > deadline {
+            return Err(session.abort(Error::Protocol("did not confirm its offer")));
         }
         Ok(session.confirmed.then_some(()))
     })
@@ -304,7 +310,9 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn take_messages(&mut self) -> Result<(), Error> {
-        while let Some(message) = self.session.poll_message()? {
+        while !self.sink().is_behind()
+            && let Some(message) = self.session.poll_message()?
+        {
             match message {
                 Message::Hashes(hashes) => hashes.into_iter().for_each(|hash| self.sink().expect(hash)),
                 Message::SourceFailed { entry, reason } if (entry as usize) < self.manifest.entries.len() => {
@@ -430,6 +438,8 @@ impl<'a, 's> Receiving<'a, 's> {
 
 /// A drop in so many datagrams is worth a word.
 const DROPS_WORTH_A_WORD: u64 = 1000;
+/// The word that confirms an offer leaves when the answer to that has come: a round trip later.
+const CONFIRMATION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for the sender's last word.
 const PARTING: Duration = Duration::from_secs(5);
 /// What a TCP stream brought and a full sink refused is offered again so soon.

@@ -44,7 +44,8 @@ pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Error> {
     let layout = Arc::new(Layout::new(&scan.manifest));
     let waker = session.waker.clone();
     let read = |have: &Ranges, claimed: &Ranges| {
-        Reader::start(scan.clone(), layout.clone(), (have, claimed), Arc::new(move || waker.wake()))
+        let wake = Arc::new(move || waker.wake());
+        Ok(Reader::start(scan.clone(), layout.clone(), (have, claimed), wake)?)
     };
     let begin = match prepare(session, Phase::Comparing, layout.object_len(), read)? {
         Prepared::Begin(begin) => begin,
@@ -64,7 +65,7 @@ pub fn send_for(
     span: Duration,
     feed: impl Feed,
 ) -> Result<Sent, Error> {
-    let Prepared::Begin(begin) = prepare(session, Phase::Connecting, object_len, |_, _| feed)? else {
+    let Prepared::Begin(begin) = prepare(session, Phase::Connecting, object_len, |_, _| Ok(feed))? else {
         return Err(session.abort(Error::Protocol("ended the trial before it began")));
     };
     let until = clock::now() + span;
@@ -270,9 +271,10 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     fn pass_on_source_news(&mut self) {
         self.sender.source_mut().poll_hashes(&mut self.hashes);
-        if !self.hashes.is_empty() {
-            self.session.control.send(Message::Hashes(std::mem::take(&mut self.hashes)));
+        for hashes in self.hashes.chunks(HASHES_PART) {
+            self.session.control.send(Message::Hashes(hashes.to_vec()));
         }
+        self.hashes.clear();
         while let Some((entry, reason)) = self.sender.source_mut().poll_failures() {
             self.session.control.send(Message::SourceFailed { entry, reason });
         }
@@ -280,6 +282,10 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     /// One batch (FOBS §3.1, first phase). True if there is more to send at once.
     fn transmit(&mut self) -> Result<bool, Error> {
+        // Hashes of small files may be more than the control stream carries beside them.
+        if self.session.control.is_behind() {
+            return Ok(false);
+        }
         if self.carrying.carrier() != Carrier::Object {
             return Ok(self.transmit_by_streams());
         }
@@ -445,6 +451,8 @@ fn path_losses(stats: &SenderStats) -> u64 {
 const RECEIVES: usize = 4;
 /// Bytes of a listing in a message.
 const LISTING_PART: usize = 256 << 10;
+/// Hashes told in one message, of some 40 bytes each.
+const HASHES_PART: usize = 4096;
 /// Rates shown are over this span.
 const RECENT: Duration = Duration::from_millis(500);
 const STATUS_EVERY: Duration = Duration::from_millis(500);

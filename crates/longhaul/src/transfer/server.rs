@@ -2,7 +2,8 @@
 
 use super::probe;
 use super::reach::random;
-use super::receiving::{ListingHead, aside, get_listing, receive};
+use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive};
+use super::replays::{Moment, Replays};
 use super::sending::{listing_of, send, send_listing};
 use super::session::Session;
 use super::strangers::{Guest, Strangers};
@@ -12,11 +13,12 @@ use crate::clock;
 use crate::error::Error;
 use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
 use crate::listing;
+use crate::net::aead::has_aes;
 use crate::net::control::{self, Control, HandshakeError, Stream, psk_of_token, tcp_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
 use crate::net::noise::Psk;
-use crate::net::seal::{Keys, Side, has_aes};
+use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
@@ -50,6 +52,8 @@ struct Server {
     is_ssh: bool,
     /// Why no offer can be accepted.
     unable: Option<Reason>,
+    /// Which offers came for the first time.
+    replays: Replays,
     /// Sessions under way.
     sessions: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -75,22 +79,24 @@ pub fn serve(
         udp_hosts: vec![],
         is_ssh: false,
         unable: None,
+        replays: Replays::new(Moment::now()),
         sessions: Arc::default(),
         stop: stop.clone(),
     });
     ready(local);
-    let waker = Waker::new()?;
+    let (waker, datagrams) = (Waker::new()?, Waker::new()?);
     let strangers = Strangers::default();
     // Why connections are not accepted at the moment: told once.
     let mut refusing = None;
     std::thread::scope(|scope| {
-        scope.spawn(|| switchboard.run(socket, &stop));
+        let receiving = std::thread::Builder::new().name("switchboard".into());
+        receiving.spawn_scoped(scope, || switchboard.run(socket, &datagrams, &stop))?;
         while !stop.load(Ordering::Relaxed) {
             let now = clock::now();
             let interest = Interest { socket: Some(listener.as_fd()), writable: false };
             if let Err(error) = wait(interest, &waker, now, now + POLL) {
                 tracing::error!("waiting for connections failed: {error}");
-                break;
+                std::thread::sleep(ACCEPT_AGAIN);
             }
             loop {
                 let (socket, peer) = match listener.accept() {
@@ -109,7 +115,7 @@ pub fn serve(
                 let Ok(guest) = strangers.admit(&socket, peer.ip()) else { continue };
                 let (server, switchboard) = (server.clone(), switchboard.clone());
                 let serve = move || {
-                    log_outcome(peer, serve_connection(&server, &switchboard, (socket, guest), local));
+                    log_outcome(peer, serve_connection(&server, &switchboard, (socket, guest)));
                 };
                 let thread = std::thread::Builder::new().name("connection".into());
                 // One that cannot be served is closed; the others go on.
@@ -118,8 +124,8 @@ pub fn serve(
                 }
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// The same port for TCP and UDP.
@@ -172,8 +178,9 @@ fn serve_connection(
     server: &Server,
     switchboard: &Arc<Switchboard>,
     (socket, guest): (TcpStream, Guest<'_>),
-    local: SocketAddr,
 ) -> Result<Option<String>, Error> {
+    // Datagrams are to leave from the address that they come to, whichever of this host's that is.
+    let (local, peer) = (socket.local_addr()?, socket.peer_addr()?);
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
     let deadline = Instant::now() + HANDSHAKE_PATIENCE;
@@ -196,17 +203,16 @@ fn serve_connection(
     let streams = StreamSet::default();
     let mut line = None;
     let place = Place::default();
-    let (control, offer, secret, rtt) = shake_hands(server, stream, &waker, &place, |offer, secret| {
+    let hands = shake_hands(server, stream, &waker, &place, |offer, secret| {
         let acceptor =
             streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
-        line = Some(switchboard.connect(offer.connection_id, waker.clone(), acceptor));
+        line = switchboard.connect(offer.connection_id, waker.clone(), acceptor);
+        line.is_some()
     })?;
     let Some(line) = line else { return Err(Error::Protocol("made no offer")) };
-    // No stranger any more.
-    drop(guest);
-    let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::shared(local, line.strays.clone(), early).with_streams(streams);
-    serve_session(server, Met { control, offer, secret, link, waker, rtt }).map(Some)
+    let early = hands.early_keys(server);
+    let link = Link::shared(local, peer.ip(), line.strays.clone(), early).with_streams(streams);
+    serve_session(server, hands, link, waker, (&place, Some(guest))).map(Some)
 }
 
 /// The first bytes tell what somebody wants, who may leave before saying it.
@@ -219,29 +225,53 @@ fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_s
     }
 }
 
-/// Accept or refuse. Returns the control stream, the offer, the secret of the datagrams' keys and the round trip.
+/// What a handshake leaves.
+struct Hands {
+    control: Control,
+    offer: Offer,
+    /// That of the datagrams' keys.
+    secret: [u8; 32],
+    /// The offer is no replay for certain.
+    is_first: bool,
+}
+
+impl Hands {
+    fn early_keys(&self, server: &Server) -> Keys {
+        Keys::early_server(&server.psk, &self.offer.early_salt, &self.secret, self.offer.connection_id)
+    }
+}
+
+/// Accept or refuse. `accepted` says whether nobody else has the offer's connection id.
 fn shake_hands(
     server: &Server,
     stream: Stream,
     waker: &Waker,
     place: &Place,
-    accepted: impl FnOnce(&Offer, &[u8; 32]),
-) -> Result<(Control, Offer, [u8; 32], Duration), Error> {
+    accepted: impl FnOnce(&Offer, &[u8; 32]) -> bool,
+) -> Result<Hands, Error> {
     let secret = random()?;
-    let decide = |offer: &Offer| match objection(server, offer).or_else(|| place.take(server)) {
-        Some(reason) => Answer::Refuse(reason),
-        None => {
-            accepted(offer, &secret);
-            Answer::Accept {
+    let mut is_first = false;
+    let decide = |offer: &Offer| {
+        // The key of an agent is a new one.
+        is_first = server.is_ssh || server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
+        let taken = || {
+            let line = "a copy of this name is under way; run the same command again";
+            (!accepted(offer, &secret)).then(|| Reason::new(Cause::Refused, line))
+        };
+        // What may be a replay takes nobody's place.
+        let place = || if is_first { place.take(server) } else { None };
+        match objection(server, offer).or_else(place).or_else(taken) {
+            Some(reason) => Answer::Refuse(reason),
+            None => Answer::Accept {
                 aes: offer.aes && has_aes(),
                 udp_secret: secret,
                 udp_port: server.udp_port,
                 udp_hosts: server.udp_hosts.clone(),
-            }
+            },
         }
     };
     let (control, offer) = control::accept(stream, &server.psk, waker.clone(), decide)?;
-    Ok((control, offer, secret, RTT_GUESS))
+    Ok(Hands { control, offer, secret, is_first })
 }
 
 /// A session's place among those that a server has, given back when it ends.
@@ -287,18 +317,14 @@ fn objection(server: &Server, offer: &Offer) -> Option<Reason> {
     None
 }
 
-/// A client that was accepted.
-struct Met {
-    control: Control,
-    offer: Offer,
-    secret: [u8; 32],
-    link: Link,
+fn serve_session(
+    server: &Server,
+    hands: Hands,
+    mut link: Link,
     waker: Waker,
-    rtt: Duration,
-}
-
-fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
-    let Met { control, offer, secret, mut link, waker, rtt } = met;
+    stranger: (&Place, Option<Guest<'_>>),
+) -> Result<String, Error> {
+    let Hands { control, offer, secret, is_first } = hands;
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let sends = matches!(offer.direction, Direction::Pull { .. });
@@ -312,9 +338,9 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
         control,
         waker,
         stop: server.stop.clone(),
-        check: PathCheck::new(transfer.classes.clone(), sends),
+        check: PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?)),
         options: transfer,
-        rtt,
+        rtt: RTT_GUESS,
         observer: &mut nobody,
         began: Instant::now(),
         remembered: None,
@@ -331,6 +357,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
         no_streams: None,
         is_ssh: server.is_ssh,
         confirmed: false,
+        asked_at: None,
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
@@ -338,13 +365,32 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
     let began = clock::now();
-    let outcome = match offer.direction.clone() {
-        Direction::Push { dest } => take_push(server, &mut session, dest, offer),
-        Direction::Pull { sources } => give_pull(server, &mut session, sources, offer),
-        Direction::Probe => probe::answer(&mut session),
-    };
+    let outcome =
+        welcome(server, &mut session, is_first, stranger).and_then(|()| match offer.direction.clone() {
+            Direction::Push { dest } => take_push(server, &mut session, dest, offer),
+            Direction::Pull { sources } => give_pull(server, &mut session, sources, offer),
+            Direction::Probe => probe::answer(&mut session),
+        });
     session.control.finish();
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
+}
+
+/// Before anything is done for a client whose offer may be a replay it has shown that it is there. Then it is no stranger any
+/// more.
+fn welcome(
+    server: &Server,
+    session: &mut Session<'_>,
+    is_first: bool,
+    (place, guest): (&Place, Option<Guest<'_>>),
+) -> Result<(), Error> {
+    if !is_first {
+        await_confirmation(session)?;
+        if let Some(reason) = place.take(server) {
+            return Err(session.abort(Error::Busy(reason)));
+        }
+    }
+    drop(guest);
+    Ok(())
 }
 
 fn take_push(
@@ -427,6 +473,7 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
         udp_hosts,
         is_ssh: true,
         unable,
+        replays: Replays::new(Moment::now()),
         sessions: Arc::default(),
         stop,
     };
@@ -440,17 +487,17 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
     let streams = StreamSet::default();
     let mut acceptor = None;
     let place = Place::default();
-    let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, &place, |offer, secret| {
+    let hands = shake_hands(&server, stream, &waker, &place, |offer, secret| {
         let key = stream_key(secret, offer.connection_id);
         acceptor = Some((offer.connection_id, streams.acceptor_of(key, &offer.transfer, waker.clone())));
+        true
     })?;
     let bound = bound?;
     if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
         admit_streams(listener, id, acceptor)?;
     }
-    let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::open(bound.socket, vec![], early)?.with_streams(streams);
-    serve_session(&server, Met { control, offer, secret, link, waker, rtt }).map(drop)
+    let link = Link::waiting(bound.socket, ssh_client(), hands.early_keys(&server)).with_streams(streams);
+    serve_session(&server, hands, link, waker, (&place, None)).map(drop)
 }
 
 /// Admit TCP streams of this one transfer for as long as the process lives.
@@ -466,14 +513,18 @@ fn admit_streams(listener: TcpListener, connection_id: u64, acceptor: StreamAcce
                 pending.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
-            let (acceptor, pending) = (acceptor.clone(), pending.clone());
-            std::thread::spawn(move || {
+            let (acceptor, done) = (acceptor.clone(), pending.clone());
+            let admit = move || {
                 let outcome = admit_one(socket, |id| (id == connection_id).then_some(acceptor));
-                pending.fetch_sub(1, Ordering::Relaxed);
+                done.fetch_sub(1, Ordering::Relaxed);
                 if let Err(error) = outcome {
                     tracing::debug!("no TCP stream: {error:?}");
                 }
-            });
+            };
+            // The client tries again.
+            if std::thread::Builder::new().name("stream-admit".into()).spawn(admit).is_err() {
+                pending.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     };
     std::thread::Builder::new().name("streams".into()).spawn(body).map(drop)
@@ -518,10 +569,20 @@ fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<Bound, Error> {
     without_tcp.ok_or(Error::NoPort { ports })
 }
 
-/// The address at which the ssh client reached this host: `SSH_CONNECTION` is client, port, server, port.
+/// The address at which the ssh client reached this host.
 fn ssh_address() -> Vec<IpAddr> {
-    let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    connection.split(' ').nth(2).and_then(|ip| ip.parse().ok()).into_iter().collect()
+    ssh_connection(2).into_iter().collect()
+}
+
+/// The address from which it did.
+fn ssh_client() -> Option<IpAddr> {
+    ssh_connection(0)
+}
+
+/// `SSH_CONNECTION` is client, port, server, port.
+fn ssh_connection(at: usize) -> Option<IpAddr> {
+    let connection = std::env::var("SSH_CONNECTION").ok()?;
+    connection.split(' ').nth(at)?.parse().ok()
 }
 
 /// Random ports that are tried before none is called free.

@@ -5,17 +5,19 @@ use crate::clock;
 use crate::error::Error;
 use crate::net::control::{Control, Incoming};
 use crate::net::link::Link;
+use crate::net::random::random;
 use crate::net::seal::Phase;
 use crate::net::tcp_set::{StreamOpener, StreamSocket};
 use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
-use longhaul_proto::path::PathCheck;
+use longhaul_proto::path::{PathCheck, PathEvent};
 use longhaul_proto::session::message::{Message, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::Time;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -68,6 +70,8 @@ pub struct Session<'a> {
     pub is_ssh: bool,
     /// The other side has said something under the session's own keys: its offer was no replay of an old one.
     pub confirmed: bool,
+    /// The other address at which the peer was last looked for, with what token and when.
+    pub asked_at: Option<(SocketAddr, u64, Time)>,
 }
 
 impl Session<'_> {
@@ -193,11 +197,35 @@ impl Session<'_> {
         if self.check.poll_timeout().is_some_and(|at| now >= at) {
             self.check.handle_timeout(now);
         }
+        self.tend_address(now);
         let check = &mut self.check;
         // A probe to nowhere would count as sent.
         while self.link.has_peer()
+            && check.next_len().is_some_and(|len| self.link.allows(len))
             && self.link.send_one(Phase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
         {
+        }
+    }
+
+    /// Find out whether the peer is where its datagrams seem to come from (RFC 9000 §8.2, §9.3).
+    fn tend_address(&mut self, now: Time) {
+        if self.check.answers() > 0 {
+            self.link.note_proven();
+        }
+        while let Some(event) = self.check.poll_event() {
+            if let (PathEvent::Echoed(token), Some((peer, asked, _))) = (event, self.asked_at)
+                && token == asked
+            {
+                self.link.move_to(peer);
+            }
+        }
+        let Some(peer) = self.link.take_newcomer() else { return };
+        if self.asked_at.is_none_or(|(before, _, at)| before != peer || now.since(at) >= HEARTBEAT)
+            && let Ok(token) = random().map(u64::from_be_bytes)
+        {
+            self.asked_at = Some((peer, token, now));
+            let check = &mut self.check;
+            self.link.ask_at(peer, &mut self.scratch, |buf| check.ask_who(token, buf));
         }
     }
 

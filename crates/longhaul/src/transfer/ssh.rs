@@ -1,24 +1,30 @@
 //! The far side of an ssh copy: started by the user's own ssh, put there first where it is missing.
 
 use crate::error::{Error, RequestError, SshError};
+use crate::net::checksum::{cksum, sha256sum};
 use crate::net::control::Stream;
 use crate::net::patient::{Watch, Watched};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What runs on the far side. It says which of our programs it found, takes one if it found none, and becomes it.
-/// `@VERSION@`, `@CACHE@` and `@ARGS@` are filled in; nothing in it needs quoting inside single quotes, and each line ends
-/// with the end of a command.
-const SCRIPT: &str = r#"c="${XDG_CACHE_HOME:-$HOME/.cache}/longhaul"; b="$c/@CACHE@"
+/// What runs on the far side. It says which of our programs it found, takes one if it found none, and becomes it. What it
+/// has in its cache counts only if it is what we run, byte for byte: a program that came in part never gets its name, and
+/// one that was damaged is not run. The two programs used last stay there. Nothing in the script needs quoting inside
+/// single quotes, and each line ends with the end of a command.
+const SCRIPT: &str = r#"c="${XDG_CACHE_HOME:-$HOME/.cache}/longhaul"; b="$c/@NAME@"; t="$c/.@NAME@.$$"
+h=sha256sum; command -v $h >/dev/null 2>&1 || h=cksum
+whole() { case "$($h <"$1")" in "@SHA256@ "*|"@CKSUM@") true;; *) false;; esac; }
 if [ "$(longhaul --version 2>/dev/null)" = "@VERSION@" ]; then b=longhaul; echo ready
-elif [ -x "$b" ]; then echo ready
+elif [ -x "$b" ] && whole "$b"; then touch "$b" 2>/dev/null; echo "ready $h"
 else echo "missing $(uname -sm)"; read -r n || exit 1; [ "$n" -gt 0 ] || exit 1
-if mkdir -p "$c" && head -c "$n" > "$b.$$" && chmod 700 "$b.$$" && mv "$b.$$" "$b"; then echo ready
-else echo "cannot write to $c"; exit 1; fi; fi
+(umask 077 && mkdir -p "$c" && head -c "$n" >"$t" && chmod 700 "$t") || { rm -f "$t"; echo "cannot write to $c"; exit 1; }
+whole "$t" && mv -f "$t" "$b" || { rm -f "$t"; echo "damaged $h"; exit 1; }
+ls -t "$c"/longhaul-* | tail -n +3 | while read -r o; do rm -f "$o"; done
+find "$c" -name ".longhaul-*" -mtime +0 -exec rm -f {} +
+echo "ready $h"; fi
 exec "$b" agent @ARGS@"#;
 
 /// A running far side.
@@ -60,7 +66,7 @@ pub fn start(
     let mut child = Command::new(program)
         .args(args)
         .arg(host)
-        .arg(far_command(&own.cache_name, ports))
+        .arg(far_command(&own, ports))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -74,7 +80,7 @@ pub fn start(
     };
     let mut stdin = Watched { pipe: stdin, watch: watch.clone() };
     let mut stdout = BufReader::new(Watched { pipe: stdout, watch: watch.clone() });
-    let mut broken = None;
+    let (mut broken, mut deployed) = (None, false);
     loop {
         let line = match next_line(&mut stdout) {
             Some(line) => line,
@@ -82,10 +88,21 @@ pub fn start(
         };
         if line == "ready" {
             break;
+        } else if let Some(check) = line.strip_prefix("ready ") {
+            far.story = match deployed {
+                true => format!(
+                    "put this program ({} bytes) into the cache of {host}, checked by {check}",
+                    own.bytes.len()
+                ),
+                false => format!("{host} has this program in its cache, checked by {check}"),
+            };
+            break;
         } else if let Some(system) = line.strip_prefix("missing ") {
             // Where the far side cannot take it, its next line says why; that it stopped reading says less.
             broken = own.deploy(host, system, deploy, &mut stdin)?;
-            far.story = format!("put this program ({} bytes) into the cache of {host}", own.len);
+            deployed = true;
+        } else if let Some(check) = line.strip_prefix("damaged ") {
+            return Err(SshError::Damaged { host: host.into(), check: check.into() }.into());
         } else if let Some(place) = line.strip_prefix("cannot write to ") {
             return Err(SshError::NoPlace { host: host.into(), place: place.into() }.into());
         }
@@ -114,10 +131,12 @@ fn no_agent(host: &str, far: &mut FarSide) -> SshError {
 }
 
 /// What ssh is to run: one line for the user's login shell, whichever that is. csh takes no newline between quotes.
-fn far_command(cache_name: &str, ports: Option<&str>) -> String {
+fn far_command(own: &OwnProgram, ports: Option<&str>) -> String {
     let script = SCRIPT
         .replace("@VERSION@", &format!("longhaul {}", env!("CARGO_PKG_VERSION")))
-        .replace("@CACHE@", cache_name)
+        .replace("@NAME@", &format!("longhaul-{}", &own.sha256[..16]))
+        .replace("@SHA256@", &own.sha256)
+        .replace("@CKSUM@", &own.cksum)
         .replace("@ARGS@", &ports.map(|ports| format!("--ports {ports}")).unwrap_or_default())
         .replace('\n', "; ");
     format!("exec sh -c '{script}'")
@@ -137,21 +156,19 @@ const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// The program that runs, for the far side to run too.
 struct OwnProgram {
     bytes: Vec<u8>,
-    len: usize,
-    /// Name in the far side's cache: other bytes, other name.
-    cache_name: String,
+    /// What tells it from all others, and is in its name in the far side's cache.
+    sha256: String,
+    /// For far sides without `sha256sum`.
+    cksum: String,
 }
 
 impl OwnProgram {
     fn load() -> Result<OwnProgram, SshError> {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let mut bytes = vec![];
-            File::open("/proc/self/exe")?.read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        let bytes = read().map_err(SshError::OwnFile)?;
-        let hash = blake3::hash(&bytes).to_hex();
-        Ok(OwnProgram { len: bytes.len(), cache_name: format!("longhaul-{}", &hash[..16]), bytes })
+        std::fs::read("/proc/self/exe").map(OwnProgram::of).map_err(SshError::OwnFile)
+    }
+
+    fn of(bytes: Vec<u8>) -> OwnProgram {
+        OwnProgram { sha256: sha256sum(&bytes), cksum: cksum(&bytes), bytes }
     }
 
     /// Send it. A broken connection is `Ok` with the error to show if the far side says nothing better.
@@ -173,7 +190,7 @@ impl OwnProgram {
             return Err(SshError::OtherSystem { host: host.into(), theirs: system.into(), ours });
         }
         let mut send = || -> std::io::Result<()> {
-            stdin.write_all(format!("{}\n", self.len).as_bytes())?;
+            stdin.write_all(format!("{}\n", self.bytes.len()).as_bytes())?;
             stdin.write_all(&self.bytes)?;
             stdin.flush()
         };
@@ -185,36 +202,134 @@ impl OwnProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
+    use std::time::SystemTime;
 
-    /// What a login shell says to the command on a host that has no longhaul and gets none.
-    fn said_by(shell: &str, home: &std::path::Path) -> Option<String> {
+    /// Our program, as far as these tests go: it says how it was called.
+    fn program() -> OwnProgram {
+        OwnProgram::of(b"#!/bin/sh\necho runs \"$@\"\n".to_vec())
+    }
+
+    fn cached(home: &Path) -> std::path::PathBuf {
+        home.join(".cache/longhaul").join(format!("longhaul-{}", &program().sha256[..16]))
+    }
+
+    fn names(home: &Path) -> Vec<String> {
+        let entries = fs::read_dir(home.join(".cache/longhaul")).expect("the cache is there");
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// What a login shell with these programs says to the command on a host that has no longhaul, if it is sent this.
+    fn said_by(shell: &str, home: &Path, path: &str, sent: &[u8]) -> Option<String> {
         let mut child = Command::new(shell)
-            .args(["-c", &far_command("longhaul-0123", Some("7700-7799"))])
+            .args(["-c", &far_command(&program(), Some("7700-7799"))])
             .env("HOME", home)
-            .env("PATH", "/usr/bin:/bin")
+            .env("PATH", path)
             .env_remove("XDG_CACHE_HOME")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .ok()?;
         // A shell that refuses the command does not read it.
-        let _ = child.stdin.take().map(|mut stdin| stdin.write_all(b"0\n"));
+        let _ = child.stdin.take().map(|mut stdin| stdin.write_all(sent));
         let said = child.wait_with_output().expect("a child can be waited for");
         Some(String::from_utf8_lossy(&said.stdout).into_owned())
     }
 
+    fn said(home: &Path, sent: &[u8]) -> String {
+        said_by("/bin/sh", home, PATH, sent).expect("sh is everywhere")
+    }
+
+    /// What travels where nothing is there, cut off after so many bytes of the program.
+    fn sent(bytes: usize) -> Vec<u8> {
+        let own = program();
+        [format!("{}\n", own.bytes.len()).as_bytes(), &own.bytes[..bytes]].concat()
+    }
+
+    const PATH: &str = "/usr/bin:/bin";
+
     #[test]
     fn every_login_shell_takes_the_command() {
-        let command = far_command("longhaul-0123", Some("7700-7799"));
+        let command = far_command(&program(), Some("7700-7799"));
         assert!(!command.contains('\n') && !command.contains('@') && !command.contains('!'), "{command}");
         assert_eq!(command.matches('\'').count(), 2, "{command}");
         let home = tempfile::tempdir().unwrap();
-        assert!(said_by("sh", home.path()).is_some(), "sh is everywhere");
+        assert!(said_by("sh", home.path(), PATH, b"0\n").is_some(), "sh is everywhere");
         for shell in ["sh", "bash", "dash", "zsh", "fish", "csh", "tcsh"] {
             // Shells that are not there are left out.
-            if let Some(said) = said_by(shell, home.path()) {
+            if let Some(said) = said_by(shell, home.path(), PATH, b"0\n") {
                 assert!(said.starts_with("missing Linux "), "{shell}: {said}");
             }
         }
+    }
+
+    #[test]
+    fn a_program_that_came_in_part_never_gets_its_name() {
+        let home = tempfile::tempdir().unwrap();
+        let len = program().bytes.len();
+        for cut in [0, len / 2, len - 1] {
+            let said = said(home.path(), &sent(cut));
+            assert!(said.starts_with("missing ") && said.ends_with("damaged sha256sum\n"), "{said}");
+            assert_eq!(names(home.path()), Vec::<String>::new());
+        }
+        let said = said(home.path(), &sent(len));
+        assert!(said.ends_with("ready sha256sum\nruns agent --ports 7700-7799\n"), "{said}");
+        assert!(cached(home.path()).exists());
+    }
+
+    #[test]
+    fn a_program_in_the_cache_is_checked_before_it_runs() {
+        let home = tempfile::tempdir().unwrap();
+        let whole = sent(program().bytes.len());
+        said(home.path(), &whole);
+        assert_eq!(said(home.path(), b""), "ready sha256sum\nruns agent --ports 7700-7799\n");
+        // As what a full disk, or a release before this one, left.
+        fs::write(cached(home.path()), &program().bytes[..20]).unwrap();
+        let said = said(home.path(), &whole);
+        assert!(said.starts_with("missing ") && said.contains("runs agent"), "{said}");
+        assert_eq!(fs::read(cached(home.path())).unwrap(), program().bytes);
+    }
+
+    #[test]
+    fn a_host_without_sha256sum_checks_by_cksum() {
+        let home = tempfile::tempdir().unwrap();
+        let bin = home.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        for name in
+            ["sh", "cksum", "uname", "mkdir", "head", "chmod", "mv", "rm", "ls", "tail", "find", "touch"]
+        {
+            let there = ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(name));
+            let there = there.into_iter().find(|path| path.exists()).expect("every system has it");
+            std::os::unix::fs::symlink(there, bin.join(name)).unwrap();
+        }
+        let say = |sent: &[u8]| said_by("/bin/sh", home.path(), bin.to_str().unwrap(), sent).unwrap();
+        let len = program().bytes.len();
+        assert!(say(&sent(len - 1)).ends_with("damaged cksum\n"));
+        assert!(say(&sent(len)).contains("ready cksum\nruns agent"));
+        assert_eq!(say(b""), "ready cksum\nruns agent --ports 7700-7799\n");
+    }
+
+    #[test]
+    fn the_cache_keeps_the_two_programs_used_last_and_is_the_users_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = home.path().join(".cache/longhaul");
+        fs::create_dir_all(&cache).unwrap();
+        for (name, age) in
+            [("longhaul-0", 3000), ("longhaul-1", 2000), ("longhaul-2", 1000), ("paths.json", 9)]
+        {
+            let file = fs::File::create(cache.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        }
+        said(home.path(), &sent(program().bytes.len()));
+        let ours = cached(home.path()).file_name().unwrap().to_str().unwrap().to_string();
+        let mut wanted = vec!["longhaul-2".to_string(), ours, "paths.json".into()];
+        wanted.sort();
+        assert_eq!(names(home.path()), wanted);
+        let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(cached(home.path())).unwrap());
+        assert_eq!(mode & 0o777, 0o700);
     }
 }

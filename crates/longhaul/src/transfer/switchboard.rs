@@ -50,10 +50,19 @@ impl Drop for Line {
 }
 
 impl Switchboard {
-    /// A session begins: what is said to it from now on comes here.
-    pub fn connect(self: &Arc<Self>, connection_id: u64, waker: Waker, acceptor: StreamAcceptor) -> Line {
+    /// A session begins: what is said to it from now on comes here. `None` if there is one of that name: its line stays its
+    /// own.
+    pub fn connect(
+        self: &Arc<Self>,
+        connection_id: u64,
+        waker: Waker,
+        acceptor: StreamAcceptor,
+    ) -> Option<Line> {
         let (sender, strays) = bounded(STRAYS_MAX);
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if board.lines.contains_key(&connection_id) {
+            return None;
+        }
         let (ours, others): (VecDeque<_>, VecDeque<_>) =
             board.held.drain(..).partition(|(id, _)| *id == connection_id);
         board.held = others;
@@ -62,7 +71,7 @@ impl Switchboard {
             let _ = sender.try_send(stray);
         }
         board.lines.insert(connection_id, LineEnd { strays: sender, waker, acceptor });
-        Line { strays, connection_id, board: self.clone() }
+        Some(Line { strays, connection_id, board: self.clone() })
     }
 
     /// Where TCP streams of this transfer are to be left.
@@ -72,24 +81,31 @@ impl Switchboard {
     }
 
     /// Serve the common socket until `stop`.
-    pub fn run(&self, mut socket: UdpSocket, stop: &AtomicBool) {
+    pub fn run(&self, mut socket: UdpSocket, waker: &Waker, stop: &AtomicBool) {
         let mut buffers = ReceiveBuffers::default();
-        let Ok(waker) = Waker::new() else { return };
+        // Why nothing can be received at the moment: told once. TCP carries the data meanwhile.
+        let mut failing = None;
         while !stop.load(Ordering::Relaxed) {
-            match socket.receive(&mut buffers) {
-                Ok(true) => buffers.datagrams().for_each(|d| self.hand_over(d.bytes, d.time, d.from)),
+            let outcome = match socket.receive(&mut buffers) {
+                Ok(true) => {
+                    buffers.datagrams().for_each(|d| self.hand_over(d.bytes, d.time, d.from));
+                    Ok(())
+                }
                 Ok(false) => {
                     let now = clock::now();
                     let interest = Interest { socket: Some(socket.as_fd()), writable: false };
-                    if wait(interest, &waker, now, now + POLL).is_err() {
-                        return;
-                    }
+                    wait(interest, waker, now, now + POLL)
                 }
-                Err(error) => {
-                    tracing::error!("the UDP socket failed: {error}");
-                    return;
-                }
+                Err(error) => Err(error),
+            };
+            let Err(error) = outcome else {
+                failing = None;
+                continue;
+            };
+            if failing.replace(error.kind()) != Some(error.kind()) {
+                tracing::error!("the UDP socket failed: {error}");
             }
+            std::thread::sleep(POLL);
         }
     }
 
@@ -117,3 +133,34 @@ const HELD_MAX: usize = 512;
 
 /// Look at the stop flag this often.
 pub const POLL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::tcp_set::{StreamSet, stream_key};
+
+    fn connect(board: &Arc<Switchboard>, id: u64) -> Option<Line> {
+        let waker = Waker::new().unwrap();
+        let acceptor = StreamSet::default().acceptor_with(stream_key(&[1; 32], id), None, waker.clone());
+        board.connect(id, waker, acceptor)
+    }
+
+    fn datagram(id: u64) -> Vec<u8> {
+        let header = Header { early: true, connection_id: id, number: 0 }.encode();
+        [&header[..], &[0; 16]].concat()
+    }
+
+    #[test]
+    fn a_session_keeps_its_line_whoever_else_gives_its_name() {
+        let board = Arc::new(Switchboard::default());
+        let from = Some("127.0.0.1:9".parse().unwrap());
+        board.hand_over(&datagram(7), Time::ZERO, from);
+        let line = connect(&board, 7).unwrap();
+        assert!(connect(&board, 7).is_none(), "an offer that was sent again");
+        let other = connect(&board, 8).unwrap();
+        board.hand_over(&datagram(7), Time::ZERO, from);
+        assert_eq!((line.strays.len(), other.strays.len()), (2, 0));
+        drop(line);
+        assert!(connect(&board, 7).is_some(), "its name is free when it is over");
+    }
+}

@@ -91,7 +91,12 @@ impl StreamSet {
 
     /// The same for a server's TCP streams, which must prove that they know `key`.
     pub fn acceptor_of(&self, key: JoinKey, options: &TransferOptions, waker: Waker) -> StreamAcceptor {
-        StreamAcceptor { key, congestion: options.congestion.clone(), inside: self.acceptor(), waker }
+        self.acceptor_with(key, options.congestion.clone(), waker)
+    }
+
+    /// The same, with the name of the kernel's congestion control for them.
+    pub fn acceptor_with(&self, key: JoinKey, congestion: Option<String>, waker: Waker) -> StreamAcceptor {
+        StreamAcceptor { key, congestion, inside: self.acceptor(), waker }
     }
 
     /// Take in connections that have joined.
@@ -208,7 +213,7 @@ impl StreamSet {
     /// there were, and `None` if no TCP stream has room.
     pub fn send_run(
         &mut self,
-        keys: &Keys,
+        keys: &mut Keys,
         datagram_len: usize,
         now: Time,
         mut write: impl FnMut(&mut [u8]) -> Option<Transmit>,
@@ -251,7 +256,7 @@ impl StreamSet {
 
     /// Send one small datagram over the TCP stream that last brought something, or else any that has room. It may be
     /// lost.
-    pub fn send_one(&mut self, keys: &Keys, body: &[u8], number: DatagramNumber) {
+    pub fn send_one(&mut self, keys: &mut Keys, body: &[u8], number: DatagramNumber) {
         let count = self.streams.len();
         let latest = self.latest;
         let Some(index) =
@@ -372,7 +377,7 @@ enum Ended {
 }
 
 /// Seal a record whose bundle stands where it belongs.
-fn seal_record(record: &mut [u8], keys: &Keys, first: DatagramNumber) {
+fn seal_record(record: &mut [u8], keys: &mut Keys, first: DatagramNumber) {
     let (length, datagram) = record.split_at_mut(LENGTH_LEN);
     encode_length(length, datagram.len());
     keys.seal(datagram, first);

@@ -17,7 +17,7 @@ fn ends() -> [(StreamSet, Keys); 2] {
 }
 
 /// Send bodies that hold their own number.
-fn send(streams: &mut StreamSet, keys: &Keys, numbers: Range<DatagramNumber>) {
+fn send(streams: &mut StreamSet, keys: &mut Keys, numbers: Range<DatagramNumber>) {
     let mut left = numbers;
     let sent = streams.send_run(keys, DATAGRAM_LEN, Time::ZERO, |buf| {
         let number = left.next()?;
@@ -30,9 +30,9 @@ fn send(streams: &mut StreamSet, keys: &Keys, numbers: Range<DatagramNumber>) {
 
 #[test]
 fn a_bundle_that_is_refused_midway_waits_whole_and_in_order_and_holds_up_what_is_behind() {
-    let [(mut sender, seal), (mut receiver, mut open)] = ends();
-    send(&mut sender, &seal, 0..10);
-    send(&mut sender, &seal, 10..20);
+    let [(mut sender, mut seal), (mut receiver, mut open)] = ends();
+    send(&mut sender, &mut seal, 0..10);
+    send(&mut sender, &mut seal, 10..20);
     let (mut taken, mut room) = (vec![], 3);
     let mut take = |room: &mut i32| {
         receiver.receive(&mut open, || Time::ZERO, &mut |_, arrival, body| {

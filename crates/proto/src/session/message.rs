@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -110,8 +110,11 @@ pub struct Offer {
     pub connection_id: u64,
     /// Whether the client's processor has AES instructions.
     pub aes: bool,
-    /// Random bytes from which, with the shared key, the path-check keys are derived.
+    /// Random bytes from which, with the shared key, the keys of the client's probes are derived. No two offers have the
+    /// same.
     pub early_salt: [u8; 32],
+    /// When it was made, in seconds since 1970 by the client's clock.
+    pub made_s: u64,
     /// Which way.
     pub direction: Direction,
     /// About the files.
@@ -340,4 +343,41 @@ pub enum Message {
     Bytes(Vec<u8>),
     /// The server to the client: a line that its user should know.
     Warning(String),
+}
+
+impl Message {
+    /// How many bytes a message may have whose first one is this, its kind. As much as an honest side says at a time.
+    pub fn len_max(kind: u8) -> usize {
+        match kind {
+            // Which of many millions of files are there, every other one if it comes to the worst.
+            KIND_START | KIND_RESEND | KIND_UNWANTED | KIND_SETTLED => 64 << 20,
+            // Three lists of as many paths as are told, with reasons.
+            KIND_FINISHED => 32 << 20,
+            _ => 1 << 20,
+        }
+    }
+}
+
+const KIND_START: u8 = 1;
+const KIND_RESEND: u8 = 4;
+const KIND_UNWANTED: u8 = 5;
+const KIND_SETTLED: u8 = 6;
+const KIND_FINISHED: u8 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kinds_that_may_be_long_are_those_meant() {
+        let kind = |message: &Message| postcard::to_allocvec(message).unwrap()[0];
+        let none = Ranges::new;
+        let start = Message::Start { have: none(), claimed: none(), already: Already::default() };
+        assert_eq!(kind(&start), KIND_START);
+        assert_eq!(kind(&Message::Resend { epoch: 1, ranges: none() }), KIND_RESEND);
+        assert_eq!(kind(&Message::Unwanted { ranges: none() }), KIND_UNWANTED);
+        assert_eq!(kind(&Message::Settled { confirmed: none(), refused: none() }), KIND_SETTLED);
+        assert_eq!(kind(&Message::Finished(Report::default())), KIND_FINISHED);
+        assert!(Message::len_max(kind(&Message::KeepAlive)) < Message::len_max(KIND_FINISHED));
+    }
 }

@@ -68,7 +68,7 @@ impl Relay {
             stop: AtomicBool::new(false),
             server,
             near,
-            far: Mutex::new(towards(server)),
+            far: Mutex::new(far_socket(Ipv4Addr::LOCALHOST, server)),
             is_cut: AtomicBool::new(false),
             spoilt_of_1000: AtomicU64::new(0),
             client: Mutex::default(),
@@ -89,6 +89,11 @@ impl Relay {
         format!("longhaul://{}/{path}", self.address)
     }
 
+    /// From now on datagrams come to the server from this host of loopback.
+    pub fn move_to(&self, host: Ipv4Addr) {
+        *self.shared.far.lock().expect("no thread panicked") = far_socket(host, self.shared.server);
+    }
+
     /// Bytes of datagrams that were passed on this way.
     pub fn bytes(&self, way: Way) -> u64 {
         self.shared.bytes[way as usize].load(Ordering::Relaxed)
@@ -102,11 +107,6 @@ impl Relay {
     /// Spoil so many of a thousand datagrams.
     pub fn spoil(&self, of_1000: u64) {
         self.shared.spoilt_of_1000.store(of_1000, Ordering::Relaxed);
-    }
-
-    /// What the client sends over UDP comes from another port from now on, as when a NAT forgets it.
-    pub fn move_client(&self) {
-        *self.shared.far.lock().expect("no thread panicked") = towards(self.shared.server);
     }
 
     /// Some of the datagrams that were passed on this way.
@@ -179,8 +179,8 @@ fn bind_both() -> (TcpListener, UdpSocket) {
     (0..20).find_map(|_| both().ok()).expect("a port that is free for both")
 }
 
-fn towards(server: SocketAddr) -> Arc<UdpSocket> {
-    let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP port");
+fn far_socket(host: Ipv4Addr, server: SocketAddr) -> Arc<UdpSocket> {
+    let far = UdpSocket::bind((host, 0)).expect("a UDP port");
     far.connect(server).expect("loopback is there");
     far.set_read_timeout(Some(POLL)).expect("a timeout can be set");
     Arc::new(far)
@@ -192,6 +192,10 @@ fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Arc<Shared>) + Send + 'static) 
 }
 
 impl Shared {
+    fn far(&self) -> Arc<UdpSocket> {
+        self.far.lock().expect("no thread panicked").clone()
+    }
+
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -248,10 +252,6 @@ impl Shared {
                 remembered.push(datagram.to_vec());
             }
         }
-    }
-
-    fn far(&self) -> Arc<UdpSocket> {
-        self.far.lock().expect("no thread panicked").clone()
     }
 
     fn accident(&self, rng: &mut Rng) -> Option<Accident> {

@@ -240,10 +240,12 @@ impl Trip {
         let layout = Arc::new(Layout::new(&scan.manifest));
         let (mut have, claimed) = (plan.have.clone(), plan.claimed.clone());
         let wanted = (&have, &claimed);
-        let reader = Reader::with_cache(scan.clone(), layout.clone(), wanted, bell.wake(), road.reader_cache);
+        let reader =
+            Reader::with_cache(scan.clone(), layout.clone(), wanted, bell.wake(), road.reader_cache).unwrap();
         have.extend(claimed);
         let manifest = Arc::new(scan.manifest.clone());
-        let sink = FileSink::with_memory(plan, manifest, layout.clone(), bell.wake(), road.sink_memory);
+        let sink =
+            FileSink::with_memory(plan, manifest, layout.clone(), bell.wake(), road.sink_memory).unwrap();
         let mut rng = Rng::with_seed(road.seed);
         let mut to_send = packets(&have, &layout, road.packet_len);
         if road.shuffled {

@@ -24,7 +24,11 @@ fn start(top: &Path, have: &Ranges, cache_len: usize) -> (Reader, Arc<Bell>, Arc
     let scan = Arc::new(scan_of(&inside(top)));
     let layout = Arc::new(Layout::new(&scan.manifest));
     let bell = Arc::new(Bell::default());
-    (Reader::with_cache(scan, layout.clone(), (have, &Ranges::new()), bell.wake(), cache_len), bell, layout)
+    (
+        Reader::with_cache(scan, layout.clone(), (have, &Ranges::new()), bell.wake(), cache_len).unwrap(),
+        bell,
+        layout,
+    )
 }
 
 fn read(reader: &mut Reader, bell: &Bell, offset: u64, len: usize) -> Vec<u8> {

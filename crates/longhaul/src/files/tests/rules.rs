@@ -324,3 +324,44 @@ fn a_file_replaces_a_link_and_not_what_it_points_to() {
     assert_eq!(fs::read(dest.path().join("f")).unwrap(), b"f");
     assert_eq!(fs::read(dest.path().join("pointed-to")).unwrap(), b"safe");
 }
+
+/// A folder in a folder in a folder …, without handles of more than two at a time.
+fn deep_tree(top: &Path, depth: usize) {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
+    for _ in 0..depth {
+        mkdirat(&at, "d", Mode::from_raw_mode(0o755)).unwrap();
+        at = openat(&at, "d", flags, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn a_very_deep_tree_is_refused_in_one_line_and_removed_without_ado() {
+    let (source, dest) = (folder(), folder());
+    deep_tree(&source.path().join("."), DEEP);
+    let scan = scan_with(source.path(), &["./"], &ScanOptions::default());
+    let lines = errors(&scan);
+    assert!(
+        matches!(&lines[..], [(_, line)] if line.contains("path") && line.contains("4096")),
+        "{}",
+        lines.len()
+    );
+    // The same at the destination, in the way of a copy that removes what the source has not.
+    let empty = folder();
+    deep_tree(dest.path(), DEEP);
+    for exclude in [vec![], vec!["*.keep".to_string()]] {
+        let options = FileOptions { delete: true, exclude, ..Default::default() };
+        let base = Base::new(Root::ambient(), dest.path());
+        let scan = scan_with(empty.path(), &["./"], &ScanOptions::default());
+        let plan = plan(&base, &scan.manifest, &options, &AtomicBool::new(false)).unwrap();
+        assert_eq!(plan.extraneous, [b"d".to_vec()]);
+    }
+    for top in [source.path(), dest.path()] {
+        crate::files::target::remove_below(top, b"d").unwrap();
+        assert_eq!(fs::read_dir(top).unwrap().count(), 0);
+    }
+}
+
+/// Deeper than there are handles, and than a thread's stack has room for calls.
+const DEEP: usize = 20_000;

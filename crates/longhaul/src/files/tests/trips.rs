@@ -123,7 +123,7 @@ fn unwanted_hashes_and_packets_do_no_harm() {
             .unwrap();
     let layout = Arc::new(Layout::new(&scan.manifest));
     let bell = Arc::new(Bell::default());
-    let mut sink = FileSink::start(plan, Arc::new(scan.manifest), layout, bell.wake());
+    let mut sink = FileSink::start(plan, Arc::new(scan.manifest), layout, bell.wake()).unwrap();
     for group in [Group { entry: 9, index: 0 }, Group { entry: 1, index: 1 }, Group { entry: 0, index: 0 }] {
         sink.expect(GroupHash { group, hash: [1; 32] });
     }

@@ -46,7 +46,7 @@ pub fn prepare<F>(
     session: &mut Session<'_>,
     phase: Phase,
     object_len: u64,
-    read: impl FnOnce(&Ranges, &Ranges) -> F,
+    read: impl FnOnce(&Ranges, &Ranges) -> Result<F, Error>,
 ) -> Result<Prepared<F>, Error> {
     let began = clock::now();
     let mut read = Some(read);
@@ -65,7 +65,7 @@ pub fn prepare<F>(
                 Message::Start { have, claimed, already } => {
                     session.remark(format!("the other side has {} entries already", already.skipped));
                     if let Some(read) = read.take() {
-                        let feed = read(&have, &claimed);
+                        let feed = read(&have, &claimed).map_err(|error| session.abort(error))?;
                         wanted = Some((have, claimed, already, feed));
                     }
                 }
