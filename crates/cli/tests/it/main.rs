@@ -3,6 +3,7 @@
 mod bad_input;
 mod common;
 mod copy;
+mod daemon;
 mod lab_program;
 mod lanes;
 mod limits;

@@ -1,4 +1,4 @@
-//! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
+//! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
 use super::probe;
 use super::reach::random;
@@ -7,29 +7,34 @@ use super::sending::{listing_of, send, send_listing};
 use super::session::Session;
 use super::strangers::{Guest, Strangers};
 use super::switchboard::{POLL, Switchboard};
-use crate::api::ServeOptions;
 use crate::clock;
-use crate::error::Error;
-use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
+use crate::daemon::ServeOptions;
+use crate::daemon::admission::{Account, Admission, Room};
+use crate::daemon::places::{Place, Places};
+use crate::daemon::policy::Access;
+use crate::daemon::records::{Event, Records, Way};
+use crate::daemon::schedule;
+use crate::daemon::supervision::{Meter, Supervision, Ward};
+use crate::daemon::throttle::Throttle;
+use crate::error::{Error, PolicyError};
+use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, prime, scan};
 use crate::listing;
-use crate::net::control::{self, Control, HandshakeError, Stream, psk_of_token, tcp_stream};
+use crate::net::control::{self, Control, HandshakeError, ServerKey, Stream, TokenId, tcp_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
-use crate::net::noise::Psk;
 use crate::net::seal::{Keys, Side, has_aes};
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Answer, Direction, Offer};
+use longhaul_proto::session::message::{Answer, Delta, Direction, FileOptions, Offer, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
-use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use socket2::{Domain, Socket, Type};
-use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
@@ -40,44 +45,68 @@ use std::time::{Duration, Instant};
 
 /// What every session of a server shares.
 struct Server {
-    root: Root,
-    psk: Psk,
-    read_only: bool,
-    max_rate: Option<Rate>,
+    doors: Doors,
+    throttle: Option<Arc<Throttle>>,
+    places: Arc<Places>,
+    records: Arc<dyn Records>,
     udp_port: u16,
     udp_hosts: Vec<IpAddr>,
     /// The control stream runs inside ssh.
     is_ssh: bool,
     /// Why no offer can be accepted.
     unable: Option<Reason>,
-    /// Sessions under way.
-    sessions: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
 }
 
-/// Serve a folder until `stop`. `ready` is told the address that was bound.
+/// Who may come in.
+enum Doors {
+    /// Whoever the daemon's policy lets in.
+    Daemon(Admission),
+    /// Who logged in by ssh.
+    Login(Arc<Account>),
+}
+
+impl Doors {
+    /// Who comes with this token's id, or without one, and what to answer with.
+    fn find(&self, id: Option<TokenId>) -> (ServerKey, Option<Arc<Account>>) {
+        match self {
+            Doors::Daemon(admission) => admission.rules().find(id),
+            Doors::Login(account) => (account.psk.into(), Some(account.clone())),
+        }
+    }
+
+    /// Sessions of all users together.
+    fn sessions_max(&self) -> usize {
+        match self {
+            Doors::Daemon(admission) => admission.rules().policy().limits.sessions.unwrap_or(SESSIONS_MAX),
+            Doors::Login(_) => 1,
+        }
+    }
+}
+
+/// Serve until `stop`. `ready` is told the address that was bound, before any thread is started.
 pub fn serve(
     options: ServeOptions,
     stop: Arc<AtomicBool>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    let root =
-        Root::confined(&options.root).map_err(|source| Error::Root { root: options.root.clone(), source })?;
     let listen = options.listen;
     let (listener, socket, local) = bind_both(listen).map_err(|source| Error::Listen { listen, source })?;
     let switchboard = Arc::new(Switchboard::default());
     let server = Arc::new(Server {
-        root,
-        psk: psk_of_token(options.token.secret()),
-        read_only: options.read_only,
-        max_rate: options.max_rate,
+        throttle: Some(Arc::new(Throttle::new(options.admission.clone()))),
+        doors: Doors::Daemon(options.admission),
+        places: Arc::default(),
+        records: options.records,
         udp_port: local.port(),
         udp_hosts: vec![],
         is_ssh: false,
         unable: None,
-        sessions: Arc::default(),
         stop: stop.clone(),
     });
+    // What is read once is read before files are given up.
+    prime();
+    schedule::Moment::now();
     ready(local);
     let waker = Waker::new()?;
     let strangers = Strangers::default();
@@ -106,10 +135,12 @@ pub fn serve(
                     }
                 };
                 refusing = None;
+                server.records.note(&Event::Connected);
                 let Ok(guest) = strangers.admit(&socket, peer.ip()) else { continue };
                 let (server, switchboard) = (server.clone(), switchboard.clone());
                 let serve = move || {
-                    log_outcome(peer, serve_connection(&server, &switchboard, (socket, guest), local));
+                    let outcome = serve_connection(&server, &switchboard, (socket, guest), (peer, local));
+                    log_outcome(&*server.records, peer, outcome);
                 };
                 let thread = std::thread::Builder::new().name("connection".into());
                 // One that cannot be served is closed; the others go on.
@@ -148,12 +179,20 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Error>) {
+/// Tell what came of a connection: a line, or who it was and what went wrong.
+fn log_outcome(records: &dyn Records, peer: SocketAddr, outcome: Result<Option<String>, Ended>) {
     let error = match outcome {
         Ok(None) => return,
         Ok(Some(line)) => return tracing::info!("{peer}: {line}"),
-        Err(error) => error,
+        Err(Ended { user: Some(user), error }) => return tracing::warn!("{peer}: {user}: {error}"),
+        Err(Ended { user: None, error }) => error,
     };
+    if let Error::Handshake(
+        HandshakeError::WrongKey | HandshakeError::WrongVersion { .. } | HandshakeError::NotLonghaul(_),
+    ) = &error
+    {
+        records.note(&Event::TurnedAway);
+    }
     // The words of a handshake are for the client.
     match error {
         Error::Handshake(HandshakeError::WrongKey) => tracing::warn!("{peer}: refused: wrong token"),
@@ -168,12 +207,25 @@ fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Error>) {
     }
 }
 
+/// A connection that came to nothing.
+struct Ended {
+    /// Whose it was, if that is known.
+    user: Option<String>,
+    error: Error,
+}
+
+impl<E: Into<Error>> From<E> for Ended {
+    fn from(error: E) -> Ended {
+        Ended { user: None, error: error.into() }
+    }
+}
+
 fn serve_connection(
     server: &Server,
     switchboard: &Arc<Switchboard>,
     (socket, guest): (TcpStream, Guest<'_>),
-    local: SocketAddr,
-) -> Result<Option<String>, Error> {
+    (peer, local): (SocketAddr, SocketAddr),
+) -> Result<Option<String>, Ended> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
     let deadline = Instant::now() + HANDSHAKE_PATIENCE;
@@ -195,18 +247,20 @@ fn serve_connection(
     let waker = Waker::new()?;
     let streams = StreamSet::default();
     let mut line = None;
-    let place = Place::default();
-    let (control, offer, secret, rtt) = shake_hands(server, stream, &waker, &place, |offer, secret| {
+    let met = shake_hands(server, (stream, peer.ip()), &waker, |offer, secret| {
         let acceptor =
             streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
         line = Some(switchboard.connect(offer.connection_id, waker.clone(), acceptor));
     })?;
-    let Some(line) = line else { return Err(Error::Protocol("made no offer")) };
+    let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
     // No stranger any more.
     drop(guest);
-    let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::shared(local, line.strays.clone(), early).with_streams(streams);
-    serve_session(server, Met { control, offer, secret, link, waker, rtt }).map(Some)
+    let link = Link::shared(local, line.strays.clone(), met.early_keys()).with_streams(streams);
+    let user = met.ward.account.user.name.clone();
+    match serve_session(server, met, link, waker) {
+        Ok(line) => Ok(Some(format!("{user}: {line}"))),
+        Err(error) => Err(Ended { user: Some(user), error }),
+    }
 }
 
 /// The first bytes tell what somebody wants, who may leave before saying it.
@@ -219,18 +273,44 @@ fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_s
     }
 }
 
-/// Accept or refuse. Returns the control stream, the offer, the secret of the datagrams' keys and the round trip.
+/// A client that was accepted.
+struct Met {
+    control: Control,
+    offer: Offer,
+    secret: [u8; 32],
+    rtt: Duration,
+    ward: Ward,
+    /// Where it goes or comes from, if the copy touches files, and its paths there.
+    room: Option<Room>,
+    inside: Direction,
+    /// Given back when the session ends.
+    _place: Place,
+}
+
+impl Met {
+    fn early_keys(&self) -> Keys {
+        Keys::early(&self.ward.account.psk, &self.offer.early_salt, self.offer.connection_id, Side::Server)
+    }
+}
+
+/// Accept or refuse who comes from an address.
 fn shake_hands(
     server: &Server,
-    stream: Stream,
+    (stream, from): (Stream, IpAddr),
     waker: &Waker,
-    place: &Place,
     accepted: impl FnOnce(&Offer, &[u8; 32]),
-) -> Result<(Control, Offer, [u8; 32], Duration), Error> {
+) -> Result<Met, Error> {
     let secret = random()?;
-    let decide = |offer: &Offer| match objection(server, offer).or_else(|| place.take(server)) {
-        Some(reason) => Answer::Refuse(reason),
-        None => {
+    let mut entry = None;
+    let decide = |offer: &Offer, account: &Arc<Account>| match admit(server, account, offer) {
+        Err(reason) => {
+            let way = way_of(&offer.direction);
+            let ward = Ward { account: account.clone(), from, way, records: server.records.clone() };
+            server.records.note(&Event::Refused(ward.who()));
+            Answer::Refuse(reason)
+        }
+        Ok(admitted) => {
+            entry = Some(admitted);
             accepted(offer, &secret);
             Answer::Accept {
                 aes: offer.aes && has_aes(),
@@ -240,73 +320,78 @@ fn shake_hands(
             }
         }
     };
-    let (control, offer) = control::accept(stream, &server.psk, waker.clone(), decide)?;
-    Ok((control, offer, secret, RTT_GUESS))
+    let (control, offer, account) =
+        control::accept(stream, |id| server.doors.find(id), waker.clone(), decide)?;
+    let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer")) };
+    let way = way_of(&offer.direction);
+    let ward = Ward { account, from, way, records: server.records.clone() };
+    Ok(Met { control, offer, secret, rtt: RTT_GUESS, ward, room, inside, _place: place })
 }
 
-/// A session's place among those that a server has, given back when it ends.
-#[derive(Default)]
-struct Place {
-    taken: OnceCell<Arc<AtomicUsize>>,
+fn way_of(direction: &Direction) -> Way {
+    if matches!(direction, Direction::Pull { .. }) { Way::Out } else { Way::In }
 }
 
-impl Place {
-    /// Take a place; why there is none.
-    fn take(&self, server: &Server) -> Option<Reason> {
-        let sessions = self.taken.get_or_init(|| server.sessions.clone());
-        (sessions.fetch_add(1, Ordering::Relaxed) >= SESSIONS_MAX).then(|| {
-            let line = format!(
-                "the server has {SESSIONS_MAX} copies under way, as many as it takes; try again later"
-            );
-            Reason::new(Cause::Refused, line)
-        })
+/// Where an offer leads, and a place for it; else why it cannot be accepted.
+fn admit(
+    server: &Server,
+    account: &Account,
+    offer: &Offer,
+) -> Result<(Option<Room>, Direction, Place), Reason> {
+    if let Some(reason) = &server.unable {
+        return Err(reason.clone());
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(sessions) = self.taken.get() {
-            sessions.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Why an offer cannot be accepted.
-fn objection(server: &Server, offer: &Offer) -> Option<Reason> {
-    if server.unable.is_some() {
-        return server.unable.clone();
-    }
+    let refuse = |line: &str| Err(Reason::new(Cause::Refused, line));
     let classes = &offer.transfer.classes;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
-        return Some(Reason::new(Cause::Refused, "the datagram sizes offered make no sense"));
+        return refuse("the datagram sizes offered make no sense");
     }
-    if server.read_only && matches!(offer.direction, Direction::Push { .. }) {
-        return Some(Reason::new(Cause::Refused, "this server only sends; it was started read-only"));
+    let (room, inside) = account.room(&offer.direction)?;
+    if offer.files.delete && room.as_ref().is_some_and(|room| room.access == Access::WriteOnly) {
+        return refuse("nothing can be removed there: it is write-only for you");
     }
-    None
+    if way_of(&offer.direction) == Way::Out {
+        check_control(server, account, &offer.transfer)?;
+    }
+    let user = &account.user;
+    let place = server.places.take(&user.name, user.limits.sessions, server.doors.sessions_max())?;
+    Ok((room, inside, place))
 }
 
-/// A client that was accepted.
-struct Met {
-    control: Control,
-    offer: Offer,
-    secret: [u8; 32],
-    link: Link,
-    waker: Waker,
-    rtt: Duration,
+/// What decides how fast this side sends is the client's choice, within limits.
+fn check_control(server: &Server, account: &Account, transfer: &TransferOptions) -> Result<(), Reason> {
+    let (kind, _) = transfer.protocol();
+    let allowed = &account.user.controls;
+    if !allowed.contains(&kind) {
+        let names: Vec<_> = allowed.iter().map(|kind| kind.name()).collect();
+        let line = format!(
+            "this server does not send with the controller {}; it does with: {}",
+            kind.name(),
+            names.join(", ")
+        );
+        return Err(Reason::new(Cause::Refused, line));
+    }
+    let is_daemon = matches!(server.doors, Doors::Daemon(_));
+    if is_daemon && kind.needs_rate() && transfer.rate_cap.is_none() {
+        let line = format!("the controller {} needs the rate to keep", kind.name());
+        return Err(Reason::new(Cause::Refused, line));
+    }
+    Ok(())
 }
 
-fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
-    let Met { control, offer, secret, mut link, waker, rtt } = met;
+fn serve_session(server: &Server, met: Met, mut link: Link, waker: Waker) -> Result<String, Error> {
+    let Met { control, offer, secret, rtt, ward, room, inside, _place } = met;
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let sends = matches!(offer.direction, Direction::Pull { .. });
     let mut transfer = offer.transfer.clone();
-    if let (true, Some(max)) = (sends, server.max_rate) {
-        transfer.rate_cap = Some(transfer.rate_cap.map_or(max, |cap| cap.min(max)));
+    if !server.is_ssh {
+        transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
     }
-    let mut nobody = ();
+    let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
+    let supervision = Supervision::new(ward.clone(), share, shown_folder(&offer.direction, &inside));
+    let mut meter = Meter::begin(ward);
     let mut session = Session {
         link,
         control,
@@ -315,7 +400,7 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
         check: PathCheck::new(transfer.classes.clone(), sends),
         options: transfer,
         rtt,
-        observer: &mut nobody,
+        observer: &mut meter,
         began: Instant::now(),
         remembered: None,
         told: None,
@@ -331,6 +416,8 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
         no_streams: None,
         is_ssh: server.is_ssh,
         confirmed: false,
+        supervision: Some(supervision),
+        rate_told: None,
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
@@ -338,25 +425,49 @@ fn serve_session(server: &Server, met: Met) -> Result<String, Error> {
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
     let began = clock::now();
-    let outcome = match offer.direction.clone() {
-        Direction::Push { dest } => take_push(server, &mut session, dest, offer),
-        Direction::Pull { sources } => give_pull(server, &mut session, sources, offer),
-        Direction::Probe => probe::answer(&mut session),
+    let outcome = match (inside, room) {
+        (Direction::Push { dest }, Some(room)) => take_push(&room, &mut session, dest, offer),
+        (Direction::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
+        _ => probe::answer(&mut session),
     };
     session.control.finish();
+    meter.end(outcome.is_ok());
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
 }
 
-fn take_push(
-    server: &Server,
-    session: &mut Session<'_>,
-    dest: Vec<u8>,
-    offer: Offer,
-) -> Result<String, Error> {
-    let shown = String::from_utf8_lossy(&dest).into_owned();
-    let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
+/// What stands before the paths of what a copy has in it, as the client wrote it.
+fn shown_folder(direction: &Direction, inside: &Direction) -> Vec<u8> {
+    match (direction, inside) {
+        (Direction::Push { dest }, _) => dest.clone(),
+        (Direction::Pull { sources }, Direction::Pull { sources: inner }) => match (&sources[..], &inner[..])
+        {
+            // A folder of the server itself: what is in it goes along.
+            ([only], [inner]) if inner.is_empty() => only.clone(),
+            // What is named without a slash at its end goes along under its own name.
+            ([only], _) => {
+                only[..only.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1)].to_vec()
+            }
+            _ => vec![],
+        },
+        _ => vec![],
+    }
+}
+
+fn take_push(room: &Room, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Error> {
+    let shown = match &offer.direction {
+        Direction::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
+        _ => String::new(),
+    };
+    let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let received = receive(session, base, offer.files, head)?;
+    let files = match room.access {
+        // Nothing that is there may show in what comes of the copy but that a name is taken.
+        Access::WriteOnly => {
+            FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..offer.files }
+        }
+        _ => offer.files,
+    };
+    let received = receive(session, base, files, head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.count());
     let removed = match received.report.removed.count() {
         0 => String::new(),
@@ -369,7 +480,7 @@ fn take_push(
 }
 
 fn give_pull(
-    server: &Server,
+    room: &Room,
     session: &mut Session<'_>,
     sources: Vec<Vec<u8>>,
     offer: Offer,
@@ -388,7 +499,7 @@ fn give_pull(
         files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
         stop: Arc::default(),
     };
-    let (root, paths) = (server.root.clone(), paths.collect::<Vec<_>>());
+    let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
     let scanned =
         aside(session, "list", move |over| scan(&root, &paths, &ScanOptions { stop: over, ..options }))?;
     if let Some(reason) = scanned.emptiness() {
@@ -403,31 +514,44 @@ fn give_pull(
     Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 
-/// The far side of an ssh copy: talks over stdin and stdout, on a UDP port out of `ports`.
-pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Error> {
-    run_agent(ports, stop.clone()).map_err(|error| error.unless_stopped(&stop))
+/// How the far side of an ssh copy is to run.
+#[derive(Clone, Debug, Default)]
+pub struct AgentOptions {
+    /// UDP ports to choose from.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// The folder that it does not leave; `None`: all that the user may touch.
+    pub root: Option<PathBuf>,
+    /// What may be done there.
+    pub access: Access,
 }
 
-fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Error> {
+/// The far side of an ssh copy: talks over stdin and stdout.
+pub fn agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
+    run_agent(options, stop.clone()).map_err(|error| error.unless_stopped(&stop))
+}
+
+fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
+    let root = match options.root {
+        None => Root::ambient(),
+        Some(folder) => Root::confined(&folder).map_err(|source| PolicyError::Folder { folder, source })?,
+    };
     let mut psk = [0; 32];
     io::stdin().read_exact(&mut psk).map_err(Error::NoKey)?;
-    let bound = bind_in(ports);
+    let bound = bind_in(options.ports);
     let (udp_port, unable) = match &bound {
         Ok(bound) => (bound.port, None),
         // The client is told in the answer to its offer: what we print here may be seen by nobody.
         Err(error) => (0, Some(error.reason())),
     };
-    let (root, udp_hosts) = (Root::ambient(), ssh_address());
     let server = Server {
-        root,
-        psk,
-        read_only: false,
-        max_rate: None,
+        doors: Doors::Login(Arc::new(Account::of_login(root, options.access, psk))),
+        throttle: None,
+        places: Arc::default(),
+        records: Arc::new(()),
         udp_port,
-        udp_hosts,
+        udp_hosts: ssh_address(),
         is_ssh: true,
         unable,
-        sessions: Arc::default(),
         stop,
     };
     let waker = Waker::new()?;
@@ -439,8 +563,8 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
     };
     let streams = StreamSet::default();
     let mut acceptor = None;
-    let place = Place::default();
-    let (control, offer, secret, rtt) = shake_hands(&server, stream, &waker, &place, |offer, secret| {
+    let from = Ipv4Addr::UNSPECIFIED.into();
+    let met = shake_hands(&server, (stream, from), &waker, |offer, secret| {
         let key = stream_key(secret, offer.connection_id);
         acceptor = Some((offer.connection_id, streams.acceptor_of(key, &offer.transfer, waker.clone())));
     })?;
@@ -448,9 +572,8 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
     if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
         admit_streams(listener, id, acceptor)?;
     }
-    let early = Keys::early(&server.psk, &offer.early_salt, offer.connection_id, Side::Server);
-    let link = Link::open(bound.socket, vec![], early)?.with_streams(streams);
-    serve_session(&server, Met { control, offer, secret, link, waker, rtt }).map(drop)
+    let link = Link::open(bound.socket, vec![], met.early_keys())?.with_streams(streams);
+    serve_session(&server, met, link, waker).map(drop)
 }
 
 /// Admit TCP streams of this one transfer for as long as the process lives.
@@ -538,3 +661,5 @@ const RTT_GUESS: Duration = Duration::from_millis(50);
 const JOINS_MAX: usize = 64;
 /// Sessions served at once.
 const SESSIONS_MAX: usize = 256;
+/// A client's word on how long it may be silent counts up to here, or dead ones would keep their places.
+const STALL_MAX_MS: u64 = 3_600_000;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -50,6 +50,9 @@ pub struct FileOptions {
     pub dry_run: bool,
     /// Leave out what matches (gitignore-like globs).
     pub exclude: Vec<String>,
+    /// Nothing that is at the destination is compared, changed or replaced. The receiver's own wish: it does not travel.
+    #[serde(skip)]
+    pub new_only: bool,
 }
 
 /// Whether the receiver looks for parts of a file in the one that is to be replaced.
@@ -340,4 +343,6 @@ pub enum Message {
     Bytes(Vec<u8>),
     /// The server to the client: a line that its user should know.
     Warning(String),
+    /// The server to a client that sends: no faster than this from now on.
+    RateCap(Rate),
 }
