@@ -102,7 +102,7 @@ fn conditional() -> Result<Vec<(i64, Vec<SeccompRule>)>, SandboxError> {
         (libc::SYS_clone, vec![rule(0, SeccompCmpOp::MaskedEq(thread), thread)?]),
         (libc::SYS_clone3, vec![]),
         (libc::SYS_socket, equal(0, &[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX])?),
-        (libc::SYS_prctl, equal(0, &[libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK])?),
+        (libc::SYS_prctl, equal(0, &[libc::PR_SET_NAME, libc::PR_SET_TIMERSLACK, PR_GET_AUXV])?),
         // No new code.
         (libc::SYS_mmap, without(2, libc::PROT_EXEC)?),
         (libc::SYS_mprotect, without(2, libc::PROT_EXEC)?),
@@ -111,8 +111,15 @@ fn conditional() -> Result<Vec<(i64, Vec<SeccompRule>)>, SandboxError> {
 
 mod calls;
 
-/// What the kernel tells of itself: the congestion controls that it has.
-const KERNEL_TELLS: [&str; 1] = ["/proc/sys/net/ipv4/tcp_available_congestion_control"];
+/// What the kernel tells of itself: the congestion controls that it has; to the C library, its processors and how it
+/// hands out memory.
+const KERNEL_TELLS: [&str; 3] = [
+    "/proc/sys/net/ipv4/tcp_available_congestion_control",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/devices/system/cpu/online",
+];
+/// "AUXV": asks what the kernel told the program when it began.
+const PR_GET_AUXV: i32 = 0x4155_5856;
 /// Older kernels confine what they know of this.
 const FILES_ABI: ABI = ABI::V5;
 /// The first that knows TCP.

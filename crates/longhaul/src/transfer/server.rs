@@ -1,7 +1,7 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
+use super::meeting::{Doors, Met, Server, shake_hands, shown_folder};
 use super::probe;
-use super::reach::random;
 use super::receiving::{ListingHead, aside, get_listing, receive};
 use super::sending::{listing_of, send, send_listing};
 use super::session::Session;
@@ -9,17 +9,16 @@ use super::strangers::{Guest, Strangers};
 use super::switchboard::{POLL, Switchboard};
 use crate::clock;
 use crate::daemon::ServeOptions;
-use crate::daemon::admission::{Account, Admission, Room};
-use crate::daemon::places::{Place, Places};
+use crate::daemon::admission::{Account, Room};
 use crate::daemon::policy::Access;
-use crate::daemon::records::{Event, Records, Way};
+use crate::daemon::records::{Event, Records};
 use crate::daemon::schedule;
-use crate::daemon::supervision::{Meter, Supervision, Ward};
+use crate::daemon::supervision::{Meter, Supervision};
 use crate::daemon::throttle::Throttle;
 use crate::error::{Error, PolicyError};
 use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, prime, scan};
 use crate::listing;
-use crate::net::control::{self, Control, HandshakeError, ServerKey, Stream, TokenId, tcp_stream};
+use crate::net::control::{HandshakeError, Stream, tcp_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side, has_aes};
@@ -27,10 +26,8 @@ use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Answer, Delta, Direction, FileOptions, Offer, TransferOptions};
-use longhaul_proto::session::reason::{Cause, Reason};
+use longhaul_proto::session::message::{Delta, Direction, FileOptions, Offer};
 use longhaul_proto::units::Time;
-use longhaul_proto::wire;
 use socket2::{Domain, Socket, Type};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
@@ -42,47 +39,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// What every session of a server shares.
-struct Server {
-    doors: Doors,
-    throttle: Option<Arc<Throttle>>,
-    places: Arc<Places>,
-    records: Arc<dyn Records>,
-    udp_port: u16,
-    udp_hosts: Vec<IpAddr>,
-    /// The control stream runs inside ssh.
-    is_ssh: bool,
-    /// Why no offer can be accepted.
-    unable: Option<Reason>,
-    stop: Arc<AtomicBool>,
-}
-
-/// Who may come in.
-enum Doors {
-    /// Whoever the daemon's policy lets in.
-    Daemon(Admission),
-    /// Who logged in by ssh.
-    Login(Arc<Account>),
-}
-
-impl Doors {
-    /// Who comes with this token's id, or without one, and what to answer with.
-    fn find(&self, id: Option<TokenId>) -> (ServerKey, Option<Arc<Account>>) {
-        match self {
-            Doors::Daemon(admission) => admission.rules().find(id),
-            Doors::Login(account) => (account.psk.into(), Some(account.clone())),
-        }
-    }
-
-    /// Sessions of all users together.
-    fn sessions_max(&self) -> usize {
-        match self {
-            Doors::Daemon(admission) => admission.rules().policy().limits.sessions.unwrap_or(SESSIONS_MAX),
-            Doors::Login(_) => 1,
-        }
-    }
-}
 
 /// Serve until `stop`. `ready` is told the address that was bound, before any thread is started.
 pub fn serve(
@@ -273,115 +229,8 @@ fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_s
     }
 }
 
-/// A client that was accepted.
-struct Met {
-    control: Control,
-    offer: Offer,
-    secret: [u8; 32],
-    rtt: Duration,
-    ward: Ward,
-    /// Where it goes or comes from, if the copy touches files, and its paths there.
-    room: Option<Room>,
-    inside: Direction,
-    /// Given back when the session ends.
-    _place: Place,
-}
-
-impl Met {
-    fn early_keys(&self) -> Keys {
-        Keys::early(&self.ward.account.psk, &self.offer.early_salt, self.offer.connection_id, Side::Server)
-    }
-}
-
-/// Accept or refuse who comes from an address.
-fn shake_hands(
-    server: &Server,
-    (stream, from): (Stream, IpAddr),
-    waker: &Waker,
-    accepted: impl FnOnce(&Offer, &[u8; 32]),
-) -> Result<Met, Error> {
-    let secret = random()?;
-    let mut entry = None;
-    let decide = |offer: &Offer, account: &Arc<Account>| match admit(server, account, offer) {
-        Err(reason) => {
-            let way = way_of(&offer.direction);
-            let ward = Ward { account: account.clone(), from, way, records: server.records.clone() };
-            server.records.note(&Event::Refused(ward.who()));
-            Answer::Refuse(reason)
-        }
-        Ok(admitted) => {
-            entry = Some(admitted);
-            accepted(offer, &secret);
-            Answer::Accept {
-                aes: offer.aes && has_aes(),
-                udp_secret: secret,
-                udp_port: server.udp_port,
-                udp_hosts: server.udp_hosts.clone(),
-            }
-        }
-    };
-    let (control, offer, account) =
-        control::accept(stream, |id| server.doors.find(id), waker.clone(), decide)?;
-    let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer")) };
-    let way = way_of(&offer.direction);
-    let ward = Ward { account, from, way, records: server.records.clone() };
-    Ok(Met { control, offer, secret, rtt: RTT_GUESS, ward, room, inside, _place: place })
-}
-
-fn way_of(direction: &Direction) -> Way {
-    if matches!(direction, Direction::Pull { .. }) { Way::Out } else { Way::In }
-}
-
-/// Where an offer leads, and a place for it; else why it cannot be accepted.
-fn admit(
-    server: &Server,
-    account: &Account,
-    offer: &Offer,
-) -> Result<(Option<Room>, Direction, Place), Reason> {
-    if let Some(reason) = &server.unable {
-        return Err(reason.clone());
-    }
-    let refuse = |line: &str| Err(Reason::new(Cause::Refused, line));
-    let classes = &offer.transfer.classes;
-    let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
-    if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
-        return refuse("the datagram sizes offered make no sense");
-    }
-    let (room, inside) = account.room(&offer.direction)?;
-    if offer.files.delete && room.as_ref().is_some_and(|room| room.access == Access::WriteOnly) {
-        return refuse("nothing can be removed there: it is write-only for you");
-    }
-    if way_of(&offer.direction) == Way::Out {
-        check_control(server, account, &offer.transfer)?;
-    }
-    let user = &account.user;
-    let place = server.places.take(&user.name, user.limits.sessions, server.doors.sessions_max())?;
-    Ok((room, inside, place))
-}
-
-/// What decides how fast this side sends is the client's choice, within limits.
-fn check_control(server: &Server, account: &Account, transfer: &TransferOptions) -> Result<(), Reason> {
-    let (kind, _) = transfer.protocol();
-    let allowed = &account.user.controls;
-    if !allowed.contains(&kind) {
-        let names: Vec<_> = allowed.iter().map(|kind| kind.name()).collect();
-        let line = format!(
-            "this server does not send with the controller {}; it does with: {}",
-            kind.name(),
-            names.join(", ")
-        );
-        return Err(Reason::new(Cause::Refused, line));
-    }
-    let is_daemon = matches!(server.doors, Doors::Daemon(_));
-    if is_daemon && kind.needs_rate() && transfer.rate_cap.is_none() {
-        let line = format!("the controller {} needs the rate to keep", kind.name());
-        return Err(Reason::new(Cause::Refused, line));
-    }
-    Ok(())
-}
-
 fn serve_session(server: &Server, met: Met, mut link: Link, waker: Waker) -> Result<String, Error> {
-    let Met { control, offer, secret, rtt, ward, room, inside, _place } = met;
+    let Met { control, offer, secret, rtt, ward, room, inside, place: _place } = met;
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let sends = matches!(offer.direction, Direction::Pull { .. });
@@ -433,24 +282,6 @@ fn serve_session(server: &Server, met: Met, mut link: Link, waker: Waker) -> Res
     session.control.finish();
     meter.end(outcome.is_ok());
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
-}
-
-/// What stands before the paths of what a copy has in it, as the client wrote it.
-fn shown_folder(direction: &Direction, inside: &Direction) -> Vec<u8> {
-    match (direction, inside) {
-        (Direction::Push { dest }, _) => dest.clone(),
-        (Direction::Pull { sources }, Direction::Pull { sources: inner }) => match (&sources[..], &inner[..])
-        {
-            // A folder of the server itself: what is in it goes along.
-            ([only], [inner]) if inner.is_empty() => only.clone(),
-            // What is named without a slash at its end goes along under its own name.
-            ([only], _) => {
-                only[..only.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1)].to_vec()
-            }
-            _ => vec![],
-        },
-        _ => vec![],
-    }
 }
 
 fn take_push(room: &Room, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Error> {
@@ -655,11 +486,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 const BACKLOG: i32 = 4096;
 /// A client that says nothing for this long is no client.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// Before anything is measured.
-const RTT_GUESS: Duration = Duration::from_millis(50);
 /// TCP streams of an agent that are about to join.
 const JOINS_MAX: usize = 64;
-/// Sessions served at once.
-const SESSIONS_MAX: usize = 256;
 /// A client's word on how long it may be silent counts up to here, or dead ones would keep their places.
 const STALL_MAX_MS: u64 = 3_600_000;

@@ -5,6 +5,7 @@ pub mod mapping;
 pub mod relay;
 pub mod scene;
 pub mod shim;
+pub mod site;
 
 pub use longhaul_testing::running::*;
 pub use longhaul_testing::{PATIENCE, skip, tree, wait_until};
