@@ -76,6 +76,8 @@ struct Plan {
     sandbox: bool,
     /// The file to read again when asked to.
     config: Option<PathBuf>,
+    /// Read again with it.
+    key_file: Option<PathBuf>,
     greeting: Greeting,
 }
 
@@ -111,6 +113,7 @@ impl Plan {
             metrics: args.metrics.or(config.metrics),
             sandbox: config.sandbox && !args.no_sandbox,
             config: Some(path.into()),
+            key_file: Some(config.key_file),
             greeting: Greeting::Config(path.display().to_string()),
         })
     }
@@ -136,6 +139,7 @@ impl Plan {
             metrics: args.metrics,
             sandbox: !args.no_sandbox,
             config: None,
+            key_file: None,
             greeting: Greeting::Folder(root.display().to_string(), paste),
         })
     }
@@ -146,9 +150,11 @@ impl Plan {
     fn needs(&self) -> Needs {
         let mut needs = Needs::default();
         if let Some(config) = &self.config {
-            let folder = config.parent().filter(|folder| !folder.as_os_str().is_empty());
-            needs.read.push(folder.unwrap_or(Path::new(".")).into());
+            // Where it is, if this is a link; a whole folder, as changing a file puts another in its place.
+            let config = std::fs::canonicalize(config).unwrap_or_else(|_| config.clone());
+            needs.read.extend(config.parent().map(Path::to_path_buf));
         }
+        needs.read.extend(self.key_file.clone());
         for grant in self.policy.users.iter().flat_map(|user| &user.grants) {
             let into = if grant.access == Access::ReadOnly { &mut needs.read } else { &mut needs.write };
             into.push(grant.folder.clone());

@@ -388,9 +388,9 @@ fn what_cannot_be_served_is_refused_at_once() {
 
 #[test]
 fn what_is_not_served_cannot_be_opened_and_threads_are_bound_too() {
-    let site = Site::new("");
+    let (elsewhere, keys) = (folder(), folder());
+    let site = Site::new(&format!("key-file = \"{}\"", keys.path().join("key").display()));
     site.add("alice", &["both=read-write"]);
-    let elsewhere = folder();
     // Who may read everything is kept from it by the kernel alone.
     let with = site.text().replace("both = \"both\"", &format!("both = \"{}\"", elsewhere.path().display()));
     let without_sandbox = Daemon::start(&site.config(), &["--no-sandbox"]);
@@ -417,6 +417,9 @@ fn what_is_not_served_cannot_be_opened_and_threads_are_bound_too() {
     for status in statuses {
         assert!(status.contains("Seccomp:\t2\n") && status.contains("NoNewPrivs:\t1\n"), "{status}");
     }
+    // The key, which lies elsewhere too, and the file, which another took the place of, can be read again.
+    site.add("bob", &["data"]);
+    daemon.reload("was read again: 2 users");
     site.write(&with);
     without_sandbox.reload("was read again");
     daemon.reload("the old configuration stays: ");
