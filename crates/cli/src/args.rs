@@ -5,6 +5,7 @@ use crate::rate::parse_rate;
 use crate::values::{parse_duration, parse_listen, parse_ports, parse_streams};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use longhaul::daemon::policy::Access;
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::SelectorKind;
 use longhaul_proto::streams::Streams;
@@ -29,6 +30,7 @@ pub struct Cli {
 pub enum Command {
     Cp(Box<CpArgs>),
     Serve(ServeArgs),
+    User(UserArgs),
     Probe(ProbeArgs),
     /// Race a real copy against kernel TCP over an emulated long haul (longhaul-lab)
     #[command(disable_help_flag = true)]
@@ -60,9 +62,62 @@ pub struct HandedOnArgs {
 /// Be the far side of a copy over ssh
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// UDP ports to choose from
+    /// Ports to choose from, UDP and TCP
     #[arg(long, value_name = "A-B", value_parser = parse_ports)]
     pub ports: Option<RangeInclusive<u16>>,
+    /// As the command that sshd forces on a key: do not leave this folder, whatever is asked for
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Let nobody copy into the folder
+    #[arg(long, requires = "root", conflicts_with = "write_only")]
+    pub read_only: bool,
+    /// Take new files only: what is there can neither be read nor listed nor replaced
+    #[arg(long, requires = "root")]
+    pub write_only: bool,
+}
+
+/// Who may use a longhaul serve, by its configuration
+///
+/// Adds users to the file, lists and removes them; the rest of the file, comments too, stays as it
+/// is. A running server goes by the changed file after a SIGHUP.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = USER_EXAMPLES)]
+pub struct UserArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: UserCommand,
+}
+
+/// What can be done with users.
+#[derive(Debug, Subcommand)]
+pub enum UserCommand {
+    /// Add a user and print the token, which is shown this once
+    Add {
+        /// Letters, digits, . - and _
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The server's configuration
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// A folder of the configuration, and read-only, write-only or read-write [default: all, read-only]
+        #[arg(long, value_name = "NAME[=ACCESS]", value_parser = parse_grant)]
+        folder: Vec<(String, Access)>,
+    },
+    /// List users, the public parts of their tokens, and their folders
+    List {
+        /// The server's configuration
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Remove a user: the token opens nothing any more
+    Revoke {
+        /// As it was added
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The server's configuration
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
 }
 
 /// Copy files and folders between this host and another
@@ -268,29 +323,40 @@ pub enum When {
     Never,
 }
 
-/// Serve a folder to copy from and into
+/// Serve folders to copy from and into
 ///
-/// Listens on one port, TCP and UDP. Whoever has the token can read, and unless --read-only
-/// write, below the folder and nowhere else. Everything that travels is encrypted. Prints copy
-/// commands to paste on the other host.
+/// Listens on one port, TCP and UDP. With --root one folder: whoever has the token can read, and
+/// unless --read-only write, below it and nowhere else; prints copy commands to paste on the other
+/// host. With --config what the file says: users with tokens of their own, folders, rates, records.
+/// Everything that travels is encrypted.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment, after_help = SERVE_EXAMPLES)]
+#[command(group(clap::ArgGroup::new("what").required(true).args(["root", "config"])))]
 pub struct ServeArgs {
     /// Folder to serve
     #[arg(long, value_name = "DIR")]
-    pub root: PathBuf,
+    pub root: Option<PathBuf>,
+    /// Configuration to serve by; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Where to listen [default: port 7700 of every address]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     pub listen: Option<SocketAddr>,
     /// File with the token, as LONGHAUL_TOKEN in the environment [default: a fresh one, printed]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub token_file: Option<PathBuf>,
     /// Let nobody copy into the folder
-    #[arg(long)]
+    #[arg(long, conflicts_with = "config")]
     pub read_only: bool,
-    /// Never send faster than this: 800mbit, 1.5gbit, 50MB/s
-    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    /// All copies together never faster than this, each way: 800mbit, 1.5gbit, 50MB/s
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "config")]
     pub max_rate: Option<Rate>,
+    /// Tell metrics to Prometheus there, over HTTP
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
+    pub metrics: Option<SocketAddr>,
+    /// Do not give up what the server does not need
+    #[arg(long)]
+    pub no_sandbox: bool,
 }
 
 /// Find out what the path to a host can do
@@ -332,6 +398,14 @@ pub struct ProbeArgs {
     pub progress: When,
 }
 
+/// Read `data`, which is read-only, or `data=read-write`.
+fn parse_grant(text: &str) -> Result<(String, Access), String> {
+    let (name, access) = text.rsplit_once('=').unwrap_or((text, Access::ReadOnly.name()));
+    let known = Access::ALL.into_iter().find(|known| known.name() == access);
+    let names = || format!("{access:?} is none of {}", Access::ALL.map(Access::name).join(", "));
+    Ok((name.into(), known.ok_or_else(names)?))
+}
+
 fn non_blank(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("empty".into()) } else { Ok(text.into()) }
 }
@@ -367,8 +441,15 @@ Examples:
   longhaul serve --root /data                                  fresh token, both ways
   longhaul serve --root /data --read-only --max-rate 2gbit     a mirror to fetch from
   longhaul serve --root /in --token-file ~/.longhaul-token     the same token every time
+  longhaul serve --config /etc/longhaul/serve.toml             users, folders, limits
 
 LONGHAUL_LOG sets what is logged to standard error (error, warn, info, debug, trace).";
+
+const USER_EXAMPLES: &str = "\
+Examples:
+  longhaul user add alice --config serve.toml                        all folders, read-only
+  longhaul user add bob --config serve.toml --folder in=write-only   a drop box
+  longhaul user revoke alice --config serve.toml && systemctl reload longhaul";
 
 const PROBE_EXAMPLES: &str = "\
 Examples:

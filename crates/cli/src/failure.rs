@@ -1,8 +1,9 @@
 //! How a program ends before its time. The library's errors speak of no flags: here they learn which one helps.
 
+use crate::config::ConfigError;
 use crate::output::Exit;
 use crate::values::TOKEN_ENV;
-use longhaul::{Cause, Error, RequestError, SshError, Transport};
+use longhaul::{Cause, Error, PolicyError, RequestError, SshError, Transport};
 
 /// Why a command was not done: a line for the user, and with it the exit status.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,12 +34,24 @@ impl From<Error> for Failure {
         match error {
             Error::Interrupted => Failure::Interrupted,
             Error::Request(request) => Failure::Usage(request_line(&request)),
-            error @ Error::Root { .. } => Failure::Usage(error.to_string()),
+            Error::Policy(error) => error.into(),
             error => Failure::Failed(match advice(&error) {
                 Some(advice) => format!("{error}; {advice}"),
                 None => error.to_string(),
             }),
         }
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Failure {
+        Failure::Usage(error.to_string())
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::Usage(error.to_string())
     }
 }
 

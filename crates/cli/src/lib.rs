@@ -1,7 +1,9 @@
 //! The program `longhaul`, and what it shares with `longhaul-lab`: how they read values, print, log and end.
 #![forbid(unsafe_code)]
 
+mod agent;
 mod args;
+pub mod config;
 mod cp;
 pub mod failure;
 pub mod help;
@@ -14,5 +16,6 @@ mod progress;
 pub mod rate;
 mod serve;
 pub mod signals;
+mod user;
 pub mod values;
 mod why;

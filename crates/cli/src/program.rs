@@ -1,9 +1,8 @@
 //! The program `longhaul`: its commands, and how it ends.
 
-use crate::args::{AgentArgs, Cli, Command};
-use crate::failure::Failure;
+use crate::args::{Cli, Command};
 use crate::output::Exit;
-use crate::{cp, help, lab_program, log, output, probe, serve, signals};
+use crate::{agent, cp, help, lab_program, output, probe, serve, user};
 use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
@@ -29,18 +28,13 @@ fn run(command: Command) -> Exit {
         Command::Demo(_) | Command::Sim(_) | Command::Lab(_) => Err(lab_program::become_it()),
         Command::Completions(args) => Ok(help::completions(&args, Cli::command())),
         Command::Man(args) => help::manual(&args, Cli::command(), &lab_program::COMMANDS),
-        Command::Agent(args) => agent(args),
+        Command::Agent(args) => agent::run(args),
+        Command::User(args) => user::run(&args),
     };
     outcome.unwrap_or_else(|failure| {
         output::error(&failure.to_string());
         Exit::from(&failure)
     })
-}
-
-fn agent(args: AgentArgs) -> Result<Exit, Failure> {
-    log::start("off")?;
-    longhaul::agent(args.ports, signals::stop_flag()?)?;
-    Ok(Exit::Done)
 }
 
 /// As many descriptors as this user may have: each copy takes some for its sockets, TCP streams, folders and files on their way. What

@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks for a clean end, a second one ends the program at once.
+//! SIGINT, SIGTERM and SIGHUP: the first asks for a clean end, a second one ends the program at once. A daemon with a
+//! configuration reads it again on SIGHUP.
 
 use crate::failure::Failure;
 use crate::output::Exit;
@@ -14,27 +15,39 @@ use std::time::{Duration, Instant};
 
 /// A flag that the first SIGINT, SIGTERM or SIGHUP sets. Starts a thread.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    install().map_err(|e| Failure::Failed(format!("cannot handle signals: {e}")))
+    let stop = Arc::new(AtomicBool::new(false));
+    watch(&stop, None)?;
+    Ok(stop)
 }
 
-fn install() -> io::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
+/// What SIGHUP asks for in place of an end.
+pub type HangUp = Box<dyn FnMut() + Send>;
+
+/// Set a flag when the first of these signals comes; SIGHUP calls `hang_up` if there is one. Starts a thread.
+pub fn watch(stop: &Arc<AtomicBool>, hang_up: Option<HangUp>) -> Result<(), Failure> {
+    install(stop.clone(), hang_up).map_err(|e| Failure::Failed(format!("cannot handle signals: {e}")))
+}
+
+fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    if !ignores_hang_up() {
+    if hang_up.is_some() || !ignores_hang_up() {
         signals.add_signal(SIGHUP)?;
     }
-    let flag = Arc::clone(&stop);
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut first: Option<Instant> = None;
-        for _ in signals.forever() {
-            flag.store(true, Ordering::Relaxed);
+        for signal in signals.forever() {
+            if let (SIGHUP, Some(hang_up)) = (signal, &mut hang_up) {
+                hang_up();
+                continue;
+            }
+            stop.store(true, Ordering::Relaxed);
             let first = *first.get_or_insert_with(Instant::now);
             if first.elapsed() > SAME_WISH {
                 low_level::exit(i32::from(Exit::Interrupted.code()));
             }
         }
     })?;
-    Ok(stop)
+    Ok(())
 }
 
 /// Whether this was started to outlive its terminal, as by nohup(1).

@@ -128,13 +128,6 @@ fn check_secret(bytes: Vec<u8>) -> Result<longhaul::Token, String> {
     }
 }
 
-/// A token that nobody can guess.
-pub fn fresh_token() -> Result<String, String> {
-    let mut bytes = [0u8; FRESH_TOKEN_LEN];
-    getrandom::fill(&mut bytes).map_err(|e| format!("no randomness for a token: {e}"))?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 /// Read the list that `--files-from` names (`-`: standard input): one path a line, relative, none leaving the source.
 pub fn read_file_list(path: &Path) -> Result<Vec<PathBuf>, String> {
     let mut bytes = Vec::new();
@@ -176,8 +169,6 @@ const SHORTEST_STALL: Duration = Duration::from_secs(1);
 const LONGEST_STALL: Duration = Duration::from_secs(24 * 3600);
 /// Bytes; whoever names a larger file has named the wrong one.
 const TOKEN_LEN_MAX: u64 = 4096;
-/// Random bytes in a fresh token: 128 bits.
-const FRESH_TOKEN_LEN: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -231,13 +222,6 @@ mod tests {
             assert!(check_secret(bad.into()).is_err(), "{bad:?}");
         }
         assert!(check_secret(vec![b'x'; 5000]).is_err());
-    }
-
-    #[test]
-    fn fresh_tokens_differ() {
-        let (a, b) = (fresh_token().unwrap(), fresh_token().unwrap());
-        assert_eq!(a.len(), 2 * FRESH_TOKEN_LEN);
-        assert_ne!(a, b);
     }
 
     #[test]

@@ -238,7 +238,7 @@ pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 pub use longhaul_proto::units::Rate;
 
 /// What a copy is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Reaching the other side.
     #[default]
@@ -368,21 +368,6 @@ pub struct Summary {
     /// In a dry run: files and links that would be copied.
     #[serde(skip)]
     pub to_copy: Told<Vec<u8>>,
-}
-
-/// How to serve.
-#[derive(Clone, Debug)]
-pub struct ServeOptions {
-    /// Folder below which everything happens.
-    pub root: PathBuf,
-    /// Address to listen at.
-    pub listen: std::net::SocketAddr,
-    /// Shared secret.
-    pub token: Token,
-    /// Refuse pushes.
-    pub read_only: bool,
-    /// Never send faster than this.
-    pub max_rate: Option<Rate>,
 }
 
 #[cfg(test)]

@@ -144,14 +144,9 @@ pub enum Error {
     /// Neither transport works: why.
     #[error("{}", each(.0))]
     NoTransport(Vec<Error>),
-    /// A folder cannot be served.
-    #[error("cannot serve {}: {source}", root.display())]
-    Root {
-        /// The folder.
-        root: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    /// What a server is to go by makes no sense.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// An address cannot be listened at.
     #[error("cannot listen at {listen}; is the port taken, or below 1024?: {source}")]
     Listen {
@@ -193,7 +188,7 @@ impl Error {
     /// What kind of failure it is: the same whichever side it happened on.
     pub fn cause(&self) -> Cause {
         match self {
-            Error::Request(_) | Error::OfferTooLong | Error::Root { .. } => Cause::Request,
+            Error::Request(_) | Error::OfferTooLong | Error::Policy(_) => Cause::Request,
             Error::Interrupted => Cause::Interrupted,
             Error::UnknownHost { .. } | Error::NoAddress { .. } | Error::Unreachable { .. } => {
                 Cause::Unreachable
@@ -292,6 +287,9 @@ pub enum RequestError {
     /// A daemon is not reached without its token.
     #[error("longhaul:// needs the daemon's token")]
     NoToken,
+    /// The daemon's token was not copied whole.
+    #[error(transparent)]
+    DamagedToken(#[from] DamagedToken),
     /// The command that stands in for ssh is empty.
     #[error("the command that reaches a host is empty")]
     NoSshCommand,
@@ -301,6 +299,52 @@ pub enum RequestError {
     /// A path to this host cannot be probed.
     #[error("{} is on this host; name another: HOST or longhaul://HOST", .0.display())]
     ProbeOfThisHost(PathBuf),
+}
+
+/// A line that begins as a user's token does and is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the token is damaged: copy all {len} characters of it")]
+pub struct DamagedToken {
+    /// Characters that a token has.
+    pub len: usize,
+}
+
+/// Why a server cannot go by a [`Policy`](crate::daemon::policy::Policy).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// A folder cannot be served.
+    #[error("cannot serve {}: {source}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A secret of one's own can be guessed.
+    #[error("a token of fewer than {min} characters can be guessed; use a long random one")]
+    WeakToken {
+        /// Characters that it must have.
+        min: usize,
+    },
+    /// Two users have one name.
+    #[error("there are two users of the name {name}")]
+    TwoUsers {
+        /// The name.
+        name: String,
+    },
+    /// Two users have one token.
+    #[error("{name} has the same token as another user")]
+    TwoTokens {
+        /// The second.
+        name: String,
+    },
+    /// Users have tokens of their own, and the server has nothing to prove to be itself with.
+    #[error("tokens of users need a server with an identity")]
+    NoIdentity,
+    /// The system gives no random bytes.
+    #[error(transparent)]
+    Random(io::Error),
 }
 
 /// Why something is no [`Location`](crate::Location).

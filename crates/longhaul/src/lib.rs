@@ -21,6 +21,7 @@
 //! ```
 
 mod api;
+pub mod daemon;
 mod error;
 // What measures the disk side alone uses it, and the fuzzer.
 #[doc(hidden)]
@@ -29,14 +30,16 @@ mod listing;
 mod transfer;
 
 pub use api::*;
-pub use error::{Error, LocationError, RequestError, SshError};
+pub use daemon::ServeOptions;
+pub use error::{DamagedToken, Error, LocationError, PolicyError, RequestError, SshError};
 pub use files::{FileError, PatternError};
 pub use listing::ListingError;
 pub use longhaul_net::clock;
 pub use longhaul_net::control::HandshakeError;
+pub use longhaul_net::noise::Identity;
 pub use transfer::client::copy;
 pub use transfer::probe::{ProbeReport, probe};
-pub use transfer::server::{agent, serve};
+pub use transfer::server::{AgentOptions, agent, serve};
 
 use longhaul_net as net;
 use longhaul_net::history;

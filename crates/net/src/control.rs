@@ -1,17 +1,18 @@
 //! The control stream: ordered, reliable, encrypted messages over TCP or over the stdio of an ssh.
 //!
 //! ```text
-//! client  "LHC" version u8 · frame(Noise message 1 with the offer)
+//! client  "LHC" version u8 · frame(0 u8 · Noise message 1 with the offer)       or  frame(1 u8 · token id 8 · the same)
 //! server  frame(Noise message 2 with the answer)                      or  0 u16 · reason u8 · version u8, in clear
 //! both    frame(sealed piece)…     a message is its length u32 and its bytes, cut into pieces
 //! frame   length u16 · bytes
 //! ```
-//! Noise_NNpsk0 (revision 34): whoever has not the shared key can neither read the offer nor answer it.
+//! Whoever has not the shared key can neither read the offer nor answer it: Noise_NNpsk0. Where the client has a token
+//! that names its user and pins the server it is Noise_NKpsk0, and nobody but that server can.
 
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::noise::{
-    FRAME_MAX, Initiator, NoiseError, Psk, REASON_KEY, REASON_VERSION, Responder, read_frame, refusal,
-    to_bytes, write_frame,
+    FRAME_MAX, Identity, Initiator, Known, NoiseError, Psk, PublicKey, REASON_KEY, REASON_VERSION, Responder,
+    read_frame, refusal, to_bytes, write_frame,
 };
 use crate::pipe::Pipe;
 use crate::prepared::{Prepared, Task};
@@ -30,6 +31,59 @@ use std::time::{Duration, Instant};
 /// The key that a daemon's token stands for.
 pub fn psk_of_token(token: &str) -> Psk {
     blake3::derive_key("longhaul daemon token v1", token.trim().as_bytes())
+}
+
+/// What tells a server whose token a client has. It is random and no secret.
+pub type TokenId = [u8; 8];
+
+/// What a client begins with.
+#[derive(Clone)]
+pub struct ClientKey {
+    /// The shared key.
+    pub psk: Psk,
+    /// Whose it is, and the server that it is for; `None`: the key is all.
+    pub pinned: Option<(TokenId, PublicKey)>,
+}
+
+impl From<Psk> for ClientKey {
+    fn from(psk: Psk) -> ClientKey {
+        ClientKey { psk, pinned: None }
+    }
+}
+
+/// What a server answers a client with.
+#[derive(Clone)]
+pub struct ServerKey {
+    /// The shared key.
+    pub psk: Psk,
+    /// What it shows to those who know it by it.
+    pub identity: Option<Identity>,
+}
+
+impl From<Psk> for ServerKey {
+    fn from(psk: Psk) -> ServerKey {
+        ServerKey { psk, identity: None }
+    }
+}
+
+/// What a client says in clear before its offer.
+fn opening(key: &ClientKey) -> Vec<u8> {
+    match &key.pinned {
+        None => vec![SHARED],
+        Some((id, _)) => [&[PINNED][..], id].concat(),
+    }
+}
+
+/// What of a first frame was said in clear, the id in it, and the handshake's message.
+fn split_opening(frame: &[u8]) -> Option<(&[u8], Option<TokenId>, &[u8])> {
+    match *frame.first()? {
+        SHARED => Some((&frame[..1], None, &frame[1..])),
+        PINNED => {
+            let (clear, message) = frame.split_at_checked(1 + size_of::<TokenId>())?;
+            Some((clear, clear[1..].try_into().ok(), message))
+        }
+        _ => None,
+    }
 }
 
 /// The two directions of an ordered byte stream.
@@ -67,7 +121,8 @@ pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
 pub enum HandshakeError {
     /// The other side has another key.
     #[error(
-        "the other side does not accept the token; give the one that its `longhaul serve` was started with"
+        "the other side does not accept the token; give the one that its `longhaul serve` was started with, or that \
+         `longhaul user add` printed there"
     )]
     WrongKey,
     /// The other side speaks another version.
@@ -95,6 +150,10 @@ pub enum HandshakeError {
 }
 
 const MAGIC: [u8; 3] = *b"LHC";
+/// The handshake is under a shared key.
+const SHARED: u8 = 0;
+/// A token's id follows; the handshake is under its key and the server's.
+const PINNED: u8 = 1;
 const PIECE_MAX: usize = FRAME_MAX - 16;
 
 /// Bytes that the offer may take in all so that it fits the first handshake message.
@@ -104,13 +163,17 @@ pub const OFFER_MAX: usize = FRAME_MAX - 256;
 /// answer.
 pub fn connect(
     mut stream: Stream,
-    psk: &Psk,
+    key: &ClientKey,
     offer: &Offer,
     waker: Waker,
     meanwhile: impl FnOnce(),
 ) -> Result<(Control, Answer), HandshakeError> {
-    let (mut initiator, frame) =
-        Initiator::offer(Some(psk), offer).map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
+    let known = match &key.pinned {
+        None => Known::Key(&key.psk),
+        Some((_, server)) => Known::KeyAndServer(&key.psk, server),
+    };
+    let (mut initiator, frame) = Initiator::begin(known, &opening(key), offer)
+        .map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
     let first = [&MAGIC[..], &[PROTOCOL_VERSION as u8], &frame].concat();
     stream.writer.write_all(&first).map_err(unexpected)?;
     stream.writer.flush().map_err(unexpected)?;
@@ -142,13 +205,15 @@ fn unexpected(error: io::Error) -> HandshakeError {
     }
 }
 
-/// Answer a client. `decide` sees its offer.
-pub fn accept(
+/// Answer a client. `find` tells whose token an id is (without one: who has the shared key) and what to answer with.
+/// For an id that nobody has it gives a key that nobody has either: the two cannot be told apart from outside. `decide`
+/// sees the offer.
+pub fn accept<U>(
     mut stream: Stream,
-    psk: &Psk,
+    find: impl FnOnce(Option<TokenId>) -> (ServerKey, Option<U>),
     waker: Waker,
-    decide: impl FnOnce(&Offer) -> Answer,
-) -> Result<(Control, Offer), HandshakeError> {
+    decide: impl FnOnce(&Offer, &U) -> Answer,
+) -> Result<(Control, Offer, U), HandshakeError> {
     let mut magic = [0; 4];
     stream.reader.read_exact(&mut magic).map_err(unexpected)?;
     if magic[..3] != MAGIC {
@@ -160,17 +225,28 @@ pub fn accept(
         refuse_in_clear(&mut stream, REASON_VERSION)?;
         return Err(HandshakeError::WrongVersion { theirs });
     }
-    let (mut responder, offer) = match Responder::read::<Offer>(Some(psk), &first) {
-        Ok(read) => read,
-        Err(NoiseError::Key) => {
+    let Some((clear, id, message)) = split_opening(&first) else {
+        return Err(HandshakeError::NotLonghaul("a malformed first frame"));
+    };
+    let (key, user) = find(id);
+    let read = match (id, &key.identity) {
+        (None, _) => Responder::begin::<Offer>(Known::Key(&key.psk), clear, message),
+        (Some(_), Some(identity)) => {
+            Responder::begin(Known::KeyAndServer(&key.psk, identity.private()), clear, message)
+        }
+        (Some(_), None) => Err(NoiseError::Key),
+    };
+    let (mut responder, offer, user) = match (read, user) {
+        (Ok((responder, offer)), Some(user)) => (responder, offer, user),
+        (Ok(_), None) | (Err(NoiseError::Key), _) => {
             refuse_in_clear(&mut stream, REASON_KEY)?;
             return Err(HandshakeError::WrongKey);
         }
-        Err(error) => return Err(HandshakeError::Io(io::Error::other(error))),
+        (Err(error), _) => return Err(HandshakeError::Io(io::Error::other(error))),
     };
     let threads = Threads::start();
     let answer = match &threads {
-        Ok(_) => decide(&offer),
+        Ok(_) => decide(&offer, &user),
         Err(error) => {
             let line = format!("the server has no thread to spare ({error}); try again later");
             Answer::Refuse(Reason::new(Cause::Refused, line))
@@ -182,7 +258,7 @@ pub fn accept(
         return Err(HandshakeError::Refused(reason));
     }
     let threads = threads.map_err(HandshakeError::Threads)?;
-    Ok((threads.serve(stream, responder.into_transport(), waker), offer))
+    Ok((threads.serve(stream, responder.into_transport(), waker), offer, user))
 }
 
 fn refuse_in_clear(stream: &mut Stream, reason: u8) -> io::Result<()> {
@@ -491,7 +567,12 @@ mod tests {
         }
     }
 
-    fn answer(_: &Offer) -> Answer {
+    /// A server that has one shared key.
+    fn shared(psk: Psk) -> impl FnOnce(Option<TokenId>) -> (ServerKey, Option<()>) {
+        move |_| (psk.into(), Some(()))
+    }
+
+    fn answer(_: &Offer, _: &()) -> Answer {
         Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 1, udp_hosts: vec![] }
     }
 
@@ -500,10 +581,10 @@ mod tests {
         let (a, b) = UnixStream::pair().unwrap();
         let waker = Waker::new().unwrap();
         let waker2 = waker.clone();
-        let server = std::thread::spawn(move || accept(stream(b), &[9; 32], waker2, answer).unwrap());
-        let (client, got) = connect(stream(a), &[9; 32], &offer(), waker, || {}).unwrap();
-        let (server, seen) = server.join().unwrap();
-        assert_eq!((got, seen), (answer(&offer()), offer()));
+        let server = std::thread::spawn(move || accept(stream(b), shared([9; 32]), waker2, answer).unwrap());
+        let (client, got) = connect(stream(a), &[9; 32].into(), &offer(), waker, || {}).unwrap();
+        let (server, seen, ()) = server.join().unwrap();
+        assert_eq!((got, seen), (answer(&offer(), &()), offer()));
         let long = Message::ListingPart { total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
         server.send(long.clone());
         let short = Message::Abort(Reason::default());
@@ -564,9 +645,10 @@ mod tests {
     #[test]
     fn a_wrong_key_is_named_on_both_sides() {
         let (a, b) = UnixStream::pair().unwrap();
-        let server =
-            std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
-        let error = connect(stream(a), &[8; 32], &offer(), Waker::new().unwrap(), || {}).err();
+        let server = std::thread::spawn(move || {
+            accept(stream(b), shared([9; 32]), Waker::new().unwrap(), answer).err()
+        });
+        let error = connect(stream(a), &[8; 32].into(), &offer(), Waker::new().unwrap(), || {}).err();
         assert!(matches!(error, Some(HandshakeError::WrongKey)), "{error:?}");
         assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongKey)));
     }
@@ -574,8 +656,9 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let (mut a, b) = UnixStream::pair().unwrap();
-        let server =
-            std::thread::spawn(move || accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err());
+        let server = std::thread::spawn(move || {
+            accept(stream(b), shared([9; 32]), Waker::new().unwrap(), answer).err()
+        });
         a.write_all(&[MAGIC[0], MAGIC[1], MAGIC[2], 77, 0, 0]).unwrap();
         let mut reply = [0; 4];
         a.read_exact(&mut reply).unwrap();
@@ -587,7 +670,41 @@ mod tests {
     fn a_stranger_is_told_apart() {
         let (mut a, b) = UnixStream::pair().unwrap();
         a.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        let error = accept(stream(b), &[9; 32], Waker::new().unwrap(), answer).err();
+        let error = accept(stream(b), shared([9; 32]), Waker::new().unwrap(), answer).err();
         assert!(matches!(error, Some(HandshakeError::NotLonghaul(_))), "{error:?}");
+    }
+
+    #[test]
+    fn a_token_names_its_user_and_pins_the_server() {
+        let [server, other] = [(); 2].map(|()| Identity::generate().unwrap());
+        let meet = |id: TokenId, psk: Psk, identity: &Identity| {
+            let (a, b) = UnixStream::pair().unwrap();
+            let (served, known) = (identity.clone(), *b"alice's ");
+            let accepting = std::thread::spawn(move || {
+                // An id that nobody has gets a key that nobody has.
+                let find = move |id| {
+                    let is_known = id == Some(known);
+                    let psk = if is_known { [9; 32] } else { [77; 32] };
+                    (ServerKey { psk, identity: Some(served) }, is_known.then_some("alice"))
+                };
+                let decide = |offer: &Offer, _: &&str| answer(offer, &());
+                accept(stream(b), find, Waker::new().unwrap(), decide).map(|(_, _, user)| user).ok()
+            });
+            let key = ClientKey { psk, pinned: Some((id, *server.public())) };
+            let met = connect(stream(a), &key, &offer(), Waker::new().unwrap(), || {}).map(drop);
+            (met, accepting.join().unwrap())
+        };
+        let (met, user) = meet(*b"alice's ", [9; 32], &server);
+        assert!(met.is_ok() && user == Some("alice"), "{met:?}");
+        for (id, psk, identity) in [
+            (*b"alice's ", [8; 32], &server),
+            (*b"nobody's", [9; 32], &server),
+            // Whoever knew the dummy would not get in either.
+            (*b"nobody's", [77; 32], &server),
+            (*b"alice's ", [9; 32], &other),
+        ] {
+            let (met, user) = meet(id, psk, identity);
+            assert!(matches!(met, Err(HandshakeError::WrongKey)) && user.is_none(), "{met:?}");
+        }
     }
 }

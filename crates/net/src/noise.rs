@@ -1,19 +1,82 @@
-//! The handshake that opens a control stream or a striped stream: Noise_NNpsk0 (revision 34), or Noise_NN where the
-//! two sides share no key.
+//! The handshake that opens a control stream or a striped stream: Noise_NNpsk0 (revision 34), Noise_NN where the two
+//! sides share no key, Noise_NKpsk0 where the client knows the server's public key too.
 //!
 //! ```text
-//! client  first bytes of its protocol · frame(Noise message 1 with an offer)
+//! client  first bytes of its protocol · frame(what it says in clear · Noise message 1 with an offer)
 //! server  frame(Noise message 2 with an answer)                or  0 u16 · reason u8 · version u8, in clear
 //! frame   length u16 · bytes
 //! ```
-//! With a key, whoever has not the same one can neither read the offer nor answer it.
+//! With a key, whoever has not the same one can neither read the offer nor answer it. With the server's public key,
+//! nobody but the server can, whoever else has the shared one. What is said in clear is the handshake's prologue.
 
+use crate::random::random;
 use serde::{Serialize, de::DeserializeOwned};
+use snow::params::DHChoice;
+use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::{HandshakeState, StatelessTransportState};
+use std::fmt;
 use std::io::{self, Read, Write};
 
 /// A shared key.
 pub type Psk = [u8; 32];
+
+/// What a server shows of its identity.
+pub type PublicKey = [u8; 32];
+
+/// What a server proves to be itself with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    private: [u8; 32],
+    public: PublicKey,
+}
+
+impl Identity {
+    /// A new one.
+    pub fn generate() -> io::Result<Identity> {
+        Ok(Identity::from_private(random()?))
+    }
+
+    /// That of a private key that was kept.
+    pub fn from_private(private: [u8; 32]) -> Identity {
+        let mut curve = DefaultResolver.resolve_dh(&DHChoice::Curve25519).expect("snow knows Curve25519");
+        curve.set(&private);
+        let public = curve.pubkey().try_into().expect("a public key has 32 bytes");
+        Identity { private, public }
+    }
+
+    /// To be kept where nobody else can read it.
+    pub fn private(&self) -> &[u8; 32] {
+        &self.private
+    }
+
+    /// What clients are given.
+    pub fn public(&self) -> &PublicKey {
+        &self.public
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(…)")
+    }
+}
+
+/// What the two sides know of each other before they talk.
+#[derive(Clone, Copy)]
+pub enum Known<'a> {
+    /// Nothing.
+    Nothing,
+    /// A shared key.
+    Key(&'a Psk),
+    /// A shared key, and the server's key: to the client the public one, to the server its private one.
+    KeyAndServer(&'a Psk, &'a [u8; 32]),
+}
+
+impl<'a> From<Option<&'a Psk>> for Known<'a> {
+    fn from(key: Option<&'a Psk>) -> Known<'a> {
+        key.map_or(Known::Nothing, Known::Key)
+    }
+}
 
 /// Reason for a refusal: the other side has another key.
 pub const REASON_KEY: u8 = 1;
@@ -56,8 +119,22 @@ pub struct Initiator {
 impl Initiator {
     /// Begin with an offer. Returns the frame to send.
     pub fn offer(key: Option<&Psk>, offer: &impl Serialize) -> Result<(Initiator, Vec<u8>), NoiseError> {
-        let mut state = builder(key).build_initiator().expect("an initiator needs nothing more");
-        let frame = seal(&mut state, offer)?;
+        Initiator::begin(key.into(), &[], offer)
+    }
+
+    /// Begin with something in clear and an offer. Returns the frame to send.
+    pub fn begin(
+        known: Known<'_>,
+        clear: &[u8],
+        offer: &impl Serialize,
+    ) -> Result<(Initiator, Vec<u8>), NoiseError> {
+        let builder = builder(known, clear);
+        let builder = match known {
+            Known::KeyAndServer(_, public) => builder.remote_public_key(public).expect("set once"),
+            _ => builder,
+        };
+        let mut state = builder.build_initiator().expect("an initiator needs nothing more");
+        let frame = seal(&mut state, clear, offer)?;
         Ok((Initiator { state }, frame))
     }
 
@@ -100,14 +177,28 @@ impl Responder {
         key: Option<&Psk>,
         message: &[u8],
     ) -> Result<(Responder, T), NoiseError> {
-        let mut state = builder(key).build_responder().expect("a responder needs nothing more");
+        Responder::begin(key.into(), &[], message)
+    }
+
+    /// Read an offer, without its frame and without what was said in clear before it.
+    pub fn begin<T: DeserializeOwned>(
+        known: Known<'_>,
+        clear: &[u8],
+        message: &[u8],
+    ) -> Result<(Responder, T), NoiseError> {
+        let builder = builder(known, clear);
+        let builder = match known {
+            Known::KeyAndServer(_, private) => builder.local_private_key(private).expect("set once"),
+            _ => builder,
+        };
+        let mut state = builder.build_responder().expect("a responder needs nothing more");
         let offer = open(&mut state, message)?;
         Ok((Responder { state }, offer))
     }
 
     /// The frame with the answer.
     pub fn answer(&mut self, answer: &impl Serialize) -> Result<Vec<u8>, NoiseError> {
-        seal(&mut self.state, answer)
+        seal(&mut self.state, &[], answer)
     }
 
     /// The keys of what follows, once the answer was made.
@@ -141,21 +232,31 @@ pub(crate) fn read_frame(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn builder(key: Option<&Psk>) -> snow::Builder<'_> {
-    let parse = |name: &str| name.parse().expect("a pattern that snow knows");
+fn builder<'a>(known: Known<'a>, clear: &'a [u8]) -> snow::Builder<'a> {
+    let (pattern, key) = match known {
+        Known::Nothing => (WITHOUT_KEY, None),
+        Known::Key(key) => (WITH_KEY, Some(key)),
+        Known::KeyAndServer(key, _) => (WITH_SERVER, Some(key)),
+    };
+    let builder = snow::Builder::new(pattern.parse().expect("a pattern that snow knows"));
+    let builder = builder.prologue(clear).expect("set once");
     match key {
-        Some(key) => snow::Builder::new(parse(WITH_KEY)).psk(0, key).expect("NNpsk0 takes a key at 0"),
-        None => snow::Builder::new(parse(WITHOUT_KEY)),
+        Some(key) => builder.psk(0, key).expect("the pattern takes a key at 0"),
+        None => builder,
     }
 }
 
-/// A frame with the next message.
-fn seal(state: &mut HandshakeState, value: &impl Serialize) -> Result<Vec<u8>, NoiseError> {
+/// A frame with the next message, after something in clear.
+fn seal(state: &mut HandshakeState, clear: &[u8], value: &impl Serialize) -> Result<Vec<u8>, NoiseError> {
     let payload = to_bytes(value);
+    let too_long = || NoiseError::TooLong(payload.len());
     let mut message = vec![0; (payload.len() + OVERHEAD).min(FRAME_MAX)];
-    let len = state.write_message(&payload, &mut message).map_err(|_| NoiseError::TooLong(payload.len()))?;
-    let mut frame = Vec::with_capacity(2 + len);
-    write_frame(&mut frame, &message[..len])?;
+    let len = state.write_message(&payload, &mut message).map_err(|_| too_long())?;
+    if clear.len() + len > FRAME_MAX {
+        return Err(too_long());
+    }
+    let mut frame = Vec::with_capacity(2 + clear.len() + len);
+    write_frame(&mut frame, &[clear, &message[..len]].concat())?;
     Ok(frame)
 }
 
@@ -166,9 +267,10 @@ fn open<T: DeserializeOwned>(state: &mut HandshakeState, message: &[u8]) -> Resu
 }
 
 fn into_transport(state: HandshakeState) -> StatelessTransportState {
-    state.into_stateless_transport_mode().expect("two messages complete NN")
+    state.into_stateless_transport_mode().expect("two messages complete NN and NK")
 }
 
+const WITH_SERVER: &str = "Noise_NKpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITH_KEY: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITHOUT_KEY: &str = "Noise_NN_25519_ChaChaPoly_BLAKE2s";
 /// More than a public key and two tags.
@@ -191,6 +293,29 @@ mod tests {
             let len = client.write_message(0, b"more", &mut sealed).unwrap();
             assert_eq!(server.read_message(0, &sealed[..len], &mut opened).unwrap(), 4);
         }
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_key_whoever_else_has_the_shared_one() {
+        let (server, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let psk = [7; 32];
+        let known = Known::KeyAndServer(&psk, server.public());
+        let (mut client, frame) = Initiator::begin(known, b"id", &"an offer").unwrap();
+        assert_eq!(frame[2..4], *b"id");
+        let read = |identity: &Identity, clear: &[u8]| {
+            Responder::begin::<String>(Known::KeyAndServer(&psk, identity.private()), clear, &frame[4..])
+        };
+        assert!(matches!(read(&other, b"id"), Err(NoiseError::Key)));
+        assert!(
+            matches!(read(&server, b"ix"), Err(NoiseError::Key)),
+            "what is said in clear cannot be changed"
+        );
+        let shared = Responder::begin::<String>(Known::Key(&psk), b"id", &frame[4..]);
+        assert!(matches!(shared, Err(NoiseError::Key)));
+        let (mut responder, offer) = read(&Identity::from_private(*server.private()), b"id").unwrap();
+        assert_eq!(offer, "an offer");
+        let answer = responder.answer(&17u32).unwrap();
+        assert_eq!(client.answer::<u32>(&mut &answer[..], FRAME_MAX).unwrap(), 17);
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub const TARGETS: &[Target] = &[
     target("scenario", text::scenario, text::scenario_seeds),
     target("location", text::location, text::location_seeds),
     target("rate", text::rate, text::rate_seeds),
+    target("config", text::config, text::config_seeds),
+    target("token", text::token, text::token_seeds),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Target {

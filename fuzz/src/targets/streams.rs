@@ -1,6 +1,7 @@
 //! What comes over the control stream: from strangers in the handshake, from a peer with the key after it.
 
 use super::{Script, put_piece};
+use longhaul_net::noise::Identity;
 use longhaul_net::{control, wake};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
@@ -20,6 +21,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 const PSK: [u8; 32] = [9; 32];
+/// What a client says in clear that has a shared key and no more.
+const SHARED: [u8; 1] = [0];
 
 /// A server that meets a stranger, a client that meets one, a server whose client has the key and offers nonsense, a
 /// server whose client says nonsense later: whatever the bytes, the handshake ends, and what follows is read or
@@ -30,7 +33,7 @@ pub fn handshake(bytes: &[u8]) {
         [1, from_server @ ..] => {
             let waker = wake::Waker::new().expect("an event descriptor");
             let stream = stream(Cursor::new(from_server.to_vec()), io::sink());
-            drop(control::connect(stream, &PSK, &offer(), waker, || {}));
+            drop(control::connect(stream, &PSK.into(), &offer(), waker, || {}));
         }
         [2, offered @ ..] => accept(Cursor::new(first_flight(&mut initiator(), offered)), io::sink()),
         [_, said @ ..] => {
@@ -44,7 +47,9 @@ pub fn handshake(bytes: &[u8]) {
 fn accept(from_client: impl Read + Send + 'static, to_client: impl Write + Send + 'static) {
     let waker = wake::Waker::new().expect("an event descriptor");
     let stream = stream(from_client, to_client);
-    let Ok((control, _)) = control::accept(stream, &PSK, waker, |_| answer()) else { return };
+    let identity = Identity::from_private([3; 32]);
+    let find = |_| (control::ServerKey { psk: PSK, identity: Some(identity) }, Some(()));
+    let Ok((control, ..)) = control::accept(stream, find, waker, |_, ()| answer()) else { return };
     while !matches!(control.poll(), Some(control::Incoming::Closed)) {
         thread::yield_now();
     }
@@ -62,6 +67,7 @@ fn stream(reader: impl Read + Send + 'static, writer: impl Write + Send + 'stati
 fn initiator() -> HandshakeState {
     let params = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s".parse().expect("a pattern that snow knows");
     let builder = snow::Builder::new(params).psk(0, &PSK).expect("a key at 0");
+    let builder = builder.prologue(&SHARED).expect("set once");
     builder.build_initiator().expect("an initiator needs nothing more")
 }
 
@@ -71,7 +77,7 @@ fn first_flight(state: &mut HandshakeState, offered: &[u8]) -> Vec<u8> {
     let offered = &offered[..offered.len().min(control::OFFER_MAX)];
     let len = state.write_message(offered, &mut frame).expect("it fits a frame");
     let mut first = vec![b'L', b'H', b'C', PROTOCOL_VERSION as u8];
-    put_piece(&mut first, &frame[..len]);
+    put_piece(&mut first, &[&SHARED, &frame[..len]].concat());
     first
 }
 
@@ -157,6 +163,7 @@ pub fn handshake_seeds() -> Vec<Vec<u8>> {
     }
     vec![
         tagged(0, &first_flight(&mut initiator(), &offered)),
+        tagged(0, &[&b"LHC"[..], &[PROTOCOL_VERSION as u8, 0, 60, 1], &[5; 59]].concat()),
         tagged(1, &[0, 0, 1, 1]),
         tagged(1, &[0, 0, 2, 9]),
         tagged(1, &[&[0, 48][..], &[5; 48]].concat()),

@@ -1,14 +1,13 @@
-//! What people write: scenarios, places, rates.
+//! What people write: scenarios, places, rates, configurations, tokens.
 
 use longhaul::Location;
+use longhaul::daemon::token::UserToken;
+use longhaul_cli::config::Config;
+use longhaul_cli::rate::{parse_bytes, parse_rate};
 use longhaul_sim::scenario::Scenario;
-use rate_source::{parse_bytes, parse_rate};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-
-// The program keeps this to itself: here it is taken in as source.
-#[path = "../../../crates/cli/src/rate.rs"]
-mod rate_source;
+use std::path::Path;
 
 /// A scenario that is read describes a path that can be, and is read the same from what it is written as.
 pub fn scenario(bytes: &[u8]) {
@@ -80,4 +79,36 @@ pub fn rate_seeds() -> Vec<Vec<u8>> {
     ["800mbit", "1.5gbit/s", "50MB/s", "1MiB/s", "9600 bits", ".5g", "1Tbps", "40MB", "64 KiB"]
         .map(|text| text.into())
         .to_vec()
+}
+
+/// A configuration is read, or refused in one line that says where.
+pub fn config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Err(error) = Config::parse(&text, Path::new("serve.toml")) {
+        let line = error.to_string();
+        assert!(line.starts_with("serve.toml:") && !line.contains('\n'), "{line:?}");
+    }
+}
+
+pub fn config_seeds() -> Vec<Vec<u8>> {
+    let full = "listen = \"[::]:7700\"\nrate = \"5gbit\"\nsessions = 9\ncontrols = [\"adaptive\"]\naudit = \"a\"\n\
+                rates = [{ from = \"08:00\", to = \"18:00\", days = \"mon-fri,sun\", rate = \"200M\" }]\n\
+                [folders]\ndata = \"/srv\"\n[users.alice]\nid = \"0102030405060708\"\n\
+                key = \"000102030405060708090a0b0c0d0e0f\"\nfolders = { data = \"write-only\" }\n";
+    vec![full.into(), b"folders = { \"/\" = \"x\" }".to_vec()]
+}
+
+/// A token that is read is written the same.
+pub fn token(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    match UserToken::read(&text) {
+        Ok(Some(token)) => assert_eq!(token.text(), text.trim().to_ascii_lowercase()),
+        Ok(None) => assert!(!text.trim().starts_with("lh1.")),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+pub fn token_seeds() -> Vec<Vec<u8>> {
+    let token = UserToken { server: [7; 32], id: [8; 8], secret: [9; 16] };
+    vec![token.text().into(), b"a secret of one's own".to_vec()]
 }

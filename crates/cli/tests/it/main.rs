@@ -5,6 +5,7 @@ mod bad_input;
 mod campaign;
 mod common;
 mod copy;
+mod daemon;
 mod lab_program;
 mod lanes;
 mod limits;

@@ -96,7 +96,7 @@ fn a_route_that_becomes_narrow_midway_ends_no_copy() {
     let (device, _) = near_end(&over);
     ip(&over, &["link", "set", "dev", &device, "mtu", "1000"]);
     let json = copy.finish().expect_code(0).json();
-    over.scene.assert_complete();
+    over.sides.assert_complete();
     let switches = json["switches"].as_array().expect("there are some");
     assert!(switches.iter().any(|switch| switch["to"] == "stripe"), "{json}");
     assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
@@ -118,7 +118,7 @@ fn an_address_that_is_gone_for_a_while_ends_no_copy() {
     assert!(copy.is_running(), "it waits");
     change("add");
     let json = copy.finish().expect_code(0).json();
-    over.scene.assert_complete();
+    over.sides.assert_complete();
     assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
 }
 

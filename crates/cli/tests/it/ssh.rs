@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -176,7 +177,7 @@ fn a_program_installed_there_is_used() {
     let Some(sshd) = Sshd::start() else { return };
     let there = folder();
     fs::create_dir(sshd.path("bin")).unwrap();
-    std::os::unix::fs::symlink(LONGHAUL, sshd.path("bin/longhaul")).unwrap();
+    symlink(LONGHAUL, sshd.path("bin/longhaul")).unwrap();
     let config = fs::read_to_string(sshd.path("config")).unwrap();
     sshd.reconfigure(&config.replace("PATH=", &format!("PATH={}:", sshd.path("bin").display())));
     let ended = sshd.cp(&["/etc/hostname".into(), far(&there.path().join("file"))]).expect_code(0);
@@ -190,7 +191,7 @@ fn a_tilde_is_the_home_folder_over_there() {
     let folder = folder();
     let (here, home) = (folder.path().join("here"), folder.path().join("home"));
     fs::create_dir_all(home.join("bin")).unwrap();
-    std::os::unix::fs::symlink(LONGHAUL, home.join("bin/longhaul")).unwrap();
+    symlink(LONGHAUL, home.join("bin/longhaul")).unwrap();
     let script = format!("cd '{}' && PATH=\"$PWD/bin:$PATH\" exec sh -c \"$2\"", home.display());
     write(here.join("file"), b"data");
     write_script(here.join("ssh"), &script);
@@ -302,4 +303,43 @@ fn data_goes_inside_ssh_or_over_tcp_where_asked_to() {
         assert_eq!(json["transport"], transport, "{json}");
         assert_eq!(snapshot(&back), original);
     }
+}
+
+#[test]
+fn a_key_may_be_good_for_copies_of_one_folder_alone() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (here, there) = (folder(), folder());
+    write(there.path().join("set/a"), b"a");
+    write(here.path().join("b"), b"b");
+    symlink("/etc", there.path().join("out")).unwrap();
+    let key = fs::read_to_string(sshd.path("user.pub")).unwrap();
+    let force = |more: &str| {
+        let agent = format!("{LONGHAUL} agent --root {} {more}", there.path().display());
+        write(sshd.path("authorized"), format!("restrict,command=\"{agent}\" {key}"));
+    };
+    let (to, from) = (OsString::from("127.0.0.1:new/"), here.path().join("b").into_os_string());
+    force("--read-only");
+    let ended = sshd.cp(&["127.0.0.1:/set".into(), here.path().into()]).expect_code(0);
+    assert!(!ended.stderr.contains("into the cache"), "{}", ended.stderr);
+    assert_same_bytes(there.path().join("set/a"), here.path().join("set/a"));
+    for outside in ["127.0.0.1:../x", "127.0.0.1:out/hostname", "127.0.0.1:/etc/hostname"] {
+        error_of(sshd.cp(&[outside.into(), here.path().join("no").into()]));
+    }
+    assert!(!here.path().join("no").exists());
+    let error = error_of(sshd.cp(&[from.clone(), to.clone()]));
+    assert!(error.contains("read-only"), "{error}");
+    force("--write-only");
+    sshd.cp(&[from.clone(), to.clone()]).expect_code(0);
+    assert_same_bytes(here.path().join("b"), there.path().join("new/b"));
+    sshd.cp(&[from, to]).expect_code(1);
+    let error = error_of(sshd.cp(&["127.0.0.1:new/b".into(), here.path().join("no").into()]));
+    assert!(error.contains("write-only"), "{error}");
+    // The key is good for nothing else.
+    let ssh = sshd.ssh("user");
+    let mut words = ssh.split(' ');
+    let mut login = Command::new(words.next().unwrap());
+    let output = login.args(words).args(["127.0.0.1", "cat", "/etc/hostname"]).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("for copies with `longhaul cp` alone"));
+    assert_eq!(sshd.deployed(), Vec::<String>::new());
 }

@@ -28,7 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("crates/testing", &["longhaul-lab"]),
     ("bindings/c", &["longhaul-stripe"]),
     ("bindings/python", &["longhaul", "longhaul-proto", "longhaul-stripe"]),
-    ("fuzz", &["longhaul", "longhaul-net", "longhaul-proto", "longhaul-sim"]),
+    ("fuzz", &["longhaul", "longhaul-cli", "longhaul-net", "longhaul-proto", "longhaul-sim"]),
 ];
 
 /// Longer files are taken apart. Comments and empty lines do not count.

@@ -24,6 +24,8 @@ pub(super) enum Found {
     Nothing,
     /// The folder.
     Folder,
+    /// The folder, which stays as it is.
+    Kept,
     /// The same file or link; `fix` if its permissions or time differ.
     Same { fix: bool },
     /// Part of the file: what an interrupted run left, or what the file in place may have in common with it.
@@ -104,6 +106,8 @@ impl<'a> Looker<'a> {
         };
         let there = stat.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
         match (&entry.kind, there) {
+            (Kind::Dir, Some(FileType::Directory)) if self.options.new_only => Found::Kept,
+            (_, Some(_)) if self.options.new_only => Found::Obstacle(FileError::Taken),
             (Kind::Dir, None) => Found::Nothing,
             (Kind::Dir, Some(FileType::Directory)) => Found::Folder,
             (Kind::Dir, Some(_)) => Found::Obstacle(FileError::NoFolderInTheWay),

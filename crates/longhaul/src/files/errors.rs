@@ -57,6 +57,9 @@ pub enum FileError {
     /// A folder is where a file has to be.
     #[error("a folder is in the way; remove it")]
     FolderInTheWay,
+    /// There is something of that name, and nothing is to be replaced.
+    #[error("this name is taken, and nothing is replaced here; choose another")]
+    Taken,
     /// The folder of an entry cannot be made.
     #[error("its folder cannot be made")]
     FolderMissing,

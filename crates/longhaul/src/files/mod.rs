@@ -101,4 +101,5 @@ pub use plan::{Base, Plan, plan};
 pub use reader::{Reader, Wake};
 pub use root::Root;
 pub use scan::{Scan, ScanOptions, SourceSpec, scan};
+pub use sealing::prime;
 pub use sink::{Backlog, FileSink, SinkEvent};

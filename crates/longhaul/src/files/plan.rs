@@ -67,6 +67,8 @@ pub struct Plan {
     pub source_incomplete: bool,
     /// The entries of `failures`.
     pub(super) failed: Vec<EntryIndex>,
+    /// Folders that stay as they are.
+    pub(super) kept: Vec<EntryIndex>,
     /// Files that are there with other permissions or another time.
     pub(super) to_fix: Vec<EntryIndex>,
     /// Files of which a part is there.
@@ -103,6 +105,8 @@ pub fn plan(
     if let Some(top) = goal.top.as_ref().filter(|_| has_top && !options.delete) {
         goal.keeps_top |= holds_others(top, manifest);
     }
+    goal.keeps_top |= options.new_only;
+    goal.new_only = options.new_only;
     let mut plan = Plan { dry_run: options.dry_run, ..Plan::default() };
     let mut looker = Looker::new(goal.top.clone(), &layout, options, stop);
     for (index, entry) in manifest.entries.iter().enumerate() {
@@ -115,7 +119,7 @@ pub fn plan(
         let is_to_come = match &found {
             Found::Nothing => true,
             Found::Part(resumed, standing) => resumed.is_some() || standing.is_none(),
-            Found::Folder | Found::Same { .. } | Found::Obstacle(_) => false,
+            Found::Folder | Found::Kept | Found::Same { .. } | Found::Obstacle(_) => false,
         };
         if is_to_come && !matches!(entry.kind, Kind::Dir) {
             plan.to_copy.push(entry.path.clone());
@@ -169,6 +173,11 @@ impl Plan {
         if self.dry_run { Report { to_copy: self.to_copy.clone(), ..self.report() } } else { self.report() }
     }
 
+    /// Whether the copy's only file gets the name that its destination says.
+    pub fn renames(&self) -> bool {
+        self.goal.as_ref().is_some_and(|goal| goal.rename.is_some())
+    }
+
     /// What there is to report before anything is done.
     fn report(&self) -> Report {
         Report {
@@ -191,6 +200,7 @@ impl Plan {
         match found {
             Found::Nothing => self.bytes_to_come += data_len,
             Found::Folder => {}
+            Found::Kept => self.kept.push(index),
             Found::Same { fix } => {
                 self.skipped.push(index);
                 self.skipped_bytes += data_len;
@@ -259,6 +269,8 @@ struct Goal {
     top: Option<Arc<OwnedFd>>,
     /// It keeps its own permissions and time: it is the served folder, or holds what is none of this copy's business.
     keeps_top: bool,
+    /// Nothing that is there is replaced.
+    new_only: bool,
 }
 
 impl Goal {
@@ -285,7 +297,7 @@ impl Goal {
                 return Err(FileError::NameUnusable.at(dest));
             }
             let (base, folder, rename) = (base.clone(), written.parent, written.name);
-            return Ok(Goal { base, folder, rename, exists, top: None, keeps_top: false });
+            return Ok(Goal { base, folder, rename, exists, top: None, keeps_top: false, new_only: false });
         }
         let exists = match kind {
             None => false,
@@ -294,7 +306,8 @@ impl Goal {
         };
         let keeps_top =
             base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
-        Ok(Goal { base: base.clone(), folder: dest.into(), rename: None, exists, top: None, keeps_top })
+        let (base, folder) = (base.clone(), dest.into());
+        Ok(Goal { base, folder, rename: None, exists, top: None, keeps_top, new_only: false })
     }
 
     /// Make the folder where it is missing, and hold on to it.
@@ -309,7 +322,7 @@ impl Goal {
             }
         };
         let rename = self.rename.clone();
-        Ok(Place { top: Some(top), rename, keeps_top: self.keeps_top })
+        Ok(Place { top: Some(top), rename, keeps_top: self.keeps_top, new_only: self.new_only })
     }
 }
 

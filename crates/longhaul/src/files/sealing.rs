@@ -14,6 +14,11 @@ pub(super) fn ours() -> Ours {
     *OURS.get_or_init(|| Ours { key: seal_key(), boot: boot_id() })
 }
 
+/// Read what the user's home and the kernel have to say, for a process that will not be able to later.
+pub fn prime() {
+    ours();
+}
+
 /// Where the kernel does not tell, no boot is like another.
 fn boot_id() -> BootId {
     let told = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| fresh().to_vec());

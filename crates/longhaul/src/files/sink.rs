@@ -148,7 +148,7 @@ impl FileSink {
         let (report, removal) = (plan.first_report(), (plan.extraneous, plan.source_incomplete));
         let aim = (plan.bytes_to_come, plan.dry_run);
         let shared = Arc::new(Shared::new(target, blocks, report, aim, removal, talk));
-        for entry in plan.skipped.iter().chain(&plan.failed) {
+        for entry in plan.skipped.iter().chain(&plan.failed).chain(&plan.kept) {
             shared.settle_beforehand(*entry);
         }
         for entry in 0..shared.target.manifest.entries.len() as EntryIndex {

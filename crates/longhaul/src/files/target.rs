@@ -9,8 +9,8 @@ use super::scan::{mtime, open_to_read};
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat, fstatvfs, futimens,
-    linkat, mkdirat, openat, renameat, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat,
+    fstatvfs, futimens, linkat, mkdirat, openat, renameat_with, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -30,6 +30,8 @@ pub(super) struct Place {
     pub rename: Option<Vec<u8>>,
     /// The top folder keeps its own permissions and time.
     pub keeps_top: bool,
+    /// Nothing that is there is replaced.
+    pub new_only: bool,
 }
 
 /// The journals that lie in each folder.
@@ -191,7 +193,13 @@ impl Target {
         if !lease::is_at(file, &folder, &part) {
             return Err(io::Error::other("its part file was taken away; copy it again"));
         }
-        Ok(renameat(&folder, part.as_slice(), &folder, name)?)
+        Ok(self.put(&folder, &part, name)?)
+    }
+
+    /// Give a file of a folder its name, in place of what is there if that may be.
+    fn put(&self, folder: &OwnedFd, part: &[u8], name: &[u8]) -> Result<(), Errno> {
+        let flags = if self.place.new_only { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+        renameat_with(folder, part, folder, name, flags)
     }
 
     /// Store a file of one group, or of none, in one go. Until it has its name nobody else can reach it.
@@ -206,7 +214,7 @@ impl Target {
         let part = part_name(name, self.token);
         let file = create_new(&folder, &part)?;
         let landed = map.write(&file, 0, data).and_then(|()| self.dress(entry, &file));
-        let landed = landed.and_then(|()| Ok(renameat(&folder, part.as_slice(), &folder, name)?));
+        let landed = landed.and_then(|()| Ok(self.put(&folder, &part, name)?));
         if landed.is_err() {
             let _ = remove_file(&folder, &part);
         }
@@ -238,12 +246,12 @@ impl Target {
         let itself = itself(file);
         let link = |name: &[u8]| linkat(CWD, itself.as_str(), folder, name, AtFlags::SYMLINK_FOLLOW);
         match link(name) {
-            Err(Errno::EXIST) => {}
+            Err(Errno::EXIST) if !self.place.new_only => {}
             other => return Ok(other?),
         }
         let part = part_name(name, self.token);
         link(&part)?;
-        Ok(renameat(folder, part.as_slice(), folder, name)?)
+        Ok(self.put(folder, &part, name)?)
     }
 
     /// A file for what comes in pieces and is to be gone with this process, in the destination's file system.
@@ -285,7 +293,7 @@ impl Target {
         let Kind::Symlink { target } = &wanted.kind else { return Ok(()) };
         let (folder, name) = self.parent(entry)?;
         match symlinkat(target.as_slice(), &folder, name) {
-            Err(Errno::EXIST) => {}
+            Err(Errno::EXIST) if !self.place.new_only => {}
             made => {
                 made?;
                 return Ok(utimensat(&folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?);
@@ -294,7 +302,7 @@ impl Target {
         let part = part_name(name, self.token);
         symlinkat(target.as_slice(), &folder, part.as_slice())?;
         let landed = utimensat(&folder, part.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
-            .and_then(|()| renameat(&folder, part.as_slice(), &folder, name));
+            .and_then(|()| self.put(&folder, &part, name));
         if landed.is_err() {
             let _ = remove_file(&folder, &part);
         }

@@ -228,7 +228,7 @@ pub fn open<'a>(
     let (head, rest) = wish.listing.split_at(wish.listing.len().min(room));
     offer.listing_head = head.to_vec();
     let mut check = PathCheck::new(transfer.classes.clone(), wish.sends, u64::from_be_bytes(random()?));
-    let early = || Keys::early_client(&contact.psk, &offer.early_salt, connection_id);
+    let early = || Keys::early_client(&contact.key.psk, &offer.early_salt, connection_id);
     let is_ssh = contact.far.is_some();
     let mut addresses: Vec<SocketAddr> = contact.udp.into_iter().collect();
     let mut link = match contact.udp {
@@ -237,7 +237,7 @@ pub fn open<'a>(
     };
     let mut scratch = vec![];
     let mut offered = Time::ZERO;
-    let (psk, stream) = (contact.psk, contact.stream);
+    let (key, stream) = (contact.key.clone(), contact.stream);
     // The path check rides along: its train is on its way while the handshake is.
     let meanwhile = || {
         offered = clock::now();
@@ -251,7 +251,7 @@ pub fn open<'a>(
         far.watch.until(Instant::now() + options.stall_timeout);
     }
     let (control, answer) =
-        control::connect(stream, &psk, &offer, waker.clone(), meanwhile).map_err(|error| {
+        control::connect(stream, &key, &offer, waker.clone(), meanwhile).map_err(|error| {
             match (error, &contact.far) {
                 (HandshakeError::NotLonghaul(what), Some((_, host))) => {
                     Error::AgentSilent { host: host.clone(), what }
@@ -307,6 +307,8 @@ pub fn open<'a>(
         is_ssh,
         confirmed: true,
         asked_at: None,
+        supervision: None,
+        rate_told: None,
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {

@@ -51,6 +51,7 @@
 
 pub mod client;
 mod intake;
+mod meeting;
 mod outset;
 pub mod probe;
 mod reach;

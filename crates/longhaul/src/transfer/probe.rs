@@ -239,6 +239,7 @@ impl Sink for Nothing {
 /// The far side: take what comes until the prober has enough.
 pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
     let have = Ranges::new();
+    session.tell_rate(None);
     session.control.send(Message::Start {
         have: have.clone(),
         claimed: Ranges::new(),

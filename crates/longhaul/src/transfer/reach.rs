@@ -2,10 +2,10 @@
 
 use super::ssh;
 use crate::api::{CopyOptions, Token};
+use crate::daemon::token::client_key;
 use crate::error::{Error, RequestError, SshError};
-use crate::net::control::{Stream, psk_of_token, tcp_stream};
+use crate::net::control::{ClientKey, Stream, tcp_stream};
 use crate::net::link::Link;
-use crate::net::noise::Psk;
 use crate::net::patient::Watch;
 use crate::net::seal::Keys;
 use crate::net::udp::UdpSocket;
@@ -26,8 +26,10 @@ pub enum Remote {
 impl Remote {
     /// A daemon is not reached without its token.
     pub fn check_token(&self, options: &CopyOptions) -> Result<(), RequestError> {
-        let is_missing = matches!(self, Remote::Daemon { .. }) && options.token.is_none();
-        if is_missing { Err(RequestError::NoToken) } else { Ok(()) }
+        if matches!(self, Remote::Daemon { .. }) {
+            key_of(options)?;
+        }
+        Ok(())
     }
 
     /// Under which name what is learnt of the path is kept.
@@ -37,6 +39,12 @@ impl Remote {
             Remote::Ssh { host } => bare_host(host),
         }
     }
+}
+
+/// What a daemon is reached with.
+fn key_of(options: &CopyOptions) -> Result<ClientKey, RequestError> {
+    let token = options.token.as_ref().ok_or(RequestError::NoToken)?;
+    Ok(client_key(Token::secret(token))?)
 }
 
 /// The host of `user@host`.
@@ -53,8 +61,8 @@ pub fn random<const N: usize>() -> Result<[u8; N], Error> {
 pub struct Contact {
     /// Both directions of it.
     pub stream: Stream,
-    /// The shared key.
-    pub psk: Psk,
+    /// What it is opened with.
+    pub key: Box<ClientKey>,
     /// Daemon: where its UDP port is.
     pub udp: Option<SocketAddr>,
     /// Ssh: the process, and the name to resolve if the far side does not know its address.
@@ -68,8 +76,8 @@ pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]
             let patience = options.stall_timeout.min(CONNECT_PATIENCE);
             let socket = connect_tcp(host, *port, patience)?;
             let udp = socket.peer_addr()?;
-            let psk = psk_of_token(options.token.as_ref().map_or("", Token::secret));
-            Ok(Contact { stream: tcp_stream(socket, patience)?, psk, udp: Some(udp), far: None })
+            let key = Box::new(key_of(options)?);
+            Ok(Contact { stream: tcp_stream(socket, patience)?, key, udp: Some(udp), far: None })
         }
         Remote::Ssh { host } => {
             let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
@@ -77,11 +85,11 @@ pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]
             let mut far = ssh::start(&options.ssh_command, host, options.deploy, ports.as_deref(), watch)?;
             let mut stream = far.stream.take().ok_or(SshError::NoPipes)?;
             // The key travels inside ssh; the agent reads it before anything else.
-            let psk = random()?;
+            let psk: [u8; 32] = random()?;
             let broke = |source| SshError::Broke { host: host.clone(), during: "", source };
             stream.writer.write_all(&psk).map_err(broke)?;
             let name = bare_host(host).to_string();
-            Ok(Contact { stream, psk, udp: None, far: Some((far, name)) })
+            Ok(Contact { stream, key: Box::new(psk.into()), udp: None, far: Some((far, name)) })
         }
     }
 }

@@ -60,7 +60,12 @@ pub fn receive(
         return Ok(conclude(session, report, &layout, &manifest, seen));
     }
     let (have, claimed, already) = (plan.have_to_begin_with(&layout), plan.claimed.clone(), plan.already());
+    session.tell_rate(None);
     session.control.send(Message::Start { have: have.clone(), claimed, already });
+    if let Some(supervision) = &mut session.supervision {
+        supervision.begin(|| manifest.clone(), &layout, plan.renames());
+        plan.failures.iter().for_each(|failure| supervision.failed(failure));
+    }
     await_confirmation(session)?;
     let waker = session.waker.clone();
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
@@ -298,6 +303,8 @@ impl<'a, 's> Receiving<'a, 's> {
             if now.since(self.last_progress) >= HEARTBEAT {
                 self.last_progress = now;
                 self.tell_progress(now);
+                let used = (self.recent.1 > 0).then_some(self.recent.2);
+                self.session.tell_rate(used);
             }
             if busy {
                 continue;
@@ -314,7 +321,12 @@ impl<'a, 's> Receiving<'a, 's> {
             && let Some(message) = self.session.poll_message()?
         {
             match message {
-                Message::Hashes(hashes) => hashes.into_iter().for_each(|hash| self.sink().expect(hash)),
+                Message::Hashes(hashes) => {
+                    if let Some(supervision) = &mut self.session.supervision {
+                        supervision.hashes(&hashes);
+                    }
+                    hashes.into_iter().for_each(|hash| self.sink().expect(hash));
+                }
                 Message::SourceFailed { entry, reason } if (entry as usize) < self.manifest.entries.len() => {
                     self.sink().source_failed(entry, &reason);
                 }
@@ -367,7 +379,16 @@ impl<'a, 's> Receiving<'a, 's> {
                     self.session.control.send(Message::Unwanted { ranges });
                 }
                 SinkEvent::Warning(line) => self.session.warn(line),
-                SinkEvent::FileDone { .. } | SinkEvent::FileFailed(_) => {}
+                SinkEvent::FileDone { entry } => {
+                    if let Some(supervision) = &mut self.session.supervision {
+                        supervision.landed(entry);
+                    }
+                }
+                SinkEvent::FileFailed(failure) => {
+                    if let Some(supervision) = &mut self.session.supervision {
+                        supervision.failed(&failure);
+                    }
+                }
             }
         }
         let backlog = self.sink().backlog();

@@ -55,7 +55,14 @@ pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Error> {
         }
     };
     let object = Whole { object_len: layout.object_len(), files: scan.manifest.regular_files() };
-    Sending::new(session, object, begin).finish(Time::MAX)
+    if let Some(supervision) = &mut session.supervision {
+        supervision.begin(|| Arc::new(scan.manifest.clone()), &layout, false);
+    }
+    let outcome = Sending::new(session, object, begin).finish(Time::MAX);
+    if let Some(supervision) = &mut session.supervision {
+        supervision.sent(outcome.as_ref().ok().map(|sent| &sent.report));
+    }
+    outcome
 }
 
 /// Send `feed`'s bytes to a receiver that keeps nothing, for `span`.
@@ -130,18 +137,19 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
         let rtt = path.rtt.unwrap_or(session.rtt);
         let (kind, companions) = session.options.protocol();
+        let rate_cap = session.rate_cap(None);
         let config = SenderConfig {
             shape: Shape { object_len: whole.object_len, packet_len },
             class,
             selector: companions.selector,
-            rate_cap: session.options.rate_cap,
+            rate_cap,
             rtt,
             have,
             seed: nanos(Duration::from_nanos(clock::now().0)),
         };
         let control = ControlConfig {
             path_rate: path.rate,
-            rate: session.options.rate_cap,
+            rate: rate_cap,
             remembered: session.remembered,
             background: session.options.background,
             seed: config.seed,
@@ -271,6 +279,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     fn pass_on_source_news(&mut self) {
         self.sender.source_mut().poll_hashes(&mut self.hashes);
+        if let Some(supervision) = &mut self.session.supervision {
+            supervision.hashes(&self.hashes);
+        }
         for hashes in self.hashes.chunks(HASHES_PART) {
             self.session.control.send(Message::Hashes(hashes.to_vec()));
         }
@@ -353,6 +364,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if now.since(self.last_progress) >= HEARTBEAT {
             self.last_progress = now;
             self.tell_progress();
+            let used = (self.recent.acked > 0).then_some(self.recent.goodput);
+            self.sender.set_rate_cap(self.session.rate_cap(used));
         }
         if now.since(self.last_status) >= STATUS_EVERY {
             self.last_status = now;

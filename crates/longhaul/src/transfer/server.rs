@@ -1,5 +1,6 @@
-//! The side that is asked: a daemon that serves a folder, or the agent at the far end of an ssh.
+//! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
+use super::meeting::{Doors, Met, Server, shake_hands, shown_folder, take_place};
 use super::probe;
 use super::reach::random;
 use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive};
@@ -8,30 +9,33 @@ use super::sending::{listing_of, send, send_listing};
 use super::session::Session;
 use super::strangers::{Guest, Strangers};
 use super::switchboard::{POLL, Switchboard};
-use crate::api::ServeOptions;
 use crate::clock;
-use crate::error::Error;
-use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, scan};
+use crate::daemon::ServeOptions;
+use crate::daemon::admission::{Account, Room};
+use crate::daemon::places::Place;
+use crate::daemon::policy::Access;
+use crate::daemon::records::{Event, Records};
+use crate::daemon::schedule;
+use crate::daemon::supervision::{Meter, Supervision};
+use crate::daemon::throttle::Throttle;
+use crate::error::{Error, PolicyError};
+use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, prime, scan};
 use crate::listing;
 use crate::net::aead::has_aes;
-use crate::net::control::{self, Control, HandshakeError, Stream, psk_of_token, tcp_stream};
+use crate::net::control::{HandshakeError, Stream, tcp_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
-use crate::net::noise::Psk;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Answer, Direction, Offer};
-use longhaul_proto::session::reason::{Cause, Reason};
-use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire;
+use longhaul_proto::session::message::{Delta, Direction, FileOptions, Offer};
+use longhaul_proto::units::Time;
 use socket2::{Domain, Socket, Type};
-use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
@@ -40,49 +44,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What every session of a server shares.
-struct Server {
-    root: Root,
-    psk: Psk,
-    read_only: bool,
-    max_rate: Option<Rate>,
-    udp_port: u16,
-    udp_hosts: Vec<IpAddr>,
-    /// The control stream runs inside ssh.
-    is_ssh: bool,
-    /// Why no offer can be accepted.
-    unable: Option<Reason>,
-    /// Which offers came for the first time.
-    replays: Replays,
-    /// Sessions under way.
-    sessions: Arc<AtomicUsize>,
-    stop: Arc<AtomicBool>,
-}
-
-/// Serve a folder until `stop`. `ready` is told the address that was bound.
+/// Serve until `stop`. `ready` is told the address that was bound, before any thread is started.
 pub fn serve(
     options: ServeOptions,
     stop: Arc<AtomicBool>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
-    let root =
-        Root::confined(&options.root).map_err(|source| Error::Root { root: options.root.clone(), source })?;
     let listen = options.listen;
     let (listener, socket, local) = bind_both(listen).map_err(|source| Error::Listen { listen, source })?;
     let switchboard = Arc::new(Switchboard::default());
     let server = Arc::new(Server {
-        root,
-        psk: psk_of_token(options.token.secret()),
-        read_only: options.read_only,
-        max_rate: options.max_rate,
+        throttle: Some(Arc::new(Throttle::new(options.admission.clone()))),
+        doors: Doors::Daemon(options.admission),
+        places: Arc::default(),
+        records: options.records,
         udp_port: local.port(),
         udp_hosts: vec![],
         is_ssh: false,
         unable: None,
         replays: Replays::new(Moment::now()),
-        sessions: Arc::default(),
         stop: stop.clone(),
     });
+    // What is read once is read before files are given up.
+    prime();
+    schedule::Moment::now();
     ready(local);
     let (waker, datagrams) = (Waker::new()?, Waker::new()?);
     let strangers = Strangers::default();
@@ -112,10 +97,12 @@ pub fn serve(
                     }
                 };
                 refusing = None;
+                server.records.note(&Event::Connected);
                 let Ok(guest) = strangers.admit(&socket, peer.ip()) else { continue };
                 let (server, switchboard) = (server.clone(), switchboard.clone());
                 let serve = move || {
-                    log_outcome(peer, serve_connection(&server, &switchboard, (socket, guest)));
+                    let outcome = serve_connection(&server, &switchboard, (socket, guest));
+                    log_outcome(&*server.records, peer, outcome);
                 };
                 let thread = std::thread::Builder::new().name("connection".into());
                 // One that cannot be served is closed; the others go on.
@@ -154,12 +141,20 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Error>) {
+/// Tell what came of a connection: a line, or who it was and what went wrong.
+fn log_outcome(records: &dyn Records, peer: SocketAddr, outcome: Result<Option<String>, Ended>) {
     let error = match outcome {
         Ok(None) => return,
         Ok(Some(line)) => return tracing::info!("{peer}: {line}"),
-        Err(error) => error,
+        Err(Ended { user: Some(user), error }) => return tracing::warn!("{peer}: {user}: {error}"),
+        Err(Ended { user: None, error }) => error,
     };
+    if let Error::Handshake(
+        HandshakeError::WrongKey | HandshakeError::WrongVersion { .. } | HandshakeError::NotLonghaul(_),
+    ) = &error
+    {
+        records.note(&Event::TurnedAway);
+    }
     // The words of a handshake are for the client.
     match error {
         Error::Handshake(HandshakeError::WrongKey) => tracing::warn!("{peer}: refused: wrong token"),
@@ -174,11 +169,24 @@ fn log_outcome(peer: SocketAddr, outcome: Result<Option<String>, Error>) {
     }
 }
 
+/// A connection that came to nothing.
+struct Ended {
+    /// Whose it was, if that is known.
+    user: Option<String>,
+    error: Error,
+}
+
+impl<E: Into<Error>> From<E> for Ended {
+    fn from(error: E) -> Ended {
+        Ended { user: None, error: error.into() }
+    }
+}
+
 fn serve_connection(
     server: &Server,
     switchboard: &Arc<Switchboard>,
     (socket, guest): (TcpStream, Guest<'_>),
-) -> Result<Option<String>, Error> {
+) -> Result<Option<String>, Ended> {
     // Datagrams are to leave from the address that they come to, whichever of this host's that is.
     let (local, peer) = (socket.local_addr()?, socket.peer_addr()?);
     socket.set_nonblocking(false)?;
@@ -202,17 +210,19 @@ fn serve_connection(
     let waker = Waker::new()?;
     let streams = StreamSet::default();
     let mut line = None;
-    let place = Place::default();
-    let hands = shake_hands(server, stream, &waker, &place, |offer, secret| {
+    let met = shake_hands(server, (stream, peer.ip()), &waker, |offer, secret| {
         let acceptor =
             streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
         line = switchboard.connect(offer.connection_id, waker.clone(), acceptor);
         line.is_some()
     })?;
-    let Some(line) = line else { return Err(Error::Protocol("made no offer")) };
-    let early = hands.early_keys(server);
-    let link = Link::shared(local, peer.ip(), line.strays.clone(), early).with_streams(streams);
-    serve_session(server, hands, link, waker, (&place, Some(guest))).map(Some)
+    let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
+    let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
+    let user = met.ward.account.user.name.clone();
+    match serve_session(server, met, link, waker, Some(guest)) {
+        Ok(line) => Ok(Some(format!("{user}: {line}"))),
+        Err(error) => Err(Ended { user: Some(user), error }),
+    }
 }
 
 /// The first bytes tell what somebody wants, who may leave before saying it.
@@ -225,114 +235,22 @@ fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_s
     }
 }
 
-/// What a handshake leaves.
-struct Hands {
-    control: Control,
-    offer: Offer,
-    /// That of the datagrams' keys.
-    secret: [u8; 32],
-    /// The offer is no replay for certain.
-    is_first: bool,
-}
-
-impl Hands {
-    fn early_keys(&self, server: &Server) -> Keys {
-        Keys::early_server(&server.psk, &self.offer.early_salt, &self.secret, self.offer.connection_id)
-    }
-}
-
-/// Accept or refuse. `accepted` says whether nobody else has the offer's connection id.
-fn shake_hands(
-    server: &Server,
-    stream: Stream,
-    waker: &Waker,
-    place: &Place,
-    accepted: impl FnOnce(&Offer, &[u8; 32]) -> bool,
-) -> Result<Hands, Error> {
-    let secret = random()?;
-    let mut is_first = false;
-    let decide = |offer: &Offer| {
-        // The key of an agent is a new one.
-        is_first = server.is_ssh || server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
-        let taken = || {
-            let line = "a copy of this name is under way; run the same command again";
-            (!accepted(offer, &secret)).then(|| Reason::new(Cause::Refused, line))
-        };
-        // What may be a replay takes nobody's place.
-        let place = || if is_first { place.take(server) } else { None };
-        match objection(server, offer).or_else(place).or_else(taken) {
-            Some(reason) => Answer::Refuse(reason),
-            None => Answer::Accept {
-                aes: offer.aes && has_aes(),
-                udp_secret: secret,
-                udp_port: server.udp_port,
-                udp_hosts: server.udp_hosts.clone(),
-            },
-        }
-    };
-    let (control, offer) = control::accept(stream, &server.psk, waker.clone(), decide)?;
-    Ok(Hands { control, offer, secret, is_first })
-}
-
-/// A session's place among those that a server has, given back when it ends.
-#[derive(Default)]
-struct Place {
-    taken: OnceCell<Arc<AtomicUsize>>,
-}
-
-impl Place {
-    /// Take a place; why there is none.
-    fn take(&self, server: &Server) -> Option<Reason> {
-        let sessions = self.taken.get_or_init(|| server.sessions.clone());
-        (sessions.fetch_add(1, Ordering::Relaxed) >= SESSIONS_MAX).then(|| {
-            let line = format!(
-                "the server has {SESSIONS_MAX} copies under way, as many as it takes; try again later"
-            );
-            Reason::new(Cause::Refused, line)
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(sessions) = self.taken.get() {
-            sessions.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Why an offer cannot be accepted.
-fn objection(server: &Server, offer: &Offer) -> Option<Reason> {
-    if server.unable.is_some() {
-        return server.unable.clone();
-    }
-    let classes = &offer.transfer.classes;
-    let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
-    if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
-        return Some(Reason::new(Cause::Refused, "the datagram sizes offered make no sense"));
-    }
-    if server.read_only && matches!(offer.direction, Direction::Push { .. }) {
-        return Some(Reason::new(Cause::Refused, "this server only sends; it was started read-only"));
-    }
-    None
-}
-
 fn serve_session(
     server: &Server,
-    hands: Hands,
+    met: Met,
     mut link: Link,
     waker: Waker,
-    stranger: (&Place, Option<Guest<'_>>),
+    guest: Option<Guest<'_>>,
 ) -> Result<String, Error> {
-    let Hands { control, offer, secret, is_first } = hands;
+    let Met { control, offer, secret, rtt, ward, room, inside, mut place } = met;
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let sends = matches!(offer.direction, Direction::Pull { .. });
     let mut transfer = offer.transfer.clone();
-    if let (true, Some(max)) = (sends, server.max_rate) {
-        transfer.rate_cap = Some(transfer.rate_cap.map_or(max, |cap| cap.min(max)));
+    if !server.is_ssh {
+        transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
     }
-    let mut nobody = ();
+    let mut meter = Meter::begin(ward.clone());
     let mut session = Session {
         link,
         control,
@@ -340,8 +258,8 @@ fn serve_session(
         stop: server.stop.clone(),
         check: PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?)),
         options: transfer,
-        rtt: RTT_GUESS,
-        observer: &mut nobody,
+        rtt,
+        observer: &mut meter,
         began: Instant::now(),
         remembered: None,
         told: None,
@@ -358,6 +276,8 @@ fn serve_session(
         is_ssh: server.is_ssh,
         confirmed: false,
         asked_at: None,
+        supervision: None,
+        rate_told: None,
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
@@ -365,13 +285,17 @@ fn serve_session(
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
     let began = clock::now();
-    let outcome =
-        welcome(server, &mut session, is_first, stranger).and_then(|()| match offer.direction.clone() {
-            Direction::Push { dest } => take_push(server, &mut session, dest, offer),
-            Direction::Pull { sources } => give_pull(server, &mut session, sources, offer),
-            Direction::Probe => probe::answer(&mut session),
-        });
+    let outcome = welcome(server, &mut session, (&ward.account, &mut place), guest).and_then(|()| {
+        let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
+        session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
+        match (inside, room) {
+            (Direction::Push { dest }, Some(room)) => take_push(&room, &mut session, dest, offer),
+            (Direction::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
+            _ => probe::answer(&mut session),
+        }
+    });
     session.control.finish();
+    meter.end(outcome.is_ok());
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
 }
 
@@ -380,29 +304,35 @@ fn serve_session(
 fn welcome(
     server: &Server,
     session: &mut Session<'_>,
-    is_first: bool,
-    (place, guest): (&Place, Option<Guest<'_>>),
+    (account, place): (&Account, &mut Option<Place>),
+    guest: Option<Guest<'_>>,
 ) -> Result<(), Error> {
-    if !is_first {
+    if place.is_none() {
         await_confirmation(session)?;
-        if let Some(reason) = place.take(server) {
-            return Err(session.abort(Error::Busy(reason)));
+        match take_place(server, account) {
+            Ok(taken) => *place = Some(taken),
+            Err(reason) => return Err(session.abort(Error::Busy(reason))),
         }
     }
     drop(guest);
     Ok(())
 }
 
-fn take_push(
-    server: &Server,
-    session: &mut Session<'_>,
-    dest: Vec<u8>,
-    offer: Offer,
-) -> Result<String, Error> {
-    let shown = String::from_utf8_lossy(&dest).into_owned();
-    let base = Base::new(server.root.clone(), PathBuf::from(OsString::from_vec(dest)));
+fn take_push(room: &Room, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Error> {
+    let shown = match &offer.direction {
+        Direction::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
+        _ => String::new(),
+    };
+    let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let received = receive(session, base, offer.files, head)?;
+    let files = match room.access {
+        // Nothing that is there may show in what comes of the copy but that a name is taken.
+        Access::WriteOnly => {
+            FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..offer.files }
+        }
+        _ => offer.files,
+    };
+    let received = receive(session, base, files, head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.count());
     let removed = match received.report.removed.count() {
         0 => String::new(),
@@ -415,7 +345,7 @@ fn take_push(
 }
 
 fn give_pull(
-    server: &Server,
+    room: &Room,
     session: &mut Session<'_>,
     sources: Vec<Vec<u8>>,
     offer: Offer,
@@ -434,7 +364,7 @@ fn give_pull(
         files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
         stop: Arc::default(),
     };
-    let (root, paths) = (server.root.clone(), paths.collect::<Vec<_>>());
+    let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
     let scanned =
         aside(session, "list", move |over| scan(&root, &paths, &ScanOptions { stop: over, ..options }))?;
     if let Some(reason) = scanned.emptiness() {
@@ -449,32 +379,45 @@ fn give_pull(
     Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 
-/// The far side of an ssh copy: talks over stdin and stdout, on a UDP port out of `ports`.
-pub fn agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Error> {
-    run_agent(ports, stop.clone()).map_err(|error| error.unless_stopped(&stop))
+/// How the far side of an ssh copy is to run.
+#[derive(Clone, Debug, Default)]
+pub struct AgentOptions {
+    /// UDP ports to choose from.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// The folder that it does not leave; `None`: all that the user may touch.
+    pub root: Option<PathBuf>,
+    /// What may be done there.
+    pub access: Access,
 }
 
-fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Result<(), Error> {
+/// The far side of an ssh copy: talks over stdin and stdout.
+pub fn agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
+    run_agent(options, stop.clone()).map_err(|error| error.unless_stopped(&stop))
+}
+
+fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
+    let root = match options.root {
+        None => Root::ambient(),
+        Some(folder) => Root::confined(&folder).map_err(|source| PolicyError::Folder { folder, source })?,
+    };
     let mut psk = [0; 32];
     io::stdin().read_exact(&mut psk).map_err(Error::NoKey)?;
-    let bound = bind_in(ports);
+    let bound = bind_in(options.ports);
     let (udp_port, unable) = match &bound {
         Ok(bound) => (bound.port, None),
         // The client is told in the answer to its offer: what we print here may be seen by nobody.
         Err(error) => (0, Some(error.reason())),
     };
-    let (root, udp_hosts) = (Root::ambient(), ssh_address());
     let server = Server {
-        root,
-        psk,
-        read_only: false,
-        max_rate: None,
+        doors: Doors::Login(Arc::new(Account::of_login(root, options.access, psk))),
+        throttle: None,
+        places: Arc::default(),
+        records: Arc::new(()),
         udp_port,
-        udp_hosts,
+        udp_hosts: ssh_address(),
         is_ssh: true,
         unable,
         replays: Replays::new(Moment::now()),
-        sessions: Arc::default(),
         stop,
     };
     let waker = Waker::new()?;
@@ -486,8 +429,8 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
     };
     let streams = StreamSet::default();
     let mut acceptor = None;
-    let place = Place::default();
-    let hands = shake_hands(&server, stream, &waker, &place, |offer, secret| {
+    let from = Ipv4Addr::UNSPECIFIED.into();
+    let met = shake_hands(&server, (stream, from), &waker, |offer, secret| {
         let key = stream_key(secret, offer.connection_id);
         acceptor = Some((offer.connection_id, streams.acceptor_of(key, &offer.transfer, waker.clone())));
         true
@@ -496,8 +439,8 @@ fn run_agent(ports: Option<RangeInclusive<u16>>, stop: Arc<AtomicBool>) -> Resul
     if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
         admit_streams(listener, id, acceptor)?;
     }
-    let link = Link::waiting(bound.socket, ssh_client(), hands.early_keys(&server)).with_streams(streams);
-    serve_session(&server, hands, link, waker, (&place, None)).map(drop)
+    let link = Link::waiting(bound.socket, ssh_client(), met.early_keys()).with_streams(streams);
+    serve_session(&server, met, link, waker, None).map(drop)
 }
 
 /// Admit TCP streams of this one transfer for as long as the process lives.
@@ -593,9 +536,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 const BACKLOG: i32 = 4096;
 /// A client that says nothing for this long is no client.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// Before anything is measured.
-const RTT_GUESS: Duration = Duration::from_millis(50);
 /// TCP streams of an agent that are about to join.
 const JOINS_MAX: usize = 64;
-/// Sessions served at once.
-const SESSIONS_MAX: usize = 256;
+/// A client's word on how long it may be silent counts up to here, or dead ones would keep their places.
+const STALL_MAX_MS: u64 = 3_600_000;

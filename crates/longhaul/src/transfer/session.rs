@@ -2,6 +2,7 @@
 
 use crate::api::{Observer, Phase as CopyPhase, Progress, Remark};
 use crate::clock;
+use crate::daemon::supervision::Supervision;
 use crate::error::Error;
 use crate::net::control::{Control, Incoming};
 use crate::net::link::Link;
@@ -15,7 +16,7 @@ use longhaul_proto::path::{PathCheck, PathEvent};
 use longhaul_proto::session::message::{Message, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::streams::STREAMS_MAX;
-use longhaul_proto::units::Time;
+use longhaul_proto::units::{Rate, Time};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,6 +73,10 @@ pub struct Session<'a> {
     pub confirmed: bool,
     /// The other address at which the peer was last looked for, with what token and when.
     pub asked_at: Option<(SocketAddr, u64, Time)>,
+    /// A daemon's rules and records, as far as they concern this session.
+    pub supervision: Option<Supervision>,
+    /// The rate that the other side was told to keep to, or told us to.
+    pub rate_told: Option<Rate>,
 }
 
 impl Session<'_> {
@@ -136,6 +141,7 @@ impl Session<'_> {
                 Message::NoStreams(line) => self.no_streams = Some(line),
                 Message::Warning(line) => self.observer.warning(&line),
                 Message::Ask { at } => self.asked = self.asked.max(Some(at)),
+                Message::RateCap(rate) => self.rate_told = Some(rate),
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 message => return Ok(Some(message)),
             }
@@ -155,6 +161,28 @@ impl Session<'_> {
             if self.opener.is_none() {
                 self.control.send(Message::Streams { wanted: wanted as u16 });
             }
+        }
+    }
+
+    /// The lowest of all rates that this side may send at, which sent at `used` of late.
+    pub fn rate_cap(&self, used: Option<Rate>) -> Option<Rate> {
+        let shared = self.supervision.as_ref().and_then(|supervision| supervision.rate(used));
+        [self.options.rate_cap, self.rate_told, shared].into_iter().flatten().min()
+    }
+
+    /// Tell the side that sends how fast it may, which sent at `used` of late: at once if it is less than before.
+    pub fn tell_rate(&mut self, used: Option<Rate>) {
+        let Some(rate) = self.supervision.as_ref().and_then(|supervision| supervision.rate(used)) else {
+            // It may as fast as it likes, after having been told otherwise.
+            if self.rate_told.take().is_some() {
+                self.control.send(Message::RateCap(Rate(u64::MAX)));
+            }
+            return;
+        };
+        let is_news = self.rate_told.is_none_or(|told| rate < told || rate.0 > told.0 + told.0 / 16);
+        if is_news {
+            self.rate_told = Some(rate);
+            self.control.send(Message::RateCap(rate));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Copies as a program that embeds the library makes them: several in one process.
 
+use longhaul::daemon::policy::{Access, Policy};
 use longhaul::{
     CopyOptions, FileOptions, Location, Observer, Rate, Remark, ServeOptions, Summary, Transport,
 };
@@ -27,13 +28,8 @@ impl Daemon {
 
     fn start_at(listen: &str, root: &Path) -> Daemon {
         let stop = Arc::new(AtomicBool::new(false));
-        let options = ServeOptions {
-            root: root.into(),
-            listen: listen.parse().unwrap(),
-            token: TOKEN.into(),
-            read_only: false,
-            max_rate: None,
-        };
+        let policy = Policy::one_folder(root, TOKEN.into(), Access::ReadWrite);
+        let options = ServeOptions::new(listen.parse().unwrap(), policy).unwrap();
         let (told, bound) = mpsc::channel();
         let flag = stop.clone();
         let thread = std::thread::spawn(move || {

@@ -1,9 +1,12 @@
 //! What an observer is told of a copy while no data moves yet.
 
+use longhaul::daemon::policy::{Access, Policy};
 use longhaul::{CopyOptions, Location, Observer, Phase, Progress, ServeOptions, copy, serve};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+const TOKEN: &str = "a token that only this test knows";
 
 /// The phases that were told, each once.
 #[derive(Default)]
@@ -18,7 +21,7 @@ impl Observer for Phases {
 }
 
 fn phases_of(from: Location, to: &Location) -> Vec<Phase> {
-    let options = CopyOptions { token: Some("secret".into()), history: None, ..CopyOptions::default() };
+    let options = CopyOptions { token: Some(TOKEN.into()), history: None, ..CopyOptions::default() };
     let mut phases = Phases::default();
     let summary = copy(&[from], to, &options, &mut phases, Arc::default()).unwrap();
     assert!(summary.ok, "{:?}", summary.error);
@@ -29,13 +32,8 @@ fn phases_of(from: Location, to: &Location) -> Vec<Phase> {
 fn connecting_and_comparing_are_told() {
     let (here, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     std::fs::write(here.path().join("file"), vec![7; 3_000_000]).unwrap();
-    let serving = ServeOptions {
-        root: root.path().into(),
-        listen: "127.0.0.1:0".parse().unwrap(),
-        token: "secret".into(),
-        read_only: false,
-        max_rate: None,
-    };
+    let policy = Policy::one_folder(root.path(), TOKEN.into(), Access::ReadWrite);
+    let serving = ServeOptions::new("127.0.0.1:0".parse().unwrap(), policy).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let (ready, bound) = std::sync::mpsc::channel();
     let stopping = stop.clone();

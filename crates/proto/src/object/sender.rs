@@ -160,6 +160,11 @@ impl<S: Source> Sender<S> {
         self.pacer.time_lost()
     }
 
+    /// Never faster than this from now on.
+    pub fn set_rate_cap(&mut self, rate: Option<Rate>) {
+        self.config.rate_cap = rate;
+    }
+
     /// Packets that the receiver has (with those it had before).
     pub fn acked(&self) -> u64 {
         self.acked.count()

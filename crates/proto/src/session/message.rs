@@ -50,6 +50,9 @@ pub struct FileOptions {
     pub dry_run: bool,
     /// Leave out what matches (gitignore-like globs).
     pub exclude: Vec<String>,
+    /// Nothing that is at the destination is compared, changed or replaced. The receiver's own wish: it does not travel.
+    #[serde(skip)]
+    pub new_only: bool,
 }
 
 /// Whether the receiver looks for parts of a file in the one that is to be replaced.
@@ -343,6 +346,8 @@ pub enum Message {
     Bytes(Vec<u8>),
     /// The server to the client: a line that its user should know.
     Warning(String),
+    /// The server to a client that sends: no faster than this from now on.
+    RateCap(Rate),
 }
 
 impl Message {

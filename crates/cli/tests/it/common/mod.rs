@@ -5,6 +5,7 @@ pub mod mapping;
 pub mod relay;
 pub mod shim;
 pub mod sides;
+pub mod site;
 pub mod small;
 
 pub use longhaul_testing::running::*;

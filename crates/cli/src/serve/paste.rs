@@ -1,75 +1,23 @@
-//! `longhaul serve`.
+//! What `longhaul serve --root` prints: lines to paste on another host.
 
-use crate::args::ServeArgs;
-use crate::failure::Failure;
-use crate::output::{self, Exit, warn};
-use crate::values::{TOKEN_ENV, Token, TokenFrom, find_token, fresh_token};
-use crate::{log, signals};
-use longhaul::{DEFAULT_PORT, ServeOptions};
+use crate::values::{TOKEN_ENV, TokenFrom};
+use longhaul::DEFAULT_PORT;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// Serve until a signal comes.
-pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
-    if !args.root.is_dir() {
-        return Err(Failure::Usage(format!("--root {}: no such folder", args.root.display())));
-    }
-    let given = find_token(args.token_file.as_deref()).map_err(Failure::Usage)?;
-    warn_about(given.as_ref());
-    let token = match &given {
-        Some(token) => token.secret.clone(),
-        None => longhaul::Token::from(fresh_token().map_err(Failure::Failed)?),
-    };
-    let paste = Paste {
-        token: token.secret().into(),
-        from: given.map(|token| token.from),
-        read_only: args.read_only,
-    };
-    log::start("info")?;
-    let stop = signals::stop_flag()?;
-    let options = ServeOptions {
-        root: args.root.clone(),
-        listen: args.listen.unwrap_or_else(everywhere),
-        token,
-        read_only: args.read_only,
-        max_rate: args.max_rate,
-    };
-    let root = args.root.display().to_string();
-    longhaul::serve(options, stop, |bound| output::result(&paste.text(&root, bound)))?;
-    Ok(Exit::Done)
-}
-
-fn warn_about(token: Option<&Token>) {
-    let Some(token) = token else { return };
-    if let Some(warning) = &token.warning {
-        warn(warning);
-    }
-    if token.secret.secret().len() < TOKEN_LEN_MIN {
-        warn(&format!(
-            "a token of fewer than {TOKEN_LEN_MIN} characters can be guessed; use a long random one"
-        ));
-    }
-}
-
-/// The default port on every address, of IPv4 alone where the host has no IPv6.
-fn everywhere() -> SocketAddr {
-    let any = match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
-        Ok(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
-        Err(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
-    };
-    SocketAddr::from((any, DEFAULT_PORT))
-}
-
 /// The lines to paste on another host.
-struct Paste {
-    token: String,
+pub struct Paste {
+    /// The token itself.
+    pub token: String,
     /// `None`: it is fresh, and nobody else knows it yet.
-    from: Option<TokenFrom>,
-    read_only: bool,
+    pub from: Option<TokenFrom>,
+    /// Nothing can be copied into it.
+    pub read_only: bool,
 }
 
 impl Paste {
-    fn text(&self, root: &str, bound: SocketAddr) -> String {
+    /// For a folder that is served at this address.
+    pub fn text(&self, root: &str, bound: SocketAddr) -> String {
         let url = url(SocketAddr::from((reachable(bound.ip()), bound.port())));
         let command = match &self.from {
             None => format!("{TOKEN_ENV}={} longhaul cp", self.token),
@@ -116,8 +64,6 @@ fn reachable(bound: IpAddr) -> IpAddr {
     v4().or_else(v6).unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-/// Characters below which a token is called weak.
-const TOKEN_LEN_MIN: usize = 16;
 /// An address beyond the default route (documentation prefix, RFC 5737).
 const OUTSIDE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// The same for IPv6 (RFC 3849).

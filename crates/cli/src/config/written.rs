@@ -1,0 +1,178 @@
+//! What stands in the file, field by field.
+
+use crate::rate::parse_rate;
+use crate::values::parse_listen;
+use longhaul::daemon::policy::Access;
+use longhaul::daemon::schedule::{Days, Hours, Schedule};
+use longhaul::{ControllerKind, Rate};
+use serde::de::{Deserialize, Deserializer, Error};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Bytes of the text.
+pub type Span = Option<Range<usize>>;
+
+/// The whole file.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Written {
+    #[serde(default, deserialize_with = "address")]
+    pub listen: Option<SocketAddr>,
+    #[serde(default)]
+    pub folders: BTreeMap<String, PathBuf>,
+    #[serde(default)]
+    pub users: BTreeMap<String, WrittenUser>,
+    #[serde(default)]
+    pub rate: Option<WrittenRate>,
+    #[serde(default)]
+    pub rates: Vec<WrittenHours>,
+    #[serde(default)]
+    pub sessions: Option<usize>,
+    #[serde(default)]
+    pub controls: Option<Vec<WrittenControl>>,
+    #[serde(default)]
+    pub fsync: Option<bool>,
+    #[serde(default)]
+    pub audit: Option<PathBuf>,
+    #[serde(default, deserialize_with = "address")]
+    pub metrics: Option<SocketAddr>,
+    #[serde(default)]
+    pub sandbox: Option<bool>,
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+}
+
+impl Written {
+    pub fn rates(&self) -> Schedule {
+        schedule(&self.rate, &self.rates)
+    }
+}
+
+/// One user.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WrittenUser {
+    pub id: String,
+    pub key: String,
+    pub folders: BTreeMap<String, WrittenAccess>,
+    #[serde(default)]
+    pub rate: Option<WrittenRate>,
+    #[serde(default)]
+    pub rates: Vec<WrittenHours>,
+    #[serde(default)]
+    pub sessions: Option<usize>,
+    #[serde(default)]
+    pub controls: Option<Vec<WrittenControl>>,
+}
+
+impl WrittenUser {
+    pub fn rates(&self) -> Schedule {
+        schedule(&self.rate, &self.rates)
+    }
+}
+
+fn schedule(always: &Option<WrittenRate>, hours: &[WrittenHours]) -> Schedule {
+    Schedule {
+        always: always.as_ref().map(|rate| rate.0),
+        hours: hours.iter().map(|hours| hours.0).collect(),
+    }
+}
+
+pub struct WrittenRate(pub Rate);
+pub struct WrittenAccess(pub Access);
+pub struct WrittenControl(pub ControllerKind);
+pub struct WrittenHours(pub Hours);
+
+impl<'de> Deserialize<'de> for WrittenRate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenRate, D::Error> {
+        parse_rate(&String::deserialize(from)?).map(WrittenRate).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenAccess {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenAccess, D::Error> {
+        let text = String::deserialize(from)?;
+        access_of(&text).map(WrittenAccess).ok_or_else(|| {
+            let names = Access::ALL.map(Access::name).join(", ");
+            D::Error::custom(format!("{text:?} is none of {names}"))
+        })
+    }
+}
+
+/// By its name.
+pub fn access_of(name: &str) -> Option<Access> {
+    Access::ALL.into_iter().find(|access| access.name() == name)
+}
+
+impl<'de> Deserialize<'de> for WrittenControl {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenControl, D::Error> {
+        String::deserialize(from)?.parse().map(WrittenControl).map_err(D::Error::custom)
+    }
+}
+
+/// As a table, before its parts are checked against each other.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HoursTable {
+    from: String,
+    to: String,
+    days: Option<String>,
+    rate: WrittenRate,
+}
+
+impl<'de> Deserialize<'de> for WrittenHours {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenHours, D::Error> {
+        let table = HoursTable::deserialize(from)?;
+        let minute = |text: &str| {
+            minute_of(text).ok_or_else(|| D::Error::custom(format!("{text:?} is no time; write it as HH:MM")))
+        };
+        let (from, to) = (minute(&table.from)?, minute(&table.to)?);
+        if from == to || from == DAY {
+            return Err(D::Error::custom(format!("from {} to {} there is no time", table.from, table.to)));
+        }
+        let days = match &table.days {
+            None => Days::ALL,
+            Some(text) => days_of(text).map_err(D::Error::custom)?,
+        };
+        Ok(WrittenHours(Hours { from, to, days, rate: table.rate.0 }))
+    }
+}
+
+/// Minutes since midnight of `HH:MM`, up to 24:00.
+fn minute_of(text: &str) -> Option<u16> {
+    let (hour, minute) = text.split_once(':')?;
+    let number = |text: &str| {
+        let digits = (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+        text.parse::<u16>().ok().filter(|_| digits)
+    };
+    let (hour, minute) = (number(hour)?, number(minute)?);
+    let total = hour * 60 + minute;
+    (minute < 60 && total <= DAY).then_some(total)
+}
+
+/// `mon-fri,sun`.
+fn days_of(text: &str) -> Result<Days, String> {
+    let day = |name: &str| {
+        let name = name.trim().to_ascii_lowercase();
+        let known = DAYS.iter().position(|day| *day == name);
+        known
+            .map(|at| at as u8)
+            .ok_or_else(|| format!("{name:?} is no day; write them as mon-fri or sat,sun"))
+    };
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Ok::<_, String>((day(first)?, day(last)?))
+    };
+    let ranges = text.split(',').map(range).collect::<Result<Vec<_>, _>>()?;
+    Ok(ranges.into_iter().fold(Days::NONE, |days, (first, last)| days.with(first, last)))
+}
+
+fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    parse_listen(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
+const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+/// Minutes.
+const DAY: u16 = 24 * 60;

@@ -1,0 +1,192 @@
+//! Figures for Prometheus, over HTTP on a port of their own.
+
+use crate::failure::Failure;
+use crate::values::describe;
+use longhaul::daemon::records::{Event, Who};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use tiny_http::{Header, Response, Server};
+
+/// Whose, and which way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Session {
+    user: String,
+    direction: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    user: String,
+    direction: &'static str,
+    outcome: &'static str,
+}
+
+impl From<&Who<'_>> for Session {
+    fn from(who: &Who<'_>) -> Session {
+        Session { user: who.user.into(), direction: who.way.name() }
+    }
+}
+
+/// All figures.
+pub struct Metrics {
+    registry: Registry,
+    connections: Counter,
+    turned_away: Counter,
+    refused: Family<Session, Counter>,
+    sessions: Family<Session, Gauge>,
+    ended: Family<Outcome, Counter>,
+    bytes: Family<Session, Counter>,
+    rate: Family<Session, Gauge>,
+    files: Family<Outcome, Counter>,
+}
+
+impl Metrics {
+    fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("longhaul");
+        let all = Metrics {
+            connections: Counter::default(),
+            turned_away: Counter::default(),
+            refused: Family::default(),
+            sessions: Family::default(),
+            ended: Family::default(),
+            bytes: Family::default(),
+            rate: Family::default(),
+            files: Family::default(),
+            registry: Registry::default(),
+        };
+        registry.register("connections", "TCP connections accepted", all.connections.clone());
+        let help = "Connections without a key that is known here, or of something that is no longhaul";
+        registry.register("turned_away", help, all.turned_away.clone());
+        registry.register("refused", "Requests of users that were refused", all.refused.clone());
+        registry.register("sessions", "Sessions under way", all.sessions.clone());
+        registry.register("sessions_ended", "Sessions that have ended", all.ended.clone());
+        registry.register("bytes", "Data bytes moved, seen from the server", all.bytes.clone());
+        let help = "Data moved at present, bits per second";
+        registry.register("rate_bits_per_second", help, all.rate.clone());
+        registry.register("files", "Files copied, and files that could not be", all.files.clone());
+        Metrics { registry, ..all }
+    }
+
+    /// Something happened.
+    pub fn note(&self, event: &Event<'_>) {
+        match event {
+            Event::Connected => drop(self.connections.inc()),
+            Event::TurnedAway => drop(self.turned_away.inc()),
+            Event::Refused(who) => drop(self.refused.get_or_create(&who.into()).inc()),
+            Event::Began(who) => drop(self.sessions.get_or_create(&who.into()).inc()),
+            Event::Moved { who, bytes, before, rate } => {
+                self.bytes.get_or_create(&who.into()).inc_by(*bytes);
+                let change = rate.0.cast_signed().saturating_sub(before.0.cast_signed());
+                self.rate.get_or_create(&who.into()).inc_by(change);
+            }
+            Event::File { who, file } => {
+                let outcome = if file.failure.is_none() { "copied" } else { "failed" };
+                self.files.get_or_create(&labels(who, outcome)).inc();
+            }
+            Event::Ended { who, ok } => {
+                self.sessions.get_or_create(&who.into()).dec();
+                let outcome = if *ok { "done" } else { "failed" };
+                self.ended.get_or_create(&labels(who, outcome)).inc();
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to memory does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+fn labels(who: &Who<'_>, outcome: &'static str) -> Outcome {
+    Outcome { user: who.user.into(), direction: who.way.name(), outcome }
+}
+
+/// Tells them to whoever asks.
+pub struct Exporter {
+    metrics: Arc<Metrics>,
+    address: SocketAddr,
+    /// Until it is started.
+    listener: Mutex<Option<TcpListener>>,
+}
+
+impl Exporter {
+    /// Take the port.
+    pub fn bind(address: SocketAddr) -> Result<Exporter, Failure> {
+        let failed =
+            |error| Failure::Failed(format!("cannot listen at {address} for metrics: {}", describe(&error)));
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Exporter { metrics: Arc::new(Metrics::new()), address, listener: Mutex::new(Some(listener)) })
+    }
+
+    /// What it tells.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Answer from now on.
+    pub fn start(&self) -> Result<(), Failure> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(listener) = listener else { return Ok(()) };
+        let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot tell metrics: {error}"));
+        let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
+        let metrics = self.metrics.clone();
+        let answer = move || {
+            for request in server.incoming_requests() {
+                // Whoever left meanwhile is not told.
+                let _ = if request.url().split('?').next() == Some("/metrics") {
+                    request.respond(Response::from_string(metrics.text()).with_header(content_type()))
+                } else {
+                    request.respond(Response::from_string("/metrics\n").with_status_code(404))
+                };
+            }
+        };
+        thread::Builder::new().name("metrics".into()).spawn(answer).map_err(|error| failed(&error))?;
+        tracing::info!("metrics are told at http://{}/metrics", self.address);
+        Ok(())
+    }
+}
+
+fn content_type() -> Header {
+    let value = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Header::from_bytes("Content-Type", value).expect("plain ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul::Rate;
+    use longhaul::daemon::records::Way;
+
+    #[test]
+    fn figures_are_told_for_each_user() {
+        let metrics = Metrics::new();
+        let who = Who { user: "alice", from: [127, 0, 0, 1].into(), way: Way::In };
+        metrics.note(&Event::Connected);
+        metrics.note(&Event::Began(who));
+        let moved = |bytes, before, rate| Event::Moved { who, bytes, before: Rate(before), rate: Rate(rate) };
+        metrics.note(&moved(500, 0, 90));
+        metrics.note(&moved(70, 90, 30));
+        let text = metrics.text();
+        for line in [
+            "longhaul_connections_total 1\n",
+            "longhaul_sessions{user=\"alice\",direction=\"in\"} 1\n",
+            "longhaul_bytes_total{user=\"alice\",direction=\"in\"} 570\n",
+            "longhaul_rate_bits_per_second{user=\"alice\",direction=\"in\"} 30\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        metrics.note(&Event::Ended { who, ok: true });
+        assert!(metrics.text().contains("outcome=\"done\"} 1\n"));
+    }
+}

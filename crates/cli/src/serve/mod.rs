@@ -1,0 +1,222 @@
+//! `longhaul serve`.
+
+mod audit;
+mod metrics;
+mod paste;
+mod records;
+mod sandbox;
+
+use self::paste::Paste;
+use self::records::Kept;
+use self::sandbox::Needs;
+use crate::args::ServeArgs;
+use crate::config::{Config, ConfigError, load_or_make};
+use crate::failure::Failure;
+use crate::output::{self, Exit, warn};
+use crate::values::{Token, find_token};
+use crate::{log, signals};
+use longhaul::daemon::admission::Admission;
+use longhaul::daemon::policy::{Access, Policy, UserKey};
+use longhaul::daemon::token::UserToken;
+use longhaul::{DEFAULT_PORT, Identity, ServeOptions};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Serve until a signal comes.
+pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
+    let plan = match (&args.config, &args.root) {
+        (Some(config), _) => Plan::of_config(args, config)?,
+        (None, Some(root)) => Plan::of_folder(args, root)?,
+        (None, None) => return Err(Failure::Usage("give --config FILE or --root DIR".into())),
+    };
+    log::start("info")?;
+    let needs = plan.sandbox.then(|| plan.needs());
+    let kept = Kept::open(plan.audit.as_deref(), plan.metrics)?;
+    let admission = Admission::new(plan.policy)?;
+    let options = ServeOptions { listen: plan.listen, admission: admission.clone(), records: kept.records() };
+    let stop = Arc::new(AtomicBool::new(false));
+    let hang_up = plan.config.clone().map(|path| reloader(path, admission));
+    let mut failed = None;
+    longhaul::serve(options, stop.clone(), |bound| {
+        let warnings = needs.map(|needs| sandbox::enter(&needs)).unwrap_or_default();
+        warnings.iter().for_each(|line| tracing::warn!("{line}; --no-sandbox asks for none"));
+        let begun = signals::watch(&stop, hang_up).and_then(|()| kept.start());
+        match begun {
+            Ok(()) => {
+                output::result(&plan.greeting.text(bound));
+                tell_manager(&[sd_notify::NotifyState::Ready]);
+            }
+            Err(failure) => {
+                failed = Some(failure);
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    })?;
+    tell_manager(&[sd_notify::NotifyState::Stopping]);
+    kept.close();
+    failed.map_or(Ok(Exit::Done), Err)
+}
+
+/// Tell the service manager that started this, if one did.
+fn tell_manager(states: &[sd_notify::NotifyState]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!("the service manager cannot be told: {error}");
+    }
+}
+
+/// What is to be done.
+struct Plan {
+    listen: SocketAddr,
+    policy: Policy,
+    audit: Option<PathBuf>,
+    metrics: Option<SocketAddr>,
+    sandbox: bool,
+    /// The file to read again when asked to.
+    config: Option<PathBuf>,
+    /// Read again with it.
+    key_file: Option<PathBuf>,
+    greeting: Greeting,
+}
+
+/// What is said when it listens.
+enum Greeting {
+    Folder(String, Paste),
+    Config(String),
+}
+
+impl Greeting {
+    fn text(&self, bound: SocketAddr) -> String {
+        match self {
+            Greeting::Folder(root, paste) => paste.text(root, bound),
+            Greeting::Config(file) => format!("serving at {bound} as {file} says"),
+        }
+    }
+}
+
+impl Plan {
+    fn of_config(args: &ServeArgs, path: &Path) -> Result<Plan, Failure> {
+        let (config, policy) = load(path)?;
+        let is_private = std::fs::metadata(path).is_ok_and(|meta| meta.mode() & 0o077 == 0);
+        if !is_private && !policy.users.is_empty() {
+            warn(&ConfigError::NotPrivate(path.into()).to_string());
+        }
+        if policy.users.is_empty() {
+            warn(&format!("there are no users yet: longhaul user add NAME --config {}", path.display()));
+        }
+        Ok(Plan {
+            listen: args.listen.or(config.listen).unwrap_or_else(everywhere),
+            policy,
+            audit: config.audit,
+            metrics: args.metrics.or(config.metrics),
+            sandbox: config.sandbox && !args.no_sandbox,
+            config: Some(path.into()),
+            key_file: Some(config.key_file),
+            greeting: Greeting::Config(path.display().to_string()),
+        })
+    }
+
+    /// One folder and one token: without a configuration.
+    fn of_folder(args: &ServeArgs, root: &Path) -> Result<Plan, Failure> {
+        if !root.is_dir() {
+            return Err(Failure::Usage(format!("--root {}: no such folder", root.display())));
+        }
+        let given = find_token(args.token_file.as_deref()).map_err(Failure::Usage)?;
+        let access = if args.read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let (policy, token) = match &given {
+            Some(token) => {
+                (Policy::one_folder(root, checked(token)?, access), token.secret.secret().to_owned())
+            }
+            None => with_fresh_token(root, access)?,
+        };
+        let paste = Paste { token, from: given.map(|token| token.from), read_only: args.read_only };
+        Ok(Plan {
+            listen: args.listen.unwrap_or_else(everywhere),
+            policy: policy.with_rate(args.max_rate),
+            audit: None,
+            metrics: args.metrics,
+            sandbox: !args.no_sandbox,
+            config: None,
+            key_file: None,
+            greeting: Greeting::Folder(root.display().to_string(), paste),
+        })
+    }
+}
+
+impl Plan {
+    /// What of the file system it takes: what it serves, and the configuration's folder to read that again.
+    fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        if let Some(config) = &self.config {
+            // Where it is, if this is a link; a whole folder, as changing a file puts another in its place.
+            let config = std::fs::canonicalize(config).unwrap_or_else(|_| config.clone());
+            needs.read.extend(config.parent().map(Path::to_path_buf));
+        }
+        needs.read.extend(self.key_file.clone());
+        for grant in self.policy.users.iter().flat_map(|user| &user.grants) {
+            let into = if grant.access == Access::ReadOnly { &mut needs.read } else { &mut needs.write };
+            into.push(grant.folder.clone());
+        }
+        needs
+    }
+}
+
+/// A secret that both sides have.
+fn checked(token: &Token) -> Result<longhaul::Token, Failure> {
+    if let Some(warning) = &token.warning {
+        warn(warning);
+    }
+    match UserToken::read(token.secret.secret()) {
+        Ok(None) => Ok(token.secret.clone()),
+        _ => {
+            let line = "this is the token of a user of some server: that server is started with --config, and this token \
+                        goes to the one who copies";
+            Err(Failure::Usage(line.into()))
+        }
+    }
+}
+
+/// A token that nobody has yet, of a server that nobody knows yet.
+fn with_fresh_token(root: &Path, access: Access) -> Result<(Policy, String), Failure> {
+    let fresh = || {
+        let identity = Identity::generate()?;
+        Ok((UserToken::generate(*identity.public())?, identity))
+    };
+    let (token, identity) = fresh().map_err(|error| Failure::from(ConfigError::Random(error)))?;
+    let mut policy = Policy::one_folder(root, longhaul::Token::from(""), access);
+    policy.identity = Some(identity);
+    policy.users[0].key = UserKey::Own { id: token.id, secret: token.secret };
+    Ok((policy, token.text()))
+}
+
+fn load(path: &Path) -> Result<(Config, Policy), ConfigError> {
+    let mut config = Config::load(path)?;
+    let mut policy = std::mem::take(&mut config.policy);
+    policy.identity = Some(load_or_make(&config.key_file)?);
+    Ok((config, policy))
+}
+
+/// Reads the configuration again. One that is of no use is refused, and the old one stays.
+fn reloader(path: PathBuf, admission: Admission) -> signals::HangUp {
+    Box::new(move || {
+        let replaced = load(&path).map_err(|error| error.to_string()).and_then(|(_, policy)| {
+            let users = policy.users.len();
+            admission.replace(policy).map(|()| users).map_err(|error| error.to_string())
+        });
+        match replaced {
+            Ok(users) => tracing::info!("{} was read again: {users} users", path.display()),
+            Err(error) => tracing::error!("the old configuration stays: {error}"),
+        }
+    })
+}
+
+/// The default port on every address, of IPv4 alone where the host has no IPv6.
+fn everywhere() -> SocketAddr {
+    let any = match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+        Err(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+    };
+    SocketAddr::from((any, DEFAULT_PORT))
+}

@@ -1,0 +1,42 @@
+//! What makes a server one that can stand open to the world: who may come in, to which folders, how fast, and what is
+//! noted of it. [`crate::serve`] asks here; nothing in here knows of sockets or of a copy's protocol.
+//!
+//! - [`policy`]: users, their folders and limits, as they are written down.
+//! - [`admission`]: the same, ready to be asked, and to be replaced while copies run.
+//! - `places`: how many copies run at a time.
+//! - [`token`]: what a user is given.
+//! - [`schedule`]: rates that count at certain hours. `throttle` shares them out among the copies under way.
+//! - [`records`]: what is told of connections, sessions and files. `tally` knows the hashes of files.
+//! - `supervision`: what of all this goes along with one session.
+
+use crate::error::PolicyError;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+pub mod admission;
+pub(crate) mod places;
+pub mod policy;
+pub mod records;
+pub mod schedule;
+pub(crate) mod supervision;
+mod tally;
+pub(crate) mod throttle;
+pub mod token;
+
+/// How to serve.
+#[derive(Clone)]
+pub struct ServeOptions {
+    /// Address to listen at.
+    pub listen: SocketAddr,
+    /// Who may come in.
+    pub admission: admission::Admission,
+    /// Where it is told what happens.
+    pub records: Arc<dyn records::Records>,
+}
+
+impl ServeOptions {
+    /// Serve by this policy, and keep no records.
+    pub fn new(listen: SocketAddr, policy: policy::Policy) -> Result<ServeOptions, PolicyError> {
+        Ok(ServeOptions { listen, admission: admission::Admission::new(policy)?, records: Arc::new(()) })
+    }
+}

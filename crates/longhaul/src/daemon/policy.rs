@@ -1,0 +1,124 @@
+//! Who may do what at a server, and how fast, as it is written down.
+
+use super::schedule::Schedule;
+use super::token::Secret;
+use crate::api::{ControllerKind, Rate, Token};
+use crate::net::control::TokenId;
+use crate::net::noise::Identity;
+use std::path::PathBuf;
+
+/// Everything that a server goes by.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// What the server proves to be itself with: users with tokens of their own need it.
+    pub identity: Option<Identity>,
+    /// Who may come in.
+    pub users: Vec<User>,
+    /// For all users together.
+    pub limits: Limits,
+    /// Files are on the disk before the other side is told that they are there.
+    pub fsync: bool,
+}
+
+/// One who may come in.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// In the log, in records and in the configuration.
+    pub name: String,
+    /// What shows that it is this one.
+    pub key: UserKey,
+    /// What is open to this user.
+    pub grants: Vec<Grant>,
+    /// For all copies of this user together.
+    pub limits: Limits,
+    /// What may decide how fast the server sends.
+    pub controls: Vec<ControllerKind>,
+}
+
+/// What shows who somebody is.
+#[derive(Clone, Debug)]
+pub enum UserKey {
+    /// A secret that is all there is to know. One user at most has such a key.
+    Shared(Token),
+    /// What a [`UserToken`](super::token::UserToken) holds.
+    Own {
+        /// Says whose it is.
+        id: TokenId,
+        /// Shows that it is.
+        secret: Secret,
+    },
+}
+
+/// A folder that is open to a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// What a client calls it: the first component of its paths. Empty: all of the server that the user sees.
+    pub name: String,
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What may be done there.
+    pub access: Access,
+}
+
+/// What may be done in a folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Copied from.
+    ReadOnly,
+    /// New files may be put there. What is there can neither be read nor listed nor replaced.
+    WriteOnly,
+    /// Copied from and into.
+    #[default]
+    ReadWrite,
+}
+
+impl Access {
+    /// All of them.
+    pub const ALL: [Access; 3] = [Access::ReadOnly, Access::WriteOnly, Access::ReadWrite];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Access::ReadOnly => "read-only",
+            Access::WriteOnly => "write-only",
+            Access::ReadWrite => "read-write",
+        }
+    }
+}
+
+/// How much.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// How fast, in each direction.
+    pub rates: Schedule,
+    /// Copies at a time, if they are bounded.
+    pub sessions: Option<usize>,
+}
+
+impl Policy {
+    /// One folder, and one secret that opens it.
+    pub fn one_folder(folder: impl Into<PathBuf>, token: Token, access: Access) -> Policy {
+        Policy {
+            users: vec![User {
+                name: "anyone".into(),
+                key: UserKey::Shared(token),
+                grants: vec![Grant { name: String::new(), folder: folder.into(), access }],
+                limits: Limits::default(),
+                controls: usual_controls(),
+            }],
+            ..Policy::default()
+        }
+    }
+
+    /// The same, never faster than this.
+    pub fn with_rate(mut self, rate: Option<Rate>) -> Policy {
+        self.limits.rates = Schedule::always(rate);
+        self
+    }
+}
+
+/// What clients may have a server send with unless it is said: all but what heeds nothing. Of those that keep a rate the
+/// rate must be named.
+pub fn usual_controls() -> Vec<ControllerKind> {
+    ControllerKind::ALL.iter().copied().filter(|kind| *kind != ControllerKind::Greedy).collect()
+}

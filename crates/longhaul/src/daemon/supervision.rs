@@ -1,0 +1,153 @@
+//! What of a server's rules and records goes along with one session.
+
+use super::admission::Account;
+use super::records::{Event, FileNote, Records, Way, Who};
+use super::tally::Tally;
+use super::throttle::Share;
+use crate::api::{Observer, Phase, Progress};
+use longhaul_proto::session::manifest::{EntryIndex, Kind, Layout, Manifest};
+use longhaul_proto::session::message::{FileFailure, GroupHash, Report};
+use longhaul_proto::session::reason::{Cause, Reason};
+use longhaul_proto::units::Rate;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Whose session it is, and where that is told.
+#[derive(Clone)]
+pub(crate) struct Ward {
+    pub account: Arc<Account>,
+    pub from: IpAddr,
+    pub way: Way,
+    pub records: Arc<dyn Records>,
+}
+
+impl Ward {
+    pub fn who(&self) -> Who<'_> {
+        Who { user: &self.account.user.name, from: self.from, way: self.way }
+    }
+}
+
+/// Goes along with a session.
+pub(crate) struct Supervision {
+    ward: Ward,
+    share: Option<Share>,
+    tally: Option<Tally>,
+    /// What stands before the paths of what is copied.
+    prefix: Vec<u8>,
+    /// The copy's only file is called what the prefix says.
+    renamed: bool,
+}
+
+impl Supervision {
+    /// `prefix` stands before the paths of what is told of files.
+    pub fn new(ward: Ward, share: Option<Share>, prefix: Vec<u8>) -> Supervision {
+        Supervision { ward, share, tally: None, prefix, renamed: false }
+    }
+
+    /// How fast it may go, which went so fast of late.
+    pub fn rate(&self, used: Option<Rate>) -> Option<Rate> {
+        self.share.as_ref().and_then(|share| share.rate(used))
+    }
+
+    /// This is what the session copies; `renamed`: its only file gets the name that the client gave.
+    pub fn begin(&mut self, manifest: impl FnOnce() -> Arc<Manifest>, layout: &Arc<Layout>, renamed: bool) {
+        self.renamed = renamed;
+        if self.ward.records.wants_files() {
+            self.tally = Some(Tally::new(manifest(), layout.clone()));
+        }
+    }
+
+    /// Groups were hashed at the sender.
+    pub fn hashes(&mut self, hashes: &[GroupHash]) {
+        if let Some(tally) = &mut self.tally {
+            tally.note(hashes);
+        }
+    }
+
+    /// A file or link is in place.
+    pub fn landed(&mut self, entry: EntryIndex) {
+        self.tell(entry, None);
+    }
+
+    /// A file could not be stored.
+    pub fn failed(&mut self, failure: &FileFailure) {
+        if let Some(entry) = self.tally.as_ref().and_then(|tally| tally.find(&failure.path)) {
+            self.tell(entry, Some(&failure.reason));
+        }
+    }
+
+    /// Sending came to its end: so it went with what was read. Without a report the session broke off.
+    pub fn sent(&mut self, report: Option<&Report>) {
+        let Some(tally) = &self.tally else { return };
+        let failed: HashMap<&[u8], &Reason> = report
+            .iter()
+            .flat_map(|report| &report.failed.first)
+            .map(|failure| (failure.path.as_slice(), &failure.reason))
+            .collect();
+        let broken = Reason::new(Cause::PeerLeft, "the copy broke off");
+        let manifest = tally.manifest().clone();
+        for (entry, what) in (0..).zip(&manifest.entries) {
+            let failure = failed.get(what.path.as_slice()).copied();
+            let begun = self.tally.as_ref().is_some_and(|tally| tally.has_begun(entry));
+            if matches!(what.kind, Kind::File { .. }) && (begun || failure.is_some()) {
+                self.tell(entry, failure.or_else(|| report.is_none().then_some(&broken)));
+            }
+        }
+    }
+
+    fn tell(&mut self, entry: EntryIndex, failure: Option<&Reason>) {
+        let Some(tally) = &mut self.tally else { return };
+        let manifest = tally.manifest().clone();
+        let Some(what) = manifest.entries.get(entry as usize) else { return };
+        let Kind::File { size, .. } = what.kind else { return };
+        let hash = tally.take(entry).filter(|_| failure.is_none());
+        let between: &[u8] = if self.prefix.is_empty() || self.prefix.ends_with(b"/") { b"" } else { b"/" };
+        let path = match self.renamed {
+            true => self.prefix.clone(),
+            false => [&self.prefix[..], between, &what.path].concat(),
+        };
+        let file = FileNote { path: &path, bytes: size, hash, failure };
+        self.ward.records.note(&Event::File { who: self.ward.who(), file });
+    }
+}
+
+/// Tells the records how far a session is.
+pub(crate) struct Meter {
+    ward: Ward,
+    moved: u64,
+    rate: Rate,
+}
+
+impl Meter {
+    /// The session begins.
+    pub fn begin(ward: Ward) -> Meter {
+        ward.records.note(&Event::Began(ward.who()));
+        Meter { ward, moved: 0, rate: Rate::default() }
+    }
+
+    /// It has ended.
+    pub fn end(mut self, ok: bool) {
+        self.tell(0, Rate::default());
+        self.ward.records.note(&Event::Ended { who: self.ward.who(), ok });
+    }
+
+    fn tell(&mut self, bytes: u64, rate: Rate) {
+        let before = std::mem::replace(&mut self.rate, rate);
+        if bytes > 0 || before != rate {
+            self.ward.records.note(&Event::Moved { who: self.ward.who(), bytes, before, rate });
+        }
+    }
+}
+
+impl Observer for Meter {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.phase < Phase::Moving {
+            return;
+        }
+        let was_there = progress.skipped_bytes + progress.resumed_bytes;
+        let moved = progress.bytes_done.saturating_sub(was_there).max(self.moved);
+        let bytes = moved - std::mem::replace(&mut self.moved, moved);
+        self.tell(bytes, progress.goodput);
+    }
+}

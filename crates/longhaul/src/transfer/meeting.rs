@@ -1,0 +1,209 @@
+//! How a client is let in: who it is, what it may do, and where its copy goes.
+
+use super::reach::random;
+use super::replays::{Moment, Replays};
+use crate::daemon::admission::{Account, Admission, Room};
+use crate::daemon::places::{Place, Places};
+use crate::daemon::policy::Access;
+use crate::daemon::records::{Event, Records, Way};
+use crate::daemon::supervision::Ward;
+use crate::daemon::throttle::Throttle;
+use crate::error::Error;
+use crate::net::aead::has_aes;
+use crate::net::control::{self, Control, ServerKey, Stream, TokenId};
+use crate::net::seal::Keys;
+use crate::net::wake::Waker;
+use longhaul_proto::session::message::{Answer, Direction, Offer, TransferOptions};
+use longhaul_proto::session::reason::{Cause, Reason};
+use longhaul_proto::wire;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What every session of a server shares.
+pub struct Server {
+    pub doors: Doors,
+    pub throttle: Option<Arc<Throttle>>,
+    pub places: Arc<Places>,
+    pub records: Arc<dyn Records>,
+    pub udp_port: u16,
+    pub udp_hosts: Vec<IpAddr>,
+    /// The control stream runs inside ssh.
+    pub is_ssh: bool,
+    /// Why no offer can be accepted.
+    pub unable: Option<Reason>,
+    /// Which offers came for the first time.
+    pub replays: Replays,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Who may come in.
+pub enum Doors {
+    /// Whoever the daemon's policy lets in.
+    Daemon(Admission),
+    /// Who logged in by ssh.
+    Login(Arc<Account>),
+}
+
+impl Doors {
+    /// Who comes with this token's id, or without one, and what to answer with.
+    fn find(&self, id: Option<TokenId>) -> (ServerKey, Option<Arc<Account>>) {
+        match self {
+            Doors::Daemon(admission) => admission.rules().find(id),
+            Doors::Login(account) => (account.psk.into(), Some(account.clone())),
+        }
+    }
+
+    /// Sessions of all users together.
+    fn sessions_max(&self) -> usize {
+        match self {
+            Doors::Daemon(admission) => admission.rules().policy().limits.sessions.unwrap_or(SESSIONS_MAX),
+            Doors::Login(_) => 1,
+        }
+    }
+}
+
+/// A client that was accepted.
+pub struct Met {
+    pub control: Control,
+    pub offer: Offer,
+    pub secret: [u8; 32],
+    pub rtt: Duration,
+    pub ward: Ward,
+    /// Where it goes or comes from, if the copy touches files, and its paths there.
+    pub room: Option<Room>,
+    pub inside: Direction,
+    /// Given back when the session ends. `None`: the offer may be a replay, which takes nobody's place.
+    pub place: Option<Place>,
+}
+
+impl Met {
+    /// For datagrams before the handshake is done.
+    pub fn early_keys(&self) -> Keys {
+        let Met { ward, offer, secret, .. } = self;
+        Keys::early_server(&ward.account.psk, &offer.early_salt, secret, offer.connection_id)
+    }
+}
+
+/// Accept or refuse who comes from an address. `accepted` says whether nobody else has the offer's connection id.
+pub fn shake_hands(
+    server: &Server,
+    (stream, from): (Stream, IpAddr),
+    waker: &Waker,
+    accepted: impl FnOnce(&Offer, &[u8; 32]) -> bool,
+) -> Result<Met, Error> {
+    let secret = random()?;
+    let mut entry = None;
+    let admit = |offer: &Offer, account: &Arc<Account>| {
+        // The key of an agent is a new one.
+        let is_first =
+            server.is_ssh || server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
+        let (room, inside) = admit(server, account, offer)?;
+        let place = if is_first { Some(take_place(server, account)?) } else { None };
+        if accepted(offer, &secret) {
+            Ok((room, inside, place))
+        } else {
+            let line = "a copy of this name is under way; run the same command again";
+            Err(Reason::new(Cause::Refused, line))
+        }
+    };
+    let decide = |offer: &Offer, account: &Arc<Account>| match admit(offer, account) {
+        Err(reason) => {
+            let way = way_of(&offer.direction);
+            let ward = Ward { account: account.clone(), from, way, records: server.records.clone() };
+            server.records.note(&Event::Refused(ward.who()));
+            Answer::Refuse(reason)
+        }
+        Ok(admitted) => {
+            entry = Some(admitted);
+            Answer::Accept {
+                aes: offer.aes && has_aes(),
+                udp_secret: secret,
+                udp_port: server.udp_port,
+                udp_hosts: server.udp_hosts.clone(),
+            }
+        }
+    };
+    let (control, offer, account) =
+        control::accept(stream, |id| server.doors.find(id), waker.clone(), decide)?;
+    let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer")) };
+    let way = way_of(&offer.direction);
+    let ward = Ward { account, from, way, records: server.records.clone() };
+    Ok(Met { control, offer, secret, rtt: RTT_GUESS, ward, room, inside, place })
+}
+
+fn way_of(direction: &Direction) -> Way {
+    if matches!(direction, Direction::Pull { .. }) { Way::Out } else { Way::In }
+}
+
+/// A place among the sessions of a server; else why there is none.
+pub fn take_place(server: &Server, account: &Account) -> Result<Place, Reason> {
+    let user = &account.user;
+    server.places.take(&user.name, user.limits.sessions, server.doors.sessions_max())
+}
+
+/// Where an offer leads; else why it cannot be accepted.
+fn admit(server: &Server, account: &Account, offer: &Offer) -> Result<(Option<Room>, Direction), Reason> {
+    if let Some(reason) = &server.unable {
+        return Err(reason.clone());
+    }
+    let refuse = |line: &str| Err(Reason::new(Cause::Refused, line));
+    let classes = &offer.transfer.classes;
+    let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
+    if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
+        return refuse("the datagram sizes offered make no sense");
+    }
+    let (room, inside) = account.room(&offer.direction)?;
+    if offer.files.delete && room.as_ref().is_some_and(|room| room.access == Access::WriteOnly) {
+        return refuse("nothing can be removed there: it is write-only for you");
+    }
+    if way_of(&offer.direction) == Way::Out {
+        check_control(server, account, &offer.transfer)?;
+    }
+    Ok((room, inside))
+}
+
+/// What decides how fast this side sends is the client's choice, within limits.
+fn check_control(server: &Server, account: &Account, transfer: &TransferOptions) -> Result<(), Reason> {
+    let (kind, _) = transfer.protocol();
+    let allowed = &account.user.controls;
+    if !allowed.contains(&kind) {
+        let names: Vec<_> = allowed.iter().map(|kind| kind.name()).collect();
+        let line = format!(
+            "this server does not send with the controller {}; it does with: {}",
+            kind.name(),
+            names.join(", ")
+        );
+        return Err(Reason::new(Cause::Refused, line));
+    }
+    let is_daemon = matches!(server.doors, Doors::Daemon(_));
+    if is_daemon && kind.needs_rate() && transfer.rate_cap.is_none() {
+        let line = format!("the controller {} needs the rate to keep", kind.name());
+        return Err(Reason::new(Cause::Refused, line));
+    }
+    Ok(())
+}
+
+/// What stands before the paths of what a copy has in it, as the client wrote it.
+pub fn shown_folder(direction: &Direction, inside: &Direction) -> Vec<u8> {
+    match (direction, inside) {
+        (Direction::Push { dest }, _) => dest.clone(),
+        (Direction::Pull { sources }, Direction::Pull { sources: inner }) => match (&sources[..], &inner[..])
+        {
+            // A folder of the server itself: what is in it goes along.
+            ([only], [inner]) if inner.is_empty() => only.clone(),
+            // What is named without a slash at its end goes along under its own name.
+            ([only], _) => {
+                only[..only.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1)].to_vec()
+            }
+            _ => vec![],
+        },
+        _ => vec![],
+    }
+}
+
+/// Before anything is measured.
+const RTT_GUESS: Duration = Duration::from_millis(50);
+/// Sessions served at once.
+const SESSIONS_MAX: usize = 256;
