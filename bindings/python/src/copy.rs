@@ -287,6 +287,7 @@ fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) 
         "checksum" => options.files.checksum = value.extract()?,
         "delta" => options.files.delta = delta(&value.extract::<String>()?)?,
         "delete" => options.files.delete = value.extract()?,
+        "fsync" => options.files.fsync = value.extract()?,
         "dry_run" => options.files.dry_run = value.extract()?,
         _ => return Err(PyTypeError::new_err(format!("unexpected keyword argument {name:?}"))),
     }

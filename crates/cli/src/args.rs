@@ -112,6 +112,12 @@ pub struct CpArgs {
     /// Name what would be copied and, with --delete, removed, and change nothing
     #[arg(long, help_heading = FILES)]
     pub dry_run: bool,
+    /// Have the receiver bring all to its disk: each file before it gets its name, the whole copy before it ends
+    #[arg(long, overrides_with = "no_fsync", help_heading = FILES)]
+    pub fsync: bool,
+    /// Leave it to the receiving system when it brings data to its disk [default]
+    #[arg(long, overrides_with = "fsync", help_heading = FILES)]
+    pub no_fsync: bool,
     /// Continue what an interrupted run left [default]
     #[arg(long, overrides_with = "no_resume", help_heading = FILES)]
     pub resume: bool,

@@ -75,6 +75,8 @@ pub struct Plan {
     pub(super) standing: Vec<Standing>,
     /// Nothing is to be changed.
     pub(super) dry_run: bool,
+    /// What is in place is to be on the disk itself.
+    pub(super) fsync: bool,
     /// Where all goes; `None` if nothing is to be done.
     goal: Option<Goal>,
 }
@@ -93,7 +95,7 @@ pub fn plan(
         return Err(FileError::TooLarge);
     }
     if manifest.entries.is_empty() {
-        return Ok(Plan::default());
+        return Ok(Plan { fsync: options.fsync, ..Plan::default() });
     }
     let mut goal = Goal::find(base, manifest)?;
     if goal.exists {
@@ -103,7 +105,7 @@ pub fn plan(
     if let Some(top) = goal.top.as_ref().filter(|_| has_top && !options.delete) {
         goal.keeps_top |= holds_others(top, manifest);
     }
-    let mut plan = Plan { dry_run: options.dry_run, ..Plan::default() };
+    let mut plan = Plan { dry_run: options.dry_run, fsync: options.fsync, ..Plan::default() };
     let mut looker = Looker::new(goal.top.clone(), &layout, options, stop);
     for (index, entry) in manifest.entries.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -300,17 +302,28 @@ impl Goal {
     /// Make the folder where it is missing, and hold on to it.
     fn occupy(&self) -> Result<Place, FileError> {
         let base = &self.base;
+        let mut above = Vec::new();
         let top = match &self.top {
             Some(top) => top.clone(),
             None => {
+                let is_missing = |folder: &&Path| matches!(base.root.kind_of(folder), Ok(None));
+                let missing = ancestors(&self.folder).take_while(is_missing).count();
                 let cannot = FileError::step("cannot make this folder");
                 base.root.create_folder(&self.folder).map_err(|e| cannot(e).at(&self.folder))?;
+                for folder in ancestors(&self.folder).skip(1).take(missing) {
+                    above.push(Arc::new(open(base, folder)?));
+                }
                 Arc::new(open(base, &self.folder)?)
             }
         };
         let rename = self.rename.clone();
-        Ok(Place { top: Some(top), rename, keeps_top: self.keeps_top })
+        Ok(Place { top: Some(top), rename, keeps_top: self.keeps_top, above })
     }
+}
+
+/// A folder and those above it.
+fn ancestors(folder: &Path) -> impl Iterator<Item = &Path> {
+    folder.ancestors().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
 fn open(base: &Base, folder: &Path) -> Result<OwnedFd, FileError> {
@@ -334,9 +347,9 @@ fn check_room(
     manifest: &Manifest,
     replaced: u64,
 ) -> Result<(), FileError> {
-    let ancestors =
-        goal.folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a });
-    let Some(folder) = ancestors.filter_map(|a| base.root.open_folder(a).ok()).next() else { return Ok(()) };
+    let Some(folder) = ancestors(&goal.folder).find_map(|folder| base.root.open_folder(folder).ok()) else {
+        return Ok(());
+    };
     let Some(room) = room(&folder) else { return Ok(()) };
     let mut room = room.saturating_add(replaced);
     if plan.bytes_to_come > room {

@@ -71,6 +71,8 @@ pub(super) struct Shared {
     pub spool: Spool,
     /// Nothing is changed: contents are compared, and what would be copied is told.
     pub dry_run: bool,
+    /// What is put in place is on the disk before, and all of it when the copy is finished.
+    pub fsync: bool,
     statuses: Vec<AtomicU8>,
     /// Files and links that are not settled, and one for the preparations.
     unsettled: AtomicUsize,
@@ -100,7 +102,7 @@ impl Shared {
         target: Target,
         blocks: Blocks,
         report: Report,
-        (bytes_to_come, dry_run): (u64, bool),
+        (bytes_to_come, dry_run, fsync): (u64, bool, bool),
         (extraneous, source_incomplete): (Vec<Vec<u8>>, bool),
         (happened, wake, finisher): (Sender<Happened>, Wake, Sender<Job>),
     ) -> Shared {
@@ -114,6 +116,7 @@ impl Shared {
             claims: Claims::default(),
             spool: Spool::default(),
             dry_run,
+            fsync,
             statuses,
             unsettled: AtomicUsize::new(counted + 1),
             report: Mutex::new(report),

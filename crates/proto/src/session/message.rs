@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -50,6 +50,8 @@ pub struct FileOptions {
     pub dry_run: bool,
     /// Leave out what matches (gitignore-like globs).
     pub exclude: Vec<String>,
+    /// Each file is on the disk before it gets its name, and all of the copy before it counts as finished.
+    pub fsync: bool,
 }
 
 /// Whether the receiver looks for parts of a file in the one that is to be replaced.
@@ -208,6 +210,8 @@ pub struct Report {
     pub removal_put_off: bool,
     /// In a dry run: files and links that would be copied.
     pub to_copy: Told<Vec<u8>>,
+    /// All that is in place is on the disk itself, as was asked for.
+    pub durable: bool,
 }
 
 /// What only the sending side knows of a transfer.
