@@ -3,7 +3,9 @@
 mod deltas;
 mod escapes;
 mod harness;
+mod power;
 mod reading;
+mod recorder;
 mod resuming;
 mod rules;
 mod trips;
