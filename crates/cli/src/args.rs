@@ -115,7 +115,7 @@ pub struct CpArgs {
     /// Have the receiver bring all to its disk: each file before it gets its name, the whole copy before it ends
     #[arg(long, overrides_with = "no_fsync", help_heading = FILES)]
     pub fsync: bool,
-    /// Leave it to the receiving system when it brings data to its disk [default]
+    /// Leave it to the receiving system when it brings data to its disk [default: for files of up to 1 MiB]
     #[arg(long, overrides_with = "fsync", help_heading = FILES)]
     pub no_fsync: bool,
     /// Continue what an interrupted run left [default]

@@ -7,7 +7,7 @@ use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, read_file_list, words};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
-use longhaul::{CopyOptions, Location, Observer, Summary, Told};
+use longhaul::{CopyOptions, Fsync, Location, Observer, Summary, Told};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 
@@ -99,7 +99,11 @@ fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions,
     options.files.delta = args.delta.into();
     options.files.delete = args.delete;
     options.files.dry_run = args.dry_run;
-    options.files.fsync = args.fsync;
+    options.files.fsync = match (args.fsync, args.no_fsync) {
+        (true, _) => Fsync::Always,
+        (_, true) => Fsync::Never,
+        _ => Fsync::Auto,
+    };
     options.files.exclude.clone_from(&args.exclude);
     Ok(options)
 }
@@ -230,7 +234,7 @@ mod tests {
             ("fixed", Some("random"))
         );
         assert_eq!(options.rate.unwrap().0, 400_000_000);
-        assert!(options.files.fsync);
+        assert_eq!(options.files.fsync, Fsync::Always);
         assert!(!options.files.resume && options.files.dry_run && !options.files.delete && !options.deploy);
         assert_eq!(
             (options.files.exclude.as_slice(), options.files.delta),
@@ -247,7 +251,7 @@ mod tests {
         let options = parsed(&["a", "h:b"]).unwrap().options;
         assert_eq!(format!("{options:?}"), format!("{:?}", CopyOptions::default()));
         let options = parsed(&["--fsync", "--no-fsync", "a", "h:b"]).unwrap().options;
-        assert!(!options.files.fsync, "the last one counts");
+        assert_eq!(options.files.fsync, Fsync::Never, "the last one counts");
     }
 
     #[test]

@@ -231,7 +231,7 @@ impl Default for CopyOptions {
 pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::object::SelectorKind;
 pub use longhaul_proto::session::limit::Limit;
-pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions};
+pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync};
 pub use longhaul_proto::session::reason::{Cause, Reason};
 pub use longhaul_proto::session::told::Told;
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};

@@ -5,6 +5,7 @@ use super::shared::Status;
 use super::target::Complete;
 use super::writer::Writer;
 use longhaul_proto::session::manifest::EntryIndex;
+use longhaul_proto::session::message::Fsync;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -59,7 +60,12 @@ impl Writer {
 
     /// Put a complete file in place, at once or with others when they have reached the disk.
     fn take_in(&self, complete: Complete) {
-        if !self.shared.fsync {
+        let is_to_reach_disk = match self.shared.fsync {
+            Fsync::Always => true,
+            Fsync::Auto => !complete.is_small(),
+            Fsync::Never => false,
+        };
+        if !is_to_reach_disk {
             let told = complete.ask();
             return self.put_in_place(&complete, told);
         }
@@ -101,7 +107,7 @@ impl Writer {
 
     /// Have a verified group begin its way to the disk, if the file is to reach it.
     pub(super) fn begin_sync(&self, entry: EntryIndex, part: &Part, data: Range<u64>) -> io::Result<()> {
-        if !self.shared.fsync {
+        if self.shared.fsync == Fsync::Never {
             return Ok(());
         }
         part.begin_sync(data).inspect_err(|_| self.shared.logs.give_up(&self.shared.target, entry))

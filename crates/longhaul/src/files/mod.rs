@@ -44,7 +44,8 @@
 //! folders get their permissions and times; the destination folder itself keeps its own if it holds what the source
 //! has not, since then it is a place and no copy (`holds_others` in `files/plan.rs`).
 //!
-//! **Durability.** With `fsync` the order is data, name, folder, report. A complete file waits, without its name, until
+//! **Durability.** With `--fsync` the order is data, name, folder, report; by default it is data, name for files that have a
+//! part file. A complete file waits, without its name, until
 //! its data is on the disk (`files/landing.rs`); large ones begin their way there group by group (`files/part.rs`), many
 //! small ones go together with one `syncfs` (`files/disk.rs`). Links, folders and what was there before follow when all is
 //! in place, and only then the copy is finished. An error on the way to the disk fails its file by name and leaves what is

@@ -13,7 +13,7 @@ use super::root::{Root, Written};
 use super::scan::join;
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges, bytes_in};
-use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Report};
+use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, Report};
 use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::{BTreeSet, HashSet};
@@ -75,8 +75,8 @@ pub struct Plan {
     pub(super) standing: Vec<Standing>,
     /// Nothing is to be changed.
     pub(super) dry_run: bool,
-    /// What is in place is to be on the disk itself.
-    pub(super) fsync: bool,
+    /// What is to be on the disk itself.
+    pub(super) fsync: Fsync,
     /// Where all goes; `None` if nothing is to be done.
     goal: Option<Goal>,
 }

@@ -5,7 +5,7 @@ use super::errors::{FileError, why};
 use super::folders::split;
 use super::shared::{Happened, Shared, Status};
 use longhaul_proto::session::manifest::{EntryIndex, Kind};
-use longhaul_proto::session::message::FileFailure;
+use longhaul_proto::session::message::{FileFailure, Fsync};
 use rustix::fs::fsync;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -93,7 +93,7 @@ pub(super) fn finish(shared: &Shared) {
             }
         }
     }
-    if shared.fsync {
+    if shared.fsync == Fsync::Always && !shared.dry_run {
         let is_durable = sync_rest(shared);
         shared.report().durable = is_durable;
     }

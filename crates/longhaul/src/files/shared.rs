@@ -12,7 +12,7 @@ use super::spool::Spool;
 use super::target::Target;
 use crossbeam_channel::Sender;
 use longhaul_proto::session::manifest::{EntryIndex, Group, Kind, Ranges};
-use longhaul_proto::session::message::{FileFailure, Report};
+use longhaul_proto::session::message::{FileFailure, Fsync, Report};
 use longhaul_proto::session::reason::Reason;
 use std::collections::HashSet;
 use std::io;
@@ -71,8 +71,8 @@ pub(super) struct Shared {
     pub spool: Spool,
     /// Nothing is changed: contents are compared, and what would be copied is told.
     pub dry_run: bool,
-    /// What is put in place is on the disk before, and all of it when the copy is finished.
-    pub fsync: bool,
+    /// What is to be on the disk before it is put in place, and when the copy is finished.
+    pub fsync: Fsync,
     statuses: Vec<AtomicU8>,
     /// Files and links that are not settled, and one for the preparations.
     unsettled: AtomicUsize,
@@ -102,7 +102,7 @@ impl Shared {
         target: Target,
         blocks: Blocks,
         report: Report,
-        (bytes_to_come, dry_run, fsync): (u64, bool, bool),
+        (bytes_to_come, dry_run, fsync): (u64, bool, Fsync),
         (extraneous, source_incomplete): (Vec<Vec<u8>>, bool),
         (happened, wake, finisher): (Sender<Happened>, Wake, Sender<Job>),
     ) -> Shared {

@@ -137,7 +137,7 @@ impl FileSink {
         let target = Target::new(manifest, layout, place.unwrap_or_default(), tokens);
         let talk = (tell, wake, jobs[0].clone());
         let (report, removal) = (plan.first_report(), (plan.extraneous, plan.source_incomplete));
-        let aim = (plan.bytes_to_come, plan.dry_run, plan.fsync && !plan.dry_run);
+        let aim = (plan.bytes_to_come, plan.dry_run, plan.fsync);
         let shared = Arc::new(Shared::new(target, blocks, report, aim, removal, talk));
         for entry in plan.skipped.iter().chain(&plan.failed) {
             shared.settle_beforehand(*entry);

@@ -50,8 +50,8 @@ pub struct FileOptions {
     pub dry_run: bool,
     /// Leave out what matches (gitignore-like globs).
     pub exclude: Vec<String>,
-    /// Each file is on the disk before it gets its name, and all of the copy before it counts as finished.
-    pub fsync: bool,
+    /// What the receiver brings to its disk.
+    pub fsync: Fsync,
 }
 
 /// Whether the receiver looks for parts of a file in the one that is to be replaced.
@@ -63,6 +63,19 @@ pub enum Delta {
     /// In any case.
     Always,
     /// Never: all of the file is sent.
+    Never,
+}
+
+/// What the receiver brings to its disk, and does not leave to its system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fsync {
+    /// Each file of more than one group, before it gets its name: with little to pay, what was there before stays until the
+    /// new one is safe.
+    #[default]
+    Auto,
+    /// Each file before it gets its name, and all of the copy before it counts as finished.
+    Always,
+    /// Nothing.
     Never,
 }
 

@@ -5,7 +5,7 @@ use super::harness::*;
 use super::recorder::{EXT4, Format, Recorder, XFS, alone};
 use crate::files::sealing::reboot;
 use fastrand::Rng;
-use longhaul_proto::session::message::{FileOptions, Report};
+use longhaul_proto::session::message::{FileOptions, Fsync, Report};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -42,7 +42,7 @@ fn cut_the_power(format: Format, cuts: usize, seed: u64) {
     let ends: Vec<usize> = sources
         .iter()
         .map(|source| {
-            let report = copy_to(&disk.top(), source.path(), true);
+            let report = copy_to(&disk.top(), source.path(), Fsync::Always);
             assert!(report.durable && report.failed.first.is_empty(), "{report:?}");
             disk.now()
         })
@@ -70,7 +70,7 @@ fn cut_the_power(format: Format, cuts: usize, seed: u64) {
             assert!(found.contains_key(path), "{}: {was:?} is gone, cut at {moment}", format.name);
         }
         reboot();
-        let report = copy_to(top, sources[next].path(), false);
+        let report = copy_to(top, sources[next].path(), Fsync::Never);
         assert_eq!(report.failed.first, [], "cut at {moment}");
         assert_eq!(found_at(top), states[next], "{}: copied again after a cut at {moment}", format.name);
     });
@@ -85,7 +85,7 @@ fn a_single_file_is_on_the_disk_with_the_folders_made_for_it() {
             let source = folder();
             write(source.path().join("f"), &random_bytes(len, 1));
             let scan = scan_of(&source.path().join("f"));
-            let options = FileOptions { fsync: true, ..options() };
+            let options = FileOptions { fsync: Fsync::Always, ..options() };
             let plan = plan_of(&scan.manifest, &disk.top().join("new/deep/name"), &options).unwrap();
             let mut trip = Trip::begin(scan, plan, Road::default());
             trip.run();
@@ -98,6 +98,29 @@ fn a_single_file_is_on_the_disk_with_the_folders_made_for_it() {
                 assert!(found == fs::read(source.path().join("f")).unwrap(), "{}, {len} bytes", format.name);
             });
         }
+    });
+}
+
+/// Without being asked for, too.
+#[test]
+fn a_large_file_is_on_the_disk_before_it_takes_the_place_of_another() {
+    alone(|| {
+        let Some(mut disk) = Recorder::new(EXT4) else { return };
+        let (old, new) = (folder(), folder());
+        write(old.path().join("large"), &random_bytes(3 * MIB, 1));
+        write(new.path().join("large"), &random_bytes(5 * MIB, 2));
+        copy_to(&disk.top(), old.path(), Fsync::Always);
+        let begun = disk.now();
+        assert!(!copy_to(&disk.top(), new.path(), Fsync::default()).durable, "its name may not be there yet");
+        disk.stop();
+        let end = disk.now();
+        let rng = &mut Rng::with_seed(1);
+        let moments = (0..20).map(|_| rng.usize(begun..=end)).collect();
+        let [old, new] = [&old, &new].map(|source| fs::read(source.path().join("large")).unwrap());
+        disk.cut(moments, 1, |moment, top| {
+            let found = fs::read(top.join(DEST).join("large")).unwrap();
+            assert!(found == old || found == new, "cut at {moment} of {begun} to {end}");
+        });
     });
 }
 
@@ -120,9 +143,9 @@ fn a_file_that_does_not_reach_the_disk_fails_and_the_old_one_stays() {
             write(new.path().join(&name), &marked(len, 2 * n));
             set_mtime(new.path().join(&name), 1_000_000_000, 5);
         }
-        assert!(copy_to(&disk.top(), old.path(), true).durable);
+        assert!(copy_to(&disk.top(), old.path(), Fsync::Always).durable);
         disk.refuse(Some(MARK.to_vec()));
-        let report = copy_to(&disk.top(), new.path(), true);
+        let report = copy_to(&disk.top(), new.path(), Fsync::Always);
         let told: Vec<_> = report.failed.first.iter().map(ToString::to_string).collect();
         assert_eq!((report.files_done, told.len() as u64), (0, SMALL + 1), "{told:?}");
         assert!(told.iter().all(|line| line.ends_with("the disk reports an input/output error")), "{told:?}");
@@ -130,7 +153,7 @@ fn a_file_that_does_not_reach_the_disk_fails_and_the_old_one_stays() {
             |found| files(&found).map(|(path, thing)| (path.clone(), thing.clone())).collect::<Vec<_>>();
         assert_eq!(files_of(found_at(&disk.top())), files_of(contents(old.path())));
         disk.refuse(None);
-        let report = copy_to(&disk.top(), new.path(), true);
+        let report = copy_to(&disk.top(), new.path(), Fsync::Always);
         assert_eq!((report.files_done, report.resumed_bytes), (SMALL + 1, 0), "{report:?}");
         let end = disk.now();
         disk.stop();
@@ -138,7 +161,7 @@ fn a_file_that_does_not_reach_the_disk_fails_and_the_old_one_stays() {
     });
 }
 
-fn copy_to(top: &Path, source: &Path, fsync: bool) -> Report {
+fn copy_to(top: &Path, source: &Path, fsync: Fsync) -> Report {
     let options = FileOptions { fsync, delete: true, ..options() };
     let scan = scan_of(&inside(source));
     let plan = plan_of(&scan.manifest, &top.join(DEST), &options).unwrap();
