@@ -5,7 +5,7 @@ use crate::options;
 use crate::waiting::{LOOK_AROUND, seconds};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use longhaul::{
-    Cause, CopyOptions, Delta, Error, Location, Observer, Phase, Remark, RequestError, Summary, Token,
+    Cause, CopyOptions, Delta, Error, Fsync, Location, Observer, Phase, Remark, RequestError, Summary, Token,
     Transport,
 };
 use longhaul_proto::streams::Streams;
@@ -287,6 +287,7 @@ fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) 
         "checksum" => options.files.checksum = value.extract()?,
         "delta" => options.files.delta = delta(&value.extract::<String>()?)?,
         "delete" => options.files.delete = value.extract()?,
+        "fsync" => options.files.fsync = if value.extract()? { Fsync::Always } else { Fsync::Never },
         "dry_run" => options.files.dry_run = value.extract()?,
         _ => return Err(PyTypeError::new_err(format!("unexpected keyword argument {name:?}"))),
     }

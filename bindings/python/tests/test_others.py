@@ -143,6 +143,10 @@ class Copies(unittest.TestCase):
             with self.assertRaises(ValueError, msg=options):
                 self.copy(self.here / "data", self.there, **options)
 
+    def test_what_is_copied_can_be_had_on_the_disk(self):
+        self.assertFalse(self.copy(self.here / "data", self.there)["durable"])
+        self.assertTrue(self.copy(self.here / "data", self.there, fsync=True)["durable"])
+
     def test_a_callback_that_raises_ends_the_copy(self):
         def complain(_progress):
             raise KeyError("enough")

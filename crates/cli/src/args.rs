@@ -167,6 +167,12 @@ pub struct CpArgs {
     /// Name what would be copied and, with --delete, removed, and change nothing
     #[arg(long, help_heading = FILES)]
     pub dry_run: bool,
+    /// Have the receiver bring all to its disk, names and folders too, before the copy ends
+    #[arg(long, overrides_with = "no_fsync", help_heading = FILES)]
+    pub fsync: bool,
+    /// Leave that to the receiving system [default: for files of up to 1 MiB]
+    #[arg(long, overrides_with = "fsync", help_heading = FILES)]
+    pub no_fsync: bool,
     /// Continue what an interrupted run left [default]
     #[arg(long, overrides_with = "no_resume", help_heading = FILES)]
     pub resume: bool,

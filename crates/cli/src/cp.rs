@@ -7,7 +7,7 @@ use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, read_file_list, words};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
-use longhaul::{CopyOptions, Location, Observer, Summary, Told};
+use longhaul::{CopyOptions, Fsync, Location, Observer, Summary, Told};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 
@@ -99,6 +99,11 @@ fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions,
     options.files.delta = args.delta.into();
     options.files.delete = args.delete;
     options.files.dry_run = args.dry_run;
+    options.files.fsync = match (args.fsync, args.no_fsync) {
+        (true, _) => Fsync::Always,
+        (_, true) => Fsync::Never,
+        _ => Fsync::Auto,
+    };
     options.files.exclude.clone_from(&args.exclude);
     Ok(options)
 }
@@ -164,6 +169,7 @@ fn summary_text(summary: &Summary, dry_run: bool) -> String {
     let mut parts: Vec<_> = [speed, files].into_iter().chain(already).collect();
     parts.extend((summary.removed > 0).then(|| format!("{} removed", summary.removed)));
     parts.push(verified_text(summary, by_time).into());
+    parts.extend(summary.durable.then(|| "on the disk".into()));
     parts.extend(limit_text(summary.limited_by).map(|limit| format!("limited by {limit}")));
     parts.join(", ")
 }
@@ -206,6 +212,7 @@ mod tests {
             "--rate=50MB/s",
             "--select=random",
             "--no-resume",
+            "--fsync",
             "--exclude=*.o",
             "--exclude=tmp/",
             "--ports=7700-7710",
@@ -227,6 +234,7 @@ mod tests {
             ("fixed", Some("random"))
         );
         assert_eq!(options.rate.unwrap().0, 400_000_000);
+        assert_eq!(options.files.fsync, Fsync::Always);
         assert!(!options.files.resume && options.files.dry_run && !options.files.delete && !options.deploy);
         assert_eq!(
             (options.files.exclude.as_slice(), options.files.delta),
@@ -242,6 +250,8 @@ mod tests {
     fn without_flags_the_library_decides() {
         let options = parsed(&["a", "h:b"]).unwrap().options;
         assert_eq!(format!("{options:?}"), format!("{:?}", CopyOptions::default()));
+        let options = parsed(&["--fsync", "--no-fsync", "a", "h:b"]).unwrap().options;
+        assert_eq!(options.files.fsync, Fsync::Never, "the last one counts");
     }
 
     #[test]
@@ -265,6 +275,9 @@ mod tests {
         };
         let text = summary_text(&summary, false);
         assert_eq!(text, "40.0 MB in 3.9 s (81.8 Mb/s), 12 files, verified, limited by the path");
+        summary.durable = true;
+        let text = summary_text(&summary, false);
+        assert!(text.ends_with("12 files, verified, on the disk, limited by the path"), "{text}");
         summary = Summary {
             files_failed: 2,
             skipped_bytes: 10_000_000,

@@ -219,6 +219,7 @@ mod tests {
             "streams",
             "switches",
             "hash_verified",
+            "durable",
             "error",
         ];
         let object = value.as_object().unwrap();

@@ -231,7 +231,7 @@ impl Default for CopyOptions {
 pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::object::SelectorKind;
 pub use longhaul_proto::session::limit::Limit;
-pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions};
+pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync};
 pub use longhaul_proto::session::reason::{Cause, Reason};
 pub use longhaul_proto::session::told::Told;
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
@@ -357,6 +357,8 @@ pub struct Summary {
     pub switches: Vec<Switch>,
     /// The BLAKE3 hashes of all files compared equal: none was skipped by size and time alone.
     pub hash_verified: bool,
+    /// All that is in place is on the receiving host's disk: it outlasts a power cut. Only where that was asked for.
+    pub durable: bool,
     /// The first thing that went wrong.
     pub error: Option<String>,
     /// The first thousand files that failed, with the reason; `files_failed` counts all.

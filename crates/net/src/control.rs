@@ -598,8 +598,8 @@ mod tests {
     /// Both ends, open, over this pair of sockets.
     fn both(a: UnixStream, b: UnixStream) -> (Control, Control) {
         let (near, far) = (Waker::new().unwrap(), Waker::new().unwrap());
-        let server = std::thread::spawn(move || accept(stream(b), &[9; 32], far, answer).unwrap().0);
-        let (client, _) = connect(stream(a), &[9; 32], &offer(), near, || {}).unwrap();
+        let server = std::thread::spawn(move || accept(stream(b), shared([9; 32]), far, answer).unwrap().0);
+        let (client, _) = connect(stream(a), &[9; 32].into(), &offer(), near, || {}).unwrap();
         (client, server.join().unwrap())
     }
 

@@ -88,6 +88,7 @@ def copy(
     checksum: bool | None = None,
     delta: Literal["auto", "always", "never"] | None = None,
     delete: bool | None = None,
+    fsync: bool | None = None,
     dry_run: bool | None = None,
 ) -> dict[str, Any]:
     """Copy files and folders to or from another host, as `longhaul cp` does, and return what --json tells, with

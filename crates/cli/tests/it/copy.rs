@@ -55,6 +55,26 @@ fn a_tree_goes_there_and_back() {
 }
 
 #[test]
+fn with_fsync_either_receiver_says_that_all_is_on_its_disk() {
+    let (here, there) = (folder(), folder());
+    write_zoo(&here.path().join("zoo"));
+    let server = Server::start(there.path(), &[]);
+    assert_eq!(push(&server, &here.path().join("zoo"), "copy", &[])["durable"], false);
+    // What is there already counts too.
+    for to in ["copy", "another/copy"] {
+        assert_eq!(push(&server, &here.path().join("zoo"), to, &["--fsync"])["durable"], true);
+    }
+    let back = [server.url("copy/").into(), here.path().join("back").into_os_string(), "--fsync".into()];
+    let ended = server.cp(back).expect_code(0);
+    assert_eq!(ended.json()["durable"], true);
+    assert!(ended.stderr.contains(", verified, on the disk"), "{}", ended.stderr);
+    let original = snapshot(&here.path().join("zoo"));
+    for copy in [there.path().join("copy"), there.path().join("another/copy"), here.path().join("back")] {
+        assert_eq!(snapshot(&copy), original);
+    }
+}
+
+#[test]
 fn holes_stay_holes() {
     let (here, there) = (folder(), folder());
     let data = noise(300_000, 1);

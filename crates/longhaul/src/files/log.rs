@@ -5,7 +5,6 @@ use super::resume::Resumed;
 use super::sealing::ours;
 use super::target::Target;
 use longhaul_proto::session::manifest::EntryIndex;
-use rustix::fs::fdatasync;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -33,7 +32,7 @@ struct Log {
     torn: bool,
     /// Something was noted since the last marker.
     unsynced: bool,
-    /// The file has landed: nothing may be written any more.
+    /// The file has landed, or nothing is kept of it: nothing may be written any more.
     closed: bool,
 }
 
@@ -100,10 +99,19 @@ impl Logs {
         }
     }
 
+    /// Some of what the kernel was given of a file did not reach the disk, and nobody knows which: nothing of it is kept.
+    /// Reading would not tell either, since memory may have what the disk lacks.
+    pub(super) fn give_up(&self, target: &Target, entry: EntryIndex) {
+        self.remove(target, entry);
+        // Without a journal it counts for nothing if it stays.
+        let _ = target.remove_part(entry);
+    }
+
     /// Bring part files to the disk itself, and note that. What cannot be brought there is told.
     pub(super) fn sync(&self, target: &Target, failed: impl Fn(EntryIndex, io::Error)) {
         for (entry, log) in self.all() {
             if let Err(error) = sync_one(target, entry, &log) {
+                self.give_up(target, entry);
                 failed(entry, error);
             }
         }
@@ -155,7 +163,10 @@ fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<
     // It may have landed meanwhile.
     let Ok(part) = target.part(entry, || target.reopen_part(entry)) else { return Ok(()) };
     // Others may go on noting things; the marker speaks of what was noted before.
-    fdatasync(&part.file)?;
+    part.sync_data()?;
+    if let Some(error) = target.take_lost(entry) {
+        return Err(error);
+    }
     let mut log = lock(log);
     let unsynced = log.unsynced;
     log.note(&Record::Synced { journal_len, seal });

@@ -6,8 +6,8 @@ use super::extents::DataMap;
 use super::hash::group_hash;
 use super::journal::Record;
 use super::ledger::Verdict;
+use super::part::Part;
 use super::shared::{Happened, Origin};
-use super::target::Part;
 use super::version::Identity;
 use super::writer::Writer;
 use longhaul_proto::session::manifest::{EntryIndex, Group, Kind};
@@ -162,6 +162,7 @@ impl Writer {
             }
             part.write(range.start, &data)?;
         }
+        self.begin_sync(group.entry, &part, range.clone())?;
         self.count_written(range.end - range.start);
         self.shared.logs.note(group.entry, Record::Range(range));
         self.keep(claim);

@@ -44,6 +44,13 @@
 //! folders get their permissions and times; the destination folder itself keeps its own if it holds what the source
 //! has not, since then it is a place and no copy (`holds_others` in `files/plan.rs`).
 //!
+//! **Durability.** With `--fsync` the order is data, name, folder, report; by default it is data, name for files that have a
+//! part file. A complete file waits, without its name, until
+//! its data is on the disk (`files/landing.rs`); large ones begin their way there group by group (`files/part.rs`), many
+//! small ones go together with one `syncfs` (`files/disk.rs`). Links, folders and what was there before follow when all is
+//! in place, and only then the copy is finished. An error on the way to the disk fails its file by name and leaves what is
+//! in place; nobody knows which data it met, so the part file goes.
+//!
 //! **Verification.** The sender hashes each group as it reads it for the first time and sends the hash over the
 //! control stream, authenticated. The receiver hashes what it stored. A group that differs is taken back from the
 //! map and sent again under a new *epoch*, so that late acknowledgements of the old bytes do not count. The hash
@@ -64,6 +71,7 @@
 mod blocks;
 mod claims;
 mod compare;
+mod disk;
 mod errors;
 mod exclude;
 mod extents;
@@ -73,11 +81,13 @@ mod hash;
 mod jobs;
 mod journal;
 mod keeper;
+mod landing;
 mod lease;
 mod ledger;
 mod log;
 mod look;
 mod names;
+mod part;
 mod plan;
 mod prepare;
 mod reader;

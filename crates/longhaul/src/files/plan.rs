@@ -13,7 +13,7 @@ use super::root::{Root, Written};
 use super::scan::{PATH_MAX, join};
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges, bytes_in};
-use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Report};
+use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, Report};
 use longhaul_proto::session::told::Told;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::{BTreeSet, HashSet};
@@ -77,6 +77,8 @@ pub struct Plan {
     pub(super) standing: Vec<Standing>,
     /// Nothing is to be changed.
     pub(super) dry_run: bool,
+    /// What is to be on the disk itself.
+    pub(super) fsync: Fsync,
     /// Where all goes; `None` if nothing is to be done.
     goal: Option<Goal>,
 }
@@ -95,7 +97,7 @@ pub fn plan(
         return Err(FileError::TooLarge);
     }
     if manifest.entries.is_empty() {
-        return Ok(Plan::default());
+        return Ok(Plan { fsync: options.fsync, ..Plan::default() });
     }
     let mut goal = Goal::find(base, manifest)?;
     if goal.exists {
@@ -107,7 +109,7 @@ pub fn plan(
     }
     goal.keeps_top |= options.new_only;
     goal.new_only = options.new_only;
-    let mut plan = Plan { dry_run: options.dry_run, ..Plan::default() };
+    let mut plan = Plan { dry_run: options.dry_run, fsync: options.fsync, ..Plan::default() };
     let mut looker = Looker::new(goal.top.clone(), &layout, options, stop);
     for (index, entry) in manifest.entries.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
@@ -313,17 +315,29 @@ impl Goal {
     /// Make the folder where it is missing, and hold on to it.
     fn occupy(&self) -> Result<Place, FileError> {
         let base = &self.base;
+        let mut above = Vec::new();
         let top = match &self.top {
             Some(top) => top.clone(),
             None => {
+                let is_missing = |folder: &&Path| matches!(base.root.kind_of(folder), Ok(None));
+                let missing = ancestors(&self.folder).take_while(is_missing).count();
                 let cannot = FileError::step("cannot make this folder");
                 base.root.create_folder(&self.folder).map_err(|e| cannot(e).at(&self.folder))?;
+                for folder in ancestors(&self.folder).skip(1).take(missing) {
+                    above.push(Arc::new(open(base, folder)?));
+                }
                 Arc::new(open(base, &self.folder)?)
             }
         };
         let rename = self.rename.clone();
-        Ok(Place { top: Some(top), rename, keeps_top: self.keeps_top, new_only: self.new_only })
+        let Goal { keeps_top, new_only, .. } = *self;
+        Ok(Place { top: Some(top), rename, keeps_top, new_only, above })
     }
+}
+
+/// A folder and those above it.
+fn ancestors(folder: &Path) -> impl Iterator<Item = &Path> {
+    folder.ancestors().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
 fn open(base: &Base, folder: &Path) -> Result<OwnedFd, FileError> {
@@ -347,9 +361,9 @@ fn check_room(
     manifest: &Manifest,
     replaced: u64,
 ) -> Result<(), FileError> {
-    let ancestors =
-        goal.folder.ancestors().map(|a| if a.as_os_str().is_empty() { Path::new(".") } else { a });
-    let Some(folder) = ancestors.filter_map(|a| base.root.open_folder(a).ok()).next() else { return Ok(()) };
+    let Some(folder) = ancestors(&goal.folder).find_map(|folder| base.root.open_folder(folder).ok()) else {
+        return Ok(());
+    };
     let Some(room) = room(&folder) else { return Ok(()) };
     let mut room = room.saturating_add(replaced);
     if plan.bytes_to_come > room {

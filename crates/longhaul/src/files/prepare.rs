@@ -1,11 +1,16 @@
 //! What comes before the data and after it: folders, links, empty files; deletions, permissions of folders.
 
+use super::disk::MANY;
 use super::errors::{FileError, why};
+use super::folders::split;
 use super::shared::{Happened, Shared, Status};
 use super::target::Journals;
 use longhaul_proto::session::manifest::{EntryIndex, Kind};
-use longhaul_proto::session::message::FileFailure;
-use std::collections::HashSet;
+use longhaul_proto::session::message::{FileFailure, Fsync};
+use rustix::fs::fsync;
+use std::collections::{BTreeSet, HashSet};
+use std::fs::File;
+use std::io;
 use std::sync::atomic::Ordering;
 
 /// What is to be done before data is stored.
@@ -18,7 +23,7 @@ pub(super) struct Preparation {
 }
 
 impl Preparation {
-    /// Make folders, links and empty files; `land` puts a complete file in place.
+    /// Make folders, links and empty files; `land` puts in place a file that needs no more data.
     pub(super) fn run(self, shared: &Shared, land: impl Fn(EntryIndex)) {
         if shared.dry_run {
             return shared.count_down();
@@ -33,7 +38,8 @@ impl Preparation {
                 Kind::Dir => target.make_folder(index),
                 Kind::Symlink { .. } => target.land_link(index).map(|()| shared.done(index)),
                 Kind::File { .. } if target.layout.group_count(index) == 0 => {
-                    target.land_small(index, &[]).map(|()| shared.done(index))
+                    land(index);
+                    Ok(())
                 }
                 Kind::File { .. } => Ok(()),
             };
@@ -91,6 +97,10 @@ pub(super) fn finish(shared: &Shared) {
             }
         }
     }
+    if shared.fsync == Fsync::Always && !shared.dry_run {
+        let is_durable = sync_rest(shared);
+        shared.report().durable = is_durable;
+    }
     shared.finished.store(true, Ordering::Release);
     shared.wake();
 }
@@ -109,6 +119,70 @@ fn remove_leftovers(shared: &Shared) {
             let _ = shared.target.remove_leftover(index as EntryIndex, &mut journals);
         }
     }
+}
+
+/// Bring to the disk what is no new file's data: names, links, folders, and what was there before. What cannot be brought
+/// there fails; `true` if there is nothing of the kind.
+fn sync_rest(shared: &Shared) -> bool {
+    let target = &shared.target;
+    let entries = 0..target.manifest.entries.len() as EntryIndex;
+    // Links cannot be brought there one by one.
+    let has_links = target.manifest.entries.iter().any(|entry| matches!(entry.kind, Kind::Symlink { .. }));
+    let together = entries.len() >= MANY || has_links;
+    let covered = if together { target.disk.sync_whole() } else { None };
+    let sync = |opened: io::Result<File>| match opened {
+        Ok(file) if covered.is_some_and(|covered| covered.holds(&file)) => Ok(()),
+        Ok(file) => Ok(fsync(&file)?),
+        // What may not be read reaches the disk with all else, if at all.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match target.disk.sync_whole() {
+            Some(_) => Ok(()),
+            None => Err(error),
+        },
+        // It has failed, or somebody has removed it.
+        Err(error) if is_elsewhere(&error) => Ok(()),
+        Err(error) => Err(error),
+    };
+    let mut is_durable = true;
+    let mut tell = |path: &[u8], synced: io::Result<()>| {
+        if let Err(error) = synced {
+            is_durable = false;
+            fail(shared, path, FileError::step("cannot be brought to the disk")(error));
+        }
+    };
+    if covered.is_none() {
+        for entry in entries.filter(|entry| matches!(target.entry(*entry).kind, Kind::File { .. })) {
+            tell(&target.entry(entry).path, sync(target.open_in_place(entry)));
+        }
+    }
+    for folder in folders(shared) {
+        tell(folder, sync(target.open_folder(folder)));
+    }
+    for above in target.open_above() {
+        tell(b"", sync(above));
+    }
+    is_durable
+}
+
+/// The folders below the top in which something may have changed, and the top itself.
+fn folders(shared: &Shared) -> BTreeSet<&[u8]> {
+    let target = &shared.target;
+    let entries = 0..target.manifest.entries.len() as EntryIndex;
+    let mut folders: BTreeSet<&[u8]> = shared.extraneous.iter().map(|path| split(path).0).collect();
+    for entry in entries {
+        if matches!(target.entry(entry).kind, Kind::Dir) {
+            folders.insert(&target.entry(entry).path);
+        }
+        let mut path = split(target.path(entry)).0;
+        // Those above a folder that is known are known.
+        while folders.insert(path) && !path.is_empty() {
+            path = split(path).0;
+        }
+    }
+    folders
+}
+
+fn is_elsewhere(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENXIO))
 }
 
 fn fail(shared: &Shared, path: &[u8], error: FileError) {

@@ -77,7 +77,8 @@ pub(super) fn resume(
         lost: Vec::new(),
         kept: Ranges::new(),
     };
-    if !sorting.verified(&found, &mut resumed, stop) {
+    // What met an error on its way to the disk is worth nothing: memory may have what the disk lacks.
+    if !sorting.verified(&found, &mut resumed, stop) || sorting.synced == Some(false) {
         return Ok(None);
     }
     sorting.unverified(found.ranges, found.is_alike, &mut resumed);

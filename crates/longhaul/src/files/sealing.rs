@@ -11,7 +11,22 @@ use std::sync::OnceLock;
 /// The key, and the boot that this is.
 pub(super) fn ours() -> Ours {
     static OURS: OnceLock<Ours> = OnceLock::new();
-    *OURS.get_or_init(|| Ours { key: seal_key(), boot: boot_id() })
+    let ours = *OURS.get_or_init(|| Ours { key: seal_key(), boot: boot_id() });
+    #[cfg(test)]
+    let ours = Ours { boot: BOOT.get().unwrap_or(ours.boot), ..ours };
+    ours
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What this thread takes for the boot that this is.
+    static BOOT: std::cell::Cell<Option<BootId>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on the host has been booted anew, as far as this thread knows.
+#[cfg(test)]
+pub(super) fn reboot() {
+    BOOT.set(Some(random().expect("the system gives random bytes")));
 }
 
 /// Read what the user's home and the kernel have to say, for a process that will not be able to later.

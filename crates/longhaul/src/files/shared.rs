@@ -12,7 +12,7 @@ use super::spool::Spool;
 use super::target::Target;
 use crossbeam_channel::Sender;
 use longhaul_proto::session::manifest::{EntryIndex, Group, Kind, Ranges};
-use longhaul_proto::session::message::{FileFailure, Report};
+use longhaul_proto::session::message::{FileFailure, Fsync, Report};
 use longhaul_proto::session::reason::Reason;
 use std::collections::HashSet;
 use std::io;
@@ -71,6 +71,8 @@ pub(super) struct Shared {
     pub spool: Spool,
     /// Nothing is changed: contents are compared, and what would be copied is told.
     pub dry_run: bool,
+    /// What is to be on the disk before it is put in place, and when the copy is finished.
+    pub fsync: Fsync,
     statuses: Vec<AtomicU8>,
     /// Files and links that are not settled, and one for the preparations.
     unsettled: AtomicUsize,
@@ -100,7 +102,7 @@ impl Shared {
         target: Target,
         blocks: Blocks,
         report: Report,
-        (bytes_to_come, dry_run): (u64, bool),
+        (bytes_to_come, dry_run, fsync): (u64, bool, Fsync),
         (extraneous, source_incomplete): (Vec<Vec<u8>>, bool),
         (happened, wake, finisher): (Sender<Happened>, Wake, Sender<Job>),
     ) -> Shared {
@@ -114,6 +116,7 @@ impl Shared {
             claims: Claims::default(),
             spool: Spool::default(),
             dry_run,
+            fsync,
             statuses,
             unsettled: AtomicUsize::new(counted + 1),
             report: Mutex::new(report),

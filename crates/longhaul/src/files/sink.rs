@@ -146,7 +146,7 @@ impl FileSink {
         let target = Target::new(manifest, layout, place.unwrap_or_default(), tokens);
         let talk = (tell, wake, jobs[0].clone());
         let (report, removal) = (plan.first_report(), (plan.extraneous, plan.source_incomplete));
-        let aim = (plan.bytes_to_come, plan.dry_run);
+        let aim = (plan.bytes_to_come, plan.dry_run, plan.fsync);
         let shared = Arc::new(Shared::new(target, blocks, report, aim, removal, talk));
         for entry in plan.skipped.iter().chain(&plan.failed).chain(&plan.kept) {
             shared.settle_beforehand(*entry);
@@ -277,6 +277,9 @@ impl FileSink {
             let _ = writer.join();
         }
         let Some(stop) = self.keeper.take() else { return };
+        for entry in self.shared.target.spoiled() {
+            self.shared.logs.give_up(&self.shared.target, entry);
+        }
         // Nobody waits for the keeper, which may be waiting for the disk: it has nothing more to say.
         drop(stop);
         self.shared.logs.close_all();

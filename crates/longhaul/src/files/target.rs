@@ -1,16 +1,18 @@
 //! The destination: where each entry goes, its part file, and how it lands.
 
+use super::disk::{self, Disk, reopen};
 use super::extents::DataMap;
 use super::folders::{Folders, list, split};
 use super::journal::PartToken;
 use super::lease;
 use super::names::{is_journal, journal_name, part_name};
+use super::part::Part;
 use super::scan::{mtime, open_to_read};
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat,
-    fstatvfs, futimens, linkat, mkdirat, openat, renameat_with, symlinkat, unlinkat, utimensat,
+    fstatvfs, fsync, futimens, linkat, mkdirat, openat, renameat_with, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -32,6 +34,8 @@ pub(super) struct Place {
     pub keeps_top: bool,
     /// Nothing that is there is replaced.
     pub new_only: bool,
+    /// Folders above it that are new, and the one that holds them.
+    pub above: Vec<Arc<OwnedFd>>,
 }
 
 /// The journals that lie in each folder.
@@ -53,26 +57,53 @@ pub(super) struct Target {
     swept: Mutex<HashSet<Vec<u8>>>,
     /// Part files used lately, the last one first.
     parts: Mutex<Vec<(EntryIndex, Arc<Part>)>>,
+    /// Part files that were closed meanwhile, and what was told of their data then.
+    lost: Mutex<HashMap<EntryIndex, io::Error>>,
+    pub disk: Disk,
 }
 
-/// A file on its way.
-pub(super) struct Part {
-    pub file: File,
-    map: DataMap,
-    /// Held while writing: the kernel lets in one writer at a time, and others spin before its door.
-    writing: Mutex<()>,
+/// A file that holds all its data and has its permissions and time, and lacks its name.
+pub(super) struct Complete {
+    pub entry: EntryIndex,
+    held: Held,
 }
 
-impl Part {
-    /// Store data from a data offset on.
-    pub(super) fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let _writing = lock(&self.writing);
-        self.map.write(&self.file, offset, data)
+enum Held {
+    /// A file that has a journal.
+    Part(Arc<Part>),
+    /// A small one: nobody else can reach it.
+    Unnamed(File),
+    /// A small one where files without a name cannot be made.
+    Named(File),
+}
+
+impl Complete {
+    /// Bring it to the disk. Small files go together: [`Disk::sync`].
+    pub(super) fn sync(&self) -> io::Result<()> {
+        match &self.held {
+            Held::Part(part) => part.last_word(|file| Ok(fsync(file)?)),
+            Held::Unnamed(file) | Held::Named(file) => Ok(fsync(file)?),
+        }
     }
 
-    /// Read back what was stored.
-    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.map.read(&self.file, offset, buf)
+    /// What went wrong so far on its way to the disk.
+    pub(super) fn ask(&self) -> io::Result<()> {
+        match &self.held {
+            Held::Part(part) => part.last_word(disk::ask),
+            Held::Unnamed(file) | Held::Named(file) => disk::ask(file),
+        }
+    }
+
+    pub(super) fn file(&self) -> &File {
+        match &self.held {
+            Held::Part(part) => &part.file,
+            Held::Unnamed(file) | Held::Named(file) => file,
+        }
+    }
+
+    /// Whether it is small, and so has been made just now.
+    pub(super) fn is_small(&self) -> bool {
+        !matches!(self.held, Held::Part(_))
     }
 }
 
@@ -90,9 +121,11 @@ impl Target {
             resumed,
             names_needed: AtomicBool::new(!Path::new(ITSELF).exists()),
             folders: Mutex::new(Folders::new(place.top.clone())),
+            disk: place.top.as_deref().map(Disk::of).unwrap_or_default(),
             place,
             swept: Mutex::default(),
             parts: Mutex::default(),
+            lost: Mutex::default(),
         }
     }
 
@@ -121,11 +154,29 @@ impl Target {
             parts[..=at].rotate_right(1);
             return Ok(parts[0].1.clone());
         }
-        let map = DataMap::new(&self.entry(entry).kind);
-        let part = Arc::new(Part { file: open()?, map, writing: Mutex::new(()) });
-        parts.truncate(PARTS_OPEN_MAX - 1);
+        let part = Arc::new(Part::new(open()?, &self.entry(entry).kind));
+        let kept = parts.len().min(PARTS_OPEN_MAX - 1);
+        for (closed, part) in parts.split_off(kept) {
+            if let Err(error) = part.ask() {
+                lock(&self.lost).insert(closed, error);
+            }
+        }
         parts.insert(0, (entry, part.clone()));
         Ok(part)
+    }
+
+    /// What was told of a part file's data when it was closed meanwhile.
+    pub(super) fn take_lost(&self, entry: EntryIndex) -> Option<io::Error> {
+        // Not while one is being closed.
+        let _parts = lock(&self.parts);
+        lock(&self.lost).remove(&entry)
+    }
+
+    /// Part files that are open and of whose data some got lost, as far as is known.
+    pub(super) fn spoiled(&self) -> Vec<EntryIndex> {
+        let parts = lock(&self.parts).clone();
+        let open = parts.into_iter().filter(|(_, part)| part.ask().is_err()).map(|(entry, _)| entry);
+        open.chain(lock(&self.lost).keys().copied()).collect()
     }
 
     /// Close a file's part file.
@@ -160,6 +211,11 @@ impl Target {
         lease::create(&folder, &journal_name(name))
     }
 
+    pub(super) fn remove_part(&self, entry: EntryIndex) -> io::Result<()> {
+        let (folder, name) = self.parent(entry)?;
+        Ok(remove_file(&folder, &part_name(name, self.token(entry)))?)
+    }
+
     pub(super) fn remove_journal(&self, entry: EntryIndex) -> io::Result<()> {
         let (folder, name) = self.parent(entry)?;
         Ok(remove_file(&folder, &journal_name(name))?)
@@ -167,7 +223,7 @@ impl Target {
 
     /// Remove what an earlier run left of a file that is in place. `journals`: those that lie in each folder.
     pub(super) fn remove_leftover(&self, entry: EntryIndex, journals: &mut Journals) -> io::Result<()> {
-        let path = self.place.rename.as_deref().unwrap_or(&self.entry(entry).path);
+        let path = self.path(entry);
         let (folder, name) = lock(&self.folders).parent(path)?;
         let there = journals.entry(split(path).0.to_vec()).or_insert_with(|| {
             let names = list(&folder).unwrap_or_default().into_iter().map(|(name, _)| name);
@@ -179,21 +235,32 @@ impl Target {
         lease::discard(&folder, &journal_name(name))
     }
 
+    /// An entry's path below the top.
+    pub(super) fn path(&self, entry: EntryIndex) -> &[u8] {
+        self.place.rename.as_deref().unwrap_or(&self.entry(entry).path)
+    }
+
+    /// A folder below the top (empty: the top itself), opened for reading.
+    pub(super) fn open_folder(&self, path: &[u8]) -> io::Result<File> {
+        let folder = lock(&self.folders).open(path)?;
+        Ok(reopen(&folder)?)
+    }
+
+    /// The folders above the top that this copy has changed, opened for reading.
+    pub(super) fn open_above(&self) -> impl Iterator<Item = io::Result<File>> {
+        self.place.above.iter().map(|folder| Ok(reopen(folder)?))
+    }
+
     /// Open the file that is in place.
     pub(super) fn open_in_place(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
         Ok(open_to_read(&folder, name)?)
     }
 
-    /// Give a part file that holds all data its length, permissions, time and name.
-    pub(super) fn land(&self, entry: EntryIndex, file: &File) -> io::Result<()> {
-        self.dress(entry, file)?;
-        let (folder, name) = self.parent(entry)?;
-        let part = part_name(name, self.token(entry));
-        if !lease::is_at(file, &folder, &part) {
-            return Err(io::Error::other("its part file was taken away; copy it again"));
-        }
-        Ok(self.put(&folder, &part, name)?)
+    /// A part file that holds all data.
+    pub(super) fn complete_part(&self, entry: EntryIndex, part: Arc<Part>) -> io::Result<Complete> {
+        self.dress(entry, &part.file)?;
+        Ok(Complete { entry, held: Held::Part(part) })
     }
 
     /// Give a file of a folder its name, in place of what is there if that may be.
@@ -203,22 +270,56 @@ impl Target {
     }
 
     /// Store a file of one group, or of none, in one go. Until it has its name nobody else can reach it.
-    pub(super) fn land_small(&self, entry: EntryIndex, data: &[u8]) -> io::Result<()> {
+    pub(super) fn complete_small(&self, entry: EntryIndex, data: &[u8]) -> io::Result<Complete> {
         let (folder, name) = self.parent(entry)?;
-        let map = DataMap::new(&self.entry(entry).kind);
-        if let Some(file) = self.create_unnamed(&folder)? {
-            map.write(&file, 0, data)?;
-            self.dress(entry, &file)?;
-            return self.give_name(&file, &folder, name);
+        let held = match self.create_unnamed(&folder)? {
+            Some(file) => Held::Unnamed(file),
+            None => Held::Named(create_new(&folder, &part_name(name, self.token))?),
+        };
+        let complete = Complete { entry, held };
+        let file = complete.file();
+        let stored = DataMap::new(&self.entry(entry).kind).write(file, 0, data);
+        match stored.and_then(|()| self.dress(entry, file)) {
+            Ok(()) => Ok(complete),
+            Err(error) => {
+                self.discard(&complete);
+                Err(error)
+            }
         }
-        let part = part_name(name, self.token);
-        let file = create_new(&folder, &part)?;
-        let landed = map.write(&file, 0, data).and_then(|()| self.dress(entry, &file));
-        let landed = landed.and_then(|()| Ok(self.put(&folder, &part, name)?));
-        if landed.is_err() {
-            let _ = remove_file(&folder, &part);
+    }
+
+    /// Give a complete file its name, in place of what is there.
+    pub(super) fn put_in_place(&self, complete: &Complete) -> io::Result<()> {
+        let (folder, name) = self.parent(complete.entry)?;
+        match &complete.held {
+            Held::Unnamed(file) => self.give_name(file, &folder, name),
+            Held::Named(_) => {
+                let part = part_name(name, self.token);
+                Ok(self.put(&folder, &part, name)?)
+            }
+            Held::Part(held) => {
+                let part = part_name(name, self.token(complete.entry));
+                if !lease::is_at(&held.file, &folder, &part) {
+                    return Err(io::Error::other("its part file was taken away; copy it again"));
+                }
+                Ok(self.put(&folder, &part, name)?)
+            }
         }
-        landed
+    }
+
+    /// A complete file is not put in place: a small one leaves nothing behind, a part file can be gone on with.
+    pub(super) fn discard(&self, complete: &Complete) {
+        match &complete.held {
+            Held::Unnamed(_) => {}
+            Held::Part(part) => {
+                let _ = fchmod(&part.file, Mode::from_raw_mode(0o600));
+            }
+            Held::Named(_) => {
+                if let Ok((folder, name)) = self.parent(complete.entry) {
+                    let _ = remove_file(&folder, &part_name(name, self.token));
+                }
+            }
+        }
     }
 
     /// A file without a name in a folder; `None` where the file system, or the lack of `/proc`, does not allow it.
@@ -337,9 +438,7 @@ impl Target {
         if wanted.path.is_empty() && self.place.keeps_top {
             return Ok(());
         }
-        let folder = lock(&self.folders).open(&wanted.path)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(folder, ".", flags, Mode::empty())?;
+        let folder = self.open_folder(&wanted.path)?;
         futimens(&folder, &times(wanted))?;
         Ok(fchmod(&folder, mode(wanted))?)
     }
@@ -373,8 +472,7 @@ impl Target {
 
     /// The folder that an entry lies in, made if it is missing, and the entry's name in it.
     fn parent(&self, entry: EntryIndex) -> io::Result<(Arc<OwnedFd>, &[u8])> {
-        let path = self.place.rename.as_deref().unwrap_or(&self.entry(entry).path);
-        let (parent, name) = split(path);
+        let (parent, name) = split(self.path(entry));
         let mut folders = lock(&self.folders);
         match folders.open(parent) {
             Ok(folder) => Ok((folder, name)),

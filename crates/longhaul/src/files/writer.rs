@@ -5,11 +5,13 @@ use super::hash::group_hash;
 use super::jobs::{Job, Load};
 use super::journal::Record;
 use super::ledger::Verdict;
+use super::part::Part;
 use super::shared::{Happened, Shared, Status};
-use super::target::Part;
+use super::target::Complete;
 use crossbeam_channel::{Receiver, Sender};
 use longhaul_proto::session::manifest::{EntryIndex, Group};
 use longhaul_proto::session::message::GroupHash;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -22,11 +24,13 @@ pub(super) struct Writer {
     jobs: Receiver<Job>,
     /// Where buffers go when they are done with.
     spare: Sender<Box<[u8]>>,
+    /// Files that are to reach the disk before they get their names.
+    pub(super) complete: RefCell<Vec<Complete>>,
 }
 
 impl Writer {
     pub(super) fn new(shared: Arc<Shared>, jobs: Receiver<Job>, spare: Sender<Box<[u8]>>) -> Writer {
-        Writer { shared, jobs, spare }
+        Writer { shared, jobs, spare, complete: RefCell::default() }
     }
 
     /// Work until told to stop. `prepare` makes folders, links and all that needs no data; the others wait for it.
@@ -38,14 +42,17 @@ impl Writer {
         // Claims wait while there is data to store: it comes again and again where it finds no room.
         let mut claims = VecDeque::new();
         loop {
-            let job = if claims.is_empty() { self.jobs.recv().ok() } else { self.jobs.try_recv().ok() };
-            match (job, claims.is_empty()) {
-                (Some(Job::Block(load)), _) => self.block(load),
-                (Some(Job::Expect(expected)), _) => claims.extend(self.expect(expected)),
-                (Some(Job::BeginAnew(group)), _) => self.shared.lock_ledger().begin_anew(group),
-                (Some(Job::Finish), _) => super::prepare::finish(&self.shared),
-                (None, false) => claims.pop_front().into_iter().for_each(|claim| self.look(claim)),
-                (Some(Job::Stop), _) | (None, true) => return,
+            let is_idle = claims.is_empty() && self.complete.borrow().is_empty();
+            let job = if is_idle { self.jobs.recv().ok() } else { self.jobs.try_recv().ok() };
+            match job {
+                Some(Job::Block(load)) => self.block(load),
+                Some(Job::Expect(expected)) => claims.extend(self.expect(expected)),
+                Some(Job::BeginAnew(group)) => self.shared.lock_ledger().begin_anew(group),
+                Some(Job::Finish) => super::prepare::finish(&self.shared),
+                Some(Job::Stop) => return self.settle(),
+                None if is_idle => return,
+                None if !self.complete.borrow().is_empty() => self.settle(),
+                None => claims.pop_front().into_iter().for_each(|claim| self.look(claim)),
             }
         }
     }
@@ -101,8 +108,12 @@ impl Writer {
                 return self.land_small(group.entry, data);
             }
             shared.spool.write(load.block, local.start, data, || shared.target.scratch())?;
-        } else if in_memory {
-            self.part(group.entry)?.write(data_range.start, data)?;
+        } else {
+            let part = self.part(group.entry)?;
+            if in_memory {
+                part.write(data_range.start, data)?;
+            }
+            self.begin_sync(group.entry, &part, data_range.clone())?;
         }
         self.count_written(u64::from(local.end - local.start));
         // Whatever comes of it, these bytes are stored.
@@ -154,7 +165,7 @@ impl Writer {
     }
 
     /// Nothing is kept of a block whose small files are all settled.
-    fn release_spool(&self, block: u64) {
+    pub(super) fn release_spool(&self, block: u64) {
         let shared = &self.shared;
         if shared.spool.holds(block)
             && shared
@@ -208,56 +219,13 @@ impl Writer {
         shared.tell(Happened::Bad(group));
     }
 
-    /// Store a small file that is all there and verified, in one go.
-    fn land_small(&self, entry: EntryIndex, data: &[u8]) -> io::Result<()> {
-        if !self.shared.step(entry, &[Status::Waiting], Status::Landing) {
-            return Ok(());
-        }
-        self.shared.target.land_small(entry, data)?;
-        self.count_written(data.len() as u64);
-        self.shared.done(entry);
-        Ok(())
-    }
-
-    /// All groups of a file are stored and verified: put it in place.
-    fn land(&self, entry: EntryIndex) {
-        let shared = &self.shared;
-        let landed =
-            if shared.target.is_journalled(entry) { self.land_part(entry) } else { self.land_kept(entry) };
-        if let Err(error) = landed {
-            shared.fail_storing(entry, error);
-        }
-    }
-
-    /// A file that has a part file.
-    fn land_part(&self, entry: EntryIndex) -> io::Result<()> {
-        let shared = &self.shared;
-        if !shared.step(entry, &[Status::Started], Status::Landing) {
-            return Ok(());
-        }
-        let part = shared.target.part(entry, || shared.target.reopen_part(entry))?;
-        shared.target.land(entry, &part.file)?;
-        shared.logs.remove(&shared.target, entry);
-        shared.target.close_part(entry);
-        shared.done(entry);
-        Ok(())
-    }
-
-    /// A small file whose data waited for its hash.
-    fn land_kept(&self, entry: EntryIndex) -> io::Result<()> {
-        let shared = &self.shared;
-        let place = shared.target.layout.entry_range(entry);
-        let block = shared.blocks.at(place.start);
-        let mut data = vec![0; (place.end - place.start) as usize];
-        shared.spool.read(block, (place.start - shared.blocks.range(block).start) as u32, &mut data)?;
-        self.land_small(entry, &data)?;
-        self.release_spool(block);
-        Ok(())
-    }
-
     /// The part file of a file, begun if there is none: its journal first.
     pub(super) fn part(&self, entry: EntryIndex) -> io::Result<Arc<Part>> {
         let (shared, target) = (&self.shared, &self.shared.target);
+        if let Some(error) = target.take_lost(entry) {
+            shared.logs.give_up(target, entry);
+            return Err(error);
+        }
         target.part(entry, || {
             if !shared.step(entry, &[Status::Waiting], Status::Started) {
                 return target.reopen_part(entry);

@@ -438,6 +438,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         streams: u32::from(status.streams),
         switches: status.switches,
         hash_verified: ok && !options.files.dry_run && report.skipped_bytes == report.compared_bytes,
+        durable: report.durable,
         error: report.failed.first.first().map(FileFailure::to_string),
         failures: report.failed.first,
         removed_paths: report.removed,

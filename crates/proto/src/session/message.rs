@@ -53,6 +53,8 @@ pub struct FileOptions {
     /// Nothing that is at the destination is compared, changed or replaced. The receiver's own wish: it does not travel.
     #[serde(skip)]
     pub new_only: bool,
+    /// What the receiver brings to its disk.
+    pub fsync: Fsync,
 }
 
 /// Whether the receiver looks for parts of a file in the one that is to be replaced.
@@ -64,6 +66,19 @@ pub enum Delta {
     /// In any case.
     Always,
     /// Never: all of the file is sent.
+    Never,
+}
+
+/// What the receiver brings to its disk, and does not leave to its system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fsync {
+    /// Each file of more than one group, before it gets its name: with little to pay, what was there before stays until the
+    /// new one is safe.
+    #[default]
+    Auto,
+    /// Each file before it gets its name, and all of the copy before it counts as finished.
+    Always,
+    /// Nothing.
     Never,
 }
 
@@ -214,6 +229,8 @@ pub struct Report {
     pub removal_put_off: bool,
     /// In a dry run: files and links that would be copied.
     pub to_copy: Told<Vec<u8>>,
+    /// All that is in place is on the disk itself, as was asked for.
+    pub durable: bool,
 }
 
 /// What only the sending side knows of a transfer.

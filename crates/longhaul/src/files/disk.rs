@@ -1,0 +1,149 @@
+//! Brings what was stored to the disk itself, and asks what became of it on the way there.
+
+use rustix::fs::{Mode, OFlags, fstat, fstatfs, fsync, openat, syncfs};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+
+/// The file system that a destination is in.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    whole: Option<Whole>,
+}
+
+/// A file system that can be brought to the disk as a whole.
+#[derive(Debug)]
+struct Whole {
+    top: File,
+    device: u64,
+    /// Nothing is left to do for a file after that.
+    is_thorough: bool,
+}
+
+/// What is on the disk after a whole file system was brought there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Covered {
+    device: u64,
+    is_thorough: bool,
+}
+
+impl Covered {
+    /// Whether this file or folder is.
+    pub(super) fn holds(&self, file: &File) -> bool {
+        self.is_thorough && fstat(file).is_ok_and(|stat| stat.st_dev == self.device)
+    }
+}
+
+impl Disk {
+    /// The one that a folder is in.
+    pub(super) fn of(folder: &OwnedFd) -> Disk {
+        let whole = || {
+            let top = reopen(folder)?;
+            let kind = fstatfs(&top)?.f_type as u64 & 0xffff_ffff;
+            Ok(Whole { device: fstat(&top)?.st_dev, is_thorough: THOROUGH.contains(&kind), top })
+        };
+        // A folder that may not be read is no reason to fail: its files are brought to the disk one by one.
+        let whole: Result<Whole, Errno> = whole();
+        Disk { whole: whole.ok() }
+    }
+
+    /// Bring the whole file system to the disk. `None` if that cannot be done, or somebody's data did not get there.
+    pub(super) fn sync_whole(&self) -> Option<Covered> {
+        let whole = self.whole.as_ref()?;
+        syncfs(&whole.top).ok()?;
+        Some(Covered { device: whole.device, is_thorough: whole.is_thorough })
+    }
+
+    /// Bring new files to the disk: what came of each. Many go together, which costs the disk a pass instead of one for
+    /// each.
+    pub(super) fn sync(&self, files: &[&File]) -> Vec<io::Result<()>> {
+        let is_thorough = self.whole.as_ref().is_some_and(|whole| whole.is_thorough);
+        let covered = if files.len() >= MANY && is_thorough { self.sync_whole() } else { None };
+        let sync = |file: &&File| match covered {
+            // Others' errors come up with the whole, ours with the file.
+            Some(covered) if covered.holds(file) => errors_so_far(file),
+            _ => Ok(fsync(file)?),
+        };
+        files.iter().map(sync).collect()
+    }
+}
+
+/// Open for reading what is held as a place only.
+pub(super) fn reopen(folder: &OwnedFd) -> Result<File, Errno> {
+    openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+}
+
+/// Have a stretch of a file begin its way to the disk.
+pub(super) fn begin_sync(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    range(file, offset, len, libc::SYNC_FILE_RANGE_WRITE)
+}
+
+/// Wait for a stretch that has begun its way to the disk.
+pub(super) fn await_sync(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    range(file, offset, len, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+}
+
+/// What is known by now to have gone wrong on the way to the disk, and what closing the file would tell: network file
+/// systems take that as the time to store what they hold. Told once; the file stays open.
+pub(super) fn ask(file: &File) -> io::Result<()> {
+    let second = file.try_clone()?.into_raw_fd();
+    // SAFETY: the descriptor is ours alone and is not used again, whatever closing says.
+    if unsafe { libc::close(second) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    errors_so_far(file)
+}
+
+/// Behind any end of a file there is nothing to wait for; what is told is about all of the file.
+fn errors_so_far(file: &File) -> io::Result<()> {
+    await_sync(file, BEYOND, 1)
+}
+
+fn range(file: &File, offset: u64, len: u64, how: libc::c_uint) -> io::Result<()> {
+    // SAFETY: takes numbers only.
+    if unsafe { libc::sync_file_range(file.as_raw_fd(), offset as i64, len as i64, how) } == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    // Where the system lacks it nothing is known, which is no error.
+    if error.raw_os_error() == Some(libc::ENOSYS) { Ok(()) } else { Err(error) }
+}
+
+/// From so many on, files go to the disk with all else that waits in their file system: writing that out takes longer than
+/// a pass for a few files, and less than one for each of many.
+pub(super) const MANY: usize = 8;
+
+const BEYOND: u64 = 1 << 62;
+
+/// File systems in which `syncfs` leaves nothing to do. Of others, such as FUSE, not all pass it on to who keeps the data.
+const THOROUGH: [u64; 4] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0xf2f5_2010, // F2FS
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn few_and_many_files_reach_the_disk() {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let disk = Disk::of(&File::open(folder.path()).unwrap().into());
+        for count in [1, MANY - 1, 3 * MANY] {
+            let files: Vec<File> =
+                (0..count).map(|_| tempfile::tempfile_in(folder.path()).unwrap()).collect();
+            for mut file in &files {
+                file.write_all(b"data").unwrap();
+                begin_sync(file, 0, 4).unwrap();
+                ask(file).unwrap();
+            }
+            let synced = disk.sync(&files.iter().collect::<Vec<_>>());
+            assert!(synced.len() == count && synced.iter().all(Result::is_ok), "{synced:?}");
+        }
+        assert!(disk.sync_whole().is_some());
+    }
+}
