@@ -52,6 +52,7 @@
 pub mod client;
 mod intake;
 mod outset;
+mod ports;
 pub mod probe;
 mod reach;
 mod receiving;
