@@ -53,6 +53,7 @@ pub mod client;
 mod intake;
 mod meeting;
 mod outset;
+mod ports;
 pub mod probe;
 mod reach;
 mod receiving;

@@ -1,6 +1,7 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
 use super::meeting::{Doors, Met, Server, shake_hands, shown_folder, take_place};
+use super::ports::{bind_both, bind_in};
 use super::probe;
 use super::reach::random;
 use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive};
@@ -27,12 +28,10 @@ use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
-use crate::net::udp::UdpSocket;
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Delta, Direction, FileOptions, Offer};
 use longhaul_proto::units::Time;
-use socket2::{Domain, Socket, Type};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -113,32 +112,6 @@ pub fn serve(
         }
         Ok(())
     })
-}
-
-/// The same port for TCP and UDP.
-fn bind_both(listen: SocketAddr) -> io::Result<(TcpListener, UdpSocket, SocketAddr)> {
-    let mut attempts = if listen.port() == 0 { ANY_PORT_ATTEMPTS } else { 1 };
-    loop {
-        let listener = listen_at(listen)?;
-        let local = listener.local_addr()?;
-        listener.set_nonblocking(true)?;
-        attempts -= 1;
-        match UdpSocket::bind(local, true) {
-            // The port that TCP was given is somebody's for UDP.
-            Err(error) if error.kind() == ErrorKind::AddrInUse && attempts > 0 => {}
-            socket => return Ok((listener, socket?, local)),
-        }
-    }
-}
-
-/// As [`TcpListener::bind`], with room for more that wait to be accepted: a burst of strangers must not cost a client the
-/// second after which TCP tries again.
-fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
 }
 
 /// Tell what came of a connection: a line, or who it was and what went wrong.
@@ -483,35 +456,6 @@ fn admit_one(
     Ok(())
 }
 
-/// What an agent listens at.
-struct Bound {
-    socket: UdpSocket,
-    /// At the same port, for TCP streams.
-    listener: Option<TcpListener>,
-    port: u16,
-}
-
-fn bind_in(ports: Option<RangeInclusive<u16>>) -> Result<Bound, Error> {
-    let any = |port| [SocketAddr::from(([0u16; 8], port)), SocketAddr::from(([0u8; 4], port))];
-    let attempts = if ports.is_none() { ANY_PORT_ATTEMPTS } else { 1 };
-    let addresses = ports.clone().unwrap_or(0..=0).flat_map(any);
-    // UDP is what matters: where TCP is free at none of them, the first does.
-    let mut without_tcp = None;
-    for address in std::iter::repeat_n(addresses, attempts as usize).flatten() {
-        if let Ok(socket) = UdpSocket::bind(address, false)
-            && let Ok(local) = socket.local_addr()
-        {
-            let listener = TcpListener::bind(local).ok();
-            let bound = Bound { socket, listener, port: local.port() };
-            if bound.listener.is_some() {
-                return Ok(bound);
-            }
-            without_tcp.get_or_insert(bound);
-        }
-    }
-    without_tcp.ok_or(Error::NoPort { ports })
-}
-
 /// The address at which the ssh client reached this host.
 fn ssh_address() -> Vec<IpAddr> {
     ssh_connection(2).into_iter().collect()
@@ -528,12 +472,8 @@ fn ssh_connection(at: usize) -> Option<IpAddr> {
     connection.split(' ').nth(at)?.parse().ok()
 }
 
-/// Random ports that are tried before none is called free.
-const ANY_PORT_ATTEMPTS: u32 = 16;
 /// What keeps a connection from being accepted, mostly that no more descriptors are to be had, may pass.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-/// The most that Linux gives (net.core.somaxconn) unless told otherwise.
-const BACKLOG: i32 = 4096;
 /// A client that says nothing for this long is no client.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// TCP streams of an agent that are about to join.
