@@ -260,7 +260,7 @@ fn a_disk_that_fills_up_midway_leaves_all_resumable() {
     write(small.root.join("second"), b"an older version");
     let source = inside(&here.path().join("data"));
     let args = [source, small.server.url("").into()];
-    let mut command = small.server.cp_command(args.iter().cloned().chain(["--rate=80mbit".into()]));
+    let mut command = small.server.cp_command(args.iter().cloned().chain(["--rate=40mbit".into()]));
     let copy = Running::start(&mut command);
     // The last packets of the first may come after the first ones of the second.
     wait_until("the first file is there and the second has begun", || {

@@ -49,6 +49,22 @@ fn each_user_has_folders_and_modes_of_its_own() {
 }
 
 #[test]
+fn a_site_can_have_all_that_it_takes_on_its_disk_before_it_says_so() {
+    let site = Site::new("fsync = true");
+    site.add("alice", &["both=read-write"]);
+    let (daemon, here) = (site.serve(), folder());
+    write(here.path().join("b"), b"b");
+    let copy = |more: &[&str]| {
+        let more = more.iter().map(OsString::from);
+        let args: Vec<OsString> =
+            [here.path().join("b").into(), daemon.url("both/")].into_iter().chain(more).collect();
+        daemon.cp(&site.path("alice"), &args).expect_code(0).json()
+    };
+    assert_eq!(copy(&[])["durable"], true);
+    assert_eq!(copy(&["--no-fsync"])["durable"], true, "the site decides");
+}
+
+#[test]
 fn a_drop_box_takes_new_files_and_shows_nothing() {
     let site = Site::new("");
     site.add("alice", &["in=write-only"]);

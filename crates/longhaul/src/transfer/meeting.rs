@@ -55,6 +55,11 @@ impl Doors {
         }
     }
 
+    /// Whether all that is received is to be on the disk before it is reported, asked for or not.
+    pub fn syncs_all(&self) -> bool {
+        matches!(self, Doors::Daemon(admission) if admission.rules().policy().fsync)
+    }
+
     /// Sessions of all users together.
     fn sessions_max(&self) -> usize {
         match self {

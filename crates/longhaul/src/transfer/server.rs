@@ -30,7 +30,7 @@ use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Delta, Direction, FileOptions, Offer};
+use longhaul_proto::session::message::{Delta, Direction, FileOptions, Fsync, Offer};
 use longhaul_proto::units::Time;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
@@ -215,7 +215,10 @@ fn serve_session(
     waker: Waker,
     guest: Option<Guest<'_>>,
 ) -> Result<String, Error> {
-    let Met { control, offer, secret, rtt, ward, room, inside, mut place } = met;
+    let Met { control, mut offer, secret, rtt, ward, room, inside, mut place } = met;
+    if server.doors.syncs_all() {
+        offer.files.fsync = Fsync::Always;
+    }
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let sends = matches!(offer.direction, Direction::Pull { .. });

@@ -2,11 +2,14 @@
 
 use super::harness::*;
 use super::resuming::snapshot;
+use crate::files::names::journal_of_part;
 use fastrand::Rng;
 use longhaul_proto::session::message::FileOptions;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::ops::Range;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +61,7 @@ struct Round {
     there_before: BTreeSet<PathBuf>,
     /// A source changed, and neither its size nor its time did.
     is_deceptive: bool,
-    /// A journal was removed, so that nobody knows whose the part file is.
+    /// There was a part file without a journal, of which nobody can know whose it is.
     is_orphaned: bool,
 }
 
@@ -142,8 +145,16 @@ impl Round {
             let left = folder();
             snapshot(self.dest.path(), left.path());
             self.dest = left;
+            self.is_orphaned |= self.has_orphan();
         }
         trip.sink.suspend();
+    }
+
+    /// Whether there is a part file without a journal: one that was begun between the two looks that a snapshot is.
+    fn has_orphan(&self) -> bool {
+        let names = fs::read_dir(self.dest.path()).unwrap().map(|item| item.unwrap().file_name());
+        let names: BTreeSet<Vec<u8>> = names.map(OsString::into_vec).collect();
+        names.iter().filter_map(|name| journal_of_part(name)).any(|journal| !names.contains(&journal))
     }
 
     /// What a power cut, a disk that is going and a clumsy hand do to part files and journals. What the journal says is on
