@@ -8,12 +8,33 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, open
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
+/// A journal that is ours. It is given back when this is dropped, at once: a child that another thread is about to start has
+/// a copy of the descriptor until it runs its program, and with it the lock.
+#[derive(Debug)]
+pub(super) struct Lease(File);
+
+impl Deref for Lease {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // Without locks there is nothing to give back.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// Take over the journal that is there. `None`: there is none that is ours and nobody's at work. An error of
 /// kind `ResourceBusy`: another copy has it.
-pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
+pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<Lease>> {
     let Some(journal) = open_ours(folder, name)? else { return Ok(None) };
     match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -21,18 +42,19 @@ pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
         // Without locks nobody can know whether somebody else still writes to it.
         Err(_) => return Ok(None),
     }
+    let journal = Lease(journal);
     Ok(is_at(&journal, folder, name).then_some(journal))
 }
 
 /// Make a new journal in place of any that nobody is at work with. The part files that went with that one go with it.
-pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<File> {
+pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<Lease> {
     for _ in 0..ATTEMPTS {
         match openat(folder, name, CREATE, Mode::from_raw_mode(0o600)) {
             Ok(journal) => {
                 return match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
                     Err(Errno::WOULDBLOCK) => Err(busy()),
                     // Another copy of the kind then makes one of its own, and this one goes on without a name.
-                    _ => Ok(journal.into()),
+                    _ => Ok(Lease(journal.into())),
                 };
             }
             Err(Errno::EXIST) => discard(folder, name)?,
@@ -151,6 +173,16 @@ mod tests {
     fn left(path: &Path) {
         std::fs::write(path, Header::new(*b"12345678").bytes()).unwrap();
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_that_a_child_still_has_keeps_nobody_out() {
+        let (_folder, handle) = folder();
+        let first = create(&handle, b".f.longhaul-journal").unwrap();
+        let copy = first.try_clone().unwrap();
+        drop(first);
+        assert!(take(&handle, b".f.longhaul-journal").unwrap().is_some());
+        drop(copy);
     }
 
     #[test]

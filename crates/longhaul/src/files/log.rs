@@ -1,12 +1,12 @@
 //! The journals of the files on their way: notes are gathered in memory, a thread writes them out.
 
 use super::journal::{Header, PartToken, Record, Source, seal};
+use super::lease::Lease;
 use super::resume::Resumed;
 use super::sealing::ours;
 use super::target::Target;
 use longhaul_proto::session::manifest::EntryIndex;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct Logs {
 struct Log {
     header: Header,
     /// The journal, which is ours for as long as this is open.
-    file: File,
+    file: Lease,
     /// All that is in it, for its next seal.
     digest: blake3::Hasher,
     /// Bytes in the journal file.

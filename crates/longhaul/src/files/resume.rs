@@ -3,7 +3,7 @@
 use super::extents::DataMap;
 use super::hash::group_hash;
 use super::journal::{Header, Recovered, Source, group_range, recover};
-use super::lease;
+use super::lease::{self, Lease};
 use super::names::{journal_name, part_name};
 use super::sealing::ours;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(super) struct Resumed {
     pub entry: EntryIndex,
     /// Its journal, which is ours for as long as this is open.
-    pub journal: File,
+    pub journal: Lease,
     pub header: Header,
     /// The journal's sound part.
     pub journal_bytes: Vec<u8>,
@@ -47,9 +47,9 @@ pub(super) fn resume(
     distrust: bool,
     stop: &AtomicBool,
 ) -> io::Result<Option<Resumed>> {
-    let Some(mut journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
+    let Some(journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
     let mut bytes = Vec::new();
-    journal.read_to_end(&mut bytes)?;
+    (&*journal).read_to_end(&mut bytes)?;
     let Some(found) = recover(&Source::new(entry), &ours(), &bytes) else { return Ok(None) };
     let Some(part) = lease::open_ours(folder, &part_name(name, found.header.part()))? else {
         return Ok(None);

@@ -4,7 +4,7 @@ use super::disk::{self, Disk, reopen};
 use super::extents::DataMap;
 use super::folders::{Folders, list, split};
 use super::journal::PartToken;
-use super::lease;
+use super::lease::{self, Lease};
 use super::names::{is_journal, journal_name, part_name};
 use super::part::Part;
 use super::scan::{mtime, open_to_read};
@@ -203,7 +203,7 @@ impl Target {
     }
 
     /// Make a file's journal, which is then ours, in place of any that nobody is at work with.
-    pub(super) fn create_journal(&self, entry: EntryIndex) -> io::Result<File> {
+    pub(super) fn create_journal(&self, entry: EntryIndex) -> io::Result<Lease> {
         let (folder, name) = self.parent(entry)?;
         if lock(&self.swept).insert(split(&self.entry(entry).path).0.to_vec()) {
             lease::remove_orphans(&folder);
