@@ -2,6 +2,7 @@
 
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::rate::parse_rate;
+use crate::retry::{Retries, parse_retries};
 use crate::values::{parse_duration, parse_listen, parse_ports, parse_streams};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -211,6 +212,10 @@ pub struct CpArgs {
     /// Give up when the other side or the path has been silent for so long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration, help_heading = SPEED)]
     pub stall_timeout: Duration,
+    /// Try again so many times, or forever, when the far side is away or the path broke
+    #[arg(long, value_name = "N", default_value = "0", value_parser = parse_retries, hide_default_value = true,
+          help_heading = SPEED)]
+    pub retry: Retries,
 
     /// New packets per acknowledgement (F) [default: as goes with --control]
     #[arg(long, value_name = "F", value_parser = clap::value_parser!(u32).range(1..), help_heading = FOBS)]

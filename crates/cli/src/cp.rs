@@ -7,7 +7,7 @@ use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, read_file_list, words};
 use crate::why::{Account, limit_text};
 use crate::{log, signals};
-use longhaul::{CopyOptions, Fsync, Location, Observer, Summary, Told};
+use longhaul::{CopyOptions, Fsync, Location, Observer, Summary, Truncated};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 
@@ -19,7 +19,9 @@ pub fn run(args: &CpArgs) -> Exit {
         let mut request = request(args, &mut display)?;
         request.options.began = Some(longhaul::clock::program_start());
         let stop = signals::stop_flag()?;
-        Ok(longhaul::copy(&request.sources, &request.dest, &request.options, &mut display, stop)?)
+        let Request { sources, dest, options } = &request;
+        let copy = || longhaul::copy(sources, dest, options, &mut display, stop.clone());
+        Ok(args.retry.run(&stop, copy)?)
     });
     let account = display.finish();
     let (summary, exit) = match outcome {
@@ -136,7 +138,7 @@ fn tell(args: &CpArgs, summary: &Summary, account: &Account) {
 }
 
 /// A line for each path that is told.
-fn list(what: &str, paths: &Told<Vec<u8>>) {
+fn list(what: &str, paths: &Truncated<Vec<u8>>) {
     paths.first.iter().for_each(|path| say(&format!("{what} {}", path_text(path))));
     if paths.more > 0 {
         say(&format!("{what} {} more", paths.more));

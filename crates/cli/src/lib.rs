@@ -14,6 +14,7 @@ mod probe;
 pub mod program;
 mod progress;
 pub mod rate;
+mod retry;
 mod serve;
 pub mod signals;
 mod user;

@@ -233,8 +233,8 @@ pub use longhaul_proto::object::SelectorKind;
 pub use longhaul_proto::session::limit::Limit;
 pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync};
 pub use longhaul_proto::session::reason::{Cause, Reason};
-pub use longhaul_proto::session::told::Told;
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
+pub use longhaul_proto::session::truncated::Truncated;
 pub use longhaul_proto::units::Rate;
 
 /// What a copy is doing.
@@ -278,7 +278,7 @@ pub struct Progress {
     pub resumed_bytes: u64,
 }
 
-/// One line of the story that `--why` tells.
+/// One line of a copy's story: what was chosen, or what holds it back, and why.
 #[derive(Clone, Debug)]
 pub struct Remark {
     /// Seconds since [`CopyOptions::began`].
@@ -293,14 +293,14 @@ pub trait Observer: Send {
     fn progress(&mut self, _progress: &Progress) {}
     /// Why something was chosen, or what limits the transfer from now on.
     fn remark(&mut self, _remark: Remark) {}
-    /// Something the user should know even without `--why`.
+    /// Something the user should know in any case.
     fn warning(&mut self, _line: &str) {}
 }
 
 /// An observer that ignores everything.
 impl Observer for () {}
 
-/// What came of a copy. Field names are those of `--json`.
+/// What came of a copy. Serialised it is the JSON that the program prints.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
     /// Everything asked for is in place: what was copied is verified, what was skipped was there.
@@ -366,10 +366,10 @@ pub struct Summary {
     pub failures: Vec<FileFailure>,
     /// Paths of what `removed` counts.
     #[serde(skip)]
-    pub removed_paths: Told<Vec<u8>>,
+    pub removed_paths: Truncated<Vec<u8>>,
     /// In a dry run: files and links that would be copied.
     #[serde(skip)]
-    pub to_copy: Told<Vec<u8>>,
+    pub to_copy: Truncated<Vec<u8>>,
 }
 
 #[cfg(test)]

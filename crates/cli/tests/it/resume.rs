@@ -4,7 +4,7 @@ use crate::common::mapping::Mapping;
 use crate::common::relay::{Relay, Way};
 use crate::common::sides::Sides;
 use crate::common::tree::*;
-use crate::common::{Running, Server, skip, wait_until};
+use crate::common::{Running, Server, longhaul, skip, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -218,6 +218,33 @@ fn killed_over_and_over_it_still_arrives() {
     }
     let resumed = sides.complete(&[])["resumed_bytes"].as_u64().unwrap();
     assert!(resumed >= 15_000_000, "{resumed}");
+}
+
+#[test]
+fn a_copy_that_may_try_again_outlives_its_server() {
+    let sides = large(false);
+    // A host of loopback that no other test listens at: the port stays free.
+    let serve = |listen: &str| Server::start_with(longhaul(), sides.there.path(), &["--listen", listen]);
+    let mut server = serve("127.0.0.77:0");
+    let address = server.address().to_string();
+    let args = sides.args(server.url(""), &[BRISK, "--retry=forever"]);
+    let copy = Running::start(&mut server.cp_command(args));
+    sides.await_part(HALF / 4);
+    server.kill();
+    copy.await_line("trying again in");
+    let _again = serve(&address);
+    let json = copy.finish().expect_code(0).json();
+    sides.assert_complete();
+    assert!(json["resumed_bytes"].as_u64().unwrap() > 0, "{json}");
+}
+
+#[test]
+fn trying_again_comes_to_an_end() {
+    let sides = large(false);
+    let mut server = sides.serve();
+    server.kill();
+    let ended = server.cp(sides.args(server.url(""), &["--retry=1"])).expect_code(1);
+    assert_eq!(ended.stderr.matches("trying again in 1 s").count(), 1, "{}", ended.stderr);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::scan::{PATH_MAX, join};
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, Report};
-use longhaul_proto::session::told::Told;
+use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -60,7 +60,7 @@ pub struct Plan {
     /// Data bytes of those entries.
     pub failed_bytes: u64,
     /// Files and links of which something is to come.
-    pub to_copy: Told<Vec<u8>>,
+    pub to_copy: Truncated<Vec<u8>>,
     /// What the destination has and the source has not (`delete`): the topmost paths.
     pub extraneous: Vec<Vec<u8>>,
     /// The other side could not list all that it was asked for: nothing is removed here. To be set by whoever heard of it.

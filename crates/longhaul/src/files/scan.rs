@@ -10,7 +10,7 @@ use super::version::Identity;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest};
 use longhaul_proto::session::message::FileFailure;
 use longhaul_proto::session::reason::{Cause, Reason};
-use longhaul_proto::session::told::Told;
+use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ pub struct Scan {
     /// What could not be listed.
     pub errors: Vec<FileFailure>,
     /// Sockets, pipes and devices: no copy of them would be of use.
-    pub left_out: Told<Vec<u8>>,
+    pub left_out: Truncated<Vec<u8>>,
     /// The first entry of each source, and the folder its path is relative to.
     origins: Vec<(EntryIndex, Arc<OwnedFd>)>,
     /// What told of changes of files of several groups, ascending.

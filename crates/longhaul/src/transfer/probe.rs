@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What a probe found. Field names are those of `--json`.
+/// What a probe found. Serialised it is the JSON that the program prints.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ProbeReport {
     /// Something passes.
@@ -51,7 +51,7 @@ pub struct ProbeReport {
     pub streams: Option<u16>,
     /// What held the faster transport back.
     pub limited_by: Limit,
-    /// What `--transport auto` would end with.
+    /// What a copy that may choose its transport would end with.
     pub transport: String,
     /// Why, in a line.
     pub reason: String,
@@ -144,7 +144,7 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Error> {
     Ok(report)
 }
 
-/// The rule of `--transport auto`: packets over UDP unless streams are faster by a margin.
+/// The rule where the transport is left open: packets over UDP unless streams are faster by a margin.
 fn choose(object: f64, stripe: f64) -> (Carrier, String) {
     let faster = |a: f64, b: f64| format!("{:.2} times as fast", a / b.max(1e-9));
     if stripe > object * MARGIN {

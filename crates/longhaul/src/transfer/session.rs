@@ -284,7 +284,7 @@ impl Session<'_> {
         }
     }
 
-    /// A line for `--why`.
+    /// A line of the copy's story.
     pub fn remark(&mut self, text: String) {
         let at_seconds = self.began.elapsed().as_secs_f64();
         self.observer.remark(Remark { at_seconds, text });

@@ -34,7 +34,7 @@ pub struct FarSide {
     pub watch: Arc<Watch>,
     /// Its stdin and stdout, until taken.
     pub stream: Option<Stream>,
-    /// What happened on the way, for `--why`.
+    /// What happened on the way, for the copy's story.
     pub story: String,
 }
 

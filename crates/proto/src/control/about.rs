@@ -7,9 +7,11 @@ impl ControllerKind {
     pub fn summary(self) -> &'static str {
         match self {
             ControllerKind::Adaptive => "Fill the path, tell loss from congestion, leave room for others",
-            ControllerKind::Fixed => "Exactly --rate",
+            ControllerKind::Fixed => "Exactly the rate asked for",
             ControllerKind::Greedy => "As fast as the host can (FOBS); only where the path is yours",
-            ControllerKind::Rbudp => "Exactly --rate, in rounds: blast all, ask what is missing, again",
+            ControllerKind::Rbudp => {
+                "Exactly the rate asked for, in rounds: blast all, ask what is missing, again"
+            }
             ControllerKind::Sabul => "By the clock: slower with loss, else faster (SABUL)",
             ControllerKind::Udt => "By the clock, towards what packet pairs say of the link (UDT4)",
             ControllerKind::Bbr => "At the largest delivery rate seen lately (BBRv1)",

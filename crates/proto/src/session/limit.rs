@@ -23,7 +23,7 @@ pub enum Limit {
     Receiver,
     /// The sending host's processor.
     Cpu,
-    /// `--rate`.
+    /// The rate that was asked for.
     RateCap,
 }
 

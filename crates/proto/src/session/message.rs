@@ -3,8 +3,8 @@
 use super::limit::Limit;
 use super::manifest::{EntryIndex, Group};
 use super::reason::Reason;
-use super::told::Told;
 use super::transport::{Carrier, Switch, Transport};
+use super::truncated::Truncated;
 use crate::control::ControllerKind;
 use crate::object::Companions;
 use crate::ranges::{Ranges, read_ranges};
@@ -218,17 +218,17 @@ pub struct Report {
     /// Bytes taken over from files that were replaced.
     pub delta_bytes: u64,
     /// Those that failed.
-    pub failed: Told<FileFailure>,
+    pub failed: Truncated<FileFailure>,
     /// Data bytes of those that failed.
     pub failed_bytes: u64,
     /// Datagrams that the receiving host dropped for want of buffer.
     pub receiver_drops: u64,
     /// What was removed because the source has it not (`delete`), folders with all in them; in a dry run what would be.
-    pub removed: Told<Vec<u8>>,
+    pub removed: Truncated<Vec<u8>>,
     /// There was something to remove, and it stayed because not everything could be copied.
     pub removal_put_off: bool,
     /// In a dry run: files and links that would be copied.
-    pub to_copy: Told<Vec<u8>>,
+    pub to_copy: Truncated<Vec<u8>>,
     /// All that is in place is on the disk itself, as was asked for.
     pub durable: bool,
 }
@@ -248,7 +248,7 @@ pub struct SenderStatus {
     pub loss: f64,
     /// Round trips in ns: shortest, mean, latest smoothed.
     pub rtt_ns: [u64; 3],
-    /// Lines for `--why` since the last status.
+    /// Lines of the copy's story since the last status.
     pub remarks: Vec<String>,
     /// Of the datagrams sent, those that went over TCP connections of their own.
     pub packets_by_stripe: u64,

@@ -18,5 +18,5 @@ pub mod limit;
 pub mod manifest;
 pub mod message;
 pub mod reason;
-pub mod told;
 pub mod transport;
+pub mod truncated;

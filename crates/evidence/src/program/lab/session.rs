@@ -97,16 +97,16 @@ impl<'a> Session<'a> {
         let (scale, seed) = (self.scale(), self.args.seed);
         let (teller, told) = mpsc::channel();
         thread::spawn(move || {
-            let progress = |done, total| drop(teller.send(Told::Progress(done, total)));
+            let progress = |done, total| drop(teller.send(Message::Progress(done, total)));
             let threads = longhaul_sim::parallel::all_cores();
             let options = sim::Options { scale, seed, threads, contestants: &[], progress: &progress };
             let report = experiment.simulate(&options);
-            drop(teller.send(Told::Done(report)));
+            drop(teller.send(Message::Done(report)));
         });
         loop {
             match told.recv_timeout(LOOK_EVERY) {
-                Ok(Told::Progress(done, total)) => progress(done, total),
-                Ok(Told::Done(report)) => return Ok(report),
+                Ok(Message::Progress(done, total)) => progress(done, total),
+                Ok(Message::Done(report)) => return Ok(report),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let text =
@@ -139,7 +139,7 @@ impl<'a> Session<'a> {
     }
 }
 
-enum Told {
+enum Message {
     Progress(usize, usize),
     Done(Report),
 }
