@@ -100,7 +100,7 @@ class Copies(unittest.TestCase):
         (here / "data" / "big").write_bytes(os.urandom(3_000_000))
         (here / "data" / "small").write_bytes(b"small")
         self.here = here
-        environment = {**os.environ, "LONGHAUL_TOKEN": "a token"}
+        environment = {**os.environ, "LONGHAUL_TOKEN": "a token of some length"}
         self.daemon = subprocess.Popen(
             [program("LONGHAUL_PROGRAM"), "serve", "--root", here / "served", "--listen", "127.0.0.1:0"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
@@ -111,7 +111,7 @@ class Copies(unittest.TestCase):
         self.there = f"longhaul://127.0.0.1:{port}/"
 
     def copy(self, src, dst, **options):
-        return longhaul.copy(src, dst, token="a token", **options)
+        return longhaul.copy(src, dst, token="a token of some length", **options)
 
     def test_there_and_back_with_progress(self):
         seen, remarks = [], []
