@@ -7,10 +7,10 @@ impl ControllerKind {
     pub fn summary(self) -> &'static str {
         match self {
             ControllerKind::Adaptive => "Fill the path, tell loss from congestion, leave room for others",
-            ControllerKind::Fixed => "Exactly the rate asked for",
+            ControllerKind::Fixed => "Exactly the rate given",
             ControllerKind::Greedy => "As fast as the host can (FOBS); only where the path is yours",
             ControllerKind::Rbudp => {
-                "Exactly the rate asked for, in rounds: blast all, ask what is missing, again"
+                "The rate given, in rounds: blast all, ask what is missing, again"
             }
             ControllerKind::Sabul => "By the clock: slower with loss, else faster (SABUL)",
             ControllerKind::Udt => "By the clock, towards what packet pairs say of the link (UDT4)",
