@@ -9,9 +9,7 @@ impl ControllerKind {
             ControllerKind::Adaptive => "Fill the path, tell loss from congestion, leave room for others",
             ControllerKind::Fixed => "Exactly the rate given",
             ControllerKind::Greedy => "As fast as the host can (FOBS); only where the path is yours",
-            ControllerKind::Rbudp => {
-                "The rate given, in rounds: blast all, ask what is missing, again"
-            }
+            ControllerKind::Rbudp => "The rate given, in rounds: blast all, ask what is missing, again",
             ControllerKind::Sabul => "By the clock: slower with loss, else faster (SABUL)",
             ControllerKind::Udt => "By the clock, towards what packet pairs say of the link (UDT4)",
             ControllerKind::Bbr => "At the largest delivery rate seen lately (BBRv1)",
