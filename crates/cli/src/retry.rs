@@ -35,21 +35,21 @@ impl Retries {
         stop: &AtomicBool,
         mut copy: impl FnMut() -> Result<Summary, Error>,
     ) -> Result<Summary, Error> {
+        // `None`: any number.
         let mut left = match self {
-            Retries::Never => 0,
-            Retries::Times(times) => times,
-            Retries::Forever => u32::MAX,
+            Retries::Never => Some(0),
+            Retries::Times(times) => Some(times),
+            Retries::Forever => None,
         };
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
             let outcome = copy();
             let Some(line) = passing(&outcome) else { return outcome };
-            if left == 0 {
-                return outcome;
-            }
-            if self != Retries::Forever {
-                left -= 1;
+            match &mut left {
+                Some(0) => return outcome,
+                Some(times) => *times -= 1,
+                None => {}
             }
             // One that went on for a while had found the far side again.
             if began.elapsed() > LONGEST_PAUSE {

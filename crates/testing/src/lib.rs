@@ -2,6 +2,7 @@
 //! a test that measures needs to itself.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
 pub mod documents;
 pub mod machine;
 pub mod process;

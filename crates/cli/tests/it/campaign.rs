@@ -8,6 +8,7 @@ use crate::common::small::Small;
 use crate::common::tree::*;
 use crate::common::{Running, Server, longhaul, wait_until};
 use fastrand::Rng;
+use longhaul_testing::campaign::{self, fresh_seeds};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,8 +17,6 @@ use std::io::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -30,33 +29,16 @@ fn a_campaign_of_misfortunes_makes_no_wrong_file() {
 #[test]
 #[ignore = "takes ten minutes"]
 fn a_long_campaign_of_misfortunes_makes_no_wrong_file() {
-    let given = std::env::var("CAMPAIGN_SEED").ok().and_then(|seed| seed.parse().ok());
-    let from = given.unwrap_or_else(|| fastrand::u64(..) >> 16);
-    campaign(from..from + 400);
+    campaign(fresh_seeds(400));
 }
 
 /// A round for each seed, a few at a time.
 fn campaign(seeds: std::ops::Range<u64>) {
-    println!("seeds {seeds:?}");
     let tools = folder();
     let shim = Shim::compile(tools.path());
-    let next = AtomicU64::new(seeds.start);
-    let tally = Mutex::new(Tally::default());
-    thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    let round = Round::new(seed, shim.as_ref()).run();
-                    tally.lock().expect("no round failed").add(&round);
-                }
-            });
-        }
-    });
-    let tally = tally.into_inner().expect("no round failed");
+    let mut tally = Tally::default();
+    let rounds = campaign::run(seeds, AT_A_TIME, |seed| Round::new(seed, shim.as_ref()).run());
+    rounds.iter().for_each(|round| tally.add(round));
     println!("{tally:?}");
     let expected = tally.delivered.saturating_sub(tally.tears * UNDER_WAY_MAX) as f64 * KEPT_MIN;
     assert!(tally.tears > 0 && tally.kept as f64 >= expected, "too little was kept: {tally:?}");

@@ -107,14 +107,16 @@ pub(super) fn finish(shared: &Shared) {
 
 /// A file that is in place needs nothing of an earlier run any more, which may have begun with another version of it.
 fn remove_leftovers(shared: &Shared) {
-    let report = shared.report();
-    let failed: HashSet<Vec<u8>> = report.failed.first.iter().map(|failure| failure.path.clone()).collect();
-    let knows_failed = report.failed.more == 0;
-    drop(report);
+    let failed = shared.report().failed.clone();
+    if failed.more > 0 {
+        // Which have failed, and want what is left of them, is not known.
+        return;
+    }
+    let failed: HashSet<Vec<u8>> = failed.first.into_iter().map(|failure| failure.path).collect();
     let mut journals = Journals::new();
     for (index, entry) in shared.target.manifest.entries.iter().enumerate() {
         let is_file = matches!(entry.kind, Kind::File { .. });
-        if is_file && knows_failed && !failed.contains(&entry.path) {
+        if is_file && !failed.contains(&entry.path) {
             // What stays takes room and does no harm.
             let _ = shared.target.remove_leftover(index as EntryIndex, &mut journals);
         }

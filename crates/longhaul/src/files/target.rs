@@ -223,16 +223,17 @@ impl Target {
 
     /// Remove what an earlier run left of a file that is in place. `journals`: those that lie in each folder.
     pub(super) fn remove_leftover(&self, entry: EntryIndex, journals: &mut Journals) -> io::Result<()> {
-        let path = self.path(entry);
-        let (folder, name) = lock(&self.folders).parent(path)?;
-        let there = journals.entry(split(path).0.to_vec()).or_insert_with(|| {
-            let names = list(&folder).unwrap_or_default().into_iter().map(|(name, _)| name);
-            names.filter(|name| is_journal(name)).collect()
-        });
+        let (parent, name) = split(self.path(entry));
+        let open = || lock(&self.folders).open(parent);
+        if !journals.contains_key(parent) {
+            let names = list(&*open()?).unwrap_or_default().into_iter().map(|(name, _)| name);
+            journals.insert(parent.to_vec(), names.filter(|name| is_journal(name)).collect());
+        }
+        let there = &journals[parent];
         if there.is_empty() || !there.contains(&journal_name(name)) {
             return Ok(());
         }
-        lease::discard(&folder, &journal_name(name))
+        lease::discard(&*open()?, &journal_name(name))
     }
 
     /// An entry's path below the top.

@@ -5,6 +5,7 @@ use super::resuming::snapshot;
 use crate::files::names::journal_of_part;
 use fastrand::Rng;
 use longhaul_proto::session::message::FileOptions;
+use longhaul_testing::campaign::{self, fresh_seeds};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -12,8 +13,6 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 #[test]
@@ -25,28 +24,12 @@ fn a_campaign_of_faults_makes_no_wrong_file() {
 #[test]
 #[ignore = "takes minutes"]
 fn a_long_campaign_of_faults_makes_no_wrong_file() {
-    let given = std::env::var("CAMPAIGN_SEED").ok().and_then(|seed| seed.parse().ok());
-    let from = given.unwrap_or_else(|| fastrand::u64(..) >> 16);
-    campaign(from..from + 5000);
+    campaign(fresh_seeds(5000));
 }
 
 fn campaign(seeds: Range<u64>) {
-    println!("seeds {seeds:?}");
-    let (next, copies) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
-    thread::scope(|scope| {
-        for _ in 0..AT_A_TIME {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    copies.fetch_add(Round::new(seed).run(), Ordering::Relaxed);
-                }
-            });
-        }
-    });
-    println!("{} copies", copies.into_inner());
+    let copies = campaign::run(seeds, AT_A_TIME, |seed| Round::new(seed).run());
+    println!("{} copies", copies.iter().sum::<u64>());
 }
 
 /// Files that are copied until they are there.
