@@ -9,7 +9,7 @@
 mod bulk;
 
 use bulk::{Member, Shared};
-use longhaul_sim::scenario::Scenario;
+use longhaul_sim::scenario::{Scenario, Step};
 use std::time::Duration;
 
 fn main() {
@@ -25,6 +25,11 @@ fn main() {
         jitter_ms: number("jitter", 0.0),
         queue_bdp: Some(number("queue", 1.0)),
         seed: number("seed", 1.0) as u64,
+        steps: if number("newrtt", 0.0) > 0.0 {
+            vec![Step { at_s: number("at", 5.0), rtt_ms: Some(number("newrtt", 0.0)), ..Step::default() }]
+        } else {
+            vec![]
+        },
         ..Scenario::new(number("rate", 100.0), number("rtt", 50.0))
     };
     let trace = Some(number("trace", 0.0)).filter(|every| *every > 0.0).map(Duration::from_secs_f64);

@@ -117,6 +117,18 @@ impl Bbr {
         }
     }
 
+    /// Go on at `rate` where the empty path's round trip is known.
+    pub(super) fn resumed(config: ControlConfig, now: Time, rate: Rate) -> Bbr {
+        let mut bbr = Bbr::new(config);
+        bbr.bandwidth.update(0, rate);
+        (bbr.rtt_min, bbr.rtt_min_at) = (Some(config.rtt), now);
+        bbr.pipe = Pipe { rate, rounds: FULL_ROUNDS, is_full: true };
+        bbr.pacing_rate = rate;
+        bbr.window_bytes = rate.bytes_in(config.rtt * 2);
+        bbr.probe_bandwidth(now);
+        bbr
+    }
+
     fn pacing_gain(&self) -> f64 {
         match self.state {
             State::Startup => STARTUP_GAIN,

@@ -64,7 +64,7 @@ impl Adaptive {
         }
         let (before, now) = (test.loss - self.loss.random, loss - self.loss.random);
         // Where so many share the path that one of them makes no difference, it looks like nobody's doing.
-        let is_flood = loss > RANDOM_MAX;
+        let is_flood = loss > RANDOM_MAX || (loss > RANDOM_SHARED && self.shares_a_queue());
         let still = now > before / 2.0 || before - now < chance(self.loss.random, datagrams);
         self.loss.restart(ack);
         self.state = State::Cruise;
@@ -98,6 +98,10 @@ impl Adaptive {
 
 /// No path that is worth using loses more at random: what does is overfull.
 const RANDOM_MAX: f64 = 0.2;
+const RANDOM_SHARED: f64 = 0.03;
+const ALONE_SHARE: f64 = 0.5;
+/// What is left of the rate then, as of CUBIC's window.
+const FLOOD_FACTOR: f64 = 0.7;
 /// Rounds without growth after congestion loss, twice as many each time that it is met again, within bounds.
 const HOLD_ROUNDS: u32 = 6;
 const HOLD_MIN: Duration = Duration::from_millis(200);

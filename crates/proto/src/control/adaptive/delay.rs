@@ -42,12 +42,22 @@ impl QueueDelay {
         let stray = (self.queue_ns - (self.before_ns + queue_ns) / 2.0).abs();
         self.noise_ns += (stray - self.noise_ns) * NOISE_GAIN;
         (self.before_ns, self.queue_ns) = (self.queue_ns, queue_ns);
-        let is_empty = queue_ns <= (target_ns * EMPTY_SHARE).max(EMPTY_NS).max(self.noise_ns);
+        let is_empty = queue_ns <= self.slack_ns(target_ns);
         if is_empty {
             self.empty_at = now;
         }
         self.one_way.age(now, is_empty, patience);
         self.round_trip.age(now, is_empty, patience);
+    }
+
+    /// The delay of the empty path as far as known, up to a constant.
+    pub fn base_ns(&self) -> i64 {
+        self.one_way.least().or(self.round_trip.least()).unwrap_or(0)
+    }
+
+    /// Queues that differ by less are alike.
+    pub fn slack_ns(&self, target_ns: f64) -> f64 {
+        (target_ns * EMPTY_SHARE).max(EMPTY_NS).max(self.noise_ns)
     }
 
     /// The round trip of the empty path: `least`, the shortest that was ever seen, until the last while shows that the way

@@ -57,13 +57,14 @@
 mod ceiling;
 mod delay;
 mod loss;
+mod pairs;
 mod receiver;
 mod refresh;
 mod rivals;
 mod startup;
 mod target;
 
-use super::{AckSample, ControlConfig, Controller, LossSample, Sent, Snapshot};
+use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, CEILING_GONE, Ceiling, TEST_FACTOR, Test};
 use core::time::Duration;
@@ -109,6 +110,24 @@ pub struct Adaptive {
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
     started: bool,
+    /// The delay taken for that of the empty path was met again when all sent less.
+    is_trusted: bool,
+    pairs: pairs::Pairs,
+    lately: Option<loss::Counted>,
+    loss_lately: f64,
+    cut_at: Time,
+    calm: (Time, f64),
+    jump: Option<Jump>,
+    lost_at: Time,
+}
+
+/// The delay grew at once by more than a queue does: is it the path's?
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    judge_at: Time,
+    queue_ns: f64,
+    bandwidth: f64,
+    expected_ns: f64,
 }
 
 #[derive(Debug)]
@@ -186,6 +205,14 @@ impl Adaptive {
             jumped: 0,
             before_outage: None,
             started: false,
+            is_trusted: true,
+            pairs: pairs::Pairs::default(),
+            lately: None,
+            loss_lately: 0.0,
+            cut_at: Time::ZERO,
+            calm: (Time::ZERO, 0.0),
+            jump: None,
+            lost_at: Time::ZERO,
         };
         if let Some(path) = config.path_rate {
             adaptive.start_up(path.rate.0 as f64, path.is_bottleneck);
@@ -210,7 +237,10 @@ impl Adaptive {
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
                 let factor = (1.0 + self.growth + GAIN * error).clamp(FACTOR_MIN, FACTOR_MAX);
-                self.bandwidth * factor
+                // A flow of few packets a round trip would find its share too slowly by shares of it.
+                let room = ((self.target_ns() - self.delay.queue_ns) / self.target_ns()).clamp(0.0, 1.0);
+                let packet = self.datagram_len * 8.0 / (nanos(self.rtt) as f64 / 1e9).max(1e-3);
+                self.bandwidth * factor + if self.is_one_of_many() { ADDITIVE * room * packet } else { 0.0 }
             }
         };
         rate.min(self.receiver.limit).max(RATE_MIN)
@@ -222,6 +252,8 @@ impl Adaptive {
         let delivered = Rate::measured(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
+        self.refresh.see(ack.now, self.delay.queue_ns, self.delay.slack_ns(self.target_ns()));
+        self.watch_jump(ack.now);
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
@@ -254,8 +286,51 @@ impl Adaptive {
         self.begin_tick(ack);
     }
 
+    fn watch_jump(&mut self, now: Time) {
+        let queue_ns = self.delay.queue_ns;
+        if let Some(jump) = self.jump {
+            if now < jump.judge_at {
+                return;
+            }
+            self.jump = None;
+            let fell_ns = jump.queue_ns - self.refresh.least_ns;
+            if fell_ns < JUMP_FELL * jump.expected_ns && self.lost_at + (self.rtt * 4) < now {
+                self.delay.rebase(now);
+                self.rebased_at = now;
+                self.bandwidth = jump.bandwidth;
+                self.refresh = Refresh::new(self.rtt);
+                self.refresh.next = now;
+                self.refresh.settles = now + self.rtt + Duration::from_nanos(queue_ns as u64);
+                self.ceiling.room_ns = f64::INFINITY;
+            }
+            return;
+        }
+        if queue_ns <= self.own_queue_ns() {
+            self.calm = (now, queue_ns);
+            return;
+        }
+        let round = self.rtt + Duration::from_nanos(queue_ns as u64);
+        let is_sudden = now.since(self.calm.0) < round * 2 + TICK_MAX && queue_ns - self.calm.1 > JUMP_MIN_NS;
+        let is_loss = now.since(self.lost_at) < round * 2;
+        let is_decisive = self.bandwidth > 0.6 * self.link_rate();
+        if is_sudden && is_decisive && !is_loss && matches!(self.state, State::Cruise | State::Refresh { .. }) {
+            let span = round + round / 2;
+            let share = (self.bandwidth / self.link_rate().max(1.0)).min(1.0);
+            let expected_ns = (JUMP_DEPTH * nanos(span) as f64 * share).min(queue_ns);
+            self.state = State::Refresh { until: now + span, depth: JUMP_DEPTH };
+            self.refresh.least_ns = f64::INFINITY;
+            self.refresh.low_ns = f64::INFINITY;
+            self.growth = 0.0;
+            let judge_at = now + span + round;
+            self.jump = Some(Jump { judge_at, queue_ns, bandwidth: self.bandwidth, expected_ns });
+        }
+    }
+
     /// The tick delivered `carried`, made up for random loss.
     fn learn_bandwidth(&mut self, now: Time, carried: f64, is_full: bool) {
+        if self.jump.is_some() {
+            return;
+        }
         let settled = now >= self.refresh.settles && !matches!(self.state, State::Refresh { .. });
         if is_full && !self.tick.app_limited {
             if settled || carried > self.bandwidth {
@@ -291,7 +366,9 @@ impl Adaptive {
                 self.judge(ack, test);
             }
             State::Compete(compete) => {
-                compete.end_round(ack, delivered / self.peak.max(1.0), self.datagram_len)
+                let link = self.pairs.link().or(self.link).unwrap_or(0.0).max(self.peak);
+                compete.end_round(ack, delivered / self.peak.max(1.0), self.datagram_len);
+                compete.match_rivals(ack, link, delivered, self.datagram_len, self.rtt);
             }
             _ => self.watch(ack, delivered),
         }
@@ -331,6 +408,28 @@ impl Adaptive {
         };
     }
 
+    /// What the link carries as far as known.
+    fn link_rate(&self) -> f64 {
+        self.pairs.link().or(self.link).unwrap_or(0.0).max(self.peak)
+    }
+
+    /// By its pairs the link carries far more than we get.
+    fn is_one_of_many(&self) -> bool {
+        self.pairs.link().is_some_and(|link| self.bandwidth < 0.5 * link) && nanos(self.rtt) as f64 > 5e6
+    }
+
+    /// … and a queue stands.
+    fn shares_a_queue(&self) -> bool {
+        self.is_one_of_many() && self.delay.queue_ns > self.target_ns() / 4.0
+    }
+
+    fn is_congested(&self, now: Time) -> bool {
+        let round = self.rtt + Duration::from_nanos(self.delay.queue_ns as u64);
+        let untrusted = self.is_one_of_many() && !self.is_trusted;
+        let shared = self.shares_a_queue() && self.loss_lately > self.loss.random + 0.02;
+        now.since(self.cut_at) > round && (untrusted || shared)
+    }
+
     /// End of a round that is no test: too much loss, or rivals?
     fn watch(&mut self, ack: &AckSample, delivered: f64) {
         // What was delivered before the rate jumped says nothing of the path: no test could be sized by it.
@@ -339,7 +438,8 @@ impl Adaptive {
         }
         // While the rate doubles, what a full bottleneck drops is soon half of it: anything less can wait.
         let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
-        if let Some(loss) = self.loss.excess(ack, self.datagram_len).filter(|loss| *loss > tolerated) {
+        let excess = self.loss.excess(ack, self.datagram_len);
+        if let Some(loss) = excess.filter(|loss| *loss > tolerated && !self.shares_a_queue()) {
             let delivered = if self.growth > 0.0 { self.round.delivered_max } else { delivered };
             (self.growth, self.startup) = (0.0, None);
             let queue_ns = self.round.queue_most_ns;
@@ -353,23 +453,36 @@ impl Adaptive {
         let least_ns = self.round.queue_least_ns;
         let stuck_ns = STUCK * self.target_base_ns() * self.target_share();
         match self.vigil.end_round(ack.now, least_ns, stuck_ns, self.bandwidth) {
-            Verdict::Calm => {}
-            Verdict::Suspect => self.begin_refresh(ack.now, least_ns),
-            Verdict::Stuck(bandwidth_before) => self.give_in(ack.now, least_ns, bandwidth_before),
-            Verdict::Relapse(_) if least_ns < self.own_queue_ns() * RELAPSE_QUEUE => {}
-            Verdict::Relapse(left) => self.compete(ack.now, left.window, left.relapses + 1),
+            _ => {}
         }
     }
 }
 
 impl Controller for Adaptive {
     fn on_sent(&mut self, sent: &Sent) {
+        self.pairs.on_sent(sent);
         if let State::Compete(compete) = &mut self.state {
             compete.on_sent(sent);
         }
     }
 
+    fn on_timed(&mut self, _now: Time, arrivals: &[TimedArrival]) {
+        self.pairs.on_timed(arrivals, self.datagram_len);
+    }
+
+    fn poll_probe(&mut self, now: Time) -> Option<ProbeTrain> {
+        if matches!(self.state, State::Train) {
+            return None;
+        }
+        let _ = &now;
+        None
+    }
+
     fn on_ack(&mut self, ack: &AckSample) {
+        let (datagrams, loss) = self.lately.get_or_insert(loss::Counted::at(ack)).until(ack, self.datagram_len);
+        if datagrams >= LATELY {
+            (self.loss_lately, self.lately) = (loss, Some(loss::Counted::at(ack)));
+        }
         if let Some(before) = self.before_outage.take() {
             // The path is back, most likely as it was; half of it is safe to begin with.
             self.bandwidth = self.bandwidth.max(before / 2.0);
@@ -410,10 +523,23 @@ impl Controller for Adaptive {
         if self.loss.random < RANDOM_NONE {
             self.dropped_at = loss.now;
         }
+        self.lost_at = loss.now;
+        let is_congested = loss.new_episode && self.is_congested(loss.now);
         match &mut self.state {
-            State::Compete(compete) => compete.on_loss(loss, self.rtt, self.delay.queue_ns),
+            State::Compete(compete) => compete.on_loss(loss),
             // So little of the train came through that its reading was waited for in vain.
             State::Train if self.started && self.bandwidth < f64::INFINITY => self.lose_train(),
+            State::Cruise | State::Refresh { .. } if is_congested => {
+                self.cut_at = loss.now;
+                let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
+                let packets = self.bandwidth * round_s / 8.0 / self.datagram_len;
+                if packets < CROWD && !self.is_background {
+                    self.compete(loss.now, packets * LOSS_FACTOR, 0);
+                    return;
+                }
+                self.bandwidth = (self.bandwidth * LOSS_FACTOR).max(RATE_MIN);
+                (self.growth, self.startup) = (0.0, None);
+            }
             _ => {}
         }
     }
@@ -440,12 +566,16 @@ impl Controller for Adaptive {
             return Some((TRAIN_LEN * self.datagram_len) as u64);
         }
         // What the path and the target queue hold, and what the receiver may not have acknowledged yet.
-        let span_ns = nanos(self.rtt) as f64 * 1.25 + 2.0 * self.target_ns() + WINDOW_SLACK_NS;
+        let extra_ns = if self.jump.is_some() { self.delay.queue_ns } else { 0.0 };
+        let span_ns = (nanos(self.rtt) as f64 + extra_ns) * 1.25 + 2.0 * self.target_ns() + WINDOW_SLACK_NS;
         let rate = self.bandwidth * (1.0 + self.growth);
         let bytes = match &self.state {
             State::Compete(compete) => compete.window_bytes(nanos(self.rtt) as f64 + self.delay.queue_ns),
             _ => rate * span_ns / 8e9 / (1.0 - self.loss.random).max(0.5),
         };
+        if let State::Compete(_) = &self.state {
+            return Some(bytes.max(2.0 * self.datagram_len) as u64);
+        }
         Some(bytes.max(TRAIN_LEN * self.datagram_len) as u64)
     }
 
@@ -469,7 +599,7 @@ impl Controller for Adaptive {
                 State::Cruise => "cruise",
                 State::Test(_) => "test",
                 State::Refresh { .. } => "refresh",
-                State::Compete(_) => "compete",
+                State::Compete(compete) => compete.phase(),
             },
         }
     }
@@ -485,6 +615,16 @@ const FULL_NS: f64 = 500_000.0;
 /// is 0.5, a third of the π/2 at which a proportional loop begins to swing: flows with round trips that differ disturb
 /// each other, and shares are as even as the queue is steady.
 const GAIN: f64 = 0.4;
+/// Packets a round trip that come on top while there is room.
+const ADDITIVE: f64 = 0.0;
+/// What is left of the rate after a loss while it is not known how long the queue is: as of CUBIC's window.
+const LOSS_FACTOR: f64 = 0.7;
+/// Packets a round trip below which a flow is one of a crowd.
+const CROWD: f64 = 16.0;
+const JUMP_MIN_NS: f64 = 5e6;
+const JUMP_DEPTH: f64 = 0.5;
+const JUMP_FELL: f64 = 0.25;
+const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
 const FACTOR_MIN: f64 = 0.35;

@@ -2,8 +2,8 @@
 
 use super::loss::Counted;
 use crate::control::window::{Cubic, Windowed};
-use crate::control::{AckSample, ControlConfig, Controller, LossSample, Sent};
-use crate::units::{Time, nanos};
+use crate::control::{AckSample, Bbr, ControlConfig, Controller, LossSample, Sent};
+use crate::units::{Rate, Time, nanos};
 use core::time::Duration;
 
 /// A queue that stays although we send less.
@@ -44,7 +44,7 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Vigil {
     stuck: Option<Stuck>,
-    left: Option<Left>,
+    pub left: Option<Left>,
     /// Bandwidth of the last round with a queue of our own making.
     calm_bandwidth: f64,
 }
@@ -114,6 +114,22 @@ pub(super) struct Compete {
     alone: u32,
     alone_since: Time,
     is_over: bool,
+    config: ControlConfig,
+    /// Beside rivals whom loss does not move, we do not mind it either.
+    bbr: Option<Box<Bbr>>,
+    bbr_since: Time,
+    /// Since when we have got little although much is lost.
+    poor_since: Time,
+    /// Not before is it tried again: the last time they yielded.
+    try_at: Time,
+    tries: u32,
+    counted_long: Option<Counted>,
+    loss: f64,
+    /// The longest queue of late, and since when it is far shorter though we do nothing.
+    most_ns: f64,
+    dip_at: Option<Time>,
+    /// When a queue vanished for a moment and was back at once: BBR's look at the round trip.
+    dipped_at: Option<Time>,
 }
 
 /// A while of sending much less, to see whether the queue was only ours.
@@ -140,6 +156,17 @@ impl Compete {
             alone: 0,
             alone_since: now,
             is_over: false,
+            config,
+            bbr: None,
+            bbr_since: now,
+            poor_since: now,
+            try_at: now,
+            tries: 0,
+            counted_long: None,
+            loss: 0.0,
+            most_ns: 0.0,
+            dip_at: None,
+            dipped_at: None,
         }
     }
 
@@ -150,14 +177,22 @@ impl Compete {
 
     /// Bytes that may be on their way over a round trip of `round_ns`, queue included.
     pub fn window_bytes(&self, round_ns: f64) -> f64 {
+        if let Some(bbr) = &self.bbr {
+            return bbr.window().unwrap_or(0) as f64;
+        }
         let floor = self.floor * FLOOR_ROOM * round_ns / 8e9;
         self.window.window().map_or(f64::INFINITY, |bytes| bytes as f64).max(floor)
+    }
+
+    pub fn phase(&self) -> &'static str {
+        if self.bbr.is_some() { "compete-b" } else { "compete" }
     }
 
     /// What to pace at, bit/s.
     pub fn rate(&self) -> f64 {
         let rate = self.window.pacing_rate().map_or(f64::INFINITY, |rate| rate.0 as f64);
         let rate = rate.max(self.floor);
+        let rate = self.bbr.as_ref().and_then(|bbr| bbr.pacing_rate()).map_or(rate, |rate| rate.0 as f64);
         if self.low.is_some_and(|low| !low.is_past) { rate * LOW_FACTOR } else { rate }
     }
 
@@ -167,23 +202,49 @@ impl Compete {
 
     pub fn on_ack(&mut self, ack: &AckSample) {
         self.window.on_ack(ack);
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_ack(ack);
+        }
     }
 
-    /// A loss, with a queue of `queue_ns`.
-    pub fn on_loss(&mut self, loss: &LossSample, rtt: Duration, queue_ns: f64) {
+    /// A loss.
+    pub fn on_loss(&mut self, loss: &LossSample) {
         self.window.on_loss(loss);
-        let round = rtt + Duration::from_nanos(queue_ns as u64);
-        let pause = (round * LOW_ROUNDS).max(LOW_EVERY) * (1 << self.relapses.min(RELAPSES_MAX));
-        if loss.new_episode && self.low.is_none() && loss.now > self.since + pause {
-            let drain_ns = (queue_ns + nanos(rtt) as f64 * LOW_MARGIN) / (1.0 - LOW_FACTOR);
-            let until = loss.now + Duration::from_nanos(drain_ns as u64).min(round * 2);
-            let judged_at = until + rtt + rtt / 4;
-            self.low = Some(Low { until, judged_at, least_ns: queue_ns, is_past: false });
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_loss(loss);
         }
+    }
+
+    /// Send little for a moment, with a queue of `queue_ns`; when what comes of it will have been seen.
+    pub fn begin_low(&mut self, now: Time, rtt: Duration, queue_ns: f64) -> Time {
+        let round = rtt + Duration::from_nanos(queue_ns as u64);
+        let drain_ns = (queue_ns + nanos(rtt) as f64 * LOW_MARGIN) / (1.0 - LOW_FACTOR);
+        let until = now + Duration::from_nanos(drain_ns as u64).min(round * 2);
+        let judged_at = until + rtt + rtt / 4;
+        self.low = Some(Low { until, judged_at, least_ns: queue_ns, is_past: false });
+        judged_at
     }
 
     /// A tick ends, with a queue of `queue_ns`. True: the rivals are gone.
     pub fn end_tick(&mut self, now: Time, queue_ns: f64, own_ns: f64) -> bool {
+        if self.low.is_none() && now > self.since {
+            self.most_ns = (self.most_ns * 0.998).max(queue_ns);
+            match self.dip_at {
+                None if queue_ns < DIP * self.most_ns => self.dip_at = Some(now),
+                Some(at) if now.since(at) > DIP_SPAN => {
+                    (self.dip_at, self.most_ns) = (None, queue_ns);
+                }
+                Some(at) if queue_ns > BACK * self.most_ns => {
+                    if now.since(at) > DIP_SPAN / 6 {
+                        self.dipped_at = Some(now);
+                    }
+                    self.dip_at = None;
+                }
+                _ => {}
+            }
+        } else {
+            self.dip_at = None;
+        }
         if let Some(low) = &mut self.low {
             low.is_past |= now >= low.until;
             low.least_ns = low.least_ns.min(queue_ns);
@@ -193,6 +254,40 @@ impl Compete {
             }
         }
         self.is_over
+    }
+
+    /// Beside rivals whom loss does not move CUBIC's window starves. Try not to mind loss, and look whether they yield.
+    pub fn match_rivals(&mut self, ack: &AckSample, link: f64, delivered: f64, datagram_len: f64, rtt: Duration) {
+        let now = ack.now;
+        let (datagrams, loss) = self.counted_long.get_or_insert(Counted::at(ack)).until(ack, datagram_len);
+        if datagrams >= 200.0 {
+            (self.loss, self.counted_long) = (loss, Some(Counted::at(ack)));
+        }
+        let share = delivered / link.max(1.0);
+        if self.bbr.is_some() {
+            if share < RICH {
+                self.bbr_since = now;
+            }
+            if now.since(self.bbr_since) > RICH_SPAN.max(rtt * 40) {
+                // They yield: they mind loss. Back to what they do.
+                self.bbr = None;
+                self.tries += 1;
+                self.try_at = now + TRY_EVERY * (1 << self.tries.min(4));
+                self.poor_since = now;
+            }
+            return;
+        }
+        let is_poor = false && share < POOR;
+        let is_wide = link * POOR * nanos(rtt) as f64 / 8e9 / datagram_len > 32.0;
+        let dipped = self.dipped_at.is_some_and(|at| now.since(at) < DIPPED_LATELY);
+        if !is_poor || !is_wide || !dipped {
+            self.poor_since = now;
+        }
+        if now.since(self.poor_since) > POOR_SPAN.max(rtt * 50) && now >= self.try_at {
+            let config = ControlConfig { rtt, ..self.config };
+            self.bbr = Some(Box::new(Bbr::resumed(config, now, Rate((link * TRY_SHARE) as u64))));
+            self.bbr_since = now;
+        }
     }
 
     /// A round ends that delivered the share `share` of what the path has carried: if it goes on delivering all of it,
@@ -214,6 +309,16 @@ impl Compete {
     }
 }
 
+const DIP: f64 = 0.3;
+const BACK: f64 = 0.6;
+const DIP_SPAN: Duration = Duration::from_millis(600);
+const DIPPED_LATELY: Duration = Duration::from_secs(25);
+const POOR: f64 = 0.25;
+const POOR_SPAN: Duration = Duration::from_secs(1);
+const RICH: f64 = 0.58;
+const RICH_SPAN: Duration = Duration::from_secs(3);
+const TRY_SHARE: f64 = 0.25;
+const TRY_EVERY: Duration = Duration::from_secs(20);
 /// Rounds with a queue that stays, and time that they take, after which it is not ours: more than a newcomer of our
 /// like takes to find its place.
 const ROUNDS: u32 = 14;
@@ -226,7 +331,7 @@ const STILL_THERE: f64 = 0.6;
 /// We must have gone down to this share to say that we yielded.
 const YIELDED: f64 = 0.6;
 /// For so long after rivals were thought gone, so many rounds with a queue mean that they are not.
-const RELAPSE: Duration = Duration::from_secs(10);
+pub(super) const RELAPSE: Duration = Duration::from_secs(10);
 const RELAPSE_ROUNDS: u32 = 3;
 /// Each time this happens the next low comes half as soon, so many times.
 const RELAPSES_MAX: u32 = 4;

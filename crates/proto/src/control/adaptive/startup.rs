@@ -24,7 +24,13 @@ impl Adaptive {
             self.bandwidth = Rate::measured(bytes, span).0 as f64;
         }
         if bytes as f64 >= TRAIN_READ * self.datagram_len {
-            self.leave_train();
+            let missing = ack.covered_bytes.saturating_sub(ack.received_bytes) as f64;
+            if missing < TRAIN_LOST * ack.covered_bytes as f64 {
+                self.leave_train();
+            } else {
+                self.is_trusted = false;
+                self.leave_train();
+            }
             self.begin_tick(ack);
             self.begin_round(ack);
         }
@@ -32,6 +38,7 @@ impl Adaptive {
 
     /// Most of the train was lost: what came of it says nothing. Begin as a TCP does.
     pub(super) fn lose_train(&mut self) {
+        self.is_trusted = false;
         let tcp = TCP_WINDOW * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
         self.start_up(self.bandwidth.max(tcp).min(TRAIN_RATE), false);
     }
@@ -49,6 +56,8 @@ pub(super) const STARTUP_SHARE: f64 = 0.7;
 pub(super) const TRAIN_LEN: f64 = 32.0;
 const TRAIN_RATE: f64 = 2e9;
 const TRAIN_READ: f64 = 12.0;
+/// A train that lost so much met a full queue.
+const TRAIN_LOST: f64 = 0.2;
 const TRAIN_STRETCHED: f64 = 0.9;
 /// RFC 6928 §2: datagrams that may be on their way where nothing is known.
 const TCP_WINDOW: f64 = 10.0;
