@@ -429,7 +429,7 @@ impl<S: Source> Sender<S> {
             return self.flight.len() as u64 >= STREAMS_SPAN;
         }
         let len = self.datagram_len();
-        let window = self.controller.window().unwrap_or(u64::MAX).max(4 * len);
+        let window = self.controller.window().unwrap_or(u64::MAX).max(2 * len);
         self.flight.loose() * len + len > window || self.flight.len() >= FLIGHT_MAX
     }
 }

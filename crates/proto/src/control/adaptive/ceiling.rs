@@ -1,5 +1,6 @@
 //! Too much loss: is it ours? And if so, what it says of the bottleneck.
 
+use super::company::RANDOM_SHARED;
 use super::loss::{Counted, chance};
 use super::{Adaptive, RATE_MIN, State};
 use crate::control::{AckSample, BURST};
@@ -64,7 +65,12 @@ impl Adaptive {
         }
         let (before, now) = (test.loss - self.loss.random, loss - self.loss.random);
         // Where so many share the path that one of them makes no difference, it looks like nobody's doing.
-        let is_flood = loss > RANDOM_MAX || (loss > RANDOM_SHARED && self.shares_a_queue());
+        if loss > RANDOM_SHARED && !self.is_background && !self.refresh.is_idle && self.has_company() {
+            self.loss.restart(ack);
+            self.compete_at(ack.now, test.delivered);
+            return;
+        }
+        let is_flood = loss > RANDOM_MAX;
         let still = now > before / 2.0 || before - now < chance(self.loss.random, datagrams);
         self.loss.restart(ack);
         self.state = State::Cruise;
@@ -98,10 +104,6 @@ impl Adaptive {
 
 /// No path that is worth using loses more at random: what does is overfull.
 const RANDOM_MAX: f64 = 0.2;
-const RANDOM_SHARED: f64 = 0.03;
-const ALONE_SHARE: f64 = 0.5;
-/// What is left of the rate then, as of CUBIC's window.
-const FLOOD_FACTOR: f64 = 0.7;
 /// Rounds without growth after congestion loss, twice as many each time that it is met again, within bounds.
 const HOLD_ROUNDS: u32 = 6;
 const HOLD_MIN: Duration = Duration::from_millis(200);

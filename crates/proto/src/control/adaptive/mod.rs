@@ -55,24 +55,29 @@
 //! In the background (`--background`) datagrams are also marked lower effort (RFC 8622).
 
 mod ceiling;
+mod company;
 mod delay;
 mod loss;
 mod pairs;
 mod receiver;
 mod refresh;
 mod rivals;
+mod route;
 mod startup;
 mod target;
 
 use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, CEILING_GONE, Ceiling, TEST_FACTOR, Test};
+use company::LOSS_FACTOR;
 use core::time::Duration;
 use delay::QueueDelay;
-use loss::LossWatch;
+use loss::{Counted, LossWatch};
+use pairs::Pairs;
 use receiver::ReceiverBound;
-use refresh::{RANDOM_NONE, Refresh};
-use rivals::{Compete, Left, Verdict, Vigil};
+use refresh::Refresh;
+use rivals::{Compete, Dips};
+use route::Jump;
 use startup::{STARTUP_LOSS, STARTUP_SHARE, TRAIN_LEN};
 
 /// See the [module](self).
@@ -83,8 +88,6 @@ pub struct Adaptive {
     is_background: bool,
     /// What the path carries, bit/s, in terms of what is sent (random loss included).
     bandwidth: f64,
-    /// Most that was delivered over a round.
-    peak: f64,
     /// What the train said that the link carries.
     link: Option<f64>,
     /// Extra rate share while the queue stays empty.
@@ -97,37 +100,24 @@ pub struct Adaptive {
     loss: LossWatch,
     ceiling: Ceiling,
     refresh: Refresh,
-    vigil: Vigil,
     tick: Tick,
     round: Round,
-    /// When something was last lost on a path that loses nothing by chance.
-    dropped_at: Time,
-    /// When a queue was last found to be none.
-    rebased_at: Time,
+    /// When something was last lost.
+    lost_at: Time,
     receiver: ReceiverBound,
     /// The first datagram sent after startup went to the train's rate at once.
     jumped: DatagramNumber,
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
     started: bool,
-    /// The delay taken for that of the empty path was met again when all sent less.
-    is_trusted: bool,
-    pairs: pairs::Pairs,
-    lately: Option<loss::Counted>,
+    pairs: Pairs,
+    dips: Dips,
+    /// The share that was lost of the last few datagrams, and since when they are counted.
     loss_lately: f64,
-    cut_at: Time,
+    lately: Option<Counted>,
+    /// When the queue was last as short as our like make it, and how long it was then.
     calm: (Time, f64),
     jump: Option<Jump>,
-    lost_at: Time,
-}
-
-/// The delay grew at once by more than a queue does: is it the path's?
-#[derive(Clone, Copy, Debug)]
-struct Jump {
-    judge_at: Time,
-    queue_ns: f64,
-    bandwidth: f64,
-    expected_ns: f64,
 }
 
 #[derive(Debug)]
@@ -186,7 +176,6 @@ impl Adaptive {
             datagram_len: config.datagram_len as f64,
             is_background: config.background,
             bandwidth: f64::INFINITY,
-            peak: 0.0,
             link: None,
             growth: 0.0,
             startup: None,
@@ -196,23 +185,19 @@ impl Adaptive {
             loss: LossWatch::default(),
             ceiling: Ceiling::new(rtt),
             refresh: Refresh::new(rtt),
-            vigil: Vigil::default(),
             tick: Tick::default(),
             round: Round::default(),
-            dropped_at: Time::ZERO,
-            rebased_at: Time::ZERO,
+            lost_at: Time::ZERO,
             receiver: ReceiverBound::new(),
             jumped: 0,
             before_outage: None,
             started: false,
-            is_trusted: true,
-            pairs: pairs::Pairs::default(),
-            lately: None,
+            pairs: Pairs::default(),
+            dips: Dips::default(),
             loss_lately: 0.0,
-            cut_at: Time::ZERO,
+            lately: None,
             calm: (Time::ZERO, 0.0),
             jump: None,
-            lost_at: Time::ZERO,
         };
         if let Some(path) = config.path_rate {
             adaptive.start_up(path.rate.0 as f64, path.is_bottleneck);
@@ -237,10 +222,7 @@ impl Adaptive {
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
                 let factor = (1.0 + self.growth + GAIN * error).clamp(FACTOR_MIN, FACTOR_MAX);
-                // A flow of few packets a round trip would find its share too slowly by shares of it.
-                let room = ((self.target_ns() - self.delay.queue_ns) / self.target_ns()).clamp(0.0, 1.0);
-                let packet = self.datagram_len * 8.0 / (nanos(self.rtt) as f64 / 1e9).max(1e-3);
-                self.bandwidth * factor + if self.is_one_of_many() { ADDITIVE * room * packet } else { 0.0 }
+                self.bandwidth * factor
             }
         };
         rate.min(self.receiver.limit).max(RATE_MIN)
@@ -252,8 +234,16 @@ impl Adaptive {
         let delivered = Rate::measured(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
-        self.refresh.see(ack.now, self.delay.queue_ns, self.delay.slack_ns(self.target_ns()));
-        self.watch_jump(ack.now);
+        self.refresh.see(ack.now, self.delay.queue_ns);
+        self.watch_route(ack.now);
+        let sends_less = match &self.state {
+            State::Refresh { .. } => true,
+            State::Compete(compete) => compete.is_low(),
+            _ => ack.now < self.refresh.settles,
+        };
+        if !sends_less {
+            self.dips.end_tick(ack.now, self.delay.queue_ns);
+        }
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
@@ -275,55 +265,7 @@ impl Adaptive {
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
         self.round.queue_most_ns = self.round.queue_most_ns.max(self.delay.queue_ns);
         self.round.app_limited |= self.tick.app_limited;
-        let own_ns = self.target_ns();
-        if let State::Compete(compete) = &mut self.state
-            && compete.end_tick(ack.now, self.delay.queue_ns, own_ns)
-        {
-            let window = compete.window_bytes(nanos(self.rtt) as f64) / self.datagram_len;
-            self.vigil = Vigil::after(Left { at: ack.now, window, relapses: compete.relapses() });
-            self.state = State::Cruise;
-        }
         self.begin_tick(ack);
-    }
-
-    fn watch_jump(&mut self, now: Time) {
-        let queue_ns = self.delay.queue_ns;
-        if let Some(jump) = self.jump {
-            if now < jump.judge_at {
-                return;
-            }
-            self.jump = None;
-            let fell_ns = jump.queue_ns - self.refresh.least_ns;
-            if fell_ns < JUMP_FELL * jump.expected_ns && self.lost_at + (self.rtt * 4) < now {
-                self.delay.rebase(now);
-                self.rebased_at = now;
-                self.bandwidth = jump.bandwidth;
-                self.refresh = Refresh::new(self.rtt);
-                self.refresh.next = now;
-                self.refresh.settles = now + self.rtt + Duration::from_nanos(queue_ns as u64);
-                self.ceiling.room_ns = f64::INFINITY;
-            }
-            return;
-        }
-        if queue_ns <= self.own_queue_ns() {
-            self.calm = (now, queue_ns);
-            return;
-        }
-        let round = self.rtt + Duration::from_nanos(queue_ns as u64);
-        let is_sudden = now.since(self.calm.0) < round * 2 + TICK_MAX && queue_ns - self.calm.1 > JUMP_MIN_NS;
-        let is_loss = now.since(self.lost_at) < round * 2;
-        let is_decisive = self.bandwidth > 0.6 * self.link_rate();
-        if is_sudden && is_decisive && !is_loss && matches!(self.state, State::Cruise | State::Refresh { .. }) {
-            let span = round + round / 2;
-            let share = (self.bandwidth / self.link_rate().max(1.0)).min(1.0);
-            let expected_ns = (JUMP_DEPTH * nanos(span) as f64 * share).min(queue_ns);
-            self.state = State::Refresh { until: now + span, depth: JUMP_DEPTH };
-            self.refresh.least_ns = f64::INFINITY;
-            self.refresh.low_ns = f64::INFINITY;
-            self.growth = 0.0;
-            let judge_at = now + span + round;
-            self.jump = Some(Jump { judge_at, queue_ns, bandwidth: self.bandwidth, expected_ns });
-        }
     }
 
     /// The tick delivered `carried`, made up for random loss.
@@ -359,17 +301,12 @@ impl Adaptive {
         let span = ack.arrival.since(self.round.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.round.received);
         let delivered = if span.is_zero() { 0.0 } else { Rate::measured(bytes, span).0 as f64 };
-        self.peak = self.peak.max(delivered);
         match &mut self.state {
             State::Test(test) => {
                 let test = *test;
                 self.judge(ack, test);
             }
-            State::Compete(compete) => {
-                let link = self.pairs.link().or(self.link).unwrap_or(0.0).max(self.peak);
-                compete.end_round(ack, delivered / self.peak.max(1.0), self.datagram_len);
-                compete.match_rivals(ack, link, delivered, self.datagram_len, self.rtt);
-            }
+            State::Compete(_) => self.look_beside_rivals(ack.now, delivered),
             _ => self.watch(ack, delivered),
         }
         let carried = delivered / (1.0 - self.loss.random).max(0.1);
@@ -408,29 +345,7 @@ impl Adaptive {
         };
     }
 
-    /// What the link carries as far as known.
-    fn link_rate(&self) -> f64 {
-        self.pairs.link().or(self.link).unwrap_or(0.0).max(self.peak)
-    }
-
-    /// By its pairs the link carries far more than we get.
-    fn is_one_of_many(&self) -> bool {
-        self.pairs.link().is_some_and(|link| self.bandwidth < 0.5 * link) && nanos(self.rtt) as f64 > 5e6
-    }
-
-    /// … and a queue stands.
-    fn shares_a_queue(&self) -> bool {
-        self.is_one_of_many() && self.delay.queue_ns > self.target_ns() / 4.0
-    }
-
-    fn is_congested(&self, now: Time) -> bool {
-        let round = self.rtt + Duration::from_nanos(self.delay.queue_ns as u64);
-        let untrusted = self.is_one_of_many() && !self.is_trusted;
-        let shared = self.shares_a_queue() && self.loss_lately > self.loss.random + 0.02;
-        now.since(self.cut_at) > round && (untrusted || shared)
-    }
-
-    /// End of a round that is no test: too much loss, or rivals?
+    /// End of a round that is no test: too much loss?
     fn watch(&mut self, ack: &AckSample, delivered: f64) {
         // What was delivered before the rate jumped says nothing of the path: no test could be sized by it.
         if self.startup.is_none() && !self.round.is_settled {
@@ -439,21 +354,19 @@ impl Adaptive {
         // While the rate doubles, what a full bottleneck drops is soon half of it: anything less can wait.
         let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
         let excess = self.loss.excess(ack, self.datagram_len);
-        if let Some(loss) = excess.filter(|loss| *loss > tolerated && !self.shares_a_queue()) {
+        if let Some(loss) = excess.filter(|loss| *loss > tolerated) {
             let delivered = if self.growth > 0.0 { self.round.delivered_max } else { delivered };
             (self.growth, self.startup) = (0.0, None);
             let queue_ns = self.round.queue_most_ns;
             let (began, from) = (ack.now, ack.next_number);
             self.state = State::Test(Test { began, from, counted: None, loss, delivered, queue_ns });
-            return;
         }
-        if !matches!(self.state, State::Cruise) {
-            return;
-        }
-        let least_ns = self.round.queue_least_ns;
-        let stuck_ns = STUCK * self.target_base_ns() * self.target_share();
-        match self.vigil.end_round(ack.now, least_ns, stuck_ns, self.bandwidth) {
-            _ => {}
+    }
+
+    fn count_loss(&mut self, ack: &AckSample) {
+        let (datagrams, loss) = self.lately.get_or_insert(Counted::at(ack)).until(ack, self.datagram_len);
+        if datagrams >= LATELY {
+            (self.loss_lately, self.lately) = (loss, Some(Counted::at(ack)));
         }
     }
 }
@@ -471,18 +384,11 @@ impl Controller for Adaptive {
     }
 
     fn poll_probe(&mut self, now: Time) -> Option<ProbeTrain> {
-        if matches!(self.state, State::Train) {
-            return None;
-        }
-        let _ = &now;
-        None
+        if matches!(self.state, State::Train) { None } else { self.pairs.poll(now) }
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        let (datagrams, loss) = self.lately.get_or_insert(loss::Counted::at(ack)).until(ack, self.datagram_len);
-        if datagrams >= LATELY {
-            (self.loss_lately, self.lately) = (loss, Some(loss::Counted::at(ack)));
-        }
+        self.count_loss(ack);
         if let Some(before) = self.before_outage.take() {
             // The path is back, most likely as it was; half of it is safe to begin with.
             self.bandwidth = self.bandwidth.max(before / 2.0);
@@ -520,38 +426,31 @@ impl Controller for Adaptive {
     }
 
     fn on_loss(&mut self, loss: &LossSample) {
-        if self.loss.random < RANDOM_NONE {
-            self.dropped_at = loss.now;
-        }
         self.lost_at = loss.now;
-        let is_congested = loss.new_episode && self.is_congested(loss.now);
+        let is_congested = loss.new_episode && !self.is_background && self.is_congested();
         match &mut self.state {
             State::Compete(compete) => compete.on_loss(loss),
             // So little of the train came through that its reading was waited for in vain.
             State::Train if self.started && self.bandwidth < f64::INFINITY => self.lose_train(),
-            State::Cruise | State::Refresh { .. } if is_congested => {
-                self.cut_at = loss.now;
-                let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
-                let packets = self.bandwidth * round_s / 8.0 / self.datagram_len;
-                if packets < CROWD && !self.is_background {
-                    self.compete(loss.now, packets * LOSS_FACTOR, 0);
-                    return;
-                }
-                self.bandwidth = (self.bandwidth * LOSS_FACTOR).max(RATE_MIN);
-                (self.growth, self.startup) = (0.0, None);
+            State::Cruise | State::Refresh { .. } | State::Test(_) if is_congested => {
+                // While the first rate is sought, only what came through is known.
+                let carried =
+                    if self.startup.is_some() { self.round.delivered_max } else { self.bandwidth };
+                self.compete_at(loss.now, carried * LOSS_FACTOR);
             }
             _ => {}
         }
     }
 
-    fn on_timeout(&mut self, _now: Time) {
+    fn on_timeout(&mut self, now: Time) {
+        if let State::Compete(compete) = &mut self.state {
+            compete.on_timeout(now);
+            return;
+        }
         // Circuit breaker: nothing comes back at all.
         self.before_outage.get_or_insert(self.bandwidth);
         self.bandwidth = (self.bandwidth / 2.0).max(RATE_MIN);
         (self.growth, self.startup) = (0.0, None);
-        if matches!(self.state, State::Compete(_)) {
-            self.state = State::Cruise;
-        }
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -562,20 +461,18 @@ impl Controller for Adaptive {
     }
 
     fn window(&self) -> Option<u64> {
-        if matches!(self.state, State::Train) {
-            return Some((TRAIN_LEN * self.datagram_len) as u64);
+        match &self.state {
+            State::Train => return Some((TRAIN_LEN * self.datagram_len) as u64),
+            State::Compete(compete) => {
+                return Some(compete.window_bytes().max(WINDOW_MIN * self.datagram_len) as u64);
+            }
+            _ => {}
         }
         // What the path and the target queue hold, and what the receiver may not have acknowledged yet.
         let extra_ns = if self.jump.is_some() { self.delay.queue_ns } else { 0.0 };
         let span_ns = (nanos(self.rtt) as f64 + extra_ns) * 1.25 + 2.0 * self.target_ns() + WINDOW_SLACK_NS;
         let rate = self.bandwidth * (1.0 + self.growth);
-        let bytes = match &self.state {
-            State::Compete(compete) => compete.window_bytes(nanos(self.rtt) as f64 + self.delay.queue_ns),
-            _ => rate * span_ns / 8e9 / (1.0 - self.loss.random).max(0.5),
-        };
-        if let State::Compete(_) = &self.state {
-            return Some(bytes.max(2.0 * self.datagram_len) as u64);
-        }
+        let bytes = rate * span_ns / 8e9 / (1.0 - self.loss.random).max(0.5);
         Some(bytes.max(TRAIN_LEN * self.datagram_len) as u64)
     }
 
@@ -605,8 +502,6 @@ impl Controller for Adaptive {
     }
 }
 
-/// A queue that stays longer than this many targets while we yield is not ours.
-const STUCK: f64 = 1.3;
 /// A queue shorter than this is noise.
 const QUEUE_NOISE_NS: f64 = 300_000.0;
 /// A queue longer than this holds enough that what is delivered is our share of the path, however long the target.
@@ -615,15 +510,7 @@ const FULL_NS: f64 = 500_000.0;
 /// is 0.5, a third of the π/2 at which a proportional loop begins to swing: flows with round trips that differ disturb
 /// each other, and shares are as even as the queue is steady.
 const GAIN: f64 = 0.4;
-/// Packets a round trip that come on top while there is room.
-const ADDITIVE: f64 = 0.0;
-/// What is left of the rate after a loss while it is not known how long the queue is: as of CUBIC's window.
-const LOSS_FACTOR: f64 = 0.7;
-/// Packets a round trip below which a flow is one of a crowd.
-const CROWD: f64 = 16.0;
-const JUMP_MIN_NS: f64 = 5e6;
-const JUMP_DEPTH: f64 = 0.5;
-const JUMP_FELL: f64 = 0.25;
+/// What is lost lately is counted over so many datagrams.
 const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
@@ -631,9 +518,6 @@ const FACTOR_MIN: f64 = 0.35;
 const FACTOR_MAX: f64 = 2.5;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
-/// Soon after rivals were thought to be gone, a queue of this share of the longest that our like make means that they
-/// are not.
-const RELAPSE_QUEUE: f64 = 0.6;
 /// Share of the bandwidth that must have been delivered in a round before the rate grows.
 const DELIVERED_ENOUGH: f64 = 0.85;
 /// Extra rate after the first and after many rounds without a queue.
@@ -648,6 +532,8 @@ const TICK_MIN: Duration = Duration::from_millis(4);
 const TICK_MAX: Duration = Duration::from_millis(50);
 /// Never slower: a datagram every 120 ms.
 const RATE_MIN: f64 = 100_000.0;
+/// Beside rivals never fewer datagrams on their way.
+const WINDOW_MIN: f64 = 2.0;
 const RTT_MIN: Duration = Duration::from_micros(50);
 /// Acknowledgements are held back and bundled by about this much.
 const WINDOW_SLACK_NS: f64 = 2_000_000.0;

@@ -1,51 +1,87 @@
-//! Emptying the queue now and then, to see the true delay; and what it means if it cannot be emptied.
+//! Emptying the queue now and then, together with all of our like, to see the true delay; and what it means if it
+//! cannot be emptied.
 
 use super::ceiling::ROOM_RECOVERY;
-use super::rivals::{Compete, RELAPSE, Vigil};
-use super::{Adaptive, ControlConfig, State, TICK_MIN};
+use super::{Adaptive, State, TICK_MIN};
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
-/// When the queue is next emptied on purpose.
-#[derive(Clone, Copy, Debug, Default)]
+/// When the queue is next emptied on purpose, and what came of the last times.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Refresh {
     /// Not before.
     pub next: Time,
     /// What was sent until now, in a refresh, is still on its way.
     pub settles: Time,
-    /// Refreshes in a row after which the queue was not empty.
-    pub failures: u32,
-    /// Series of failures in a row.
-    pub series: u32,
-    /// Largest bandwidth before the failures.
-    pub bandwidth: f64,
-    /// How long the queue may stay without being empty: short while little is known, longer with every success.
+    /// When what came of the last one will have been seen.
+    judge_at: Option<Time>,
+    /// How often: soon while little is known.
     pub every: Duration,
-    /// The shortest queue since the last refresh began, and when it was seen: all who share the bottleneck see it at the
-    /// same moment, whatever they take for the delay of the empty path.
-    pub low_ns: f64,
-    pub low_at: Time,
-    /// The shortest at all since then.
+    /// The shortest queue since the last refresh began, and when it was seen: all who share the bottleneck see it at
+    /// the same moment, whatever they take for the delay of the empty path.
     pub least_ns: f64,
-    /// What was taken for the delay of the empty path when it began.
-    pub base_ns: i64,
-    /// When what came of the last refresh will have been seen.
-    pub judge_at: Option<Time>,
+    low_ns: f64,
+    low_at: Time,
+    /// The longest.
+    most_ns: f64,
+    /// What was taken for the delay of the empty path when the last one began.
+    base_ns: i64,
+    /// Refreshes in a row that did not empty the queue, and the largest bandwidth before them.
+    failures: u32,
+    bandwidth: f64,
+    /// The shortest queue of the last one, and how many in a row left the same.
+    floor_ns: f64,
+    floors: u32,
+    floor_at: Time,
+    /// The last one did not meet the delay that was taken for the empty path's: that may be wrong.
+    pub is_refuted: bool,
+    /// Between the last two hardly anything ever waited.
+    pub is_idle: bool,
+    /// Until when rivals who left may be back, and how many datagrams were on their way beside them.
+    pub rivals_left: Option<(Time, f64)>,
 }
 
 impl Refresh {
     /// The first comes soon: what is known of the delay then is what the first datagrams met.
     pub fn new(rtt: Duration) -> Refresh {
-        Refresh { every: first(rtt), low_ns: f64::INFINITY, least_ns: f64::INFINITY, ..Refresh::default() }
+        Refresh {
+            next: Time::ZERO,
+            settles: Time::ZERO,
+            judge_at: None,
+            every: EVERY_FIRST.max(rtt * EVERY_FIRST_ROUNDS),
+            least_ns: f64::INFINITY,
+            low_ns: f64::INFINITY,
+            low_at: Time::ZERO,
+            most_ns: 0.0,
+            base_ns: 0,
+            failures: 0,
+            bandwidth: 0.0,
+            floor_ns: f64::INFINITY,
+            floors: 0,
+            floor_at: Time::ZERO,
+            is_refuted: false,
+            is_idle: false,
+            rivals_left: None,
+        }
     }
 
-    /// A tick saw a queue of `queue_ns`; those that differ by `slack_ns` are alike.
-    pub fn see(&mut self, now: Time, queue_ns: f64, slack_ns: f64) {
-        if queue_ns < self.low_ns - slack_ns {
-            self.low_at = now;
-            self.low_ns = queue_ns;
+    /// A tick saw a queue of `queue_ns`.
+    pub fn see(&mut self, now: Time, queue_ns: f64) {
+        if queue_ns < self.low_ns - SAME_NS {
+            (self.low_ns, self.low_at) = (queue_ns, now);
         }
         self.least_ns = self.least_ns.min(queue_ns);
+        self.most_ns = self.most_ns.max(queue_ns);
+    }
+
+    /// What is seen from now on is what one does.
+    pub fn forget_least(&mut self) {
+        (self.low_ns, self.least_ns) = (f64::INFINITY, f64::INFINITY);
+    }
+
+    /// A new way to use the path begins.
+    pub fn begin_anew(&mut self) {
+        (self.failures, self.bandwidth, self.every) = (0, 0.0, EVERY);
     }
 
     /// What is sent from now on reaches the bottleneck with what others of our like send then.
@@ -58,22 +94,13 @@ impl Adaptive {
     /// Begin, end or judge a refresh. Its clock starts when the queue was last seen shortest: flows that share a
     /// bottleneck see that at the same moment, so that they refresh together from then on (as BBR's do).
     pub(super) fn refresh(&mut self, now: Time) {
-        if self.jump.is_some() {
-            if let State::Refresh { until, .. } = self.state
-                && now >= until
-            {
-                self.state = State::Refresh { until: now + self.rtt, depth: 0.05 };
-            }
-            return;
-        }
         if let State::Refresh { until, .. } = self.state
             && now >= until
         {
-            self.state = State::Cruise;
-            self.ceiling.room_ns *= ROOM_RECOVERY;
-            self.refresh.settles = now + self.rtt + self.rtt / 4;
-            self.refresh.next = self.refresh.settles;
-            self.refresh.judge_at = Some(self.refresh.settles);
+            self.end_refresh(now);
+        }
+        if self.jump.is_some() {
+            return;
         }
         if self.refresh.judge_at.is_some_and(|at| now >= at) {
             self.refresh.judge_at = None;
@@ -83,139 +110,117 @@ impl Adaptive {
             return;
         }
         match &mut self.state {
-            State::Cruise => {
-                self.refresh.bandwidth = self.refresh.bandwidth.max(self.bandwidth);
-                let queue_ns = self.delay.queue_ns;
-                self.begin_refresh(now, queue_ns);
-            }
-            State::Compete(compete) => {
-                self.refresh.base_ns = self.delay.base_ns();
+            State::Cruise => self.begin_refresh(now),
+            State::Compete(compete) if !compete.is_bbr() => {
                 let judged_at = compete.begin_low(now, self.rtt, self.delay.queue_ns);
-                (self.refresh.low_ns, self.refresh.least_ns) = (f64::INFINITY, f64::INFINITY);
-                self.refresh.next = judged_at;
+                (self.refresh.next, self.refresh.judge_at) = (judged_at, Some(judged_at));
+                self.refresh.base_ns = self.delay.base_ns();
+                self.refresh.forget_least();
             }
             _ => {}
         }
     }
 
-    /// Whether the queue was empty for a moment.
-    fn judge_refresh(&mut self, now: Time) {
-        let slack_ns = self.delay.slack_ns(self.target_ns());
-        let fell_ns = (self.refresh.base_ns - self.delay.base_ns()) as f64;
-        let is_lower = fell_ns > slack_ns.max(BASE_FELL_NS);
-        if is_lower {
-            self.is_trusted = false;
+    fn end_refresh(&mut self, now: Time) {
+        if self.jump.is_some() {
+            // What comes of it is still on its way.
+            self.state = State::Refresh { until: now + self.rtt, depth: 0.0 };
+            return;
         }
-        if self.refresh.least_ns <= slack_ns.max(self.target_ns() / 2.0) {
-            (self.refresh.failures, self.refresh.bandwidth) = (0, 0.0);
-            self.is_trusted |= !is_lower;
-            self.refresh.every = (self.refresh.every * 2).min(REFRESH_EVERY);
-        } else {
-            self.refresh.failures += 1;
-            self.refresh.every = REFRESH_AGAIN.max(self.rtt * REFRESH_FIRST_ROUNDS);
-            let left = self.vigil.left.filter(|left| now.since(left.at) < RELAPSE && !self.is_background);
-            if let Some(left) = left {
-                self.compete(now, left.window, left.relapses + 1);
-            } else if self.refresh.failures >= FAILURES_MAX {
-                self.fail_refresh(now);
-            }
-        }
+        self.state = State::Cruise;
+        self.ceiling.room_ns *= ROOM_RECOVERY;
+        self.refresh.settles = now + self.rtt + self.rtt / 4;
+        self.refresh.next = self.refresh.settles;
+        self.refresh.judge_at = Some(self.refresh.settles + Duration::from_nanos(self.delay.queue_ns as u64));
     }
 
-    /// However little we sent, the queue was not empty. If packets were dropped as well, somebody fills it to the brim.
-    pub(super) fn fail_refresh(&mut self, now: Time) {
-        self.refresh.failures = 0;
-        let (queue_ns, bandwidth) = (self.refresh.least_ns, self.refresh.bandwidth);
-        if queue_ns < RIVAL_QUEUE_NS {
-            self.give_in(now, queue_ns, self.bandwidth);
-        } else if !self.is_background {
-            self.compete_at(now, bandwidth);
-        }
-    }
-
-    /// Send less for as long as it takes to empty a queue of `queue_ns`, if all who fill it do the same.
-    pub(super) fn begin_refresh(&mut self, now: Time, queue_ns: f64) {
+    /// Send less for as long as it takes to empty the queue, if all who fill it do the same.
+    fn begin_refresh(&mut self, now: Time) {
+        self.refresh.bandwidth = self.refresh.bandwidth.max(self.bandwidth);
+        let queue_ns = self.delay.queue_ns;
         let rtt_ns = nanos(self.rtt) as f64;
         let round_ns = rtt_ns + queue_ns;
-        let drain_ns = queue_ns + self.target_ns() / 2.0 + REFRESH_MARGIN * rtt_ns;
-        let is_shared = self.bandwidth < SHARED * self.link_rate();
-        let least = if is_shared { DEPTH_SHARED } else { DEPTH_MIN };
+        let drain_ns = queue_ns + self.target_ns() / 2.0 + MARGIN * rtt_ns;
+        let least = if self.has_company() { DEPTH_SHARED } else { DEPTH_MIN };
         let wanted = drain_ns / round_ns * f64::from(1 << self.refresh.failures);
         let depth = wanted.clamp(least, DEPTH_MAX);
         let span_ns = round_ns * (wanted / depth).clamp(1.0, 2.0) + nanos(TICK_MIN) as f64;
-        self.refresh.base_ns = self.delay.base_ns();
         self.state = State::Refresh { until: now + Duration::from_nanos(span_ns as u64), depth };
-        (self.refresh.low_ns, self.refresh.least_ns) = (f64::INFINITY, f64::INFINITY);
+        self.refresh.base_ns = self.delay.base_ns();
+        self.refresh.forget_least();
         self.growth = 0.0;
     }
 
-    /// The queue stays although we sent less. One that is long, that drops, or that came back after we thought it was
-    /// none, is a rival's; a short one was none: the way is longer now, or its least delay was luck.
-    pub(super) fn give_in(&mut self, now: Time, queue_ns: f64, bandwidth_before: f64) {
-        let again = now.since(self.rebased_at) < REBASED_LATELY.max(first(self.rtt));
-        let dropped = self.dropped_at > Time::ZERO && now.since(self.dropped_at) < REBASED_LATELY;
-        let is_own = queue_ns < self.own_queue_ns();
-        if is_own && !((again || dropped) && queue_ns > RIVAL_QUEUE_NS) {
-            self.delay.rebase(now);
-            self.ceiling.room_ns = f64::INFINITY;
-            self.rebased_at = now;
-            self.refresh.every = first(self.rtt);
-            self.bandwidth = bandwidth_before;
-        } else if !is_own && !self.is_background {
-            self.compete_at(now, bandwidth_before);
+    /// Was the queue empty for a moment, and was that the delay that was taken for the empty path's?
+    fn judge_refresh(&mut self, now: Time) {
+        let same_ns = SAME_NS + SAME_SHARE * nanos(self.rtt) as f64;
+        let least_ns = self.refresh.least_ns;
+        let is_lower = (self.refresh.base_ns - self.delay.base_ns()) as f64 > same_ns;
+        let is_met = least_ns <= same_ns && !is_lower;
+        let is_same = (least_ns - self.refresh.floor_ns).abs() <= same_ns && !is_lower;
+        if is_same {
+            self.refresh.floors += 1;
+        } else {
+            (self.refresh.floors, self.refresh.floor_at) = (0, self.refresh.low_at);
+        }
+        self.refresh.floor_ns = least_ns;
+        self.refresh.is_refuted = !is_met;
+        self.refresh.is_idle = self.refresh.most_ns < self.target_ns() / 2.0;
+        self.refresh.most_ns = 0.0;
+        if !is_met {
+            // What was learnt of loss may have been a full queue's.
+            self.loss.random = 0.0;
+        }
+        let is_steady = self.refresh.floors >= FLOORS && !is_met;
+        if is_steady && self.lost_at < self.refresh.floor_at {
+            self.state = State::Cruise;
+            self.take_for_route(now);
+        } else if matches!(self.state, State::Compete(_)) {
+            if is_met && !self.is_few() && !self.dips.is_bbr(now) {
+                self.leave_rivals(now);
+            }
+        } else if least_ns <= self.delay.slack_ns(self.target_ns()).max(self.target_ns() / 2.0) {
+            (self.refresh.failures, self.refresh.bandwidth) = (0, 0.0);
+            self.refresh.every = (self.refresh.every * 2).min(EVERY);
+        } else if is_steady && least_ns < self.own_queue_ns() {
+            self.take_for_route(now);
+        } else {
+            self.fail_refresh(now);
         }
     }
 
-    /// Hold our own, beginning at `bandwidth`.
-    fn compete_at(&mut self, now: Time, bandwidth: f64) {
-        let round_s = (nanos(self.rtt) as f64 + self.delay.queue_ns) / 1e9;
-        let bandwidth = bandwidth.max(self.link.unwrap_or(0.0) * FIRST_SHARE);
-        self.compete(now, bandwidth * round_s / 8.0 / self.datagram_len, 0);
-    }
-
-    /// Hold our own, beginning with `window` datagrams on their way.
-    pub(super) fn compete(&mut self, now: Time, window: f64, relapses: u32) {
-        let config = ControlConfig { rtt: self.rtt, ..self.config };
-        let floor = (self.link.unwrap_or(self.peak) * FLOOR_SHARE).min(self.peak / 2.0);
-        let packets = floor * nanos(self.rtt) as f64 / 8e9 / self.datagram_len;
-        let floor = if packets < FLOOR_PACKETS { 0.0 } else { floor };
-        self.state = State::Compete(Box::new(Compete::new(now, config, window, floor, relapses)));
-        self.vigil = Vigil::default();
-        (self.growth, self.startup) = (0.0, None);
-        (self.refresh.failures, self.refresh.series, self.refresh.bandwidth) = (0, 0, 0.0);
+    /// However little we sent, the queue was not empty: others fill it, or it is none.
+    fn fail_refresh(&mut self, now: Time) {
+        self.refresh.failures += 1;
+        self.refresh.every = EVERY;
+        let back = self.refresh.rivals_left.filter(|(until, _)| now < *until);
+        if self.is_background {
+            self.refresh.failures = self.refresh.failures.min(FAILURES_MAX);
+        } else if let Some((_, window)) = back {
+            self.compete(now, window);
+        } else if self.refresh.failures >= FAILURES_MAX {
+            self.compete_at(now, self.refresh.bandwidth.max(self.link.unwrap_or(0.0) * FIRST_SHARE));
+        }
     }
 }
 
-fn first(rtt: Duration) -> Duration {
-    REFRESH_FIRST.max(rtt * REFRESH_FIRST_ROUNDS)
-}
-
-/// Empty the queue if it has not been for so long; at first, and when the base delay was wrong, sooner.
-const REFRESH_EVERY: Duration = Duration::from_secs(5);
-/// While the queue does not run empty.
-const BASE_FELL_NS: f64 = 1e6;
-const REFRESH_AGAIN: Duration = Duration::from_secs(2);
-const REFRESH_FIRST: Duration = Duration::from_millis(500);
-const REFRESH_FIRST_ROUNDS: u32 = 10;
-/// Beside rivals never less than this share of the link: a seventh flow like them would earn more.
-const FLOOR_PACKETS: f64 = 16.0;
-const FLOOR_SHARE: f64 = 0.125;
-/// Beside rivals we begin with at least this share of it: who came late has yielded all along.
-const FIRST_SHARE: f64 = 0.3;
-/// A queue that is back after so short a time was not none …
-const REBASED_LATELY: Duration = Duration::from_secs(5);
-/// … unless jitter explains it.
-const RIVAL_QUEUE_NS: f64 = 3e6;
-/// How far below an empty queue that goes, in round trips.
-const REFRESH_MARGIN: f64 = 0.01;
-/// By which share less is sent meanwhile.
+/// The queue is emptied so often: one interval for all, or they would not do it together. The first comes sooner.
+const EVERY: Duration = Duration::from_secs(2);
+const EVERY_FIRST: Duration = Duration::from_millis(500);
+const EVERY_FIRST_ROUNDS: u32 = 10;
+/// Least delays that differ by this and this share of a round trip are the same.
+const SAME_NS: f64 = 500_000.0;
+const SAME_SHARE: f64 = 0.01;
+/// So many in a row that left the same, and lost nothing, have seen the route's delay.
+const FLOORS: u32 = 2;
+/// How far below an empty queue a refresh goes, in round trips.
+const MARGIN: f64 = 0.01;
+/// By which share less is sent meanwhile; where others of our like may take what is still queued for the path's delay,
+/// more.
 const DEPTH_MIN: f64 = 0.03;
-const DEPTH_MAX: f64 = 0.5;
-/// … at least, where others of our like may take what is still queued for the path's delay.
 const DEPTH_SHARED: f64 = 0.3;
-/// Who carries less than this share of the path shares it.
-const SHARED: f64 = 0.7;
-/// After so many in vain, each twice as deep, it is left for a while.
+const DEPTH_MAX: f64 = 0.5;
+/// After so many in vain, each twice as deep, others fill the queue.
 const FAILURES_MAX: u32 = 3;
-/// On a path that loses less than this share by chance, a loss is a full queue.
-pub(super) const RANDOM_NONE: f64 = 0.001;
+/// Beside them we begin with at least this share of the link: who came late has yielded all along.
+const FIRST_SHARE: f64 = 0.3;

@@ -25,10 +25,9 @@ impl Adaptive {
         }
         if bytes as f64 >= TRAIN_READ * self.datagram_len {
             let missing = ack.covered_bytes.saturating_sub(ack.received_bytes) as f64;
-            if missing < TRAIN_LOST * ack.covered_bytes as f64 {
-                self.leave_train();
+            if missing > TRAIN_LOST * ack.covered_bytes as f64 {
+                self.lose_train();
             } else {
-                self.is_trusted = false;
                 self.leave_train();
             }
             self.begin_tick(ack);
@@ -38,9 +37,8 @@ impl Adaptive {
 
     /// Most of the train was lost: what came of it says nothing. Begin as a TCP does.
     pub(super) fn lose_train(&mut self) {
-        self.is_trusted = false;
         let tcp = TCP_WINDOW * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
-        self.start_up(self.bandwidth.max(tcp).min(TRAIN_RATE), false);
+        self.start_up(tcp.min(TRAIN_RATE), false);
     }
 
     /// Begin with what the train said until now.
@@ -53,7 +51,7 @@ impl Adaptive {
 pub(super) const STARTUP_SHARE: f64 = 0.7;
 /// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
 /// (bit/s) hosts that bundle arrivals leave no spacing to be read; it was stretched if it came in below this share.
-pub(super) const TRAIN_LEN: f64 = 32.0;
+pub(super) const TRAIN_LEN: f64 = 16.0;
 const TRAIN_RATE: f64 = 2e9;
 const TRAIN_READ: f64 = 12.0;
 /// A train that lost so much met a full queue.

@@ -13,6 +13,8 @@ pub struct Cubic {
     cwnd_prior: f64,
     /// None until congestion avoidance begins after a reduction.
     epoch: Option<Epoch>,
+    /// Its datagrams leave by a pacer's clock.
+    is_paced: bool,
 }
 
 /// A stage of congestion avoidance.
@@ -29,6 +31,14 @@ struct Epoch {
 }
 
 impl Cubic {
+    /// For a flow that is paced beside others that are clocked by their acknowledgements: theirs come just when the
+    /// full queue has a place again, its datagrams at any time, so that it loses more of them (with all of CUBIC's
+    /// answer it got 1.8 % beside 16 CUBICs, where 5.9 % were fair). It gives up half as much each time, but where
+    /// windows are so small that losses are many.
+    pub(crate) fn paced() -> Cubic {
+        Cubic { is_paced: true, ..Cubic::default() }
+    }
+
     /// Its beginning. RFC 9438 §4.2; §4.8 where no loss told `w_max`.
     fn begin(&mut self, now: Time, window: f64) -> Epoch {
         let k = if window < self.w_max {
@@ -90,7 +100,8 @@ impl Rule for Cubic {
         } else {
             lost.window
         };
-        lost.window * BETA
+        let is_gentle = self.is_paced && lost.window >= GENTLE_FROM;
+        lost.window * if is_gentle { BETA_GENTLE } else { BETA }
     }
 }
 
@@ -98,6 +109,9 @@ impl Rule for Cubic {
 const C: f64 = 0.4;
 /// RFC 9438 §4.6.
 const BETA: f64 = 0.7;
+/// What is left of a paced flow's window of so many segments.
+const BETA_GENTLE: f64 = 0.85;
+const GENTLE_FROM: f64 = 16.0;
 /// RFC 9438 §4.3.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// RFC 9438 §4.2: per round trip.

@@ -1,0 +1,86 @@
+//! Whether others use the path, and what that makes of a loss.
+
+use super::rivals::Compete;
+use super::startup::STARTUP_LOSS;
+use super::{Adaptive, State};
+use crate::control::ControlConfig;
+use crate::units::{Time, nanos};
+use core::time::Duration;
+
+impl Adaptive {
+    /// What the link carries as far as known, bit/s.
+    pub(super) fn link_rate(&self) -> Option<f64> {
+        self.pairs.link().or(self.link)
+    }
+
+    /// The link carries far more than we get, or nothing is known of it.
+    pub(super) fn has_company(&self) -> bool {
+        let delivered = self.bandwidth * (1.0 - self.loss_lately);
+        self.link_rate().is_none_or(|link| delivered < ALONE_SHARE * link)
+    }
+
+    /// Datagrams that we send in a round trip.
+    pub(super) fn packets_a_round(&self) -> f64 {
+        self.bandwidth * nanos(self.rtt) as f64 / 8e9 / self.datagram_len
+    }
+
+    /// What is lost now is lost to all who share the path, and no trial of one of them could tell why: the queue is
+    /// longer than our like make it, or the delay that it is measured by may be wrong.
+    pub(super) fn is_congested(&self) -> bool {
+        let is_begun = self.startup.is_none() || self.loss_lately > STARTUP_LOSS;
+        let is_unsure = self.refresh.is_refuted || self.is_few();
+        is_begun && self.has_company() && (is_unsure || self.delay.queue_ns > self.own_queue_ns())
+    }
+
+    /// So few datagrams a round trip that they tell too little of the delay, while something waits.
+    pub(super) fn is_few(&self) -> bool {
+        self.packets_a_round() < PACKETS_MIN && !self.refresh.is_idle
+    }
+
+    /// Hold our own, beginning at `bandwidth` bit/s.
+    pub(super) fn compete_at(&mut self, now: Time, bandwidth: f64) {
+        let round_ns = nanos(self.rtt) as f64 + self.delay.queue_ns;
+        self.compete(now, bandwidth * round_ns / 8e9 / self.datagram_len);
+    }
+
+    /// Hold our own, beginning with `window` datagrams on their way.
+    pub(super) fn compete(&mut self, now: Time, window: f64) {
+        let config = ControlConfig { rtt: self.rtt, ..self.config };
+        self.state = State::Compete(Box::new(Compete::new(now, config, window)));
+        (self.growth, self.startup) = (0.0, None);
+        // A share that is lost at random can only be told without rivals.
+        self.loss.random = 0.0;
+        self.refresh.begin_anew();
+    }
+
+    /// End of a round beside rivals that delivered `delivered` bit/s.
+    pub(super) fn look_beside_rivals(&mut self, now: Time, delivered: f64) {
+        let (link, is_bbr) = (self.link_rate(), self.dips.is_bbr(now));
+        if let (State::Compete(compete), Some(link)) = (&mut self.state, link) {
+            compete.match_bbr(now, is_bbr, link, self.rtt);
+            if compete.is_alone(now, delivered / link) {
+                self.leave_rivals(now);
+            }
+        }
+    }
+
+    /// The rivals are gone.
+    pub(super) fn leave_rivals(&mut self, now: Time) {
+        if let State::Compete(compete) = &self.state {
+            let window = compete.window_bytes() / self.datagram_len;
+            self.refresh.rivals_left = Some((now + BACK_WITHIN, window));
+            self.state = State::Cruise;
+        }
+    }
+}
+
+/// Who gets less than this share of the link shares it.
+const ALONE_SHARE: f64 = 0.7;
+/// Fewer datagrams a round trip tell too little of the delay to go by it.
+const PACKETS_MIN: f64 = 6.0;
+/// Rivals who are back after so short a time had not left.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+/// What is left of our rate when a loss tells that others share the path (RFC 9438 §4.6).
+pub(super) const LOSS_FACTOR: f64 = 0.7;
+/// Above this share lost, what seems random may be a crowd's doing.
+pub(super) const RANDOM_SHARED: f64 = 0.03;
