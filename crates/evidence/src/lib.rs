@@ -47,6 +47,7 @@ mod ptcp;
 mod registry;
 pub mod report;
 mod scale;
+mod sharing;
 pub mod sim;
 mod streams;
 mod switch;

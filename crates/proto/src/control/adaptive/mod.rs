@@ -434,8 +434,7 @@ impl Controller for Adaptive {
             State::Train if self.started && self.bandwidth < f64::INFINITY => self.lose_train(),
             State::Cruise | State::Refresh { .. } | State::Test(_) if is_congested => {
                 // While the first rate is sought, only what came through is known.
-                let carried =
-                    if self.startup.is_some() { self.round.delivered_max } else { self.bandwidth };
+                let carried = if self.startup.is_some() { self.round.delivered_max } else { self.bandwidth };
                 self.compete_at(loss.now, carried * LOSS_FACTOR);
             }
             _ => {}

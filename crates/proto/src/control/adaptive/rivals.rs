@@ -219,7 +219,11 @@ mod tests {
     fn who_delivers_all_of_the_link_is_alone() {
         for (share, is_alone) in [(0.95, true), (0.8, false)] {
             let mut compete = compete();
-            assert_eq!((0..20).any(|n| compete.is_alone(Time::from_millis(100 * n), share)), is_alone, "{share}");
+            assert_eq!(
+                (0..20).any(|n| compete.is_alone(Time::from_millis(100 * n), share)),
+                is_alone,
+                "{share}"
+            );
         }
     }
 

@@ -1,0 +1,358 @@
+//! sharing: what a control leaves to others, and what they leave to it. The judge of every change to the default one.
+
+use crate::Scale;
+use crate::experiment::Experiment;
+use crate::report::{Claim, Findings, Statement, Table, Unit};
+use crate::sim::{Options, payload_rate, run_jobs};
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::Time;
+use longhaul_sim::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
+use longhaul_sim::metrics::{Summary, jain};
+use longhaul_sim::scenario::Scenario;
+use longhaul_sim::trace::TraceMode;
+use longhaul_sim::traffic::{Arrivals, Pair, Traffic};
+use longhaul_sim::workload::Workload;
+use std::time::Duration;
+
+pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
+    "sharing",
+    "what a control leaves to others on a path, and they to it: rivals, its like, crowds",
+    &[ONE_BBR, BBRS, ONE_TCP, CUBICS, CROWDS, ALIKE, RTTS, BEHIND],
+    share,
+);
+
+const ONE_BBR: Claim =
+    Claim::ours("beside one BBR it has at least 35 % of the link on average and 25 % at worst, BBR 35 %");
+const BBRS: Claim = Claim::ours("beside four BBRs it has 10 to 30 %");
+const ONE_TCP: Claim =
+    Claim::ours("beside one CUBIC or one NewReno each has at least 35 % whoever came first");
+const CUBICS: Claim = Claim::ours("beside 4 and 16 CUBICs it has half to one and a half times a fair share");
+const CROWDS: Claim =
+    Claim::ours("10 and 30 of it lose at most a point more than as many CUBICs, with a Jain index of 0.95");
+const ALIKE: Claim =
+    Claim::ours("2 to 10 of it share with a Jain index of 0.95 and a mean queue of 0.3 products at most");
+const RTTS: Claim =
+    Claim::ours("where half of them have four times the others' round trip the index is at least 0.9");
+const BEHIND: Claim = Claim::ours("CUBIC and BBR keep at least 95 % beside it in the background");
+
+/// Flows that meet on a path.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    claim: Claim,
+    rate_mbit: f64,
+    rtt_ms: f64,
+    queue_bdp: f64,
+    count: u32,
+    /// Every other one has four times the round trip.
+    has_far: bool,
+    /// In the background.
+    yields: bool,
+    rivals: Option<(ControllerKind, u32)>,
+}
+
+impl Row {
+    const fn new(claim: Claim, (rate_mbit, rtt_ms, queue_bdp): (f64, f64, f64), count: u32) -> Row {
+        Row { claim, rate_mbit, rtt_ms, queue_bdp, count, has_far: false, yields: false, rivals: None }
+    }
+
+    const fn beside(claim: Claim, path: (f64, f64, f64), rival: ControllerKind, count: u32) -> Row {
+        Row { rivals: Some((rival, count)), ..Row::new(claim, path, 1) }
+    }
+
+    const fn far(self) -> Row {
+        Row { has_far: true, ..self }
+    }
+
+    const fn behind(self) -> Row {
+        Row { yields: true, ..self }
+    }
+
+    fn name(&self) -> String {
+        let Row { rate_mbit, rtt_ms, queue_bdp, .. } = self;
+        let path = format!("{rate_mbit} Mb/s, {rtt_ms} ms, queue {queue_bdp}");
+        let far = if self.has_far { ", round trips 1 : 4" } else { "" };
+        match self.rivals {
+            Some((rival, count)) if self.yields => format!("behind {count} {}: {path}", rival.name()),
+            Some((rival, count)) => format!("beside {count} {}: {path}", rival.name()),
+            None => format!("{} alike{far}: {path}", self.count),
+        }
+    }
+
+    /// The share that would be even.
+    fn fair(&self) -> f64 {
+        1.0 / f64::from(self.count + self.rivals.map_or(0, |(_, count)| count))
+    }
+}
+
+const LONG: (f64, f64, f64) = (100.0, 40.0, 1.0);
+const SHORT: (f64, f64, f64) = (20.0, 20.0, 0.5);
+const DEEP: (f64, f64, f64) = (50.0, 80.0, 2.0);
+const CROWDED: [(f64, f64, f64); 3] = [(10.0, 100.0, 0.25), (10.0, 100.0, 1.0), (10.0, 100.0, 2.0)];
+
+const ROWS: &[Row] = &[
+    Row::beside(ONE_BBR, LONG, ControllerKind::Bbr, 1),
+    Row::beside(ONE_BBR, SHORT, ControllerKind::Bbr, 1),
+    Row::beside(BBRS, LONG, ControllerKind::Bbr, 4),
+    Row::beside(ONE_TCP, LONG, ControllerKind::Cubic, 1),
+    Row::beside(ONE_TCP, DEEP, ControllerKind::Cubic, 1),
+    Row::beside(ONE_TCP, SHORT, ControllerKind::Cubic, 1),
+    Row::beside(ONE_TCP, LONG, ControllerKind::NewReno, 1),
+    Row::beside(ONE_TCP, SHORT, ControllerKind::NewReno, 1),
+    Row::beside(CUBICS, LONG, ControllerKind::Cubic, 4),
+    Row::beside(CUBICS, LONG, ControllerKind::Cubic, 16),
+    Row::new(CROWDS, CROWDED[0], 10),
+    Row::new(CROWDS, CROWDED[1], 10),
+    Row::new(CROWDS, CROWDED[2], 10),
+    Row::new(CROWDS, CROWDED[0], 30),
+    Row::new(CROWDS, CROWDED[1], 30),
+    Row::new(CROWDS, CROWDED[2], 30),
+    Row::new(CROWDS, LONG, 30),
+    Row::new(ALIKE, LONG, 2),
+    Row::new(ALIKE, LONG, 4),
+    Row::new(ALIKE, LONG, 8),
+    Row::new(ALIKE, (50.0, 50.0, 1.0), 10),
+    Row::new(RTTS, LONG, 2).far(),
+    Row::new(RTTS, LONG, 8).far(),
+    Row::beside(BEHIND, LONG, ControllerKind::Cubic, 1).behind(),
+    Row::beside(BEHIND, LONG, ControllerKind::Bbr, 1).behind(),
+];
+
+/// When flows begin: the first of ours, the gap between two of ours, the first of the rivals, theirs.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    ours_s: f64,
+    gap_s: f64,
+    rivals_s: f64,
+}
+
+/// Ours first, rivals first, all at about the same time.
+const STARTS: [Start; 3] = [
+    Start { ours_s: 0.0, gap_s: 2.0, rivals_s: 2.3 },
+    Start { ours_s: 3.1, gap_s: 1.3, rivals_s: 0.0 },
+    Start { ours_s: 0.7, gap_s: 3.1, rivals_s: 0.3 },
+];
+const RIVALS_GAP_S: f64 = 0.1;
+/// In a crowd they come so soon one after another.
+const CROWD_GAP: f64 = 0.1;
+
+/// What came of a row with one control and one start.
+#[derive(Clone, Debug)]
+struct Shares {
+    /// Of what the link carries, each of ours.
+    ours: Vec<f64>,
+    rivals: f64,
+    queue_bdp: f64,
+    lost: f64,
+}
+
+/// What came of a row with one control.
+struct Met<'a> {
+    row: &'a Row,
+    control: Protocol,
+    shares: &'a [Shares],
+}
+
+impl Met<'_> {
+    fn over(&self, figure: impl Fn(&Shares) -> f64) -> Summary {
+        Summary::of(self.shares.iter().map(figure))
+    }
+
+    fn ours(&self) -> Summary {
+        self.over(|shares| shares.ours.iter().sum())
+    }
+
+    fn rivals(&self) -> Summary {
+        self.over(|shares| shares.rivals)
+    }
+
+    fn jain(&self) -> Summary {
+        self.over(|shares| jain(&shares.ours))
+    }
+
+    fn lost(&self) -> Summary {
+        self.over(|shares| shares.lost)
+    }
+
+    /// Whether the row's bar is held; `cubic` is what CUBIC lost in its place.
+    fn holds(&self, cubic: Option<f64>) -> bool {
+        let (ours, rivals, fair) = (self.ours(), self.rivals(), self.row.fair());
+        match self.row.claim {
+            ONE_BBR => ours.mean >= 0.35 && ours.min >= 0.25 && rivals.mean >= 0.35,
+            BBRS => (0.1..=0.3).contains(&ours.mean),
+            ONE_TCP => ours.min >= 0.35 && rivals.min >= 0.35,
+            CUBICS => ours.mean >= fair / 2.0 && ours.mean <= fair * 1.5,
+            CROWDS => cubic.is_some_and(|cubic| self.lost().mean <= cubic + 0.01) && self.jain().min >= 0.95,
+            ALIKE => self.jain().min >= 0.95 && self.over(|shares| shares.queue_bdp).max <= 0.3,
+            RTTS => self.jain().min >= 0.9,
+            _ => rivals.min >= 0.95,
+        }
+    }
+
+    fn figures(&self) -> String {
+        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+        match self.row.rivals {
+            Some(_) => format!("{}, at worst {}", percent(self.ours().mean), percent(self.ours().min)),
+            None => format!("Jain {:.3}, {} lost", self.jain().min, percent(self.lost().mean)),
+        }
+    }
+}
+
+/// How long, and who.
+#[derive(Clone, Copy)]
+struct Extent {
+    rows: &'static [Row],
+    controls: &'static [ControllerKind],
+    starts: &'static [Start],
+    from: Time,
+    until: Time,
+}
+
+impl Extent {
+    fn of(scale: Scale) -> Extent {
+        let (from, until) = (Time::from_millis(30_000), Time::from_millis(60_000));
+        let full = Extent { rows: ROWS, controls: YARDSTICKS, starts: &STARTS, from, until };
+        let smoke = Extent {
+            rows: &ROWS[9..11],
+            controls: &[ControllerKind::Adaptive],
+            starts: &STARTS[..1],
+            from: Time::from_millis(400),
+            until: Time::from_millis(800),
+        };
+        scale.pick(full, Extent { controls: &[ControllerKind::Adaptive], ..full }, smoke)
+    }
+}
+
+const YARDSTICKS: &[ControllerKind] = &[
+    ControllerKind::Adaptive,
+    ControllerKind::Cubic,
+    ControllerKind::Bbr,
+    ControllerKind::Pcp,
+    ControllerKind::Udt,
+    ControllerKind::Ledbat,
+];
+
+fn share(options: &Options<'_>) -> Findings {
+    let extent = Extent::of(options.scale);
+    let ours = extent.controls.iter().map(|control| Protocol::Object(ObjectFlow::new(*control)));
+    let of_row = |row: &'static Row, control: &Protocol| (row, control.clone());
+    let mut cases: Vec<(&Row, Protocol)> =
+        ours.flat_map(|control| extent.rows.iter().map(move |row| of_row(row, &control))).collect();
+    // What CUBIC loses in a crowd is the measure of what may be lost.
+    let crowds = extent.rows.iter().filter(|row| row.claim == CROWDS);
+    cases.extend(crowds.map(|row| (row, Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)))));
+    let jobs: Vec<(&Row, &Protocol, Start)> = cases
+        .iter()
+        .flat_map(|(row, control)| extent.starts.iter().map(move |start| (*row, control, *start)))
+        .collect();
+    let shares =
+        run_jobs(options, &jobs, |(row, control, start)| simulate(row, control, *start, extent, options));
+    let met: Vec<Met<'_>> = cases
+        .iter()
+        .zip(shares.chunks(extent.starts.len()))
+        .map(|((row, control), shares)| Met { row, control: control.clone(), shares })
+        .collect();
+    let method = format!(
+        "From {:.0} s to {:.0} s, as a share of what the link carries of object bytes; what was lost, of all that was \
+         sent from the first packet on. {} starts: ours first, rivals first, all at once; worst: of these. Drop-tail \
+         queues in bandwidth-delay products.",
+        extent.from.as_secs_f64(),
+        extent.until.as_secs_f64(),
+        extent.starts.len()
+    );
+    Findings { method: vec![method], tables: vec![table(&met)], statements: judge(&met) }
+}
+
+fn simulate(row: &Row, control: &Protocol, start: Start, extent: Extent, options: &Options<'_>) -> Shares {
+    let path = Scenario::new(row.rate_mbit, row.rtt_ms);
+    let scenario = Scenario { queue_bdp: Some(row.queue_bdp), seed: options.seed, ..path };
+    let limit = payload_rate(&scenario);
+    // Twice what fits into the run, so that nobody is done before its end.
+    let bytes = limit.bytes_in(extent.until.since(Time::ZERO)) * 2;
+    let flow = |protocol: Protocol, at_s: f64, access_delay: Duration| {
+        let pairs = vec![Pair { access_delay, ..Pair::default() }];
+        let at = Time::ZERO + Duration::from_secs_f64(at_s);
+        Traffic { pairs, ..Traffic::new(FlowSpec::new(protocol, bytes), Arrivals::Together { at, count: 1 }) }
+    };
+    let gap_s = if row.claim == CROWDS { start.gap_s * CROWD_GAP } else { start.gap_s };
+    let longer = Duration::from_secs_f64(1.5 * row.rtt_ms / 1e3);
+    let mut traffic: Vec<Traffic> = (0..row.count)
+        .map(|nth| {
+            let delay = if row.has_far && nth % 2 == 1 { longer } else { Duration::ZERO };
+            flow(yielding(control, row.yields), start.ours_s + gap_s * f64::from(nth), delay)
+        })
+        .collect();
+    if let Some((rival, count)) = row.rivals {
+        let at = |nth| start.rivals_s + RIVALS_GAP_S * f64::from(nth);
+        traffic
+            .extend((0..count).map(|nth| flow(Protocol::Tcp(TcpFlow::new(rival)), at(nth), Duration::ZERO)));
+    }
+    let all = traffic.len();
+    let mut workload = Workload::over(&scenario, traffic, extent.until).expect("the path is a sound one");
+    workload.measure_from = extent.from;
+    workload.options.trace = TraceMode::Off;
+    let measured = workload.run();
+    let share = |index| measured.goodputs(index).iter().sum::<f64>() / limit.0 as f64;
+    let mut ours: Vec<f64> = (0..all).map(share).collect();
+    let rivals = ours.split_off(row.count as usize).iter().sum();
+    let queue_bdp = measured.hops[0].forward.queue.mean_bytes / scenario.bdp_bytes() as f64;
+    Shares { ours, rivals, queue_bdp, lost: measured.loss_ratio() }
+}
+
+fn yielding(control: &Protocol, yields: bool) -> Protocol {
+    match control {
+        Protocol::Object(flow) => Protocol::Object(ObjectFlow { background: yields, ..flow.clone() }),
+        other => other.clone(),
+    }
+}
+
+fn name(control: &Protocol) -> String {
+    match control {
+        Protocol::Object(flow) => flow.control.name().to_owned(),
+        Protocol::Tcp(flow) => format!("tcp:{}", flow.control.name()),
+    }
+}
+
+/// What CUBIC lost in the place of `row`.
+fn cubic_lost(met: &[Met<'_>], row: &Row) -> Option<f64> {
+    let cubic = met.iter().find(|one| std::ptr::eq(one.row, row) && matches!(one.control, Protocol::Tcp(_)));
+    cubic.map(|one| one.lost().mean)
+}
+
+fn table(met: &[Met<'_>]) -> Table {
+    let rows: Vec<(&Met<'_>, bool)> =
+        met.iter().map(|one| (one, one.holds(cubic_lost(met, one.row)))).collect();
+    Table::of("sharing", "Who gets what", &rows)
+        .text("case", |(one, _)| one.row.name())
+        .text("control", |(one, _)| name(&one.control))
+        .column("share, mean", Unit::Share, |(one, _)| one.ours().mean)
+        .column("worst", Unit::Share, |(one, _)| one.ours().min)
+        .column("even share", Unit::Share, |(one, _)| one.row.fair() * f64::from(one.row.count))
+        .column("rivals", Unit::Share, |(one, _)| one.row.rivals.map(|_| one.rivals().mean))
+        .column("Jain index, worst", Unit::Number, |(one, _)| {
+            one.row.rivals.is_none().then(|| one.jain().min)
+        })
+        .column("queue", Unit::Bdp, |(one, _)| one.over(|shares| shares.queue_bdp).mean)
+        .column("lost", Unit::Share, |(one, _)| one.lost().mean)
+        .text("bar held", |(_, holds)| *holds)
+        .table()
+}
+
+fn judge(met: &[Met<'_>]) -> Vec<Statement> {
+    EXPERIMENT
+        .claims
+        .iter()
+        .map(|claim| {
+            let is_default =
+                |one: &&Met<'_>| matches!(&one.control, Protocol::Object(flow) if flow.control == ControllerKind::Adaptive);
+            let of_claim: Vec<&Met<'_>> =
+                met.iter().filter(|one| one.row.claim == *claim).filter(is_default).collect();
+            if of_claim.is_empty() {
+                return claim.leave_open("not simulated at this scale");
+            }
+            let holds = of_claim.iter().all(|one| one.holds(cubic_lost(met, one.row)));
+            let figures: Vec<String> =
+                of_claim.iter().map(|one| format!("{}: {}", one.row.name(), one.figures())).collect();
+            claim.judge(holds, figures.join("; "))
+        })
+        .collect()
+}
