@@ -14,8 +14,8 @@
 //! ```text
 //! Train ──▶ Cruise ◀──▶ Test        loss rose: send less for a while. Does it go away? Then it was ours
 //!           ▲ ▼  ▲ ▼
-//!        Refresh  Compete           the queue stays although we yield: others fill it. Hold our own
-//!        every few seconds: send less for a round trip, to see the true delay
+//!        Refresh  Compete           others fill the queue: hold our own
+//!        every two seconds: send less for a round trip, to see the true delay
 //! ```
 //!
 //! In *Cruise* the rate is the delivery rate times `1 + growth + GAIN × (target − queue) / (rtt + 15 ms)`, within
@@ -23,26 +23,31 @@
 //! as fast as the last, so capacity set free is found in O(log n) round trips. The **target** (`target.rs`) is a
 //! span of time that falls with the square root of what the flow carries and, above 20 ms, does not depend on the
 //! round trip. Flows at one bottleneck see one queue, so only at equal rates are all at their targets: that is what
-//! makes them share equally. *Refresh* empties the queue; its clock starts when the queue was last seen empty,
-//! which all see at the same moment, so that flows soon refresh together and nobody takes another's queue for the
-//! path's delay.
+//! makes them share equally.
 //!
-//! *Test* (`ceiling.rs`) tells random loss from congestion: the rate goes below what was delivered. If loss stays,
-//! it is the path's way: its share is remembered and the rate comes back. If it goes, what was delivered is taken
-//! as the path's rate, the queue aimed at is from then on shorter than the one that overflowed, and if there was
-//! hardly a queue, bursts become shorter. Only a test raises the share that counts as random: if it followed what
-//! is measured while the bottleneck is full, the sender would make up for its own congestion by sending more. And
-//! no test makes more than a fifth random: where many share a path, what one of them does makes no difference to
-//! what all lose.
+//! *Refresh* (`refresh.rs`) is the one clock of all states. It empties the queue, and its time counts from when the
+//! queue was last seen *shortest*: all flows of our kind at a bottleneck see that at the same moment, whatever each
+//! takes for the delay of the empty path, so they send less together, those that compete as well. Then the queue runs
+//! empty, everybody sees the true delay, and who was wrong about it is put right. If it does not run empty, others
+//! fill it. If it always stops at the same delay and nothing is lost, that is the route's (`route.rs` finds a sudden
+//! change at once).
 //!
-//! *Compete* (`rivals.rs`): a queue that stays while we yield, or that drops while no refresh empties it, is filled
-//! by somebody who does not mind delay. (Before that, all who find the queue long empty it together every few
-//! rounds: a newcomer of our like may have taken it for the path.) There the window is CUBIC's own
-//! (`window/cubic.rs`), with a floor of an eighth of the link, while less than 15 % is lost, for rivals that loss
-//! does not move. After a loss, but not after each, little is sent for a moment: if the queue empties, the rivals
-//! are gone; so they are if all that the path has carried is delivered again. If the queue is soon back, so is the
-//! window, and the next such moment comes later. In the background it does not compete but yields. A short queue
-//! that stays is no rival: the way has become longer, or the least delay seen was luck.
+//! *Company* (`company.rs`) is told by packet pairs (`pairs.rs`): they measure the link, whoever uses it. Who gets less
+//! than 70 % of it shares it, and there a loss is everybody's: no trial of one flow could find its reason. If the
+//! queue is longer than our like make it, if the delay that it is measured by was refuted, or if there are so few
+//! datagrams a round trip that they tell too little, the flow competes at once.
+//!
+//! *Test* (`ceiling.rs`), for all other losses, tells random loss from congestion: the rate goes below what was
+//! delivered. If loss stays, it is the path's way: its share is remembered and the rate comes back. If it goes, what
+//! was delivered is taken as the path's rate, the queue aimed at is from then on shorter than the one that overflowed,
+//! and if there was hardly a queue, bursts become shorter. Only a test raises the share that counts as random: if it
+//! followed what is measured while the bottleneck is full, the sender would make up for its own congestion by sending
+//! more. No test makes more than a fifth random.
+//!
+//! *Compete* (`rivals.rs`): the window is CUBIC's (`window/cubic.rs`), or, while a BBR is there, BBR's: loss does not
+//! move that, and it betrays itself, for every ten seconds it drains the queue. The flow cruises again when a refresh
+//! meets the delay of the empty path, or when all that the link carries is delivered. In the background it does not
+//! compete but yields.
 //!
 //! The first estimate is the path check's train, or one of our own; seven tenths of it are sent first, and the rest
 //! is taken once these have passed without a queue. A receiver that drops, refuses or fills up bounds the rate by
@@ -50,7 +55,8 @@
 //! (circuit breaker), and half of the old rate is taken up when the path is back.
 //!
 //! What it makes of a grid of paths: `cargo run --release -p longhaul-sim --example grid`; how flows share one:
-//! `--example share adaptivex4/3` or `adaptive,tcp:cubic@5`.
+//! `--example share adaptivex4/3` or `adaptive,tcp:cubic@5`; what it does to others, row by row: the experiment
+//! `sharing` and `docs/sharing.md`.
 //!
 //! In the background (`--background`) datagrams are also marked lower effort (RFC 8622).
 
