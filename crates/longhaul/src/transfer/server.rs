@@ -131,8 +131,8 @@ fn log_outcome(records: &dyn Records, peer: SocketAddr, outcome: Result<Option<S
     // The words of a handshake are for the client.
     match error {
         Error::Handshake(HandshakeError::WrongKey) => tracing::warn!("{peer}: refused: wrong token"),
-        Error::Handshake(HandshakeError::WrongVersion { theirs }) => {
-            tracing::warn!("{peer}: refused: speaks protocol version {theirs}");
+        Error::Handshake(HandshakeError::WrongVersion { theirs, ours }) => {
+            tracing::warn!("{peer}: refused: speaks {theirs} of the protocol, this program {ours}");
         }
         Error::Handshake(HandshakeError::NotLonghaul(what)) => {
             tracing::warn!("{peer}: not a longhaul client ({what})");
