@@ -1,3 +1,5 @@
+mod recorded;
+
 use super::*;
 use longhaul_proto::session::manifest::Group;
 use longhaul_proto::session::message::{Direction, FileOptions, GroupHash, TransferOptions};
