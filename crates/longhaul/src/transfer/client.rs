@@ -308,6 +308,7 @@ pub fn open<'a>(
         asked_at: None,
         supervision: None,
         rate_told: None,
+        budget: Arc::default(),
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {
