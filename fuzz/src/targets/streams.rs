@@ -115,7 +115,10 @@ impl ClientState {
     fn speak(&mut self) {
         let Some(mut handshake) = self.handshake.take() else { return };
         let (mut frame, mut sealed) = (vec![0; FRAME_MAX], vec![]);
-        handshake.read_message(&self.from_server[2..], &mut frame).expect("the server's answer");
+        // The server may have said that it is still there, too.
+        let mut from_server = Script { bytes: &self.from_server };
+        let answer = from_server.piece().expect("the server's answer");
+        handshake.read_message(answer, &mut frame).expect("it is under the same key");
         let mut transport = handshake.into_transport_mode().expect("two messages complete NN");
         let mut script = Script { bytes: &self.said };
         while let Some(piece) = script.piece() {
@@ -209,7 +212,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
 }
 
 /// One of each kind.
-fn messages() -> Vec<Message> {
+pub(super) fn messages() -> Vec<Message> {
     let ranges: Ranges = [0..1000, 5000..9000].into_iter().collect();
     let failure =
         FileFailure { path: b"a/b".to_vec(), reason: Reason::new(Cause::Denied, "permission denied") };
@@ -250,10 +253,11 @@ fn messages() -> Vec<Message> {
         Message::NoStreams("refused".into()),
         Message::Bytes(vec![7; 50]),
         Message::Warning("left out".into()),
+        Message::RateCap(Rate::from_mbps(10.0)),
     ]
 }
 
-fn offer() -> Offer {
+pub(super) fn offer() -> Offer {
     Offer {
         connection_id: 7,
         aes: true,
@@ -284,7 +288,7 @@ fn answer() -> Answer {
     Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 7700, udp_hosts: hosts }
 }
 
-fn to_bytes(value: &impl Serialize) -> Vec<u8> {
+pub(super) fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("plain data always serialises")
 }
 
