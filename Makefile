@@ -89,8 +89,38 @@ peers: ## Install the programs that the lab compares longhaul with, as far as th
 test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test
 
 .PHONY: test-long
-test-long: ## Run all tests with cases drawn anew, and what takes minutes each: many more seeds, transfers and rounds
-	$(CARGO) test $(WHOLE) --tests --no-fail-fast -- --include-ignored
+test-long: last-release test-static ## Run all tests with cases drawn anew, and what takes minutes each: many more seeds, transfers and rounds
+	LONGHAUL_LAST_RELEASE=$(if $(LAST_RELEASE),$(abspath $(LAST_RELEASE_FOLDER))/target/debug/longhaul) \
+		$(CARGO) test $(WHOLE) --tests --no-fail-fast -- --include-ignored
+
+# The commit of the last release, which this one is to understand. Empty until one that negotiates versions is released.
+LAST_RELEASE ?=
+LAST_RELEASE_FOLDER := $(CARGO_TARGET_DIR)/last-release
+
+.PHONY: last-release
+last-release: ## Build the last release, for the test that copies between it and this one
+	@if [ -z "$(LAST_RELEASE)" ]; then \
+		echo "skipped: no release yet that negotiates versions (LAST_RELEASE in the Makefile)"; \
+	elif ! git cat-file -e "$(LAST_RELEASE)^{commit}" 2>/dev/null; then \
+		echo "the last release, commit $(LAST_RELEASE), is not in this clone: git fetch --unshallow" >&2; exit 1; \
+	else \
+		rm -rf $(LAST_RELEASE_FOLDER)/source && mkdir -p $(LAST_RELEASE_FOLDER)/source && \
+		git archive "$(LAST_RELEASE)" | tar -x -C $(LAST_RELEASE_FOLDER)/source && \
+		cd $(LAST_RELEASE_FOLDER)/source && \
+		CARGO_TARGET_DIR=$(abspath $(LAST_RELEASE_FOLDER))/target $(CARGO) build --locked -p longhaul-cli; \
+	fi
+
+.PHONY: record
+record: ## Record anew what this version of the protocol sends, while it is not released
+	LONGHAUL_RECORD=1 $(CARGO) test --locked -p longhaul-net --lib -- recorded
+
+.PHONY: test-static
+test-static: build ## Run the daemon's tests, its sandbox among them, on the static program that is installed
+	LONGHAUL_PROGRAM=$(abspath $(PROGRAM)) $(CARGO) test --locked -p longhaul-cli --test it -- daemon
+
+.PHONY: fuzz-long
+fuzz-long: ## Fuzz each target for FUZZ_SECONDS (60), guided by coverage (TARGETS=names for some only)
+	@.ci/fuzz-long $(or $(FUZZ_SECONDS),60) $(TARGETS)
 
 .PHONY: campaign
 campaign: ## Copies that meet misfortunes, many thousands of them, each time others

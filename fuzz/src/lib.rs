@@ -1,6 +1,6 @@
 //! Hostile bytes for everything that parses: each [`Target`] takes any bytes and panics if what it guards misbehaves.
 //!
-//! The same targets run in two ways: under libFuzzer, which learns from coverage and needs a nightly compiler, and in
+//! The same targets run in two ways: under libFuzzer, which learns from coverage, and in
 //! the program `longhaul-fuzz`, which any compiler builds: it mutates known inputs at random, from a seed, for a given
 //! number of runs, and is part of `make test`.
 

@@ -35,6 +35,11 @@ pub enum ListingError {
     /// What came is longer than a list may be.
     #[error("the list of files is too long; copy its folders one by one")]
     TooLong,
+    /// Other copies take the memory that it needs.
+    #[error(
+        "the copies under way take all the memory that the server gives them; try again later, or copy fewer files at once"
+    )]
+    Crowded,
 }
 
 /// Compress a listing.
@@ -42,9 +47,12 @@ pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, Li
     pack(&(manifest, errors))
 }
 
+/// Asked before so many bytes of memory are taken for good.
+pub type Ask<'a> = &'a mut dyn FnMut(u64) -> bool;
+
 /// Expand a listing and check it.
-pub fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
-    let mut items = Items::of(bytes)?;
+pub fn decode(bytes: &[u8], ask: Ask<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
+    let mut items = Items::of(bytes, ask)?;
     let manifest = Manifest { entries: items.list(entry_len)? };
     let errors = items.list(|failure: &FileFailure| {
         size_of::<FileFailure>() + failure.path.len() + failure.reason.line.len()
@@ -59,8 +67,8 @@ pub fn encode_names(names: &[Vec<u8>]) -> Result<Vec<u8>, ListingError> {
 }
 
 /// Expand names of files. Whoever uses them checks where they lead.
-pub fn decode_names(bytes: &[u8]) -> Result<Vec<Vec<u8>>, ListingError> {
-    Items::of(bytes)?.list(|name: &Vec<u8>| size_of::<Vec<u8>>() + name.len())
+pub fn decode_names(bytes: &[u8], ask: Ask<'_>) -> Result<Vec<Vec<u8>>, ListingError> {
+    Items::of(bytes, ask)?.list(|name: &Vec<u8>| size_of::<Vec<u8>>() + name.len())
 }
 
 fn pack(value: &impl Serialize) -> Result<Vec<u8>, ListingError> {
@@ -75,14 +83,16 @@ struct Items<'a> {
     at: usize,
     /// Bytes that further items may take in memory.
     room: usize,
+    /// Beside other lists.
+    ask: Ask<'a>,
 }
 
 impl<'a> Items<'a> {
-    fn of(packed: &'a [u8]) -> Result<Items<'a>, ListingError> {
+    fn of(packed: &'a [u8], ask: Ask<'a>) -> Result<Items<'a>, ListingError> {
         let mut expander = Decoder::with_buffer(packed).map_err(|_| ListingError::Garbled)?;
         expander.window_log_max(WINDOW_LOG_MAX).map_err(|_| ListingError::Garbled)?;
         let room = packed.len().saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_LEAST).min(ROOM_MOST);
-        Ok(Items { expander, plain: vec![], at: 0, room })
+        Ok(Items { expander, plain: vec![], at: 0, room, ask })
     }
 
     /// A list, whose items take as much memory as `len` says.
@@ -91,7 +101,11 @@ impl<'a> Items<'a> {
         let mut items = vec![];
         for _ in 0..count {
             let item = self.item()?;
-            self.room = self.room.checked_sub(len(&item)).ok_or(ListingError::TooLong)?;
+            let len = len(&item);
+            self.room = self.room.checked_sub(len).ok_or(ListingError::TooLong)?;
+            if !(self.ask)(len as u64) {
+                return Err(ListingError::Crowded);
+            }
             items.push(item);
         }
         Ok(items)
@@ -174,17 +188,29 @@ mod tests {
             reason: Reason::new(Cause::Denied, "permission denied"),
         }];
         let bytes = encode(&manifest, &errors).unwrap();
-        assert_eq!(decode(&bytes).unwrap(), (manifest, errors));
+        assert_eq!(decode(&bytes, &mut |_| true).unwrap(), (manifest, errors));
         // Ten segments of a fresh TCP connection (RFC 6928) are 14 600 bytes.
         assert!(bytes.len() < 14_000, "{}", bytes.len());
     }
 
     #[test]
+    fn a_list_is_refused_once_it_takes_more_than_others_leave() {
+        let bytes =
+            encode(&Manifest { entries: (0..100).map(|i| entry(&format!("{i}"))).collect() }, &[]).unwrap();
+        let mut left = 5000;
+        let mut ask = |bytes: u64| {
+            left -= bytes as i64;
+            left >= 0
+        };
+        assert!(matches!(decode(&bytes, &mut ask), Err(ListingError::Crowded)));
+    }
+
+    #[test]
     fn garbage_and_unsafe_names_are_refused() {
-        assert!(decode(b"not zstd").is_err());
-        assert!(decode_names(b"not zstd").is_err());
+        assert!(decode(b"not zstd", &mut |_| true).is_err());
+        assert!(decode_names(b"not zstd", &mut |_| true).is_err());
         let bytes = encode(&Manifest { entries: vec![entry("../x")] }, &[]).unwrap();
-        assert!(decode(&bytes).unwrap_err().to_string().contains("unsafe path"));
+        assert!(decode(&bytes, &mut |_| true).unwrap_err().to_string().contains("unsafe path"));
     }
 
     /// Bytes that expand to `head` and then to so many zeros, thousands for each byte.
@@ -201,9 +227,9 @@ mod tests {
         let count = postcard::to_allocvec(&10_000_000u64).unwrap();
         let bomb_of_entries = bomb(&count, 80_000_000);
         assert!(bomb_of_entries.len() < 20_000, "{}", bomb_of_entries.len());
-        assert!(matches!(decode(&bomb_of_entries), Err(ListingError::TooLong)));
+        assert!(matches!(decode(&bomb_of_entries, &mut |_| true), Err(ListingError::TooLong)));
         let failures = bomb(&[&[0][..], &count].concat(), 80_000_000);
-        assert!(matches!(decode(&failures), Err(ListingError::TooLong)));
+        assert!(matches!(decode(&failures, &mut |_| true), Err(ListingError::TooLong)));
         assert!(matches!(decode_names(&bomb(&count, 80_000_000)), Err(ListingError::TooLong)));
         // One name that is longer than a list, and one that only says so.
         let endless = postcard::to_allocvec(&(1u64, u64::MAX)).unwrap();
@@ -216,7 +242,7 @@ mod tests {
         let mut packer = zstd::stream::write::Encoder::new(vec![], LEVEL).unwrap();
         packer.window_log(27).unwrap();
         io::copy(&mut io::repeat(0).take(1 << 20), &mut packer).unwrap();
-        assert!(matches!(decode(&packer.finish().unwrap()), Err(ListingError::Garbled)));
+        assert!(matches!(decode(&packer.finish().unwrap(), &mut |_| true), Err(ListingError::Garbled)));
     }
 
     #[test]

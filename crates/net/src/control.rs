@@ -1,11 +1,16 @@
 //! The control stream: ordered, reliable, encrypted messages over TCP or over the stdio of an ssh.
 //!
 //! ```text
-//! client  "LHC" version u8 · frame(0 u8 · Noise message 1 with the offer)       or  frame(1 u8 · token id 8 · the same)
-//! server  frame(Noise message 2 with the answer)                      or  0 u16 · reason u8 · version u8, in clear
+//! client  "LHC" · highest version u8 · frame(lowest version u8 · who · Noise message 1 with the offer)
+//! who     0 u8   or   1 u8 · token id 8
+//! server  frame(Noise message 2 with lowest version u8 · highest version u8 · the answer)       or a refusal, in clear:
+//!         0 u16 · reason u8 · highest version u8 · lowest version u8
 //! both    frame(sealed piece)…     a message is its length u32 and its bytes, cut into pieces
 //! frame   length u16 · bytes
 //! ```
+//! The highest version that both speak is used. All that the client says in clear is the handshake's prologue, and what the
+//! server says of its versions is sealed: whoever changes either on the way makes the handshake fail.
+//!
 //! Whoever has not the shared key can neither read the offer nor answer it: Noise_NNpsk0. Where the client has a token
 //! that names its user and pins the server it is Noise_NKpsk0, and nobody but that server can.
 
@@ -18,8 +23,9 @@ use crate::pipe::Pipe;
 use crate::prepared::{Prepared, Task};
 use crate::wake::Waker;
 use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select, unbounded};
-use longhaul_proto::session::message::{Answer, Message, Offer, PROTOCOL_VERSION};
+use longhaul_proto::session::message::{Answer, Message, Offer};
 use longhaul_proto::session::reason::{Cause, Reason};
+use longhaul_proto::session::versions::Versions;
 use snow::StatelessTransportState;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -66,24 +72,29 @@ impl From<Psk> for ServerKey {
     }
 }
 
-/// What a client says in clear before its offer.
-fn opening(key: &ClientKey) -> Vec<u8> {
+/// What a client says in clear in its first frame, before its offer.
+fn opening(versions: Versions, key: &ClientKey) -> Vec<u8> {
     match &key.pinned {
-        None => vec![SHARED],
-        Some((id, _)) => [&[PINNED][..], id].concat(),
+        None => vec![versions.lowest(), SHARED],
+        Some((id, _)) => [&[versions.lowest(), PINNED][..], id].concat(),
     }
 }
 
 /// What of a first frame was said in clear, the id in it, and the handshake's message.
 fn split_opening(frame: &[u8]) -> Option<(&[u8], Option<TokenId>, &[u8])> {
-    match *frame.first()? {
-        SHARED => Some((&frame[..1], None, &frame[1..])),
+    match *frame.get(1)? {
+        SHARED => Some((&frame[..2], None, &frame[2..])),
         PINNED => {
-            let (clear, message) = frame.split_at_checked(1 + size_of::<TokenId>())?;
-            Some((clear, clear[1..].try_into().ok(), message))
+            let (clear, message) = frame.split_at_checked(2 + size_of::<TokenId>())?;
+            Some((clear, clear[2..].try_into().ok(), message))
         }
         _ => None,
     }
+}
+
+/// What nobody can have changed on the way: the first bytes but for the frame's length.
+fn prologue(highest: u8, opening: &[u8]) -> Vec<u8> {
+    [&MAGIC[..], &[highest], opening].concat()
 }
 
 /// The two directions of an ordered byte stream.
@@ -125,13 +136,16 @@ pub enum HandshakeError {
          `longhaul user add` printed there"
     )]
     WrongKey,
-    /// The other side speaks another version.
+    /// There is no version that both sides speak.
     #[error(
-        "the other side speaks version {theirs} of the protocol, this program {PROTOCOL_VERSION}; install the same release on both"
+        "the other side speaks {theirs} of the protocol, this program {ours}; install the newer release {}",
+        if theirs.highest() < ours.highest() { "there" } else { "here" }
     )]
     WrongVersion {
         /// The other side's.
-        theirs: u32,
+        theirs: Versions,
+        /// This side's.
+        ours: Versions,
     },
     /// The other side said no.
     #[error("{0}")]
@@ -162,6 +176,18 @@ pub const OFFER_MAX: usize = FRAME_MAX - 256;
 /// Open a control stream as the client. `meanwhile` is called once the offer is on its way, a round trip before the
 /// answer.
 pub fn connect(
+    stream: Stream,
+    key: &ClientKey,
+    offer: &Offer,
+    waker: Waker,
+    meanwhile: impl FnOnce(),
+) -> Result<(Control, Answer), HandshakeError> {
+    connect_as(Versions::OURS, stream, key, offer, waker, meanwhile)
+}
+
+/// [`connect`] as a program that speaks these versions.
+fn connect_as(
+    ours: Versions,
     mut stream: Stream,
     key: &ClientKey,
     offer: &Offer,
@@ -172,27 +198,33 @@ pub fn connect(
         None => Known::Key(&key.psk),
         Some((_, server)) => Known::KeyAndServer(&key.psk, server),
     };
-    let (mut initiator, frame) = Initiator::begin(known, &opening(key), offer)
+    let opening = opening(ours, key);
+    let prologue = prologue(ours.highest(), &opening);
+    let (mut initiator, frame) = Initiator::begin(known, &prologue, &opening, offer)
         .map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
-    let first = [&MAGIC[..], &[PROTOCOL_VERSION as u8], &frame].concat();
+    let first = [&MAGIC[..], &[ours.highest()], &frame].concat();
     stream.writer.write_all(&first).map_err(unexpected)?;
     stream.writer.flush().map_err(unexpected)?;
     meanwhile();
-    let answer = initiator.answer(&mut *stream.reader, FRAME_MAX).map_err(|error| match error {
+    let answered = initiator.answer(&mut *stream.reader, FRAME_MAX);
+    let ((lowest, highest), answer): ((u8, u8), Answer) = answered.map_err(|error| match error {
         NoiseError::Refused { reason: REASON_KEY, .. } => HandshakeError::WrongKey,
         NoiseError::Refused { reason: REASON_VERSION, version } => {
-            HandshakeError::WrongVersion { theirs: u32::from(version) }
+            let mut lowest = [0];
+            let lowest = stream.reader.read_exact(&mut lowest).is_ok().then_some(lowest[0]);
+            HandshakeError::WrongVersion { theirs: Versions::told(version, lowest), ours }
         }
         NoiseError::Refused { .. } => HandshakeError::NotLonghaul("an unknown refusal"),
         NoiseError::Key => HandshakeError::NotLonghaul("a reply under another key"),
         NoiseError::Io(error) => unexpected(error),
         other => HandshakeError::Io(io::Error::other(other)),
     })?;
+    let version = agree(ours, Versions::new(lowest, highest))?;
     if let Answer::Refuse(reason) = answer {
         return Err(HandshakeError::Refused(reason));
     }
     let threads = Threads::start().map_err(HandshakeError::Threads)?;
-    Ok((threads.serve(stream, initiator.into_transport(), waker), answer))
+    Ok((threads.serve(version, stream, initiator.into_transport(), waker), answer))
 }
 
 fn unexpected(error: io::Error) -> HandshakeError {
@@ -205,10 +237,26 @@ fn unexpected(error: io::Error) -> HandshakeError {
     }
 }
 
+/// The version to speak.
+fn agree(ours: Versions, theirs: Versions) -> Result<u8, HandshakeError> {
+    ours.common(theirs).ok_or(HandshakeError::WrongVersion { theirs, ours })
+}
+
 /// Answer a client. `find` tells whose token an id is (without one: who has the shared key) and what to answer with.
 /// For an id that nobody has it gives a key that nobody has either: the two cannot be told apart from outside. `decide`
 /// sees the offer.
 pub fn accept<U>(
+    stream: Stream,
+    find: impl FnOnce(Option<TokenId>) -> (ServerKey, Option<U>),
+    waker: Waker,
+    decide: impl FnOnce(&Offer, &U) -> Answer,
+) -> Result<(Control, Offer, U), HandshakeError> {
+    accept_as(Versions::OURS, stream, find, waker, decide)
+}
+
+/// [`accept`] as a program that speaks these versions.
+fn accept_as<U>(
+    ours: Versions,
     mut stream: Stream,
     find: impl FnOnce(Option<TokenId>) -> (ServerKey, Option<U>),
     waker: Waker,
@@ -220,26 +268,30 @@ pub fn accept<U>(
         return Err(HandshakeError::NotLonghaul("wrong first bytes"));
     }
     let first = read_frame(&mut *stream.reader).map_err(unexpected)?;
-    let theirs = u32::from(magic[3]);
-    if theirs != PROTOCOL_VERSION {
-        refuse_in_clear(&mut stream, REASON_VERSION)?;
-        return Err(HandshakeError::WrongVersion { theirs });
-    }
-    let Some((clear, id, message)) = split_opening(&first) else {
+    let theirs = Versions::told(magic[3], first.first().copied());
+    let version = match agree(ours, theirs) {
+        Ok(version) => version,
+        Err(error) => {
+            refuse_in_clear(&mut stream, REASON_VERSION, ours)?;
+            return Err(error);
+        }
+    };
+    let Some((opening, id, message)) = split_opening(&first) else {
         return Err(HandshakeError::NotLonghaul("a malformed first frame"));
     };
+    let prologue = prologue(magic[3], opening);
     let (key, user) = find(id);
     let read = match (id, &key.identity) {
-        (None, _) => Responder::begin::<Offer>(Known::Key(&key.psk), clear, message),
+        (None, _) => Responder::begin::<Offer>(Known::Key(&key.psk), &prologue, message),
         (Some(_), Some(identity)) => {
-            Responder::begin(Known::KeyAndServer(&key.psk, identity.private()), clear, message)
+            Responder::begin(Known::KeyAndServer(&key.psk, identity.private()), &prologue, message)
         }
         (Some(_), None) => Err(NoiseError::Key),
     };
     let (mut responder, offer, user) = match (read, user) {
         (Ok((responder, offer)), Some(user)) => (responder, offer, user),
         (Ok(_), None) | (Err(NoiseError::Key), _) => {
-            refuse_in_clear(&mut stream, REASON_KEY)?;
+            refuse_in_clear(&mut stream, REASON_KEY, ours)?;
             return Err(HandshakeError::WrongKey);
         }
         (Err(error), _) => return Err(HandshakeError::Io(io::Error::other(error))),
@@ -252,17 +304,20 @@ pub fn accept<U>(
             Answer::Refuse(Reason::new(Cause::Refused, line))
         }
     };
-    stream.writer.write_all(&responder.answer(&answer).map_err(io::Error::other)?)?;
+    let answered = ((ours.lowest(), ours.highest()), &answer);
+    stream.writer.write_all(&responder.answer(&answered).map_err(io::Error::other)?)?;
     stream.writer.flush()?;
     if let Answer::Refuse(reason) = answer {
         return Err(HandshakeError::Refused(reason));
     }
     let threads = threads.map_err(HandshakeError::Threads)?;
-    Ok((threads.serve(stream, responder.into_transport(), waker), offer, user))
+    Ok((threads.serve(version, stream, responder.into_transport(), waker), offer, user))
 }
 
-fn refuse_in_clear(stream: &mut Stream, reason: u8) -> io::Result<()> {
-    stream.writer.write_all(&refusal(reason, PROTOCOL_VERSION as u8))?;
+/// The lowest version comes last: programs from before ranges do not read so far.
+fn refuse_in_clear(stream: &mut Stream, reason: u8, ours: Versions) -> io::Result<()> {
+    let refusal = [&refusal(reason, ours.highest())[..], &[ours.lowest()]].concat();
+    stream.writer.write_all(&refusal)?;
     stream.writer.flush()
 }
 
@@ -280,6 +335,8 @@ pub enum Incoming {
 /// An open control stream. Two threads serve it, so that neither a slow peer nor a slow network holds up the owner. A
 /// message is read when the one before it has been taken, so that who says more than is heeded is held up by TCP.
 pub struct Control {
+    /// What both sides speak.
+    version: u8,
     outbox: Option<Sender<Outgoing>>,
     /// Bytes of messages that wait to be written.
     waiting: Arc<AtomicUsize>,
@@ -322,8 +379,9 @@ impl Threads {
         Ok(Threads { write, read: Prepared::for_task("control-read")? })
     }
 
-    fn serve(self, stream: Stream, state: StatelessTransportState, waker: Waker) -> Control {
+    fn serve(self, version: u8, stream: Stream, state: StatelessTransportState, waker: Waker) -> Control {
         (stream.settled)();
+        tracing::debug!("both sides speak version {version} of the protocol");
         let state = Arc::new(state);
         let (outbox, to_write) = unbounded();
         let (arrived, inbox) = bounded(INBOX);
@@ -356,11 +414,16 @@ impl Threads {
                 }
             }
         }));
-        Control { outbox: Some(outbox), waiting, inbox, written, closer: Some(stream.closer), pipe }
+        Control { version, outbox: Some(outbox), waiting, inbox, written, closer: Some(stream.closer), pipe }
     }
 }
 
 impl Control {
+    /// The version of the protocol that both sides speak.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
     /// Send a message; never blocks. A stream that broke is told by [`Control::poll`].
     pub fn send(&self, message: Message) {
         if let Some(outbox) = &self.outbox {

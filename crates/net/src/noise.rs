@@ -7,7 +7,7 @@
 //! frame   length u16 · bytes
 //! ```
 //! With a key, whoever has not the same one can neither read the offer nor answer it. With the server's public key,
-//! nobody but the server can, whoever else has the shared one. What is said in clear is the handshake's prologue.
+//! nobody but the server can, whoever else has the shared one. What is said in clear belongs to the handshake's prologue.
 
 use crate::random::random;
 use serde::{Serialize, de::DeserializeOwned};
@@ -119,16 +119,18 @@ pub struct Initiator {
 impl Initiator {
     /// Begin with an offer. Returns the frame to send.
     pub fn offer(key: Option<&Psk>, offer: &impl Serialize) -> Result<(Initiator, Vec<u8>), NoiseError> {
-        Initiator::begin(key.into(), &[], offer)
+        Initiator::begin(key.into(), &[], &[], offer)
     }
 
-    /// Begin with something in clear and an offer. Returns the frame to send.
+    /// Begin with something in clear and an offer. Returns the frame to send. `prologue` is what has to arrive as it was
+    /// said: mostly that, and what was said before it.
     pub fn begin(
         known: Known<'_>,
+        prologue: &[u8],
         clear: &[u8],
         offer: &impl Serialize,
     ) -> Result<(Initiator, Vec<u8>), NoiseError> {
-        let builder = builder(known, clear);
+        let builder = builder(known, prologue);
         let builder = match known {
             Known::KeyAndServer(_, public) => builder.remote_public_key(public).expect("set once"),
             _ => builder,
@@ -183,10 +185,10 @@ impl Responder {
     /// Read an offer, without its frame and without what was said in clear before it.
     pub fn begin<T: DeserializeOwned>(
         known: Known<'_>,
-        clear: &[u8],
+        prologue: &[u8],
         message: &[u8],
     ) -> Result<(Responder, T), NoiseError> {
-        let builder = builder(known, clear);
+        let builder = builder(known, prologue);
         let builder = match known {
             Known::KeyAndServer(_, private) => builder.local_private_key(private).expect("set once"),
             _ => builder,
@@ -232,14 +234,14 @@ pub(crate) fn read_frame(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn builder<'a>(known: Known<'a>, clear: &'a [u8]) -> snow::Builder<'a> {
+fn builder<'a>(known: Known<'a>, prologue: &'a [u8]) -> snow::Builder<'a> {
     let (pattern, key) = match known {
         Known::Nothing => (WITHOUT_KEY, None),
         Known::Key(key) => (WITH_KEY, Some(key)),
         Known::KeyAndServer(key, _) => (WITH_SERVER, Some(key)),
     };
     let builder = snow::Builder::new(pattern.parse().expect("a pattern that snow knows"));
-    let builder = builder.prologue(clear).expect("set once");
+    let builder = builder.prologue(prologue).expect("set once");
     match key {
         Some(key) => builder.psk(0, key).expect("the pattern takes a key at 0"),
         None => builder,
@@ -300,7 +302,7 @@ mod tests {
         let (server, other) = (Identity::generate().unwrap(), Identity::generate().unwrap());
         let psk = [7; 32];
         let known = Known::KeyAndServer(&psk, server.public());
-        let (mut client, frame) = Initiator::begin(known, b"id", &"an offer").unwrap();
+        let (mut client, frame) = Initiator::begin(known, b"id", b"id", &"an offer").unwrap();
         assert_eq!(frame[2..4], *b"id");
         let read = |identity: &Identity, clear: &[u8]| {
             Responder::begin::<String>(Known::KeyAndServer(&psk, identity.private()), clear, &frame[4..])

@@ -11,16 +11,20 @@ mod journal_source;
 #[allow(dead_code)]
 #[path = "../../../crates/longhaul/src/listing.rs"]
 mod listing;
+#[allow(dead_code)]
+#[path = "../../../crates/longhaul/src/files/names.rs"]
+mod names;
 
+use journal_source as journal;
 use journal_source::{Header, Ours, Record, Source, group_range, recover, seal};
 
 /// A manifest that is accepted names nothing outside the destination, and its layout is sound.
 pub fn manifest(bytes: &[u8]) {
     let [kind, rest @ ..] = bytes else { return };
     // The names that a client asks for come the same way.
-    let _ = listing::decode_names(rest);
+    let _ = listing::decode_names(rest, &mut |_| true);
     let manifest = if kind % 2 == 0 {
-        let Ok((manifest, _)) = listing::decode(rest) else { return };
+        let Ok((manifest, _)) = listing::decode(rest, &mut |_| true) else { return };
         manifest
     } else {
         // Past the compression, where mutations seldom get.
@@ -29,7 +33,10 @@ pub fn manifest(bytes: &[u8]) {
             return;
         }
         let encoded = listing::encode(&manifest, &[]).expect("a manifest can be written");
-        assert_eq!(listing::decode(&encoded).ok().map(|(manifest, _)| manifest).as_ref(), Some(&manifest));
+        assert_eq!(
+            listing::decode(&encoded, &mut |_| true).ok().map(|(manifest, _)| manifest).as_ref(),
+            Some(&manifest)
+        );
         manifest
     };
     for entry in &manifest.entries {
@@ -154,6 +161,26 @@ pub fn exclude(bytes: &[u8]) {
 
 pub fn exclude_seeds() -> Vec<Vec<u8>> {
     ["*.o\n!keep.o", "/a/**/b?.[ch]", "cache/\n{x,y{1,2}}*", "\\*[!a-z]"].map(|text| text.into()).to_vec()
+}
+
+/// A name that we give fits a file system, is known for ours, and leads from a part file to its journal.
+pub fn part_name(bytes: &[u8]) {
+    let _ = (names::is_ours(bytes), names::is_journal(bytes), names::journal_of_part(bytes));
+    if bytes.is_empty() || bytes.len() > 255 || bytes.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return;
+    }
+    let (part, journal) = (names::part_name(bytes, [0xa5; 8]), names::journal_name(bytes));
+    assert!(part.len() <= 255 && journal.len() <= 255);
+    assert!(names::is_ours(&part) && !names::is_journal(&part) && names::is_journal(&journal));
+    assert_eq!(names::journal_of_part(&part), Some(journal));
+    assert!(std::str::from_utf8(bytes).is_err() || std::str::from_utf8(&part).is_ok());
+}
+
+pub fn part_name_seeds() -> Vec<Vec<u8>> {
+    let long = "\u{e4}".repeat(127);
+    let texts =
+        ["a.dat", ".a.dat.0123456789abcdef.longhaul-part", ".a.longhaul-journal", &long, ".longhaul-part"];
+    texts.map(|text| text.into()).to_vec()
 }
 
 /// What the target's journals are sealed with.

@@ -5,10 +5,12 @@ mod datagrams;
 mod endpoints;
 mod files;
 mod records;
+mod sessions;
 mod streams;
 mod stripe;
 mod tcp;
 mod text;
+mod transfer;
 
 use crate::Target;
 
@@ -23,6 +25,9 @@ pub const TARGETS: &[Target] = &[
     target("path-check", endpoints::path_check, endpoints::path_check_seeds),
     target("controller", controllers::controller, controllers::controller_seeds),
     Target { weight: 20, ..target("handshake", streams::handshake, streams::handshake_seeds) },
+    Target { weight: 500, ..target("session-server", sessions::session_server, sessions::session_seeds) },
+    Target { weight: 5000, ..target("session-client", sessions::session_client, sessions::session_seeds) },
+    Target { weight: 10, ..target("transfer", transfer::transfer, transfer::transfer_seeds) },
     target("message", streams::message, streams::message_seeds),
     target("stream-records", records::records, records::record_seeds),
     target("stripe-lanes", stripe::lanes, stripe::lanes_seeds),
@@ -35,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     target("rate", text::rate, text::rate_seeds),
     target("config", text::config, text::config_seeds),
     target("token", text::token, text::token_seeds),
+    target("history", text::history, text::history_seeds),
+    target("part-name", files::part_name, files::part_name_seeds),
 ];
 
 const fn target(name: &'static str, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Target {

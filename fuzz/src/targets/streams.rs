@@ -6,11 +6,12 @@ use longhaul_net::{control, wake};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
 use longhaul_proto::session::message::{
-    Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, PROTOCOL_VERSION,
-    Report, SenderStatus, TransferOptions,
+    Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, Report, SenderStatus,
+    TransferOptions,
 };
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::transport::{Carrier, Switch, Transport};
+use longhaul_proto::session::versions::Versions;
 use longhaul_proto::units::{Rate, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,8 +22,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 const PSK: [u8; 32] = [9; 32];
-/// What a client says in clear that has a shared key and no more.
-const SHARED: [u8; 1] = [0];
+/// What a client says in clear in its first frame: its lowest version, and that it has a shared key and no more.
+const OPENING: [u8; 2] = [Versions::OURS.lowest(), 0];
+/// What a client begins with.
+const BEGIN: [u8; 4] = [b'L', b'H', b'C', Versions::OURS.highest()];
 
 /// A server that meets a stranger, a client that meets one, a server whose client has the key and offers nonsense, a
 /// server whose client says nonsense later: whatever the bytes, the handshake ends, and what follows is read or
@@ -66,8 +69,9 @@ fn stream(reader: impl Read + Send + 'static, writer: impl Write + Send + 'stati
 
 fn initiator() -> HandshakeState {
     let params = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s".parse().expect("a pattern that snow knows");
+    let prologue = [&BEGIN[..], &OPENING].concat();
     let builder = snow::Builder::new(params).psk(0, &PSK).expect("a key at 0");
-    let builder = builder.prologue(&SHARED).expect("set once");
+    let builder = builder.prologue(&prologue).expect("set once");
     builder.build_initiator().expect("an initiator needs nothing more")
 }
 
@@ -76,8 +80,8 @@ fn first_flight(state: &mut HandshakeState, offered: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; FRAME_MAX];
     let offered = &offered[..offered.len().min(control::OFFER_MAX)];
     let len = state.write_message(offered, &mut frame).expect("it fits a frame");
-    let mut first = vec![b'L', b'H', b'C', PROTOCOL_VERSION as u8];
-    put_piece(&mut first, &[&SHARED, &frame[..len]].concat());
+    let mut first = BEGIN.to_vec();
+    put_piece(&mut first, &[&OPENING, &frame[..len]].concat());
     first
 }
 
@@ -111,7 +115,10 @@ impl ClientState {
     fn speak(&mut self) {
         let Some(mut handshake) = self.handshake.take() else { return };
         let (mut frame, mut sealed) = (vec![0; FRAME_MAX], vec![]);
-        handshake.read_message(&self.from_server[2..], &mut frame).expect("the server's answer");
+        // The server may have said that it is still there, too.
+        let mut from_server = Script { bytes: &self.from_server };
+        let answer = from_server.piece().expect("the server's answer");
+        handshake.read_message(answer, &mut frame).expect("it is under the same key");
         let mut transport = handshake.into_transport_mode().expect("two messages complete NN");
         let mut script = Script { bytes: &self.said };
         while let Some(piece) = script.piece() {
@@ -163,9 +170,10 @@ pub fn handshake_seeds() -> Vec<Vec<u8>> {
     }
     vec![
         tagged(0, &first_flight(&mut initiator(), &offered)),
-        tagged(0, &[&b"LHC"[..], &[PROTOCOL_VERSION as u8, 0, 60, 1], &[5; 59]].concat()),
+        tagged(0, &[&BEGIN[..], &[0, 60, OPENING[0], 1], &[5; 58]].concat()),
         tagged(1, &[0, 0, 1, 1]),
         tagged(1, &[0, 0, 2, 9]),
+        tagged(1, &[0, 0, 2, 13, 12]),
         tagged(1, &[&[0, 48][..], &[5; 48]].concat()),
         tagged(2, &offered),
         tagged(3, &said),
@@ -204,7 +212,7 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
 }
 
 /// One of each kind.
-fn messages() -> Vec<Message> {
+pub(super) fn messages() -> Vec<Message> {
     let ranges: Ranges = [0..1000, 5000..9000].into_iter().collect();
     let failure =
         FileFailure { path: b"a/b".to_vec(), reason: Reason::new(Cause::Denied, "permission denied") };
@@ -245,12 +253,12 @@ fn messages() -> Vec<Message> {
         Message::NoStreams("refused".into()),
         Message::Bytes(vec![7; 50]),
         Message::Warning("left out".into()),
+        Message::RateCap(Rate::from_mbps(10.0)),
     ]
 }
 
-fn offer() -> Offer {
+pub(super) fn offer() -> Offer {
     Offer {
-        version: PROTOCOL_VERSION,
         connection_id: 7,
         aes: true,
         early_salt: [1; 32],
@@ -280,7 +288,7 @@ fn answer() -> Answer {
     Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 7700, udp_hosts: hosts }
 }
 
-fn to_bytes(value: &impl Serialize) -> Vec<u8> {
+pub(super) fn to_bytes(value: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(value).expect("plain data always serialises")
 }
 

@@ -4,6 +4,9 @@ use longhaul::Location;
 use longhaul::daemon::token::UserToken;
 use longhaul_cli::config::Config;
 use longhaul_cli::rate::{parse_bytes, parse_rate};
+use longhaul_net::history;
+use longhaul_proto::control::Remembered;
+use longhaul_proto::units::Rate;
 use longhaul_sim::scenario::Scenario;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -111,4 +114,23 @@ pub fn token(bytes: &[u8]) {
 pub fn token_seeds() -> Vec<Vec<u8>> {
     let token = UserToken { server: [7; 32], id: [8; 8], secret: [9; 16] };
     vec![token.text().into(), b"a secret of one's own".to_vec()]
+}
+
+/// What was remembered of paths is read or ignored, and what is noted then is remembered.
+pub fn history(bytes: &[u8]) {
+    let file = std::env::temp_dir().join(format!("longhaul-fuzz-history-{}", std::process::id()));
+    std::fs::write(&file, bytes).expect("a temporary file");
+    let _ = history::recall::<Remembered>(&file, "far.example");
+    let found = Remembered::new(Rate::from_mbps(93.0));
+    history::note(&file, "near.example", found);
+    assert_eq!(history::recall(&file, "near.example"), Some(found));
+    let _ = std::fs::remove_file(&file);
+}
+
+pub fn history_seeds() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"{"paths":{"far.example":{"rate":93000000,"share":0.333,"at_s":99999999999}}}"#,
+        r#"{"paths":{}}"#,
+    ];
+    texts.map(|text| text.into()).to_vec()
 }

@@ -1,7 +1,7 @@
 //! A daemon that is open to the world, and one that has too little.
 
 use crate::common::tree::*;
-use crate::common::{LONGHAUL, Running, Server, skip, undisturbed, wait_until};
+use crate::common::{LONGHAUL, Running, Server, peak_memory, skip, undisturbed, wait_until};
 use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -21,13 +21,6 @@ fn silent(server: &Server, addresses: u8, each: usize) -> Vec<TcpStream> {
         }
     }
     all
-}
-
-/// Peak of a process's memory in bytes.
-fn peak_memory(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::runs::Runs;
 use super::shared::{Happened, Shared};
 use super::target::Target;
 use super::writer::Writer;
+use crate::budget::Allowance;
 use crate::net::prepared::{Prepared, Task};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::endpoint::{Full, Sink};
@@ -90,6 +91,8 @@ pub struct FileSink {
     /// Buffers made, and how many there may be.
     made: usize,
     made_max: usize,
+    /// What they may take beside those of other copies.
+    allowance: Allowance,
     refused: u64,
     happened: Receiver<Happened>,
     events: VecDeque<SinkEvent>,
@@ -118,6 +121,13 @@ impl FileSink {
         wake: Wake,
     ) -> Result<FileSink, FileError> {
         FileSink::with_memory(plan, manifest, layout, wake, MEMORY_LEN)
+    }
+
+    /// Share a budget with others. Where they have left nothing, it gets along with the buffers that it has: the sender is held
+    /// up, as by a slow disk.
+    pub(crate) fn beside_others(mut self, allowance: Allowance) -> FileSink {
+        self.allowance = allowance;
+        self
     }
 
     /// The same with at most `memory_len` bytes of memory for data (four blocks at the least).
@@ -186,7 +196,8 @@ impl FileSink {
             spare,
             at_hand: Vec::new(),
             made: 0,
-            made_max: (memory_len / GROUP_LEN as usize).max(4),
+            made_max: (memory_len / GROUP_LEN as usize).max(MADE_LEAST),
+            allowance: Allowance::of(&Arc::default()),
             refused: 0,
             happened,
             events: VecDeque::new(),
@@ -416,7 +427,7 @@ impl FileSink {
         self.at_hand.extend(self.spare.try_iter());
         let data = match self.at_hand.pop() {
             Some(data) => data,
-            None if self.made < self.made_max => {
+            None if self.made < self.made_max && self.may_make() => {
                 self.made += 1;
                 vec![0; GROUP_LEN as usize].into()
             }
@@ -434,6 +445,15 @@ impl FileSink {
             self.hand_over_oldest();
         }
         true
+    }
+
+    /// Whether there is memory for another buffer. Those that none can do without are not asked for.
+    fn may_make(&mut self) -> bool {
+        let may = self.made < MADE_LEAST || self.allowance.take(GROUP_LEN);
+        if !may {
+            self.made_max = self.made;
+        }
+        may
     }
 
     /// Make room: the block that was not touched for longest goes to its writer as it is.
@@ -586,6 +606,8 @@ impl Threads {
 
 /// Memory for blocks that are put together or wait to be stored.
 const MEMORY_LEN: usize = 64 << 20;
+/// Buffers that a copy has in any case: fewer would wait for each other.
+const MADE_LEAST: usize = 4;
 
 /// Hashes that wait for a writer take some 50 bytes each.
 const JOBS_MUCH: usize = 1 << 16;

@@ -24,7 +24,7 @@ use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::manifest::Layout;
 use longhaul_proto::session::message::{
-    Answer, Direction, FileFailure, Message, Offer, PROTOCOL_VERSION, Report, SenderStatus, TransferOptions,
+    Answer, Direction, FileFailure, Message, Offer, Report, SenderStatus, TransferOptions,
 };
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
@@ -212,7 +212,6 @@ pub fn open<'a>(
     let connection_id = u64::from_be_bytes(random()?);
     let transfer = transfer_options(options);
     let mut offer = Offer {
-        version: PROTOCOL_VERSION,
         connection_id,
         aes: has_aes(),
         early_salt: random()?,
@@ -309,6 +308,7 @@ pub fn open<'a>(
         asked_at: None,
         supervision: None,
         rate_told: None,
+        budget: Arc::default(),
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {

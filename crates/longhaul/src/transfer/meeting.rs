@@ -2,6 +2,7 @@
 
 use super::reach::random;
 use super::replays::{Moment, Replays};
+use crate::budget::Budget;
 use crate::daemon::admission::{Account, Admission, Room};
 use crate::daemon::places::{Place, Places};
 use crate::daemon::policy::Access;
@@ -26,6 +27,7 @@ pub struct Server {
     pub doors: Doors,
     pub throttle: Option<Arc<Throttle>>,
     pub places: Arc<Places>,
+    pub budget: Arc<Budget>,
     pub records: Arc<dyn Records>,
     pub udp_port: u16,
     pub udp_hosts: Vec<IpAddr>,

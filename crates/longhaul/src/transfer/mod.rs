@@ -37,6 +37,7 @@
 //! | a TCP stream of a copy | 64 KiB to be written, 256 KiB read; 64 of them at most |
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
 //! | control messages | two of 64 MiB at most before the next is read; 128 MiB that wait to be written (beside the listing) |
+//! | lists and blocks of all sessions of a daemon | half of the host's memory (`budget.rs`): a list beyond that is refused, a copy gets along with the blocks it has |
 //! | salts of offers | 65 536 of them (`transfer/replays.rs`) |
 //!
 //! Memory follows the number of files and what is unsettled, not the number of bytes. A receiver that falls

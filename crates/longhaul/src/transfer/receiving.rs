@@ -3,6 +3,7 @@
 use super::intake::Intake;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
+use crate::budget::Allowance;
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
@@ -47,7 +48,9 @@ pub fn receive(
     head: ListingHead,
 ) -> Result<Received, Error> {
     let bytes = get_listing(session, head)?;
-    let (manifest, source_errors) = listing::decode(&bytes).map_err(|error| session.abort(error))?;
+    let mut listed = Allowance::of(&session.budget);
+    let expanded = listing::decode(&bytes, &mut |len| listed.take(len));
+    let (manifest, source_errors) = expanded.map_err(|error| session.abort(error))?;
     let manifest = Arc::new(manifest);
     let mut plan = compare(session, base, manifest.clone(), files.clone())?;
     plan.source_incomplete = !source_errors.is_empty();
@@ -70,6 +73,7 @@ pub fn receive(
     let waker = session.waker.clone();
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
     let sink = sink.map_err(|error| session.abort(error))?;
+    let sink = sink.beside_others(Allowance::of(&session.budget));
     let mut receiving =
         Receiving::new(session, layout.clone(), (have, already), sink, (manifest.clone(), files.dry_run));
     let outcome = receiving.run();

@@ -10,6 +10,7 @@ use super::sending::{listing_of, send, send_listing};
 use super::session::Session;
 use super::strangers::{Guest, Strangers};
 use super::switchboard::{POLL, Switchboard};
+use crate::budget::{Allowance, Budget};
 use crate::clock;
 use crate::daemon::ServeOptions;
 use crate::daemon::admission::{Account, Room};
@@ -56,6 +57,7 @@ pub fn serve(
         throttle: Some(Arc::new(Throttle::new(options.admission.clone()))),
         doors: Doors::Daemon(options.admission),
         places: Arc::default(),
+        budget: Arc::new(Budget::of_host()),
         records: options.records,
         udp_port: local.port(),
         udp_hosts: vec![],
@@ -131,8 +133,8 @@ fn log_outcome(records: &dyn Records, peer: SocketAddr, outcome: Result<Option<S
     // The words of a handshake are for the client.
     match error {
         Error::Handshake(HandshakeError::WrongKey) => tracing::warn!("{peer}: refused: wrong token"),
-        Error::Handshake(HandshakeError::WrongVersion { theirs }) => {
-            tracing::warn!("{peer}: refused: speaks protocol version {theirs}");
+        Error::Handshake(HandshakeError::WrongVersion { theirs, ours }) => {
+            tracing::warn!("{peer}: refused: speaks {theirs} of the protocol, this program {ours}");
         }
         Error::Handshake(HandshakeError::NotLonghaul(what)) => {
             tracing::warn!("{peer}: not a longhaul client ({what})");
@@ -254,6 +256,7 @@ fn serve_session(
         asked_at: None,
         supervision: None,
         rate_told: None,
+        budget: server.budget.clone(),
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
@@ -327,11 +330,13 @@ fn give_pull(
     offer: Offer,
 ) -> Result<String, Error> {
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
+    let mut listed = Allowance::of(&session.budget);
     let names = match offer.listing_len {
         0 => None,
         _ => {
             let bytes = get_listing(session, head)?;
-            Some(listing::decode_names(&bytes).map_err(|error| session.abort(error))?)
+            let names = listing::decode_names(&bytes, &mut |len| listed.take(len));
+            Some(names.map_err(|error| session.abort(error))?)
         }
     };
     let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
@@ -388,6 +393,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         doors: Doors::Login(Arc::new(Account::of_login(root, options.access, psk))),
         throttle: None,
         places: Arc::default(),
+        budget: Arc::default(),
         records: Arc::new(()),
         udp_port,
         udp_hosts: ssh_address(),

@@ -1,6 +1,7 @@
 //! What sending and receiving have in common.
 
 use crate::api::{Observer, Phase as CopyPhase, Progress, Remark};
+use crate::budget::Budget;
 use crate::clock;
 use crate::daemon::supervision::Supervision;
 use crate::error::Error;
@@ -77,6 +78,8 @@ pub struct Session<'a> {
     pub supervision: Option<Supervision>,
     /// The rate that the other side was told to keep to, or told us to.
     pub rate_told: Option<Rate>,
+    /// The memory that all sessions of this program may take.
+    pub budget: Arc<Budget>,
 }
 
 impl Session<'_> {

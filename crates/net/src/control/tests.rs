@@ -1,3 +1,5 @@
+mod recorded;
+
 use super::*;
 use longhaul_proto::session::manifest::Group;
 use longhaul_proto::session::message::{Direction, FileOptions, GroupHash, TransferOptions};
@@ -37,7 +39,6 @@ fn offer() -> Offer {
         congestion: Some("cubic".into()),
     };
     Offer {
-        version: PROTOCOL_VERSION,
         connection_id: 7,
         aes: true,
         early_salt: [1; 32],
@@ -135,16 +136,96 @@ fn a_wrong_key_is_named_on_both_sides() {
     assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongKey)));
 }
 
+type Met = Result<u8, HandshakeError>;
+
+/// A client and a server that speak these versions. `relay` passes the client's first flight on. What came of it on either
+/// side: the version they speak.
+fn meet(client: Versions, server: Versions, relay: impl FnOnce(&mut Vec<u8>)) -> (Met, Met) {
+    let ((a, mut middle), (mut far, b)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let accepting = std::thread::spawn(move || {
+        let met = accept_as(server, stream(b), shared([9; 32]), Waker::new().unwrap(), answer);
+        met.map(|(control, ..)| control.version())
+    });
+    let connecting = std::thread::spawn(move || {
+        let key = [9; 32].into();
+        let met = connect_as(client, stream(a), &key, &offer(), Waker::new().unwrap(), || {});
+        met.map(|(control, _)| control.version())
+    });
+    let mut flight = vec![0; 4];
+    middle.read_exact(&mut flight).unwrap();
+    let frame = read_frame(&mut middle).unwrap();
+    flight.extend((frame.len() as u16).to_be_bytes());
+    flight.extend(frame);
+    relay(&mut flight);
+    far.write_all(&flight).unwrap();
+    let back = std::thread::spawn(move || drop(io::copy(&mut far, &mut middle)));
+    let met = (connecting.join().unwrap(), accepting.join().unwrap());
+    back.join().unwrap();
+    met
+}
+
 #[test]
-fn another_version_is_named() {
+fn the_highest_version_that_both_speak_is_spoken() {
+    for (client, server, spoken) in
+        [((11, 11), (11, 12), 11), ((11, 13), (12, 12), 12), ((12, 13), (11, 14), 13)]
+    {
+        let [client, server] = [client, server].map(|(low, high)| Versions::new(low, high));
+        let (near, far) = meet(client, server, |_| {});
+        assert_eq!((near.unwrap(), far.unwrap()), (spoken, spoken));
+    }
+}
+
+#[test]
+fn without_a_common_version_both_sides_name_both_ranges() {
+    let (old, new) = (Versions::new(11, 12), Versions::new(13, 15));
+    for (client, server) in [(old, new), (new, old)] {
+        let (near, far) = meet(client, server, |_| {});
+        for (met, own, other) in [(near, client, server), (far, server, client)] {
+            let error = met.unwrap_err();
+            assert!(
+                matches!(error, HandshakeError::WrongVersion { theirs, ours } if theirs == other && ours == own)
+            );
+            let wanted = if own == old { "newer release here" } else { "newer release there" };
+            let line = error.to_string();
+            assert!(line.contains(&other.to_string()) && line.contains(wanted), "{line}");
+        }
+    }
+}
+
+#[test]
+fn who_changes_the_versions_on_the_way_breaks_the_handshake() {
+    let (client, server) = (Versions::new(11, 13), Versions::new(11, 13));
+    // The highest is behind the magic, the lowest first in the frame.
+    for (at, changed) in [(3, 12), (6, 12), (6, 10)] {
+        let (near, far) = meet(client, server, |flight| flight[at] = changed);
+        assert!(matches!(near, Err(HandshakeError::WrongKey)), "{near:?}");
+        assert!(matches!(far, Err(HandshakeError::WrongKey)), "{far:?}");
+    }
+}
+
+#[test]
+fn programs_from_before_ranges_are_told_in_words_they_know() {
     let (mut a, b) = UnixStream::pair().unwrap();
     let server =
         std::thread::spawn(move || accept(stream(b), shared([9; 32]), Waker::new().unwrap(), answer).err());
-    a.write_all(&[MAGIC[0], MAGIC[1], MAGIC[2], 77, 0, 0]).unwrap();
-    let mut reply = [0; 4];
-    a.read_exact(&mut reply).unwrap();
-    assert_eq!(reply, [0, 0, REASON_VERSION, PROTOCOL_VERSION as u8]);
-    assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongVersion { theirs: 77 })));
+    // What version 10 began its first frame with was no version.
+    a.write_all(&[MAGIC[0], MAGIC[1], MAGIC[2], 10, 0, 1, 0]).unwrap();
+    let mut reply = vec![];
+    a.read_to_end(&mut reply).unwrap();
+    assert_eq!(reply[..4], [0, 0, REASON_VERSION, Versions::OURS.highest()]);
+    let error = server.join().unwrap().unwrap().to_string();
+    assert!(error.contains("speaks version 10 of the protocol") && error.contains("there"), "{error}");
+    // A server of that time tells its own version and no more.
+    let (a, mut b) = UnixStream::pair().unwrap();
+    b.write_all(&[0, 0, REASON_VERSION, 10]).unwrap();
+    b.shutdown(Shutdown::Write).unwrap();
+    let error = connect(stream(a), &[9; 32].into(), &offer(), Waker::new().unwrap(), || {}).err();
+    assert_eq!(error.unwrap().to_string(), error_of_10());
+}
+
+fn error_of_10() -> String {
+    let (theirs, ours) = (Versions::new(10, 10), Versions::OURS);
+    HandshakeError::WrongVersion { theirs, ours }.to_string()
 }
 
 #[test]

@@ -314,7 +314,7 @@ impl Pairs {
 }
 
 fn is_pair(first: &TimedArrival, second: &TimedArrival) -> bool {
-    first.number + 1 == second.number && second.sent.since(first.sent) < PAIR_SPREAD
+    first.number.checked_add(1) == Some(second.number) && second.sent.since(first.sent) < PAIR_SPREAD
 }
 
 /// Two datagrams at once.
@@ -496,5 +496,13 @@ mod tests {
             }
             assert!(between[1..].iter().all(|n| *n == sent_between), "{between:?}");
         }
+    }
+
+    #[test]
+    fn the_last_number_of_all_has_none_behind_it() {
+        let last = TimedArrival { number: u64::MAX, sent: Time::ZERO, arrival: Time::ZERO };
+        let arrivals = [last, TimedArrival { number: 0, ..last }];
+        udt().on_timed(Time::ZERO, &arrivals);
+        assert!(!is_pair(&arrivals[0], &arrivals[1]));
     }
 }

@@ -1,4 +1,8 @@
 //! The messages of the control stream.
+//!
+//! A release understands what the one before it sends ([`Versions`](super::versions::Versions)). So in a version that was
+//! released nothing is taken away, moved or given another type. A new version adds fields at the end of a message (not of a
+//! value inside it) and kinds after the last one. What is not in the version that the two sides have in common is not sent.
 
 use super::limit::Limit;
 use super::manifest::{EntryIndex, Group};
@@ -11,9 +15,6 @@ use crate::ranges::{Ranges, read_ranges};
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Version of everything the two sides say to each other. Both must speak the same.
-pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -122,8 +123,6 @@ impl TransferOptions {
 /// First words of the client, inside the first handshake message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// [`PROTOCOL_VERSION`] of the client.
-    pub version: u32,
     /// Connection id that all datagrams of this transfer carry.
     pub connection_id: u64,
     /// Whether the client's processor has AES instructions.

@@ -20,3 +20,4 @@ pub mod message;
 pub mod reason;
 pub mod transport;
 pub mod truncated;
+pub mod versions;

@@ -24,14 +24,23 @@ use std::time::Duration;
 /// The program.
 pub const LONGHAUL: &str = env!("CARGO_BIN_EXE_longhaul");
 
-/// The program with nothing of the caller's environment that would change what it does.
+/// The program with nothing of the caller's environment that would change what it does. `LONGHAUL_PROGRAM` names another
+/// one than was built for the tests, such as the static one that is installed.
 pub fn longhaul() -> Command {
-    undisturbed(Command::new(LONGHAUL))
+    undisturbed(Command::new(std::env::var_os("LONGHAUL_PROGRAM").unwrap_or_else(|| LONGHAUL.into())))
 }
 
 /// Run it to its end.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {
     Running::start(longhaul().args(args)).finish()
+}
+
+/// Peak of a process's memory in bytes.
+pub fn peak_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the kernel tells");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    kib << 10
 }
 
 /// A `longhaul serve` on a free port. Dropping it kills it.

@@ -2,7 +2,7 @@
 //! what a copy has called finished is there.
 
 use super::harness::*;
-use super::recorder::{EXT4, Format, Recorder, XFS, alone};
+use super::recorder::{BTRFS, EXT4, Format, Recorder, XFS, alone};
 use crate::files::sealing::reboot;
 use fastrand::Rng;
 use longhaul_proto::session::message::{FileOptions, Fsync, Report};
@@ -22,12 +22,18 @@ fn a_power_cut_leaves_each_name_its_old_file_or_its_new_one_on_xfs() {
 }
 
 #[test]
+fn a_power_cut_leaves_each_name_its_old_file_or_its_new_one_on_btrfs() {
+    alone(|| cut_the_power(BTRFS, 24, 1));
+}
+
+#[test]
 #[ignore = "minutes: many copies, hundreds of cuts each"]
 fn power_cuts_at_very_many_moments() {
     alone(|| {
         for seed in 0..10 {
             cut_the_power(EXT4, 300, seed);
             cut_the_power(XFS, 150, seed);
+            cut_the_power(BTRFS, 150, seed);
         }
     });
 }
@@ -80,7 +86,7 @@ fn cut_the_power(format: Format, cuts: usize, seed: u64) {
 #[test]
 fn a_single_file_is_on_the_disk_with_the_folders_made_for_it() {
     alone(|| {
-        for (format, len) in [(EXT4, 5000), (EXT4, 5 * MIB / 2), (XFS, 5 * MIB / 2)] {
+        for (format, len) in [(EXT4, 5000), (EXT4, 5 * MIB / 2), (XFS, 5 * MIB / 2), (BTRFS, 5 * MIB / 2)] {
             let Some(mut disk) = Recorder::new(format) else { continue };
             let source = folder();
             write(source.path().join("f"), &random_bytes(len, 1));
@@ -108,7 +114,7 @@ fn a_large_file_is_on_the_disk_before_it_has_its_name() {
     alone(|| {
         let source = folder();
         write(source.path().join("large"), &random_bytes(3 * MIB, 1));
-        for format in [EXT4, XFS] {
+        for format in [EXT4, XFS, BTRFS] {
             let Some(mut disk) = Recorder::new(format) else { continue };
             let begun = disk.now();
             assert!(

@@ -43,6 +43,14 @@ pub const XFS: Format = Format {
     options: "loop,nouuid,nodiscard",
 };
 
+/// With one copy of its tables, which is less to record.
+pub const BTRFS: Format = Format {
+    name: "btrfs",
+    len: 128 << 20,
+    make: &["mkfs.btrfs", "-q", "-f", "-K", "-m", "single"],
+    options: "loop,nodiscard",
+};
+
 /// What happened to a disk.
 enum Step {
     Write {

@@ -1,0 +1,133 @@
+//! What version 11 sends, as it was recorded: each later release reads it. `make record` records it anew, which only a version
+//! that was not released may do.
+
+use super::*;
+use longhaul_proto::ranges::Ranges;
+use longhaul_proto::session::limit::Limit;
+use longhaul_proto::session::message::{Already, FileFailure, Report, SenderStatus};
+use longhaul_proto::session::transport::{Carrier, Switch};
+use longhaul_proto::units::{Rate, Time};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+#[test]
+fn what_version_11_sends_is_still_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/control/tests/version-11.txt");
+    if std::env::var_os("LONGHAUL_RECORD").is_some() {
+        let lines = record().into_iter().map(|(name, bytes)| format!("{name} {}\n", to_hex(&bytes)));
+        std::fs::write(path, lines.collect::<String>()).unwrap();
+    }
+    let recorded = std::fs::read_to_string(path).unwrap();
+    let recorded: BTreeMap<&str, Vec<u8>> = recorded
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(name, hex)| (name, of_hex(hex)))
+        .collect();
+    let of = |name: &str| recorded.get(name).unwrap_or_else(|| panic!("{name}: make record has it recorded"));
+    for (name, key) in keys() {
+        let (seen, answered) = replay(of(name));
+        assert_eq!(seen, Ok(offer()), "{name}: {key}");
+        // A frame, no refusal.
+        assert!(answered.len() > 2 && answered[..2] != [0, 0], "{name}");
+    }
+    answers().iter().for_each(|(name, answer)| is_read(name, of(name), answer));
+    messages()
+        .iter()
+        .enumerate()
+        .for_each(|(n, message)| is_read("message", of(&format!("message-{n}")), message));
+}
+
+fn is_read<T: DeserializeOwned + PartialEq + Debug>(name: &str, bytes: &[u8], expected: &T) {
+    let read: T = postcard::from_bytes(bytes).unwrap_or_else(|error| panic!("{name}: {expected:?}: {error}"));
+    assert_eq!(&read, expected, "{name}");
+}
+
+/// Server and key as they were when it was recorded.
+const PSK: Psk = [9; 32];
+const PRIVATE: [u8; 32] = [3; 32];
+
+fn keys() -> [(&'static str, &'static str); 2] {
+    [("first-flight-key", "a shared key"), ("first-flight-token", "a user's token")]
+}
+
+/// What a server of today makes of a first flight: the offer, and what it says.
+fn replay(flight: &[u8]) -> (Result<Offer, String>, Vec<u8>) {
+    let (mut a, b) = UnixStream::pair().unwrap();
+    a.write_all(flight).unwrap();
+    let find = |_| (ServerKey { psk: PSK, identity: Some(Identity::from_private(PRIVATE)) }, Some(()));
+    let met = accept(stream(b), find, Waker::new().unwrap(), answer);
+    let mut said = vec![0; 65_536];
+    let len = a.read(&mut said).unwrap();
+    said.truncate(len);
+    (met.map(|(_, offer, ())| offer).map_err(|error| error.to_string()), said)
+}
+
+fn record() -> Vec<(String, Vec<u8>)> {
+    let pinned = Some((*b"alice's ", *Identity::from_private(PRIVATE).public()));
+    let flights = [None, pinned].map(|pinned| {
+        let (a, mut b) = UnixStream::pair().unwrap();
+        let key = ClientKey { psk: PSK, pinned };
+        let client = std::thread::spawn(move || {
+            connect(stream(a), &key, &offer(), Waker::new().unwrap(), || {}).err()
+        });
+        let mut begin = [0; 4];
+        b.read_exact(&mut begin).unwrap();
+        let frame = read_frame(&mut b).unwrap();
+        drop(b);
+        assert!(client.join().unwrap().is_some());
+        [&begin[..], &(frame.len() as u16).to_be_bytes(), &frame].concat()
+    });
+    let mut recorded: Vec<_> =
+        keys().iter().zip(flights).map(|((name, _), bytes)| (name.to_string(), bytes)).collect();
+    recorded.extend(answers().iter().map(|(name, answer)| (name.to_string(), to_bytes(answer))));
+    recorded.extend(
+        messages().iter().enumerate().map(|(n, message)| (format!("message-{n}"), to_bytes(message))),
+    );
+    recorded
+}
+
+fn answers() -> [(&'static str, Answer); 2] {
+    [("accept", answer(&offer(), &())), ("refuse", Answer::Refuse(Reason::new(Cause::Refused, "no")))]
+}
+
+/// One of each kind, in their order.
+fn messages() -> Vec<Message> {
+    let ranges: Ranges = [0..1000, 5000..9000].into_iter().collect();
+    let reason = || Reason::new(Cause::Denied, "permission denied");
+    let failed = [FileFailure { path: b"a/b".to_vec(), reason: reason() }].into_iter().collect();
+    let report = Report { files_done: 5, failed, durable: true, ..Report::default() };
+    let switch = Switch { seconds: 3.5, to: Carrier::Stripe, why: "no news".into(), trial: false };
+    let status = SenderStatus { limited_by: Limit::Path, switches: vec![switch], ..SenderStatus::default() };
+    let hash = GroupHash { group: Group { entry: 1, index: 2 }, hash: [3; 32] };
+    let already = Already { skipped: 3, ..Already::default() };
+    vec![
+        Message::ListingPart { total: 300, bytes: vec![1; 9] },
+        Message::Start { have: ranges.clone(), claimed: ranges.clone(), already },
+        Message::Hashes(vec![hash]),
+        Message::SourceFailed { entry: 4, reason: reason() },
+        Message::Resend { epoch: 2, ranges: ranges.clone() },
+        Message::Unwanted { ranges: ranges.clone() },
+        Message::Settled { confirmed: ranges, refused: Ranges::new() },
+        Message::Finished(report),
+        Message::Status(status.clone()),
+        Message::Bye(status),
+        Message::Abort(reason()),
+        Message::KeepAlive,
+        Message::Ask { at: Time(1) },
+        Message::Here { at: Time(2) },
+        Message::Streams { wanted: 8 },
+        Message::NoStreams("refused".into()),
+        Message::Bytes(vec![7; 5]),
+        Message::Warning("left out".into()),
+        Message::RateCap(Rate::from_mbps(10.0)),
+    ]
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn of_hex(hex: &str) -> Vec<u8> {
+    (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
