@@ -1,11 +1,11 @@
-//! What is listed before anything is copied, as bytes: serialised, then compressed, since names repeat. The
-//! sender's listing is its manifest with what could not be listed, so that the receiver knows both before it does
-//! anything. In a pull the client may have named the files first.
+//! What is listed before anything of it is copied, as bytes: serialised, then compressed, since names repeat. The
+//! sender's listing of a part is the part's manifest with what could not be listed, so that the receiver knows both
+//! before it does anything about that part. In a pull the client may have named the files first.
 //!
 //! A few bytes can stand for very many when they are expanded, so that is done item by item, and what the items take in
 //! memory is bounded by how long the list was that came.
 
-use longhaul_proto::session::manifest::{BadManifest, Entry, Kind, Manifest};
+use longhaul_proto::session::manifest::{BadManifest, Entry, Manifest};
 use longhaul_proto::session::message::FileFailure;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,12 +32,15 @@ pub enum ListingError {
     /// What came must not be used.
     #[error(transparent)]
     Unsafe(#[from] BadManifest),
+    /// Whoever listed the files has stopped without having come to an end.
+    #[error("listing the files has broken off; run the same command again")]
+    BrokenOff,
     /// What came is longer than a list may be.
     #[error("the list of files is too long; copy its folders one by one")]
     TooLong,
 }
 
-/// Compress a listing.
+/// Compress the listing of a part.
 pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, ListingError> {
     pack(&(manifest, errors))
 }
@@ -45,7 +48,7 @@ pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, Li
 /// Expand a listing and check it.
 pub fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
     let mut items = Items::of(bytes)?;
-    let manifest = Manifest { entries: items.list(entry_len)? };
+    let manifest = Manifest { entries: items.list(Entry::memory_len)?, seams: items.item()? };
     let errors = items.list(|failure: &FileFailure| {
         size_of::<FileFailure>() + failure.path.len() + failure.reason.line.len()
     })?;
@@ -127,16 +130,6 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Bytes that an entry takes in memory.
-fn entry_len(entry: &Entry) -> usize {
-    let more = match &entry.kind {
-        Kind::File { extents, .. } => extents.as_ref().map_or(0, |extents| size_of_val(extents.as_slice())),
-        Kind::Symlink { target } => target.len(),
-        Kind::Dir => 0,
-    };
-    size_of::<Entry>() + entry.path.len() + more
-}
-
 /// Fast and close to the best: lists of names gain little from more effort.
 const LEVEL: i32 = 3;
 /// What a list may take in memory in any case: 16 000 of the longest paths.
@@ -168,7 +161,7 @@ mod tests {
     #[test]
     fn a_thousand_names_fit_the_first_flight() {
         let entries = (0..1000).map(|i| entry(&format!("run-7/sample-{i:05}.dat"))).collect();
-        let manifest = Manifest { entries };
+        let manifest = Manifest::of(entries);
         let errors = vec![FileFailure {
             path: b"locked".into(),
             reason: Reason::new(Cause::Denied, "permission denied"),
@@ -183,7 +176,7 @@ mod tests {
     fn garbage_and_unsafe_names_are_refused() {
         assert!(decode(b"not zstd").is_err());
         assert!(decode_names(b"not zstd").is_err());
-        let bytes = encode(&Manifest { entries: vec![entry("../x")] }, &[]).unwrap();
+        let bytes = encode(&Manifest::of(vec![entry("../x")]), &[]).unwrap();
         assert!(decode(&bytes).unwrap_err().to_string().contains("unsafe path"));
     }
 
@@ -202,7 +195,7 @@ mod tests {
         let bomb_of_entries = bomb(&count, 80_000_000);
         assert!(bomb_of_entries.len() < 20_000, "{}", bomb_of_entries.len());
         assert!(matches!(decode(&bomb_of_entries), Err(ListingError::TooLong)));
-        let failures = bomb(&[&[0][..], &count].concat(), 80_000_000);
+        let failures = bomb(&[&[0, 0, 0, 0][..], &count].concat(), 80_000_000);
         assert!(matches!(decode(&failures), Err(ListingError::TooLong)));
         assert!(matches!(decode_names(&bomb(&count, 80_000_000)), Err(ListingError::TooLong)));
         // One name that is longer than a list, and one that only says so.

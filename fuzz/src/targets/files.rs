@@ -66,7 +66,7 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
         entry("a/link", Kind::Symlink { target: b"../x".to_vec() }),
         entry("b", Kind::File { size: 77, extents: None, version: Some([1; 16]) }),
     ];
-    let manifest = Manifest { entries };
+    let manifest = Manifest::of(entries);
     let plain = postcard::to_allocvec(&manifest).expect("plain data always serialises");
     let packed = listing::encode(&manifest, &[]).expect("a manifest can be written");
     vec![[&[0][..], &packed].concat(), [&[1][..], &plain].concat()]

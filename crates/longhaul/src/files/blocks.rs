@@ -102,7 +102,7 @@ mod tests {
             mode: 0,
             mtime: (0, 0),
         };
-        Layout::new(&Manifest { entries: sizes.iter().map(file).collect() })
+        Layout::new(&Manifest::of(sizes.iter().map(file).collect()))
     }
 
     fn sizes() -> impl Strategy<Value = Vec<u64>> {

@@ -228,7 +228,7 @@ mod tests {
         let data_len = 3 * GROUP_LEN;
         let kind = Kind::File { size: data_len, extents: None, version: None };
         let entry = Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 0) };
-        let manifest = Manifest { entries: vec![entry] };
+        let manifest = Manifest::of(vec![entry]);
         let layout = Layout::new(&manifest);
         let folder = Arc::new(fs::File::open(top.path()).unwrap().into());
         let place = Place { top: Some(folder), ..Place::default() };

@@ -328,19 +328,11 @@ impl Target {
         if self.names_needed.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match openat(
-            folder,
-            ".",
-            OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC,
-            Mode::from_raw_mode(0o600),
-        ) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-                self.names_needed.store(true, Ordering::Relaxed);
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
+        let made = unnamed(folder)?;
+        if made.is_none() {
+            self.names_needed.store(true, Ordering::Relaxed);
         }
+        Ok(made)
     }
 
     /// Put a file without a name in place, and in place of what is there.
@@ -480,6 +472,16 @@ impl Target {
             Err(Errno::NOENT) => Ok((make_all(&mut folders, parent)?, name)),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Make a file without a name in a folder; `None` where the file system does not allow it.
+pub(super) fn unnamed(folder: &OwnedFd) -> io::Result<Option<File>> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
+        Ok(file) => Ok(Some(file.into())),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
