@@ -45,9 +45,19 @@ pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, Li
     pack(&(manifest, errors))
 }
 
-/// Expand a listing and check it.
+/// Expand the listing of a copy, or of its first part, and check it.
 pub fn decode(bytes: &[u8]) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
+    read(Items::of(bytes)?)
+}
+
+/// The same for a further part: where there are several, none is long.
+pub fn decode_next(bytes: &[u8]) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
     let mut items = Items::of(bytes)?;
+    items.room = items.room.min(PART_ROOM);
+    read(items)
+}
+
+fn read(mut items: Items<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
     let manifest = Manifest { entries: items.list(Entry::memory_len)?, seams: items.item()? };
     let errors = items.list(|failure: &FileFailure| {
         size_of::<FileFailure>() + failure.path.len() + failure.reason.line.len()
@@ -138,6 +148,8 @@ const ROOM_LEAST: usize = 64 << 20;
 const ROOM_PER_BYTE: usize = 256;
 /// But no more than this: some 50 million files.
 const ROOM_MOST: usize = 12 << 30;
+/// What a part of several may take in memory: four times what an honest one does, of which an entry may be very long.
+const PART_ROOM: usize = 128 << 20;
 /// An item longer than this before it is complete is refused: a file of a million holes takes less.
 const ITEM_MAX: usize = 16 << 20;
 /// Bytes expanded at a time.

@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What is known of the files of one session.
+/// What is known of the files of one part of a copy.
 pub(crate) struct Tally {
     manifest: Arc<Manifest>,
     layout: Arc<Layout>,

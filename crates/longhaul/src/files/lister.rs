@@ -4,9 +4,10 @@ use super::errors::FileError;
 use super::root::Root;
 use super::scan::{PartLimits, Scan, ScanOptions, SourceSpec, scan_in_parts};
 use crate::listing::{self, ListingError};
-use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A part of what there is to copy, and its listing for the other side.
 #[derive(Debug)]
@@ -48,9 +49,15 @@ impl Lister {
         Ok(Lister { parts, stop })
     }
 
-    /// Wait for the next part.
-    pub fn wait(&self) -> Result<Listed, ListingError> {
-        self.parts.recv().unwrap_or(Err(ListingError::BrokenOff))
+    /// Wait for the next part, unless `over` is set meanwhile.
+    pub fn wait(&self, over: &AtomicBool) -> Result<Listed, ListingError> {
+        loop {
+            match self.parts.recv_timeout(LOOK_EVERY) {
+                Ok(part) => return part,
+                Err(RecvTimeoutError::Timeout) if !over.load(Ordering::Relaxed) => {}
+                Err(_) => return Err(ListingError::BrokenOff),
+            }
+        }
     }
 
     /// The next part, if it is there.
@@ -68,3 +75,6 @@ impl Drop for Lister {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
+
+/// How long it may take to notice that nobody waits any more.
+const LOOK_EVERY: Duration = Duration::from_millis(100);

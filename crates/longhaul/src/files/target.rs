@@ -449,13 +449,25 @@ impl Target {
         Ok(utimensat(CWD, itself(&there).as_str(), &times(wanted), AtFlags::empty())?)
     }
 
-    /// Remove something that the source has not, with all that is in it. What vanished by itself is no error.
+    /// Remove something that the source has not, with all that is in it. What vanished by itself is no error. The folder that it
+    /// was in, which may have its permissions and time already, has them afterwards as well.
     pub(super) fn remove(&self, path: &[u8]) -> io::Result<()> {
         let (folder, name) = match lock(&self.folders).parent(path) {
             Err(Errno::NOENT) => return Ok(()),
             found => found?,
         };
-        remove_tree(&folder, name)
+        let before = fstat(&folder)?;
+        let mode = before.st_mode & 0o7777;
+        let is_writable =
+            mode & 0o700 == 0o700 || set_mode(&folder, Mode::from_raw_mode(mode | 0o700)).is_err();
+        let removed = remove_tree(&folder, name);
+        if !is_writable {
+            set_mode(&folder, Mode::from_raw_mode(mode))?;
+        }
+        removed?;
+        // Somebody else's folder keeps the time of what happened in it.
+        let _ = utimensat(CWD, itself(&folder).as_str(), &modified(mtime(&before)), AtFlags::empty());
+        Ok(())
     }
 
     /// Forget handles of folders that may be gone.
@@ -618,7 +630,12 @@ fn mode(entry: &Entry) -> Mode {
 }
 
 fn times(entry: &Entry) -> Timestamps {
-    let stamp = Timespec { tv_sec: entry.mtime.0, tv_nsec: entry.mtime.1.into() };
+    modified(entry.mtime)
+}
+
+/// Last modified then.
+fn modified((seconds, nanoseconds): (i64, u32)) -> Timestamps {
+    let stamp = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
     let untouched = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     Timestamps { last_access: untouched, last_modification: stamp }
 }

@@ -4,7 +4,7 @@
 //! data extents only (holes of a sparse file are not in the object), back to back. Hash *groups* cut each file's
 //! contribution into pieces of [`GROUP_LEN`] bytes, aligned to the file's first byte.
 
-pub use crate::ranges::{Ranges, bytes_in};
+pub use crate::ranges::{Ranges, bytes_in, shifted};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -18,7 +18,11 @@ pub const GROUP_LEN: u64 = 1 << 20;
 /// only where the file system can be trusted to tell.
 pub type FileVersion = [u8; 16];
 
-/// Index of an entry in its manifest.
+/// Parts of a copy that a sender lists before the oldest of them is done with: one whose last files are being put in place, one
+/// that is on its way, and one that is being compared.
+pub const PARTS_MAX: usize = 3;
+
+/// Index of an entry in its manifest; in messages, among all entries of all parts.
 pub type EntryIndex = u32;
 
 /// One file, folder or symbolic link.
