@@ -16,7 +16,7 @@ use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifes
 use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, Report};
 use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, statat};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -341,14 +341,14 @@ impl Plan {
 
     fn add_part(&mut self, place: Range<u64>, resumed: Option<Resumed>, standing: Option<Standing>) {
         let data_len = place.end - place.start;
-        let (mut kept, mut in_part) = (Ranges::new(), BTreeSet::new());
+        let (mut kept, mut in_part) = (Ranges::new(), Ranges::new());
         if let Some(part) = &resumed {
-            kept = part.kept.clone();
-            in_part.extend(part.groups.iter().map(|(group, _)| *group));
-            in_part.extend(part.claims.iter().map(|(group, _)| *group));
+            (kept, in_part) = (part.kept.clone(), part.groups.clone());
+            in_part.extend(part.claims.iter().map(|(group, _)| u64::from(*group)..u64::from(*group) + 1));
         }
+        let is_in_part = |group: &u32| in_part.contains(&u64::from(*group));
         let in_place =
-            standing.into_iter().flat_map(|standing| 0..standing.end).filter(|g| !in_part.contains(g));
+            standing.into_iter().flat_map(|standing| 0..standing.end).filter(|group| !is_in_part(group));
         let claims = resumed.iter().flat_map(|part| part.claims.iter().map(|(group, _)| *group));
         let groups: Vec<u32> = claims.chain(in_place).collect();
         for data in groups.iter().filter_map(|group| group_range(*group, data_len)) {
@@ -366,7 +366,7 @@ impl Plan {
             self.add_range(place.start + range.start..place.start + range.end);
         }
         self.resumed.extend(resumed);
-        let helps = |standing: &Standing| (0..standing.end).any(|group| !in_part.contains(&group));
+        let helps = |standing: &Standing| (0..standing.end).any(|group| !is_in_part(&group));
         self.standing.extend(standing.filter(helps));
     }
 
