@@ -7,12 +7,16 @@ use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
 // The crate keeps these to itself: here they are taken in as source, and what no target calls is dead.
 #[allow(dead_code)]
 #[path = "../../../crates/longhaul/src/files/journal.rs"]
-mod journal_source;
+mod journal;
 #[allow(dead_code)]
 #[path = "../../../crates/longhaul/src/listing.rs"]
 mod listing;
+#[allow(dead_code)]
+#[path = "../../../crates/longhaul/src/files/recover.rs"]
+mod recover;
 
-use journal_source::{Header, Ours, Record, Source, group_range, recover, seal};
+use journal::{Header, Ours, Record, Source, group_range, seal};
+use recover::recover;
 
 /// A manifest that is accepted names nothing outside the destination, and its layout is sound.
 pub fn manifest(bytes: &[u8]) {

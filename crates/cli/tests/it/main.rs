@@ -11,6 +11,7 @@ mod lanes;
 mod limits;
 mod listing;
 mod outage;
+mod parts;
 mod probe;
 mod replays;
 mod resume;

@@ -211,8 +211,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::journal::recover;
     use super::super::names::journal_name;
+    use super::super::recover::recover;
     use super::super::target::Place;
     use super::*;
     use longhaul_proto::session::manifest::{Entry, GROUP_LEN, Kind, Layout, Manifest};

@@ -7,6 +7,11 @@
 //!   Reader: Source                           FileSink: Sink
 //! ```
 //!
+//! All of this is done for one *part* of a copy at a time, of at most 65 536 entries: a `Lister` lists them one after the
+//! other, a `Planner` compares them, and each has a reader and a sink of its own. What goes beyond a part: a folder that is
+//! in several of them is finished with the last (`Seams`), a part ends after those before it (`FileSink::go_ahead`), and
+//! what is to be removed is known and removed with the last one. Most copies have one part.
+//!
 //! Both sides cut the object into [`blocks`] of at most 1 MiB that hold whole hash groups: one full group of a
 //! large file, or many small files together. Disks are touched by threads of their own, a block at a time; what
 //! runs on the network thread copies bytes between packets and blocks in memory and never waits.
@@ -93,6 +98,8 @@ mod part;
 mod plan;
 mod prepare;
 mod reader;
+mod recover;
+mod removal;
 mod resume;
 mod root;
 mod runs;

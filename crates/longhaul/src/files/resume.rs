@@ -2,9 +2,10 @@
 
 use super::extents::DataMap;
 use super::hash::group_hash;
-use super::journal::{Header, Recovered, Source, group_range, recover};
+use super::journal::{Header, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{journal_name, part_name};
+use super::recover::{Recovered, recover};
 use super::sealing::ours;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
 use rustix::fs::fdatasync;

@@ -358,7 +358,7 @@ fn a_very_deep_tree_is_refused_in_one_line_and_removed_without_ado() {
         assert_eq!(plan.extraneous.paths(), [b"d".to_vec()]);
     }
     for top in [source.path(), dest.path()] {
-        crate::files::target::remove_below(top, b"d").unwrap();
+        crate::files::removal::remove_below(top, b"d").unwrap();
         assert_eq!(fs::read_dir(top).unwrap().count(), 0);
     }
 }
