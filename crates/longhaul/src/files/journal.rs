@@ -80,7 +80,7 @@ pub(super) struct Source {
     pub data_len: u64,
     mtime: (i64, u32),
     extents_hash: [u8; 32],
-    version: Option<FileVersion>,
+    pub version: Option<FileVersion>,
 }
 
 impl Source {

@@ -155,11 +155,11 @@ pub fn scan_in_parts(
 /// Whether a path may come from two of the sources.
 fn may_meet(sources: &[SourceSpec]) -> bool {
     let mut names = HashSet::new();
-    let mut is_apart = |source: &SourceSpec| {
+    let is_apart = |source: &SourceSpec| {
         let written = Written::new(&source.path);
         written.name.filter(|_| !written.is_folder).is_some_and(|name| names.insert(name))
     };
-    sources.len() > 1 && !sources.iter().all(|source| is_apart(source))
+    sources.len() > 1 && !sources.iter().all(is_apart)
 }
 
 struct Scanner<'a> {

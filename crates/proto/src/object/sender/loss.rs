@@ -145,17 +145,18 @@ mod tests {
         deliver(&mut sender, &mut receiver, now, &sent);
         assert_eq!((sender.acked(), receiver.poll_event()), (100, None), "there is more to come");
         // The receiver hears of what follows before the sender: what it says of it is not taken for nonsense.
-        let have: Ranges = [120_000..150_000].into_iter().collect();
+        let bytes = |range| std::iter::once(range).collect::<Ranges>();
+        let have = bytes(120_000..150_000);
         receiver.sink_mut().resize(200_000, 0);
         receiver.grow(200_000, &have, false);
         sender.source_mut().extend(vec![7; 100_000]);
-        sender.grow(200_000, &have, &[150_000..155_000].into_iter().collect());
+        sender.grow(200_000, &have, &bytes(150_000..155_000));
         let now = now + RTT * 2;
         let sent = drain(&mut sender, now);
         assert_eq!(sent.len(), 65, "nothing that is had or claimed");
         deliver(&mut sender, &mut receiver, now, &sent);
-        sender.settle(&[150_000..155_000].into_iter().collect(), &Ranges::new());
-        receiver.skip(&[150_000..155_000].into_iter().collect());
+        sender.settle(&bytes(150_000..155_000), &Ranges::new());
+        receiver.skip(&bytes(150_000..155_000));
         assert_eq!((sender.acked(), sender.stats().packets_required), (200, 165));
         assert_eq!(receiver.poll_event(), None);
         receiver.grow(200_000, &Ranges::new(), true);
