@@ -11,10 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+/// The first part of what is to be sent, and what lists the others.
+pub type Listing = (Listed, Lister);
+
 /// What comes of the two things that a push begins with.
 enum First {
     Met(Result<(Contact, Instant), Error>),
-    Listed(Result<(Listed, Lister), Error>),
+    Listed(Result<Listing, Error>),
 }
 
 /// Reach the other host, and list the files: they take their time side by side. Where one of the two is in vain, so is the
@@ -25,7 +28,7 @@ pub fn reach_and_list(
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: &Arc<AtomicBool>,
-) -> Result<((Contact, Instant), (Listed, Lister)), Error> {
+) -> Result<((Contact, Instant), Listing), Error> {
     let over = Arc::new(AtomicBool::new(false));
     let (tell, told) = crossbeam_channel::unbounded();
     let (mut met, mut listed) = (None, None);
@@ -67,7 +70,7 @@ pub fn reach_and_list(
 }
 
 /// List the first part of what is to be sent.
-fn list(sources: &[PathBuf], options: &CopyOptions, over: &AtomicBool) -> Result<(Listed, Lister), Error> {
+fn list(sources: &[PathBuf], options: &CopyOptions, over: &AtomicBool) -> Result<Listing, Error> {
     let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
     let scan_options = ScanOptions {
         exclude: Exclude::new(&options.files.exclude)?,
@@ -83,7 +86,7 @@ pub fn list_first(
     sources: Vec<SourceSpec>,
     options: ScanOptions,
     over: &AtomicBool,
-) -> Result<(Listed, Lister), Error> {
+) -> Result<Listing, Error> {
     let lister = Lister::start(root, sources, options, PartLimits::default())?;
     let first = lister.wait(over)?;
     first.scan.emptiness().map_or(Ok((first, lister)), |reason| Err(Error::Empty(reason)))
