@@ -27,7 +27,8 @@ mod error;
 // What measures the disk side alone uses it, and the fuzzer.
 #[doc(hidden)]
 pub mod files;
-mod listing;
+#[doc(hidden)]
+pub mod listing;
 mod transfer;
 
 pub use api::*;

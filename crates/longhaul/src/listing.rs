@@ -1,11 +1,11 @@
-//! What is listed before anything is copied, as bytes: serialised, then compressed, since names repeat. The
-//! sender's listing is its manifest with what could not be listed, so that the receiver knows both before it does
-//! anything. In a pull the client may have named the files first.
+//! What is listed before anything of it is copied, as bytes: serialised, then compressed, since names repeat. The
+//! sender's listing of a part is the part's manifest with what could not be listed, so that the receiver knows both
+//! before it does anything about that part. In a pull the client may have named the files first.
 //!
 //! A few bytes can stand for very many when they are expanded, so that is done item by item, and what the items take in
 //! memory is bounded by how long the list was that came.
 
-use longhaul_proto::session::manifest::{BadManifest, Entry, Kind, Manifest};
+use longhaul_proto::session::manifest::{BadManifest, Entry, Manifest};
 use longhaul_proto::session::message::FileFailure;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,9 @@ pub enum ListingError {
     /// What came must not be used.
     #[error(transparent)]
     Unsafe(#[from] BadManifest),
+    /// Whoever listed the files has stopped without having come to an end.
+    #[error("listing the files has broken off; run the same command again")]
+    BrokenOff,
     /// What came is longer than a list may be.
     #[error("the list of files is too long; copy its folders one by one")]
     TooLong,
@@ -42,7 +45,7 @@ pub enum ListingError {
     Crowded,
 }
 
-/// Compress a listing.
+/// Compress the listing of a part.
 pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, ListingError> {
     pack(&(manifest, errors))
 }
@@ -50,10 +53,20 @@ pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, Li
 /// Asked before so many bytes of memory are taken for good.
 pub type Ask<'a> = &'a mut dyn FnMut(u64) -> bool;
 
-/// Expand a listing and check it.
+/// Expand the listing of a copy, or of its first part, and check it.
 pub fn decode(bytes: &[u8], ask: Ask<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
+    read(Items::of(bytes, ask)?)
+}
+
+/// The same for a further part: where there are several, none is long.
+pub fn decode_next(bytes: &[u8], ask: Ask<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
     let mut items = Items::of(bytes, ask)?;
-    let manifest = Manifest { entries: items.list(entry_len)? };
+    items.room = items.room.min(PART_ROOM);
+    read(items)
+}
+
+fn read(mut items: Items<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
+    let manifest = Manifest { entries: items.list(Entry::memory_len)?, seams: items.item()? };
     let errors = items.list(|failure: &FileFailure| {
         size_of::<FileFailure>() + failure.path.len() + failure.reason.line.len()
     })?;
@@ -141,16 +154,6 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Bytes that an entry takes in memory.
-fn entry_len(entry: &Entry) -> usize {
-    let more = match &entry.kind {
-        Kind::File { extents, .. } => extents.as_ref().map_or(0, |extents| size_of_val(extents.as_slice())),
-        Kind::Symlink { target } => target.len(),
-        Kind::Dir => 0,
-    };
-    size_of::<Entry>() + entry.path.len() + more
-}
-
 /// Fast and close to the best: lists of names gain little from more effort.
 const LEVEL: i32 = 3;
 /// What a list may take in memory in any case: 16 000 of the longest paths.
@@ -159,6 +162,8 @@ const ROOM_LEAST: usize = 64 << 20;
 const ROOM_PER_BYTE: usize = 256;
 /// But no more than this: some 50 million files.
 const ROOM_MOST: usize = 12 << 30;
+/// What a part of several may take in memory: four times what an honest one does, of which an entry may be very long.
+const PART_ROOM: usize = 128 << 20;
 /// An item longer than this before it is complete is refused: a file of a million holes takes less.
 const ITEM_MAX: usize = 16 << 20;
 /// Bytes expanded at a time.
@@ -182,7 +187,7 @@ mod tests {
     #[test]
     fn a_thousand_names_fit_the_first_flight() {
         let entries = (0..1000).map(|i| entry(&format!("run-7/sample-{i:05}.dat"))).collect();
-        let manifest = Manifest { entries };
+        let manifest = Manifest::of(entries);
         let errors = vec![FileFailure {
             path: b"locked".into(),
             reason: Reason::new(Cause::Denied, "permission denied"),
@@ -195,8 +200,7 @@ mod tests {
 
     #[test]
     fn a_list_is_refused_once_it_takes_more_than_others_leave() {
-        let bytes =
-            encode(&Manifest { entries: (0..100).map(|i| entry(&format!("{i}"))).collect() }, &[]).unwrap();
+        let bytes = encode(&Manifest::of((0..100).map(|i| entry(&format!("{i}"))).collect()), &[]).unwrap();
         let mut left = 5000;
         let mut ask = |bytes: u64| {
             left -= bytes as i64;
@@ -209,7 +213,7 @@ mod tests {
     fn garbage_and_unsafe_names_are_refused() {
         assert!(decode(b"not zstd", &mut |_| true).is_err());
         assert!(decode_names(b"not zstd", &mut |_| true).is_err());
-        let bytes = encode(&Manifest { entries: vec![entry("../x")] }, &[]).unwrap();
+        let bytes = encode(&Manifest::of(vec![entry("../x")]), &[]).unwrap();
         assert!(decode(&bytes, &mut |_| true).unwrap_err().to_string().contains("unsafe path"));
     }
 
@@ -228,13 +232,16 @@ mod tests {
         let bomb_of_entries = bomb(&count, 80_000_000);
         assert!(bomb_of_entries.len() < 20_000, "{}", bomb_of_entries.len());
         assert!(matches!(decode(&bomb_of_entries, &mut |_| true), Err(ListingError::TooLong)));
-        let failures = bomb(&[&[0][..], &count].concat(), 80_000_000);
+        let failures = bomb(&[&[0, 0, 0, 0][..], &count].concat(), 80_000_000);
         assert!(matches!(decode(&failures, &mut |_| true), Err(ListingError::TooLong)));
-        assert!(matches!(decode_names(&bomb(&count, 80_000_000)), Err(ListingError::TooLong)));
+        assert!(matches!(decode_names(&bomb(&count, 80_000_000), &mut |_| true), Err(ListingError::TooLong)));
         // One name that is longer than a list, and one that only says so.
         let endless = postcard::to_allocvec(&(1u64, u64::MAX)).unwrap();
-        assert!(matches!(decode_names(&bomb(&endless, 80_000_000)), Err(ListingError::TooLong)));
-        assert!(matches!(decode_names(&bomb(&endless, 10)), Err(ListingError::Senseless)));
+        assert!(matches!(
+            decode_names(&bomb(&endless, 80_000_000), &mut |_| true),
+            Err(ListingError::TooLong)
+        ));
+        assert!(matches!(decode_names(&bomb(&endless, 10), &mut |_| true), Err(ListingError::Senseless)));
     }
 
     #[test]
@@ -248,6 +255,6 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         let names: Vec<Vec<u8>> = (0..50_000).map(|i| format!("runs/{i}").into_bytes()).collect();
-        assert_eq!(decode_names(&encode_names(&names).unwrap()).unwrap(), names);
+        assert_eq!(decode_names(&encode_names(&names).unwrap(), &mut |_| true).unwrap(), names);
     }
 }

@@ -36,6 +36,42 @@ impl Blocks {
         Blocks { chunks, len, count: 0, low: 0 }
     }
 
+    /// From now on there are `len` packets, no fewer than before; the new ones are not in the set.
+    pub fn grow(&mut self, len: u64) {
+        if len <= self.len {
+            return;
+        }
+        let before = self.len;
+        self.len = len;
+        if let Some(last) = self.chunks.len().checked_sub(1) {
+            self.lengthen(last, before - last as u64 * CHUNK_PACKETS);
+        }
+        self.chunks.resize(len.div_ceil(CHUNK_PACKETS) as usize, Chunk::Empty);
+    }
+
+    /// The last chunk, which had `before` packets, has got more.
+    fn lengthen(&mut self, index: usize, before: u64) {
+        let chunk_len = self.chunk_len(index);
+        if before == chunk_len {
+            return;
+        }
+        let mut longer = zeros(chunk_len);
+        let held = match &self.chunks[index] {
+            Chunk::Empty => return,
+            Chunk::Full => {
+                (0..)
+                    .zip(longer.iter_mut())
+                    .for_each(|(at, word)| *word = low_bits(before.saturating_sub(at * 64)));
+                before as u32
+            }
+            Chunk::Partial { bits, count } => {
+                longer[..bits.len()].copy_from_slice(bits);
+                *count
+            }
+        };
+        self.chunks[index] = Chunk::Partial { bits: longer, count: held };
+    }
+
     /// How many packets there are.
     pub fn len(&self) -> u64 {
         self.len
@@ -264,6 +300,7 @@ mod tests {
         Range(u64, u64),
         RemoveRange(u64, u64),
         Word(u64, u64),
+        Grow(u64),
     }
 
     fn op(len: u64) -> impl Strategy<Value = Op> {
@@ -275,6 +312,7 @@ mod tests {
             (p.clone(), 0..len + 9).prop_map(|(a, n)| Op::RemoveRange(a, a + n)),
             (0..len + 9).prop_map(|n| Op::RemoveRange(0, n)),
             (0..len / 64 + 2, any::<u64>()).prop_map(|(w, b)| Op::Word(w, b)),
+            (0..70_000u64).prop_map(Op::Grow),
         ]
     }
 
@@ -286,7 +324,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_set((len, ops) in len_and_ops(), from in 0..140_000u64) {
+        fn behaves_like_a_set((mut len, ops) in len_and_ops(), from in 0..140_000u64) {
             let mut blocks = Blocks::new(len);
             let mut model = BTreeSet::new();
             for op in ops {
@@ -307,6 +345,10 @@ mod tests {
                             if model.insert(w * 64 + i) { new |= 1 << i; }
                         }
                         prop_assert_eq!(blocks.merge_word(w, bits), new);
+                    }
+                    Op::Grow(more) => {
+                        len = (len + more).min(200_000);
+                        blocks.grow(len);
                     }
                 }
                 let low = (0..len).find(|p| !model.contains(p)).unwrap_or(len);

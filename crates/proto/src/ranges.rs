@@ -12,6 +12,11 @@ pub fn bytes_in(ranges: &Ranges) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
+/// The same ranges so many bytes further on.
+pub fn shifted(ranges: &Ranges, by: u64) -> Ranges {
+    ranges.iter().map(|range| range.start.saturating_add(by)..range.end.saturating_add(by)).collect()
+}
+
 /// Ranges from the other side: one that is empty or runs backwards makes the whole message senseless.
 pub(crate) fn read_ranges<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Ranges, D::Error> {
     let list = Vec::<Range<u64>>::deserialize(from)?;

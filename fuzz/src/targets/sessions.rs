@@ -107,7 +107,11 @@ pub fn session_client(bytes: &[u8]) {
             let Ok((control, ..)) = control::accept(stream, find, waker, accept) else { return };
             if said.pulls {
                 let total = said.listing.len() as u64;
-                control.send(Message::ListingPart { total, bytes: std::mem::take(&mut said.listing) });
+                control.send(Message::ListingPart {
+                    base: 0,
+                    total,
+                    bytes: std::mem::take(&mut said.listing),
+                });
             }
             said.say(control);
         });
@@ -197,7 +201,7 @@ pub fn session_seeds() -> Vec<Vec<u8>> {
         entry("data", file(3000, None)),
         entry("link", Kind::Symlink { target: b"../outside".to_vec() }),
     ];
-    let listing = to_bytes(&(Manifest { entries }, Vec::<FileFailure>::new()));
+    let listing = to_bytes(&(Manifest::of(entries), Vec::<FileFailure>::new()));
     let mut seeds = vec![];
     for way in [0, 1] {
         let script = |messages: &[Message]| {

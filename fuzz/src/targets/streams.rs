@@ -225,7 +225,7 @@ pub(super) fn messages() -> Vec<Message> {
         ..SenderStatus::default()
     };
     vec![
-        Message::ListingPart { total: 300, bytes: vec![1; 100] },
+        Message::ListingPart { base: 0, total: 300, bytes: vec![1; 100] },
         Message::Start {
             have: ranges.clone(),
             claimed: ranges.clone(),

@@ -12,6 +12,7 @@ mod lanes;
 mod limits;
 mod listing;
 mod outage;
+mod parts;
 mod probe;
 mod releases;
 mod replays;

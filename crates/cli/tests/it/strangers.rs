@@ -3,7 +3,6 @@
 use crate::common::tree::*;
 use crate::common::{LONGHAUL, Running, Server, peak_memory, skip, undisturbed, wait_until};
 use socket2::{Domain, Socket, Type};
-use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Instant;

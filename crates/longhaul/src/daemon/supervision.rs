@@ -5,11 +5,11 @@ use super::records::{Event, FileNote, Records, Way, Who};
 use super::tally::Tally;
 use super::throttle::Share;
 use crate::api::{Observer, Phase, Progress};
-use longhaul_proto::session::manifest::{EntryIndex, Kind, Layout, Manifest};
+use longhaul_proto::session::manifest::{EntryIndex, Group, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{FileFailure, GroupHash, Report};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::units::Rate;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ impl Ward {
 pub(crate) struct Supervision {
     ward: Ward,
     share: Option<Share>,
-    tally: Option<Tally>,
+    /// The parts of the copy that are at work, the oldest first, and the number of each one's first entry.
+    parts: VecDeque<(EntryIndex, Tally)>,
     /// What stands before the paths of what is copied.
     prefix: Vec<u8>,
     /// The copy's only file is called what the prefix says.
@@ -42,7 +43,7 @@ pub(crate) struct Supervision {
 impl Supervision {
     /// `prefix` stands before the paths of what is told of files.
     pub fn new(ward: Ward, share: Option<Share>, prefix: Vec<u8>) -> Supervision {
-        Supervision { ward, share, tally: None, prefix, renamed: false }
+        Supervision { ward, share, parts: VecDeque::new(), prefix, renamed: false }
     }
 
     /// How fast it may go, which went so fast of late.
@@ -50,36 +51,68 @@ impl Supervision {
         self.share.as_ref().and_then(|share| share.rate(used))
     }
 
-    /// This is what the session copies; `renamed`: its only file gets the name that the client gave.
-    pub fn begin(&mut self, manifest: impl FnOnce() -> Arc<Manifest>, layout: &Arc<Layout>, renamed: bool) {
+    /// This is what the session copies from now on as well, the entries from `first` on; `renamed`: the copy's only file gets
+    /// the name that the client gave.
+    pub fn begin(
+        &mut self,
+        first: EntryIndex,
+        manifest: impl FnOnce() -> Arc<Manifest>,
+        layout: &Arc<Layout>,
+        renamed: bool,
+    ) {
         self.renamed = renamed;
         if self.ward.records.wants_files() {
-            self.tally = Some(Tally::new(manifest(), layout.clone()));
+            self.parts.push_back((first, Tally::new(manifest(), layout.clone())));
         }
     }
 
     /// Groups were hashed at the sender.
     pub fn hashes(&mut self, hashes: &[GroupHash]) {
-        if let Some(tally) = &mut self.tally {
-            tally.note(hashes);
+        for hash in hashes {
+            if let Some((part, entry)) = self.at(hash.group.entry) {
+                let group = Group { entry, ..hash.group };
+                self.parts[part].1.note(&[GroupHash { group, ..*hash }]);
+            }
         }
     }
 
     /// A file or link is in place.
     pub fn landed(&mut self, entry: EntryIndex) {
-        self.tell(entry, None);
+        if let Some((part, entry)) = self.at(entry) {
+            self.tell(part, entry, None);
+        }
     }
 
     /// A file could not be stored.
     pub fn failed(&mut self, failure: &FileFailure) {
-        if let Some(entry) = self.tally.as_ref().and_then(|tally| tally.find(&failure.path)) {
-            self.tell(entry, Some(&failure.reason));
+        let find =
+            |(part, (_, tally)): (usize, &(EntryIndex, Tally))| Some((part, tally.find(&failure.path)?));
+        if let Some((part, entry)) = self.parts.iter().enumerate().find_map(find) {
+            self.tell(part, entry, Some(&failure.reason));
         }
     }
 
-    /// Sending came to its end: so it went with what was read. Without a report the session broke off.
-    pub fn sent(&mut self, report: Option<&Report>) {
-        let Some(tally) = &self.tally else { return };
+    /// All of the oldest part has been told.
+    pub fn end_part(&mut self) {
+        self.parts.pop_front();
+    }
+
+    /// Sending the oldest part came to its end: so it went with what was read.
+    pub fn sent(&mut self, report: &Report) {
+        self.tell_sent(Some(report));
+        self.end_part();
+    }
+
+    /// Sending is over. Where parts are left the session broke off.
+    pub fn sent_all(&mut self) {
+        while !self.parts.is_empty() {
+            self.tell_sent(None);
+            self.end_part();
+        }
+    }
+
+    fn tell_sent(&mut self, report: Option<&Report>) {
+        let Some((_, tally)) = self.parts.front() else { return };
         let failed: HashMap<&[u8], &Reason> = report
             .iter()
             .flat_map(|report| &report.failed.first)
@@ -89,15 +122,21 @@ impl Supervision {
         let manifest = tally.manifest().clone();
         for (entry, what) in (0..).zip(&manifest.entries) {
             let failure = failed.get(what.path.as_slice()).copied();
-            let begun = self.tally.as_ref().is_some_and(|tally| tally.has_begun(entry));
+            let begun = self.parts.front().is_some_and(|(_, tally)| tally.has_begun(entry));
             if matches!(what.kind, Kind::File { .. }) && (begun || failure.is_some()) {
-                self.tell(entry, failure.or_else(|| report.is_none().then_some(&broken)));
+                self.tell(0, entry, failure.or_else(|| report.is_none().then_some(&broken)));
             }
         }
     }
 
-    fn tell(&mut self, entry: EntryIndex, failure: Option<&Reason>) {
-        let Some(tally) = &mut self.tally else { return };
+    /// Which part an entry of the copy is in, and its number there.
+    fn at(&self, entry: EntryIndex) -> Option<(usize, EntryIndex)> {
+        let part = self.parts.iter().rposition(|(first, _)| *first <= entry)?;
+        Some((part, entry - self.parts[part].0))
+    }
+
+    fn tell(&mut self, part: usize, entry: EntryIndex, failure: Option<&Reason>) {
+        let tally = &mut self.parts[part].1;
         let manifest = tally.manifest().clone();
         let Some(what) = manifest.entries.get(entry as usize) else { return };
         let Kind::File { size, .. } = what.kind else { return };

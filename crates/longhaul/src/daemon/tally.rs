@@ -8,7 +8,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What is known of the files of one session.
+/// What is known of the files of one part of a copy.
 pub(crate) struct Tally {
     manifest: Arc<Manifest>,
     layout: Arc<Layout>,
@@ -102,9 +102,8 @@ mod tests {
             let size = u64::from(groups) * GROUP_LEN - 1000;
             let data: Vec<u8> = (0..size).map(|n| (n / 997) as u8).collect();
             let kind = Kind::File { size, extents: None, version: None };
-            let manifest = Arc::new(Manifest {
-                entries: vec![Entry { path: b"f".to_vec(), mode: 0o644, mtime: (0, 0), kind }],
-            });
+            let entry = Entry { path: b"f".to_vec(), mode: 0o644, mtime: (0, 0), kind };
+            let manifest = Arc::new(Manifest::of(vec![entry]));
             let layout = Arc::new(Layout::new(&manifest));
             let hashes = (0..).zip(data.chunks(GROUP_LEN as usize)).map(|(index, part)| {
                 let mut hasher = Hasher::new();

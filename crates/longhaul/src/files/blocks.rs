@@ -26,11 +26,14 @@ impl Blocks {
             }
             *block_start = at;
         };
+        let mut files = 0;
         for entry in 0..entries as u32 {
             let data = layout.entry_range(entry);
             let len = data.end - data.start;
-            if data.start - block_start + len.min(GROUP_LEN) > GROUP_LEN {
+            files += u32::from(len > 0);
+            if data.start - block_start + len.min(GROUP_LEN) > GROUP_LEN || files > FILES_MAX {
                 close(&mut block_start, data.start);
+                files = 1;
             }
             if len > GROUP_LEN {
                 block_start = data.start + (len - 1) / GROUP_LEN * GROUP_LEN;
@@ -89,6 +92,10 @@ impl Bits {
     }
 }
 
+/// Files of a block: of tiny ones a block would hold very many, all of which are looked through again and again until the
+/// last of them is in place.
+const FILES_MAX: u32 = 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +109,7 @@ mod tests {
             mode: 0,
             mtime: (0, 0),
         };
-        Layout::new(&Manifest { entries: sizes.iter().map(file).collect() })
+        Layout::new(&Manifest::of(sizes.iter().map(file).collect()))
     }
 
     fn sizes() -> impl Strategy<Value = Vec<u64>> {
@@ -139,7 +146,9 @@ mod tests {
 
     #[test]
     fn small_files_share_a_block() {
-        let layout = layout(&vec![8192; 20_000]);
-        assert_eq!(Blocks::new(&layout, 20_000).count(), 157);
+        let large = layout(&vec![8192; 20_000]);
+        assert_eq!(Blocks::new(&large, 20_000).count(), 157);
+        let tiny = layout(&vec![7; 20_000]);
+        assert_eq!(Blocks::new(&tiny, 20_000).count(), 20);
     }
 }

@@ -13,7 +13,8 @@ use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout};
 use longhaul_proto::session::message::{Delta, FileOptions};
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
 use rustix::io::Errno;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -35,6 +36,15 @@ pub(super) enum Found {
 }
 
 impl Found {
+    /// Whether something of it is to come in any case.
+    pub(super) fn is_to_come(&self) -> bool {
+        match self {
+            Found::Nothing => true,
+            Found::Part(resumed, standing) => resumed.is_some() || standing.is_none(),
+            Found::Folder | Found::Kept | Found::Same { .. } | Found::Obstacle(_) => false,
+        }
+    }
+
     /// What a dry run makes of it: only where contents have to be compared does it take more than a look.
     pub(super) fn without_changes(self) -> Found {
         match self {
@@ -54,9 +64,51 @@ pub(super) struct Looker<'a> {
     layout: &'a Layout,
     options: &'a FileOptions,
     stop: &'a AtomicBool,
-    /// Folders that cannot be made: nothing below them can be stored.
-    blocked: HashSet<Vec<u8>>,
+    blocked: Blocked,
     replaced_bytes: u64,
+}
+
+/// The topmost folders that cannot be made: nothing below them can be stored.
+#[derive(Debug, Default)]
+pub(super) struct Blocked {
+    /// With the byte before all others for `/`, so that what lies below a folder follows it at once.
+    folders: BTreeSet<Vec<u8>>,
+}
+
+impl Blocked {
+    fn insert(&mut self, folder: &[u8]) {
+        if self.holds(folder) {
+            return;
+        }
+        let key = Blocked::key(folder);
+        let below =
+            |other: &&Vec<u8>| other.strip_prefix(key.as_slice()).is_some_and(|rest| rest.starts_with(&[0]));
+        while let Some(inner) = self.folders.range(key.clone()..).next().filter(below).cloned() {
+            self.folders.remove(&inner);
+        }
+        self.folders.insert(key);
+    }
+
+    /// Whether `path` is one of these folders or below one. However deep it is, it takes one look.
+    fn holds(&self, path: &[u8]) -> bool {
+        if self.folders.is_empty() {
+            return false;
+        }
+        let key = Blocked::key(path);
+        let mut before = self.folders.range::<[u8], _>((Bound::Unbounded, Bound::Included(key.as_slice())));
+        let rest = before.next_back().and_then(|folder| key.strip_prefix(folder.as_slice()));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(&[0]))
+    }
+
+    /// Forget all but these.
+    pub(super) fn keep<'f>(&mut self, folders: impl Iterator<Item = &'f [u8]>) {
+        let keys: BTreeSet<Vec<u8>> = folders.map(Blocked::key).collect();
+        self.folders.retain(|blocked| keys.contains(blocked));
+    }
+
+    fn key(path: &[u8]) -> Vec<u8> {
+        path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte }).collect()
+    }
 }
 
 impl<'a> Looker<'a> {
@@ -64,10 +116,21 @@ impl<'a> Looker<'a> {
         top: Option<Arc<OwnedFd>>,
         layout: &'a Layout,
         options: &'a FileOptions,
+        blocked: Blocked,
         stop: &'a AtomicBool,
     ) -> Looker<'a> {
         let folders = Folders::new(top);
-        Looker { folders, layout, options, stop, blocked: HashSet::new(), replaced_bytes: 0 }
+        Looker { folders, layout, options, stop, blocked, replaced_bytes: 0 }
+    }
+
+    /// Whether nothing can be stored at `path` for want of a folder.
+    pub(super) fn is_blocked(&self, path: &[u8]) -> bool {
+        self.blocked.holds(path)
+    }
+
+    /// Folders that cannot be made.
+    pub(super) fn into_blocked(self) -> Blocked {
+        self.blocked
     }
 
     /// Bytes of files that will give way.
@@ -79,7 +142,7 @@ impl<'a> Looker<'a> {
     pub(super) fn look(&mut self, index: EntryIndex, entry: &Entry, path: &[u8]) -> Found {
         let found = self.find(index, entry, path);
         if matches!((&found, &entry.kind), (Found::Obstacle(_), Kind::Dir)) {
-            self.blocked.insert(path.to_vec());
+            self.blocked.insert(path);
         }
         found
     }
@@ -91,7 +154,7 @@ impl<'a> Looker<'a> {
         if path.split(|b| *b == b'/').any(is_ours) {
             return Found::Obstacle(FileError::NameReserved);
         }
-        if !self.blocked.is_empty() && ancestors(path).any(|folder| self.blocked.contains(folder)) {
+        if self.blocked.holds(path) {
             return Found::Obstacle(FileError::FolderMissing);
         }
         let (folder, name) = match self.folders.parent(path) {
@@ -243,14 +306,28 @@ fn same_time(source: (i64, u32), there: (i64, u32)) -> bool {
 /// Below this a file is sent sooner than looked through.
 const DELTA_MIN: u64 = 16 << 20;
 
-/// The folders above a path.
-fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[..at])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_below_a_blocked_folder_is_found_however_deep_it_is() {
+        let mut blocked = Blocked::default();
+        assert!(!blocked.holds(b"a"));
+        for folder in [&b"x/inner"[..], b"a/b", b"a/b-c/d", b"a/b/inner", b"x"] {
+            blocked.insert(folder);
+        }
+        for path in [&b"a/b"[..], b"a/b/f", b"a/b/inner/f", b"a/b/z/z/z", b"a/b-c/d/f", b"x/y"] {
+            assert!(blocked.holds(path), "{}", String::from_utf8_lossy(path));
+        }
+        for path in [&b"a"[..], b"a/a", b"a/b-c", b"a/b-c/e", b"a/b.", b"a/bb/f", b"xx", b"w/x"] {
+            assert!(!blocked.holds(path), "{}", String::from_utf8_lossy(path));
+        }
+        assert_eq!(blocked.folders.len(), 3, "the topmost ones suffice");
+        // Half a million looks at paths of a thousand folders: each takes one step.
+        let deep = [b"a/b".as_slice(), &b"/d".repeat(1000)].concat();
+        assert!((0..500_000 / 1000).all(|_| blocked.holds(&deep)));
+    }
 
     #[test]
     fn times_compare_as_finely_as_the_file_system_keeps_them() {

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A folder and the handles used last below it.
+#[derive(Debug)]
 pub(super) struct Folders {
     /// `None`: there is no such folder.
     top: Option<Arc<OwnedFd>>,

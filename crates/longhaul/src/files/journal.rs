@@ -17,8 +17,7 @@
 //! belongs to another part file. A seal is a keyed hash over the journal up to there: who has not our key cannot
 //! make us believe that a part file holds what it does not.
 
-use longhaul_proto::session::manifest::{Entry, FileVersion, GROUP_LEN, Kind, Ranges};
-use std::collections::BTreeMap;
+use longhaul_proto::session::manifest::{Entry, FileVersion, GROUP_LEN, Kind};
 use std::ops::Range;
 
 /// What tells a part file's name from those of others.
@@ -78,10 +77,10 @@ impl Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     size: u64,
-    data_len: u64,
+    pub data_len: u64,
     mtime: (i64, u32),
     extents_hash: [u8; 32],
-    version: Option<FileVersion>,
+    pub version: Option<FileVersion>,
 }
 
 impl Source {
@@ -95,12 +94,12 @@ impl Source {
     }
 
     /// Whether both are one version of one file.
-    fn is(&self, other: &Source) -> bool {
+    pub(super) fn is(&self, other: &Source) -> bool {
         self.version.is_some() && self == other
     }
 
     /// Up to where a group of one, by its number, is at the same place in the other.
-    fn common_len(&self, other: &Source) -> u64 {
+    pub(super) fn common_len(&self, other: &Source) -> u64 {
         let shorter = self.data_len.min(other.data_len);
         if self.extents_hash == other.extents_hash && self.data_len == other.data_len {
             shorter
@@ -217,139 +216,10 @@ impl Record {
     }
 }
 
-/// What a journal says of the file that is to be received.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Recovered {
-    pub header: Header,
-    /// Length of the part of the journal that is sound.
-    pub journal_len: u64,
-    /// The journal speaks of the very version that is to be received.
-    pub is_same_version: bool,
-    /// It speaks of a file that looks the same, be there versions or not.
-    pub is_alike: bool,
-    /// Data bytes of groups that were never verified.
-    pub ranges: Ranges,
-    /// Groups that were verified for this version or for another.
-    pub groups: BTreeMap<u32, VerifiedGroup>,
-}
-
-/// A group that was verified before the interruption.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct VerifiedGroup {
-    /// Its hash.
-    pub hash: [u8; 32],
-    /// It had reached the disk itself: no need to read it again.
-    pub is_synced: bool,
-    /// The kernel has had it ever since: no need either, once it is brought to the disk.
-    pub is_kept: bool,
-    /// It is of the version that is to be received.
-    pub is_current: bool,
-}
-
-/// Read a journal, to go on with `wanted`; `None` if it is no journal.
-pub(super) fn recover(wanted: &Source, ours: &Ours, bytes: &[u8]) -> Option<Recovered> {
-    let header = Header::read(bytes)?;
-    let mut reading = Reading { source: None, ranges: Ranges::new(), groups: BTreeMap::new() };
-    let mut journal_len = HEADER_LEN as u64;
-    let (mut synced, mut kept) = (None, None);
-    while let Some((record, len)) = Record::read(&header, journal_len, &bytes[journal_len as usize..]) {
-        if let Record::Synced { journal_len, seal } = record {
-            synced = Some((journal_len, seal));
-        } else if let Record::Kept { boot, seal } = record {
-            kept = (boot == ours.boot).then_some((journal_len, seal));
-        } else if !reading.take(record, journal_len) {
-            // A sound record that makes no sense: not ours to judge, but nothing to build on.
-            break;
-        }
-        journal_len += len as u64;
-    }
-    let is_same_version = reading.source.is_some_and(|source| source.is(wanted));
-    let is_alike = reading.source == Some(*wanted);
-    reading.go_over(wanted);
-    let prefix = |len: u64| usize::try_from(len).ok().and_then(|len| bytes.get(..len));
-    let is_sealed =
-        |(len, seal): &(u64, Seal)| prefix(*len).is_some_and(|journal| seal_of(&ours.key, journal) == *seal);
-    let synced_len = synced.filter(is_sealed).map_or(0, |(len, _)| len);
-    let kept_len = kept.filter(is_sealed).map_or(0, |(len, _)| len);
-    let verified = |noted: Noted| VerifiedGroup {
-        hash: noted.hash,
-        is_synced: noted.at < synced_len,
-        is_kept: noted.at < kept_len,
-        is_current: noted.is_current,
-    };
-    let groups: BTreeMap<_, _> =
-        reading.groups.into_iter().map(|(index, noted)| (index, verified(noted))).collect();
-    for index in groups.keys() {
-        if let Some(range) = group_range(*index, wanted.data_len) {
-            reading.ranges.remove(range);
-        }
-    }
-    Some(Recovered { header, journal_len, is_same_version, is_alike, ranges: reading.ranges, groups })
-}
-
-/// What has been read of a journal.
-struct Reading {
-    source: Option<Source>,
-    ranges: Ranges,
-    groups: BTreeMap<u32, Noted>,
-}
-
-/// A group that a journal calls verified.
-struct Noted {
-    hash: [u8; 32],
-    /// Where it says so.
-    at: u64,
-    is_current: bool,
-}
-
-impl Reading {
-    /// Take in the record at `position`; `false` if it makes no sense.
-    fn take(&mut self, record: Record, position: u64) -> bool {
-        let data_len = self.source.map_or(0, |source| source.data_len);
-        match record {
-            Record::Source(source) => self.go_over(&source),
-            Record::Range(range) if range.start < range.end && range.end <= data_len => {
-                self.ranges.insert(range)
-            }
-            Record::Group { index, hash } if group_range(index, data_len).is_some() => {
-                self.groups.insert(index, Noted { hash, at: position, is_current: true });
-            }
-            Record::Lost { index } => {
-                self.groups.remove(&index);
-                if let Some(range) = group_range(index, data_len) {
-                    self.ranges.remove(range);
-                }
-            }
-            Record::Range(_) | Record::Group { .. } | Record::Synced { .. } | Record::Kept { .. } => {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// From now on it is about `next`. What was there stays as far as it is at the same place, but it is another's.
-    fn go_over(&mut self, next: &Source) {
-        if let Some(before) = self.source.replace(*next)
-            && !before.is(next)
-        {
-            let common_len = before.common_len(next);
-            self.groups.retain(|index, _| u64::from(*index) * GROUP_LEN < common_len);
-            self.groups.values_mut().for_each(|noted| noted.is_current = false);
-            // Where a range of verified groups is not noted, the groups speak for it.
-            self.ranges.remove(common_len..u64::MAX);
-        }
-    }
-}
-
 /// The data range of a group of a file; `None` if the file has no such group.
 pub(super) fn group_range(index: u32, data_len: u64) -> Option<Range<u64>> {
     let start = u64::from(index) * GROUP_LEN;
     (start < data_len).then(|| start..(start + GROUP_LEN).min(data_len))
-}
-
-/// The seal of a journal's first bytes.
-fn seal_of(key: &SealKey, journal: &[u8]) -> Seal {
-    seal(&blake3::Hasher::new_keyed(key).update(journal).clone())
 }
 
 /// The seal of all that a hasher under the key has seen.
@@ -379,9 +249,12 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 pub(super) type Seal = [u8; SEAL_LEN];
 
 const MAGIC: &[u8; 8] = b"lhjourn2";
-const CHECK_LEN: usize = 8;
-const SEAL_LEN: usize = 16;
-const HEADER_LEN: usize = 8 + 8 + 4 + CHECK_LEN;
+pub(super) const CHECK_LEN: usize = 8;
+pub(super) const SEAL_LEN: usize = 16;
+pub(super) const HEADER_LEN: usize = 8 + 8 + 4 + CHECK_LEN;
+
+/// No record is longer.
+pub(super) const RECORD_MAX: usize = 1 + 76 + CHECK_LEN;
 
 const TAG_RANGE: u8 = 1;
 const TAG_GROUP: u8 = 2;
@@ -389,164 +262,3 @@ const TAG_LOST: u8 = 3;
 const TAG_SYNCED: u8 = 4;
 const TAG_SOURCE: u8 = 5;
 const TAG_KEPT: u8 = 6;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const GROUPS: u32 = 5;
-    const DATA_LEN: u64 = 4 * GROUP_LEN + 77;
-    const KEY: SealKey = [7; 32];
-    const OURS: Ours = Ours { key: KEY, boot: [4; 16] };
-
-    fn source(size: u64, version: u8) -> Source {
-        let kind = Kind::File { size, extents: None, version: Some([version; 16]).filter(|_| version > 0) };
-        Source::new(&Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 5) })
-    }
-
-    fn header() -> Header {
-        Header::new(*b"abcdefgh")
-    }
-
-    fn record() -> impl Strategy<Value = Record> {
-        let range = (0..DATA_LEN, 1u64..2 * GROUP_LEN).prop_map(|(a, len)| a..(a + len).min(DATA_LEN));
-        prop_oneof![
-            4 => range.prop_map(Record::Range),
-            2 => (0..GROUPS, any::<[u8; 32]>()).prop_map(|(index, hash)| Record::Group { index, hash }),
-            1 => (0..GROUPS).prop_map(|index| Record::Lost { index }),
-            1 => Just(Record::Synced { journal_len: 0, seal: [0; SEAL_LEN] }),
-            1 => (4u8..6).prop_map(|boot| Record::Kept { boot: [boot; 16], seal: [0; SEAL_LEN] }),
-            1 => (1u8..3).prop_map(|version| Record::Source(source(DATA_LEN, version))),
-        ]
-    }
-
-    /// The journal's bytes, and where each record ends.
-    fn write(records: &[Record]) -> (Vec<u8>, Vec<usize>) {
-        let header = header();
-        let mut bytes = header.bytes().to_vec();
-        let mut ends = vec![];
-        Record::Source(source(DATA_LEN, 1)).write(&header, bytes.len() as u64, &mut bytes);
-        for record in records {
-            let position = bytes.len() as u64;
-            let record = match record {
-                Record::Synced { .. } => {
-                    Record::Synced { journal_len: position, seal: seal_of(&KEY, &bytes) }
-                }
-                Record::Kept { boot, .. } => Record::Kept { boot: *boot, seal: seal_of(&KEY, &bytes) },
-                other => other.clone(),
-            };
-            record.write(&header, position, &mut bytes);
-            ends.push(bytes.len());
-        }
-        (bytes, ends)
-    }
-
-    /// What the records say, worked out group by group, to one who wants version 1.
-    fn model(records: &[Record]) -> (Ranges, BTreeMap<u32, VerifiedGroup>) {
-        let (mut ranges, mut groups, mut version) = (Ranges::new(), BTreeMap::new(), 1);
-        let disown = |groups: &mut BTreeMap<u32, VerifiedGroup>| {
-            groups.values_mut().for_each(|group| group.is_current = false);
-        };
-        for record in records {
-            match record {
-                Record::Source(next) => {
-                    let next = next.version.unwrap()[0];
-                    if next != version {
-                        disown(&mut groups);
-                    }
-                    version = next;
-                }
-                Record::Range(range) => ranges.insert(range.clone()),
-                Record::Group { index, hash } => {
-                    groups.insert(
-                        *index,
-                        VerifiedGroup { hash: *hash, is_synced: false, is_kept: false, is_current: true },
-                    );
-                }
-                Record::Lost { index } => {
-                    groups.remove(index);
-                    ranges.remove(group_range(*index, DATA_LEN).unwrap());
-                }
-                Record::Synced { .. } => groups.values_mut().for_each(|group| group.is_synced = true),
-                Record::Kept { boot, .. } => {
-                    groups.values_mut().for_each(|group| group.is_kept = *boot == OURS.boot);
-                }
-            }
-        }
-        if version != 1 {
-            disown(&mut groups);
-        }
-        for index in groups.keys() {
-            ranges.remove(group_range(*index, DATA_LEN).unwrap());
-        }
-        (ranges, groups)
-    }
-
-    fn found(bytes: &[u8]) -> Option<Recovered> {
-        recover(&source(DATA_LEN, 1), &OURS, bytes)
-    }
-
-    proptest! {
-        #[test]
-        fn a_torn_journal_says_what_its_whole_records_say(records in prop::collection::vec(record(), 0..30), cut: prop::sample::Index) {
-            let (bytes, ends) = write(&records);
-            let cut = cut.index(bytes.len() + 1);
-            let found = found(&bytes[..cut]);
-            if cut < HEADER_LEN {
-                prop_assert_eq!(found, None);
-            } else {
-                let whole = ends.iter().filter(|end| **end <= cut).count();
-                let found = found.unwrap();
-                prop_assert_eq!((found.ranges, found.groups), model(&records[..whole]));
-                prop_assert!(found.journal_len as usize <= cut);
-            }
-        }
-
-        #[test]
-        fn a_flipped_bit_ends_the_journal_there(records in prop::collection::vec(record(), 1..20), at: prop::sample::Index, bit in 0u8..8) {
-            let (mut bytes, ends) = write(&records);
-            let at = at.index(bytes.len());
-            bytes[at] ^= 1u8 << bit;
-            let found = found(&bytes);
-            if at < HEADER_LEN {
-                prop_assert_eq!(found, None);
-            } else {
-                let whole = ends.iter().filter(|end| **end <= at).count();
-                prop_assert_eq!(found.map(|f| (f.ranges, f.groups)), Some(model(&records[..whole])));
-            }
-        }
-    }
-
-    fn group(index: u32) -> Record {
-        Record::Group { index, hash: [index as u8; 32] }
-    }
-
-    #[test]
-    fn only_what_we_sealed_counts_as_being_on_the_disk() {
-        let (bytes, _) = write(&[group(0), Record::Synced { journal_len: 0, seal: [0; SEAL_LEN] }]);
-        let synced =
-            |key| recover(&source(DATA_LEN, 1), &Ours { key, ..OURS }, &bytes).unwrap().groups[&0].is_synced;
-        assert!(synced(KEY));
-        assert!(!synced([8; 32]), "made by somebody else");
-    }
-
-    #[test]
-    fn groups_of_another_version_are_not_current_and_those_of_another_place_are_gone() {
-        let (bytes, _) = write(&[group(0), group(3), group(4), Record::Range(0..DATA_LEN)]);
-        let seen = |wanted: Source| {
-            let found = recover(&wanted, &OURS, &bytes).unwrap();
-            (found.is_same_version, found.groups.iter().map(|(i, g)| (*i, g.is_current)).collect::<Vec<_>>())
-        };
-        assert_eq!(seen(source(DATA_LEN, 1)), (true, vec![(0, true), (3, true), (4, true)]));
-        assert_eq!(seen(source(DATA_LEN, 2)), (false, vec![(0, false), (3, false), (4, false)]));
-        assert!(!seen(source(DATA_LEN, 0)).0, "none is not equal to anything");
-        // The last group is cut short at another place: not the same group.
-        assert_eq!(seen(source(DATA_LEN + 1, 2)), (false, vec![(0, false), (3, false)]));
-        assert_eq!(seen(source(2 * GROUP_LEN, 2)), (false, vec![(0, false)]));
-        let sparse =
-            Kind::File { size: DATA_LEN, extents: Some(vec![0..5, 9..DATA_LEN]), version: Some([1; 16]) };
-        let sparse = Source::new(&Entry { path: b"f".to_vec(), kind: sparse, mode: 0, mtime: (1, 5) });
-        assert_eq!(seen(sparse), (false, vec![]));
-    }
-}

@@ -1,6 +1,6 @@
 //! Which groups have been verified: what the sender says of each, and what came in.
 
-use longhaul_proto::session::manifest::{EntryIndex, Group, Layout};
+use longhaul_proto::session::manifest::{EntryIndex, Group, Layout, Ranges};
 use std::collections::HashMap;
 
 /// Hashes of the groups of files on their way.
@@ -23,7 +23,12 @@ struct Bad {
 #[derive(Debug)]
 enum Sheet {
     One(State, [u8; 32]),
-    Many { states: Vec<u8>, hashes: Vec<[u8; 32]>, verified: usize },
+    /// Of groups that are verified no hash is kept: a file may have millions of them.
+    Many {
+        states: Vec<u8>,
+        hashes: HashMap<u32, [u8; 32]>,
+        verified: usize,
+    },
 }
 
 /// How far a group is.
@@ -105,11 +110,11 @@ impl Ledger {
         Verdict::Waiting
     }
 
-    /// Groups of a file that an earlier run verified; `true` if they are all.
-    pub(super) fn resume(&mut self, layout: &Layout, entry: EntryIndex, groups: &[(u32, [u8; 32])]) -> bool {
+    /// Groups of a file that an earlier run verified, by their numbers; `true` if they are all.
+    pub(super) fn resume(&mut self, layout: &Layout, entry: EntryIndex, groups: &Ranges) -> bool {
         let mut complete = false;
-        for (index, hash) in groups {
-            let verdict = self.verify(layout, Group { entry, index: *index }, *hash);
+        for index in groups.iter().flat_map(|run| run.start as u32..run.end as u32) {
+            let verdict = self.verify(layout, Group { entry, index }, [0; 32]);
             complete = verdict == Verdict::Verified { file_complete: true };
         }
         complete
@@ -176,7 +181,7 @@ impl Ledger {
                     5 => State::InPlace,
                     _ => State::Unknown,
                 };
-                (state, hashes[at])
+                (state, hashes.get(&group.index).copied().unwrap_or_default())
             }
         }
     }
@@ -186,13 +191,16 @@ impl Ledger {
         let sheet = self.files.entry(group.entry).or_insert_with(|| match count {
             0 | 1 => Sheet::One(State::Unknown, [0; 32]),
             // Zeroed memory costs nothing until it is used, however large the file claims to be.
-            _ => Sheet::Many { states: vec![0; count], hashes: vec![[0; 32]; count], verified: 0 },
+            _ => Sheet::Many { states: vec![0; count], hashes: HashMap::new(), verified: 0 },
         });
         match sheet {
             Sheet::One(at_state, at_hash) => (*at_state, *at_hash) = (state, hash),
             Sheet::Many { states, hashes, .. } => {
                 states[group.index as usize] = state as u8;
-                hashes[group.index as usize] = hash;
+                let _before = match state {
+                    State::Unknown | State::Claimed | State::Verified => hashes.remove(&group.index),
+                    State::Expected | State::Computed | State::InPlace => hashes.insert(group.index, hash),
+                };
             }
         }
     }

@@ -55,13 +55,11 @@ impl Logs {
 
     /// Go on with the journal of an earlier run.
     pub(super) fn resume(&self, target: &Target, resumed: Resumed) {
-        let mut digest = blake3::Hasher::new_keyed(&ours().key);
-        digest.update(&resumed.journal_bytes);
         let mut log = Log {
             header: resumed.header,
             file: resumed.journal,
-            digest,
-            written_len: resumed.journal_bytes.len() as u64,
+            digest: resumed.digest,
+            written_len: resumed.journal_len,
             pending: Vec::new(),
             torn: true,
             unsynced: true,
@@ -213,8 +211,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::journal::recover;
     use super::super::names::journal_name;
+    use super::super::recover::recover;
     use super::super::target::Place;
     use super::*;
     use longhaul_proto::session::manifest::{Entry, GROUP_LEN, Kind, Layout, Manifest};
@@ -228,7 +226,7 @@ mod tests {
         let data_len = 3 * GROUP_LEN;
         let kind = Kind::File { size: data_len, extents: None, version: None };
         let entry = Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 0) };
-        let manifest = Manifest { entries: vec![entry] };
+        let manifest = Manifest::of(vec![entry]);
         let layout = Layout::new(&manifest);
         let folder = Arc::new(fs::File::open(top.path()).unwrap().into());
         let place = Place { top: Some(folder), ..Place::default() };
@@ -242,7 +240,7 @@ mod tests {
         logs.note(0, Record::Range(200..300));
         let name = String::from_utf8(journal_name(b"f")).unwrap();
         let journal = fs::read(top.path().join(name)).unwrap();
-        let found = recover(&Source::new(target.entry(0)), &ours(), &journal).unwrap();
+        let found = recover(&Source::new(target.entry(0)), &ours(), &journal[..]).unwrap();
         assert!(found.ranges.iter().cloned().eq(std::iter::once(0..200)), "{found:?}");
     }
 }

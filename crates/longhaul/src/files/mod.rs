@@ -7,6 +7,11 @@
 //!   Reader: Source                           FileSink: Sink
 //! ```
 //!
+//! All of this is done for one *part* of a copy at a time, of at most 65 536 entries: a `Lister` lists them one after the
+//! other, a `Planner` compares them, and each has a reader and a sink of its own. What goes beyond a part: a folder that is
+//! in several of them is finished with the last (`Seams`), a part ends after those before it (`FileSink::go_ahead`), and
+//! what is to be removed is known and removed with the last one. Most copies have one part.
+//!
 //! Both sides cut the object into [`blocks`] of at most 1 MiB that hold whole hash groups: one full group of a
 //! large file, or many small files together. Disks are touched by threads of their own, a block at a time; what
 //! runs on the network thread copies bytes between packets and blocks in memory and never waits.
@@ -75,6 +80,7 @@ mod disk;
 mod errors;
 mod exclude;
 mod extents;
+mod extraneous;
 mod fill;
 mod folders;
 mod hash;
@@ -84,6 +90,7 @@ mod keeper;
 mod landing;
 mod lease;
 mod ledger;
+mod lister;
 mod log;
 mod look;
 mod names;
@@ -91,6 +98,8 @@ mod part;
 mod plan;
 mod prepare;
 mod reader;
+mod recover;
+mod removal;
 mod resume;
 mod root;
 mod runs;
@@ -98,6 +107,7 @@ mod scan;
 mod sealing;
 mod shared;
 mod sink;
+mod spill;
 mod spool;
 mod target;
 #[cfg(test)]
@@ -107,9 +117,10 @@ mod writer;
 
 pub use errors::FileError;
 pub use exclude::{Exclude, PatternError};
-pub use plan::{Base, Plan, plan};
+pub use lister::{Listed, Lister};
+pub use plan::{Base, Plan, Planner, plan};
 pub use reader::{Reader, Wake};
 pub use root::Root;
-pub use scan::{Scan, ScanOptions, SourceSpec, scan};
+pub use scan::{PartLimits, Scan, ScanOptions, SourceSpec, scan, scan_in_parts};
 pub use sealing::prime;
 pub use sink::{Backlog, FileSink, SinkEvent};

@@ -1,22 +1,22 @@
 //! The receiver's first step: what is there already, what can be taken over, what is to come.
 
 use super::claims::Standing;
-use super::compare::{Found, Looker};
+use super::compare::{Blocked, Found, Looker};
 use super::errors::FileError;
 use super::exclude::Exclude;
-use super::folders::{Folders, list, split};
+use super::extraneous::{Extraneous, Sweep};
+use super::folders::{Folders, list};
 use super::journal::group_range;
 use super::lease::left_part;
-use super::names::{is_ours, journal_name, journal_of_part};
+use super::names::{is_ours, journal_name};
 use super::resume::Resumed;
 use super::root::{Root, Written};
-use super::scan::{PATH_MAX, join};
 use super::target::{Place, room};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, Report};
 use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, statat};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Base {
     }
 }
 
-/// What a receiver is going to do.
+/// What a receiver is going to do about a part of a copy.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// Object bytes that need not be sent: of files that are there, that cannot be stored, or that an interrupted run
@@ -61,8 +61,8 @@ pub struct Plan {
     pub failed_bytes: u64,
     /// Files and links of which something is to come.
     pub to_copy: Truncated<Vec<u8>>,
-    /// What the destination has and the source has not (`delete`): the topmost paths.
-    pub extraneous: Vec<Vec<u8>>,
+    /// What the destination has and the source has not (`delete`), known with the last part.
+    pub(super) extraneous: Extraneous,
     /// The other side could not list all that it was asked for: nothing is removed here. To be set by whoever heard of it.
     pub source_incomplete: bool,
     /// The entries of `failures`.
@@ -75,6 +75,8 @@ pub struct Plan {
     pub(super) resumed: Vec<Resumed>,
     /// Files in place that may have something in common with those to come.
     pub(super) standing: Vec<Standing>,
+    /// There is a part before this one.
+    pub(super) follows: bool,
     /// Nothing is to be changed.
     pub(super) dry_run: bool,
     /// What is to be on the disk itself.
@@ -83,70 +85,186 @@ pub struct Plan {
     goal: Option<Goal>,
 }
 
-/// Compare a validated manifest with what is at the destination. Changes nothing. After an error
-/// nothing of this copy can be done.
+/// Compare the validated manifest of a copy that has one part with what is at the destination.
 pub fn plan(
     base: &Base,
     manifest: &Manifest,
     options: &FileOptions,
     stop: &AtomicBool,
 ) -> Result<Plan, FileError> {
-    let exclude = Exclude::new(&options.exclude)?;
-    let layout = Layout::new(manifest);
-    if layout.object_len() > OBJECT_MAX {
-        return Err(FileError::TooLarge);
+    Planner::new(base.clone(), options.clone())?.plan(manifest, stop)
+}
+
+/// Compares a copy with what is at the destination, part by part. Changes nothing. After an error nothing more of this copy
+/// can be done.
+#[derive(Debug)]
+pub struct Planner {
+    base: Base,
+    options: FileOptions,
+    exclude: Exclude,
+    /// A part has been compared.
+    has_begun: bool,
+    goal: Option<Goal>,
+    /// What the top folder holds and the source has not named so far, where that matters.
+    others: Option<Others>,
+    /// Looks for what is to be removed, where that is asked for.
+    sweep: Option<Sweep>,
+    /// Folders of the part before that go on: those that stay as they are, and those that cannot be made.
+    kept: HashSet<Vec<u8>>,
+    blocked: Blocked,
+}
+
+impl Planner {
+    /// Of a copy to `base`.
+    pub fn new(base: Base, options: FileOptions) -> Result<Planner, FileError> {
+        let exclude = Exclude::new(&options.exclude)?;
+        let (kept, blocked) = (HashSet::new(), Blocked::default());
+        Ok(Planner {
+            base,
+            options,
+            exclude,
+            has_begun: false,
+            goal: None,
+            others: None,
+            sweep: None,
+            kept,
+            blocked,
+        })
     }
-    if manifest.entries.is_empty() {
-        return Ok(Plan { fsync: options.fsync, ..Plan::default() });
-    }
-    let mut goal = Goal::find(base, manifest)?;
-    if goal.exists {
-        goal.top = Some(Arc::new(open(base, &goal.folder)?));
-    }
-    let has_top = manifest.entries.iter().any(|entry| entry.path.is_empty());
-    if let Some(top) = goal.top.as_ref().filter(|_| has_top && !options.delete) {
-        goal.keeps_top |= holds_others(top, manifest);
-    }
-    goal.keeps_top |= options.new_only;
-    goal.new_only = options.new_only;
-    let mut plan = Plan { dry_run: options.dry_run, fsync: options.fsync, ..Plan::default() };
-    let mut looker = Looker::new(goal.top.clone(), &layout, options, stop);
-    for (index, entry) in manifest.entries.iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            return Err(FileError::Interrupted);
+
+    /// Compare the next part, of a validated manifest.
+    pub fn plan(&mut self, manifest: &Manifest, stop: &AtomicBool) -> Result<Plan, FileError> {
+        let layout = Layout::new(manifest);
+        if layout.object_len() > OBJECT_MAX {
+            return Err(FileError::TooLarge);
         }
-        let index = index as EntryIndex;
-        let found = looker.look(index, entry, goal.rename.as_deref().unwrap_or(&entry.path));
-        let found = if options.dry_run { found.without_changes() } else { found };
-        let is_to_come = match &found {
-            Found::Nothing => true,
-            Found::Part(resumed, standing) => resumed.is_some() || standing.is_none(),
-            Found::Folder | Found::Kept | Found::Same { .. } | Found::Obstacle(_) => false,
+        let (dry_run, fsync) = (self.options.dry_run, self.options.fsync);
+        let follows = std::mem::replace(&mut self.has_begun, true);
+        let mut plan = Plan { follows, dry_run, fsync, ..Plan::default() };
+        if manifest.entries.is_empty() {
+            return Ok(plan);
+        }
+        if self.goal.is_none() {
+            self.begin(manifest)?;
+        }
+        let Some(goal) = self.goal.clone() else { return Ok(plan) };
+        let replaced_bytes = self.look(&goal, manifest, &layout, &mut plan, stop)?;
+        if let Some(sweep) = &mut self.sweep {
+            sweep.part(manifest);
+        }
+        check_room(&self.base, &goal, &plan, manifest, replaced_bytes)?;
+        if let Some(others) = &mut self.others {
+            others.cross_off(manifest);
+        }
+        if !manifest.seams.has_more {
+            plan.extraneous = self.sweep.take().map(Sweep::finish).unwrap_or_default();
+        }
+        if !self.options.dry_run || !plan.standing.is_empty() {
+            let keeps_top = goal.keeps_top || self.others.as_ref().is_some_and(Others::are_there);
+            plan.goal = Some(Goal { keeps_top, ..goal });
+        }
+        Ok(plan)
+    }
+
+    /// Where all goes is clear from the first part.
+    fn begin(&mut self, manifest: &Manifest) -> Result<(), FileError> {
+        let mut goal = Goal::find(&self.base, manifest)?;
+        if goal.exists {
+            goal.top = Some(Arc::new(open(&self.base, &goal.folder)?));
+        }
+        goal.new_only = self.options.new_only;
+        goal.keeps_top |= self.options.new_only;
+        if let Some(top) = &goal.top {
+            if self.options.delete && goal.rename.is_none() {
+                self.sweep = Some(Sweep::new(top.clone(), self.exclude.clone()));
+            } else if !self.options.delete && manifest.entries.iter().any(|entry| entry.path.is_empty()) {
+                self.others = Some(Others::of(top));
+            }
+        }
+        self.goal = Some(goal);
+        Ok(())
+    }
+
+    /// Look at each entry. Returns the bytes of files that will give way.
+    fn look(
+        &mut self,
+        goal: &Goal,
+        manifest: &Manifest,
+        layout: &Layout,
+        plan: &mut Plan,
+        stop: &AtomicBool,
+    ) -> Result<u64, FileError> {
+        let blocked = std::mem::take(&mut self.blocked);
+        let mut looker = Looker::new(goal.top.clone(), layout, &self.options, blocked, stop);
+        for (index, entry) in manifest.entries.iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(FileError::Interrupted);
+            }
+            let (path, is_continued) = (&entry.path, index < manifest.seams.continued as usize);
+            let index = index as EntryIndex;
+            // What stood in its way was told before.
+            let is_settled = is_continued && (self.kept.contains(path) || looker.is_blocked(path));
+            let found = match is_settled {
+                true => Found::Kept,
+                false => looker.look(index, entry, goal.rename.as_deref().unwrap_or(path)),
+            };
+            let found = if self.options.dry_run { found.without_changes() } else { found };
+            if found.is_to_come() && !matches!(entry.kind, Kind::Dir) {
+                plan.to_copy.push(path.clone());
+            }
+            plan.add(layout, index, entry.kind.data_len(), found, path);
+        }
+        let path = |index: &EntryIndex| manifest.entries[*index as usize].path.as_slice();
+        let goes_on: HashSet<EntryIndex> = manifest.seams.goes_on.iter().copied().collect();
+        let kept = plan.kept.iter().filter(|index| goes_on.contains(index));
+        self.kept = kept.map(|index| path(index).to_vec()).collect();
+        let replaced_bytes = looker.replaced_bytes();
+        self.blocked = looker.into_blocked();
+        self.blocked.keep(goes_on.iter().map(path));
+        Ok(replaced_bytes)
+    }
+}
+
+/// What a folder holds and a copy into it does not name. Then it is not a copy of the source's folder but a place to put
+/// things, such as /tmp or somebody's home, and its permissions matter to others.
+#[derive(Debug)]
+enum Others {
+    Named(HashSet<Vec<u8>>),
+    /// A folder that cannot be listed is hardly ours.
+    Unknown,
+}
+
+impl Others {
+    fn of(top: &OwnedFd) -> Others {
+        let named = |names: Vec<(Vec<u8>, FileType)>| {
+            Others::Named(names.into_iter().map(|(name, _)| name).filter(|name| !is_ours(name)).collect())
         };
-        if is_to_come && !matches!(entry.kind, Kind::Dir) {
-            plan.to_copy.push(entry.path.clone());
+        list(top).map_or(Others::Unknown, named)
+    }
+
+    /// The copy names these.
+    fn cross_off(&mut self, manifest: &Manifest) {
+        if let Others::Named(names) = self
+            && !names.is_empty()
+        {
+            for entry in &manifest.entries {
+                names.remove(entry.path.split(|b| *b == b'/').next().unwrap_or_default());
+            }
         }
-        plan.add(&layout, index, entry.kind.data_len(), found, &entry.path);
     }
-    if options.delete
-        && goal.rename.is_none()
-        && let Some(there) = &goal.top
-    {
-        plan.extraneous = extraneous(there, manifest, &exclude);
+
+    fn are_there(&self) -> bool {
+        !matches!(self, Others::Named(names) if names.is_empty())
     }
-    check_room(base, &goal, &plan, manifest, looker.replaced_bytes())?;
-    if !options.dry_run || !plan.standing.is_empty() {
-        plan.goal = Some(goal);
-    }
-    Ok(plan)
 }
 
 impl Plan {
     /// What a dry run reports. Nothing would be removed if the source could not be listed completely.
     pub fn forecast(&self) -> Report {
         let mut report = Report { to_copy: self.to_copy.clone(), ..self.report() };
-        if !self.source_incomplete && self.failures.is_empty() {
-            report.removed.extend(self.extraneous.iter().cloned());
+        if !self.source_incomplete && self.failures.is_empty() && self.extraneous.is_clear() {
+            // What cannot be read back is not told; the copy itself would say so.
+            let _ = self.extraneous.for_each(|path| report.removed.push(path.to_vec()));
         } else {
             report.removal_put_off = !self.extraneous.is_empty();
         }
@@ -223,14 +341,14 @@ impl Plan {
 
     fn add_part(&mut self, place: Range<u64>, resumed: Option<Resumed>, standing: Option<Standing>) {
         let data_len = place.end - place.start;
-        let (mut kept, mut in_part) = (Ranges::new(), BTreeSet::new());
+        let (mut kept, mut in_part) = (Ranges::new(), Ranges::new());
         if let Some(part) = &resumed {
-            kept = part.kept.clone();
-            in_part.extend(part.groups.iter().map(|(group, _)| *group));
-            in_part.extend(part.claims.iter().map(|(group, _)| *group));
+            (kept, in_part) = (part.kept.clone(), part.groups.clone());
+            in_part.extend(part.claims.iter().map(|(group, _)| u64::from(*group)..u64::from(*group) + 1));
         }
+        let is_in_part = |group: &u32| in_part.contains(&u64::from(*group));
         let in_place =
-            standing.into_iter().flat_map(|standing| 0..standing.end).filter(|g| !in_part.contains(g));
+            standing.into_iter().flat_map(|standing| 0..standing.end).filter(|group| !is_in_part(group));
         let claims = resumed.iter().flat_map(|part| part.claims.iter().map(|(group, _)| *group));
         let groups: Vec<u32> = claims.chain(in_place).collect();
         for data in groups.iter().filter_map(|group| group_range(*group, data_len)) {
@@ -248,7 +366,7 @@ impl Plan {
             self.add_range(place.start + range.start..place.start + range.end);
         }
         self.resumed.extend(resumed);
-        let helps = |standing: &Standing| (0..standing.end).any(|group| !in_part.contains(&group));
+        let helps = |standing: &Standing| (0..standing.end).any(|group| !is_in_part(&group));
         self.standing.extend(standing.filter(helps));
     }
 
@@ -260,7 +378,7 @@ impl Plan {
 }
 
 /// Which folder the entries go below.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Goal {
     base: Base,
     folder: PathBuf,
@@ -284,7 +402,9 @@ impl Goal {
         let kind = look(dest)?;
         let written = Written::new(dest);
         let only = match manifest.entries.as_slice() {
-            [only] => !matches!(only.kind, Kind::Dir) && !only.path.contains(&b'/'),
+            [only] if !manifest.seams.has_more => {
+                !matches!(only.kind, Kind::Dir) && !only.path.contains(&b'/')
+            }
             _ => false,
         };
         if only && kind != Some(FileType::Directory) && !written.is_folder {
@@ -344,15 +464,6 @@ fn open(base: &Base, folder: &Path) -> Result<OwnedFd, FileError> {
     base.root.open_folder(folder).map_err(|e| FileError::from(e).at(folder))
 }
 
-/// Whether a folder holds what the manifest does not name. Then it is not a copy of the source's folder but a place to put
-/// things, such as /tmp or somebody's home, and its permissions matter to others.
-fn holds_others(top: &OwnedFd, manifest: &Manifest) -> bool {
-    let first = |path: &'_ [u8]| path.split(|b| *b == b'/').next().unwrap_or_default().to_vec();
-    let known: HashSet<Vec<u8>> = manifest.entries.iter().map(|entry| first(&entry.path)).collect();
-    // One that cannot be listed is hardly ours.
-    list(top).map_or(true, |names| names.iter().any(|(name, _)| !known.contains(name) && !is_ours(name)))
-}
-
 /// Refuse at once what cannot end well. `replaced` are the bytes of files that will give way to new ones.
 fn check_room(
     base: &Base,
@@ -388,88 +499,6 @@ fn left_over(goal: &Goal, manifest: &Manifest) -> u64 {
         Some((stat.st_blocks as u64).saturating_mul(512))
     };
     files.filter_map(size).sum()
-}
-
-/// The topmost paths below the folders of the manifest that it does not name, without those that a pattern protects and
-/// the folders above these.
-fn extraneous(top: &Arc<OwnedFd>, manifest: &Manifest, exclude: &Exclude) -> Vec<Vec<u8>> {
-    let mut known: HashSet<Vec<u8>> = HashSet::new();
-    for entry in &manifest.entries {
-        known.insert(entry.path.clone());
-        if matches!(entry.kind, Kind::File { .. }) {
-            let (folder, name) = split(&entry.path);
-            known.insert(join(folder, &journal_name(name)));
-        }
-    }
-    let mut folders = Folders::new(top.clone());
-    let mut found = Vec::new();
-    for entry in manifest.entries.iter().filter(|entry| matches!(entry.kind, Kind::Dir)) {
-        let Ok(names) = folders.open(&entry.path).and_then(|folder| list(&folder)) else { continue };
-        for (name, kind) in names {
-            let path = join(&entry.path, &name);
-            // Part files go the way of their journals.
-            let journal = journal_of_part(&name).map(|journal| join(&entry.path, &journal));
-            if !known.contains(&path) && !journal.is_some_and(|journal| known.contains(&journal)) {
-                found.extend(unprotected(&mut folders, path, kind == FileType::Directory, exclude));
-            }
-        }
-    }
-    found.sort_unstable();
-    found
-}
-
-/// Something that the source has not, or what is in it.
-struct Extra {
-    path: Vec<u8>,
-    is_folder: bool,
-    /// The folder that it is in, by its place in the list.
-    above: Option<usize>,
-    /// It may be removed with all in it.
-    is_whole: bool,
-}
-
-/// What of `path` and all in it may be removed: the topmost paths.
-fn unprotected(folders: &mut Folders, path: Vec<u8>, is_folder: bool, exclude: &Exclude) -> Vec<Vec<u8>> {
-    let mut found = vec![Extra { path, is_folder, above: None, is_whole: true }];
-    let mut pending = vec![0];
-    while let Some(at) = pending.pop() {
-        let Extra { path, is_folder, .. } = &found[at];
-        if is_protected(exclude, path, *is_folder) {
-            found[at].is_whole = false;
-            continue;
-        }
-        // What lies deeper than any path that is copied has no patterns.
-        if !is_folder || exclude.is_empty() || path.len() > PATH_MAX {
-            continue;
-        }
-        // What cannot be looked into cannot be removed either, which is told then.
-        let names = folders.open(path).and_then(|folder| list(&folder)).unwrap_or_default();
-        let inner = |(name, kind): (Vec<u8>, FileType)| Extra {
-            path: join(path, &name),
-            is_folder: kind == FileType::Directory,
-            above: Some(at),
-            is_whole: true,
-        };
-        let inner: Vec<Extra> = names.into_iter().map(inner).collect();
-        pending.extend(found.len()..found.len() + inner.len());
-        found.extend(inner);
-    }
-    // What is in a folder stands behind it.
-    for at in (0..found.len()).rev() {
-        if let (false, Some(folder)) = (found[at].is_whole, found[at].above) {
-            found[folder].is_whole = false;
-        }
-    }
-    let is_topmost =
-        |extra: &&Extra| extra.is_whole && extra.above.is_none_or(|folder| !found[folder].is_whole);
-    found.iter().filter(is_topmost).map(|extra| extra.path.clone()).collect()
-}
-
-/// A pattern protects what it would have left out at the source. The source may have been given with or without its
-/// own name, so both readings count.
-fn is_protected(exclude: &Exclude, path: &[u8], is_folder: bool) -> bool {
-    let below_name = path.iter().position(|b| *b == b'/').map(|slash| &path[slash + 1..]);
-    exclude.leaves_out(path, is_folder) || below_name.is_some_and(|path| exclude.leaves_out(path, is_folder))
 }
 
 /// Copies larger than this are refused: the size is the other side's word, and memory for it is taken here.

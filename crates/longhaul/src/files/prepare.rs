@@ -29,7 +29,8 @@ impl Preparation {
             return shared.count_down();
         }
         let target = &shared.target;
-        for (index, entry) in target.manifest.entries.iter().enumerate() {
+        let continued = target.manifest.seams.continued as usize;
+        for (index, entry) in target.manifest.entries.iter().enumerate().skip(continued) {
             let index = index as EntryIndex;
             if !shared.is_open(index) {
                 continue;
@@ -62,29 +63,54 @@ impl Preparation {
 
 /// All entries are settled: remove what the source has not, and give folders their permissions and time.
 pub(super) fn finish(shared: &Shared) {
-    let target = &shared.target;
-    let all_well = shared.report().failed.is_empty() && !shared.source_incomplete;
-    if all_well && shared.dry_run {
-        shared.report().removed.extend(shared.extraneous.iter().cloned());
-    } else if all_well {
-        for path in &shared.extraneous {
-            match target.remove(path) {
-                Ok(()) => shared.report().removed.push(path.clone()),
-                Err(error) => fail(shared, path, FileError::step("cannot be removed")(error)),
-            }
-        }
-        target.forget_folders();
-    } else {
-        shared.report().removal_put_off = !shared.extraneous.is_empty();
-    }
+    remove_extraneous(shared);
     if !shared.dry_run {
         remove_leftovers(shared);
+        finish_folders(shared);
     }
+    if shared.fsync == Fsync::Always && !shared.dry_run {
+        let is_durable = sync_rest(shared);
+        shared.report().durable = is_durable;
+    }
+    shared.finished.store(true, Ordering::Release);
+    shared.wake();
+}
+
+/// Remove what the source has not, if all that it has is here.
+fn remove_extraneous(shared: &Shared) {
+    let (target, extraneous) = (&shared.target, &shared.extraneous);
+    if extraneous.is_empty() {
+        return;
+    }
+    let all_well = shared.report().failed.is_empty() && !shared.is_incomplete.load(Ordering::Acquire);
+    if !all_well || !extraneous.is_clear() {
+        shared.report().removal_put_off = true;
+        return;
+    }
+    let looked = extraneous.for_each(|path| {
+        if shared.dry_run {
+            return shared.report().removed.push(path.to_vec());
+        }
+        match target.remove(path) {
+            Ok(()) => shared.report().removed.push(path.to_vec()),
+            Err(error) => fail(shared, path, FileError::step("cannot be removed")(error)),
+        }
+    });
+    if let Err(error) = looked {
+        fail(shared, b"", FileError::step("what to remove cannot be read back")(error));
+    }
+    target.forget_folders();
+}
+
+/// Give folders their permissions and time, but for those that go on in the next part.
+fn finish_folders(shared: &Shared) {
+    let target = &shared.target;
+    let goes_on: HashSet<EntryIndex> = target.manifest.seams.goes_on.iter().copied().collect();
     // Children come after their parents in a manifest, so backwards is the deepest first.
     for (index, entry) in target.manifest.entries.iter().enumerate().rev() {
         let index = index as EntryIndex;
         if matches!(entry.kind, Kind::Dir)
-            && !shared.dry_run
+            && !goes_on.contains(&index)
             && shared.status(index) != Status::Settled
             && let Err(error) = target.finish_folder(index)
         {
@@ -97,12 +123,6 @@ pub(super) fn finish(shared: &Shared) {
             }
         }
     }
-    if shared.fsync == Fsync::Always && !shared.dry_run {
-        let is_durable = sync_rest(shared);
-        shared.report().durable = is_durable;
-    }
-    shared.finished.store(true, Ordering::Release);
-    shared.wake();
 }
 
 /// A file that is in place needs nothing of an earlier run any more, which may have begun with another version of it.
@@ -159,6 +179,18 @@ fn sync_rest(shared: &Shared) -> bool {
     for folder in folders(shared) {
         tell(folder, sync(target.open_folder(folder)));
     }
+    // What was removed of a folder stands together.
+    let mut last: Option<Vec<u8>> = None;
+    let looked = shared.extraneous.for_each(|path| {
+        let folder = split(path).0;
+        if last.as_deref() != Some(folder) {
+            tell(folder, sync(target.open_folder(folder)));
+            last = Some(folder.to_vec());
+        }
+    });
+    if looked.is_err() {
+        tell(b"", looked);
+    }
     for above in target.open_above() {
         tell(b"", sync(above));
     }
@@ -169,7 +201,7 @@ fn sync_rest(shared: &Shared) -> bool {
 fn folders(shared: &Shared) -> BTreeSet<&[u8]> {
     let target = &shared.target;
     let entries = 0..target.manifest.entries.len() as EntryIndex;
-    let mut folders: BTreeSet<&[u8]> = shared.extraneous.iter().map(|path| split(path).0).collect();
+    let mut folders: BTreeSet<&[u8]> = BTreeSet::new();
     for entry in entries {
         if matches!(target.entry(entry).kind, Kind::Dir) {
             folders.insert(&target.entry(entry).path);

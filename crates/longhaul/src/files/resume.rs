@@ -2,14 +2,15 @@
 
 use super::extents::DataMap;
 use super::hash::group_hash;
-use super::journal::{Header, Recovered, Source, group_range, recover};
+use super::journal::{Header, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{journal_name, part_name};
+use super::recover::{Recovered, recover};
 use super::sealing::ours;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
 use rustix::fs::fdatasync;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,12 +22,13 @@ pub(super) struct Resumed {
     /// Its journal, which is ours for as long as this is open.
     pub journal: Lease,
     pub header: Header,
-    /// The journal's sound part.
-    pub journal_bytes: Vec<u8>,
+    /// Length of the journal's sound part, and all of it for its next seal.
+    pub journal_len: u64,
+    pub digest: blake3::Hasher,
     /// The journal speaks of this version of the file, and can be gone on with as it is.
     pub is_same_version: bool,
-    /// Groups of this version that were verified.
-    pub groups: Vec<(u32, [u8; 32])>,
+    /// Numbers of groups of this version that were verified.
+    pub groups: Ranges,
     /// Groups that are there and that the sender has to confirm; with their hash where it is known.
     pub claims: Vec<(u32, Option<[u8; 32]>)>,
     /// Groups that the journal calls verified and that are not there as it says.
@@ -48,13 +50,10 @@ pub(super) fn resume(
     stop: &AtomicBool,
 ) -> io::Result<Option<Resumed>> {
     let Some(journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
-    let mut bytes = Vec::new();
-    (&*journal).read_to_end(&mut bytes)?;
-    let Some(found) = recover(&Source::new(entry), &ours(), &bytes) else { return Ok(None) };
+    let Some(found) = recover(&Source::new(entry), &ours(), &*journal) else { return Ok(None) };
     let Some(part) = lease::open_ours(folder, &part_name(name, found.header.part()))? else {
         return Ok(None);
     };
-    bytes.truncate(found.journal_len as usize);
     let data_len = entry.kind.data_len();
     let map = DataMap::new(&entry.kind);
     let mut sorting = Sorting {
@@ -70,9 +69,10 @@ pub(super) fn resume(
         entry: index,
         journal,
         header: found.header.clone(),
-        journal_bytes: bytes,
+        journal_len: found.journal_len,
+        digest: found.digest.clone(),
         is_same_version: found.is_same_version,
-        groups: Vec::new(),
+        groups: Ranges::new(),
         claims: Vec::new(),
         lost: Vec::new(),
         kept: Ranges::new(),
@@ -102,7 +102,7 @@ impl Sorting<'_> {
     /// Groups that were verified once; `false` if `stop` was set.
     fn verified(&mut self, found: &Recovered, resumed: &mut Resumed, stop: &AtomicBool) -> bool {
         let count = self.data_len.div_ceil(GROUP_LEN) as u32;
-        for (&group, verified) in &found.groups {
+        for (group, verified) in found.groups.iter() {
             if stop.load(Ordering::Relaxed) {
                 return false;
             }
@@ -111,9 +111,11 @@ impl Sorting<'_> {
             if !is_within(self.map, &range, self.len) {
                 resumed.lost.push(group);
             } else if !verified.is_current {
-                resumed.claims.push((group, is_noted.then_some(verified.hash)));
-            } else if is_noted || self.hash(&range, group, count) == Some(verified.hash) {
-                resumed.groups.push((group, verified.hash));
+                resumed.claims.push((group, verified.hash.filter(|_| is_noted)));
+            } else if !is_noted && verified.hash.is_none() {
+                resumed.claims.push((group, None));
+            } else if is_noted || self.hash(&range, group, count) == verified.hash {
+                resumed.groups.insert(u64::from(group)..u64::from(group) + 1);
                 resumed.kept.insert(range);
             } else {
                 resumed.lost.push(group);

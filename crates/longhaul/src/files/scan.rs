@@ -7,13 +7,13 @@ use super::folders::{Folders, list};
 use super::names::is_ours;
 use super::root::{Root, Written};
 use super::version::Identity;
-use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest, Seams};
 use longhaul_proto::session::message::FileFailure;
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -39,10 +39,10 @@ pub struct ScanOptions {
     pub stop: Arc<AtomicBool>,
 }
 
-/// What there is to copy.
+/// What there is to copy, or a part of it.
 #[derive(Debug, Default)]
 pub struct Scan {
-    /// The entries; files of a folder before its subfolders, each sorted by name.
+    /// The entries; files of a folder before its subfolders, each sorted by name, and all of a folder together.
     pub manifest: Manifest,
     /// What could not be listed.
     pub errors: Vec<FileFailure>,
@@ -70,7 +70,7 @@ impl Scan {
 
     /// Why there is nothing to copy, if that is so.
     pub fn emptiness(&self) -> Option<Reason> {
-        if !self.manifest.entries.is_empty() {
+        if !self.manifest.entries.is_empty() || self.manifest.seams.has_more {
             return None;
         }
         let failed = self.errors.first().map(|failure| Reason::new(failure.reason.cause, failure));
@@ -93,13 +93,52 @@ impl Scan {
     }
 }
 
-/// List the sources. Links are kept as links; what cannot be listed becomes an error and the rest goes on.
+/// How much a part of a listing holds at most, folders that it has in common with the part before left out.
+#[derive(Clone, Copy, Debug)]
+pub struct PartLimits {
+    /// Entries.
+    pub entries: usize,
+    /// Bytes that they take in memory. The last entry may take it beyond that.
+    pub bytes: usize,
+}
+
+impl Default for PartLimits {
+    fn default() -> PartLimits {
+        PartLimits { entries: PART_ENTRIES, bytes: PART_BYTES }
+    }
+}
+
+/// List the sources as a whole.
 pub fn scan(root: &Root, sources: &[SourceSpec], options: &ScanOptions) -> Scan {
+    let mut whole = Scan::default();
+    let limits = PartLimits { entries: usize::MAX, bytes: usize::MAX };
+    scan_in_parts(root, sources, options, limits, &mut |part| {
+        whole = part;
+        true
+    });
+    whole
+}
+
+/// List the sources part by part; `emit` takes them, and says whether to go on. Links are kept as links; what cannot be
+/// listed becomes an error and the rest goes on. Sources that may have paths in common, and what `files_from` names, are one
+/// part: all of their paths are to be known at a time.
+pub fn scan_in_parts(
+    root: &Root,
+    sources: &[SourceSpec],
+    options: &ScanOptions,
+    limits: PartLimits,
+    emit: &mut dyn FnMut(Scan) -> bool,
+) {
     let mut scanner = Scanner {
         options,
         scan: Scan::default(),
-        taken: (sources.len() > 1 || options.files_from.is_some()).then(HashMap::new),
+        taken: (may_meet(sources) || options.files_from.is_some()).then(HashMap::new),
         folders: HashMap::new(),
+        limits,
+        emit,
+        len: 0,
+        above: Vec::new(),
+        is_refused: false,
     };
     for source in sources {
         let shown = source.path.as_os_str().as_bytes();
@@ -107,16 +146,38 @@ pub fn scan(root: &Root, sources: &[SourceSpec], options: &ScanOptions) -> Scan 
             scanner.fail(shown, error);
         }
     }
-    scanner.scan
+    // What was listed when it was stopped must not pass for all there is.
+    if !scanner.is_stopped() {
+        (scanner.emit)(scanner.scan);
+    }
+}
+
+/// Whether a path may come from two of the sources.
+fn may_meet(sources: &[SourceSpec]) -> bool {
+    let mut names = HashSet::new();
+    let is_apart = |source: &SourceSpec| {
+        let written = Written::new(&source.path);
+        written.name.filter(|_| !written.is_folder).is_some_and(|name| names.insert(name))
+    };
+    sources.len() > 1 && !sources.iter().all(is_apart)
 }
 
 struct Scanner<'a> {
     options: &'a ScanOptions,
+    /// The part at work.
     scan: Scan,
     /// Paths given so far, and whose they are; kept only where one could come twice.
     taken: Option<HashMap<Vec<u8>, Owner>>,
     /// Handles of the folders that sources lie in.
     folders: HashMap<PathBuf, Arc<OwnedFd>>,
+    limits: PartLimits,
+    emit: &'a mut dyn FnMut(Scan) -> bool,
+    /// Bytes that the part's own entries take in memory.
+    len: usize,
+    /// Folders that the last entry lies in, and that one itself if it is a folder: the topmost first.
+    above: Vec<EntryIndex>,
+    /// Nobody wants any more of it.
+    is_refused: bool,
 }
 
 /// A folder still to be listed.
@@ -192,7 +253,7 @@ impl Scanner<'_> {
         let mut pending = vec![top];
         while let Some(folder) = pending.pop().filter(|_| !self.is_stopped()) {
             match self.claim(&folder.path, true) {
-                Claim::New => self.push(folder.path.clone(), Kind::Dir, &folder.stat),
+                Claim::New => drop(self.push(folder.path.clone(), Kind::Dir, &folder.stat)),
                 Claim::Known => {}
                 Claim::Conflict => {
                     self.fail(&folder.path, FileError::Twice);
@@ -267,9 +328,8 @@ impl Scanner<'_> {
         };
         match self.claim(&path, false) {
             Claim::New => {
-                let entry = self.scan.manifest.entries.len() as EntryIndex;
+                let entry = self.push(path, kind, stat);
                 self.scan.identities.extend(identity.map(|identity| (entry, identity)));
-                self.push(path, kind, stat);
             }
             Claim::Known => {}
             Claim::Conflict => self.fail(&path, FileError::Twice),
@@ -331,7 +391,7 @@ impl Scanner<'_> {
             let ancestor = &path[..slash];
             let stat = stat_folder(&folders.open(ancestor)?)?;
             match self.claim(ancestor, true) {
-                Claim::New => self.push(ancestor.to_vec(), Kind::Dir, &stat),
+                Claim::New => drop(self.push(ancestor.to_vec(), Kind::Dir, &stat)),
                 Claim::Known => {}
                 Claim::Conflict => return Err(FileError::Twice),
             }
@@ -364,21 +424,60 @@ impl Scanner<'_> {
         }
     }
 
-    fn push(&mut self, path: Vec<u8>, kind: Kind, stat: &Stat) {
-        self.scan.manifest.entries.push(Entry {
-            path,
-            kind,
-            mode: stat.st_mode & 0o7777,
-            mtime: mtime(stat),
-        });
+    fn push(&mut self, path: Vec<u8>, kind: Kind, stat: &Stat) -> EntryIndex {
+        let entry = Entry { path, kind, mode: stat.st_mode & 0o7777, mtime: mtime(stat) };
+        let entries = &self.scan.manifest.entries;
+        while self.above.pop_if(|above| !is_below(&entry.path, &entries[*above as usize].path)).is_some() {}
+        self.make_room();
+        self.len += entry.memory_len();
+        let index = self.scan.manifest.entries.len() as EntryIndex;
+        if matches!(entry.kind, Kind::Dir) {
+            self.above.push(index);
+        }
+        self.scan.manifest.entries.push(entry);
+        index
+    }
+
+    /// Begin a new part if this one is full, with the folders that are still being listed.
+    fn make_room(&mut self) {
+        let own = self.scan.manifest.entries.len() - self.scan.manifest.seams.continued as usize;
+        let is_full = own + self.scan.errors.len() >= self.limits.entries || self.len >= self.limits.bytes;
+        if !is_full || self.taken.is_some() {
+            return;
+        }
+        let entry = |index: &EntryIndex| self.scan.manifest.entries[*index as usize].clone();
+        let entries: Vec<Entry> = self.above.iter().map(entry).collect();
+        let continued = entries.len() as u32;
+        let goes_on = std::mem::replace(&mut self.above, (0..continued).collect());
+        let origins = self.scan.origins.last().map(|(_, origin)| (0, origin.clone()));
+        let next = Scan {
+            manifest: Manifest { entries, seams: Seams { continued, ..Seams::default() } },
+            origins: origins.into_iter().collect(),
+            ..Scan::default()
+        };
+        let mut full = std::mem::replace(&mut self.scan, next);
+        let seams = &mut full.manifest.seams;
+        (seams.goes_on, seams.has_more, self.len) = (goes_on, true, 0);
+        self.is_refused = self.is_refused || !(self.emit)(full);
     }
 
     fn is_stopped(&self) -> bool {
-        self.options.stop.load(Ordering::Relaxed)
+        self.is_refused || self.options.stop.load(Ordering::Relaxed)
     }
 
     fn fail(&mut self, path: &[u8], error: impl Into<FileError>) {
-        self.scan.errors.push(FileFailure { path: path.to_vec(), reason: error.into().into() });
+        self.make_room();
+        let failure = FileFailure { path: path.to_vec(), reason: error.into().into() };
+        self.len += size_of::<FileFailure>() + path.len() + failure.reason.line.len();
+        self.scan.errors.push(failure);
+    }
+}
+
+/// Whether a path lies in a folder, however deep.
+pub(super) fn is_below(path: &[u8], folder: &[u8]) -> bool {
+    match path.strip_prefix(folder) {
+        Some(rest) => !rest.is_empty() && (folder.is_empty() || rest.starts_with(b"/")),
+        None => false,
     }
 }
 
@@ -416,3 +515,10 @@ pub(super) const PATH_MAX: usize = 4096;
 
 /// Shorter files are not searched for holes.
 const SPARSE_MIN: u64 = 32 << 10;
+
+/// Entries of a part: a listing of some 1 MB that takes some 20 MB in memory, and many more small files than are on their way
+/// at a time. A copy of fewer entries is one part.
+const PART_ENTRIES: usize = 1 << 16;
+
+/// Memory for the entries of a part: of usual ones so many take less.
+const PART_BYTES: usize = 32 << 20;

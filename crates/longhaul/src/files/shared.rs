@@ -3,6 +3,7 @@
 use super::blocks::Blocks;
 use super::claims::{Claims, Standing};
 use super::errors::{FileError, is_no_room};
+use super::extraneous::Extraneous;
 use super::jobs::Job;
 use super::ledger::Ledger;
 use super::log::Logs;
@@ -74,7 +75,7 @@ pub(super) struct Shared {
     /// What is to be on the disk before it is put in place, and when the copy is finished.
     pub fsync: Fsync,
     statuses: Vec<AtomicU8>,
-    /// Files and links that are not settled, and one for the preparations.
+    /// Files and links that are not settled, one for the preparations, and one for the parts before this one if there are any.
     unsettled: AtomicUsize,
     report: Mutex<Report>,
     happened: Sender<Happened>,
@@ -85,14 +86,15 @@ pub(super) struct Shared {
     pub written_bytes: AtomicU64,
     bytes_to_come: u64,
     /// What to remove at the end.
-    pub extraneous: Vec<Vec<u8>>,
+    pub extraneous: Extraneous,
     pub no_room: AtomicBool,
     /// The open blocks are to be handed over.
     pub flush_due: AtomicBool,
     /// The network thread holds data that no writer has seen.
     pub has_open: AtomicBool,
-    /// The other side could not list all it was asked for: nothing is removed here.
-    pub source_incomplete: bool,
+    /// The other side could not list all it was asked for, or something of a part before this one failed: nothing is removed
+    /// here.
+    pub is_incomplete: AtomicBool,
     /// All that could be done is done.
     pub finished: AtomicBool,
 }
@@ -103,7 +105,7 @@ impl Shared {
         blocks: Blocks,
         report: Report,
         (bytes_to_come, dry_run, fsync): (u64, bool, Fsync),
-        (extraneous, source_incomplete): (Vec<Vec<u8>>, bool),
+        (extraneous, source_incomplete, follows): (Extraneous, bool, bool),
         (happened, wake, finisher): (Sender<Happened>, Wake, Sender<Job>),
     ) -> Shared {
         let statuses = target.manifest.entries.iter().map(|_| AtomicU8::new(Status::Waiting as u8)).collect();
@@ -118,7 +120,7 @@ impl Shared {
             dry_run,
             fsync,
             statuses,
-            unsettled: AtomicUsize::new(counted + 1),
+            unsettled: AtomicUsize::new(counted + 1 + usize::from(follows)),
             report: Mutex::new(report),
             happened,
             wake,
@@ -129,7 +131,7 @@ impl Shared {
             no_room: AtomicBool::new(false),
             flush_due: AtomicBool::new(false),
             has_open: AtomicBool::new(false),
-            source_incomplete,
+            is_incomplete: AtomicBool::new(source_incomplete),
             finished: AtomicBool::new(false),
         }
     }

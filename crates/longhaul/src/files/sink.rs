@@ -155,7 +155,8 @@ impl FileSink {
         let tokens = plan.resumed.iter().map(|resumed| (resumed.entry, resumed.header.part())).collect();
         let target = Target::new(manifest, layout, place.unwrap_or_default(), tokens);
         let talk = (tell, wake, jobs[0].clone());
-        let (report, removal) = (plan.first_report(), (plan.extraneous, plan.source_incomplete));
+        let report = plan.first_report();
+        let removal = (plan.extraneous, plan.source_incomplete, plan.follows);
         let aim = (plan.bytes_to_come, plan.dry_run, plan.fsync);
         let shared = Arc::new(Shared::new(target, blocks, report, aim, removal, talk));
         for entry in plan.skipped.iter().chain(&plan.failed).chain(&plan.kept) {
@@ -204,6 +205,14 @@ impl FileSink {
             keeper: Some(stop),
             writers,
         })
+    }
+
+    /// All parts before this one have come to their end, well or not: now this one may. Not for the first part.
+    pub fn go_ahead(&self, all_well: bool) {
+        if !all_well {
+            self.shared.is_incomplete.store(true, Ordering::Release);
+        }
+        self.shared.count_down();
     }
 
     /// The sender's hash of a group.

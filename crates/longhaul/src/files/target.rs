@@ -7,6 +7,7 @@ use super::journal::PartToken;
 use super::lease::{self, Lease};
 use super::names::{is_journal, journal_name, part_name};
 use super::part::Part;
+use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
@@ -328,19 +329,11 @@ impl Target {
         if self.names_needed.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        match openat(
-            folder,
-            ".",
-            OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC,
-            Mode::from_raw_mode(0o600),
-        ) {
-            Ok(file) => Ok(Some(file.into())),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-                self.names_needed.store(true, Ordering::Relaxed);
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
+        let made = unnamed(folder)?;
+        if made.is_none() {
+            self.names_needed.store(true, Ordering::Relaxed);
         }
+        Ok(made)
     }
 
     /// Put a file without a name in place, and in place of what is there.
@@ -457,13 +450,25 @@ impl Target {
         Ok(utimensat(CWD, itself(&there).as_str(), &times(wanted), AtFlags::empty())?)
     }
 
-    /// Remove something that the source has not, with all that is in it. What vanished by itself is no error.
+    /// Remove something that the source has not, with all that is in it. What vanished by itself is no error. The folder that it
+    /// was in, which may have its permissions and time already, has them afterwards as well.
     pub(super) fn remove(&self, path: &[u8]) -> io::Result<()> {
         let (folder, name) = match lock(&self.folders).parent(path) {
             Err(Errno::NOENT) => return Ok(()),
             found => found?,
         };
-        remove_tree(&folder, name)
+        let before = fstat(&folder)?;
+        let mode = before.st_mode & 0o7777;
+        let is_writable =
+            mode & 0o700 == 0o700 || set_mode(&folder, Mode::from_raw_mode(mode | 0o700)).is_err();
+        let removed = remove_tree(&folder, name);
+        if !is_writable {
+            set_mode(&folder, Mode::from_raw_mode(mode))?;
+        }
+        removed?;
+        // Somebody else's folder keeps the time of what happened in it.
+        let _ = utimensat(CWD, itself(&folder).as_str(), &modified(mtime(&before)), AtFlags::empty());
+        Ok(())
     }
 
     /// Forget handles of folders that may be gone.
@@ -480,6 +485,16 @@ impl Target {
             Err(Errno::NOENT) => Ok((make_all(&mut folders, parent)?, name)),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Make a file without a name in a folder; `None` where the file system does not allow it.
+pub(super) fn unnamed(folder: &OwnedFd) -> io::Result<Option<File>> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
+        Ok(file) => Ok(Some(file.into())),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -519,88 +534,6 @@ fn remove_file(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Remove what is below a folder of this path.
-#[cfg(test)]
-pub(super) fn remove_below(folder: &Path, name: &[u8]) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    remove_tree(&openat(CWD, folder, flags, Mode::empty())?, name)
-}
-
-/// However deep the tree is: at work are the handles of two folders, and of those above only what tells them apart.
-fn remove_tree(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
-    if remove_leaf(folder, name)? {
-        return Ok(());
-    }
-    let mut at = open_inner(folder, name)?;
-    let mut left = clear(&at)?;
-    let mut above: Vec<Above> = vec![];
-    loop {
-        if let Some(name) = left.pop() {
-            let inner = match open_inner(&at, &name) {
-                Err(Errno::NOENT) => continue,
-                opened => opened?,
-            };
-            above.push(Above { identity: identity(&at)?, name, left });
-            left = clear(&inner)?;
-            at = inner;
-        } else if let Some(up) = above.pop() {
-            at = open_inner(&at, b"..")?;
-            if identity(&at)? != up.identity {
-                return Err(io::Error::other(
-                    "it was moved while it was removed; run the same command again",
-                ));
-            }
-            unlinkat(&at, up.name.as_slice(), AtFlags::REMOVEDIR)?;
-            left = up.left;
-        } else {
-            return Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?);
-        }
-    }
-}
-
-/// A folder that is removed after what is in it.
-struct Above {
-    identity: (u64, u64),
-    /// The one in it that is at work, and those whose turn comes then.
-    name: Vec<u8>,
-    left: Vec<Vec<u8>>,
-}
-
-/// Remove all in a folder but folders that hold something; those are named.
-fn clear(folder: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
-    let mut left = vec![];
-    for (name, _) in super::folders::list(folder)? {
-        if !remove_leaf(folder, &name)? {
-            left.push(name);
-        }
-    }
-    Ok(left)
-}
-
-/// Remove a file, a link or an empty folder. `false`: it is a folder that holds something.
-fn remove_leaf(folder: &OwnedFd, name: &[u8]) -> io::Result<bool> {
-    match unlinkat(folder, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(true),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(error) => return Err(error.into()),
-    }
-    match unlinkat(folder, name, AtFlags::REMOVEDIR) {
-        Ok(()) | Err(Errno::NOENT) => Ok(true),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn open_inner(folder: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
-    openat(folder, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// What tells a folder from all others.
-fn identity(folder: &OwnedFd) -> Result<(u64, u64), Errno> {
-    let stat = fstat(folder)?;
-    Ok((stat.st_dev, stat.st_ino))
-}
-
 /// Set the permissions of what is held, and not of whatever its name may lead to by now.
 fn set_mode(there: &OwnedFd, mode: Mode) -> Result<(), Errno> {
     chmodat(CWD, itself(there).as_str(), mode, AtFlags::empty())
@@ -616,7 +549,12 @@ fn mode(entry: &Entry) -> Mode {
 }
 
 fn times(entry: &Entry) -> Timestamps {
-    let stamp = Timespec { tv_sec: entry.mtime.0, tv_nsec: entry.mtime.1.into() };
+    modified(entry.mtime)
+}
+
+/// Last modified then.
+fn modified((seconds, nanoseconds): (i64, u32)) -> Timestamps {
+    let stamp = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
     let untouched = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     Timestamps { last_access: untouched, last_modification: stamp }
 }

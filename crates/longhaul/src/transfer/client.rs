@@ -4,7 +4,7 @@ use super::outset::reach_and_list;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ListingHead, Received, receive};
 use super::replays::Moment;
-use super::sending::{Sent, listing_of, send, send_listing};
+use super::sending::{Sent, send, send_listing};
 use super::session::Session;
 use super::ssh;
 use crate::api::{CopyOptions, Limit, Location, Observer, Progress, Summary, Transport};
@@ -22,7 +22,6 @@ use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::manifest::Layout;
 use longhaul_proto::session::message::{
     Answer, Direction, FileFailure, Message, Offer, Report, SenderStatus, TransferOptions,
 };
@@ -332,29 +331,27 @@ fn push(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Error> {
-    let ((mut met, at), scan) = reach_and_list(remote, &sources, options, observer, &stop)?;
-    scan.warnings().iter().for_each(|line| observer.warning(line));
+    let ((mut met, at), (first, lister)) = reach_and_list(remote, &sources, options, observer, &stop)?;
+    first.scan.warnings().iter().for_each(|line| observer.warning(line));
     if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
         // It does not wait so long for somebody who says nothing.
         met = contact(remote, options, std::slice::from_ref(&stop))?;
     }
     let dest = far.pop().unwrap_or_default();
-    let wish = Wish { direction: Direction::Push { dest }, listing: &listing_of(&scan)?, sends: true };
+    let wish = Wish { direction: Direction::Push { dest }, listing: &first.listing, sends: true };
     let mut opened = open(met, &wish, options, observer, stop)?;
     let host = remote.name();
     opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
-    let scan = Arc::new(scan);
-    let outcome = send(&mut opened.session, scan.clone());
-    let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
+    let outcome = send(&mut opened.session, first, lister);
+    let packet_len =
+        outcome.as_ref().map_or(0, |(sent, _)| opened.session.link.packet_len(sent.datagram_len));
     opened.close();
-    let Sent { report, status, learnt, .. } = outcome?;
+    let (Sent { report, status, learnt, .. }, totals) = outcome?;
     warn_of_what_stays(&report, observer);
     if let (Some(file), Some(found)) = (&options.history, learnt) {
         history::note(file, host, found);
     }
-    let total = Layout::new(&scan.manifest).object_len();
-    let files = scan.manifest.regular_files();
-    Ok(summarise(options, report, status, Totals { total, files, packet_len }))
+    Ok(summarise(options, report, status, Totals { total: totals.bytes, files: totals.files, packet_len }))
 }
 
 fn pull(

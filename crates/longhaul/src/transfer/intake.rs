@@ -12,6 +12,8 @@ use longhaul_proto::wire::{self, Body, Request};
 /// Receives one object.
 pub struct Intake<K> {
     object_len: u64,
+    /// It is going to grow.
+    is_growing: bool,
     /// Until the first datagram tells how the object is cut.
     sink: Option<K>,
     receiver: Option<Receiver<K>>,
@@ -19,9 +21,18 @@ pub struct Intake<K> {
 }
 
 impl<K: Sink> Intake<K> {
-    /// Ready for an object of so many bytes.
-    pub fn new(object_len: u64, sink: K) -> Intake<K> {
-        Intake { object_len, sink: Some(sink), receiver: None, last_news: clock::now() }
+    /// Ready for an object of so many bytes, if not more.
+    pub fn new(object_len: u64, is_growing: bool, sink: K) -> Intake<K> {
+        Intake { object_len, is_growing, sink: Some(sink), receiver: None, last_news: clock::now() }
+    }
+
+    /// The object has grown to so many bytes. Of what is new `have` is here or not wanted.
+    pub fn grow(&mut self, object_len: u64, is_growing: bool, have: &Ranges) {
+        (self.object_len, self.is_growing) = (object_len, is_growing);
+        let Some(receiver) = &mut self.receiver else { return };
+        let packet_len = receiver.shape().packet_len;
+        let (shape, have) = cut(object_len, is_growing, packet_len, have);
+        receiver.grow(shape.object_len, &have, !is_growing);
     }
 
     /// Where the bytes go.
@@ -78,7 +89,7 @@ impl<K: Sink> Intake<K> {
     /// there is a receiver.
     fn take_first(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Error> {
         let (classes, sink, receiver) = (session.options.classes.clone(), &mut self.sink, &mut self.receiver);
-        let object_len = self.object_len;
+        let (object_len, is_growing) = (self.object_len, self.is_growing);
         let (_, companions) = session.options.protocol();
         let rtt = session.check.report().rtt.unwrap_or(session.rtt);
         let any = session.receive(|now, arrival, body| {
@@ -89,14 +100,16 @@ impl<K: Sink> Intake<K> {
                 };
                 let Some(datagram_len) = classes.get(usize::from(class)) else { return true };
                 let packet_len = u32::from(*datagram_len) - wire::DATA_OVERHEAD as u32;
+                let (shape, have) = cut(object_len, is_growing, packet_len, have);
                 let config = ReceiverConfig {
-                    shape: Shape { object_len, packet_len },
+                    shape,
                     class,
                     ack: companions.ack.policy(rtt),
-                    have: have.clone(),
+                    have,
                     max_body: usize::from(*datagram_len).min(ACK_DATAGRAM_MAX) - wire::SEAL_OVERHEAD,
                 };
-                *receiver = sink.take().map(|sink| Receiver::new(config, sink));
+                let made = sink.take().map(|sink| Receiver::new(config, sink));
+                *receiver = if is_growing { made.map(Receiver::growing) } else { made };
             }
             receiver.as_mut().is_none_or(|receiver| take(receiver, now, arrival, body))
         })?;
@@ -116,6 +129,20 @@ impl<K: Sink> Intake<K> {
         }
         complete
     }
+}
+
+/// How an object of which so many bytes are known is cut, and what of it is not wanted: what its last packet lacks if it is to
+/// grow, too.
+fn cut(object_len: u64, is_growing: bool, packet_len: u32, have: &Ranges) -> (Shape, Ranges) {
+    let mut have = have.clone();
+    if !is_growing {
+        return (Shape { object_len, packet_len }, have);
+    }
+    let shape = Shape::growing(object_len, packet_len);
+    if object_len < shape.object_len {
+        have.insert(object_len..shape.object_len);
+    }
+    (shape, have)
 }
 
 /// Whether the receiver took it, or will never: a packet that a full sink refused is to be offered again.

@@ -12,8 +12,9 @@
 //! | client | `stream-join` | one for each TCP stream while it is being opened |
 //! | both | `pipe-out` | with data inside ssh: from the session to the control stream |
 //! | sender | 2 × `longhaul-read` | read ahead and hash |
-//! | server that sends | `list` | lists the sources, while probes are answered; ends with the session |
-//! | receiver | `compare` | compares the manifest with what is there, while probes are answered; ends with the session |
+//! | sender | `longhaul-list` | lists the sources, a part ahead of what is sent; ends with the session |
+//! | server that sends | `list` | waits for the first part, while probes are answered |
+//! | receiver | `compare` | compares a part's manifest with what is there, meanwhile data of the parts before it moves; ends with the session |
 //! | receiver | 2 × `longhaul-write` | store, hash, verify, put in place |
 //! | receiver | `longhaul-keep` | has open blocks stored ten times a second, writes journals, syncs |
 //! | agent | `streams`, and one for each TCP stream that joins | meets them |
@@ -28,19 +29,21 @@
 //!
 //! | what | bound |
 //! |---|---|
-//! | blocks read ahead and kept for retransmission | 48 MiB (`CACHE_LEN` in `files/reader.rs`) |
-//! | blocks being put together or waiting to be stored | 64 MiB (`MEMORY_LEN` in `files/sink.rs`) |
+//! | blocks read ahead and kept for retransmission | 48 MiB for each part at work (`CACHE_LEN` in `files/reader.rs`) |
+//! | blocks being put together or waiting to be stored | 64 MiB for each part at work (`MEMORY_LEN` in `files/sink.rs`) |
 //! | datagrams on their way | 2²⁰ records of 24 bytes (`FLIGHT_MAX`) |
 //! | bitmaps | 24 bytes per 65 536 packets (94 MB at 1434 bytes), and 8 KiB more while those are mixed; three of them at the sender, one at the receiver |
-//! | hashes of verified groups | 33 bytes per MiB of large files that have not landed yet |
-//! | manifest | what its entries take, on both sides: 64 MiB, and 256 bytes for each byte that came of it |
+//! | groups of files that have not landed yet | a byte for each MiB, and 50 for each that waits for its data or its hash |
+//! | journals of a resume | a byte for each MiB, and the hashes of a TiB (`files/recover.rs`) |
+//! | manifests | three parts (`PARTS_MAX`) of 65 536 entries or 32 MiB (`files/scan.rs`); a receiver takes 128 MiB for each, but for the first 64 MiB and 256 bytes for each byte that came of it, since what must be known as a whole is one part |
+//! | names for `--delete` | those of the folders that are being listed (`files/extraneous.rs`); what is found goes to a file without a name |
 //! | a TCP stream of a copy | 64 KiB to be written, 256 KiB read; 64 of them at most |
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
 //! | control messages | two of 64 MiB at most before the next is read; 128 MiB that wait to be written (beside the listing) |
 //! | lists and blocks of all sessions of a daemon | half of the host's memory (`budget.rs`): a list beyond that is refused, a copy gets along with the blocks it has |
 //! | salts of offers | 65 536 of them (`transfer/replays.rs`) |
 //!
-//! Memory follows the number of files and what is unsettled, not the number of bytes. A receiver that falls
+//! Memory follows what is unsettled and the largest folder, not the number of files or of bytes. A receiver that falls
 //! behind lets the sender know (`pressure`) and refuses packets rather than buy memory.
 //!
 //! # Saying why

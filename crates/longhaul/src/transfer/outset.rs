@@ -4,17 +4,20 @@ use super::reach::{Contact, Remote, contact};
 use super::session::HEARTBEAT;
 use crate::api::{CopyOptions, Observer, Phase, Progress};
 use crate::error::Error;
-use crate::files::{Exclude, Root, Scan, ScanOptions, SourceSpec, scan};
+use crate::files::{Exclude, Listed, Lister, PartLimits, Root, ScanOptions, SourceSpec};
 use crossbeam_channel::RecvTimeoutError;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+/// The first part of what is to be sent, and what lists the others.
+pub type Listing = (Listed, Lister);
+
 /// What comes of the two things that a push begins with.
 enum First {
     Met(Result<(Contact, Instant), Error>),
-    Listed(Result<Scan, Error>),
+    Listed(Result<Listing, Error>),
 }
 
 /// Reach the other host, and list the files: they take their time side by side. Where one of the two is in vain, so is the
@@ -25,7 +28,7 @@ pub fn reach_and_list(
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: &Arc<AtomicBool>,
-) -> Result<((Contact, Instant), Scan), Error> {
+) -> Result<((Contact, Instant), Listing), Error> {
     let over = Arc::new(AtomicBool::new(false));
     let (tell, told) = crossbeam_channel::unbounded();
     let (mut met, mut listed) = (None, None);
@@ -40,7 +43,7 @@ pub fn reach_and_list(
             let _ = tell_too.send(First::Met(met));
         });
         connecting.map_err(Error::Threads)?;
-        let listed_here = move || drop(tell.send(First::Listed(list(sources, options, listing_over))));
+        let listed_here = move || drop(tell.send(First::Listed(list(sources, options, &listing_over))));
         listing.spawn_scoped(scope, listed_here).map_err(|error| {
             over.store(true, Ordering::Relaxed);
             Error::Threads(error)
@@ -66,14 +69,25 @@ pub fn reach_and_list(
     outcome.and_then(|()| met.zip(listed).ok_or(Error::Panicked))
 }
 
-/// List what is to be sent, unless `stop` is set meanwhile.
-fn list(sources: &[PathBuf], options: &CopyOptions, stop: Arc<AtomicBool>) -> Result<Scan, Error> {
+/// List the first part of what is to be sent.
+fn list(sources: &[PathBuf], options: &CopyOptions, over: &AtomicBool) -> Result<Listing, Error> {
     let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
     let scan_options = ScanOptions {
         exclude: Exclude::new(&options.files.exclude)?,
         files_from: options.files_from.clone(),
-        stop,
+        ..ScanOptions::default()
     };
-    let scan = scan(&Root::ambient(), &specs, &scan_options);
-    scan.emptiness().map_or(Ok(scan), |reason| Err(Error::Empty(reason)))
+    list_first(Root::ambient(), specs, scan_options, over)
+}
+
+/// List the first part, unless `over` is set meanwhile, and go on with the others.
+pub fn list_first(
+    root: Root,
+    sources: Vec<SourceSpec>,
+    options: ScanOptions,
+    over: &AtomicBool,
+) -> Result<Listing, Error> {
+    let lister = Lister::start(root, sources, options, PartLimits::default())?;
+    let first = lister.wait(over)?;
+    first.scan.emptiness().map_or(Ok((first, lister)), |reason| Err(Error::Empty(reason)))
 }

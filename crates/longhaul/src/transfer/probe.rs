@@ -246,7 +246,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
         already: Already::default(),
     });
     await_confirmation(session)?;
-    let mut intake = Intake::new(PROBE_LEN, Nothing);
+    let mut intake = Intake::new(PROBE_LEN, false, Nothing);
     loop {
         session.begin_turn()?;
         let busy = intake.take(session, &have)?;

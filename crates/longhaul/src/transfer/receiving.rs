@@ -1,17 +1,21 @@
 //! The side that gets the files.
 
+mod parts;
+
+use self::parts::{Compared, Next, Part, PartEnd, Parts};
 use super::intake::Intake;
+use super::sending::Totals;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::budget::Allowance;
 use crate::clock;
 use crate::error::Error;
-use crate::files::{Base, FileSink, Plan, SinkEvent, plan};
+use crate::files::{Base, FileSink, Plan, Planner, SinkEvent, Wake};
 use crate::listing;
 use crate::listing::ListingError;
 use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::session::manifest::{Layout, Manifest, Ranges, bytes_in};
+use longhaul_proto::session::manifest::{Layout, Manifest, Ranges, bytes_in, shifted};
 use longhaul_proto::session::message::{Already, FileOptions, Message, Report, SenderStatus};
 use longhaul_proto::units::{Rate, Time};
 use std::sync::Arc;
@@ -51,47 +55,51 @@ pub fn receive(
     let mut listed = Allowance::of(&session.budget);
     let expanded = listing::decode(&bytes, &mut |len| listed.take(len));
     let (manifest, source_errors) = expanded.map_err(|error| session.abort(error))?;
-    let manifest = Arc::new(manifest);
-    let mut plan = compare(session, base, manifest.clone(), files.clone())?;
+    drop(bytes);
+    let (manifest, is_dry_run) = (Arc::new(manifest), files.dry_run);
+    let planner = Planner::new(base, files).map_err(|error| session.abort(error))?;
+    let (planner, mut plan) = compare(session, planner, manifest.clone())?;
     plan.source_incomplete = !source_errors.is_empty();
     let layout = Arc::new(Layout::new(&manifest));
     // Contents are compared as in a copy; then it is known what would be copied.
-    if files.dry_run && plan.claimed.is_empty() {
+    if is_dry_run && plan.claimed.is_empty() && !manifest.seams.has_more {
         let mut report = plan.forecast();
         report.failed.extend(source_errors);
-        let seen = Seen { datagram_len: 0, status: SenderStatus::default() };
-        return Ok(conclude(session, report, &layout, &manifest, seen));
+        let mut totals = Totals::default();
+        totals.add(&manifest, &layout);
+        return Ok(conclude(session, report.clone(), (report, totals), Seen::default()));
     }
     let (have, claimed, already) = (plan.have_to_begin_with(&layout), plan.claimed.clone(), plan.already());
     session.tell_rate(None);
     session.control.send(Message::Start { have: have.clone(), claimed, already });
     if let Some(supervision) = &mut session.supervision {
-        supervision.begin(|| manifest.clone(), &layout, plan.renames());
+        supervision.begin(0, || manifest.clone(), &layout, plan.renames());
         plan.failures.iter().for_each(|failure| supervision.failed(failure));
     }
     await_confirmation(session)?;
     let waker = session.waker.clone();
-    let sink = FileSink::start(plan, manifest.clone(), layout.clone(), Arc::new(move || waker.wake()));
+    let wake: Wake = Arc::new(move || waker.wake());
+    let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone());
     let sink = sink.map_err(|error| session.abort(error))?;
     let sink = sink.beside_others(Allowance::of(&session.budget));
-    let mut receiving =
-        Receiving::new(session, layout.clone(), (have, already), sink, (manifest.clone(), files.dry_run));
+    let first = Part { manifest, layout, sink, source_errors, _listed: listed };
+    let next = Next::new(planner, wake, session.budget.clone());
+    let mut receiving = Receiving::new(session, first, (have, already), next, is_dry_run)?;
     let outcome = receiving.run();
     receiving.warn_of_drops();
+    let seen =
+        Seen { datagram_len: receiving.intake.datagram_len().unwrap_or(0), status: receiving.status.clone() };
     match outcome {
-        Ok(mut report) => {
-            report.failed.extend(source_errors);
-            report.receiver_drops = receiving.session.link.drops();
-            let seen = Seen {
-                datagram_len: receiving.intake.datagram_len().unwrap_or(0),
-                status: receiving.status.clone(),
-            };
-            Ok(conclude(session, report, &layout, &manifest, seen))
+        Ok((mut last, mut whole)) => {
+            let drops = receiving.session.link.drops();
+            (last.receiver_drops, whole.receiver_drops) = (drops, drops);
+            let totals = receiving.parts().totals();
+            Ok(conclude(session, last, (whole, totals), seen))
         }
         Err(broken) => {
             // What has arrived is kept for another run.
-            if let Some(sink) = receiving.intake.into_sink() {
-                sink.suspend();
+            if let Some(parts) = receiving.intake.into_sink() {
+                parts.suspend();
             }
             Err(broken)
         }
@@ -99,21 +107,21 @@ pub fn receive(
 }
 
 /// What was learnt of the transfer while it ran.
+#[derive(Default)]
 struct Seen {
     datagram_len: u16,
     status: SenderStatus,
 }
 
+/// Tell what there is to report of the last part; of all of them this side tells its own user.
 fn conclude(
     session: &mut Session<'_>,
-    report: Report,
-    layout: &Layout,
-    manifest: &Manifest,
+    last: Report,
+    (report, totals): (Report, Totals),
     seen: Seen,
 ) -> Received {
-    let status = part(session, report.clone(), seen.status);
-    let files = manifest.regular_files();
-    Received { report, status, datagram_len: seen.datagram_len, total: layout.object_len(), files }
+    let status = part(session, last, seen.status);
+    Received { report, status, datagram_len: seen.datagram_len, total: totals.bytes, files: totals.files }
 }
 
 /// Say that all is done, and hear the sender's last word; `last` is what it said before.
@@ -168,7 +176,7 @@ pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u
             }
             match session.poll_message()? {
                 None => return Ok(None),
-                Some(Message::ListingPart { total: told, bytes: part }) => {
+                Some(Message::ListingPart { total: told, bytes: part, .. }) => {
                     total.get_or_insert(told);
                     bytes.extend(part);
                 }
@@ -209,18 +217,20 @@ pub fn aside<T: Send + 'static>(
     outcome
 }
 
-/// Compare with what is here.
+/// Compare the first part with what is here.
 fn compare(
     session: &mut Session<'_>,
-    base: Base,
+    mut planner: Planner,
     manifest: Arc<Manifest>,
-    files: FileOptions,
-) -> Result<Plan, Error> {
+) -> Result<(Planner, Plan), Error> {
     let began = clock::now();
-    let plan = aside(session, "compare", move |over| plan(&base, &manifest, &files, &over))?;
+    let outcome = aside(session, "compare", move |over| {
+        let plan = planner.plan(&manifest, &over);
+        plan.map(|plan| (planner, plan))
+    })?;
     let span = clock::now().since(began);
     session.remark(format!("comparing with what is here took {:.0} ms", span.as_secs_f64() * 1e3));
-    plan.map_err(|error| session.abort(error))
+    outcome.map_err(|error| session.abort(error))
 }
 
 /// Nothing is written before the other side has shown that it holds the session's keys. Its first message has no other
@@ -240,13 +250,11 @@ pub fn await_confirmation(session: &mut Session<'_>) -> Result<(), Error> {
 
 struct Receiving<'a, 's> {
     session: &'a mut Session<'s>,
-    layout: Arc<Layout>,
-    manifest: Arc<Manifest>,
-    /// Regular files among its entries.
-    files: u64,
+    /// Object bytes that are not needed.
     have: Ranges,
     already: Already,
-    intake: Intake<FileSink>,
+    intake: Intake<Parts>,
+    next: Next,
     status: SenderStatus,
     last_progress: Time,
     recent: (Time, u64, Rate),
@@ -257,33 +265,34 @@ struct Receiving<'a, 's> {
 impl<'a, 's> Receiving<'a, 's> {
     fn new(
         session: &'a mut Session<'s>,
-        layout: Arc<Layout>,
+        first: Part,
         (have, already): (Ranges, Already),
-        sink: FileSink,
-        (manifest, is_dry_run): (Arc<Manifest>, bool),
-    ) -> Receiving<'a, 's> {
+        next: Next,
+        is_dry_run: bool,
+    ) -> Result<Receiving<'a, 's>, Error> {
         let now = clock::now();
-        Receiving {
-            intake: Intake::new(layout.object_len(), sink),
+        let mut parts = Parts::default();
+        parts.push(first, 0).map_err(|error| session.abort(error))?;
+        Ok(Receiving {
+            intake: Intake::new(parts.end(), parts.has_more(), parts),
             session,
-            layout,
-            files: manifest.regular_files(),
-            manifest,
             have,
             already,
+            next,
             status: SenderStatus::default(),
             last_progress: now,
             recent: (now, 0, Rate::default()),
             complete_told: false,
             is_dry_run,
-        }
+        })
     }
 
-    fn sink(&mut self) -> &mut FileSink {
+    fn parts(&mut self) -> &mut Parts {
         self.intake.sink()
     }
 
-    fn run(&mut self) -> Result<Report, Error> {
+    /// Until the last part is done with: what there is to report of it, and of all.
+    fn run(&mut self) -> Result<(Report, Report), Error> {
         loop {
             self.session.begin_turn()?;
             let busy = self.intake.take(self.session, &self.have)?;
@@ -293,15 +302,13 @@ impl<'a, 's> Receiving<'a, 's> {
             // Again after a piece was taken back; the sink hears of it once.
             if self.intake.acknowledge(self.session, now) && !self.complete_told {
                 self.complete_told = true;
-                self.sink().object_complete();
+                self.parts().object_complete();
             }
             self.session.run_check(now);
             self.session.tend_streams(now);
-            if self.sink().finished() {
-                // What it said last, and how far it came.
-                self.heed_sink();
-                self.tell_progress(now);
-                return Ok(self.sink().report());
+            self.begin_next()?;
+            if let Some(done) = self.end_oldest(now) {
+                return Ok(done);
             }
             self.check_stall(now)?;
             if now.since(self.last_progress) >= HEARTBEAT {
@@ -321,7 +328,7 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn take_messages(&mut self) -> Result<(), Error> {
-        while !self.sink().is_behind()
+        while !self.parts().is_behind()
             && let Some(message) = self.session.poll_message()?
         {
             match message {
@@ -329,10 +336,13 @@ impl<'a, 's> Receiving<'a, 's> {
                     if let Some(supervision) = &mut self.session.supervision {
                         supervision.hashes(&hashes);
                     }
-                    hashes.into_iter().for_each(|hash| self.sink().expect(hash));
+                    hashes.into_iter().for_each(|hash| self.parts().expect(hash));
                 }
-                Message::SourceFailed { entry, reason } if (entry as usize) < self.manifest.entries.len() => {
-                    self.sink().source_failed(entry, &reason);
+                Message::SourceFailed { entry, reason } => self.parts().source_failed(entry, &reason),
+                Message::ListingPart { base, total, bytes } => {
+                    let at_work = self.parts().len();
+                    let taken = self.next.take(base, total, &bytes, at_work);
+                    taken.map_err(|error| self.session.abort(error))?;
                 }
                 Message::Status(mut status) => {
                     let remarks = std::mem::take(&mut status.remarks);
@@ -344,6 +354,52 @@ impl<'a, 's> Receiving<'a, 's> {
             }
         }
         Ok(())
+    }
+
+    /// Begin with a part that has been compared.
+    fn begin_next(&mut self) -> Result<(), Error> {
+        let compared = self.next.poll().map_err(|error| self.session.abort(error))?;
+        let Some(Compared { base, part, have, claimed, already, failures }) = compared else { return Ok(()) };
+        let (manifest, layout) = (part.manifest.clone(), part.layout.clone());
+        let before = self.parts().end();
+        let first = self.parts().push(part, base).map_err(|error| self.session.abort(error))?;
+        let mut known = shifted(&have, base);
+        if before < base {
+            known.insert(before..base);
+        }
+        self.have.extend(known.iter().cloned());
+        let (end, is_growing) = (base + layout.object_len(), manifest.seams.has_more);
+        self.intake.grow(end, is_growing, &known);
+        self.complete_told = false;
+        self.already.add(already);
+        self.session.control.send(Message::Start { have, claimed, already });
+        if let Some(supervision) = &mut self.session.supervision {
+            supervision.begin(first, || manifest.clone(), &layout, false);
+            failures.iter().for_each(|failure| supervision.failed(failure));
+        }
+        Ok(())
+    }
+
+    /// If the oldest part has come to its end, go on without it. If it was the last: what there is to report of it and of all.
+    fn end_oldest(&mut self, now: Time) -> Option<(Report, Report)> {
+        if !self.parts().is_oldest_done() {
+            return None;
+        }
+        // What it said last, and how far it came.
+        self.heed_sink();
+        let PartEnd { report, range, whole } = self.parts().poll_end()?;
+        if let Some(whole) = whole {
+            self.tell_progress(now);
+            return Some((report, whole));
+        }
+        if let Some(supervision) = &mut self.session.supervision {
+            supervision.end_part();
+        }
+        self.session.control.send(Message::Finished(report));
+        if !range.is_empty() {
+            self.skip(&[range].into_iter().collect());
+        }
+        None
     }
 
     /// What the other side has changed since it last said so.
@@ -359,7 +415,7 @@ impl<'a, 's> Receiving<'a, 's> {
 
     /// Pass on what the sink says, to the receiver and to the other side.
     fn heed_sink(&mut self) {
-        while let Some(event) = self.sink().poll_event() {
+        while let Some(event) = self.parts().poll_event() {
             match event {
                 SinkEvent::Bad { ranges } => {
                     self.session.remark("a piece failed verification and is asked for again".into());
@@ -395,7 +451,7 @@ impl<'a, 's> Receiving<'a, 's> {
                 }
             }
         }
-        let backlog = self.sink().backlog();
+        let backlog = self.parts().backlog();
         let pressure = (255 * backlog.queued_bytes / backlog.limit_bytes.max(1)).min(255) as u8;
         let drops = self.session.link.drops();
         if let Some(receiver) = self.intake.receiver_mut() {
@@ -426,12 +482,12 @@ impl<'a, 's> Receiving<'a, 's> {
         if now.since(at) >= RECENT {
             self.recent = (now, done, Rate::from_bytes_over(done.saturating_sub(before), now.since(at)));
         }
-        let total = self.layout.object_len();
+        let Totals { bytes: total, files, .. } = self.parts().totals();
         self.session.observer.progress(&Progress {
             phase: if all { Phase::Verifying } else { Phase::Moving },
             bytes_done: done.min(total),
             bytes_total: total,
-            files_total: self.files,
+            files_total: files,
             goodput,
             loss: self.status.loss,
             rtt: Duration::from_nanos(self.status.rtt_ns[2]),

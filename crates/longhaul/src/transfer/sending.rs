@@ -2,22 +2,24 @@
 
 mod carrying;
 mod feed;
+mod parts;
 mod prepare;
 
 use self::carrying::{Carrying, Control};
 pub use self::feed::Feed;
+use self::feed::{PartEnd, PartStart};
+use self::parts::Parts;
+pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
 use crate::clock;
 use crate::error::Error;
-use crate::files::{Reader, Scan};
-use crate::listing;
-use crate::listing::ListingError;
+use crate::files::{Listed, Lister};
 use crate::net::udp::GSO_SEGMENTS_MAX;
 use longhaul_proto::control::{ControlConfig, Remembered};
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats, Shape};
+use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats};
 use longhaul_proto::session::limit::LimitMeter;
 use longhaul_proto::session::manifest::{Layout, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, GroupHash, Message, Report, SenderStatus};
@@ -39,30 +41,38 @@ pub struct Sent {
     pub learnt: Option<Remembered>,
 }
 
-/// Send `scan` over an agreed session; its listing has gone before.
-pub fn send(session: &mut Session<'_>, scan: Arc<Scan>) -> Result<Sent, Error> {
-    let layout = Arc::new(Layout::new(&scan.manifest));
+/// Send what is listed over an agreed session. The listing of the first part has gone before.
+pub fn send(session: &mut Session<'_>, first: Listed, lister: Lister) -> Result<(Sent, Totals), Error> {
     let waker = session.waker.clone();
+    let scan = first.scan.clone();
+    let layout = Arc::new(Layout::new(&scan.manifest));
+    let mut totals = Totals::default();
+    totals.add(&scan.manifest, &layout);
     let read = |have: &Ranges, claimed: &Ranges| {
-        let wake = Arc::new(move || waker.wake());
-        Ok(Reader::start(scan.clone(), layout.clone(), (have, claimed), wake)?)
+        let mut parts = Parts::new(first, lister, Arc::new(move || waker.wake()));
+        parts.start(have, claimed)?;
+        Ok(parts)
     };
     let begin = match prepare(session, Phase::Comparing, layout.object_len(), read)? {
         Prepared::Begin(begin) => begin,
         Prepared::Finished(report) => {
             session.control.send(Message::Bye(SenderStatus::default()));
-            return Ok(Sent { report, status: SenderStatus::default(), datagram_len: 0, learnt: None });
+            let sent = Sent { report, status: SenderStatus::default(), datagram_len: 0, learnt: None };
+            return Ok((sent, totals));
         }
     };
-    let object = Whole { object_len: layout.object_len(), files: scan.manifest.regular_files() };
     if let Some(supervision) = &mut session.supervision {
-        supervision.begin(|| Arc::new(scan.manifest.clone()), &layout, false);
+        supervision.begin(0, || Arc::new(scan.manifest.clone()), &layout, false);
     }
-    let outcome = Sending::new(session, object, begin).finish(Time::MAX);
+    drop(scan);
+    let object = Whole { object_len: layout.object_len(), files: totals.files };
+    let mut sending = Sending::new(session, object, begin);
+    let outcome = sending.run_to_end(Time::MAX);
+    let totals = sending.sender.source_mut().totals();
     if let Some(supervision) = &mut session.supervision {
-        supervision.sent(outcome.as_ref().ok().map(|sent| &sent.report));
+        supervision.sent_all();
     }
-    outcome
+    Ok((outcome?, totals))
 }
 
 /// Send `feed`'s bytes to a receiver that keeps nothing, for `span`.
@@ -76,22 +86,22 @@ pub fn send_for(
         return Err(session.abort(Error::Protocol("ended the trial before it began")));
     };
     let until = clock::now() + span;
-    Sending::new(session, Whole { object_len, files: 0 }, begin).finish(until)
+    Sending::new(session, Whole { object_len, files: 0 }, begin).run_to_end(until)
 }
 
-/// Send a listing, or what of it did not fit the offer; it has `total` bytes.
+/// Send the first part's listing, or what of it did not fit the offer; it has `total` bytes.
 pub fn send_listing(session: &Session<'_>, rest: &[u8], total: usize) {
-    for part in rest.chunks(LISTING_PART) {
-        session.control.send(Message::ListingPart { total: total as u64, bytes: part.to_vec() });
+    send_part_listing(session, 0, rest, total);
+}
+
+/// Send the listing of a part whose data begins at `base`.
+fn send_part_listing(session: &Session<'_>, base: u64, rest: &[u8], total: usize) {
+    for piece in rest.chunks(LISTING_PART) {
+        session.control.send(Message::ListingPart { base, total: total as u64, bytes: piece.to_vec() });
     }
 }
 
-/// The listing of what is sent.
-pub fn listing_of(scan: &Scan) -> Result<Vec<u8>, ListingError> {
-    listing::encode(&scan.manifest, &scan.errors)
-}
-
-/// What is to be sent, in all.
+/// What is to be sent, as far as the receiver has compared it.
 struct Whole {
     object_len: u64,
     files: u64,
@@ -131,15 +141,19 @@ struct Recent {
 
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Sending<'a, 's, F> {
-        let Begin { have, claimed, already, feed, path, carrier, why } = begin;
+        let Begin { mut have, claimed, already, mut feed, path, carrier, why } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
         let rtt = path.rtt.unwrap_or(session.rtt);
         let (kind, companions) = session.options.protocol();
         let rate_cap = session.rate_cap(None);
+        let shape = feed.cut(whole.object_len, packet_len);
+        if whole.object_len < shape.object_len {
+            have.insert(whole.object_len..shape.object_len);
+        }
         let config = SenderConfig {
-            shape: Shape { object_len: whole.object_len, packet_len },
+            shape,
             class,
             selector: companions.selector,
             rate_cap,
@@ -202,7 +216,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     /// Send until all is done or `until`, and say goodbye.
-    fn finish(mut self, until: Time) -> Result<Sent, Error> {
+    fn run_to_end(&mut self, until: Time) -> Result<Sent, Error> {
         let report = self.run(until)?;
         let (status, learnt) = (self.status_overall(), self.sender.remember());
         self.session.control.send(Message::Bye(status.clone()));
@@ -215,6 +229,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             self.take_datagrams()?;
             self.take_messages()?;
             self.pass_on_source_news();
+            self.list_more()?;
             if let Some(report) = self.finished.take() {
                 // A short copy may not have told anything yet.
                 self.tell_progress();
@@ -270,8 +285,51 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                     self.sender.settle(&confirmed, &refused);
                 }
                 Message::Unwanted { ranges } => self.sender.skip(&ranges),
-                Message::Finished(report) => self.finished = Some(report),
+                Message::Start { have, claimed, already } => self.start_part(&have, &claimed, already)?,
+                Message::Finished(report) => self.end_part(report)?,
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Tell the receiver what further parts hold, ahead of their data.
+    fn list_more(&mut self) -> Result<(), Error> {
+        if self.session.control.is_behind() {
+            return Ok(());
+        }
+        if let Some(listed) = self.sender.source_mut().poll_listing() {
+            let part = listed.map_err(|error| self.session.abort(error))?;
+            part.warnings.into_iter().for_each(|line| self.session.warn(line));
+            send_part_listing(self.session, part.base, &part.bytes, part.bytes.len());
+        }
+        Ok(())
+    }
+
+    /// The receiver knows what it needs of a further part.
+    fn start_part(&mut self, have: &Ranges, claimed: &Ranges, already: Already) -> Result<(), Error> {
+        let started =
+            self.sender.source_mut().start(have, claimed).map_err(|error| self.session.abort(error))?;
+        let PartStart { first, scan, layout, have, claimed, object_len } = started;
+        self.sender.grow(object_len, &have, &claimed);
+        self.already.add(already);
+        self.whole.object_len += layout.object_len();
+        self.whole.files += scan.manifest.regular_files();
+        if let Some(supervision) = &mut self.session.supervision {
+            supervision.begin(first, || Arc::new(scan.manifest.clone()), &layout, false);
+        }
+        Ok(())
+    }
+
+    /// The receiver is done with the oldest part.
+    fn end_part(&mut self, report: Report) -> Result<(), Error> {
+        if let Some(supervision) = &mut self.session.supervision {
+            supervision.sent(&report);
+        }
+        match self.sender.source_mut().finish(report).map_err(|error| self.session.abort(error))? {
+            PartEnd::Last(report) => self.finished = Some(report),
+            PartEnd::Done(range) => {
+                self.sender.skip(&[range].into_iter().filter(|r| !r.is_empty()).collect())
             }
         }
         Ok(())

@@ -1,12 +1,13 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
 use super::meeting::{Doors, Met, Server, shake_hands, shown_folder, take_place};
+use super::outset::list_first;
 use super::ports::{bind_both, bind_in};
 use super::probe;
 use super::reach::random;
 use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive};
 use super::replays::{Moment, Replays};
-use super::sending::{listing_of, send, send_listing};
+use super::sending::{send, send_listing};
 use super::session::Session;
 use super::strangers::{Guest, Strangers};
 use super::switchboard::{POLL, Switchboard};
@@ -21,7 +22,7 @@ use crate::daemon::schedule;
 use crate::daemon::supervision::{Meter, Supervision};
 use crate::daemon::throttle::Throttle;
 use crate::error::{Error, PolicyError};
-use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, prime, scan};
+use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, prime};
 use crate::listing;
 use crate::net::aead::has_aes;
 use crate::net::control::{HandshakeError, Stream, tcp_stream};
@@ -346,18 +347,13 @@ fn give_pull(
         stop: Arc::default(),
     };
     let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
-    let scanned =
-        aside(session, "list", move |over| scan(&root, &paths, &ScanOptions { stop: over, ..options }))?;
-    if let Some(reason) = scanned.emptiness() {
-        return Err(session.abort(Error::Empty(reason)));
-    }
-    scanned.warnings().into_iter().for_each(|line| session.warn(line));
-    let listing = listing_of(&scanned)?;
-    send_listing(session, &listing, listing.len());
-    let files = scanned.manifest.entries.len();
-    let sent = send(session, Arc::new(scanned))?;
-    let failed = sent.report.failed.count();
-    Ok(format!("sent {files} entries, {} of them new, {failed} failed", sent.report.files_done))
+    let listed = aside(session, "list", move |over| list_first(root, paths, options, &over))?;
+    let (first, lister) = listed.map_err(|error| session.abort(error))?;
+    first.scan.warnings().into_iter().for_each(|line| session.warn(line));
+    send_listing(session, &first.listing, first.listing.len());
+    let (sent, totals) = send(session, first, lister)?;
+    let (entries, failed) = (totals.entries, sent.report.failed.count());
+    Ok(format!("sent {entries} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 
 /// How the far side of an ssh copy is to run.

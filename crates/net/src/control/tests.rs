@@ -69,7 +69,7 @@ fn messages_pass_both_ways_and_long_ones_whole() {
     let (client, got) = connect(stream(a), &[9; 32].into(), &offer(), waker, || {}).unwrap();
     let (server, seen, ()) = server.join().unwrap();
     assert_eq!((got, seen), (answer(&offer(), &()), offer()));
-    let long = Message::ListingPart { total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
+    let long = Message::ListingPart { base: 0, total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
     server.send(long.clone());
     let short = Message::Abort(Reason::default());
     client.send(short.clone());
@@ -91,7 +91,7 @@ fn both(a: UnixStream, b: UnixStream) -> (Control, Control) {
 fn who_says_more_than_is_heeded_is_held_up_and_not_kept() {
     let (a, b) = UnixStream::pair().unwrap();
     let (client, server) = both(a, b);
-    let part = Message::ListingPart { total: 9, bytes: vec![7; 500_000] };
+    let part = Message::ListingPart { base: 0, total: 9, bytes: vec![7; 500_000] };
     let parts = 200;
     (0..parts).for_each(|_| client.send(part.clone()));
     client.send(Message::Abort(Reason::default()));

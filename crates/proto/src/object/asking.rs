@@ -34,6 +34,11 @@ impl Asking {
         Asking { class, packets, round: 1, told, unanswered: 0, ask_at: Time::ZERO, asked: None }
     }
 
+    /// From now on there are so many packets.
+    pub fn grow(&mut self, packets: u64) {
+        self.packets = packets;
+    }
+
     /// The round that goes on, counted from 1.
     pub fn round(&self) -> u32 {
         self.round

@@ -33,6 +33,12 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Of an object that is going to grow: what its last packet lacks is filled up with bytes that nobody wants, so that what
+    /// is added begins with a packet of its own.
+    pub fn growing(object_len: u64, packet_len: u32) -> Shape {
+        Shape { object_len: object_len.next_multiple_of(u64::from(packet_len)), packet_len }
+    }
+
     /// How many packets there are.
     pub fn packets(&self) -> u64 {
         self.object_len.div_ceil(u64::from(self.packet_len))

@@ -92,6 +92,8 @@ pub struct Receiver<K> {
     next_reminder: Time,
     next_number: DatagramNumber,
     by_streams: bool,
+    /// More of the object is to become known: it is not complete before that.
+    is_growing: bool,
     complete: bool,
     events: VecDeque<ReceiverEvent>,
     stats: ReceiverStats,
@@ -143,11 +145,28 @@ impl<K: Sink> Receiver<K> {
             next_reminder: Time::ZERO,
             next_number: 0,
             by_streams: false,
+            is_growing: false,
             complete,
             events: complete.then_some(ReceiverEvent::Complete).into_iter().collect(),
             stats: ReceiverStats::default(),
             config,
         }
+    }
+
+    /// For an object that is going to [grow](Receiver::grow).
+    pub fn growing(mut self) -> Receiver<K> {
+        (self.is_growing, self.complete) = (true, false);
+        self.events.clear();
+        self
+    }
+
+    /// More of the object has become known, all of which begins with a new packet: it has `object_len` bytes from now on, of
+    /// which `have` are here already or not wanted. `is_whole`: it does not grow any more.
+    pub fn grow(&mut self, object_len: u64, have: &Ranges, is_whole: bool) {
+        self.config.shape.object_len = object_len;
+        self.map.grow(self.config.shape.packets());
+        self.is_growing = !is_whole;
+        self.skip(have);
     }
 
     /// The sink, for its owner's own business with it.
@@ -191,7 +210,7 @@ impl<K: Sink> Receiver<K> {
         for range in ranges.iter() {
             self.map.remove_range(self.config.shape.packets_touching(range));
         }
-        self.complete = self.map.is_full();
+        self.complete = self.map.is_full() && !self.is_growing;
         self.epoch = self.epoch.saturating_add(1);
         self.ack_now = true;
         self.epoch
@@ -207,7 +226,7 @@ impl<K: Sink> Receiver<K> {
     }
 
     fn check_complete(&mut self) {
-        if !self.complete && self.map.is_full() {
+        if !self.complete && self.map.is_full() && !self.is_growing {
             self.complete = true;
             self.ack_now = true;
             self.events.push_back(ReceiverEvent::Complete);

@@ -200,6 +200,29 @@ impl<S: Source> Sender<S> {
         }
     }
 
+    /// More of the object has become known, all of which begins with a new packet: it has `object_len` bytes from now on. Of
+    /// what is new the receiver has, or does not want, `have`, and it claims to have `claimed`.
+    pub fn grow(&mut self, object_len: u64, have: &Ranges, claimed: &Ranges) {
+        let before = self.config.shape.packets();
+        self.config.shape.object_len = object_len;
+        let packets = self.config.shape.packets();
+        for map in [&mut self.acked, &mut self.busy, &mut self.tried] {
+            map.grow(packets);
+        }
+        self.asking.grow(packets);
+        let had = self.acked.count();
+        for range in have.iter() {
+            let within = self.config.shape.packets_within(range);
+            for map in [&mut self.acked, &mut self.busy, &mut self.tried] {
+                map.insert_range(within.clone());
+            }
+            self.config.have.insert(range.clone());
+        }
+        self.stats.packets_required += packets.saturating_sub(before + self.acked.count() - had);
+        self.hold(claimed);
+        self.complete = self.acked.is_full();
+    }
+
     fn check_complete(&mut self) {
         if !self.complete && self.acked.is_full() {
             self.complete = true;
@@ -212,7 +235,7 @@ impl<S: Source> Sender<S> {
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
-        if ack.epoch < self.epoch || ack.largest >= self.flight.next_number() || ack.low > self.acked.len() {
+        if ack.epoch < self.epoch || ack.largest >= self.flight.next_number() {
             self.stats.malformed += u64::from(ack.epoch >= self.epoch);
             return;
         }

@@ -4,7 +4,7 @@
 //! data extents only (holes of a sparse file are not in the object), back to back. Hash *groups* cut each file's
 //! contribution into pieces of [`GROUP_LEN`] bytes, aligned to the file's first byte.
 
-pub use crate::ranges::{Ranges, bytes_in};
+pub use crate::ranges::{Ranges, bytes_in, shifted};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -18,7 +18,11 @@ pub const GROUP_LEN: u64 = 1 << 20;
 /// only where the file system can be trusted to tell.
 pub type FileVersion = [u8; 16];
 
-/// Index of an entry in its manifest.
+/// Parts of a copy that a sender lists before the oldest of them is done with: one whose last files are being put in place, one
+/// that is on its way, and one that is being compared.
+pub const PARTS_MAX: usize = 3;
+
+/// Index of an entry in its manifest; in messages, among all entries of all parts.
 pub type EntryIndex = u32;
 
 /// One file, folder or symbolic link.
@@ -57,6 +61,20 @@ pub enum Kind {
     },
 }
 
+impl Entry {
+    /// Bytes that it takes in memory.
+    pub fn memory_len(&self) -> usize {
+        let more = match &self.kind {
+            Kind::File { extents, .. } => {
+                extents.as_ref().map_or(0, |extents| size_of_val(extents.as_slice()))
+            }
+            Kind::Symlink { target } => target.len(),
+            Kind::Dir => 0,
+        };
+        size_of::<Entry>() + self.path.len() + more
+    }
+}
+
 impl Kind {
     /// Bytes this entry adds to the object.
     pub fn data_len(&self) -> u64 {
@@ -70,11 +88,25 @@ impl Kind {
     }
 }
 
-/// All entries of a copy, parents before children.
+/// The entries of a copy, or of one part of it, parents before children.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// The entries.
     pub entries: Vec<Entry>,
+    /// How it goes with the parts before and after it.
+    pub seams: Seams,
+}
+
+/// How a part of a copy goes with those before and after it. A copy of very many entries is listed, compared and stored in
+/// parts, each with a manifest of its own, so that neither side has more than a few of them in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seams {
+    /// So many of the first entries are folders that were in the part before as well: what follows is in them.
+    pub continued: u32,
+    /// Folders that are in the next part too. They get their permissions and times with the last part they are in.
+    pub goes_on: Vec<EntryIndex>,
+    /// Another part follows.
+    pub has_more: bool,
 }
 
 /// Why a manifest from the other side was refused.
@@ -86,6 +118,9 @@ pub enum BadManifest {
     /// Extents out of order, overlapping or beyond the file.
     #[error("the other side sent impossible extents for {0:?}")]
     Extents(String),
+    /// Folders that are said to be in several parts and are no folders of this one.
+    #[error("the other side sent parts of a copy that do not fit together")]
+    Seams,
     /// More bytes than [`OBJECT_LEN_MAX`], or more entries than 2³².
     #[error(
         "the other side offered a copy of more than 4 PiB, or of more than 4294967295 files; copy it in parts"
@@ -97,12 +132,17 @@ pub enum BadManifest {
 }
 
 impl Manifest {
+    /// Of a copy that has one part.
+    pub fn of(entries: Vec<Entry>) -> Manifest {
+        Manifest { entries, seams: Seams::default() }
+    }
+
     /// How many of the entries are regular files.
     pub fn regular_files(&self) -> u64 {
         self.entries.iter().filter(|entry| matches!(entry.kind, Kind::File { .. })).count() as u64
     }
 
-    /// Check all that an honest sender keeps to: relative paths without `.`, `..`, empty components or NUL; no path
+    /// Check all that an honest sender keeps to within a part: relative paths without `.`, `..`, empty components or NUL; no path
     /// twice, none below a file or link; extents ascending and inside the file; totals that can be numbered.
     pub fn validate(&self) -> Result<(), BadManifest> {
         if u32::try_from(self.entries.len()).is_err() {
@@ -122,7 +162,19 @@ impl Manifest {
         if total > OBJECT_LEN_MAX {
             return Err(BadManifest::TooLarge);
         }
+        self.check_seams()?;
         self.check_conflicts()
+    }
+
+    fn check_seams(&self) -> Result<(), BadManifest> {
+        let Seams { continued, goes_on, has_more } = &self.seams;
+        let is_folder = |entry: &EntryIndex| {
+            self.entries.get(*entry as usize).is_some_and(|entry| matches!(entry.kind, Kind::Dir))
+        };
+        let fits = (0..*continued).all(|entry| is_folder(&entry))
+            && goes_on.iter().all(is_folder)
+            && (*has_more || goes_on.is_empty());
+        if fits { Ok(()) } else { Err(BadManifest::Seams) }
     }
 
     /// In order of their components what lies below a path follows it at once, so that neighbours tell all.
@@ -146,7 +198,7 @@ pub const OBJECT_LEN_MAX: u64 = 1 << 52;
 
 /// The order of paths in which all that lies below one follows it at once: `/` before any other byte. Compared in pieces, as
 /// long paths that have nearly all in common are to cost no more than reading them.
-fn by_components(a: &[u8], b: &[u8]) -> Ordering {
+pub fn by_components(a: &[u8], b: &[u8]) -> Ordering {
     let pieces = a.chunks(PIECE).zip(b.chunks(PIECE)).take_while(|(a, b)| a == b).count();
     let from = (pieces * PIECE).min(a.len()).min(b.len());
     let same = from + a[from..].iter().zip(&b[from..]).take_while(|(a, b)| a == b).count();
@@ -267,7 +319,7 @@ mod tests {
     }
 
     fn is_conflict(entries: Vec<Entry>) -> bool {
-        match (Manifest { entries }).validate() {
+        match Manifest::of(entries).validate() {
             Ok(()) => false,
             Err(BadManifest::Conflict(_)) => true,
             Err(other) => panic!("{other}"),

@@ -201,7 +201,16 @@ pub struct Already {
     pub resumed_bytes: u64,
 }
 
-/// What the receiving side has to say at the end.
+impl Already {
+    /// What was there of a further part.
+    pub fn add(&mut self, next: Already) {
+        self.skipped += next.skipped;
+        self.skipped_bytes += next.skipped_bytes;
+        self.resumed_bytes += next.resumed_bytes;
+    }
+}
+
+/// What the receiving side has to say at the end of a part, or of all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Files that are in place and verified by this run (not those skipped).
@@ -230,6 +239,25 @@ pub struct Report {
     pub to_copy: Truncated<Vec<u8>>,
     /// All that is in place is on the disk itself, as was asked for.
     pub durable: bool,
+}
+
+impl Report {
+    /// What there is to say of a further part.
+    pub fn add(&mut self, next: Report) {
+        self.files_done += next.files_done;
+        self.files_skipped += next.files_skipped;
+        self.skipped_bytes += next.skipped_bytes;
+        self.compared_bytes += next.compared_bytes;
+        self.resumed_bytes += next.resumed_bytes;
+        self.delta_bytes += next.delta_bytes;
+        self.failed.append(next.failed);
+        self.failed_bytes += next.failed_bytes;
+        self.receiver_drops += next.receiver_drops;
+        self.removed.append(next.removed);
+        self.removal_put_off |= next.removal_put_off;
+        self.to_copy.append(next.to_copy);
+        self.durable &= next.durable;
+    }
 }
 
 /// What only the sending side knows of a transfer.
@@ -279,19 +307,23 @@ impl SenderStatus {
 /// A message after the handshake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    /// The next piece of a compressed listing. Where no offer did, the first one's `total` says how many bytes there are.
+    /// The next piece of a compressed listing, of the first part of a copy or of a further one. Where no offer did, the first
+    /// one's `total` says how many bytes there are.
     ListingPart {
+        /// Where in the object the part's data begins.
+        base: u64,
         /// Compressed bytes in all.
         total: u64,
         /// The next of them.
         bytes: Vec<u8>,
     },
-    /// Receiver to sender: begin. Everything in `have` is not needed.
+    /// Receiver to sender: begin with the next part that was listed. Everything in `have` is not needed. The ranges count from
+    /// the part's first byte.
     Start {
-        /// Object bytes that the receiver has or does not want.
+        /// Bytes that the receiver has or does not want.
         #[serde(deserialize_with = "read_ranges")]
         have: Ranges,
-        /// Object bytes, whole groups, that the receiver claims to have as well. The sender reads them and gives their
+        /// Bytes, whole groups, that the receiver claims to have as well. The sender reads them and gives their
         /// hashes, as it does for what it sends, but sends nothing that touches them until they are settled.
         #[serde(deserialize_with = "read_ranges")]
         claimed: Ranges,
@@ -330,7 +362,7 @@ pub enum Message {
         #[serde(deserialize_with = "read_ranges")]
         refused: Ranges,
     },
-    /// Receiver to sender: all that could be done is done.
+    /// Receiver to sender: all that could be done about the oldest part is done. With the last one the copy is.
     Finished(Report),
     /// Sender to receiver, twice a second: how it goes, for the other side's display.
     Status(SenderStatus),

@@ -22,6 +22,12 @@ impl<T> Truncated<T> {
         }
     }
 
+    /// Add all of another list.
+    pub fn append(&mut self, next: Truncated<T>) {
+        self.extend(next.first);
+        self.more = self.more.saturating_add(next.more);
+    }
+
     /// How many there are in all.
     pub fn count(&self) -> u64 {
         self.more.saturating_add(self.first.len() as u64)
@@ -66,6 +72,9 @@ mod tests {
         let told: Truncated<usize> = (0..5000).collect();
         assert_eq!((told.first.len(), told.more, told.count()), (SHOWN_MAX, 4000, 5000));
         assert_eq!((told.first.first(), told.first.last()), (Some(&0), Some(&999)));
-        assert!(Truncated::<u8>::default().is_empty() && !told.is_empty());
+        let mut both = told.clone();
+        both.append(told);
+        assert_eq!((both.first.len(), both.count()), (SHOWN_MAX, 10_000));
+        assert!(Truncated::<u8>::default().is_empty() && !both.is_empty());
     }
 }

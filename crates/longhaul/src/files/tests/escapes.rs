@@ -31,7 +31,7 @@ fn a_confined_destination_cannot_be_left() {
     fs::create_dir(served.path().join("in")).unwrap();
     symlink("in", served.path().join("inner")).unwrap();
     let root = Root::confined(served.path()).unwrap();
-    let manifest = Manifest { entries: vec![file("f", 0)] };
+    let manifest = Manifest::of(vec![file("f", 0)]);
     for dest in ["..", "../", "../x", "in/../../x", "out", "out/", "out/new", "to-victim"] {
         let refused = plan(&Base::new(root.clone(), dest), &manifest, &options(), &AtomicBool::default());
         assert!(refused.is_err(), "{dest}: {refused:?}");
@@ -59,8 +59,7 @@ fn entries_do_not_follow_links_out_of_the_destination() {
     let (dest, outside) = (folder(), folder());
     symlink(outside.path(), dest.path().join("d")).unwrap();
     symlink(outside.path(), dest.path().join("e")).unwrap();
-    let manifest =
-        Manifest { entries: vec![dir("d"), file("d/f", 0), dir("d/sub"), file("e/f", 0), file("ok", 0)] };
+    let manifest = Manifest::of(vec![dir("d"), file("d/f", 0), dir("d/sub"), file("e/f", 0), file("ok", 0)]);
     let plan = plan_of(&manifest, dest.path(), &options()).unwrap();
     assert_eq!(plan.failures.len(), 4);
     let mut trip = Trip::begin_with(manifest, plan);
@@ -72,7 +71,7 @@ fn entries_do_not_follow_links_out_of_the_destination() {
 #[test]
 fn a_link_that_appears_after_the_comparison_is_not_followed() {
     let (dest, outside) = (folder(), folder());
-    let manifest = Manifest { entries: vec![dir("d"), file("d/f", 0), file("e/g", 0), file("h", 0)] };
+    let manifest = Manifest::of(vec![dir("d"), file("d/f", 0), file("e/g", 0), file("h", 0)]);
     let plan = plan_of(&manifest, dest.path(), &options()).unwrap();
     write(outside.path().join("victim"), b"safe");
     symlink(outside.path(), dest.path().join("d")).unwrap();
@@ -89,7 +88,7 @@ fn a_link_that_appears_after_the_comparison_is_not_followed() {
 #[test]
 fn names_of_our_own_files_are_refused() {
     let dest = folder();
-    let manifest = Manifest { entries: vec![file(".f.longhaul-part", 0), file("f", 0)] };
+    let manifest = Manifest::of(vec![file(".f.longhaul-part", 0), file("f", 0)]);
     let plan = plan_of(&manifest, dest.path(), &options()).unwrap();
     assert_eq!(plan.failures.len(), 1);
 }
@@ -98,7 +97,7 @@ fn names_of_our_own_files_are_refused() {
 fn sizes_that_cannot_be_are_refused_at_once() {
     let dest = folder();
     for size in [1 << 49, 1 << 51, OBJECT_LEN_MAX] {
-        let manifest = Manifest { entries: vec![file("f", size)] };
+        let manifest = Manifest::of(vec![file("f", size)]);
         assert!(plan_of(&manifest, dest.path(), &options()).is_err());
     }
 }
@@ -130,7 +129,7 @@ fn on_small_disk(mib: u64, test: impl FnOnce(&Path) + Send + 'static) {
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_sent() {
     on_small_disk(4, |disk| {
-        let manifest = Manifest { entries: vec![file("f", 5 * MIB)] };
+        let manifest = Manifest::of(vec![file("f", 5 * MIB)]);
         let refused = plan_of(&manifest, disk, &options()).unwrap_err();
         assert!(refused.to_string().contains("not enough room: 5.2 MB are to come; free 1."), "{refused}");
     });
@@ -182,7 +181,7 @@ fn a_disk_that_fills_up_fails_what_is_left_and_keeps_what_came() {
 #[test]
 fn a_folder_that_cannot_be_made_fails_every_entry() {
     let top = folder();
-    let manifest = Manifest { entries: vec![dir(""), file("a", 0), file("b", 0)] };
+    let manifest = Manifest::of(vec![dir(""), file("a", 0), file("b", 0)]);
     let dest = top.path().join("new/deep");
     let plan = plan_of(&manifest, &dest, &options()).unwrap();
     write(top.path().join("new"), b"in the way by now");

@@ -4,6 +4,7 @@ mod campaign;
 mod deltas;
 mod escapes;
 mod harness;
+mod parts;
 mod power;
 mod reading;
 mod recorder;

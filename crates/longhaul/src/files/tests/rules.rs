@@ -231,7 +231,7 @@ fn delete_removes_what_the_source_has_not() {
     let scan = scan_of(&inside(top.path()));
     let dry = plan_of(&scan.manifest, dest.path(), &FileOptions { dry_run: true, ..delete.clone() }).unwrap();
     let topmost = ["a/b/old", "mixed/gone", "mixed/in/gone", "old"];
-    assert_eq!(dry.extraneous, topmost.map(|path| path.as_bytes().to_vec()));
+    assert_eq!(dry.extraneous.paths(), topmost.map(|path| path.as_bytes().to_vec()));
     let report = copy_with(&inside(top.path()), dest.path(), Road::default(), &delete);
     assert_eq!(report.failed.first, []);
     assert!(dest.path().join("a/kept.log").exists());
@@ -276,7 +276,7 @@ fn nothing_is_deleted_when_the_source_was_not_listed_in_full() {
     write(dest.path().join("old"), b"old");
     let scan = scan_of(&inside(top.path()));
     let mut plan = plan_of(&scan.manifest, dest.path(), &FileOptions { delete: true, ..options() }).unwrap();
-    assert_eq!(plan.extraneous.len(), 1);
+    assert_eq!(plan.extraneous.paths().len(), 1);
     plan.source_incomplete = true;
     Trip::begin(scan, plan, Road::default()).run();
     assert!(dest.path().join("old").exists());
@@ -355,10 +355,10 @@ fn a_very_deep_tree_is_refused_in_one_line_and_removed_without_ado() {
         let base = Base::new(Root::ambient(), dest.path());
         let scan = scan_with(empty.path(), &["./"], &ScanOptions::default());
         let plan = plan(&base, &scan.manifest, &options, &AtomicBool::new(false)).unwrap();
-        assert_eq!(plan.extraneous, [b"d".to_vec()]);
+        assert_eq!(plan.extraneous.paths(), [b"d".to_vec()]);
     }
     for top in [source.path(), dest.path()] {
-        crate::files::target::remove_below(top, b"d").unwrap();
+        crate::files::removal::remove_below(top, b"d").unwrap();
         assert_eq!(fs::read_dir(top).unwrap().count(), 0);
     }
 }

@@ -1,12 +1,17 @@
 //! What a transfer takes an object's bytes from.
 
-use crate::files::Reader;
+use crate::error::Error;
+use crate::files::Scan;
+use crate::listing::ListingError;
 use longhaul_proto::endpoint::Source;
-use longhaul_proto::session::manifest::EntryIndex;
-use longhaul_proto::session::message::GroupHash;
+use longhaul_proto::object::Shape;
+use longhaul_proto::session::manifest::{EntryIndex, Layout, Ranges};
+use longhaul_proto::session::message::{GroupHash, Report};
 use longhaul_proto::session::reason::Reason;
+use std::ops::Range;
+use std::sync::Arc;
 
-/// A source, and what it has to say of the bytes.
+/// A source, and what it has to say of the bytes. What is more than one part grows.
 pub trait Feed: Source {
     /// Hashes of what has been read, appended to `out`.
     fn poll_hashes(&mut self, _out: &mut Vec<GroupHash>) {}
@@ -15,14 +20,59 @@ pub trait Feed: Source {
     fn poll_failures(&mut self) -> Option<(EntryIndex, Reason)> {
         None
     }
+
+    /// How the object, of which the first part has so many bytes, is cut into packets of this length.
+    fn cut(&mut self, object_len: u64, packet_len: u32) -> Shape {
+        Shape { object_len, packet_len }
+    }
+
+    /// The listing of a further part, as soon as the other side may have it.
+    fn poll_listing(&mut self) -> Option<Result<PartListing, ListingError>> {
+        None
+    }
+
+    /// The receiver has compared the next part that was listed: of its bytes it has, or does not want, `have`, and claims to
+    /// have `claimed`.
+    fn start(&mut self, _have: &Ranges, _claimed: &Ranges) -> Result<PartStart, Error> {
+        Err(Error::Protocol("compares what was not listed"))
+    }
+
+    /// The receiver has done all it can about the oldest part.
+    fn finish(&mut self, report: Report) -> Result<PartEnd, Error> {
+        Ok(PartEnd::Last(report))
+    }
 }
 
-impl Feed for Reader {
-    fn poll_hashes(&mut self, out: &mut Vec<GroupHash>) {
-        Reader::poll_hashes(self, out);
-    }
+/// The listing of a part, to be told to the receiver.
+pub struct PartListing {
+    /// Where in the object its data begins.
+    pub base: u64,
+    /// The compressed listing.
+    pub bytes: Vec<u8>,
+    /// What the user should know of it.
+    pub warnings: Vec<String>,
+}
 
-    fn poll_failures(&mut self) -> Option<(EntryIndex, Reason)> {
-        Reader::poll_failures(self)
-    }
+/// A part that can be sent.
+pub struct PartStart {
+    /// Its first entry, among all of the copy.
+    pub first: EntryIndex,
+    /// What it holds.
+    pub scan: Arc<Scan>,
+    /// Where its files lie in it.
+    pub layout: Arc<Layout>,
+    /// Object bytes that the receiver has or does not want.
+    pub have: Ranges,
+    /// Object bytes that it claims to have.
+    pub claimed: Ranges,
+    /// How far the object goes now, to a packet's end if it is to grow.
+    pub object_len: u64,
+}
+
+/// What the end of a part means.
+pub enum PartEnd {
+    /// It was the last: what there is to report of all.
+    Last(Report),
+    /// These object bytes are done with.
+    Done(Range<u64>),
 }

@@ -102,7 +102,7 @@ fn messages() -> Vec<Message> {
     let hash = GroupHash { group: Group { entry: 1, index: 2 }, hash: [3; 32] };
     let already = Already { skipped: 3, ..Already::default() };
     vec![
-        Message::ListingPart { total: 300, bytes: vec![1; 9] },
+        Message::ListingPart { base: 0, total: 300, bytes: vec![1; 9] },
         Message::Start { have: ranges.clone(), claimed: ranges.clone(), already },
         Message::Hashes(vec![hash]),
         Message::SourceFailed { entry: 4, reason: reason() },

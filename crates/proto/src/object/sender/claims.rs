@@ -10,7 +10,9 @@ impl<S: Source> Sender<S> {
     /// [settled](Sender::settle): one that was sent too early would have to be taken back.
     pub fn hold(&mut self, claimed: &Ranges) {
         self.claimed.extend(claimed.iter().cloned());
-        self.hold_within(&(0..self.config.shape.object_len));
+        for range in claimed.iter() {
+            self.busy.insert_range(self.config.shape.packets_touching(range));
+        }
     }
 
     /// Hold back whatever touches a claim within `bytes`.

@@ -112,7 +112,7 @@ mod tests {
     use crate::control::Greedy;
     use crate::endpoint::{Arrival, Endpoint};
     use crate::object::{AckKind, DEFAULT_EVERY};
-    use crate::object::{Receiver, ReceiverConfig, SelectorKind, SenderConfig, Shape};
+    use crate::object::{Receiver, ReceiverConfig, ReceiverEvent, SelectorKind, SenderConfig, Shape};
     use crate::ranges::Ranges;
 
     const SHAPE: Shape = Shape { object_len: 100_000, packet_len: 1000 };
@@ -135,6 +135,34 @@ mod tests {
         let ack = AckKind::Every(DEFAULT_EVERY).policy(RTT);
         let config = ReceiverConfig { shape: SHAPE, class: 0, ack, have: Ranges::default(), max_body: 1169 };
         Receiver::new(config, vec![0; 100_000])
+    }
+
+    #[test]
+    fn an_object_grows_while_it_is_on_its_way_and_ends_when_nothing_follows() {
+        let (mut sender, mut receiver) = (sender(), receiver().growing());
+        let now = Time::from_millis(1);
+        let sent = drain(&mut sender, now);
+        deliver(&mut sender, &mut receiver, now, &sent);
+        assert_eq!((sender.acked(), receiver.poll_event()), (100, None), "there is more to come");
+        // The receiver hears of what follows before the sender: what it says of it is not taken for nonsense.
+        let bytes = |range| std::iter::once(range).collect::<Ranges>();
+        let have = bytes(120_000..150_000);
+        receiver.sink_mut().resize(200_000, 0);
+        receiver.grow(200_000, &have, false);
+        sender.source_mut().extend(vec![7; 100_000]);
+        sender.grow(200_000, &have, &bytes(150_000..155_000));
+        let now = now + RTT * 2;
+        let sent = drain(&mut sender, now);
+        assert_eq!(sent.len(), 65, "nothing that is had or claimed");
+        deliver(&mut sender, &mut receiver, now, &sent);
+        sender.settle(&bytes(150_000..155_000), &Ranges::new());
+        receiver.skip(&bytes(150_000..155_000));
+        assert_eq!((sender.acked(), sender.stats().packets_required), (200, 165));
+        assert_eq!(receiver.poll_event(), None);
+        receiver.grow(200_000, &Ranges::new(), true);
+        assert_eq!(receiver.poll_event(), Some(ReceiverEvent::Complete));
+        assert_eq!(receiver.sink_mut()[..120_000], sender.source_mut()[..120_000]);
+        assert_eq!(receiver.sink_mut()[155_000..], sender.source_mut()[155_000..]);
     }
 
     /// All that may be sent now: numbers and bodies.

@@ -1,0 +1,41 @@
+//! Copies of so many entries that they have several parts.
+
+use crate::common::Server;
+use crate::common::tree::*;
+use std::ffi::OsString;
+use std::fs;
+
+#[test]
+fn a_copy_of_several_parts_goes_there_and_back_and_is_kept_equal() {
+    let (here, there, back) = (folder(), folder(), folder());
+    // A part holds 65 536 entries: the second folder is in two of them.
+    for (name, count) in [("first", 40_000), ("second", 40_000), ("third", 10)] {
+        let folder = here.path().join("tree").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        (0..count)
+            .for_each(|at| fs::write(folder.join(format!("{at:05}")), &at.to_string()[..at % 2]).unwrap());
+        set_mode(&folder, 0o555);
+        set_mtime(&folder, 1_000_000_000, 7);
+    }
+    write_noise(here.path().join("tree/third/large"), 3_000_000, 1);
+    let server = Server::start(there.path(), &[]);
+    let tree = here.path().join("tree");
+    let push = |more: &[&str]| {
+        let args =
+            [inside(&tree), server.url("copy").into()].into_iter().chain(more.iter().map(OsString::from));
+        server.cp(args).expect_code(0).json()
+    };
+    let json = push(&["--quiet"]);
+    assert_eq!(json["files"], 80_011, "{json}");
+    assert_eq!(snapshot(&tree), snapshot(&there.path().join("copy")));
+    for extra in ["first/x", "third/y"] {
+        write(there.path().join("copy").join(extra), b"extra");
+    }
+    let json = push(&["--delete"]);
+    assert_eq!((&json["removed"], &json["resumed_bytes"]), (&2.into(), &0.into()), "{json}");
+    assert_eq!(snapshot(&tree), snapshot(&there.path().join("copy")));
+    let from = [OsString::from(server.url("copy/")), back.path().join("copy").into_os_string()];
+    let json = server.cp(from).expect_code(0).json();
+    assert_eq!(json["files"], 80_011, "{json}");
+    assert_eq!(snapshot(&tree), snapshot(&back.path().join("copy")));
+}

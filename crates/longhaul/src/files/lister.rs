@@ -1,0 +1,80 @@
+//! Lists the sources part by part on a thread of its own, a little ahead of whoever sends them.
+
+use super::errors::FileError;
+use super::root::Root;
+use super::scan::{PartLimits, Scan, ScanOptions, SourceSpec, scan_in_parts};
+use crate::listing::{self, ListingError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A part of what there is to copy, and its listing for the other side.
+#[derive(Debug)]
+pub struct Listed {
+    /// The part.
+    pub scan: Arc<Scan>,
+    /// Its manifest and errors, compressed.
+    pub listing: Vec<u8>,
+}
+
+/// Gives one part after the other. Listing ends when this is dropped.
+#[derive(Debug)]
+pub struct Lister {
+    parts: Receiver<Result<Listed, ListingError>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Lister {
+    /// Begin to list.
+    pub fn start(
+        root: Root,
+        sources: Vec<SourceSpec>,
+        options: ScanOptions,
+        limits: PartLimits,
+    ) -> Result<Lister, FileError> {
+        // One part waits here while the next is being listed.
+        let (tell, parts) = bounded(1);
+        let stop = options.stop.clone();
+        let list = move || {
+            scan_in_parts(&root, &sources, &options, limits, &mut |scan| {
+                let listing = listing::encode(&scan.manifest, &scan.errors);
+                let is_sound = listing.is_ok();
+                let listed = listing.map(|listing| Listed { scan: Arc::new(scan), listing });
+                tell.send(listed).is_ok() && is_sound
+            });
+        };
+        let thread = std::thread::Builder::new().name("longhaul-list".into());
+        thread.spawn(list).map_err(FileError::step("no thread can be started"))?;
+        Ok(Lister { parts, stop })
+    }
+
+    /// Wait for the next part, unless `over` is set meanwhile.
+    pub fn wait(&self, over: &AtomicBool) -> Result<Listed, ListingError> {
+        loop {
+            match self.parts.recv_timeout(LOOK_EVERY) {
+                Ok(part) => return part,
+                Err(RecvTimeoutError::Timeout) if !over.load(Ordering::Relaxed) => {}
+                Err(_) => return Err(ListingError::BrokenOff),
+            }
+        }
+    }
+
+    /// The next part, if it is there.
+    pub fn poll(&self) -> Option<Result<Listed, ListingError>> {
+        match self.parts.try_recv() {
+            Ok(part) => Some(part),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(ListingError::BrokenOff)),
+        }
+    }
+}
+
+impl Drop for Lister {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long it may take to notice that nobody waits any more.
+const LOOK_EVERY: Duration = Duration::from_millis(100);

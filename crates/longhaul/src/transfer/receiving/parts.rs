@@ -1,0 +1,317 @@
+//! The files that are received, a few parts of them at a time, and the comparison of the part that comes next.
+
+use super::super::sending::Totals;
+use crate::budget::{Allowance, Budget};
+use crate::error::Error;
+use crate::files::{Backlog, FileSink, Plan, Planner, SinkEvent, Wake};
+use crate::listing::{self, ListingError};
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use longhaul_proto::endpoint::{Full, Sink};
+use longhaul_proto::session::manifest::{EntryIndex, Layout, Manifest, PARTS_MAX, Ranges, shifted};
+use longhaul_proto::session::message::{Already, FileFailure, GroupHash, Report};
+use longhaul_proto::session::reason::Reason;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A part that can be received.
+pub struct Part {
+    /// What it holds.
+    pub manifest: Arc<Manifest>,
+    /// Where its files lie in it.
+    pub layout: Arc<Layout>,
+    /// Where its data stores itself.
+    pub sink: FileSink,
+    /// What the other side could not list.
+    pub source_errors: Vec<FileFailure>,
+    /// The memory that its listing takes.
+    pub _listed: Allowance,
+}
+
+/// The parts at work, as one sink.
+#[derive(Default)]
+pub struct Parts {
+    live: VecDeque<Placed>,
+    /// Entries of all parts so far.
+    entries: u64,
+    /// Where the last part's data ends.
+    end: u64,
+    totals: Totals,
+    /// What there is to report of the parts that are done with.
+    report: Option<Report>,
+}
+
+/// A part in its place.
+struct Placed {
+    part: Part,
+    base: u64,
+    first: EntryIndex,
+}
+
+/// The oldest part is done with.
+pub struct PartEnd {
+    /// What there is to report of it.
+    pub report: Report,
+    /// Its object bytes.
+    pub range: Range<u64>,
+    /// If it was the last one, what there is to report of all.
+    pub whole: Option<Report>,
+}
+
+impl Parts {
+    /// Where the last part's data ends.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// What was listed so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// How many are at work.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Whether another part follows those that are at work.
+    pub fn has_more(&self) -> bool {
+        self.live.back().is_some_and(|last| last.part.manifest.seams.has_more)
+    }
+
+    /// Receive a further part, whose data begins at `base`. Returns the number of its first entry.
+    pub fn push(&mut self, part: Part, base: u64) -> Result<EntryIndex, Error> {
+        let impossible = Error::Protocol("lists parts that do not fit together");
+        let all = self.entries + part.manifest.entries.len() as u64;
+        let end = base.checked_add(part.layout.object_len()).filter(|end| *end <= OBJECT_MAX);
+        let (Ok(first), Ok(_)) = (EntryIndex::try_from(self.entries), EntryIndex::try_from(all)) else {
+            return Err(impossible);
+        };
+        let Some(end) = end.filter(|_| base >= self.end) else { return Err(impossible) };
+        (self.entries, self.end) = (all, end);
+        self.totals.add(&part.manifest, &part.layout);
+        if self.live.is_empty() && self.report.is_some() {
+            part.sink.go_ahead(self.all_well());
+        }
+        self.live.push_back(Placed { part, base, first });
+        Ok(first)
+    }
+
+    fn all_well(&self) -> bool {
+        self.report.as_ref().is_none_or(|report| report.failed.is_empty())
+    }
+
+    /// The sender's hash of a group.
+    pub fn expect(&mut self, mut hash: GroupHash) {
+        if let Some((part, entry)) = self.of_entry(hash.group.entry) {
+            hash.group.entry = entry;
+            part.sink.expect(hash);
+        }
+    }
+
+    /// The sender cannot read a file to its end.
+    pub fn source_failed(&mut self, entry: EntryIndex, reason: &Reason) {
+        if let Some((part, entry)) = self.of_entry(entry) {
+            part.sink.source_failed(entry, reason);
+        }
+    }
+
+    fn of_entry(&mut self, entry: EntryIndex) -> Option<(&mut Part, EntryIndex)> {
+        let placed = self.live.iter_mut().rev().find(|placed| placed.first <= entry)?;
+        Some((&mut placed.part, entry - placed.first))
+    }
+
+    /// The next thing to know, of bytes of the object and entries of all parts.
+    pub fn poll_event(&mut self) -> Option<SinkEvent> {
+        self.live.iter_mut().find_map(|placed| {
+            let (base, first) = (placed.base, placed.first);
+            placed.part.sink.poll_event().map(|event| match event {
+                SinkEvent::Bad { ranges } => SinkEvent::Bad { ranges: shifted(&ranges, base) },
+                SinkEvent::Settled { confirmed, refused } => SinkEvent::Settled {
+                    confirmed: shifted(&confirmed, base),
+                    refused: shifted(&refused, base),
+                },
+                SinkEvent::Unwanted { ranges } => SinkEvent::Unwanted { ranges: shifted(&ranges, base) },
+                SinkEvent::FileDone { entry } => SinkEvent::FileDone { entry: first + entry },
+                other => other,
+            })
+        })
+    }
+
+    /// Whether the oldest part has come to its end.
+    pub fn is_oldest_done(&self) -> bool {
+        self.live.front().is_some_and(|oldest| oldest.part.sink.finished())
+    }
+
+    /// If the oldest part has come to its end, let go of it. All it has to say has been heard.
+    pub fn poll_end(&mut self) -> Option<PartEnd> {
+        let oldest = self.live.front().filter(|_| self.is_oldest_done())?;
+        let (mut report, is_last) = (oldest.part.sink.report(), !oldest.part.manifest.seams.has_more);
+        let Placed { part, base, .. } = self.live.pop_front()?;
+        report.failed.extend(part.source_errors);
+        match &mut self.report {
+            Some(all) => all.add(report.clone()),
+            none => *none = Some(report.clone()),
+        }
+        if let Some(next) = self.live.front() {
+            next.part.sink.go_ahead(self.all_well());
+        }
+        let range = base..base + part.layout.object_len();
+        Some(PartEnd { report, range, whole: self.report.clone().filter(|_| is_last) })
+    }
+
+    /// All packets have been delivered: store what is still in memory.
+    pub fn object_complete(&mut self) {
+        self.live.iter_mut().for_each(|placed| placed.part.sink.object_complete());
+    }
+
+    /// Whether so much waits to be done that nothing more should be said of it for now.
+    pub fn is_behind(&self) -> bool {
+        self.live.iter().any(|placed| placed.part.sink.is_behind())
+    }
+
+    /// How far the writers are behind who are most so.
+    pub fn backlog(&self) -> Backlog {
+        let all = self.live.iter().map(|placed| placed.part.sink.backlog());
+        all.max_by_key(|backlog| backlog.queued_bytes).unwrap_or_default()
+    }
+
+    /// Stop, and leave all that has arrived so that the same copy can go on from it.
+    pub fn suspend(self) {
+        self.live.into_iter().for_each(|placed| drop(placed.part.sink.suspend()));
+    }
+}
+
+impl Sink for Parts {
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), Full> {
+        // No packet has bytes of two parts, and nobody wants what lies between them.
+        let placed = self.live.iter_mut().rev().find(|placed| placed.base <= offset);
+        let Some(placed) = placed else { return Ok(()) };
+        let at = offset - placed.base;
+        let len = placed.part.layout.object_len().saturating_sub(at).min(data.len() as u64) as usize;
+        if len == 0 { Ok(()) } else { placed.part.sink.write_at(at, &data[..len]) }
+    }
+}
+
+/// The part that comes next, until it has been compared.
+pub struct Next {
+    /// Rests here between two parts.
+    planner: Option<Planner>,
+    wake: Wake,
+    /// Of all sessions.
+    budget: Arc<Budget>,
+    /// The listing that is coming in: where the part's data begins, how long the listing is, and what has come of it.
+    coming: Option<(u64, u64, Vec<u8>)>,
+    /// Listings that have come.
+    listings: VecDeque<(u64, Vec<u8>)>,
+    comparing: Option<Receiver<Result<(Planner, Compared), Error>>>,
+    /// Set when nobody waits any more.
+    over: Arc<AtomicBool>,
+}
+
+/// A part that has been compared, and can be begun with.
+pub struct Compared {
+    /// Where its data begins in the object.
+    pub base: u64,
+    /// What receives it.
+    pub part: Part,
+    /// Of its bytes, those that are not needed.
+    pub have: Ranges,
+    /// Those that are there if the sender confirms it.
+    pub claimed: Ranges,
+    /// What was there before.
+    pub already: Already,
+    /// Entries that cannot be stored.
+    pub failures: Vec<FileFailure>,
+}
+
+impl Next {
+    /// `wake` is called when a part has been compared, and by what receives it.
+    pub fn new(planner: Planner, wake: Wake, budget: Arc<Budget>) -> Next {
+        let (listings, over) = (VecDeque::new(), Arc::default());
+        Next { planner: Some(planner), wake, budget, coming: None, listings, comparing: None, over }
+    }
+
+    /// A piece of a listing has come, while so many parts are at work.
+    pub fn take(&mut self, base: u64, total: u64, bytes: &[u8], at_work: usize) -> Result<(), Error> {
+        let waiting = self.listings.len() + usize::from(self.comparing.is_some());
+        if at_work + waiting >= PARTS_MAX {
+            return Err(Error::Protocol("lists more parts than it may"));
+        }
+        if total > PART_LISTING_MAX {
+            return Err(ListingError::TooLong.into());
+        }
+        let (base, total, mut known) = self.coming.take().unwrap_or((base, total, Vec::new()));
+        known.extend(bytes);
+        if (known.len() as u64) < total {
+            self.coming = Some((base, total, known));
+        } else {
+            self.listings.push_back((base, known));
+        }
+        Ok(())
+    }
+
+    /// Compare what has come with what is here, on a thread of its own. Gives a part that has been compared.
+    pub fn poll(&mut self) -> Result<Option<Compared>, Error> {
+        let mut ready = None;
+        if let Some(comparing) = &self.comparing {
+            match comparing.try_recv() {
+                Ok(outcome) => {
+                    let (planner, compared) = outcome?;
+                    (self.planner, ready) = (Some(planner), Some(compared));
+                }
+                Err(TryRecvError::Empty) => return Ok(None),
+                Err(TryRecvError::Disconnected) => return Err(Error::Panicked),
+            }
+            self.comparing = None;
+        }
+        if let Some((base, bytes)) = self.listings.pop_front()
+            && let Some(planner) = self.planner.take()
+        {
+            let (tell, told) = bounded(1);
+            let (wake, over, budget) = (self.wake.clone(), self.over.clone(), self.budget.clone());
+            let compare = move || {
+                // Nobody waits any more if the session is over.
+                let _ = tell.send(compare(planner, &bytes, base, &wake, (&over, &budget)));
+                wake();
+            };
+            let thread = std::thread::Builder::new().name("compare".into());
+            thread.spawn(compare).map_err(Error::Threads)?;
+            self.comparing = Some(told);
+        }
+        Ok(ready)
+    }
+}
+
+impl Drop for Next {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn compare(
+    mut planner: Planner,
+    bytes: &[u8],
+    base: u64,
+    wake: &Wake,
+    (over, budget): (&AtomicBool, &Arc<Budget>),
+) -> Result<(Planner, Compared), Error> {
+    let mut listed = Allowance::of(budget);
+    let (manifest, source_errors) = listing::decode_next(bytes, &mut |len| listed.take(len))?;
+    let mut plan: Plan = planner.plan(&manifest, over)?;
+    plan.source_incomplete = !source_errors.is_empty();
+    let layout = Arc::new(Layout::new(&manifest));
+    let manifest = Arc::new(manifest);
+    let (have, claimed) = (plan.have_to_begin_with(&layout), plan.claimed.clone());
+    let (already, failures) = (plan.already(), plan.failures.clone());
+    let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone())?;
+    let sink = sink.beside_others(Allowance::of(budget));
+    let part = Part { manifest, layout, sink, source_errors, _listed: listed };
+    Ok((planner, Compared { base, part, have, claimed, already, failures }))
+}
+
+/// Longer than any listing of a part that is not all of a copy.
+const PART_LISTING_MAX: u64 = 64 << 20;
+/// Copies larger than this are refused.
+const OBJECT_MAX: u64 = 1 << 50;

@@ -1,0 +1,205 @@
+//! The files that are sent, a few parts of them at a time: one whose last files are being put in place, one that is on its
+//! way, and one that the receiver compares with what it has.
+
+use super::feed::{Feed, PartEnd, PartListing, PartStart};
+use crate::error::Error;
+use crate::files::{Listed, Lister, Reader, Scan, Wake};
+use crate::listing::ListingError;
+use longhaul_proto::endpoint::{NotReady, Source};
+use longhaul_proto::object::Shape;
+use longhaul_proto::session::manifest::{EntryIndex, Layout, Manifest, PARTS_MAX, Ranges, shifted};
+use longhaul_proto::session::message::{GroupHash, Report};
+use longhaul_proto::session::reason::Reason;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What was listed of a copy so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Data bytes.
+    pub bytes: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Entries of all kinds.
+    pub entries: u64,
+}
+
+impl Totals {
+    /// A further part was listed.
+    pub fn add(&mut self, manifest: &Manifest, layout: &Layout) {
+        self.bytes += layout.object_len();
+        self.files += manifest.regular_files();
+        self.entries += manifest.entries.len() as u64 - u64::from(manifest.seams.continued);
+    }
+}
+
+/// The object as the parts of a copy, one after the other.
+pub struct Parts {
+    /// Lists what follows; `None`: all is listed.
+    lister: Option<Lister>,
+    /// Parts of which the receiver may still want something, the oldest first.
+    live: VecDeque<Part>,
+    /// Entries of all parts so far: the number of the next part's first.
+    entries: u64,
+    /// Where the next part's data begins, once packets have a length.
+    end: Option<u64>,
+    packet_len: u32,
+    totals: Totals,
+    report: Option<Report>,
+    wake: Wake,
+}
+
+struct Part {
+    scan: Arc<Scan>,
+    layout: Arc<Layout>,
+    base: u64,
+    first: EntryIndex,
+    /// Once the receiver has said what it needs.
+    reader: Option<Reader>,
+}
+
+impl Parts {
+    /// Of which the first part was listed to the receiver; `lister` has the others.
+    pub fn new(first: Listed, lister: Lister, wake: Wake) -> Parts {
+        let mut parts = Parts {
+            lister: Some(lister),
+            live: VecDeque::new(),
+            entries: 0,
+            end: None,
+            packet_len: 0,
+            totals: Totals::default(),
+            report: None,
+            wake,
+        };
+        parts.push(first.scan, 0, 0);
+        parts
+    }
+
+    /// What was listed so far.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    fn push(&mut self, scan: Arc<Scan>, base: u64, first: EntryIndex) {
+        let layout = Arc::new(Layout::new(&scan.manifest));
+        self.totals.add(&scan.manifest, &layout);
+        self.entries = u64::from(first) + scan.manifest.entries.len() as u64;
+        if !scan.manifest.seams.has_more {
+            self.lister = None;
+        }
+        self.live.push_back(Part { scan, layout, base, first, reader: None });
+    }
+
+    fn is_growing(&self) -> bool {
+        self.lister.is_some()
+    }
+}
+
+impl Part {
+    fn len(&self) -> u64 {
+        self.layout.object_len()
+    }
+
+    /// Where it ends, with what its last packet lacks if another part follows.
+    fn end(&self, packet_len: u32) -> u64 {
+        let end = self.base + self.len();
+        if self.scan.manifest.seams.has_more { Shape::growing(end, packet_len).object_len } else { end }
+    }
+}
+
+impl Feed for Parts {
+    fn poll_hashes(&mut self, out: &mut Vec<GroupHash>) {
+        for part in &mut self.live {
+            let Some(reader) = &mut part.reader else { continue };
+            let from = out.len();
+            reader.poll_hashes(out);
+            out[from..].iter_mut().for_each(|hash| hash.group.entry += part.first);
+        }
+    }
+
+    fn poll_failures(&mut self) -> Option<(EntryIndex, Reason)> {
+        self.live.iter_mut().find_map(|part| {
+            let (entry, reason) = part.reader.as_mut()?.poll_failures()?;
+            Some((part.first + entry, reason))
+        })
+    }
+
+    fn cut(&mut self, object_len: u64, packet_len: u32) -> Shape {
+        self.packet_len = packet_len;
+        let object_len = self.live.front().map_or(object_len, |part| part.end(packet_len));
+        self.end = Some(object_len);
+        Shape { object_len, packet_len }
+    }
+
+    fn poll_listing(&mut self) -> Option<Result<PartListing, ListingError>> {
+        let base = self.end.filter(|_| self.live.len() < PARTS_MAX)?;
+        let listed = match self.lister.as_ref()?.poll()? {
+            Ok(listed) => listed,
+            Err(error) => return Some(Err(error)),
+        };
+        let Listed { scan, listing } = listed;
+        let all = self.entries + scan.manifest.entries.len() as u64;
+        let (Ok(first), Ok(_)) = (EntryIndex::try_from(self.entries), EntryIndex::try_from(all)) else {
+            return Some(Err(ListingError::TooLong));
+        };
+        let warnings = scan.warnings();
+        self.push(scan, base, first);
+        self.end = self.live.back().map(|part| part.end(self.packet_len));
+        Some(Ok(PartListing { base, bytes: listing, warnings }))
+    }
+
+    fn start(&mut self, have: &Ranges, claimed: &Ranges) -> Result<PartStart, Error> {
+        let (wake, packet_len) = (self.wake.clone(), self.packet_len.max(1));
+        let part = self.live.iter_mut().find(|part| part.reader.is_none());
+        let part = part.ok_or(Error::Protocol("compares what was not listed"))?;
+        part.reader = Some(Reader::start(part.scan.clone(), part.layout.clone(), (have, claimed), wake)?);
+        let (end, object_len) = (part.base + part.len(), part.end(packet_len));
+        let mut have = shifted(have, part.base);
+        if end < object_len {
+            have.insert(end..object_len);
+        }
+        Ok(PartStart {
+            first: part.first,
+            scan: part.scan.clone(),
+            layout: part.layout.clone(),
+            have,
+            claimed: shifted(claimed, part.base),
+            object_len,
+        })
+    }
+
+    fn finish(&mut self, report: Report) -> Result<PartEnd, Error> {
+        let oldest = self.live.pop_front().filter(|part| part.reader.is_some());
+        let part = oldest.ok_or(Error::Protocol("is finished with what was not begun"))?;
+        match &mut self.report {
+            Some(all) => all.add(report),
+            none => *none = Some(report),
+        }
+        if self.live.is_empty() && !self.is_growing() {
+            return Ok(PartEnd::Last(self.report.take().unwrap_or_default()));
+        }
+        Ok(PartEnd::Done(part.base..part.end(self.packet_len)))
+    }
+}
+
+impl Source for Parts {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), NotReady> {
+        // No packet has bytes of two parts. Nobody wants what lies between them, or in one that is done with.
+        let part = self.live.iter_mut().rev().find(|part| part.base <= offset);
+        let Some(part) = part else {
+            buf.fill(0);
+            return Ok(());
+        };
+        let at = offset - part.base;
+        let len = part.len().saturating_sub(at).min(buf.len() as u64);
+        let (data, rest) = buf.split_at_mut(len as usize);
+        rest.fill(0);
+        match &mut part.reader {
+            Some(reader) if !data.is_empty() => reader.read_at(at, data),
+            _ => {
+                data.fill(0);
+                Ok(())
+            }
+        }
+    }
+}
