@@ -2,7 +2,7 @@
 
 use crate::Scale;
 use crate::experiment::Experiment;
-use crate::report::{Claim, Findings, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use crate::sim::{Options, payload_rate, run_jobs};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
@@ -335,6 +335,7 @@ fn table(met: &[Met<'_>]) -> Table {
         .column("lost", Unit::Share, |(one, _)| one.lost().mean)
         .text("bar held", |(_, holds)| *holds)
         .table()
+        .plot(Plot::bars("case", &["share, mean"]).by("control"))
 }
 
 fn judge(met: &[Met<'_>]) -> Vec<Statement> {

@@ -112,6 +112,7 @@ mod spool;
 mod target;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod version;
 mod writer;
 

@@ -10,19 +10,17 @@ use super::reader::Wake;
 use super::runs::Runs;
 use super::shared::{Happened, Shared};
 use super::target::Target;
-use super::writer::Writer;
+use super::threads::{Threads, WRITERS};
 use crate::budget::Allowance;
-use crate::net::prepared::{Prepared, Task};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::endpoint::{Full, Sink};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileFailure, GroupHash, Report};
 use longhaul_proto::session::reason::Reason;
 use std::collections::{HashMap, VecDeque};
-use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
 /// What a [`FileSink`] tells its owner.
@@ -578,41 +576,6 @@ fn elsewhere(blocks: &Blocks, have: &Ranges, closed: &mut Bits) -> HashMap<u64, 
     elsewhere
 }
 
-/// The threads of a sink, before anything is done on the disk.
-struct Threads {
-    writers: Vec<Prepared<Task>>,
-    keeper: Prepared<Task>,
-}
-
-impl Threads {
-    fn start() -> io::Result<Threads> {
-        let writers = (0..WRITERS).map(|_| Prepared::for_task("longhaul-write"));
-        Ok(Threads {
-            writers: writers.collect::<io::Result<_>>()?,
-            keeper: Prepared::for_task("longhaul-keep")?,
-        })
-    }
-
-    fn begin(
-        self,
-        shared: &Arc<Shared>,
-        queues: Vec<Receiver<Job>>,
-        spare: &Sender<Box<[u8]>>,
-        preparation: Preparation,
-        keep: impl FnOnce() + Send + 'static,
-    ) -> Vec<JoinHandle<()>> {
-        self.keeper.begin(Box::new(keep));
-        let prepared = Arc::new(Barrier::new(queues.len()));
-        let mut preparation = Some(preparation);
-        let begin = |(thread, jobs): (Prepared<Task>, _)| {
-            let writer = Writer::new(shared.clone(), jobs, spare.clone());
-            let (prepared, preparation) = (prepared.clone(), preparation.take());
-            thread.begin(Box::new(move || writer.run(&prepared, preparation)))
-        };
-        self.writers.into_iter().zip(queues).map(begin).collect()
-    }
-}
-
 /// Memory for blocks that are put together or wait to be stored.
 const MEMORY_LEN: usize = 64 << 20;
 /// Buffers that a copy has in any case: fewer would wait for each other.
@@ -620,6 +583,3 @@ const MADE_LEAST: usize = 4;
 
 /// Hashes that wait for a writer take some 50 bytes each.
 const JOBS_MUCH: usize = 1 << 16;
-
-/// Writing threads: while one hashes the other waits for the disk. A block always goes to the same one.
-const WRITERS: usize = 2;
