@@ -252,8 +252,8 @@ fn share(options: &Options<'_>) -> Findings {
         .map(|((row, control), shares)| Met { row, control: control.clone(), shares })
         .collect();
     let method = format!(
-        "From {:.0} s to {:.0} s, as a share of what the link carries of object bytes; what was lost, of all that was \
-         sent from the first packet on. {} starts: ours first, rivals first, all at once; worst: of these. Drop-tail \
+        "From {:.0} s to {:.0} s, as a share of what the link carries of object bytes; lost: of what was sent in that \
+         time. {} starts: ours first, rivals first, all at once; worst: of these. Drop-tail \
          queues in bandwidth-delay products.",
         extent.from.as_secs_f64(),
         extent.until.as_secs_f64(),
