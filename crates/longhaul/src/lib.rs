@@ -34,7 +34,7 @@ mod transfer;
 pub use api::*;
 pub use daemon::ServeOptions;
 pub use error::{DamagedToken, Error, LocationError, PolicyError, RequestError, SshError};
-pub use files::{FileError, PatternError};
+pub use files::{FileError, PatternError, PatternProblem};
 pub use listing::ListingError;
 pub use longhaul_net::clock;
 pub use longhaul_net::control::HandshakeError;

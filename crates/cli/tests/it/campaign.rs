@@ -352,7 +352,7 @@ fn server_lives(misfortune: Misfortune) -> bool {
 const AT_A_TIME: usize = 3;
 /// Half a second at the rate of these copies.
 const LARGE_LEN: usize = 24_000_000;
-/// The groups of 1 MiB that were not complete yet, or not verified.
-const UNDER_WAY_MAX: u64 = 2 << 20;
+/// The groups of 1 MiB that were not complete yet, or not verified, and what a busy receiver had not taken in.
+const UNDER_WAY_MAX: u64 = 3 << 20;
 /// Of what had been delivered before them.
 const KEPT_MIN: f64 = 0.95;

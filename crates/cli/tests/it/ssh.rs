@@ -43,10 +43,11 @@ impl Sshd {
         fs::copy(folder.path().join("user.pub"), folder.path().join("authorized")).unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let top = folder.path().display();
+        // A shell that is not the first reads no start-up file of this machine: those may take a minute.
         let config = format!(
             "Port {port}\nListenAddress 127.0.0.1\nHostKey {top}/host\nAuthorizedKeysFile {top}/authorized\nPidFile none\n\
              StrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n\
-             SetEnv XDG_CACHE_HOME={top}/cache PATH=/usr/bin:/bin\n"
+             SetEnv XDG_CACHE_HOME={top}/cache PATH=/usr/bin:/bin SHLVL=2\n"
         );
         write(folder.path().join("config"), config);
         let mut command = Command::new(program);

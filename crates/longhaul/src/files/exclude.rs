@@ -1,15 +1,12 @@
 //! Which files to leave out: patterns as in a `.gitignore`.
 
-use globset::{Glob, GlobBuilder, GlobMatcher};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use fast_glob::{ErrorKind, glob_match, validate};
 
 /// A list of patterns; the last that matches decides.
 ///
 /// A pattern without a slash matches a name at any depth; one with a slash in front or inside matches the path below
 /// the source. A slash at its end makes it match folders only, `!` in front takes files back in, `**` stands for any
-/// number of folders.
+/// number of folders, `*`, `?` and `[a-z]` for parts of one name.
 #[derive(Clone, Debug, Default)]
 pub struct Exclude {
     rules: Vec<Rule>,
@@ -17,7 +14,7 @@ pub struct Exclude {
 
 #[derive(Clone, Debug)]
 struct Rule {
-    matcher: GlobMatcher,
+    glob: String,
     /// Against the whole path, not the name alone.
     anchored: bool,
     folders_only: bool,
@@ -27,12 +24,34 @@ struct Rule {
 
 /// A pattern that makes no sense.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{pattern:?}: {}", source.kind())]
+#[error("{pattern:?}: {}", problem.as_str())]
 pub struct PatternError {
     /// As it was written.
     pub pattern: String,
     /// What is wrong with it.
-    pub source: globset::Error,
+    pub problem: PatternProblem,
+}
+
+/// What can be wrong with a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PatternProblem {
+    /// A `[` without its `]`.
+    UnclosedClass,
+    /// A `\\` at the end.
+    NothingEscaped,
+    /// Anything else.
+    Other,
+}
+
+impl PatternProblem {
+    fn as_str(self) -> &'static str {
+        match self {
+            PatternProblem::UnclosedClass => "a [ without its ]",
+            PatternProblem::NothingEscaped => "a \\ with nothing after it",
+            PatternProblem::Other => "no pattern",
+        }
+    }
 }
 
 impl Exclude {
@@ -50,15 +69,11 @@ impl Exclude {
     /// Whether to leave out the file or folder at `path` below its source.
     pub fn leaves_out(&self, path: &[u8], is_folder: bool) -> bool {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-        let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
-        self.rules
-            .iter()
-            .rev()
-            .find(|rule| {
-                (is_folder || !rule.folders_only)
-                    && rule.matcher.is_match(as_path(if rule.anchored { path } else { name }))
-            })
-            .is_some_and(|rule| rule.leaves_out)
+        let is_meant = |rule: &&Rule| {
+            (is_folder || !rule.folders_only)
+                && glob_match(&rule.glob, if rule.anchored { path } else { name })
+        };
+        self.rules.iter().rev().find(is_meant).is_some_and(|rule| rule.leaves_out)
     }
 }
 
@@ -74,14 +89,38 @@ impl Rule {
         };
         let anchored = rest.contains('/');
         let rest = rest.strip_prefix('/').unwrap_or(rest);
-        let senseless = |source| PatternError { pattern: pattern.into(), source };
-        let matcher = glob(rest).map_err(senseless)?.compile_matcher();
-        Ok(Rule { matcher, anchored, folders_only, leaves_out })
+        let glob = plain(rest);
+        validate(&glob).map_err(|error| PatternError {
+            pattern: pattern.into(),
+            problem: match error.kind {
+                ErrorKind::UnclosedBracket => PatternProblem::UnclosedClass,
+                ErrorKind::TrailingBackslash => PatternProblem::NothingEscaped,
+                _ => PatternProblem::Other,
+            },
+        })?;
+        Ok(Rule { glob, anchored, folders_only, leaves_out })
     }
 }
 
-fn glob(pattern: &str) -> Result<Glob, globset::Error> {
-    GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build()
+/// What the matcher knows beyond a `.gitignore` stands for itself: braces, a second `!`, letters behind a backslash.
+fn plain(pattern: &str) -> String {
+    let mut glob = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some(escaped) if escaped.is_alphanumeric() => glob.push(escaped),
+                escaped => {
+                    glob.push(c);
+                    glob.extend(escaped);
+                }
+            },
+            '{' | '}' => glob.extend(['\\', c]),
+            '!' if glob.is_empty() => glob.push_str("\\!"),
+            c => glob.push(c),
+        }
+    }
+    glob
 }
 
 #[cfg(test)]
@@ -104,10 +143,35 @@ mod tests {
         assert!(!leaves_out(&["cache/"], "x/cache", false));
         assert!(!leaves_out(&["*.o", "!keep.o"], "keep.o", false));
         assert!(leaves_out(&["!keep.o", "*.o"], "keep.o", false));
+        assert!(leaves_out(&["a/**"], "a/b/c", false));
+        assert!(!leaves_out(&["a/**"], "a", true));
+        assert!(leaves_out(&["a/**/c"], "a/c", false));
+        assert!(leaves_out(&["a/**/c"], "a/b/b/c", false));
+        assert!(leaves_out(&["?[0-9].o"], "a/x7.o", false));
+        assert!(!leaves_out(&["?[!0-9].o"], "a/x7.o", false));
+        assert!(!leaves_out(&["/a*b"], "a/b", false));
+    }
+
+    #[test]
+    fn what_a_gitignore_does_not_know_stands_for_itself() {
+        assert!(leaves_out(&["{a,b}"], "{a,b}", false));
+        assert!(!leaves_out(&["{a,b}"], "a", false));
+        assert!(leaves_out(&["\\n\\*"], "n*", false));
+        assert!(!leaves_out(&["*", "!!a"], "!a", false));
+        assert!(leaves_out(&["*", "!!a"], "a", false));
+    }
+
+    #[test]
+    fn names_need_not_be_text() {
+        let exclude = Exclude::new(&["*.o"]).unwrap();
+        assert!(exclude.leaves_out(b"a/\xff\xfe.o", false));
     }
 
     #[test]
     fn a_broken_pattern_is_named() {
-        assert!(Exclude::new(&["a[b"]).unwrap_err().to_string().contains("a[b"));
+        let problem = |pattern: &str| Exclude::new(&[pattern]).unwrap_err();
+        assert!(problem("a[b").to_string().contains("a[b"));
+        assert_eq!(problem("a[b").problem, PatternProblem::UnclosedClass);
+        assert_eq!(problem("a\\").problem, PatternProblem::NothingEscaped);
     }
 }

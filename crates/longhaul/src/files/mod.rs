@@ -117,7 +117,7 @@ mod version;
 mod writer;
 
 pub use errors::FileError;
-pub use exclude::{Exclude, PatternError};
+pub use exclude::{Exclude, PatternError, PatternProblem};
 pub use lister::{Listed, Lister};
 pub use plan::{Base, Plan, Planner, plan};
 pub use reader::{Reader, Wake};
