@@ -1,5 +1,6 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
+use super::absent::Absent;
 use super::meeting::{Doors, Met, Server, shake_hands, shown_folder, take_place};
 use super::ports::{bind_both, bind_in};
 use super::probe;
@@ -27,7 +28,7 @@ use crate::net::control::{HandshakeError, Stream, tcp_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side};
-use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
+use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, control_key, stream_key};
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Delta, Direction, FileOptions, Fsync, Offer};
@@ -56,6 +57,7 @@ pub fn serve(
         throttle: Some(Arc::new(Throttle::new(options.admission.clone()))),
         doors: Doors::Daemon(options.admission),
         places: Arc::default(),
+        absent: Absent::default(),
         records: options.records,
         udp_port: local.port(),
         udp_hosts: vec![],
@@ -178,6 +180,13 @@ fn serve_connection(
         }
         return Ok(None);
     }
+    if magic == tcp_set::CONTROL_MAGIC {
+        match tcp_set::admit_control(socket, |id| switchboard.control(id)) {
+            Ok(()) => tracing::info!("{peer}: a copy goes on over this connection"),
+            Err(error) => tracing::warn!("{peer}: no copy goes on over this connection: {error}"),
+        }
+        return Ok(None);
+    }
     let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
     stream.reader = Box::new(io::Cursor::new(magic).chain(stream.reader));
     let waker = Waker::new()?;
@@ -192,6 +201,10 @@ fn serve_connection(
     let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
     let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
     let user = met.ward.account.user.name.clone();
+    if let Some(control) = met.control.line() {
+        line.let_go_on(control_key(&met.secret, met.offer.connection_id), control.clone());
+        server.absent.note(&user, &met.offer.direction, control);
+    }
     match serve_session(server, met, link, waker, Some(guest)) {
         Ok(line) => Ok(Some(format!("{user}: {line}"))),
         Err(error) => Err(Ended { user: Some(user), error }),
@@ -254,6 +267,7 @@ fn serve_session(
         asked_at: None,
         supervision: None,
         rate_told: None,
+        breaks: 0,
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
@@ -262,6 +276,9 @@ fn serve_session(
     }
     let began = clock::now();
     let outcome = welcome(server, &mut session, (&ward.account, &mut place), guest).and_then(|()| {
+        if let Some(line) = session.control.line() {
+            line.allow(session.stall_timeout());
+        }
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
         session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
         match (inside, room) {
@@ -388,6 +405,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         doors: Doors::Login(Arc::new(Account::of_login(root, options.access, psk))),
         throttle: None,
         places: Arc::default(),
+        absent: Absent::default(),
         records: Arc::new(()),
         udp_port,
         udp_hosts: ssh_address(),
@@ -402,6 +420,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         writer: Box::new(io::stdout()),
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
+        socket: None,
     };
     let streams = StreamSet::default();
     let mut acceptor = None;
