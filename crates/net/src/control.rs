@@ -14,6 +14,8 @@
 //! Whoever has not the shared key can neither read the offer nor answer it: Noise_NNpsk0. Where the client has a token
 //! that names its user and pins the server it is Noise_NKpsk0, and nobody but that server can.
 
+pub mod rejoin;
+
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::noise::{
     FRAME_MAX, Identity, Initiator, Known, NoiseError, Psk, PublicKey, REASON_KEY, REASON_VERSION, Responder,
@@ -22,10 +24,11 @@ use crate::noise::{
 use crate::pipe::Pipe;
 use crate::prepared::{Prepared, Task};
 use crate::wake::Waker;
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, never, select, unbounded};
 use longhaul_proto::session::message::{Answer, Message, Offer};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::versions::Versions;
+use rejoin::{Line, LineReader, LineWriter};
 use snow::StatelessTransportState;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -107,6 +110,8 @@ pub struct Stream {
     pub closer: Box<dyn FnOnce() + Send>,
     /// Called when the handshake is done: from then on silence is the session's to judge.
     pub settled: Box<dyn FnOnce() + Send>,
+    /// The TCP connection that it is, if it may be followed by another.
+    pub socket: Option<TcpStream>,
 }
 
 /// A TCP connection as a control stream, with `patience` for the whole handshake.
@@ -114,6 +119,7 @@ pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
     let (writer, closing, settling) = (socket.try_clone()?, socket.try_clone()?, socket.try_clone()?);
     let deadline = Deadline::at(Instant::now() + patience);
     let lifted = deadline.clone();
+    let whole = socket.try_clone()?;
     Ok(Stream {
         reader: Box::new(DeadlineStream::new(socket, deadline, SILENCE)),
         writer: Box::new(writer),
@@ -123,6 +129,7 @@ pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
             // Fails only on a socket that is gone, which reading will tell.
             let _ = settling.set_read_timeout(None);
         }),
+        socket: Some(whole),
     })
 }
 
@@ -344,6 +351,7 @@ pub struct Control {
     written: Receiver<()>,
     closer: Option<Box<dyn FnOnce() + Send>>,
     pipe: Pipe,
+    line: Option<Arc<Line>>,
 }
 
 /// A message to be written.
@@ -351,6 +359,9 @@ struct Outgoing {
     bytes: Vec<u8>,
     /// How many of them count as waiting.
     counted: usize,
+    /// What of the other side's stream it says to have been taken.
+    tells_taken: u64,
+    is_last: bool,
 }
 
 impl Outgoing {
@@ -358,12 +369,26 @@ impl Outgoing {
         let bytes = to_bytes(message);
         // A listing is there beforehand, and goes once.
         let counted = if matches!(message, Message::ListingPart { .. }) { 0 } else { bytes.len() };
-        Outgoing { bytes, counted }
+        Outgoing { counted, ..Outgoing::unasked_bytes(bytes) }
+    }
+
+    fn unasked_bytes(bytes: Vec<u8>) -> Outgoing {
+        Outgoing { bytes, counted: 0, tells_taken: 0, is_last: false }
     }
 
     /// Of the writer's own.
     fn unasked(message: &Message) -> Outgoing {
-        Outgoing { bytes: to_bytes(message), counted: 0 }
+        Outgoing::unasked_bytes(to_bytes(message))
+    }
+
+    /// Still there, and having taken so much.
+    fn keep_alive(taken: u64) -> Outgoing {
+        Outgoing { tells_taken: taken, ..Outgoing::unasked(&Message::KeepAlive { taken }) }
+    }
+
+    /// A stream that ends without it was cut.
+    fn last() -> Outgoing {
+        Outgoing { is_last: true, ..Outgoing::unasked(&Message::Over) }
     }
 }
 
@@ -390,17 +415,29 @@ impl Threads {
         let pipe = Pipe::new(pipe_out);
         let waiting = Arc::new(AtomicUsize::new(0));
         let (mut reader, mut writer) = (stream.reader, stream.writer);
+        let line = stream.socket.map(Line::new);
+        if let Some(line) = &line {
+            (reader, writer) = (Box::new(LineReader(line.clone())), Box::new(LineWriter(line.clone())));
+        }
         let (sealer, counter) = (state.clone(), waiting.clone());
+        let (written_line, heard_line) = (line.clone(), line.clone());
         self.write.begin(Box::new(move || {
+            let sources = Sources { messages: &to_write, waiting: &counter, from_pipe: &from_pipe };
             // A broken stream shows on the reading side, which tells the owner.
-            let _ = write_messages(&mut *writer, &sealer, (&to_write, &counter), &from_pipe);
+            let _ = write_messages(&mut *writer, &sealer, &sources, written_line.as_deref());
             drop(writer);
             let _ = done.send(());
         }));
         let passing = pipe.clone();
         self.read.begin(Box::new(move || {
-            let mut incoming =
-                MessageReader { reader: &mut *reader, state: &state, nonce: 0, plain: vec![], at: 0 };
+            let mut incoming = MessageReader {
+                reader: &mut *reader,
+                state: &state,
+                nonce: 0,
+                plain: vec![],
+                at: 0,
+                line: heard_line,
+            };
             loop {
                 let message = incoming.next_incoming(&passing).unwrap_or_else(|error| {
                     tracing::debug!("the control stream ended: {error}");
@@ -414,7 +451,7 @@ impl Threads {
                 }
             }
         }));
-        Control { version, outbox: Some(outbox), waiting, inbox, written, closer: Some(stream.closer), pipe }
+        Control { version, outbox: Some(outbox), waiting, inbox, written, closer: Some(stream.closer), pipe, line }
     }
 }
 
@@ -436,6 +473,11 @@ impl Control {
     /// Whether so much waits to be written that nothing should be done that adds to it.
     pub fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > OUTBOX_MUCH
+    }
+
+    /// What goes on over another connection when this one breaks, if the stream is a TCP connection.
+    pub fn line(&self) -> Option<&Arc<Line>> {
+        self.line.as_ref()
     }
 
     /// Our end of the way that datagrams take over the stream from now on.
@@ -466,6 +508,10 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         self.outbox = None;
+        if let Some(line) = &self.line {
+            let _ = self.written.recv_timeout(LAST_WORD);
+            line.end();
+        }
         if let Some(closer) = self.closer.take() {
             closer();
         }
@@ -477,29 +523,49 @@ const FINISH_PATIENCE: Duration = Duration::from_secs(5);
 /// A silent stream says that it is alive this often: well within the shortest stall timeout.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
 
+/// What a writing thread writes.
+struct Sources<'a> {
+    messages: &'a Receiver<Outgoing>,
+    /// Bytes of these.
+    waiting: &'a AtomicUsize,
+    from_pipe: &'a Receiver<Vec<u8>>,
+}
+
 fn write_messages(
     writer: &mut dyn Write,
     state: &StatelessTransportState,
-    (messages, waiting): (&Receiver<Outgoing>, &AtomicUsize),
-    from_pipe: &Receiver<Vec<u8>>,
+    sources: &Sources<'_>,
+    line: Option<&Line>,
 ) -> io::Result<()> {
     let (mut nonce, mut frame, mut out) = (0, vec![0; FRAME_MAX], vec![]);
+    let (idle, taken) = (never(), || line.map_or(0, Line::taken));
+    let mut told = 0;
     loop {
-        let message = select! {
-            recv(messages) -> message => match message {
-                Ok(message) => message,
-                Err(_) => return Ok(()),
-            },
-            // The other end of this one is in `Control` and the reading thread, and they end together.
-            recv(from_pipe) -> bytes => Outgoing::unasked(&Message::Bytes(bytes.unwrap_or_default())),
-            default(KEEP_ALIVE_EVERY) => Outgoing::unasked(&Message::KeepAlive),
+        // Who takes nothing, or cannot be reached, is told nothing more but that we are there.
+        let is_full = line.is_some_and(|line| line.kept() > KEPT_MAX);
+        let messages = if is_full { &idle } else { sources.messages };
+        let pause = if is_full { FULL_PAUSE } else { KEEP_ALIVE_EVERY };
+        let message = if taken() - told >= TELL_TAKEN {
+            Outgoing::keep_alive(taken())
+        } else {
+            select! {
+                recv(messages) -> message => match message {
+                    Ok(message) => message,
+                    Err(_) => Outgoing::last(),
+                },
+                // The other end of this one is in `Control` and the reading thread, and they end together.
+                recv(sources.from_pipe) -> bytes => Outgoing::unasked(&Message::Bytes(bytes.unwrap_or_default())),
+                default(pause) => Outgoing::keep_alive(taken()),
+            }
         };
+        told = told.max(message.tells_taken);
+        let is_last = message.is_last;
         out.clear();
         let mut next = Some(message);
         // What has queued up goes out in one write.
         while let Some(message) = next {
             let plain = [&(message.bytes.len() as u32).to_be_bytes()[..], &message.bytes].concat();
-            waiting.fetch_sub(message.counted, Ordering::Relaxed);
+            sources.waiting.fetch_sub(message.counted, Ordering::Relaxed);
             for piece in plain.chunks(PIECE_MAX) {
                 let len = state.write_message(nonce, piece, &mut frame).map_err(io::Error::other)?;
                 nonce += 1;
@@ -509,6 +575,9 @@ fn write_messages(
         }
         writer.write_all(&out)?;
         writer.flush()?;
+        if is_last {
+            return Ok(());
+        }
     }
 }
 
@@ -521,6 +590,14 @@ const OUTBOX_MAX: usize = 128 << 20;
 const WRITE_BYTES: usize = 1 << 20;
 /// Chunks of the pipe that wait to be written: what waits there holds up messages.
 const PIPE_CHUNKS: usize = 2;
+/// So much that the other side has not said to have taken is kept, for when the connection breaks.
+const KEPT_MAX: usize = 16 << 20;
+/// Looked at again this often whether it has.
+const FULL_PAUSE: Duration = Duration::from_millis(10);
+/// Told to have been taken at least after so many bytes; else with each sign of life.
+const TELL_TAKEN: u64 = 1 << 20;
+/// How long the last word of who ends without ceremony may take.
+const LAST_WORD: Duration = Duration::from_millis(200);
 
 struct MessageReader<'a> {
     reader: &'a mut dyn Read,
@@ -529,6 +606,7 @@ struct MessageReader<'a> {
     /// What was opened and not read; up to `at` it has been read.
     plain: Vec<u8>,
     at: usize,
+    line: Option<Arc<Line>>,
 }
 
 impl MessageReader<'_> {
@@ -540,6 +618,13 @@ impl MessageReader<'_> {
                     if let Some(end) = pipe.pass_on(&bytes)? {
                         return Ok(Incoming::Pipe(end));
                     }
+                }
+                Message::Over => return Ok(Incoming::Closed),
+                Message::KeepAlive { taken } => {
+                    if self.line.as_ref().is_some_and(|line| !line.note_taken(taken)) {
+                        return Err(io::Error::other("it claims to have taken what was never said"));
+                    }
+                    return Ok(Incoming::Message(Message::KeepAlive { taken }));
                 }
                 message => return Ok(Incoming::Message(message)),
             }

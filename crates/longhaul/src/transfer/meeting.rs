@@ -1,5 +1,6 @@
 //! How a client is let in: who it is, what it may do, and where its copy goes.
 
+use super::absent::Absent;
 use super::reach::random;
 use super::replays::{Moment, Replays};
 use crate::budget::Budget;
@@ -28,6 +29,8 @@ pub struct Server {
     pub throttle: Option<Arc<Throttle>>,
     pub places: Arc<Places>,
     pub budget: Arc<Budget>,
+    /// Sessions that may wait for their clients.
+    pub absent: Absent,
     pub records: Arc<dyn Records>,
     pub udp_port: u16,
     pub udp_hosts: Vec<IpAddr>,
@@ -107,6 +110,9 @@ pub fn shake_hands(
         let is_first =
             server.is_ssh || server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
         let (room, inside) = admit(server, account, offer)?;
+        if is_first {
+            server.absent.give_way(&account.user.name, &offer.direction);
+        }
         let place = if is_first { Some(take_place(server, account)?) } else { None };
         if accepted(offer, &secret) {
             Ok((room, inside, place))

@@ -80,6 +80,8 @@ pub struct Session<'a> {
     pub rate_told: Option<Rate>,
     /// The memory that all sessions of this program may take.
     pub budget: Arc<Budget>,
+    /// How often the control stream's connection is known to have broken.
+    pub breaks: u64,
 }
 
 impl Session<'_> {
@@ -115,6 +117,7 @@ impl Session<'_> {
 
     /// The next message, if there is one. An abort or the stream's end is an error.
     pub fn poll_message(&mut self) -> Result<Option<Message>, Error> {
+        self.notice_breaks();
         loop {
             let message = match self.control.poll() {
                 None => {
@@ -147,6 +150,20 @@ impl Session<'_> {
                 Message::RateCap(rate) => self.rate_told = Some(rate),
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 message => return Ok(Some(message)),
+            }
+        }
+    }
+
+    /// Tell that the control stream has lost its connection, which ends nothing.
+    fn notice_breaks(&mut self) {
+        let breaks =
+            self.control.line().filter(|line| !line.is_over()).map_or(self.breaks, |line| line.breaks());
+        if breaks > self.breaks {
+            self.breaks = breaks;
+            if self.opener.is_some() {
+                self.remark("connection lost, going on".into());
+            } else {
+                tracing::info!("the client's connection is lost; the copy waits for another one");
             }
         }
     }

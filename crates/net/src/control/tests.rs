@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn next(control: &Control) -> Incoming {
     loop {
         match control.inbox.recv_timeout(PATIENCE).unwrap() {
-            Incoming::Message(Message::KeepAlive) => {}
+            Incoming::Message(Message::KeepAlive { .. }) => {}
             incoming => return incoming,
         }
     }
@@ -21,7 +21,13 @@ fn next(control: &Control) -> Incoming {
 fn stream(socket: UnixStream) -> Stream {
     let (writer, closing) = (socket.try_clone().unwrap(), socket.try_clone().unwrap());
     let closer = Box::new(move || drop(closing.shutdown(std::net::Shutdown::Both)));
-    Stream { reader: Box::new(socket), writer: Box::new(writer), closer, settled: Box::new(|| {}) }
+    Stream {
+        reader: Box::new(socket),
+        writer: Box::new(writer),
+        closer,
+        settled: Box::new(|| {}),
+        socket: None,
+    }
 }
 
 fn offer() -> Offer {

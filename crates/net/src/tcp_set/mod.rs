@@ -22,8 +22,11 @@ mod join;
 mod opener;
 mod stream;
 
-pub use join::{StreamAcceptor, StreamError, admit, check_congestion, stream_key};
-pub use longhaul_proto::streams::join::{MAGIC, MAGIC_LEN};
+pub use join::{
+    StreamAcceptor, StreamError, admit, admit_control, check_congestion, control_key, rejoin_control,
+    stream_key, stream_options,
+};
+pub use longhaul_proto::streams::join::{CONTROL_MAGIC, MAGIC, MAGIC_LEN};
 pub use opener::{StreamOpener, StreamOpenerConfig};
 pub use stream::StreamSocket;
 

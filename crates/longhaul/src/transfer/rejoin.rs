@@ -1,0 +1,80 @@
+//! Goes on with a control stream whose connection broke, over another one that the client makes.
+
+use crate::net::control::rejoin::Line;
+use crate::net::join::JoinKey;
+use crate::net::tcp_set::{StreamError, rejoin_control, stream_options};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How the control stream of a copy is joined again.
+pub struct Rejoin {
+    /// Where the other side listens.
+    pub addresses: Vec<SocketAddr>,
+    /// Names the copy.
+    pub connection_id: u64,
+    /// What the connection proves to know.
+    pub key: JoinKey,
+}
+
+/// See that `line` has a connection until it is over; it may be without one for as long as `patience`.
+pub fn keep(line: Arc<Line>, rejoin: Rejoin, patience: Duration) -> io::Result<()> {
+    line.distrust_after(SILENCE)?;
+    let kept = line.clone();
+    std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
+        while kept.await_break() {
+            go_on(&kept, &rejoin);
+        }
+    })?;
+    line.allow(patience);
+    Ok(())
+}
+
+/// Make another connection; try again until there is one, or it is over.
+fn go_on(line: &Line, rejoin: &Rejoin) {
+    let mut refused = 0;
+    while line.is_broken() {
+        match rejoin.dial(line) {
+            Ok(()) => return,
+            // It has ended, or its server is another one since.
+            Err(StreamError::Refused | StreamError::Impostor) => return line.end(),
+            Err(StreamError::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+                refused += 1;
+                if refused >= REFUSALS {
+                    return line.end();
+                }
+            }
+            Err(error) => tracing::debug!("the control stream cannot go on yet: {error}"),
+        }
+        sleep(AGAIN);
+    }
+}
+
+impl Rejoin {
+    fn dial(&self, line: &Line) -> Result<(), StreamError> {
+        let mut last = StreamError::Io(ErrorKind::NotFound.into());
+        for address in &self.addresses {
+            let deadline = Instant::now() + PATIENCE;
+            let joined = stream_options(None)
+                .dial(*address, deadline)
+                .map_err(StreamError::Io)
+                .and_then(|socket| rejoin_control(socket, &self.key, (self.connection_id, line), deadline));
+            match joined {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// The other side says three times a second that it is there.
+const SILENCE: Duration = Duration::from_secs(5);
+/// For one attempt.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between attempts.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Nobody listens there any more, who knew the session: its server has ended.
+const REFUSALS: u32 = 3;
