@@ -177,7 +177,7 @@ fn stream(socket: TcpStream) -> (Stream, mpsc::Receiver<()>) {
     let reader = Watched { socket, _ending: ending };
     let closer = Box::new(move || drop(closing.shutdown(Shutdown::Write)));
     let stream =
-        Stream { reader: Box::new(reader), writer: Box::new(writer), closer, settled: Box::new(|| {}) };
+        Stream { reader: Box::new(reader), writer: Box::new(writer), closer, settled: Box::new(|| {}), socket: None };
     (stream, ended)
 }
 
@@ -212,8 +212,8 @@ pub fn session_seeds() -> Vec<Vec<u8>> {
         };
         let all = messages();
         seeds.push(script(&[]));
-        seeds.push(script(&[Message::KeepAlive]));
-        seeds.extend(all.iter().map(|message| script(&[Message::KeepAlive, message.clone()])));
+        seeds.push(script(&[Message::KeepAlive { taken: 0 }]));
+        seeds.extend(all.iter().map(|message| script(&[Message::KeepAlive { taken: 0 }, message.clone()])));
         // What ends a session comes late in this order.
         seeds.push(script(&all));
     }

@@ -1,6 +1,6 @@
 //! Copies over parallel TCP connections that break, and among strangers who knock at the same port.
 
-use crate::common::relay::{Relay, Way};
+use crate::common::relay::Relay;
 use crate::common::sides::Sides;
 use crate::common::tree::*;
 use crate::common::{PATIENCE, Running, Server, wait_until};
@@ -179,35 +179,4 @@ fn in_the_background_one_connection_is_enough() {
             ended.stderr
         );
     }
-}
-
-/// The control stream's place among the connections.
-const CONTROL: usize = 0;
-
-#[test]
-fn a_copy_goes_on_when_its_control_connection_is_reset_again_and_again() {
-    let pushed = Pushed::new();
-    let relay = Relay::start(pushed.server.address());
-    let mut copy = pushed.push(&relay.url(""), &["--transport=object"]);
-    wait_until("data moves", || relay.bytes(Way::ToServer) > LEN as u64 / 8);
-    relay.reset(CONTROL);
-    wait_until("another connection takes its place", || relay.connections() >= 2 || !copy.is_running());
-    wait_until("that carries messages", || relay.came(1) > 300 || !copy.is_running());
-    relay.reset(1);
-    wait_until("and another", || relay.connections() >= 3 || !copy.is_running());
-    let json = pushed.finish(copy);
-    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
-    assert!(relay.connections() >= 3, "{json}");
-}
-
-#[test]
-fn a_control_connection_that_swallows_all_is_replaced() {
-    let pushed = Pushed::new();
-    let relay = Relay::start(pushed.server.address());
-    let mut copy = pushed.push(&relay.url(""), &["--transport=object"]);
-    wait_until("data moves", || relay.bytes(Way::ToServer) > LEN as u64 / 8);
-    relay.swallow(CONTROL);
-    wait_until("another connection takes its place", || relay.connections() >= 2 || !copy.is_running());
-    pushed.finish(copy);
-    assert!(relay.swallowed(CONTROL) > 0, "nothing was lost");
 }

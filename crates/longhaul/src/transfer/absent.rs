@@ -1,7 +1,7 @@
-//! Sessions whose clients have lost their connection. A client that was killed does not come back, and is told from one whose
-//! connection broke by this: it asks for the same copy once more. The session that waits for it gives way then.
+//! Sessions whose clients are away. A client that was killed does not come back, and shows it when its user asks for the same
+//! copy once more: the session that waits for it gives way then, with what it holds.
 
-use crate::net::control::rejoin::Line;
+use crate::net::control::rejoin::ResumableStream;
 use longhaul_proto::session::message::Direction;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::sleep;
@@ -14,33 +14,116 @@ pub struct Absent(Mutex<Vec<Known>>);
 struct Known {
     user: String,
     direction: Direction,
-    line: Weak<Line>,
+    control: Weak<ResumableStream>,
 }
 
 impl Absent {
     /// A session begins.
-    pub fn note(&self, user: &str, direction: &Direction, line: &Arc<Line>) {
+    pub fn note(&self, user: &str, direction: &Direction, control: &Arc<ResumableStream>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|known| known.line.strong_count() > 0);
-        known.push(Known { user: user.into(), direction: direction.clone(), line: Arc::downgrade(line) });
+        known.retain(|known| known.control.strong_count() > 0);
+        let control = Arc::downgrade(control);
+        known.push(Known { user: user.into(), direction: direction.clone(), control });
     }
 
-    /// The same user asks for the same copy: sessions that wait for a client of it end. Waits a little for what they hold.
+    /// A user asks for a copy: sessions for the same one whose client is away end. Waits a little for what they hold, and
+    /// for those that have just lost their connection, as one does whose client was killed a moment ago.
     pub fn give_way(&self, user: &str, direction: &Direction) {
-        let waiting: Vec<Weak<Line>> = {
-            let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let same = known.iter().filter(|known| known.user == user && known.direction == *direction);
-            let broken = same.filter(|known| known.line.upgrade().is_some_and(|line| line.is_broken()));
-            broken.map(|known| known.line.clone()).collect()
-        };
-        waiting.iter().filter_map(Weak::upgrade).for_each(|line| line.end());
-        let until = Instant::now() + PATIENCE;
-        while waiting.iter().any(|line| line.strong_count() > 0) && Instant::now() < until {
+        let began = Instant::now();
+        loop {
+            let same = self.same(user, direction);
+            same.iter().filter(|control| is_away(control)).for_each(|control| control.end());
+            let patience = if same.iter().any(|control| control.is_over()) {
+                ENDING
+            } else if same.iter().any(|control| control.is_broken()) {
+                AWAY_AFTER
+            } else {
+                return;
+            };
+            drop(same);
+            if began.elapsed() >= patience {
+                return;
+            }
             sleep(LOOK_EVERY);
         }
     }
+
+    fn same(&self, user: &str, direction: &Direction) -> Vec<Arc<ResumableStream>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = known.iter().filter(|known| known.user == user && known.direction == *direction);
+        same.filter_map(|known| known.control.upgrade()).collect()
+    }
 }
 
-/// For a session to end. Its client waits meanwhile.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// A client without a connection goes on to send data, or to acknowledge it; one with a connection says three times a second
+/// that it is there.
+fn is_away(control: &ResumableStream) -> bool {
+    control.quiet() >= if control.is_broken() { AWAY_AFTER } else { SILENT_AFTER }
+}
+
+/// More than a round trip, which is the longest that what a client sent before it was killed still comes.
+const AWAY_AFTER: Duration = Duration::from_secs(1);
+/// A connection that brought nothing for so long belongs to nobody.
+const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// For a session to end. The new client waits meanwhile.
+const ENDING: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    fn push(dest: &str) -> Direction {
+        Direction::Push { dest: dest.into() }
+    }
+
+    /// A session with a thread that waits for its client's words, and the client's end.
+    fn session(absent: &Absent, user: &str, dest: &str) -> (Weak<ResumableStream>, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let control = ResumableStream::new(listener.accept().unwrap().0);
+        control.allow(Duration::from_secs(60));
+        absent.note(user, &push(dest), &control);
+        let weak = Arc::downgrade(&control);
+        thread::spawn(move || {
+            use crate::net::control::rejoin::ResumableReader;
+            while ResumableReader(control.clone()).read(&mut [0; 9]).is_ok() {}
+        });
+        (weak, client)
+    }
+
+    #[test]
+    fn the_session_of_a_killed_client_gives_way_to_the_same_copy_alone() {
+        let absent = Absent::default();
+        let (killed, client) = session(&absent, "alice", "data");
+        let others = [session(&absent, "bob", "data"), session(&absent, "alice", "other")];
+        let (alive, _client) = session(&absent, "alice", "data");
+        let gone: Vec<_> = others.into_iter().map(|(control, client)| (control, drop(client))).collect();
+        drop(client);
+        absent.give_way("alice", &push("data"));
+        assert!(killed.upgrade().is_none(), "it has ended, and holds nothing");
+        assert!(alive.upgrade().is_some_and(|control| !control.is_over()), "its client is there");
+        assert!(gone.iter().all(|(control, ())| control.upgrade().is_some_and(|control| !control.is_over())));
+    }
+
+    #[test]
+    fn a_client_that_lost_its_connection_and_sends_data_keeps_its_session() {
+        let absent = Absent::default();
+        let (alive, client) = session(&absent, "alice", "data");
+        drop(client);
+        let control = alive.clone();
+        let sending = thread::spawn(move || {
+            let until = Instant::now() + AWAY_AFTER * 2;
+            while Instant::now() < until {
+                control.upgrade().unwrap().note_life();
+                sleep(LOOK_EVERY);
+            }
+        });
+        absent.give_way("alice", &push("data"));
+        assert!(alive.upgrade().is_some_and(|control| control.is_broken()));
+        sending.join().unwrap();
+    }
+}

@@ -276,10 +276,10 @@ pub fn open<'a>(
     let key = stream_key(&udp_secret, connection_id);
     // Who only receives sends nothing by it.
     let congestion = transfer.congestion.clone().filter(|_| wish.sends);
-    if let Some(line) = control.line() {
+    if let Some(control) = control.resumable() {
         let patience = Duration::from_millis(transfer.stall_timeout_ms.max(1000));
         let key = control_key(&udp_secret, connection_id);
-        rejoin::keep(line.clone(), Rejoin { addresses: addresses.clone(), connection_id, key }, patience)?;
+        rejoin::keep(control, Rejoin { addresses: addresses.clone(), connection_id, key }, patience)?;
     }
     let opener = StreamOpener::new(
         StreamOpenerConfig { addresses, connection_id, key, congestion },

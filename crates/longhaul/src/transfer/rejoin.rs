@@ -1,6 +1,6 @@
 //! Goes on with a control stream whose connection broke, over another one that the client makes.
 
-use crate::net::control::rejoin::Line;
+use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
 use crate::net::tcp_set::{StreamError, rejoin_control, stream_options};
 use std::io::{self, ErrorKind};
@@ -19,48 +19,49 @@ pub struct Rejoin {
     pub key: JoinKey,
 }
 
-/// See that `line` has a connection until it is over; it may be without one for as long as `patience`.
-pub fn keep(line: Arc<Line>, rejoin: Rejoin, patience: Duration) -> io::Result<()> {
-    line.distrust_after(SILENCE)?;
-    let kept = line.clone();
+/// See that `control` has a connection until it is over; it may be without one for as long as `patience`.
+pub fn keep(control: &Arc<ResumableStream>, rejoin: Rejoin, patience: Duration) -> io::Result<()> {
+    control.distrust_after(SILENCE.min(patience / 3))?;
+    let kept = control.clone();
     std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
         while kept.await_break() {
             go_on(&kept, &rejoin);
         }
     })?;
-    line.allow(patience);
+    control.allow(patience);
     Ok(())
 }
 
 /// Make another connection; try again until there is one, or it is over.
-fn go_on(line: &Line, rejoin: &Rejoin) {
-    let mut refused = 0;
-    while line.is_broken() {
-        match rejoin.dial(line) {
+fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
+    let (mut refused, mut pause) = (0, FIRST_PAUSE);
+    while control.is_broken() {
+        match rejoin.dial(control) {
             Ok(()) => return,
             // It has ended, or its server is another one since.
-            Err(StreamError::Refused | StreamError::Impostor) => return line.end(),
+            Err(StreamError::Refused) => return control.end(),
             Err(StreamError::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
                 refused += 1;
                 if refused >= REFUSALS {
-                    return line.end();
+                    return control.end();
                 }
             }
+            // Whoever else answers there may be in the way for a while only.
             Err(error) => tracing::debug!("the control stream cannot go on yet: {error}"),
         }
-        sleep(AGAIN);
+        sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
 impl Rejoin {
-    fn dial(&self, line: &Line) -> Result<(), StreamError> {
+    fn dial(&self, control: &ResumableStream) -> Result<(), StreamError> {
         let mut last = StreamError::Io(ErrorKind::NotFound.into());
         for address in &self.addresses {
             let deadline = Instant::now() + PATIENCE;
-            let joined = stream_options(None)
-                .dial(*address, deadline)
-                .map_err(StreamError::Io)
-                .and_then(|socket| rejoin_control(socket, &self.key, (self.connection_id, line), deadline));
+            let joined = stream_options(None).dial(*address, deadline).map_err(StreamError::Io).and_then(
+                |socket| rejoin_control(socket, &self.key, (self.connection_id, control), deadline),
+            );
             match joined {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,
@@ -74,7 +75,9 @@ impl Rejoin {
 const SILENCE: Duration = Duration::from_secs(5);
 /// For one attempt.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between attempts.
-const AGAIN: Duration = Duration::from_millis(500);
+/// Between attempts, twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// A path that is back is found soon.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Nobody listens there any more, who knew the session: its server has ended.
 const REFUSALS: u32 = 3;

@@ -186,7 +186,7 @@ fn serve_connection(
     if magic == tcp_set::CONTROL_MAGIC {
         match tcp_set::admit_control(socket, |id| switchboard.control(id)) {
             Ok(()) => tracing::info!("{peer}: a copy goes on over this connection"),
-            Err(error) => tracing::warn!("{peer}: no copy goes on over this connection: {error}"),
+            Err(error) => tracing::debug!("{peer}: no copy goes on over this connection: {error}"),
         }
         return Ok(None);
     }
@@ -204,7 +204,7 @@ fn serve_connection(
     let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
     let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
     let user = met.ward.account.user.name.clone();
-    if let Some(control) = met.control.line() {
+    if let Some(control) = met.control.resumable() {
         line.let_go_on(control_key(&met.secret, met.offer.connection_id), control.clone());
         server.absent.note(&user, &met.offer.direction, control);
     }
@@ -279,9 +279,10 @@ fn serve_session(
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
     let began = clock::now();
-    let outcome = welcome(server, &mut session, (&ward.account, &mut place), guest).and_then(|()| {
-        if let Some(line) = session.control.line() {
-            line.allow(session.stall_timeout());
+    let newcomer = (&*ward.account, &offer.direction);
+    let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
+        if let Some(control) = session.control.resumable() {
+            control.allow(session.stall_timeout());
         }
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
         session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
@@ -291,7 +292,10 @@ fn serve_session(
             _ => probe::answer(&mut session),
         }
     });
-    session.control.finish();
+    match &outcome {
+        Ok(_) => session.control.finish_heard(),
+        Err(_) => session.control.finish(),
+    }
     meter.end(outcome.is_ok());
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
 }
@@ -301,12 +305,12 @@ fn serve_session(
 fn welcome(
     server: &Server,
     session: &mut Session<'_>,
-    (account, place): (&Account, &mut Option<Place>),
-    guest: Option<Guest<'_>>,
+    (account, direction): (&Account, &Direction),
+    (place, guest): (&mut Option<Place>, Option<Guest<'_>>),
 ) -> Result<(), Error> {
     if place.is_none() {
         await_confirmation(session)?;
-        match take_place(server, account) {
+        match take_place(server, account, direction) {
             Ok(taken) => *place = Some(taken),
             Err(reason) => return Err(session.abort(Error::Busy(reason))),
         }

@@ -80,7 +80,7 @@ pub struct Session<'a> {
     pub rate_told: Option<Rate>,
     /// The memory that all sessions of this program may take.
     pub budget: Arc<Budget>,
-    /// How often the control stream's connection is known to have broken.
+    /// How often the control stream has gone on over another connection, as far as was noticed.
     pub breaks: u64,
 }
 
@@ -154,17 +154,17 @@ impl Session<'_> {
         }
     }
 
-    /// Tell that the control stream has lost its connection, which ends nothing.
+    /// Tell that the control stream has lost its connection, which ends nothing. The client's address may be another one since.
     fn notice_breaks(&mut self) {
-        let breaks =
-            self.control.line().filter(|line| !line.is_over()).map_or(self.breaks, |line| line.breaks());
-        if breaks > self.breaks {
-            self.breaks = breaks;
-            if self.opener.is_some() {
-                self.remark("connection lost, going on".into());
-            } else {
-                tracing::info!("the client's connection is lost; the copy waits for another one");
-            }
+        let Some(control) = self.control.resumable().filter(|control| !control.is_over()) else { return };
+        let breaks = control.breaks();
+        if breaks == self.breaks || control.is_broken() {
+            return;
+        }
+        self.breaks = breaks;
+        if self.opener.is_some() {
+            self.remark("the connection was lost; going on over another one".into());
+            self.ask(0);
         }
     }
 
@@ -224,7 +224,9 @@ impl Session<'_> {
     /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`, which says whether it took them.
     pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
         let check = &mut self.check;
-        self.link.receive(|phase, arrival, body| {
+        let mut is_alive = false;
+        let came = self.link.receive(|phase, arrival, body| {
+            is_alive = true;
             // Read for each datagram: never before its arrival, however long the process was off the processor.
             let now = clock::now();
             match phase {
@@ -234,7 +236,11 @@ impl Session<'_> {
                 }
                 Phase::Main => handle(now, arrival, body),
             }
-        })
+        });
+        if let (true, Some(control)) = (is_alive, self.control.resumable()) {
+            control.note_life();
+        }
+        came
     }
 
     /// Send what the path check has to send. A side that does not know its peer's address yet answers nobody.

@@ -1,7 +1,7 @@
 //! Hands what comes in at a daemon's open port to the sessions that it belongs to.
 
 use crate::clock;
-use crate::net::control::rejoin::Line as ControlLine;
+use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
 use crate::net::link::Stray;
 use crate::net::tcp_set::StreamAcceptor;
@@ -35,7 +35,7 @@ struct LineEnd {
     waker: Waker,
     acceptor: StreamAcceptor,
     /// Its control stream, and what connections prove to know that go on with it.
-    control: Option<(JoinKey, Arc<ControlLine>)>,
+    control: Option<(JoinKey, Arc<ResumableStream>)>,
 }
 
 /// A session's connection to the switchboard.
@@ -48,7 +48,7 @@ pub struct Line {
 
 impl Line {
     /// The session's control stream may go on over connections that prove to know `key`.
-    pub fn let_go_on(&self, key: JoinKey, control: Arc<ControlLine>) {
+    pub fn let_go_on(&self, key: JoinKey, control: Arc<ResumableStream>) {
         let mut board = self.board.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = board.lines.get_mut(&self.connection_id) {
             line.control = Some((key, control));
@@ -95,7 +95,7 @@ impl Switchboard {
     }
 
     /// The control stream of this transfer, if it may go on over another connection.
-    pub fn control(&self, connection_id: u64) -> Option<(JoinKey, Arc<ControlLine>)> {
+    pub fn control(&self, connection_id: u64) -> Option<(JoinKey, Arc<ResumableStream>)> {
         let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         board.lines.get(&connection_id).and_then(|line| line.control.clone())
     }

@@ -8,18 +8,22 @@
 //! The bytes are those of sealed frames, as they were sealed first. A nonce is therefore never used for anything else, and
 //! who changes the two numbers on their way breaks the stream, as with any other byte of it.
 
+use crate::seal::Side;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What one side has written to a stream and the other has not said to have taken.
+/// What one side has written to a stream and the other has not said to have taken. Positions count the stream's bytes from its
+/// beginning.
 #[derive(Debug, Default)]
 pub struct Backlog {
     bytes: VecDeque<u8>,
-    /// Position of the first of them in the stream.
+    /// Position of the first of them.
     begin: u64,
+    /// Up to where the present connection was given the stream.
+    given: u64,
 }
 
 impl Backlog {
@@ -33,43 +37,58 @@ impl Backlog {
         self.bytes.len()
     }
 
-    /// Whether all was taken.
+    /// Whether the other side has taken all.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The position behind all that was written.
-    pub fn end(&self) -> u64 {
+    /// Position behind all that was written.
+    fn end(&self) -> u64 {
         self.begin + self.bytes.len() as u64
     }
 
-    /// The other side has taken all up to `position`. `false` if that cannot be: it was never written, or was taken before.
-    pub fn take_to(&mut self, position: u64) -> bool {
-        if !(self.begin..=self.end()).contains(&position) {
-            return false;
-        }
-        self.bytes.drain(..(position - self.begin) as usize);
-        self.begin = position;
-        true
+    /// What the present connection is to be given next, up to `max` bytes, and the position behind it.
+    pub fn next(&self, max: usize) -> (Vec<u8>, u64) {
+        let skip = (self.given - self.begin) as usize;
+        let until = self.bytes.len().min(skip.saturating_add(max));
+        (self.bytes.range(skip..until).copied().collect(), self.begin + until as u64)
     }
 
-    /// Up to `max` bytes from `position` on, which is not before what is kept.
-    pub fn piece(&self, position: u64, max: usize) -> Vec<u8> {
-        let skip = position.saturating_sub(self.begin) as usize;
-        self.bytes.iter().skip(skip).take(max).copied().collect()
+    /// The present connection was given all up to `position`. The other side may have told before that it has taken more.
+    pub fn note_given(&mut self, position: u64) {
+        self.given = self.given.max(position.min(self.end()));
+    }
+
+    /// The other side tells that it has taken all up to `position`. `false` if that cannot be.
+    pub fn note_taken(&mut self, position: u64) -> bool {
+        // What was told before the last break may come later than what was told at the new beginning.
+        let may = position <= self.end();
+        if may && position > self.begin {
+            self.bytes.drain(..(position - self.begin) as usize);
+            self.begin = position;
+            self.given = self.given.max(position);
+        }
+        may
+    }
+
+    /// Another connection begins, over which the other side wants the stream from `position` on. `false` if that cannot be.
+    pub fn go_on_from(&mut self, position: u64) -> bool {
+        let may = position >= self.begin && self.note_taken(position);
+        if may {
+            self.given = position;
+        }
+        may
     }
 }
 
 /// A control stream over one TCP connection after the other.
-pub struct Line {
+pub struct ResumableStream {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
     backlog: Backlog,
-    /// Up to where the present connection was given the stream.
-    given: u64,
     /// Bytes of the other side's stream that were taken.
     taken: u64,
     /// The present connection, and how many there have been before.
@@ -81,31 +100,33 @@ struct State {
     patience: Duration,
     /// For how long a connection may bring nothing.
     silence: Option<Duration>,
+    /// Since when it has been waited for something from the other side.
+    quiet_since: Option<Instant>,
     over: bool,
 }
 
-impl Line {
-    /// Over a connection on which the handshake is done. Until [`Line::allow`] its break is the stream's end.
-    pub fn new(socket: TcpStream) -> Arc<Line> {
+impl ResumableStream {
+    /// Over a connection on which the handshake is done. Until [`ResumableStream::allow`] its break is the stream's end.
+    pub fn new(socket: TcpStream) -> Arc<ResumableStream> {
         let state = State {
             backlog: Backlog::default(),
-            given: 0,
             taken: 0,
             socket: Some(Arc::new(socket)),
             number: 0,
             broken_at: None,
             patience: Duration::ZERO,
             silence: None,
+            quiet_since: None,
             over: false,
         };
-        Arc::new(Line { state: Mutex::new(state), changed: Condvar::new() })
+        Arc::new(ResumableStream { state: Mutex::new(state), changed: Condvar::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on a connection may be missing for so long.
+    /// From now on a connection may be missing for so long; for no time at all: its break is the end.
     pub fn allow(&self, patience: Duration) {
         self.state().patience = patience;
     }
@@ -125,12 +146,7 @@ impl Line {
 
     /// It is over: whoever waits for it is told.
     pub fn end(&self) {
-        let mut state = self.state();
-        state.over = true;
-        if let Some(socket) = state.socket.take() {
-            // Fails only on a socket that is gone.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.state().end();
         self.changed.notify_all();
     }
 
@@ -145,6 +161,19 @@ impl Line {
         state.socket.is_none() && !state.over
     }
 
+    /// Something came from the other side on another way.
+    pub fn note_life(&self) {
+        let mut state = self.state();
+        if state.quiet_since.is_some() {
+            state.quiet_since = Some(Instant::now());
+        }
+    }
+
+    /// For how long nothing has come from the other side, on any way.
+    pub fn quiet(&self) -> Duration {
+        self.state().quiet_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// Bytes that were taken of the other side's stream: it need not keep them.
     pub fn taken(&self) -> u64 {
         self.state().taken
@@ -155,48 +184,46 @@ impl Line {
         self.state().backlog.len()
     }
 
-    /// The other side has taken all up to `position`. `false` if that cannot be.
+    /// The other side tells that it has taken all up to `position`. `false` if that cannot be.
     pub fn note_taken(&self, position: u64) -> bool {
-        // What was told before the last break may be older than what was told at the new begin.
-        let mut state = self.state();
-        position <= state.backlog.begin || state.backlog.take_to(position)
+        self.state().backlog.note_taken(position)
     }
 
     /// Wait until the connection breaks. `false`: it is over.
     pub fn await_break(&self) -> bool {
-        let broken = |state: &mut State| state.socket.is_some() && !state.over;
-        let state = self.changed.wait_while(self.state(), broken);
+        let is_whole = |state: &mut State| state.socket.is_some() && !state.over;
+        let state = self.changed.wait_while(self.state(), is_whole);
         !state.unwrap_or_else(PoisonError::into_inner).over
     }
 
-    /// Go on over a new connection, which has proven that it may. Both sides call this.
-    pub fn go_on(&self, mut socket: TcpStream) -> io::Result<()> {
-        let (number, taken) = {
+    /// Go on over a new connection, which has proven that it may.
+    pub fn go_on(&self, mut socket: TcpStream, side: Side) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(EXCHANGE))?;
+        // The server keeps its connection until the client has shown that it goes on over the new one.
+        let told = if side == Side::Server { Some(read_position(&mut socket)?) } else { None };
+        let number = {
             let mut state = self.state();
-            if state.over {
+            if state.over || state.patience.is_zero() {
                 return Err(ErrorKind::NotConnected.into());
             }
             // Nothing more is taken from the old one: the other side is told where to go on.
             state.break_off();
             self.changed.notify_all();
-            (state.number, state.taken)
+            socket.write_all(&state.taken.to_be_bytes())?;
+            state.number
         };
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(EXCHANGE))?;
-        socket.write_all(&taken.to_be_bytes())?;
-        let mut theirs = [0; 8];
-        socket.read_exact(&mut theirs)?;
-        let theirs = u64::from_be_bytes(theirs);
+        let theirs = told.map_or_else(|| read_position(&mut socket), Ok)?;
         let mut state = self.state();
         if state.number != number || state.over {
             return Err(ErrorKind::ConnectionAborted.into());
         }
-        if !state.backlog.take_to(theirs) {
-            return Err(io::Error::other("the other side claims to have taken what was never said"));
-        }
         socket.set_read_timeout(state.silence)?;
         socket.set_write_timeout(None)?;
-        (state.given, state.socket, state.broken_at) = (theirs, Some(Arc::new(socket)), None);
+        if !state.backlog.go_on_from(theirs) {
+            return Err(io::Error::other(IMPOSSIBLE));
+        }
+        (state.socket, state.broken_at) = (Some(Arc::new(socket)), None);
         self.changed.notify_all();
         Ok(())
     }
@@ -214,7 +241,7 @@ impl Line {
             let since = *state.broken_at.get_or_insert_with(Instant::now);
             let left = state.patience.saturating_sub(since.elapsed());
             if left.is_zero() {
-                state.over = true;
+                state.end();
                 self.changed.notify_all();
                 continue;
             }
@@ -234,6 +261,7 @@ impl Line {
     }
 
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.state().quiet_since.get_or_insert_with(Instant::now);
         loop {
             let (socket, number) = self.connection()?;
             let outcome = match (&*socket).read(buf) {
@@ -248,6 +276,7 @@ impl Line {
                     // What an old connection brought after the new one began comes again over that.
                     if state.number == number {
                         state.taken += len as u64;
+                        state.quiet_since = None;
                         return Ok(len);
                     }
                 }
@@ -259,20 +288,24 @@ impl Line {
         self.state().backlog.push(bytes);
         loop {
             let (socket, number) = self.connection()?;
-            let (at, chunk) = {
+            let (chunk, until) = {
                 let state = self.state();
-                if state.given == state.backlog.end() {
-                    return Ok(());
+                if state.number != number {
+                    continue;
                 }
-                (state.given, state.backlog.piece(state.given, CHUNK))
+                state.backlog.next(CHUNK)
             };
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            let from = until - chunk.len() as u64;
             match (&*socket).write(&chunk) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => self.note_broken(number, &error),
                 Ok(len) => {
                     let mut state = self.state();
-                    if state.number == number && state.given == at {
-                        state.given += len as u64;
+                    if state.number == number {
+                        state.backlog.note_given(from + len as u64);
                     }
                 }
             }
@@ -282,28 +315,44 @@ impl Line {
 
 impl State {
     fn break_off(&mut self) {
-        if let Some(socket) = self.socket.take() {
-            // Whoever is blocked on it is not any more.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.shut();
         self.number += 1;
         self.broken_at.get_or_insert_with(Instant::now);
+        self.over |= self.patience.is_zero();
+    }
+
+    fn end(&mut self) {
+        self.over = true;
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // Whoever is blocked on it is not any more. Fails only on a socket that is gone.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 }
 
-/// What comes over a line.
-pub struct LineReader(pub Arc<Line>);
+fn read_position(socket: &mut TcpStream) -> io::Result<u64> {
+    let mut position = [0; 8];
+    socket.read_exact(&mut position)?;
+    Ok(u64::from_be_bytes(position))
+}
 
-impl Read for LineReader {
+/// What comes over a stream.
+pub struct ResumableReader(pub Arc<ResumableStream>);
+
+impl Read for ResumableReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.0.read(buf)
     }
 }
 
-/// What goes over a line.
-pub struct LineWriter(pub Arc<Line>);
+/// What goes over a stream.
+pub struct ResumableWriter(pub Arc<ResumableStream>);
 
-impl Write for LineWriter {
+impl Write for ResumableWriter {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.0.write_all(buf)?;
         Ok(buf.len())
@@ -314,131 +363,12 @@ impl Write for LineWriter {
     }
 }
 
+/// Why a stream cannot go on with a peer that says so.
+pub const IMPOSSIBLE: &str = "the other side claims to have taken what was never said";
 /// For the numbers that a new connection begins with.
 const EXCHANGE: Duration = Duration::from_secs(5);
 /// Written at a time.
 const CHUNK: usize = 64 << 10;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use fastrand::Rng;
-    use std::net::TcpListener;
-    use std::thread;
-
-    fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (near, listener.accept().unwrap().0)
-    }
-
-    fn lines() -> (Arc<Line>, Arc<Line>) {
-        let (a, b) = pair();
-        let (a, b) = (Line::new(a), Line::new(b));
-        [&a, &b].iter().for_each(|line| line.allow(Duration::from_secs(60)));
-        (a, b)
-    }
-
-    /// A new connection between the two.
-    fn connect_again(a: &Arc<Line>, b: &Arc<Line>) {
-        let ((near, far), other) = (pair(), b.clone());
-        let there = thread::spawn(move || other.go_on(far).unwrap());
-        a.go_on(near).unwrap();
-        there.join().unwrap();
-    }
-
-    /// Bytes that tell their place.
-    fn story(len: usize, salt: u8) -> Vec<u8> {
-        (0..len).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] ^ salt).collect()
-    }
-
-    /// The other side's part of the model: what was sent is delivered, cut anywhere, and goes on where it was taken to.
-    #[test]
-    fn whatever_is_lost_with_a_connection_comes_exactly_once() {
-        for seed in 0..2000 {
-            let mut rng = Rng::with_seed(seed);
-            let (mut backlog, mut given, mut taken, mut written) = (Backlog::default(), 0, vec![], vec![]);
-            while taken.len() < 5000 {
-                match rng.u8(..8) {
-                    0..3 if written.len() < 5000 => {
-                        let more = story(rng.usize(1..400), seed as u8);
-                        written.extend_from_slice(&more);
-                        backlog.push(&more);
-                    }
-                    3..6 => {
-                        let chunk = backlog.piece(given, rng.usize(1..300));
-                        // Of what a connection was given some comes in, or all, and the rest is lost when it breaks.
-                        let came = if rng.bool() { chunk.len() } else { rng.usize(..=chunk.len()) };
-                        taken.extend_from_slice(&chunk[..came]);
-                        given += chunk.len() as u64;
-                        if came < chunk.len() {
-                            given = taken.len() as u64;
-                            assert!(backlog.take_to(given), "seed {seed}");
-                        }
-                    }
-                    6 => assert!(backlog.take_to(taken.len() as u64), "seed {seed}"),
-                    _ => {}
-                }
-                assert_eq!(backlog.end(), written.len() as u64, "seed {seed}");
-            }
-            assert_eq!(taken, written[..taken.len()], "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_taken_that_was_not_written_nor_given_back() {
-        let mut backlog = Backlog::default();
-        backlog.push(b"four");
-        assert!(!backlog.take_to(5) && backlog.take_to(3) && !backlog.take_to(2));
-        assert_eq!((backlog.piece(3, 9), backlog.len(), backlog.is_empty()), (b"r".to_vec(), 1, false));
-    }
-
-    #[test]
-    fn a_line_goes_on_over_many_connections_both_ways() {
-        let (a, b) = lines();
-        let len = 3_000_000;
-        let talk = |line: &Arc<Line>, salt| {
-            let line = line.clone();
-            thread::spawn(move || LineWriter(line).write_all(&story(len, salt)).unwrap())
-        };
-        let hear = |line: &Arc<Line>, salt| {
-            let line = line.clone();
-            thread::spawn(move || {
-                let mut got = vec![0; len];
-                LineReader(line).read_exact(&mut got).unwrap();
-                assert!(got == story(len, salt));
-            })
-        };
-        let writers = [talk(&a, 1), talk(&b, 2)];
-        for round in 0..20 {
-            thread::yield_now();
-            // Either side notices first, or neither: the client connects anew by itself.
-            if round % 2 == 0 {
-                a.state().break_off();
-            }
-            connect_again(&a, &b);
-        }
-        let readers = [hear(&a, 2), hear(&b, 1)];
-        connect_again(&a, &b);
-        writers.into_iter().chain(readers).for_each(|thread| thread.join().unwrap());
-        assert_eq!((a.taken(), b.taken()), (len as u64, len as u64));
-        assert!(a.note_taken(len as u64) && a.kept() == 0, "it is not kept once it was taken");
-    }
-
-    #[test]
-    fn a_line_that_may_not_go_on_ends_with_its_connection() {
-        let (a, b) = lines();
-        a.allow(Duration::ZERO);
-        b.end();
-        assert!(LineReader(a.clone()).read(&mut [0; 9]).is_err() && a.is_over() && !a.await_break());
-        assert!(a.go_on(pair().0).is_err(), "what is over stays so");
-    }
-
-    #[test]
-    fn who_has_taken_what_was_never_said_does_not_go_on() {
-        let (a, _b) = lines();
-        let (near, mut far) = pair();
-        far.write_all(&7u64.to_be_bytes()).unwrap();
-        assert!(a.go_on(near).is_err() && a.is_broken());
-    }
-}
+mod tests;

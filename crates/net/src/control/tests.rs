@@ -1,9 +1,16 @@
 mod recorded;
+mod rejoining;
 
+use super::open::OUTBOX_MAX;
 use super::*;
+use crate::noise::to_bytes;
+use longhaul_proto::session::message::Message;
 use longhaul_proto::session::manifest::Group;
 use longhaul_proto::session::message::{Direction, FileOptions, GroupHash, TransferOptions};
 use longhaul_proto::session::transport::Transport;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Longer than a busy host takes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,9 +1,10 @@
 //! How a TCP stream joins a copy. Formats are in [`longhaul_proto::streams::join`].
 
 use super::stream::StreamSocket;
-use crate::control::rejoin::Line;
+use crate::control::rejoin::ResumableStream;
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::join::{JoinError, JoinKey, join};
+use crate::seal::Side;
 use crate::tcp::TcpOptions;
 use crate::wake::Waker;
 use crossbeam_channel::Sender;
@@ -77,21 +78,21 @@ pub fn join_copy(
 pub fn rejoin_control(
     socket: TcpStream,
     key: &JoinKey,
-    (connection_id, line): (u64, &Line),
+    (connection_id, control): (u64, &ResumableStream),
     deadline: Instant,
 ) -> Result<(), StreamError> {
     let mut stream = DeadlineStream::new(&socket, Deadline::at(deadline), SILENCE);
     join(&mut stream, key, |nonce| Hello { connection_id, nonce: *nonce }.encode(CONTROL_MAGIC))?;
-    Ok(line.go_on(socket)?)
+    Ok(control.go_on(socket, Side::Client)?)
 }
 
 /// Let a copy's control stream go on over this connection, if that proves that it may. The magic has been read.
 pub fn admit_control(
     socket: TcpStream,
-    line_of: impl FnOnce(u64) -> Option<(JoinKey, Arc<Line>)>,
+    control_of: impl FnOnce(u64) -> Option<(JoinKey, Arc<ResumableStream>)>,
 ) -> Result<(), StreamError> {
-    let line = meet(&socket, Instant::now() + PATIENCE, line_of)?;
-    Ok(line.go_on(socket)?)
+    let control = meet(&socket, Instant::now() + PATIENCE, control_of)?;
+    Ok(control.go_on(socket, Side::Server)?)
 }
 
 /// Where TCP streams of a copy are left.

@@ -1,5 +1,6 @@
-//! What is said on a TCP connection that joins a copy, to carry its data or to go on with its control stream, and what joining a striped stream has in common with that:
-//! both sides prove over fresh nonces that they know the secret, so that nothing can be replayed.
+//! What is said on a TCP connection that joins a copy, to carry its data or to go on with its control stream, and what
+//! joining a striped stream has in common with that: both sides prove over fresh nonces that they know the secret, so that
+//! nothing can be replayed.
 //!
 //! ```text
 //! join     client  "LHL" or "LHR" · version u8 · connection id u64 · client nonce (32)
