@@ -118,13 +118,15 @@ impl Threads {
         self.write.begin(Box::new(move || {
             let sources = Sources { messages: &to_write, waiting: &counter, from_pipe: &from_pipe };
             let outcome = write_messages(&mut *writer, &sealer, &sources, kept.as_deref());
+            drop(writer);
+            let _ = done.send(());
+            drop(done);
+            let Some(stream) = kept else { return };
             // A broken stream shows on the reading side, which tells the owner.
-            if let (Err(error), Some(stream)) = (outcome, kept) {
+            if let Err(error) = outcome.and_then(|()| stream.give_again()) {
                 tracing::debug!("nothing more can be said over the control stream: {error}");
                 stream.end();
             }
-            drop(writer);
-            let _ = done.send(());
         }));
         let (passing, heard) = (pipe.clone(), resumable.clone());
         self.read.begin(Box::new(move || {
@@ -243,7 +245,8 @@ fn write_messages(
     resumable: Option<&ResumableStream>,
 ) -> io::Result<()> {
     let (mut nonce, mut frame, mut out) = (0, vec![0; FRAME_MAX], vec![]);
-    let (no_messages, no_bytes) = (never(), never());
+    let (no_messages, no_bytes, not_resumed) = (never(), never(), never());
+    let resumed = resumable.map_or(&not_resumed, ResumableStream::resumed);
     let (mut told, mut said_at) = (0, Instant::now());
     loop {
         let taken = resumable.map_or(0, ResumableStream::taken);
@@ -265,6 +268,10 @@ fn write_messages(
                 },
                 // The other end of this one is in `Control` and the reading thread, and they end together.
                 recv(from_pipe) -> bytes => Outgoing::unasked(&Message::Bytes(bytes.unwrap_or_default())),
+                recv(resumed) -> _ => {
+                    writer.flush()?;
+                    continue;
+                }
                 default(if is_full { FULL_PAUSE } else { KEEP_ALIVE_EVERY }) => {
                     if is_full && said_at.elapsed() < KEEP_ALIVE_EVERY {
                         continue;
@@ -303,6 +310,8 @@ const OUTBOX_MUCH: usize = 16 << 20;
 /// And never so much: twice the longest message.
 pub(super) const OUTBOX_MAX: usize = 128 << 20;
 const WRITE_BYTES: usize = 1 << 20;
+/// Of a message in one frame: what a frame holds without its tag.
+const PIECE_MAX: usize = FRAME_MAX - 16;
 /// Chunks of the pipe that wait to be written: what waits there holds up messages.
 const PIPE_CHUNKS: usize = 2;
 /// So much that the other side has not said to have taken is kept, for when the connection breaks; then messages wait.

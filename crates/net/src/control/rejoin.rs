@@ -9,6 +9,7 @@
 //! who changes the two numbers on their way breaks the stream, as with any other byte of it.
 
 use crate::seal::Side;
+use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -54,6 +55,11 @@ impl Backlog {
         (self.bytes.range(skip..until).copied().collect(), self.begin + until as u64)
     }
 
+    /// Whether the present connection was given all.
+    fn is_given(&self) -> bool {
+        self.given == self.end()
+    }
+
     /// The present connection was given all up to `position`. The other side may have told before that it has taken more.
     pub fn note_given(&mut self, position: u64) {
         self.given = self.given.max(position.min(self.end()));
@@ -85,6 +91,8 @@ impl Backlog {
 pub struct ResumableStream {
     state: Mutex<State>,
     changed: Condvar,
+    /// Something is in it when another connection has taken the place of the one before.
+    resumed: (Sender<()>, Receiver<()>),
 }
 
 struct State {
@@ -119,7 +127,7 @@ impl ResumableStream {
             quiet_since: None,
             over: false,
         };
-        Arc::new(ResumableStream { state: Mutex::new(state), changed: Condvar::new() })
+        Arc::new(ResumableStream { state: Mutex::new(state), changed: Condvar::new(), resumed: bounded(1) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -137,6 +145,11 @@ impl ResumableStream {
         let mut state = self.state();
         state.silence = Some(silence);
         state.socket.as_ref().map_or(Ok(()), |socket| socket.set_read_timeout(Some(silence)))
+    }
+
+    /// Tells whoever writes that there is another connection: to be flushed, so that it is given what the one before lost.
+    pub fn resumed(&self) -> &Receiver<()> {
+        &self.resumed.1
     }
 
     /// How often a connection has broken.
@@ -225,6 +238,8 @@ impl ResumableStream {
         }
         (state.socket, state.broken_at) = (Some(Arc::new(socket)), None);
         self.changed.notify_all();
+        // One word is enough, however often.
+        let _ = self.resumed.0.try_send(());
         Ok(())
     }
 
@@ -281,6 +296,18 @@ impl ResumableStream {
                     }
                 }
             }
+        }
+    }
+
+    /// After the last word: whatever a connection loses is given to the next one, until it is over.
+    pub fn give_again(&self) -> io::Result<()> {
+        loop {
+            let is_given = |state: &mut State| !state.over && state.backlog.is_given();
+            let state = self.changed.wait_while(self.state(), is_given);
+            if state.unwrap_or_else(PoisonError::into_inner).over {
+                return Ok(());
+            }
+            self.write_all(&[])?;
         }
     }
 
@@ -349,7 +376,7 @@ impl Read for ResumableReader {
     }
 }
 
-/// What goes over a stream.
+/// What goes over a stream. What a connection loses goes over the next one when that is written to or flushed.
 pub struct ResumableWriter(pub Arc<ResumableStream>);
 
 impl Write for ResumableWriter {
@@ -359,7 +386,7 @@ impl Write for ResumableWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        self.0.write_all(&[])
     }
 }
 

@@ -132,7 +132,10 @@ fn a_stream_goes_on_over_many_connections_both_ways() {
     let len = 3_000_000;
     let talk = |stream: &Arc<ResumableStream>, salt| {
         let stream = stream.clone();
-        thread::spawn(move || ResumableWriter(stream).write_all(&story(len, salt)).unwrap())
+        thread::spawn(move || {
+            ResumableWriter(stream.clone()).write_all(&story(len, salt)).unwrap();
+            stream.give_again().unwrap();
+        })
     };
     let hear = |stream: &Arc<ResumableStream>, salt| {
         let stream = stream.clone();
@@ -153,9 +156,11 @@ fn a_stream_goes_on_over_many_connections_both_ways() {
     }
     let readers = [hear(&a, 2), hear(&b, 1)];
     connect_again(&a, &b);
-    writers.into_iter().chain(readers).for_each(|thread| thread.join().unwrap());
+    readers.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!((a.taken(), b.taken()), (len as u64, len as u64));
     assert!(a.note_taken(len as u64) && a.kept() == 0, "it is not kept once it was taken");
+    [a, b].iter().for_each(|stream| stream.end());
+    writers.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::join::JoinKey;
 use crate::tcp_set::{CONTROL_MAGIC, MAGIC_LEN, admit_control, control_key, rejoin_control};
 use fastrand::Rng;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -110,41 +109,51 @@ fn story(rng: &mut Rng, len: usize) -> Vec<Message> {
     lines.collect()
 }
 
+/// One side: it says its story, and hears the other's.
+fn talk(control: &Control, own: Vec<Message>, other: Vec<Message>, seed: u64) {
+    let mut other = other.into_iter().enumerate();
+    let mut check = |came: Incoming| {
+        if let Incoming::Message(Message::KeepAlive { .. }) = came {
+            return true;
+        }
+        let Some((at, expected)) = other.next() else { return false };
+        assert!(matches!(&came, Incoming::Message(m) if *m == expected), "seed {seed}: {at}: {came:?}");
+        other.len() > 0
+    };
+    let mut has_more = true;
+    for message in own {
+        control.send(message);
+        // What is said at once would go in a few writes.
+        thread::sleep(Duration::from_micros(200));
+        while has_more && let Ok(came) = control.inbox.try_recv() {
+            has_more = check(came);
+        }
+    }
+    while has_more {
+        has_more = check(control.inbox.recv_timeout(PATIENCE).unwrap());
+    }
+}
+
 #[test]
 fn every_message_comes_once_and_in_order_wherever_connections_break() {
-    let broken = Mutex::new(0);
+    let mut broken = 0;
     for seed in 0..25 {
         let mut rng = Rng::with_seed(seed);
         let (client, server, over) = through(seed, rng.usize(1..12));
-        let stories = [story(&mut rng, 150), story(&mut rng, 150)];
-        thread::scope(|scope| {
-            for ((from, to), story) in [(&client, &server), (&server, &client)].into_iter().zip(&stories) {
-                scope.spawn(move || {
-                    for message in story {
-                        from.send(message.clone());
-                        // What is sent at once would go in a few writes.
-                        thread::sleep(Duration::from_micros(200));
-                    }
-                });
-                scope.spawn(move || {
-                    for (at, expected) in story.iter().enumerate() {
-                        let came = next(to);
-                        assert!(
-                            matches!(&came, Incoming::Message(message) if message == expected),
-                            "seed {seed}: {at}: {came:?}"
-                        );
-                    }
-                });
-            }
+        let (own, other) = (story(&mut rng, 150), story(&mut rng, 150));
+        let (ours, theirs) = (own.clone(), other.clone());
+        let talking = thread::spawn(move || {
+            talk(&server, theirs, ours, seed);
+            server.finish_heard();
         });
-        *broken.lock().unwrap() += client.resumable().unwrap().breaks();
-        let ending = thread::spawn(|| server.finish_heard());
+        talk(&client, own, other, seed);
         assert!(matches!(next(&client), Incoming::Closed), "seed {seed}");
+        broken += client.resumable().unwrap().breaks();
         client.finish();
-        ending.join().unwrap();
+        talking.join().unwrap();
         over.store(true, Ordering::Relaxed);
     }
-    assert!(*broken.lock().unwrap() > 50, "connections broke: {broken:?}");
+    assert!(broken > 50, "{broken} connections broke");
 }
 
 #[test]
@@ -169,12 +178,17 @@ fn what_the_other_side_has_taken_is_not_kept() {
     // Four times what is kept at most, so that messages have waited for the other side's word.
     let parts = 128;
     (0..parts).for_each(|_| client.send(part.clone()));
-    (0..parts).for_each(|_| assert!(matches!(next(&server), Incoming::Message(message) if message == part)));
-    let kept = client.resumable().unwrap();
-    let until = Instant::now() + PATIENCE;
-    while kept.kept() > 1000 {
-        assert!(Instant::now() < until, "{} bytes are kept", kept.kept());
-        thread::sleep(Duration::from_millis(5));
+    // Both owners take what comes.
+    let (kept, until) = (client.resumable().unwrap(), Instant::now() + PATIENCE);
+    let mut taken = 0;
+    while taken < parts || kept.kept() > 1000 {
+        assert!(Instant::now() < until, "{taken} came, {} bytes are kept", kept.kept());
+        assert!(kept.kept() < 20 << 20, "{} bytes are kept", kept.kept());
+        while client.inbox.try_recv().is_ok() {}
+        match server.inbox.recv_timeout(Duration::from_millis(5)) {
+            Ok(Incoming::Message(message)) if message == part => taken += 1,
+            other => assert!(!matches!(other, Ok(Incoming::Closed))),
+        }
     }
 }
 
