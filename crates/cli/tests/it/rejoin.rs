@@ -39,7 +39,7 @@ impl Copying {
     /// Wait for this connection of the control stream, and until it carries messages. Which of all it is.
     fn control(&mut self, number: usize) -> usize {
         let Copying { relay, copy, .. } = self;
-        let mut is_there = || relay.controls().get(number).is_some_and(|at| relay.came(*at) > 400);
+        let is_there = || relay.controls().get(number).is_some_and(|at| relay.came(*at) > 400);
         wait_until("a control connection carries messages", || is_there() || !copy.is_running());
         assert!(is_there(), "the copy ended before");
         relay.controls()[number]
@@ -114,7 +114,7 @@ fn knock(server: &Server, says: &[u8], len: usize) -> (TcpStream, Vec<u8>) {
     socket.write_all(says).expect("it takes bytes");
     socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
     let mut answer = vec![];
-    socket.by_ref().take(len as u64).read_to_end(&mut answer).expect("it answers or ends");
+    Read::by_ref(&mut socket).take(len as u64).read_to_end(&mut answer).expect("it answers or ends");
     (socket, answer)
 }
 

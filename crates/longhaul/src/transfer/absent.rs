@@ -27,15 +27,20 @@ impl Absent {
     }
 
     /// A user asks for a copy: sessions for the same one whose client is away end. Waits a little for what they hold, and
-    /// for those that have just lost their connection, as one does whose client was killed a moment ago.
+    /// until it is clear whether a client is away that was killed a moment ago.
     pub fn give_way(&self, user: &str, direction: &Direction) {
         let began = Instant::now();
+        // Of any number of clients that fetch the same none is in the other's way.
+        let is_push = matches!(direction, Direction::Push { .. });
+        let is_unclear = |control: &ResumableStream| {
+            control.is_broken() || is_push && control.quiet() > began.elapsed()
+        };
         loop {
             let same = self.same(user, direction);
             same.iter().filter(|control| is_away(control)).for_each(|control| control.end());
             let patience = if same.iter().any(|control| control.is_over()) {
                 ENDING
-            } else if same.iter().any(|control| control.is_broken()) {
+            } else if same.iter().any(|control| is_unclear(control)) {
                 AWAY_AFTER
             } else {
                 return;
@@ -72,7 +77,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use crate::net::control::rejoin::ResumableReader;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
@@ -88,11 +94,12 @@ mod tests {
         control.allow(Duration::from_secs(60));
         absent.note(user, &push(dest), &control);
         let weak = Arc::downgrade(&control);
-        thread::spawn(move || {
-            use crate::net::control::rejoin::ResumableReader;
-            while ResumableReader(control.clone()).read(&mut [0; 9]).is_ok() {}
-        });
+        thread::spawn(move || while ResumableReader(control.clone()).read(&mut [0; 9]).is_ok() {});
         (weak, client)
+    }
+
+    fn await_break(control: &Weak<ResumableStream>) {
+        assert!(control.upgrade().unwrap().await_break());
     }
 
     #[test]
@@ -100,13 +107,18 @@ mod tests {
         let absent = Absent::default();
         let (killed, client) = session(&absent, "alice", "data");
         let others = [session(&absent, "bob", "data"), session(&absent, "alice", "other")];
-        let (alive, _client) = session(&absent, "alice", "data");
+        let (alive, mut speaker) = session(&absent, "alice", "data");
         let gone: Vec<_> = others.into_iter().map(|(control, client)| (control, drop(client))).collect();
         drop(client);
+        await_break(&killed);
+        gone.iter().for_each(|(control, ())| await_break(control));
+        let speaking = thread::spawn(move || while speaker.write_all(b"here").is_ok() {});
         absent.give_way("alice", &push("data"));
         assert!(killed.upgrade().is_none(), "it has ended, and holds nothing");
         assert!(alive.upgrade().is_some_and(|control| !control.is_over()), "its client is there");
         assert!(gone.iter().all(|(control, ())| control.upgrade().is_some_and(|control| !control.is_over())));
+        alive.upgrade().unwrap().end();
+        speaking.join().unwrap();
     }
 
     #[test]
@@ -114,6 +126,7 @@ mod tests {
         let absent = Absent::default();
         let (alive, client) = session(&absent, "alice", "data");
         drop(client);
+        await_break(&alive);
         let control = alive.clone();
         let sending = thread::spawn(move || {
             let until = Instant::now() + AWAY_AFTER * 2;
