@@ -160,6 +160,15 @@ impl Link {
         }
     }
 
+    /// This host may have another address than before. For a client: a server's address stays.
+    pub fn note_own_move(&mut self) {
+        if let Socket::Connected(socket) = &self.socket
+            && let Err(error) = socket.connect_anew()
+        {
+            tracing::debug!("no UDP from the address that this host has now: {error}");
+        }
+    }
+
     /// The TCP streams, for their owner's own business with them.
     pub fn streams(&mut self) -> &mut StreamSet {
         &mut self.streams

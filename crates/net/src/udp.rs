@@ -165,6 +165,13 @@ impl UdpSocket {
         self.socket.connect(&SockAddr::from(self.reachable(peer)))
     }
 
+    /// Connect to the same peer anew, from the address that this host has now: a connected socket keeps to the one it had.
+    pub fn connect_anew(&self) -> io::Result<()> {
+        let peer = self.socket.peer_addr()?;
+        rustix::net::connect_unspec(&self.socket)?;
+        self.socket.connect(&peer)
+    }
+
     /// Bytes of IP and UDP headers around each datagram to the connected peer.
     pub fn headers_len(&self) -> usize {
         let peer = self.socket.peer_addr().ok().and_then(|peer| peer.as_socket());

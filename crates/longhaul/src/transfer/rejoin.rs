@@ -40,7 +40,7 @@ fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
             Ok(()) => return,
             // It has ended, or its server is another one since.
             Err(StreamError::Refused) => return control.end(),
-            Err(StreamError::Io(error)) if error.kind() == ErrorKind::ConnectionRefused => {
+            Err(StreamError::Io(error)) if is_refusal(&error) => {
                 refused += 1;
                 if refused >= REFUSALS {
                     return control.end();
@@ -52,6 +52,14 @@ fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
         sleep(pause);
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Nobody listens there, or whoever does has nobody to pass the connection on to.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe
+    )
 }
 
 impl Rejoin {
@@ -79,5 +87,5 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// A path that is back is found soon.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Nobody listens there any more, who knew the session: its server has ended.
-const REFUSALS: u32 = 3;
+/// Refused so often within two seconds: the server has ended, and nobody else knows the session.
+const REFUSALS: u32 = 4;

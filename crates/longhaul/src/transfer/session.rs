@@ -164,6 +164,7 @@ impl Session<'_> {
         self.breaks = breaks;
         if self.opener.is_some() {
             self.remark("the connection was lost; going on over another one".into());
+            self.link.note_own_move();
             self.ask(0);
         }
     }

@@ -301,6 +301,10 @@ impl Shared {
                 break;
             }
         }
+        // Nor does an end get through a cut.
+        while self.is_cut.load(Ordering::Relaxed) && !self.is_over() {
+            thread::sleep(POLL);
+        }
         let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
     }
 }
