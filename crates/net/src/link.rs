@@ -160,10 +160,11 @@ impl Link {
         }
     }
 
-    /// This host may have another address than before. For a client: a server's address stays.
-    pub fn note_own_move(&mut self) {
+    /// This host has this address now, and may have had another before. For a client: a server's address stays.
+    pub fn note_own_address(&mut self, address: IpAddr) {
+        self.streams.leave_all_but(address);
         if let Socket::Connected(socket) = &self.socket
-            && let Err(error) = socket.connect_anew()
+            && let Err(error) = socket.send_from(address)
         {
             tracing::debug!("no UDP from the address that this host has now: {error}");
         }

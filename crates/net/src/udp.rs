@@ -165,8 +165,12 @@ impl UdpSocket {
         self.socket.connect(&SockAddr::from(self.reachable(peer)))
     }
 
-    /// Connect to the same peer anew, from the address that this host has now: a connected socket keeps to the one it had.
-    pub fn connect_anew(&self) -> io::Result<()> {
+    /// Send to the same peer from the address that this host has now: a connected socket keeps to the one it had.
+    pub fn send_from(&self, address: IpAddr) -> io::Result<()> {
+        let own = self.socket.local_addr()?.as_socket();
+        if own.is_some_and(|own| own.ip().to_canonical() == address.to_canonical()) {
+            return Ok(());
+        }
         let peer = self.socket.peer_addr()?;
         rustix::net::connect_unspec(&self.socket)?;
         self.socket.connect(&peer)

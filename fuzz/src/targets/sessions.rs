@@ -176,8 +176,13 @@ fn stream(socket: TcpStream) -> (Stream, mpsc::Receiver<()>) {
     let [writer, closing] = [(); 2].map(|()| socket.try_clone().expect("a descriptor"));
     let reader = Watched { socket, _ending: ending };
     let closer = Box::new(move || drop(closing.shutdown(Shutdown::Write)));
-    let stream =
-        Stream { reader: Box::new(reader), writer: Box::new(writer), closer, settled: Box::new(|| {}), socket: None };
+    let stream = Stream {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        closer,
+        settled: Box::new(|| {}),
+        socket: None,
+    };
     (stream, ended)
 }
 

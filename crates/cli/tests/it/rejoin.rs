@@ -1,6 +1,6 @@
 //! The control connection to a daemon breaks, and the copy goes on over another one. Clients that do not come back.
 
-use crate::common::relay::Relay;
+use crate::common::relay::{Relay, Way};
 use crate::common::sides::Sides;
 use crate::common::tree::*;
 use crate::common::{Ended, PATIENCE, Running, Server, wait_until};
@@ -79,6 +79,8 @@ fn a_copy_of_many_files_goes_on_when_its_control_connection_is_reset_all_the_tim
         let server = sides.serve();
         let relay = Relay::start(server.address());
         let mut copy = Running::start(&mut server.cp_command(sides.args(relay.url(""), &["--rate=20mbit"])));
+        let way = if pull { Way::ToClient } else { Way::ToServer };
+        wait_until("data moves", || relay.bytes(way) > 500_000 || !copy.is_running());
         let mut resets = 0;
         while copy.is_running() {
             if let Some(last) = relay.controls().last().filter(|at| relay.came(**at) > 400) {
@@ -159,7 +161,8 @@ fn killed(stall: &str) -> (Copying, impl Fn(&[&str]) -> Ended) {
     let copying = Copying::start(false, &["--transport=object", stall]);
     copying.is_under_way();
     copying.copy.signal(Signal::KILL);
-    let (server, args) = (copying.server.token_file().to_owned(), copying.sides.file_args(&copying.server.url(""), &[]));
+    let (server, args) =
+        (copying.server.token_file().to_owned(), copying.sides.file_args(&copying.server.url(""), &[]));
     let again = move |more: &[&str]| {
         let mut command = crate::common::longhaul();
         command.args(["cp", "--json", "--token-file"]).arg(&server).args(&args).args(more);

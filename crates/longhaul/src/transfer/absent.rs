@@ -32,9 +32,8 @@ impl Absent {
         let began = Instant::now();
         // Of any number of clients that fetch the same none is in the other's way.
         let is_push = matches!(direction, Direction::Push { .. });
-        let is_unclear = |control: &ResumableStream| {
-            control.is_broken() || is_push && control.quiet() > began.elapsed()
-        };
+        let is_unclear =
+            |control: &ResumableStream| control.is_broken() || is_push && control.quiet() > began.elapsed();
         loop {
             let same = self.same(user, direction);
             same.iter().filter(|control| is_away(control)).for_each(|control| control.end());

@@ -58,7 +58,10 @@ fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
 fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::BrokenPipe
     )
 }
 
@@ -67,9 +70,10 @@ impl Rejoin {
         let mut last = StreamError::Io(ErrorKind::NotFound.into());
         for address in &self.addresses {
             let deadline = Instant::now() + PATIENCE;
-            let joined = stream_options(None).dial(*address, deadline).map_err(StreamError::Io).and_then(
-                |socket| rejoin_control(socket, &self.key, (self.connection_id, control), deadline),
-            );
+            let joined =
+                stream_options(None).dial(*address, deadline).map_err(StreamError::Io).and_then(|socket| {
+                    rejoin_control(socket, &self.key, (self.connection_id, control), deadline)
+                });
             match joined {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,

@@ -162,9 +162,10 @@ impl Session<'_> {
             return;
         }
         self.breaks = breaks;
+        let address = control.local_address();
         if self.opener.is_some() {
             self.remark("the connection was lost; going on over another one".into());
-            self.link.note_own_move();
+            address.into_iter().for_each(|address| self.link.note_own_address(address));
             self.ask(0);
         }
     }

@@ -12,7 +12,7 @@ use crate::seal::Side;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -200,6 +200,12 @@ impl ResumableStream {
     /// The other side tells that it has taken all up to `position`. `false` if that cannot be.
     pub fn note_taken(&self, position: u64) -> bool {
         self.state().backlog.note_taken(position)
+    }
+
+    /// This host's end of the present connection.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        let socket = self.state().socket.clone()?;
+        socket.local_addr().ok().map(|address| address.ip())
     }
 
     /// Wait until the connection breaks. `false`: it is over.

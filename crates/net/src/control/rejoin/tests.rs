@@ -105,7 +105,10 @@ fn whatever_is_lost_with_connections_comes_exactly_once_and_in_order() {
             }
         }
         for way in &mut ways {
-            assert!(way.written.starts_with(&way.taken), "{context}, {cuts} cuts: nothing twice, nothing else");
+            assert!(
+                way.written.starts_with(&way.taken),
+                "{context}, {cuts} cuts: nothing twice, nothing else"
+            );
             way.taken.extend(way.on_its_way.drain(..));
             way.taken.extend(way.backlog.next(usize::MAX).0);
             assert_eq!(way.taken, way.written, "{context}, {cuts} cuts");

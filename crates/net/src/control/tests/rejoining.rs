@@ -37,7 +37,8 @@ fn breaking_relay(server: SocketAddr, seed: u64, cuts: usize) -> SocketAddr {
         let mut rng = Rng::with_seed(seed);
         for (number, client) in listener.incoming().enumerate() {
             let least = if number == 0 { OFFER_MAX } else { 0 };
-            let budgets = [(); 2].map(|()| least + if rng.bool() { rng.usize(..300) } else { rng.usize(..20_000) });
+            let budgets =
+                [(); 2].map(|()| least + if rng.bool() { rng.usize(..300) } else { rng.usize(..20_000) });
             let budgets = if number < cuts { budgets } else { [usize::MAX; 2] };
             // The server has all it needs, and listens no more.
             let Ok(server) = TcpStream::connect(server) else { return };
