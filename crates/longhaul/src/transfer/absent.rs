@@ -18,7 +18,7 @@ struct Known {
 }
 
 impl Absent {
-    /// A session begins.
+    /// A session may wait for its client from now on.
     pub fn note(&self, user: &str, direction: &Direction, control: &Arc<ResumableStream>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|known| known.control.strong_count() > 0);
@@ -59,7 +59,7 @@ impl Absent {
     }
 }
 
-/// A client without a connection goes on to send data, or to acknowledge it; one with a connection says three times a second
+/// A client that is there sends data or acknowledges it, connection or not, and says over its connection three times a second
 /// that it is there.
 fn is_away(control: &ResumableStream) -> bool {
     control.quiet() >= if control.is_broken() { AWAY_AFTER } else { SILENT_AFTER }

@@ -206,7 +206,6 @@ fn serve_connection(
     let user = met.ward.account.user.name.clone();
     if let Some(control) = met.control.resumable() {
         line.let_go_on(control_key(&met.secret, met.offer.connection_id), control.clone());
-        server.absent.note(&user, &met.offer.direction, control);
     }
     match serve_session(server, met, link, waker, Some(guest)) {
         Ok(line) => Ok(Some(format!("{user}: {line}"))),
@@ -283,6 +282,7 @@ fn serve_session(
     let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
         if let Some(control) = session.control.resumable() {
             control.allow(session.stall_timeout());
+            server.absent.note(&ward.account.user.name, &offer.direction, control);
         }
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
         session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
