@@ -14,24 +14,23 @@
 //! Whoever has not the shared key can neither read the offer nor answer it: Noise_NNpsk0. Where the client has a token
 //! that names its user and pins the server it is Noise_NKpsk0, and nobody but that server can.
 
+mod open;
+pub mod rejoin;
+
+pub use open::{Control, Incoming};
+
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::noise::{
     FRAME_MAX, Identity, Initiator, Known, NoiseError, Psk, PublicKey, REASON_KEY, REASON_VERSION, Responder,
-    read_frame, refusal, to_bytes, write_frame,
+    read_frame, refusal,
 };
-use crate::pipe::Pipe;
-use crate::prepared::{Prepared, Task};
 use crate::wake::Waker;
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select, unbounded};
-use longhaul_proto::session::message::{Answer, Message, Offer};
+use longhaul_proto::session::message::{Answer, Offer};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::versions::Versions;
-use snow::StatelessTransportState;
+use open::Threads;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The key that a daemon's token stands for.
@@ -107,6 +106,8 @@ pub struct Stream {
     pub closer: Box<dyn FnOnce() + Send>,
     /// Called when the handshake is done: from then on silence is the session's to judge.
     pub settled: Box<dyn FnOnce() + Send>,
+    /// The TCP connection that it is, if it may be followed by another.
+    pub socket: Option<TcpStream>,
 }
 
 /// A TCP connection as a control stream, with `patience` for the whole handshake.
@@ -114,6 +115,7 @@ pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
     let (writer, closing, settling) = (socket.try_clone()?, socket.try_clone()?, socket.try_clone()?);
     let deadline = Deadline::at(Instant::now() + patience);
     let lifted = deadline.clone();
+    let whole = socket.try_clone()?;
     Ok(Stream {
         reader: Box::new(DeadlineStream::new(socket, deadline, SILENCE)),
         writer: Box::new(writer),
@@ -123,6 +125,7 @@ pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
             // Fails only on a socket that is gone, which reading will tell.
             let _ = settling.set_read_timeout(None);
         }),
+        socket: Some(whole),
     })
 }
 
@@ -168,7 +171,6 @@ const MAGIC: [u8; 3] = *b"LHC";
 const SHARED: u8 = 0;
 /// A token's id follows; the handshake is under its key and the server's.
 const PINNED: u8 = 1;
-const PIECE_MAX: usize = FRAME_MAX - 16;
 
 /// Bytes that the offer may take in all so that it fits the first handshake message.
 pub const OFFER_MAX: usize = FRAME_MAX - 256;
@@ -319,261 +321,6 @@ fn refuse_in_clear(stream: &mut Stream, reason: u8, ours: Versions) -> io::Resul
     let refusal = [&refusal(reason, ours.highest())[..], &[ours.lowest()]].concat();
     stream.writer.write_all(&refusal)?;
     stream.writer.flush()
-}
-
-/// What comes out of a control stream.
-#[derive(Debug)]
-pub enum Incoming {
-    /// A message.
-    Message(Message),
-    /// The other side sends datagrams over the stream: our end of their way.
-    Pipe(UnixStream),
-    /// It ended; nothing more will come.
-    Closed,
-}
-
-/// An open control stream. Two threads serve it, so that neither a slow peer nor a slow network holds up the owner. A
-/// message is read when the one before it has been taken, so that who says more than is heeded is held up by TCP.
-pub struct Control {
-    /// What both sides speak.
-    version: u8,
-    outbox: Option<Sender<Outgoing>>,
-    /// Bytes of messages that wait to be written.
-    waiting: Arc<AtomicUsize>,
-    inbox: Receiver<Incoming>,
-    written: Receiver<()>,
-    closer: Option<Box<dyn FnOnce() + Send>>,
-    pipe: Pipe,
-}
-
-/// A message to be written.
-struct Outgoing {
-    bytes: Vec<u8>,
-    /// How many of them count as waiting.
-    counted: usize,
-}
-
-impl Outgoing {
-    fn new(message: &Message) -> Outgoing {
-        let bytes = to_bytes(message);
-        // A listing is there beforehand, and goes once.
-        let counted = if matches!(message, Message::ListingPart { .. }) { 0 } else { bytes.len() };
-        Outgoing { bytes, counted }
-    }
-
-    /// Of the writer's own.
-    fn unasked(message: &Message) -> Outgoing {
-        Outgoing { bytes: to_bytes(message), counted: 0 }
-    }
-}
-
-/// The threads of a control stream, before there is one.
-struct Threads {
-    write: Prepared<Task>,
-    read: Prepared<Task>,
-}
-
-impl Threads {
-    fn start() -> io::Result<Threads> {
-        let write = Prepared::for_task("control-write")?;
-        Ok(Threads { write, read: Prepared::for_task("control-read")? })
-    }
-
-    fn serve(self, version: u8, stream: Stream, state: StatelessTransportState, waker: Waker) -> Control {
-        (stream.settled)();
-        tracing::debug!("both sides speak version {version} of the protocol");
-        let state = Arc::new(state);
-        let (outbox, to_write) = unbounded();
-        let (arrived, inbox) = bounded(INBOX);
-        let (done, written) = bounded(1);
-        let (pipe_out, from_pipe) = bounded(PIPE_CHUNKS);
-        let pipe = Pipe::new(pipe_out);
-        let waiting = Arc::new(AtomicUsize::new(0));
-        let (mut reader, mut writer) = (stream.reader, stream.writer);
-        let (sealer, counter) = (state.clone(), waiting.clone());
-        self.write.begin(Box::new(move || {
-            // A broken stream shows on the reading side, which tells the owner.
-            let _ = write_messages(&mut *writer, &sealer, (&to_write, &counter), &from_pipe);
-            drop(writer);
-            let _ = done.send(());
-        }));
-        let passing = pipe.clone();
-        self.read.begin(Box::new(move || {
-            let mut incoming =
-                MessageReader { reader: &mut *reader, state: &state, nonce: 0, plain: vec![], at: 0 };
-            loop {
-                let message = incoming.next_incoming(&passing).unwrap_or_else(|error| {
-                    tracing::debug!("the control stream ended: {error}");
-                    Incoming::Closed
-                });
-                let last = matches!(message, Incoming::Closed);
-                let gone = arrived.send(message).is_err();
-                waker.wake();
-                if last || gone {
-                    return;
-                }
-            }
-        }));
-        Control { version, outbox: Some(outbox), waiting, inbox, written, closer: Some(stream.closer), pipe }
-    }
-}
-
-impl Control {
-    /// The version of the protocol that both sides speak.
-    pub fn version(&self) -> u8 {
-        self.version
-    }
-
-    /// Send a message; never blocks. A stream that broke is told by [`Control::poll`].
-    pub fn send(&self, message: Message) {
-        if let Some(outbox) = &self.outbox {
-            let message = Outgoing::new(&message);
-            self.waiting.fetch_add(message.counted, Ordering::Relaxed);
-            let _ = outbox.send(message);
-        }
-    }
-
-    /// Whether so much waits to be written that nothing should be done that adds to it.
-    pub fn is_behind(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > OUTBOX_MUCH
-    }
-
-    /// Our end of the way that datagrams take over the stream from now on.
-    pub fn open_pipe(&self) -> io::Result<UnixStream> {
-        self.pipe.open()
-    }
-
-    /// The next message, if one has come. Who does not take what it is told is gone.
-    pub fn poll(&self) -> Option<Incoming> {
-        if self.waiting.load(Ordering::Relaxed) > OUTBOX_MAX {
-            tracing::warn!("the other side does not take what it is told");
-            return Some(Incoming::Closed);
-        }
-        match self.inbox.try_recv() {
-            Ok(incoming) => Some(incoming),
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => Some(Incoming::Closed),
-        }
-    }
-
-    /// Send what is left, wait for it to be written (a little), and close.
-    pub fn finish(mut self) {
-        self.outbox = None;
-        let _ = self.written.recv_timeout(FINISH_PATIENCE);
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.outbox = None;
-        if let Some(closer) = self.closer.take() {
-            closer();
-        }
-    }
-}
-
-/// How long last words may take to leave.
-const FINISH_PATIENCE: Duration = Duration::from_secs(5);
-/// A silent stream says that it is alive this often: well within the shortest stall timeout.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
-
-fn write_messages(
-    writer: &mut dyn Write,
-    state: &StatelessTransportState,
-    (messages, waiting): (&Receiver<Outgoing>, &AtomicUsize),
-    from_pipe: &Receiver<Vec<u8>>,
-) -> io::Result<()> {
-    let (mut nonce, mut frame, mut out) = (0, vec![0; FRAME_MAX], vec![]);
-    loop {
-        let message = select! {
-            recv(messages) -> message => match message {
-                Ok(message) => message,
-                Err(_) => return Ok(()),
-            },
-            // The other end of this one is in `Control` and the reading thread, and they end together.
-            recv(from_pipe) -> bytes => Outgoing::unasked(&Message::Bytes(bytes.unwrap_or_default())),
-            default(KEEP_ALIVE_EVERY) => Outgoing::unasked(&Message::KeepAlive),
-        };
-        out.clear();
-        let mut next = Some(message);
-        // What has queued up goes out in one write.
-        while let Some(message) = next {
-            let plain = [&(message.bytes.len() as u32).to_be_bytes()[..], &message.bytes].concat();
-            waiting.fetch_sub(message.counted, Ordering::Relaxed);
-            for piece in plain.chunks(PIECE_MAX) {
-                let len = state.write_message(nonce, piece, &mut frame).map_err(io::Error::other)?;
-                nonce += 1;
-                write_frame(&mut out, &frame[..len])?;
-            }
-            next = if out.len() < WRITE_BYTES { messages.try_recv().ok() } else { None };
-        }
-        writer.write_all(&out)?;
-        writer.flush()?;
-    }
-}
-
-/// Messages that have been read and not taken.
-const INBOX: usize = 1;
-/// Messages that wait to be written may take so much before data waits for them: hashes of 400 000 small files.
-const OUTBOX_MUCH: usize = 16 << 20;
-/// And never so much: twice the longest message.
-const OUTBOX_MAX: usize = 128 << 20;
-const WRITE_BYTES: usize = 1 << 20;
-/// Chunks of the pipe that wait to be written: what waits there holds up messages.
-const PIPE_CHUNKS: usize = 2;
-
-struct MessageReader<'a> {
-    reader: &'a mut dyn Read,
-    state: &'a StatelessTransportState,
-    nonce: u64,
-    /// What was opened and not read; up to `at` it has been read.
-    plain: Vec<u8>,
-    at: usize,
-}
-
-impl MessageReader<'_> {
-    /// The next message that is the owner's business.
-    fn next_incoming(&mut self, pipe: &Pipe) -> io::Result<Incoming> {
-        loop {
-            match self.next()? {
-                Message::Bytes(bytes) => {
-                    if let Some(end) = pipe.pass_on(&bytes)? {
-                        return Ok(Incoming::Pipe(end));
-                    }
-                }
-                message => return Ok(Incoming::Message(message)),
-            }
-        }
-    }
-
-    fn next(&mut self) -> io::Result<Message> {
-        loop {
-            if let Some((len, rest)) = self.plain[self.at..].split_first_chunk::<4>()
-                && let Some(kind) = rest.first()
-            {
-                let len = u32::from_be_bytes(*len) as usize;
-                if len == 0 || len > Message::len_max(*kind) {
-                    return Err(io::Error::other(NoiseError::Malformed));
-                }
-                if let Some(bytes) = rest.get(..len) {
-                    let message =
-                        postcard::from_bytes(bytes).map_err(|_| io::Error::other(NoiseError::Malformed))?;
-                    self.at += 4 + len;
-                    return Ok(message);
-                }
-            }
-            self.plain.drain(..self.at);
-            self.at = 0;
-            let sealed = read_frame(self.reader)?;
-            let mut piece = vec![0; sealed.len()];
-            let len = self
-                .state
-                .read_message(self.nonce, &sealed, &mut piece)
-                .map_err(|_| io::Error::other("a message that is not authentic"))?;
-            self.nonce += 1;
-            self.plain.extend_from_slice(&piece[..len]);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -160,6 +160,16 @@ impl Link {
         }
     }
 
+    /// This host has this address now, and may have had another before. For a client: a server's address stays.
+    pub fn note_own_address(&mut self, address: IpAddr) {
+        self.streams.leave_all_but(address);
+        if let Socket::Connected(socket) = &self.socket
+            && let Err(error) = socket.send_from(address)
+        {
+            tracing::debug!("no UDP from the address that this host has now: {error}");
+        }
+    }
+
     /// The TCP streams, for their owner's own business with them.
     pub fn streams(&mut self) -> &mut StreamSet {
         &mut self.streams

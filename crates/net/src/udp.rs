@@ -165,6 +165,17 @@ impl UdpSocket {
         self.socket.connect(&SockAddr::from(self.reachable(peer)))
     }
 
+    /// Send to the same peer from the address that this host has now: a connected socket keeps to the one it had.
+    pub fn send_from(&self, address: IpAddr) -> io::Result<()> {
+        let own = self.socket.local_addr()?.as_socket();
+        if own.is_some_and(|own| own.ip().to_canonical() == address.to_canonical()) {
+            return Ok(());
+        }
+        let peer = self.socket.peer_addr()?;
+        rustix::net::connect_unspec(&self.socket)?;
+        self.socket.connect(&peer)
+    }
+
     /// Bytes of IP and UDP headers around each datagram to the connected peer.
     pub fn headers_len(&self) -> usize {
         let peer = self.socket.peer_addr().ok().and_then(|peer| peer.as_socket());

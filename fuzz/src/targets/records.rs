@@ -1,7 +1,7 @@
 //! What comes on the TCP connections that carry a transfer's datagrams.
 
 use super::Script;
-use longhaul_proto::streams::join::{HELLO_LEN, Hello, MAGIC_LEN};
+use longhaul_proto::streams::join::{HELLO_LEN, Hello, MAGIC, MAGIC_LEN};
 use longhaul_proto::streams::records::{LENGTH_LEN, RECORD_MAX, Records, encode_length, next_body};
 use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
 
@@ -10,7 +10,7 @@ use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
 pub fn records(bytes: &[u8]) {
     if let Some((hello, _)) = bytes.split_first_chunk::<HELLO_LEN>() {
         let read = Hello::decode(hello);
-        assert_eq!(read.encode()[MAGIC_LEN..], hello[..]);
+        assert_eq!(read.encode(MAGIC)[MAGIC_LEN..], hello[..]);
     }
     let mut script = Script { bytes };
     let mut records = Records::new(0);
@@ -56,5 +56,5 @@ pub fn record_seeds() -> Vec<Vec<u8>> {
     for piece in &pieces {
         super::put_piece(&mut script, piece);
     }
-    vec![script, Hello { connection_id: 9, nonce: [3; 32] }.encode()[MAGIC_LEN..].to_vec()]
+    vec![script, Hello { connection_id: 9, nonce: [3; 32] }.encode(MAGIC)[MAGIC_LEN..].to_vec()]
 }

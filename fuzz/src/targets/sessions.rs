@@ -176,8 +176,13 @@ fn stream(socket: TcpStream) -> (Stream, mpsc::Receiver<()>) {
     let [writer, closing] = [(); 2].map(|()| socket.try_clone().expect("a descriptor"));
     let reader = Watched { socket, _ending: ending };
     let closer = Box::new(move || drop(closing.shutdown(Shutdown::Write)));
-    let stream =
-        Stream { reader: Box::new(reader), writer: Box::new(writer), closer, settled: Box::new(|| {}) };
+    let stream = Stream {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        closer,
+        settled: Box::new(|| {}),
+        socket: None,
+    };
     (stream, ended)
 }
 
@@ -212,8 +217,8 @@ pub fn session_seeds() -> Vec<Vec<u8>> {
         };
         let all = messages();
         seeds.push(script(&[]));
-        seeds.push(script(&[Message::KeepAlive]));
-        seeds.extend(all.iter().map(|message| script(&[Message::KeepAlive, message.clone()])));
+        seeds.push(script(&[Message::KeepAlive { taken: 0 }]));
+        seeds.extend(all.iter().map(|message| script(&[Message::KeepAlive { taken: 0 }, message.clone()])));
         // What ends a session comes late in this order.
         seeds.push(script(&all));
     }

@@ -64,6 +64,7 @@ fn stream(reader: impl Read + Send + 'static, writer: impl Write + Send + 'stati
         writer: Box::new(writer),
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
+        socket: None,
     }
 }
 
@@ -246,7 +247,8 @@ pub(super) fn messages() -> Vec<Message> {
         Message::Status(status.clone()),
         Message::Bye(status),
         Message::Abort(Reason::new(Cause::Other, "enough")),
-        Message::KeepAlive,
+        Message::KeepAlive { taken: 9 },
+        Message::Over,
         Message::Ask { at: Time(1) },
         Message::Here { at: Time(2) },
         Message::Streams { wanted: 8 },

@@ -14,6 +14,7 @@ mod listing;
 mod outage;
 mod parts;
 mod probe;
+mod rejoin;
 mod releases;
 mod replays;
 mod resume;

@@ -122,6 +122,30 @@ fn an_address_that_is_gone_for_a_while_ends_no_copy() {
     assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
 }
 
+/// From one network into another, midway: every connection that there was is of no use any more.
+fn moves_to_another_address(pull: bool, transport: &str) {
+    let over = Over::path(&Scenario::new(50.0, 20.0), pull);
+    let copy = over.haul.start_cp(over.args(&[transport]));
+    over.half_way();
+    let (device, address) = near_end(&over);
+    let (host, bits) = address[0].split_once('/').expect("an address with its prefix");
+    let other = format!("{}.77/{bits}", host.rsplit_once('.').expect("an IPv4 address").0);
+    ip(&over, &["address", "del", &address[0], "dev", &device]);
+    ip(&over, &["address", "add", &other, "dev", &device]);
+    let json = copy.finish().expect_code(0).json();
+    over.sides.assert_complete();
+    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+    assert!(ip(&over, &["-4", "address", "show", "dev", &device]).contains(".77/"), "it has moved");
+}
+
+#[test]
+fn a_client_that_moves_into_another_network_goes_on() {
+    let Some(_shared) = machine::wait() else { return };
+    for (pull, transport) in [(false, "object"), (true, "object"), (false, "stripe"), (true, "stripe")] {
+        moves_to_another_address(pull, &format!("--transport={transport}"));
+    }
+}
+
 /// What must come of a copy whose path broke for good: an error in time, and all that arrived is there for the next run.
 fn ends_and_goes_on_later(over: &Over, break_path: impl Fn(bool)) {
     let mut copy = over.haul.start_cp(over.args(&["--stall-timeout=3s", "--transport=object"]));

@@ -3,6 +3,7 @@
 use super::outset::reach_and_list;
 use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
 use super::receiving::{ListingHead, Received, receive};
+use super::rejoin::{self, Rejoin};
 use super::replays::Moment;
 use super::sending::{Sent, send, send_listing};
 use super::session::Session;
@@ -17,7 +18,7 @@ use crate::net::aead::has_aes;
 use crate::net::control::{self, Control, HandshakeError, OFFER_MAX};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side};
-use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, stream_key};
+use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::endpoint::Endpoint;
@@ -275,6 +276,11 @@ pub fn open<'a>(
     let key = stream_key(&udp_secret, connection_id);
     // Who only receives sends nothing by it.
     let congestion = transfer.congestion.clone().filter(|_| wish.sends);
+    if let Some(control) = control.resumable() {
+        let patience = Duration::from_millis(transfer.stall_timeout_ms.max(1000));
+        let key = control_key(&udp_secret, connection_id);
+        rejoin::keep(control, Rejoin { addresses: addresses.clone(), connection_id, key }, patience)?;
+    }
     let opener = StreamOpener::new(
         StreamOpenerConfig { addresses, connection_id, key, congestion },
         link.streams().acceptor(),
@@ -308,6 +314,7 @@ pub fn open<'a>(
         supervision: None,
         rate_told: None,
         budget: Arc::default(),
+        breaks: 0,
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {
@@ -320,7 +327,7 @@ pub fn open<'a>(
 
 /// The first message under the session's keys shows the server that our offer was not replayed by somebody.
 fn confirm(control: &Control) {
-    control.send(Message::KeepAlive);
+    control.send(Message::KeepAlive { taken: 0 });
 }
 
 fn push(

@@ -1,5 +1,6 @@
 //! How a client is let in: who it is, what it may do, and where its copy goes.
 
+use super::absent::Absent;
 use super::reach::random;
 use super::replays::{Moment, Replays};
 use crate::budget::Budget;
@@ -28,6 +29,8 @@ pub struct Server {
     pub throttle: Option<Arc<Throttle>>,
     pub places: Arc<Places>,
     pub budget: Arc<Budget>,
+    /// Sessions that may wait for their clients.
+    pub absent: Absent,
     pub records: Arc<dyn Records>,
     pub udp_port: u16,
     pub udp_hosts: Vec<IpAddr>,
@@ -107,7 +110,7 @@ pub fn shake_hands(
         let is_first =
             server.is_ssh || server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
         let (room, inside) = admit(server, account, offer)?;
-        let place = if is_first { Some(take_place(server, account)?) } else { None };
+        let place = if is_first { Some(take_place(server, account, &offer.direction)?) } else { None };
         if accepted(offer, &secret) {
             Ok((room, inside, place))
         } else {
@@ -144,9 +147,11 @@ fn way_of(direction: &Direction) -> Way {
     if matches!(direction, Direction::Pull { .. }) { Way::Out } else { Way::In }
 }
 
-/// A place among the sessions of a server; else why there is none.
-pub fn take_place(server: &Server, account: &Account) -> Result<Place, Reason> {
+/// A place among the sessions of a server; else why there is none. An earlier session for the same copy, whose client is
+/// away, gives way.
+pub fn take_place(server: &Server, account: &Account, direction: &Direction) -> Result<Place, Reason> {
     let user = &account.user;
+    server.absent.give_way(&user.name, direction);
     server.places.take(&user.name, user.limits.sessions, server.doors.sessions_max())
 }
 

@@ -53,6 +53,7 @@
 //! processor (the pacer came late again and again), random loss, or the path. `LimitMeter` adds up the time under
 //! each. Losses of the path and drops of the receiving host (`SO_RXQ_OVFL`) are counted apart throughout.
 
+mod absent;
 pub mod client;
 mod intake;
 mod meeting;
@@ -61,6 +62,7 @@ mod ports;
 pub mod probe;
 mod reach;
 mod receiving;
+mod rejoin;
 mod replays;
 mod sending;
 pub mod server;

@@ -16,7 +16,7 @@ pub type Listing = (Listed, Lister);
 
 /// What comes of the two things that a push begins with.
 enum First {
-    Met(Result<(Contact, Instant), Error>),
+    Met(Result<(Box<Contact>, Instant), Error>),
     Listed(Result<Listing, Error>),
 }
 
@@ -38,7 +38,7 @@ pub fn reach_and_list(
         let threads = ["connect", "list"].map(|name| std::thread::Builder::new().name(name.into()));
         let [connect, listing] = threads;
         let connecting = connect.spawn_scoped(scope, move || {
-            let met = contact(remote, options, &stops).map(|contact| (contact, Instant::now()));
+            let met = contact(remote, options, &stops).map(|contact| (Box::new(contact), Instant::now()));
             // Nobody waits for it any more if the listing was in vain.
             let _ = tell_too.send(First::Met(met));
         });
@@ -66,7 +66,8 @@ pub fn reach_and_list(
         }
         Ok(())
     });
-    outcome.and_then(|()| met.zip(listed).ok_or(Error::Panicked))
+    let ((contact, at), listing) = outcome.and_then(|()| met.zip(listed).ok_or(Error::Panicked))?;
+    Ok(((*contact, at), listing))
 }
 
 /// List the first part of what is to be sent.

@@ -1,5 +1,6 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
+use super::absent::Absent;
 use super::meeting::{Doors, Met, Server, shake_hands, shown_folder, take_place};
 use super::outset::list_first;
 use super::ports::{bind_both, bind_in};
@@ -29,7 +30,7 @@ use crate::net::control::{HandshakeError, Stream, tcp_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side};
-use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, stream_key};
+use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, control_key, stream_key};
 use crate::net::wake::{Interest, Waker, precise_timers, wait};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Delta, Direction, FileOptions, Fsync, Offer};
@@ -59,6 +60,7 @@ pub fn serve(
         doors: Doors::Daemon(options.admission),
         places: Arc::default(),
         budget: Arc::new(Budget::of_host()),
+        absent: Absent::default(),
         records: options.records,
         udp_port: local.port(),
         udp_hosts: vec![],
@@ -181,6 +183,13 @@ fn serve_connection(
         }
         return Ok(None);
     }
+    if magic == tcp_set::CONTROL_MAGIC {
+        match tcp_set::admit_control(socket, |id| switchboard.control(id)) {
+            Ok(()) => tracing::info!("{peer}: a copy goes on over this connection"),
+            Err(error) => tracing::debug!("{peer}: no copy goes on over this connection: {error}"),
+        }
+        return Ok(None);
+    }
     let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
     stream.reader = Box::new(io::Cursor::new(magic).chain(stream.reader));
     let waker = Waker::new()?;
@@ -195,6 +204,9 @@ fn serve_connection(
     let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
     let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
     let user = met.ward.account.user.name.clone();
+    if let Some(control) = met.control.resumable() {
+        line.let_go_on(control_key(&met.secret, met.offer.connection_id), control.clone());
+    }
     match serve_session(server, met, link, waker, Some(guest)) {
         Ok(line) => Ok(Some(format!("{user}: {line}"))),
         Err(error) => Err(Ended { user: Some(user), error }),
@@ -258,6 +270,7 @@ fn serve_session(
         supervision: None,
         rate_told: None,
         budget: server.budget.clone(),
+        breaks: 0,
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
@@ -265,7 +278,12 @@ fn serve_session(
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
     let began = clock::now();
-    let outcome = welcome(server, &mut session, (&ward.account, &mut place), guest).and_then(|()| {
+    let newcomer = (&*ward.account, &offer.direction);
+    let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
+        if let Some(control) = session.control.resumable() {
+            control.allow(session.stall_timeout());
+            server.absent.note(&ward.account.user.name, &offer.direction, control);
+        }
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
         session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
         match (inside, room) {
@@ -274,7 +292,10 @@ fn serve_session(
             _ => probe::answer(&mut session),
         }
     });
-    session.control.finish();
+    match &outcome {
+        Ok(_) => session.control.finish_heard(),
+        Err(_) => session.control.finish(),
+    }
     meter.end(outcome.is_ok());
     outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
 }
@@ -284,12 +305,12 @@ fn serve_session(
 fn welcome(
     server: &Server,
     session: &mut Session<'_>,
-    (account, place): (&Account, &mut Option<Place>),
-    guest: Option<Guest<'_>>,
+    (account, direction): (&Account, &Direction),
+    (place, guest): (&mut Option<Place>, Option<Guest<'_>>),
 ) -> Result<(), Error> {
     if place.is_none() {
         await_confirmation(session)?;
-        match take_place(server, account) {
+        match take_place(server, account, direction) {
             Ok(taken) => *place = Some(taken),
             Err(reason) => return Err(session.abort(Error::Busy(reason))),
         }
@@ -390,6 +411,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         throttle: None,
         places: Arc::default(),
         budget: Arc::default(),
+        absent: Absent::default(),
         records: Arc::new(()),
         udp_port,
         udp_hosts: ssh_address(),
@@ -404,6 +426,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         writer: Box::new(io::stdout()),
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
+        socket: None,
     };
     let streams = StreamSet::default();
     let mut acceptor = None;

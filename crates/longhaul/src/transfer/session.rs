@@ -80,6 +80,8 @@ pub struct Session<'a> {
     pub rate_told: Option<Rate>,
     /// The memory that all sessions of this program may take.
     pub budget: Arc<Budget>,
+    /// How often the control stream has gone on over another connection, as far as was noticed.
+    pub breaks: u64,
 }
 
 impl Session<'_> {
@@ -115,6 +117,7 @@ impl Session<'_> {
 
     /// The next message, if there is one. An abort or the stream's end is an error.
     pub fn poll_message(&mut self) -> Result<Option<Message>, Error> {
+        self.notice_breaks();
         loop {
             let message = match self.control.poll() {
                 None => {
@@ -148,6 +151,22 @@ impl Session<'_> {
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
                 message => return Ok(Some(message)),
             }
+        }
+    }
+
+    /// Tell that the control stream has lost its connection, which ends nothing. The client's address may be another one since.
+    fn notice_breaks(&mut self) {
+        let Some(control) = self.control.resumable().filter(|control| !control.is_over()) else { return };
+        let breaks = control.breaks();
+        if breaks == self.breaks || control.is_broken() {
+            return;
+        }
+        self.breaks = breaks;
+        let address = control.local_address();
+        if self.opener.is_some() {
+            self.remark("the connection was lost; going on over another one".into());
+            address.into_iter().for_each(|address| self.link.note_own_address(address));
+            self.ask(0);
         }
     }
 
@@ -207,7 +226,9 @@ impl Session<'_> {
     /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`, which says whether it took them.
     pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
         let check = &mut self.check;
-        self.link.receive(|phase, arrival, body| {
+        let mut is_alive = false;
+        let came = self.link.receive(|phase, arrival, body| {
+            is_alive = true;
             // Read for each datagram: never before its arrival, however long the process was off the processor.
             let now = clock::now();
             match phase {
@@ -217,7 +238,11 @@ impl Session<'_> {
                 }
                 Phase::Main => handle(now, arrival, body),
             }
-        })
+        });
+        if let (true, Some(control)) = (is_alive, self.control.resumable()) {
+            control.note_life();
+        }
+        came
     }
 
     /// Send what the path check has to send. A side that does not know its peer's address yet answers nobody.

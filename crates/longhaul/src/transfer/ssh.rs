@@ -113,6 +113,7 @@ pub fn start(
         writer: Box::new(stdin),
         closer: Box::new(|| {}),
         settled: Box::new(move || watch.settle()),
+        socket: None,
     });
     Ok(far)
 }

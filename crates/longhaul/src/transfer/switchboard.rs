@@ -1,6 +1,8 @@
 //! Hands what comes in at a daemon's open port to the sessions that it belongs to.
 
 use crate::clock;
+use crate::net::control::rejoin::ResumableStream;
+use crate::net::join::JoinKey;
 use crate::net::link::Stray;
 use crate::net::tcp_set::StreamAcceptor;
 use crate::net::udp::{ReceiveBuffers, UdpSocket};
@@ -32,6 +34,8 @@ struct LineEnd {
     strays: Sender<Stray>,
     waker: Waker,
     acceptor: StreamAcceptor,
+    /// Its control stream, and what connections prove to know that go on with it.
+    control: Option<(JoinKey, Arc<ResumableStream>)>,
 }
 
 /// A session's connection to the switchboard.
@@ -40,6 +44,16 @@ pub struct Line {
     pub strays: Receiver<Stray>,
     connection_id: u64,
     board: Arc<Switchboard>,
+}
+
+impl Line {
+    /// The session's control stream may go on over connections that prove to know `key`.
+    pub fn let_go_on(&self, key: JoinKey, control: Arc<ResumableStream>) {
+        let mut board = self.board.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = board.lines.get_mut(&self.connection_id) {
+            line.control = Some((key, control));
+        }
+    }
 }
 
 impl Drop for Line {
@@ -70,7 +84,7 @@ impl Switchboard {
             // A full line loses datagrams like any queue.
             let _ = sender.try_send(stray);
         }
-        board.lines.insert(connection_id, LineEnd { strays: sender, waker, acceptor });
+        board.lines.insert(connection_id, LineEnd { strays: sender, waker, acceptor, control: None });
         Some(Line { strays, connection_id, board: self.clone() })
     }
 
@@ -78,6 +92,12 @@ impl Switchboard {
     pub fn acceptor(&self, connection_id: u64) -> Option<StreamAcceptor> {
         let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         board.lines.get(&connection_id).map(|line| line.acceptor.clone())
+    }
+
+    /// The control stream of this transfer, if it may go on over another connection.
+    pub fn control(&self, connection_id: u64) -> Option<(JoinKey, Arc<ResumableStream>)> {
+        let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        board.lines.get(&connection_id).and_then(|line| line.control.clone())
     }
 
     /// Serve the common socket until `stop`.

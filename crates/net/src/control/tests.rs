@@ -1,9 +1,16 @@
 mod recorded;
+mod rejoining;
 
+use super::open::OUTBOX_MAX;
 use super::*;
+use crate::noise::to_bytes;
 use longhaul_proto::session::manifest::Group;
+use longhaul_proto::session::message::Message;
 use longhaul_proto::session::message::{Direction, FileOptions, GroupHash, TransferOptions};
 use longhaul_proto::session::transport::Transport;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Longer than a busy host takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -12,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn next(control: &Control) -> Incoming {
     loop {
         match control.inbox.recv_timeout(PATIENCE).unwrap() {
-            Incoming::Message(Message::KeepAlive) => {}
+            Incoming::Message(Message::KeepAlive { .. }) => {}
             incoming => return incoming,
         }
     }
@@ -21,7 +28,13 @@ fn next(control: &Control) -> Incoming {
 fn stream(socket: UnixStream) -> Stream {
     let (writer, closing) = (socket.try_clone().unwrap(), socket.try_clone().unwrap());
     let closer = Box::new(move || drop(closing.shutdown(std::net::Shutdown::Both)));
-    Stream { reader: Box::new(socket), writer: Box::new(writer), closer, settled: Box::new(|| {}) }
+    Stream {
+        reader: Box::new(socket),
+        writer: Box::new(writer),
+        closer,
+        settled: Box::new(|| {}),
+        socket: None,
+    }
 }
 
 fn offer() -> Offer {

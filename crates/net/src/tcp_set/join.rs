@@ -1,21 +1,30 @@
 //! How a TCP stream joins a copy. Formats are in [`longhaul_proto::streams::join`].
 
 use super::stream::StreamSocket;
+use crate::control::rejoin::ResumableStream;
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::join::{JoinError, JoinKey, join};
+use crate::seal::Side;
 use crate::tcp::TcpOptions;
 use crate::wake::Waker;
 use crossbeam_channel::Sender;
-use longhaul_proto::streams::join::{Hello, UNKNOWN};
+use longhaul_proto::streams::join::{CONTROL_MAGIC, Hello, MAGIC, UNKNOWN};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What TCP streams of a copy prove to know: the secret that the handshake carried.
 pub fn stream_key(secret: &[u8; 32], connection_id: u64) -> JoinKey {
     let key = blake3::derive_key("longhaul lane key v1", secret);
     JoinKey::new("longhaul lane proof v1", key, &connection_id.to_be_bytes())
+}
+
+/// The same for a connection that goes on with a copy's control stream.
+pub fn control_key(secret: &[u8; 32], connection_id: u64) -> JoinKey {
+    let key = blake3::derive_key("longhaul control key v1", secret);
+    JoinKey::new("longhaul control proof v1", key, &connection_id.to_be_bytes())
 }
 
 /// Why a TCP stream does not join a copy.
@@ -61,8 +70,29 @@ pub fn join_copy(
     deadline: Instant,
 ) -> Result<(), StreamError> {
     let mut stream = DeadlineStream::new(socket, Deadline::at(deadline), SILENCE);
-    join(&mut stream, key, |nonce| Hello { connection_id, nonce: *nonce }.encode())?;
+    join(&mut stream, key, |nonce| Hello { connection_id, nonce: *nonce }.encode(MAGIC))?;
     Ok(())
+}
+
+/// Go on with a copy's control stream as the client, over a connection of its own, within a deadline.
+pub fn rejoin_control(
+    socket: TcpStream,
+    key: &JoinKey,
+    (connection_id, control): (u64, &ResumableStream),
+    deadline: Instant,
+) -> Result<(), StreamError> {
+    let mut stream = DeadlineStream::new(&socket, Deadline::at(deadline), SILENCE);
+    join(&mut stream, key, |nonce| Hello { connection_id, nonce: *nonce }.encode(CONTROL_MAGIC))?;
+    Ok(control.go_on(socket, Side::Client)?)
+}
+
+/// Let a copy's control stream go on over this connection, if that proves that it may. The magic has been read.
+pub fn admit_control(
+    socket: TcpStream,
+    control_of: impl FnOnce(u64) -> Option<(JoinKey, Arc<ResumableStream>)>,
+) -> Result<(), StreamError> {
+    let control = meet(&socket, Instant::now() + PATIENCE, control_of)?;
+    Ok(control.go_on(socket, Side::Server)?)
 }
 
 /// Where TCP streams of a copy are left.
@@ -138,7 +168,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::streams::join::{MAGIC, NONCE_LEN, WELCOME_LEN};
+    use longhaul_proto::streams::join::{NONCE_LEN, WELCOME_LEN};
     use std::io::{ErrorKind, Read};
     use std::net::TcpListener;
     use std::thread;
@@ -181,7 +211,7 @@ mod tests {
     fn a_proof_that_was_overheard_is_worth_nothing() {
         // The server's own proof sent back to it, as somebody without the secret could.
         let (_, server) = both([1; 32], |mut socket| {
-            socket.write_all(&Hello { connection_id: 9, nonce: [3; NONCE_LEN] }.encode())?;
+            socket.write_all(&Hello { connection_id: 9, nonce: [3; NONCE_LEN] }.encode(MAGIC))?;
             let mut welcome = [0; 1 + WELCOME_LEN];
             socket.read_exact(&mut welcome)?;
             Ok(socket.write_all(&welcome[1 + NONCE_LEN..])?)

@@ -22,8 +22,11 @@ mod join;
 mod opener;
 mod stream;
 
-pub use join::{StreamAcceptor, StreamError, admit, check_congestion, stream_key};
-pub use longhaul_proto::streams::join::{MAGIC, MAGIC_LEN};
+pub use join::{
+    StreamAcceptor, StreamError, admit, admit_control, check_congestion, control_key, rejoin_control,
+    stream_key, stream_options,
+};
+pub use longhaul_proto::streams::join::{CONTROL_MAGIC, MAGIC, MAGIC_LEN};
 pub use opener::{StreamOpener, StreamOpenerConfig};
 pub use stream::StreamSocket;
 
@@ -44,6 +47,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
 use stream::DataStream;
@@ -201,6 +205,15 @@ impl StreamSet {
             }
         }
         any
+    }
+
+    /// This host has this address now: TCP streams from another one lead nowhere.
+    pub fn leave_all_but(&mut self, address: IpAddr) {
+        for index in (0..self.streams.len()).rev() {
+            if self.streams[index].local_address().is_some_and(|own| own != address.to_canonical()) {
+                self.bury(index, "it comes from an address that this host has no more");
+            }
+        }
     }
 
     /// A TCP stream is dead.

@@ -6,7 +6,7 @@ use longhaul_proto::streams::watch::{StreamSample, StreamWatch};
 use longhaul_proto::units::{DatagramNumber, Time};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -163,6 +163,14 @@ impl DataStream {
     /// What it carried and what is not settled.
     pub fn into_carried(self) -> VecDeque<Range<DatagramNumber>> {
         self.carried
+    }
+
+    /// This host's end of its TCP connection.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        match &self.socket {
+            StreamSocket::Tcp(socket) => socket.local_addr().ok().map(|own| own.ip().to_canonical()),
+            StreamSocket::Pipe(_) => None,
+        }
     }
 
     /// What the kernel knows of its connection; `None` for the control stream, which has its own watch.

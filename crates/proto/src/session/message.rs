@@ -371,7 +371,10 @@ pub enum Message {
     /// Either side gives up. What has arrived stays resumable.
     Abort(Reason),
     /// Still there.
-    KeepAlive,
+    KeepAlive {
+        /// Bytes of the other side's stream that were taken: they need not be kept for another connection.
+        taken: u64,
+    },
     /// Either side: is anybody there? At once answered by the one who moves the data, and therefore not the same as
     /// [`Message::KeepAlive`].
     Ask {
@@ -396,6 +399,8 @@ pub enum Message {
     Warning(String),
     /// The server to a client that sends: no faster than this from now on.
     RateCap(Rate),
+    /// Either side's last message: what ends without it was cut.
+    Over,
 }
 
 impl Message {
@@ -431,6 +436,6 @@ mod tests {
         assert_eq!(kind(&Message::Unwanted { ranges: none() }), KIND_UNWANTED);
         assert_eq!(kind(&Message::Settled { confirmed: none(), refused: none() }), KIND_SETTLED);
         assert_eq!(kind(&Message::Finished(Report::default())), KIND_FINISHED);
-        assert!(Message::len_max(kind(&Message::KeepAlive)) < Message::len_max(KIND_FINISHED));
+        assert!(Message::len_max(kind(&Message::KeepAlive { taken: 0 })) < Message::len_max(KIND_FINISHED));
     }
 }

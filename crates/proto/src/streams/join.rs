@@ -1,8 +1,9 @@
-//! What is said on a TCP connection that joins a copy, and what joining a striped stream has in common with that:
-//! both sides prove over fresh nonces that they know the secret, so that nothing can be replayed.
+//! What is said on a TCP connection that joins a copy, to carry its data or to go on with its control stream, and what
+//! joining a striped stream has in common with that: both sides prove over fresh nonces that they know the secret, so that
+//! nothing can be replayed.
 //!
 //! ```text
-//! join     client  "LHL" version u8 · connection id u64 · client nonce (32)
+//! join     client  "LHL" or "LHR" · version u8 · connection id u64 · client nonce (32)
 //!          server  0 u8 · server nonce (32) · proof (32)              or  reason u8
 //!          client  proof (32)
 //! ```
@@ -18,7 +19,9 @@ pub const WELCOME: u8 = 0;
 
 /// The first bytes of a connection that joins a copy; the last is the version.
 pub const MAGIC: [u8; 4] = *b"LHL\x02";
-/// Bytes of it.
+/// The first bytes of a connection that goes on with a copy's control stream; the last is the version.
+pub const CONTROL_MAGIC: [u8; 4] = *b"LHR\x01";
+/// Bytes of either.
 pub const MAGIC_LEN: usize = MAGIC.len();
 /// Bytes of a client's first words after the magic.
 pub const HELLO_LEN: usize = 8 + NONCE_LEN;
@@ -35,9 +38,9 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Write magic and all.
-    pub fn encode(&self) -> Vec<u8> {
-        [&MAGIC[..], &self.connection_id.to_be_bytes(), &self.nonce].concat()
+    /// Write it, after the magic of what it is to join.
+    pub fn encode(&self, magic: [u8; MAGIC_LEN]) -> Vec<u8> {
+        [&magic[..], &self.connection_id.to_be_bytes(), &self.nonce].concat()
     }
 
     /// Read what follows the magic.
@@ -57,7 +60,7 @@ mod tests {
     #[test]
     fn a_hello_is_read_as_written() {
         let hello = Hello { connection_id: 0x0102_0304_0506_0708, nonce: [7; NONCE_LEN] };
-        let bytes = hello.encode();
+        let bytes = hello.encode(MAGIC);
         assert_eq!(bytes[..4], MAGIC);
         assert_eq!(Hello::decode(bytes[4..].try_into().unwrap()), hello);
     }

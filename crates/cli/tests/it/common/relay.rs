@@ -56,6 +56,8 @@ struct Fate {
     /// Bytes that came, both ways together, and of these the ones that were swallowed.
     came: AtomicU64,
     swallowed: AtomicU64,
+    /// The first of what the client says.
+    opening: Mutex<Vec<u8>>,
 }
 
 impl Relay {
@@ -134,6 +136,17 @@ impl Relay {
         self.fate(index).swallows.store(true, Ordering::Relaxed);
     }
 
+    /// The connections that carry the control stream, one after the other: those that open it and that go on with it.
+    pub fn controls(&self) -> Vec<usize> {
+        let is_control = |index: &usize| matches!(self.opening(*index).get(..3), Some(b"LHC" | b"LHR"));
+        (0..self.connections()).filter(is_control).collect()
+    }
+
+    /// The first bytes that the client said over a connection.
+    pub fn opening(&self, index: usize) -> Vec<u8> {
+        self.fate(index).opening.lock().expect("no thread panicked").clone()
+    }
+
     /// Bytes that have come over a connection, both ways together.
     pub fn came(&self, index: usize) -> u64 {
         self.fate(index).came.load(Ordering::Relaxed)
@@ -209,12 +222,12 @@ impl Shared {
             client.set_nonblocking(false).expect("a socket can block");
             let Ok(server) = TcpStream::connect(self.server) else { continue };
             let fate = Arc::new(Fate::default());
-            for (from, to) in [(&client, &server), (&server, &client)] {
+            for (way, from, to) in [(Way::ToServer, &client, &server), (Way::ToClient, &server, &client)] {
                 let (from, to) =
                     (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
                 let (shared, fate) = (self.clone(), fate.clone());
                 // These end with their connections.
-                thread::spawn(move || shared.pass_stream(from, to, &fate));
+                thread::spawn(move || shared.pass_stream(way, (from, to), &fate));
             }
             let connection = Connection { client, server, fate };
             self.connections.lock().expect("no thread panicked").push(connection);
@@ -269,9 +282,14 @@ impl Shared {
         }
     }
 
-    fn pass_stream(&self, mut from: TcpStream, mut to: TcpStream, fate: &Fate) {
+    fn pass_stream(&self, way: Way, (mut from, mut to): (TcpStream, TcpStream), fate: &Fate) {
         let mut buffer = vec![0; 1 << 16];
         while let Ok(len @ 1..) = from.read(&mut buffer) {
+            if way == Way::ToServer {
+                let mut opening = fate.opening.lock().expect("no thread panicked");
+                let room = OPENING - opening.len();
+                opening.extend_from_slice(&buffer[..len.min(room)]);
+            }
             fate.came.fetch_add(len as u64, Ordering::Relaxed);
             // TCP itself would bring it later.
             while self.is_cut.load(Ordering::Relaxed) && !self.is_over() {
@@ -282,6 +300,10 @@ impl Shared {
             } else if to.write_all(&buffer[..len]).is_err() {
                 break;
             }
+        }
+        // Nor does an end get through a cut.
+        while self.is_cut.load(Ordering::Relaxed) && !self.is_over() {
+            thread::sleep(POLL);
         }
         let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
     }
@@ -296,5 +318,7 @@ enum Accident {
 }
 
 const POLL: Duration = Duration::from_millis(50);
+/// Bytes remembered of what a client says first: all of a join.
+const OPENING: usize = 84;
 /// Datagrams remembered of each way.
 const REMEMBERED: usize = 500;

@@ -113,7 +113,7 @@ fn messages() -> Vec<Message> {
         Message::Status(status.clone()),
         Message::Bye(status),
         Message::Abort(reason()),
-        Message::KeepAlive,
+        Message::KeepAlive { taken: 9 },
         Message::Ask { at: Time(1) },
         Message::Here { at: Time(2) },
         Message::Streams { wanted: 8 },
@@ -121,6 +121,7 @@ fn messages() -> Vec<Message> {
         Message::Bytes(vec![7; 5]),
         Message::Warning("left out".into()),
         Message::RateCap(Rate::from_mbps(10.0)),
+        Message::Over,
     ]
 }
 

@@ -1,0 +1,199 @@
+//! The control connection to a daemon breaks, and the copy goes on over another one. Clients that do not come back.
+
+use crate::common::relay::{Relay, Way};
+use crate::common::sides::Sides;
+use crate::common::tree::*;
+use crate::common::{Ended, PATIENCE, Running, Server, wait_until};
+use rustix::process::Signal;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+const LEN: usize = 25_000_000;
+
+/// A copy of a file to or from a daemon behind a relay, which takes four seconds.
+struct Copying {
+    sides: Sides,
+    server: Server,
+    relay: Relay,
+    copy: Running,
+}
+
+const OBJECT: &[&str] = &["--transport=object"];
+const STRIPE: &[&str] = &["--transport=stripe", "--streams=3"];
+
+impl Copying {
+    fn start(pull: bool, more: &[&str]) -> Copying {
+        let sides = Sides::with_file(pull, LEN);
+        let server = sides.serve();
+        let relay = Relay::start(server.address());
+        let args = sides.file_args(&relay.url(""), &[&["--rate=50mbit"], more].concat());
+        let copy = Running::start(&mut server.cp_command(args));
+        Copying { sides, server, relay, copy }
+    }
+
+    /// Wait until a part has arrived.
+    fn is_under_way(&self) {
+        self.sides.await_part(LEN as u64 / 8);
+    }
+
+    /// Wait for this connection of the control stream, and until it carries messages. Which of all it is.
+    fn control(&mut self, number: usize) -> usize {
+        let Copying { relay, copy, .. } = self;
+        let is_there = || relay.controls().get(number).is_some_and(|at| relay.came(*at) > 400);
+        wait_until("a control connection carries messages", || is_there() || !copy.is_running());
+        assert!(is_there(), "the copy ended before");
+        relay.controls()[number]
+    }
+
+    /// It ends well, in one run, and what had arrived was not sent again.
+    fn assert_completes(self) {
+        let json = self.copy.finish().expect_code(0).json();
+        assert_same_bytes(self.sides.source(), self.sides.target());
+        assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+        let [sent, required] = ["packets_sent", "packets_required"].map(|name| json[name].as_u64().unwrap());
+        assert!(sent <= required + required / 50, "{sent} of {required}: {json}");
+    }
+}
+
+#[test]
+fn a_copy_goes_on_when_its_control_connection_is_reset_again_and_again() {
+    for (pull, transport) in [(false, OBJECT), (true, OBJECT), (false, STRIPE), (true, STRIPE)] {
+        let mut copying = Copying::start(pull, transport);
+        copying.is_under_way();
+        for number in 0..3 {
+            let control = copying.control(number);
+            copying.relay.reset(control);
+        }
+        copying.control(3);
+        copying.assert_completes();
+    }
+}
+
+#[test]
+fn a_copy_of_many_files_goes_on_when_its_control_connection_is_reset_all_the_time() {
+    for pull in [false, true] {
+        let sides = Sides::new(pull);
+        for at in 0..3000 {
+            write_noise(sides.from().join(format!("{at}")), 2000, at);
+        }
+        let server = sides.serve();
+        let relay = Relay::start(server.address());
+        let mut copy = Running::start(&mut server.cp_command(sides.args(relay.url(""), &["--rate=20mbit"])));
+        let way = if pull { Way::ToClient } else { Way::ToServer };
+        wait_until("data moves", || relay.bytes(way) > 500_000 || !copy.is_running());
+        let mut resets = 0;
+        while copy.is_running() {
+            if let Some(last) = relay.controls().last().filter(|at| relay.came(**at) > 400) {
+                relay.reset(*last);
+                resets += 1;
+                wait_until("another takes its place", || {
+                    relay.controls().last() != Some(last) || !copy.is_running()
+                });
+            }
+        }
+        let json = copy.finish().expect_code(0).json();
+        sides.assert_complete();
+        assert!(resets >= 3 && json["files_failed"] == 0, "{resets}: {json}");
+    }
+}
+
+#[test]
+fn a_control_connection_that_swallows_all_is_replaced() {
+    for pull in [false, true] {
+        let mut copying = Copying::start(pull, &["--transport=object", "--stall-timeout=6s"]);
+        copying.is_under_way();
+        let control = copying.control(0);
+        copying.relay.swallow(control);
+        copying.control(1);
+        assert!(copying.relay.swallowed(control) > 0, "nothing was lost");
+        copying.assert_completes();
+    }
+}
+
+/// Connect to the server, say something, and return what it answers up to its end or so many bytes.
+fn knock(server: &Server, says: &[u8], len: usize) -> (TcpStream, Vec<u8>) {
+    let mut socket = TcpStream::connect(server.address()).expect("it listens");
+    socket.write_all(says).expect("it takes bytes");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let mut answer = vec![];
+    Read::by_ref(&mut socket).take(len as u64).read_to_end(&mut answer).expect("it answers or ends");
+    (socket, answer)
+}
+
+/// What a server says to a join: a byte, its nonce, its proof.
+const WELCOME: usize = 65;
+/// What a client begins a join with: magic, name, nonce.
+const HELLO: usize = 44;
+
+#[test]
+fn a_reconnect_that_is_forged_or_recorded_does_the_copy_no_harm() {
+    let mut copying = Copying::start(false, OBJECT);
+    copying.is_under_way();
+    let first = copying.control(0);
+    copying.relay.reset(first);
+    let second = copying.control(1);
+    let recorded = copying.relay.opening(second);
+    assert_eq!(recorded[..3], *b"LHR");
+    // Said again, it meets another nonce.
+    let (mut socket, welcome) = knock(&copying.server, &recorded[..HELLO], WELCOME);
+    assert_eq!((welcome.len(), welcome[0]), (WELCOME, 0), "asked for a proof");
+    socket.write_all(&recorded[HELLO..]).unwrap();
+    assert_eq!(socket.read(&mut [0; 9]).unwrap_or(0), 0, "closed");
+    // The server's own proof is none of the client's.
+    let (mut socket, welcome) = knock(&copying.server, &recorded[..HELLO], WELCOME);
+    socket.write_all(&welcome[33..]).unwrap();
+    socket.write_all(&0u64.to_be_bytes()).unwrap();
+    assert_eq!(socket.read(&mut [0; 9]).unwrap_or(0), 0, "closed");
+    // A proof that its streams take is none for the control stream: the name of another copy is not known at all.
+    let mut other = recorded[..HELLO].to_vec();
+    other[4] ^= 1;
+    assert_eq!(knock(&copying.server, &other, WELCOME).1, [1], "there is no such copy");
+    // Connections that say half of it and stay are the strangers' affair.
+    let waiting: Vec<_> = (0..50).map(|_| knock(&copying.server, &recorded[..HELLO], WELCOME)).collect();
+    assert!(copying.copy.is_running());
+    assert_eq!(copying.relay.controls().len(), 2, "the copy noticed nothing");
+    copying.assert_completes();
+    drop(waiting);
+}
+
+/// A push that was torn by a kill, and what starts it again.
+fn killed(stall: &str) -> (Copying, impl Fn(&[&str]) -> Ended) {
+    let copying = Copying::start(false, &["--transport=object", stall]);
+    copying.is_under_way();
+    copying.copy.signal(Signal::KILL);
+    let (server, args) =
+        (copying.server.token_file().to_owned(), copying.sides.file_args(&copying.server.url(""), &[]));
+    let again = move |more: &[&str]| {
+        let mut command = crate::common::longhaul();
+        command.args(["cp", "--json", "--token-file"]).arg(&server).args(&args).args(more);
+        Running::start(&mut command).finish()
+    };
+    (copying, again)
+}
+
+#[test]
+fn a_copy_whose_client_was_killed_can_be_started_again_at_once() {
+    let (copying, again) = killed("--stall-timeout=1h");
+    let ended = again(&[]).expect_code(0);
+    assert!(ended.json()["resumed_bytes"].as_u64().unwrap() > LEN as u64 / 10, "{}", ended.stderr);
+    assert_same_bytes(copying.sides.source(), copying.sides.target());
+}
+
+#[test]
+fn a_daemon_does_not_wait_for_ever_for_a_client_that_was_killed() {
+    let (copying, _) = killed("--stall-timeout=2s");
+    wait_until("the session ends", || !copying.server.holds_part());
+}
+
+#[test]
+fn a_copy_whose_host_has_vanished_can_be_started_from_another() {
+    let copying = Copying::start(false, &["--transport=object", "--stall-timeout=1h"]);
+    copying.is_under_way();
+    // No packet tells the server that nobody is there any more.
+    copying.relay.cut(true);
+    copying.copy.signal(Signal::KILL);
+    let args = copying.sides.file_args(&copying.server.url(""), &["--retry=9"]);
+    let ended = copying.server.cp(args).expect_code(0);
+    assert!(ended.json()["resumed_bytes"].as_u64().unwrap() > LEN as u64 / 10, "{}", ended.stderr);
+    assert_same_bytes(copying.sides.source(), copying.sides.target());
+}

@@ -1,0 +1,95 @@
+//! Goes on with a control stream whose connection broke, over another one that the client makes.
+
+use crate::net::control::rejoin::ResumableStream;
+use crate::net::join::JoinKey;
+use crate::net::tcp_set::{StreamError, rejoin_control, stream_options};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How the control stream of a copy is joined again.
+pub struct Rejoin {
+    /// Where the other side listens.
+    pub addresses: Vec<SocketAddr>,
+    /// Names the copy.
+    pub connection_id: u64,
+    /// What the connection proves to know.
+    pub key: JoinKey,
+}
+
+/// See that `control` has a connection until it is over; it may be without one for as long as `patience`.
+pub fn keep(control: &Arc<ResumableStream>, rejoin: Rejoin, patience: Duration) -> io::Result<()> {
+    control.distrust_after(SILENCE.min(patience / 3))?;
+    let kept = control.clone();
+    std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
+        while kept.await_break() {
+            go_on(&kept, &rejoin);
+        }
+    })?;
+    control.allow(patience);
+    Ok(())
+}
+
+/// Make another connection; try again until there is one, or it is over.
+fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
+    let (mut refused, mut pause) = (0, FIRST_PAUSE);
+    while control.is_broken() {
+        match rejoin.dial(control) {
+            Ok(()) => return,
+            // It has ended, or its server is another one since.
+            Err(StreamError::Refused) => return control.end(),
+            Err(StreamError::Io(error)) if is_refusal(&error) => {
+                refused += 1;
+                if refused >= REFUSALS {
+                    return control.end();
+                }
+            }
+            // Whoever else answers there may be in the way for a while only.
+            Err(error) => tracing::debug!("the control stream cannot go on yet: {error}"),
+        }
+        sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Nobody listens there, or whoever does has nobody to pass the connection on to.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::UnexpectedEof
+            | ErrorKind::BrokenPipe
+    )
+}
+
+impl Rejoin {
+    fn dial(&self, control: &ResumableStream) -> Result<(), StreamError> {
+        let mut last = StreamError::Io(ErrorKind::NotFound.into());
+        for address in &self.addresses {
+            let deadline = Instant::now() + PATIENCE;
+            let joined =
+                stream_options(None).dial(*address, deadline).map_err(StreamError::Io).and_then(|socket| {
+                    rejoin_control(socket, &self.key, (self.connection_id, control), deadline)
+                });
+            match joined {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// The other side says three times a second that it is there.
+const SILENCE: Duration = Duration::from_secs(5);
+/// For one attempt.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between attempts, twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// A path that is back is found soon.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Refused so often within two seconds: the server has ended, and nobody else knows the session.
+const REFUSALS: u32 = 4;

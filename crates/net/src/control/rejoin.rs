@@ -1,0 +1,407 @@
+//! A control stream outlives its TCP connection: what was written and not taken by the other side is kept, and goes out again
+//! over the next connection.
+//!
+//! ```text
+//! client  a join of the copy's control stream (`tcp_set/join.rs`)
+//! both    bytes of the stream that were taken so far, u64; from there the other side goes on
+//! ```
+//! The bytes are those of sealed frames, as they were sealed first. A nonce is therefore never used for anything else, and
+//! who changes the two numbers on their way breaks the stream, as with any other byte of it.
+
+use crate::seal::Side;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What one side has written to a stream and the other has not said to have taken. Positions count the stream's bytes from its
+/// beginning.
+#[derive(Debug, Default)]
+pub struct Backlog {
+    bytes: VecDeque<u8>,
+    /// Position of the first of them.
+    begin: u64,
+    /// Up to where the present connection was given the stream.
+    given: u64,
+}
+
+impl Backlog {
+    /// More is written.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// How many bytes are kept.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether the other side has taken all.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Position behind all that was written.
+    fn end(&self) -> u64 {
+        self.begin + self.bytes.len() as u64
+    }
+
+    /// What the present connection is to be given next, up to `max` bytes, and the position behind it.
+    pub fn next(&self, max: usize) -> (Vec<u8>, u64) {
+        let skip = (self.given - self.begin) as usize;
+        let until = self.bytes.len().min(skip.saturating_add(max));
+        (self.bytes.range(skip..until).copied().collect(), self.begin + until as u64)
+    }
+
+    /// Whether the present connection was given all.
+    fn is_given(&self) -> bool {
+        self.given == self.end()
+    }
+
+    /// The present connection was given all up to `position`. The other side may have told before that it has taken more.
+    pub fn note_given(&mut self, position: u64) {
+        self.given = self.given.max(position.min(self.end()));
+    }
+
+    /// The other side tells that it has taken all up to `position`. `false` if that cannot be.
+    pub fn note_taken(&mut self, position: u64) -> bool {
+        // What was told before the last break may come later than what was told at the new beginning.
+        let may = position <= self.end();
+        if may && position > self.begin {
+            self.bytes.drain(..(position - self.begin) as usize);
+            self.begin = position;
+            self.given = self.given.max(position);
+        }
+        may
+    }
+
+    /// Another connection begins, over which the other side wants the stream from `position` on. `false` if that cannot be.
+    pub fn go_on_from(&mut self, position: u64) -> bool {
+        let may = position >= self.begin && self.note_taken(position);
+        if may {
+            self.given = position;
+        }
+        may
+    }
+}
+
+/// A control stream over one TCP connection after the other.
+pub struct ResumableStream {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Something is in it when another connection has taken the place of the one before.
+    resumed: (Sender<()>, Receiver<()>),
+}
+
+struct State {
+    backlog: Backlog,
+    /// Bytes of the other side's stream that were taken.
+    taken: u64,
+    /// The present connection, and how many there have been before.
+    socket: Option<Arc<TcpStream>>,
+    number: u64,
+    /// Since when there is none.
+    broken_at: Option<Instant>,
+    /// How long there may be none.
+    patience: Duration,
+    /// For how long a connection may bring nothing.
+    silence: Option<Duration>,
+    /// Since when it has been waited for something from the other side.
+    quiet_since: Option<Instant>,
+    over: bool,
+}
+
+impl ResumableStream {
+    /// Over a connection on which the handshake is done. Until [`ResumableStream::allow`] its break is the stream's end.
+    pub fn new(socket: TcpStream) -> Arc<ResumableStream> {
+        let state = State {
+            backlog: Backlog::default(),
+            taken: 0,
+            socket: Some(Arc::new(socket)),
+            number: 0,
+            broken_at: None,
+            patience: Duration::ZERO,
+            silence: None,
+            quiet_since: None,
+            over: false,
+        };
+        Arc::new(ResumableStream { state: Mutex::new(state), changed: Condvar::new(), resumed: bounded(1) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on a connection may be missing for so long; for no time at all: its break is the end.
+    pub fn allow(&self, patience: Duration) {
+        self.state().patience = patience;
+    }
+
+    /// From now on a connection that brings nothing for so long counts as broken: the way that it took is gone. For the side
+    /// that can make another.
+    pub fn distrust_after(&self, silence: Duration) -> io::Result<()> {
+        let mut state = self.state();
+        state.silence = Some(silence);
+        state.socket.as_ref().map_or(Ok(()), |socket| socket.set_read_timeout(Some(silence)))
+    }
+
+    /// Tells whoever writes that there is another connection: to be flushed, so that it is given what the one before lost.
+    pub fn resumed(&self) -> &Receiver<()> {
+        &self.resumed.1
+    }
+
+    /// How often a connection has broken.
+    pub fn breaks(&self) -> u64 {
+        self.state().number
+    }
+
+    /// It is over: whoever waits for it is told.
+    pub fn end(&self) {
+        self.state().end();
+        self.changed.notify_all();
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        self.state().over
+    }
+
+    /// Whether it has no connection at the moment.
+    pub fn is_broken(&self) -> bool {
+        let state = self.state();
+        state.socket.is_none() && !state.over
+    }
+
+    /// Something came from the other side on another way.
+    pub fn note_life(&self) {
+        let mut state = self.state();
+        if state.quiet_since.is_some() {
+            state.quiet_since = Some(Instant::now());
+        }
+    }
+
+    /// For how long nothing has come from the other side, on any way.
+    pub fn quiet(&self) -> Duration {
+        self.state().quiet_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Bytes that were taken of the other side's stream: it need not keep them.
+    pub fn taken(&self) -> u64 {
+        self.state().taken
+    }
+
+    /// Bytes that are kept for the other side.
+    pub fn kept(&self) -> usize {
+        self.state().backlog.len()
+    }
+
+    /// The other side tells that it has taken all up to `position`. `false` if that cannot be.
+    pub fn note_taken(&self, position: u64) -> bool {
+        self.state().backlog.note_taken(position)
+    }
+
+    /// This host's end of the present connection.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        let socket = self.state().socket.clone()?;
+        socket.local_addr().ok().map(|address| address.ip())
+    }
+
+    /// Wait until the connection breaks. `false`: it is over.
+    pub fn await_break(&self) -> bool {
+        let is_whole = |state: &mut State| state.socket.is_some() && !state.over;
+        let state = self.changed.wait_while(self.state(), is_whole);
+        !state.unwrap_or_else(PoisonError::into_inner).over
+    }
+
+    /// Go on over a new connection, which has proven that it may.
+    pub fn go_on(&self, mut socket: TcpStream, side: Side) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(EXCHANGE))?;
+        // The server keeps its connection until the client has shown that it goes on over the new one.
+        let told = if side == Side::Server { Some(read_position(&mut socket)?) } else { None };
+        let number = {
+            let mut state = self.state();
+            if state.over || state.patience.is_zero() {
+                return Err(ErrorKind::NotConnected.into());
+            }
+            // Nothing more is taken from the old one: the other side is told where to go on.
+            state.break_off();
+            self.changed.notify_all();
+            socket.write_all(&state.taken.to_be_bytes())?;
+            state.number
+        };
+        let theirs = told.map_or_else(|| read_position(&mut socket), Ok)?;
+        let mut state = self.state();
+        if state.number != number || state.over {
+            return Err(ErrorKind::ConnectionAborted.into());
+        }
+        socket.set_read_timeout(state.silence)?;
+        socket.set_write_timeout(None)?;
+        if !state.backlog.go_on_from(theirs) {
+            return Err(io::Error::other(IMPOSSIBLE));
+        }
+        (state.socket, state.broken_at) = (Some(Arc::new(socket)), None);
+        self.changed.notify_all();
+        // One word is enough, however often.
+        let _ = self.resumed.0.try_send(());
+        Ok(())
+    }
+
+    /// The present connection, waiting for one while that may be.
+    fn connection(&self) -> io::Result<(Arc<TcpStream>, u64)> {
+        let mut state = self.state();
+        loop {
+            if state.over {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if let Some(socket) = &state.socket {
+                return Ok((socket.clone(), state.number));
+            }
+            let since = *state.broken_at.get_or_insert_with(Instant::now);
+            let left = state.patience.saturating_sub(since.elapsed());
+            if left.is_zero() {
+                state.end();
+                self.changed.notify_all();
+                continue;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The connection with this number is no good any more.
+    fn note_broken(&self, number: u64, why: &io::Error) {
+        let mut state = self.state();
+        if state.number == number && state.socket.is_some() {
+            tracing::debug!("the connection of the control stream broke: {why}");
+            state.break_off();
+            self.changed.notify_all();
+        }
+    }
+
+    fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.state().quiet_since.get_or_insert_with(Instant::now);
+        loop {
+            let (socket, number) = self.connection()?;
+            let outcome = match (&*socket).read(buf) {
+                Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+                other => other,
+            };
+            match outcome {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.note_broken(number, &error),
+                Ok(len) => {
+                    let mut state = self.state();
+                    // What an old connection brought after the new one began comes again over that.
+                    if state.number == number {
+                        state.taken += len as u64;
+                        state.quiet_since = None;
+                        return Ok(len);
+                    }
+                }
+            }
+        }
+    }
+
+    /// After the last word: whatever a connection loses is given to the next one, until it is over.
+    pub fn give_again(&self) -> io::Result<()> {
+        loop {
+            let is_given = |state: &mut State| !state.over && state.backlog.is_given();
+            let state = self.changed.wait_while(self.state(), is_given);
+            if state.unwrap_or_else(PoisonError::into_inner).over {
+                return Ok(());
+            }
+            self.write_all(&[])?;
+        }
+    }
+
+    fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        self.state().backlog.push(bytes);
+        loop {
+            let (socket, number) = self.connection()?;
+            let (chunk, until) = {
+                let state = self.state();
+                if state.number != number {
+                    continue;
+                }
+                state.backlog.next(CHUNK)
+            };
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            let from = until - chunk.len() as u64;
+            match (&*socket).write(&chunk) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.note_broken(number, &error),
+                Ok(len) => {
+                    let mut state = self.state();
+                    if state.number == number {
+                        state.backlog.note_given(from + len as u64);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn break_off(&mut self) {
+        self.shut();
+        self.number += 1;
+        self.broken_at.get_or_insert_with(Instant::now);
+        self.over |= self.patience.is_zero();
+    }
+
+    fn end(&mut self) {
+        self.over = true;
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            // Whoever is blocked on it is not any more. Fails only on a socket that is gone.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn read_position(socket: &mut TcpStream) -> io::Result<u64> {
+    let mut position = [0; 8];
+    socket.read_exact(&mut position)?;
+    Ok(u64::from_be_bytes(position))
+}
+
+/// What comes over a stream.
+pub struct ResumableReader(pub Arc<ResumableStream>);
+
+impl Read for ResumableReader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buf)
+    }
+}
+
+/// What goes over a stream. What a connection loses goes over the next one when that is written to or flushed.
+pub struct ResumableWriter(pub Arc<ResumableStream>);
+
+impl Write for ResumableWriter {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write_all(buf)?;
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.write_all(&[])
+    }
+}
+
+/// Why a stream cannot go on with a peer that says so.
+pub const IMPOSSIBLE: &str = "the other side claims to have taken what was never said";
+/// For the numbers that a new connection begins with.
+const EXCHANGE: Duration = Duration::from_secs(5);
+/// Written at a time.
+const CHUNK: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;
