@@ -494,8 +494,7 @@ impl<S: Source> Endpoint for Sender<S> {
         if let Some(transmit) = self.ask(now, buf) {
             return Some(transmit);
         }
-        // A train that waits for room tells nothing; what comes after it waits instead.
-        if self.train_left == 0 && self.window_is_full() {
+        if self.window_is_full() {
             self.blocked = Blocked::Window;
             return None;
         }

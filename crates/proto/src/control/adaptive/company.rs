@@ -8,9 +8,10 @@ use crate::units::{Time, nanos};
 use core::time::Duration;
 
 impl Adaptive {
-    /// What the link carries as far as known, bit/s.
+    /// What the link carries as far as known, bit/s. Hosts that bundle arrivals make pairs look faster than they were, and
+    /// the train that began is longer: the lower of both counts.
     pub(super) fn link_rate(&self) -> Option<f64> {
-        self.trains.link().or(self.link)
+        [self.pairs.link(), self.link].into_iter().flatten().reduce(f64::min)
     }
 
     /// The link carries far more than we get, or nothing is known of it.

@@ -32,7 +32,7 @@
 //! fill it. If it always stops at the same delay and nothing is lost, that is the route's (`route.rs` finds a sudden
 //! change at once).
 //!
-//! *Company* (`company.rs`) is told by trains of a few datagrams (`trains.rs`): they measure the link, whoever uses it. Who gets less
+//! *Company* (`company.rs`) is told by packet pairs (`pairs.rs`): they measure the link, whoever uses it. Who gets less
 //! than 70 % of it shares it, and there a loss is everybody's: no trial of one flow could find its reason. If the
 //! queue is longer than our like make it, if the delay that it is measured by was refuted, or if there are so few
 //! datagrams a round trip that they tell too little, the flow competes at once.
@@ -64,13 +64,13 @@ mod ceiling;
 mod company;
 mod delay;
 mod loss;
+mod pairs;
 mod receiver;
 mod refresh;
 mod rivals;
 mod route;
 mod startup;
 mod target;
-mod trains;
 
 use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
@@ -79,12 +79,12 @@ use company::LOSS_FACTOR;
 use core::time::Duration;
 use delay::QueueDelay;
 use loss::{Counted, LossWatch};
+use pairs::Pairs;
 use receiver::ReceiverBound;
 use refresh::Refresh;
 use rivals::{Compete, Dips};
 use route::Jump;
 use startup::{STARTUP_LOSS, STARTUP_SHARE, TRAIN_LEN};
-use trains::Trains;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub struct Adaptive {
     /// What the path carried before timeouts in a row.
     before_outage: Option<f64>,
     started: bool,
-    trains: Trains,
+    pairs: Pairs,
     dips: Dips,
     /// The share that was lost of the last few datagrams, and since when they are counted.
     loss_lately: f64,
@@ -198,7 +198,7 @@ impl Adaptive {
             jumped: 0,
             before_outage: None,
             started: false,
-            trains: Trains::new(config.datagram_len as f64),
+            pairs: Pairs::default(),
             dips: Dips::default(),
             loss_lately: 0.0,
             lately: None,
@@ -379,19 +379,18 @@ impl Adaptive {
 
 impl Controller for Adaptive {
     fn on_sent(&mut self, sent: &Sent) {
-        self.trains.on_sent(sent);
+        self.pairs.on_sent(sent);
         if let State::Compete(compete) = &mut self.state {
             compete.on_sent(sent);
         }
     }
 
     fn on_timed(&mut self, _now: Time, arrivals: &[TimedArrival]) {
-        self.trains.on_timed(arrivals, self.link_rate(), self.packets_a_round());
+        self.pairs.on_timed(arrivals, self.datagram_len);
     }
 
     fn poll_probe(&mut self, now: Time) -> Option<ProbeTrain> {
-        let (link, window) = (self.link_rate(), self.packets_a_round());
-        if matches!(self.state, State::Train) { None } else { self.trains.poll(now, link, window) }
+        if matches!(self.state, State::Train) { None } else { self.pairs.poll(now) }
     }
 
     fn on_ack(&mut self, ack: &AckSample) {

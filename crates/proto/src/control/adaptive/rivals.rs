@@ -160,14 +160,6 @@ impl Dips {
         }
     }
 
-    /// While we sent less the queue fell to `least_ns`: if that is a dip, those who fill it send less when we do, and what
-    /// dips there were was their doing.
-    pub fn end_low(&mut self, least_ns: f64) {
-        if least_ns < DIP * self.most_ns {
-            self.last = None;
-        }
-    }
-
     /// A BBR was there of late.
     pub fn is_bbr(&self, now: Time) -> bool {
         self.seen.is_some_and(|seen| now.since(seen) < SEEN_LATELY)
