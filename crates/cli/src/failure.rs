@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 use crate::output::Exit;
 use crate::values::TOKEN_ENV;
-use longhaul::{Cause, Error, PolicyError, RequestError, SshError, Transport};
+use longhaul::{Cause, ControllerKind, Error, PolicyError, RequestError, SshError, Transport};
 
 /// Why a command was not done: a line for the user, and with it the exit status.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -74,8 +74,9 @@ fn request_line(request: &RequestError) -> String {
             format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name())
         }
         RequestError::NeverYields(control) => format!(
-            "--control {} yields to nobody; with --background use adaptive or ledbat, or leave one of the two out",
-            control.name()
+            "--control {} yields to nobody; with --background use {}, or leave one of the two out",
+            control.name(),
+            ControllerKind::yielding()
         ),
         RequestError::DeleteWithList => {
             "--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into()
@@ -100,7 +101,7 @@ fn request_line(request: &RequestError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul::{ControllerKind, Reason};
+    use longhaul::Reason;
 
     #[test]
     fn the_flag_that_helps_is_named_whichever_side_failed() {

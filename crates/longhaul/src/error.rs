@@ -266,7 +266,7 @@ pub enum RequestError {
     #[error("the controller {} needs the rate to keep", .0.name())]
     NeedsRate(ControllerKind),
     /// The controller yields to nobody, and the copy is to run in the background.
-    #[error("the controller {} yields to nobody; in the background use adaptive or ledbat", .0.name())]
+    #[error("the controller {} yields to nobody; in the background use {}", .0.name(), ControllerKind::yielding())]
     NeverYields(ControllerKind),
     /// What the source has not is to be removed, and only a part of the source is named.
     #[error(

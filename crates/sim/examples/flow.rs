@@ -1,6 +1,7 @@
-//! One flow over a path on virtual time: `flow RATE_MBIT RTT_MS LOSS BYTES [PROTOCOL] [QUEUE_BDP] [SEED] [reno]
-//! [trace]`, where a protocol is a controller's name for an object transfer, `tcp:` and a controller's name for a
-//! TCP, whose selective acknowledgements `reno` turns off.
+//! One flow over a path on virtual time: `flow SCENARIO.toml BYTES [PROTOCOL] [SEED] [reno] [trace]` or
+//! `flow RATE_MBIT RTT_MS LOSS BYTES [PROTOCOL] [QUEUE_BDP] [SEED] [reno] [trace]`, where a protocol is a controller's
+//! name for an object transfer, `tcp:` and a controller's name for a TCP, whose selective acknowledgements `reno` turns
+//! off.
 
 use longhaul_proto::control::Snapshot;
 use longhaul_proto::units::{Rate, Time};
@@ -13,15 +14,30 @@ use std::time::Duration;
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |i: usize, default: f64| args.get(i).map_or(default, |a| a.parse().expect("a number"));
-    let (rate_mbit, rtt_ms, bytes) = (number(0, 100.0), number(1, 65.0), number(3, 40e6) as u64);
-    let mut protocol: Protocol = args.get(4).map_or("adaptive", String::as_str).parse().expect("a protocol");
-    let (queue_bdp, seed) = (Some(number(5, 1.0)), number(6, 1.0) as u64);
+    let file = args.first().filter(|arg| arg.ends_with(".toml"));
+    let (bytes_at, seed_at) = if file.is_some() { (1, 3) } else { (3, 6) };
+    let bytes = number(bytes_at, 40e6) as u64;
+    let mut protocol: Protocol =
+        args.get(bytes_at + 1).map_or("adaptive", String::as_str).parse().expect("a protocol");
+    let seed = number(seed_at, 1.0) as u64;
+    let scenario = match file {
+        Some(file) => Scenario { seed, ..Scenario::load(file.as_ref()).expect("a scenario") },
+        None => {
+            let queue_bdp = Some(number(5, 1.0));
+            Scenario {
+                loss: number(2, 0.0),
+                queue_bdp,
+                seed,
+                ..Scenario::new(number(0, 100.0), number(1, 65.0))
+            }
+        }
+    };
+    let (rate_mbit, rtt_ms) = (scenario.bottleneck_mbit, scenario.rtt_ms);
     let is_asked = |word: &str| args.iter().any(|arg| arg == word);
     match &mut protocol {
         Protocol::Object(flow) => flow.rate = Some(Rate::from_mbps(rate_mbit * 0.98)),
         Protocol::Tcp(flow) => flow.config.sack = !is_asked("reno"),
     }
-    let scenario = Scenario { loss: number(2, 0.0), queue_bdp, seed, ..Scenario::new(rate_mbit, rtt_ms) };
     let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
     let options = Options { measure_from: Time::ZERO + rtt * 4, ..Options::default() };
     let mut sim = FlowSim::with_path(PathConfig::new(&scenario), options);

@@ -39,6 +39,13 @@ impl ControllerKind {
     pub fn yields(self) -> bool {
         matches!(self, ControllerKind::Adaptive | ControllerKind::Ledbat)
     }
+
+    /// The names of those that can yield, as an error gives them: "a or b".
+    pub fn yielding() -> String {
+        let names: Vec<&str> =
+            Self::ALL.iter().filter(|kind| kind.yields()).map(|kind| kind.name()).collect();
+        names.join(" or ")
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,8 @@ pub struct AckSample {
     pub in_flight: u64,
     /// The sender had nothing to send for part of the time since the last acknowledgement.
     pub app_limited: bool,
+    /// How much time the sending host has lost so far because it was late.
+    pub time_lost: Duration,
 }
 
 /// What was found lost with one acknowledgement or timeout.

@@ -24,6 +24,7 @@ pub fn ack(ms: u64, largest: u64) -> AckSample {
         next_number: largest + 1,
         in_flight: 0,
         app_limited: false,
+        time_lost: Duration::ZERO,
     }
 }
 

@@ -350,6 +350,7 @@ impl<S: Source> Sender<S> {
             next_number: self.flight.next_number(),
             in_flight: self.flight.loose() * len,
             app_limited: std::mem::take(&mut self.app_limited),
+            time_lost: self.time_lost(),
         };
         self.controller.on_ack(&sample);
     }

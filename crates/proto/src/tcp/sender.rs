@@ -256,6 +256,7 @@ impl<S: Source> Sender<S> {
             in_flight: self.congestion.in_flight(),
             // A window that is not in use has not shown that it may grow.
             app_limited: std::mem::take(&mut self.app_limited) || self.congestion.is_repairing(),
+            time_lost: Duration::ZERO,
         };
         self.congestion.controller_mut().on_ack(&sample);
     }

@@ -66,6 +66,15 @@ fn jitter_reordering_and_distant_clocks_do_not_slow_it() {
     }
 }
 
+#[test]
+fn loss_in_bursts_and_jitter_are_not_taken_for_a_full_path() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/rough.toml");
+    let rough = Scenario::load(file.as_ref()).unwrap();
+    let shares: Vec<f64> =
+        (1..=6).map(|seed| Bulk::new(Scenario { seed, ..rough.clone() }, 8.0).run().share).collect();
+    assert!(shares.iter().sum::<f64>() / shares.len() as f64 > 0.6, "{shares:?}");
+}
+
 /// A limiter that drops what is above its rate at once: loss that goes away when less is sent.
 #[test]
 fn a_policer_is_told_from_random_loss() {

@@ -1,7 +1,7 @@
 //! Too much loss: is it ours? And if so, what it says of the bottleneck.
 
 use super::company::RANDOM_SHARED;
-use super::loss::{Counted, chance};
+use super::loss::Counted;
 use super::{Adaptive, RATE_MIN, State};
 use crate::control::{AckSample, BURST};
 use crate::units::{DatagramNumber, Time, nanos};
@@ -71,7 +71,8 @@ impl Adaptive {
             return;
         }
         let is_flood = loss > RANDOM_MAX;
-        let still = now > before / 2.0 || before - now < chance(self.loss.random, datagrams);
+        let still =
+            now > before / 2.0 || before - now < self.loss.chance((test.loss + loss) / 2.0, datagrams);
         self.loss.restart(ack);
         self.state = State::Cruise;
         if is_flood {

@@ -14,10 +14,24 @@ impl Adaptive {
         [self.pairs.link(), self.link].into_iter().flatten().reduce(f64::min)
     }
 
-    /// The link carries far more than we get, or nothing is known of it.
+    /// The link carries far more than we get.
     pub(super) fn has_company(&self) -> bool {
         let delivered = self.bandwidth * (1.0 - self.loss_lately);
-        self.link_rate().is_none_or(|link| delivered < ALONE_SHARE * link)
+        match self.link_rate() {
+            Some(link) => delivered < ALONE_SHARE * link,
+            None => !self.pairs.is_seen() || self.delay.queue_ns > self.own_queue_ns(),
+        }
+    }
+
+    /// The link carries so much more than we get that what we alone do makes no difference.
+    pub(super) fn is_crowded(&self) -> bool {
+        let delivered = self.bandwidth * (1.0 - self.loss_lately);
+        self.link_rate().is_some_and(|link| delivered < CROWD_SHARE * link)
+    }
+
+    /// By how much the delay strays by chance, ns. In a crowd that is the crowd.
+    pub(super) fn noise_ns(&self) -> f64 {
+        if self.is_crowded() { 0.0 } else { NOISE_FACTOR * self.delay.noise_ns }
     }
 
     /// Datagrams that we send in a round trip.
@@ -77,6 +91,10 @@ impl Adaptive {
 
 /// Who gets less than this share of the link shares it.
 const ALONE_SHARE: f64 = 0.7;
+/// Who gets less than this share is one of many.
+const CROWD_SHARE: f64 = 0.25;
+/// Ticks stray by so much more at most than they do in the mean.
+const NOISE_FACTOR: f64 = 4.0;
 /// Fewer datagrams a round trip tell too little of the delay to go by it.
 const PACKETS_MIN: f64 = 6.0;
 /// Rivals who are back after so short a time had not left.

@@ -31,6 +31,10 @@ pub(super) struct LossWatch {
     /// Share of datagrams that are lost whatever the rate.
     pub random: f64,
     stretches: [Counted; STRETCHES.len()],
+    /// The share lost of late, and by how much what is lost of a few datagrams strays from it: the mean square, in
+    /// datagrams.
+    mean: f64,
+    square: f64,
 }
 
 impl LossWatch {
@@ -39,20 +43,44 @@ impl LossWatch {
         self.stretches = [Counted::at(ack); STRETCHES.len()];
     }
 
+    /// The share `loss` of `datagrams` in a row was lost.
+    pub fn learn_dispersion(&mut self, datagrams: f64, loss: f64, is_crowded: bool) {
+        if is_crowded {
+            (self.mean, self.square) = (0.0, 0.0);
+            return;
+        }
+        let stray = datagrams * (loss - self.mean);
+        self.mean += (loss - self.mean) * DISPERSION_GAIN;
+        self.square += (stray * stray / datagrams - self.square) * DISPERSION_GAIN;
+    }
+
+    /// How much more the number lost varies than if each datagram were lost by itself: its index of dispersion, that of
+    /// bursts of four is seven.
+    fn dispersion(&self) -> f64 {
+        (self.square / self.mean.max(SHARE_MIN)).clamp(1.0, DISPERSION_MAX)
+    }
+
+    /// How far a loss share of `share` measured over `datagrams` strays by chance: three standard deviations.
+    pub fn chance(&self, share: f64, datagrams: f64) -> f64 {
+        let share = share.max(SHARE_MIN);
+        3.0 * (share * (1.0 - share) * self.dispersion() / datagrams.max(1.0)).sqrt()
+    }
+
     /// The share that is lost, if it is more than random loss and chance explain. The random share itself only falls
     /// here: if it followed what is measured while the bottleneck is full, it would take our own congestion for the
     /// path's nature, send more to make up for it, and so lose ever more.
     pub fn excess(&mut self, ack: &AckSample, datagram_len: f64) -> Option<f64> {
-        for (begin, (datagrams_min, tolerated)) in self.stretches.iter_mut().zip(STRETCHES) {
-            let (datagrams, loss) = begin.until(ack, datagram_len);
+        for (i, (datagrams_min, tolerated)) in STRETCHES.into_iter().enumerate() {
+            let (datagrams, loss) = self.stretches[i].until(ack, datagram_len);
             if datagrams < datagrams_min {
                 continue;
             }
-            *begin = Counted::at(ack);
-            if loss > self.random + tolerated + chance(self.random, datagrams) {
+            self.stretches[i] = Counted::at(ack);
+            let chance = self.chance(self.random, datagrams);
+            if loss > self.random + tolerated + chance {
                 return Some(loss);
             }
-            if loss < self.random - chance(self.random, datagrams) {
+            if loss < self.random - chance {
                 self.random = loss;
             }
         }
@@ -64,14 +92,8 @@ impl LossWatch {
     pub fn datagrams_to_judge(&self, loss: f64) -> f64 {
         let share = self.random.max(SHARE_MIN).max(loss / 2.0);
         let half = ((loss - self.random) / 2.0).clamp(1e-3, PRECISION);
-        (9.0 * share * (1.0 - share) / (half * half)).clamp(JUDGE_MIN, JUDGE_MAX)
+        (9.0 * share * (1.0 - share) * self.dispersion() / (half * half)).clamp(JUDGE_MIN, JUDGE_MAX)
     }
-}
-
-/// How far a loss share of `share` measured over `datagrams` strays by chance: three standard deviations.
-pub(super) fn chance(share: f64, datagrams: f64) -> f64 {
-    let share = share.max(SHARE_MIN);
-    3.0 * (share * (1.0 - share) / datagrams.max(1.0)).sqrt()
 }
 
 /// Loss is measured over so many datagrams, and so much above the random share is let pass beside chance: a short
@@ -79,6 +101,9 @@ pub(super) fn chance(share: f64, datagrams: f64) -> f64 {
 const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, 0.003)];
 /// Where nothing seems to be lost, chance is reckoned with this share.
 const SHARE_MIN: f64 = 0.003;
+/// Weight of what was lost of some 40 datagrams more, and a bound of what comes of it.
+const DISPERSION_GAIN: f64 = 1.0 / 64.0;
+const DISPERSION_MAX: f64 = 16.0;
 /// The random share is wanted at least this exactly: what it is taken for too much is wasted.
 const PRECISION: f64 = 0.01;
 /// Bounds of the datagrams that a judgement takes.
@@ -110,6 +135,7 @@ mod tests {
             next_number: sent + 1,
             in_flight: 0,
             app_limited: false,
+            time_lost: Duration::ZERO,
         }
     }
 
@@ -136,6 +162,26 @@ mod tests {
         assert_eq!(watch.random, 0.05, "3 % of 200 may be chance");
         assert_eq!(watch.excess(&ack(4000, 3994, 0), LEN), None);
         assert!(watch.random < 0.002);
+    }
+
+    #[test]
+    fn what_is_lost_in_bursts_varies_more_by_chance() {
+        let learnt = |losses: [f64; 4], is_crowded| {
+            let mut watch = LossWatch::default();
+            (0..400).for_each(|n| watch.learn_dispersion(40.0, losses[n % 4], is_crowded));
+            watch
+        };
+        // One in forty each time, and four at once each fourth time.
+        let (even, bursts) = (learnt([0.025; 4], false), learnt([0.0, 0.0, 0.0, 0.1], false));
+        assert_eq!(even.dispersion(), 1.0);
+        assert!((2.5..4.0).contains(&bursts.dispersion()), "{}", bursts.dispersion());
+        assert!(bursts.chance(0.025, 1000.0) > 1.5 * even.chance(0.025, 1000.0));
+        assert!(bursts.datagrams_to_judge(0.02) > 2.0 * even.datagrams_to_judge(0.02));
+        assert_eq!(
+            learnt([0.0, 0.0, 0.0, 0.1], true).dispersion(),
+            1.0,
+            "in a crowd it is the crowd that varies"
+        );
     }
 
     #[test]

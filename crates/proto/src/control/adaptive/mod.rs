@@ -9,7 +9,10 @@
 //! * **queueing delay** (`delay.rs`): least delay of a tick over the least of the last while. The smaller of what
 //!   one-way delays (they do not see the way back) and round trips (they do not drift) say. A stretch in which the
 //!   queue never ran empty does not make a new base.
-//! * **loss share** (`loss.rs`), over 200 datagrams and over 2000, without what the receiving host itself dropped.
+//! * **loss share** (`loss.rs`), over 200 datagrams and over 2000, without what the receiving host itself dropped, and
+//!   by how much it strays by chance: what is lost in bursts strays more.
+//!
+//! A sending host that was late says nothing of the path: what was delivered meanwhile does not lower the rate.
 //!
 //! ```text
 //! Train ──▶ Cruise ◀──▶ Test        loss rose: send less for a while. Does it go away? Then it was ours
@@ -32,8 +35,9 @@
 //! fill it. If it always stops at the same delay and nothing is lost, that is the route's (`route.rs` finds a sudden
 //! change at once).
 //!
-//! *Company* (`company.rs`) is told by packet pairs (`pairs.rs`): they measure the link, whoever uses it. Who gets less
-//! than 70 % of it shares it, and there a loss is everybody's: no trial of one flow could find its reason. If the
+//! *Company* (`company.rs`) is told by packet pairs (`pairs.rs`): what most of them agree on is the link, whoever uses
+//! it. Who gets less than 70 % of it shares it (where hosts bundle arrivals and pairs do not agree, who meets a queue
+//! longer than its own), and there a loss is everybody's: no trial of one flow could find its reason. If the
 //! queue is longer than our like make it, if the delay that it is measured by was refuted, or if there are so few
 //! datagrams a round trip that they tell too little, the flow competes at once.
 //!
@@ -150,6 +154,7 @@ struct Tick {
     received: u64,
     app_limited: bool,
     samples: u32,
+    time_lost: Duration,
 }
 
 /// About a round trip, after which the rate may grow.
@@ -164,6 +169,8 @@ struct Round {
     ticks: u32,
     /// Largest delivery rate of its ticks.
     delivered_max: f64,
+    /// The sending host was late in any of its ticks.
+    is_late: bool,
     /// Whether any of its ticks saw a queue.
     queued: bool,
     /// Shortest queue of its ticks, ns.
@@ -240,7 +247,7 @@ impl Adaptive {
         let delivered = Rate::measured(bytes, span).0 as f64;
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
-        self.refresh.see(ack.now, self.delay.queue_ns);
+        self.refresh.see(ack.now, self.delay.queue_ns, self.target_ns());
         self.watch_route(ack.now);
         let sends_less = match &self.state {
             State::Refresh { .. } => true,
@@ -251,10 +258,12 @@ impl Adaptive {
             self.dips.end_tick(ack.now, self.delay.queue_ns);
         }
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
+        // What a host that was busy did not send says nothing of the path.
+        let is_late = (ack.time_lost - self.tick.time_lost) > span / LATE_PART;
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
         if span > Duration::ZERO {
-            self.learn_bandwidth(ack.now, delivered / (1.0 - self.loss.random).max(0.1), is_full);
+            self.learn_bandwidth(ack.now, delivered / (1.0 - self.loss.random).max(0.1), is_full && !is_late);
             self.round.delivered_max = self.round.delivered_max.max(delivered);
             self.round.ticks += 1;
         }
@@ -267,6 +276,7 @@ impl Adaptive {
             (self.growth, self.startup, self.bandwidth) = (0.0, None, limit);
             (self.jumped, self.round.is_settled) = (ack.next_number, false);
         }
+        self.round.is_late |= is_late;
         self.round.queued |= queued;
         self.round.queue_least_ns = self.round.queue_least_ns.min(self.delay.queue_ns);
         self.round.queue_most_ns = self.round.queue_most_ns.max(self.delay.queue_ns);
@@ -300,6 +310,7 @@ impl Adaptive {
             received: ack.received_bytes,
             app_limited: false,
             samples: 0,
+            time_lost: ack.time_lost,
         };
     }
 
@@ -361,7 +372,8 @@ impl Adaptive {
         let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
         let excess = self.loss.excess(ack, self.datagram_len);
         if let Some(loss) = excess.filter(|loss| *loss > tolerated) {
-            let delivered = if self.growth > 0.0 { self.round.delivered_max } else { delivered };
+            let delivered =
+                if self.growth > 0.0 || self.round.is_late { self.round.delivered_max } else { delivered };
             (self.growth, self.startup) = (0.0, None);
             let queue_ns = self.round.queue_most_ns;
             let (began, from) = (ack.now, ack.next_number);
@@ -373,6 +385,7 @@ impl Adaptive {
         let (datagrams, loss) = self.lately.get_or_insert(Counted::at(ack)).until(ack, self.datagram_len);
         if datagrams >= LATELY {
             (self.loss_lately, self.lately) = (loss, Some(Counted::at(ack)));
+            self.loss.learn_dispersion(datagrams, loss, self.is_crowded());
         }
     }
 }
@@ -531,6 +544,8 @@ const GROWTH_MAX: f64 = 1.0;
 /// How long an old base delay is believed while the queue never runs empty.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
+/// A host that loses this part of a tick is late.
+const LATE_PART: u32 = 10;
 /// Ticks in a round trip, and their length's bounds.
 const TICKS_PER_RTT: u32 = 3;
 const TICK_MIN: Duration = Duration::from_millis(4);

@@ -22,8 +22,9 @@ pub(super) struct Refresh {
     pub least_ns: f64,
     low_ns: f64,
     low_at: Time,
-    /// The longest.
-    most_ns: f64,
+    /// Ticks since the last one, and how many of them saw a queue.
+    ticks: u32,
+    queued: u32,
     /// What was taken for the delay of the empty path when the last one began.
     base_ns: i64,
     /// Refreshes in a row that did not empty the queue, and the largest bandwidth before them.
@@ -52,7 +53,8 @@ impl Refresh {
             least_ns: f64::INFINITY,
             low_ns: f64::INFINITY,
             low_at: Time::ZERO,
-            most_ns: 0.0,
+            ticks: 0,
+            queued: 0,
             base_ns: 0,
             failures: 0,
             bandwidth: 0.0,
@@ -66,12 +68,13 @@ impl Refresh {
     }
 
     /// A tick saw a queue of `queue_ns`.
-    pub fn see(&mut self, now: Time, queue_ns: f64) {
+    pub fn see(&mut self, now: Time, queue_ns: f64, target_ns: f64) {
+        self.ticks += 1;
+        self.queued += u32::from(queue_ns > target_ns / 2.0);
         if queue_ns < self.low_ns - SAME_NS {
             (self.low_ns, self.low_at) = (queue_ns, now);
         }
         self.least_ns = self.least_ns.min(queue_ns);
-        self.most_ns = self.most_ns.max(queue_ns);
     }
 
     /// What is seen from now on is what one does.
@@ -153,7 +156,7 @@ impl Adaptive {
 
     /// Was the queue empty for a moment, and was that the delay that was taken for the empty path's?
     fn judge_refresh(&mut self, now: Time) {
-        let same_ns = SAME_NS + SAME_SHARE * nanos(self.rtt) as f64;
+        let same_ns = SAME_NS.max(self.noise_ns() / 3.0) + SAME_SHARE * nanos(self.rtt) as f64;
         let least_ns = self.refresh.least_ns;
         let is_lower = (self.refresh.base_ns - self.delay.base_ns()) as f64 > same_ns;
         let is_met = least_ns <= same_ns && !is_lower;
@@ -165,8 +168,8 @@ impl Adaptive {
         }
         self.refresh.floor_ns = least_ns;
         self.refresh.is_refuted = !is_met;
-        self.refresh.is_idle = self.refresh.most_ns < self.target_ns() / 2.0;
-        self.refresh.most_ns = 0.0;
+        self.refresh.is_idle = self.refresh.queued * IDLE_PART <= self.refresh.ticks;
+        (self.refresh.ticks, self.refresh.queued) = (0, 0);
         if !is_met {
             // What was learnt of loss may have been a full queue's.
             self.loss.random = 0.0;
@@ -213,6 +216,8 @@ const SAME_NS: f64 = 500_000.0;
 const SAME_SHARE: f64 = 0.01;
 /// So many in a row that left the same, and lost nothing, have seen the route's delay.
 const FLOORS: u32 = 2;
+/// A queue in no more than this part of the ticks is the hosts' doing.
+const IDLE_PART: u32 = 10;
 /// How far below an empty queue a refresh goes, in round trips.
 const MARGIN: f64 = 0.01;
 /// By which share less is sent meanwhile; where others of our like may take what is still queued for the path's delay,

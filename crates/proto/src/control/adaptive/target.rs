@@ -9,8 +9,7 @@ impl Adaptive {
     pub(super) fn target_ns(&self) -> f64 {
         let base = self.target_base_ns().min(self.ceiling.room_ns);
         let most_ns = (TARGET_MOST * nanos(self.rtt) as f64).max(base);
-        (base * self.target_share()).min(most_ns)
-            + (NOISE_FACTOR * self.delay.noise_ns).min(NOISE_TARGETS * base)
+        (base * self.target_share()).min(most_ns) + self.noise_ns().min(NOISE_TARGETS * base)
     }
 
     /// The target at [`TARGET_RATE`], if the queue has room for it.
@@ -46,8 +45,7 @@ const TARGET_FACTOR_MAX: f64 = 10.0;
 /// … and not beyond this share of the round trip.
 const TARGET_MOST: f64 = 0.25;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
-const NOISE_FACTOR: f64 = 2.0;
-const NOISE_TARGETS: f64 = 0.25;
+const NOISE_TARGETS: f64 = 0.5;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.

@@ -264,6 +264,7 @@ mod tests {
                     next_number: self.number + 50,
                     in_flight: 0,
                     app_limited: false,
+                    time_lost: Duration::ZERO,
                 };
                 self.watched.note(ack.now, delay as i64);
                 if let Some(cut) = self.watched.on_base(&ack, Pace { rate: self.rate, ..pace() }) {

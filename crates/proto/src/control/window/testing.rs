@@ -181,6 +181,7 @@ impl<R: Rule> Flow<R> {
             next_number: self.next,
             in_flight,
             app_limited: self.is_app_limited,
+            time_lost: Duration::ZERO,
         });
     }
 

@@ -36,6 +36,7 @@ fn a_classic_window_begins_with_one_segment_and_counts_acknowledgements() {
         next_number: received + in_flight,
         in_flight: in_flight * LEN,
         app_limited: false,
+        time_lost: Duration::ZERO,
     };
     control.on_ack(&ack(1, 0));
     // two segments, one acknowledgement
