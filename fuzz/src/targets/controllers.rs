@@ -206,6 +206,7 @@ impl Path {
             next_number: self.next,
             in_flight: self.in_flight(),
             app_limited: happened.is_app_limited,
+            time_lost: Duration::ZERO,
         });
     }
 
@@ -245,6 +246,7 @@ impl Path {
             next_number: number()?,
             in_flight: number()?,
             app_limited: kind & 16 > 0,
+            time_lost: Duration::from_nanos(number()?),
         };
         // No endpoint lets totals go back.
         self.received = self.received.max(ack.received_bytes.max(ack.accepted_bytes).max(ack.covered_bytes));

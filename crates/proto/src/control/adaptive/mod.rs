@@ -259,7 +259,7 @@ impl Adaptive {
         }
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
         // What a host that was busy did not send says nothing of the path.
-        let is_late = (ack.time_lost - self.tick.time_lost) > span / LATE_PART;
+        let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span / LATE_PART;
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
         if span > Duration::ZERO {
