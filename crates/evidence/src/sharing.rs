@@ -125,15 +125,19 @@ struct Start {
     rivals_s: f64,
 }
 
-/// Ours first, rivals first, all at about the same time.
-const STARTS: [Start; 3] = [
+/// Ours first, rivals first, all at about the same time; the same with other gaps, for what comes of a meeting hangs by
+/// tenths of a second.
+const STARTS: [Start; 6] = [
     Start { ours_s: 0.0, gap_s: 2.0, rivals_s: 2.3 },
     Start { ours_s: 3.1, gap_s: 1.3, rivals_s: 0.0 },
     Start { ours_s: 0.7, gap_s: 3.1, rivals_s: 0.3 },
+    Start { ours_s: 0.0, gap_s: 2.5, rivals_s: 0.9 },
+    Start { ours_s: 1.7, gap_s: 0.7, rivals_s: 0.0 },
+    Start { ours_s: 5.2, gap_s: 1.7, rivals_s: 0.0 },
 ];
 const RIVALS_GAP_S: f64 = 0.1;
 /// In a crowd they come so soon one after another.
-const CROWD_GAP: f64 = 0.1;
+const CROWD_GAP: f64 = 0.25;
 
 /// What came of a row with one control and one start.
 #[derive(Clone, Debug)]
@@ -253,7 +257,7 @@ fn share(options: &Options<'_>) -> Findings {
         .collect();
     let method = format!(
         "From {:.0} s to {:.0} s, as a share of what the link carries of object bytes; lost: of what was sent in that \
-         time. {} starts: ours first, rivals first, all at once; worst: of these. Drop-tail \
+         time. {} starts: ours first, rivals first, all at once, each with two gaps; worst: of these. Drop-tail \
          queues in bandwidth-delay products.",
         extent.from.as_secs_f64(),
         extent.until.as_secs_f64(),

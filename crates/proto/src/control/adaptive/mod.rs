@@ -49,7 +49,8 @@
 //! more. No test makes more than a fifth random.
 //!
 //! *Compete* (`rivals.rs`): the window is CUBIC's (`window/cubic.rs`), or, while a BBR is there, BBR's: loss does not
-//! move that, and it betrays itself, for every ten seconds it drains the queue. The flow cruises again when a refresh
+//! move that, and it betrays itself, for every ten seconds it drains the queue. If that does not keep a good part of the
+//! link for us, it was a crowd. The flow cruises again when a refresh
 //! meets the delay of the empty path, or when all that the link carries is delivered. In the background it does not
 //! compete but yields.
 //!

@@ -10,12 +10,21 @@ use core::time::Duration;
 pub(super) struct Compete {
     window: Windowed<Cubic>,
     /// Beside one that loss does not move.
-    bbr: Option<Box<Bbr>>,
+    bbr: Option<Box<AsBbr>>,
     config: ControlConfig,
     low: Option<Low>,
     /// Rounds in a row that delivered what the link carries, and since when.
     alone: u32,
     alone_since: Time,
+}
+
+/// What came of doing as a BBR does.
+#[derive(Debug)]
+struct AsBbr {
+    control: Bbr,
+    since: Time,
+    /// The share of the link that was delivered, on average.
+    share: f64,
 }
 
 /// A while of sending much less, to see whether the queue is only our like's.
@@ -43,13 +52,13 @@ impl Compete {
 
     /// Bytes that may be on their way.
     pub fn window_bytes(&self) -> f64 {
-        let window = self.bbr.as_ref().map_or(self.window.window(), |bbr| bbr.window());
+        let window = self.bbr.as_ref().map_or(self.window.window(), |bbr| bbr.control.window());
         window.map_or(f64::INFINITY, |bytes| bytes as f64)
     }
 
     /// What to pace at, bit/s.
     pub fn rate(&self) -> f64 {
-        let rate = self.bbr.as_ref().map_or(self.window.pacing_rate(), |bbr| bbr.pacing_rate());
+        let rate = self.bbr.as_ref().map_or(self.window.pacing_rate(), |bbr| bbr.control.pacing_rate());
         let rate = rate.map_or(f64::INFINITY, |rate| rate.0 as f64);
         if self.low.is_some_and(|low| !low.is_past) { rate * LOW_FACTOR } else { rate }
     }
@@ -61,14 +70,14 @@ impl Compete {
     pub fn on_sent(&mut self, sent: &Sent) {
         self.window.on_sent(sent);
         if let Some(bbr) = &mut self.bbr {
-            bbr.on_sent(sent);
+            bbr.control.on_sent(sent);
         }
     }
 
     pub fn on_ack(&mut self, ack: &AckSample) {
         self.window.on_ack(ack);
         if let Some(bbr) = &mut self.bbr {
-            bbr.on_ack(ack);
+            bbr.control.on_ack(ack);
         }
         self.low = self.low.filter(|low| ack.now < low.judged_at);
         if let Some(low) = &mut self.low {
@@ -79,14 +88,14 @@ impl Compete {
     pub fn on_loss(&mut self, loss: &LossSample) {
         self.window.on_loss(loss);
         if let Some(bbr) = &mut self.bbr {
-            bbr.on_loss(loss);
+            bbr.control.on_loss(loss);
         }
     }
 
     pub fn on_timeout(&mut self, now: Time) {
         self.window.on_timeout(now);
         if let Some(bbr) = &mut self.bbr {
-            bbr.on_timeout(now);
+            bbr.control.on_timeout(now);
         }
     }
 
@@ -99,14 +108,23 @@ impl Compete {
         self.bbr.is_some()
     }
 
-    /// Do as a BBR does on a link of `link` bit/s, or no longer.
-    pub fn match_bbr(&mut self, now: Time, is_bbr: bool, link: f64, rtt: Duration) {
+    /// Do as a BBR does, beginning at `rate` bit/s, or no longer.
+    pub fn match_bbr(&mut self, now: Time, is_bbr: bool, rate: f64, rtt: Duration) {
         if !is_bbr {
             self.bbr = None;
         } else if self.bbr.is_none() {
             let config = ControlConfig { rtt, ..self.config };
-            self.bbr = Some(Box::new(Bbr::resumed(config, now, Rate((link * BBR_SHARE) as u64))));
+            let control = Bbr::resumed(config, now, Rate(rate as u64));
+            self.bbr = Some(Box::new(AsBbr { control, since: now, share: BBR_SHARE }));
         }
+    }
+
+    /// A round delivered the share `share` of the link. True: less than we began with is left of it,
+    /// so this is a crowd, in which several take each other for a BBR, and all lose much by what they do then.
+    pub fn is_in_vain(&mut self, now: Time, share: f64) -> bool {
+        let Some(bbr) = &mut self.bbr else { return false };
+        bbr.share += (share - bbr.share) * SHARE_GAIN;
+        bbr.share < BBR_SHARE && now.since(bbr.since) >= TRIAL
     }
 
     /// Send little for a moment, with a queue of `queue_ns`; when what comes of it will have been seen.
@@ -160,6 +178,11 @@ impl Dips {
         }
     }
 
+    /// What was taken for a BBR was none.
+    pub fn forget(&mut self) {
+        self.seen = None;
+    }
+
     /// A BBR was there of late.
     pub fn is_bbr(&self, now: Time) -> bool {
         self.seen.is_some_and(|seen| now.since(seen) < SEEN_LATELY)
@@ -177,7 +200,11 @@ const ALONE: f64 = 0.88;
 const ALONE_ROUNDS: u32 = 8;
 const ALONE_SPAN: Duration = Duration::from_millis(500);
 /// Beside a BBR we begin with this share of the link.
-const BBR_SHARE: f64 = 0.25;
+pub(super) const BBR_SHARE: f64 = 0.3;
+/// … and if we have less after so long, it was none. Shorter than BBR's interval: nobody is to take our dips for one's.
+const TRIAL: Duration = Duration::from_secs(5);
+/// Weight of a round in the share that it brings: a BBR's own dip, of 200 ms, is not to count for much.
+const SHARE_GAIN: f64 = 1.0 / 50.0;
 /// A queue falls from this share of its longest …
 const LONG: f64 = 0.6;
 /// … to this one: it dips. Its longest is forgotten by so much each tick, 4 to 50 ms.
@@ -230,13 +257,34 @@ mod tests {
     #[test]
     fn beside_a_bbr_loss_does_not_move_us() {
         let mut compete = compete();
-        compete.match_bbr(Time::ZERO, true, 1e8, RTT);
+        compete.match_bbr(Time::ZERO, true, 2.5e7, RTT);
         let (rate, window) = (compete.rate(), compete.window_bytes());
         assert!((2e7..6e7).contains(&rate), "{rate}");
         compete.on_loss(&LossSample { in_flight: window as u64, ..loss(40, 1, true) });
         assert_eq!(compete.rate(), rate);
-        compete.match_bbr(Time::ZERO, false, 1e8, RTT);
+        compete.match_bbr(Time::ZERO, false, 2.5e7, RTT);
         assert!(compete.window_bytes() < 90_000.0, "CUBIC's, which minded");
+    }
+
+    #[test]
+    fn to_do_as_a_bbr_does_is_in_vain_if_less_is_left() {
+        for (share, is_in_vain) in [(0.45, false), (0.25, true), (0.05, true)] {
+            let mut compete = compete();
+            compete.match_bbr(Time::ZERO, true, 2.5e7, RTT);
+            let mut rounds = (1..100).map(|n| Time::from_millis(100 * n));
+            let first = rounds.find(|now| compete.is_in_vain(*now, share));
+            assert_eq!(first, is_in_vain.then_some(Time::from_millis(5000)), "{share}");
+        }
+    }
+
+    #[test]
+    fn an_own_dip_does_not_end_what_is_not_in_vain() {
+        let mut compete = compete();
+        compete.match_bbr(Time::ZERO, true, 2.5e7, RTT);
+        for n in 1..200 {
+            let share = if n % 100 < 4 { 0.0 } else { 0.45 };
+            assert!(!compete.is_in_vain(Time::from_millis(100 * n), share), "round {n}");
+        }
     }
 
     /// Dips of a queue of 40 ms at these seconds.
