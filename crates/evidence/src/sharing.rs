@@ -125,8 +125,8 @@ struct Start {
     rivals_s: f64,
 }
 
-/// Ours first, rivals first, all at about the same time; the same with other gaps, for what comes of a meeting hangs by
-/// tenths of a second.
+/// Ours first, rivals first, all at about the same time, with several gaps: what comes of a meeting hangs by tenths of a
+/// second.
 const STARTS: [Start; 6] = [
     Start { ours_s: 0.0, gap_s: 2.0, rivals_s: 2.3 },
     Start { ours_s: 3.1, gap_s: 1.3, rivals_s: 0.0 },
@@ -257,7 +257,7 @@ fn share(options: &Options<'_>) -> Findings {
         .collect();
     let method = format!(
         "From {:.0} s to {:.0} s, as a share of what the link carries of object bytes; lost: of what was sent in that \
-         time. {} starts: ours first, rivals first, all at once, each with two gaps; worst: of these. Drop-tail \
+         time. {} starts: ours first, rivals first, all at once, with several gaps; worst: of these. Drop-tail \
          queues in bandwidth-delay products.",
         extent.from.as_secs_f64(),
         extent.until.as_secs_f64(),

@@ -1,6 +1,6 @@
 //! Whether others use the path, and what that makes of a loss.
 
-use super::rivals::{BBR_SHARE, Compete};
+use super::rivals::Compete;
 use super::startup::STARTUP_LOSS;
 use super::{Adaptive, State};
 use crate::control::ControlConfig;
@@ -72,11 +72,12 @@ impl Adaptive {
     pub(super) fn look_beside_rivals(&mut self, now: Time, delivered: f64) {
         let (link, is_bbr) = (self.link_rate(), self.dips.is_bbr(now));
         if let (State::Compete(compete), Some(link)) = (&mut self.state, link) {
-            compete.match_bbr(now, is_bbr, delivered.max(link * BBR_SHARE), self.rtt);
-            if compete.is_in_vain(now, delivered / link) {
+            let share = delivered / link;
+            compete.match_bbr(now, is_bbr, link, delivered, self.rtt);
+            if compete.is_in_vain(now, share) {
                 self.dips.forget();
             }
-            if compete.is_alone(now, delivered / link) {
+            if compete.is_alone(now, share) {
                 self.leave_rivals(now);
             }
         }

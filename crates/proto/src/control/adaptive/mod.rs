@@ -50,9 +50,8 @@
 //!
 //! *Compete* (`rivals.rs`): the window is CUBIC's (`window/cubic.rs`), or, while a BBR is there, BBR's: loss does not
 //! move that, and it betrays itself, for every ten seconds it drains the queue. If that does not keep a good part of the
-//! link for us, it was a crowd. The flow cruises again when a refresh
-//! meets the delay of the empty path, or when all that the link carries is delivered. In the background it does not
-//! compete but yields.
+//! link for us, it was a crowd. The flow cruises again when a refresh meets the delay of the empty path, or when all that
+//! the link carries is delivered. In the background it does not compete but yields.
 //!
 //! The first estimate is the path check's train, or one of our own; seven tenths of it are sent first, and the rest
 //! is taken once these have passed without a queue. A receiver that drops, refuses or fills up bounds the rate by

@@ -108,19 +108,20 @@ impl Compete {
         self.bbr.is_some()
     }
 
-    /// Do as a BBR does, beginning at `rate` bit/s, or no longer.
-    pub fn match_bbr(&mut self, now: Time, is_bbr: bool, rate: f64, rtt: Duration) {
+    /// Do as a BBR does on a link of `link` bit/s, of which `delivered` are ours, or no longer.
+    pub fn match_bbr(&mut self, now: Time, is_bbr: bool, link: f64, delivered: f64, rtt: Duration) {
         if !is_bbr {
             self.bbr = None;
         } else if self.bbr.is_none() {
             let config = ControlConfig { rtt, ..self.config };
+            let rate = delivered.max(link * BBR_SHARE);
             let control = Bbr::resumed(config, now, Rate(rate as u64));
             self.bbr = Some(Box::new(AsBbr { control, since: now, share: BBR_SHARE }));
         }
     }
 
-    /// A round delivered the share `share` of the link. True: less than we began with is left of it,
-    /// so this is a crowd, in which several take each other for a BBR, and all lose much by what they do then.
+    /// A round delivered the share `share` of the link. True: to do as a BBR does has not kept us our part of it, so this
+    /// is a crowd, in which several take each other for a BBR, and all lose much by what they do then.
     pub fn is_in_vain(&mut self, now: Time, share: f64) -> bool {
         let Some(bbr) = &mut self.bbr else { return false };
         bbr.share += (share - bbr.share) * SHARE_GAIN;
@@ -199,9 +200,9 @@ const LOW_MIN: Duration = Duration::from_millis(100);
 const ALONE: f64 = 0.88;
 const ALONE_ROUNDS: u32 = 8;
 const ALONE_SPAN: Duration = Duration::from_millis(500);
-/// Beside a BBR we begin with this share of the link.
-pub(super) const BBR_SHARE: f64 = 0.3;
-/// … and if we have less after so long, it was none. Shorter than BBR's interval: nobody is to take our dips for one's.
+/// Beside a BBR we begin with this share of the link at least …
+const BBR_SHARE: f64 = 0.3;
+/// … and if we have less of it after so long, it was none. Shorter than BBR's interval: nobody is to take our dips for one's.
 const TRIAL: Duration = Duration::from_secs(5);
 /// Weight of a round in the share that it brings: a BBR's own dip, of 200 ms, is not to count for much.
 const SHARE_GAIN: f64 = 1.0 / 50.0;
@@ -257,12 +258,12 @@ mod tests {
     #[test]
     fn beside_a_bbr_loss_does_not_move_us() {
         let mut compete = compete();
-        compete.match_bbr(Time::ZERO, true, 2.5e7, RTT);
+        compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
         let (rate, window) = (compete.rate(), compete.window_bytes());
         assert!((2e7..6e7).contains(&rate), "{rate}");
         compete.on_loss(&LossSample { in_flight: window as u64, ..loss(40, 1, true) });
         assert_eq!(compete.rate(), rate);
-        compete.match_bbr(Time::ZERO, false, 2.5e7, RTT);
+        compete.match_bbr(Time::ZERO, false, 1e8, 0.0, RTT);
         assert!(compete.window_bytes() < 90_000.0, "CUBIC's, which minded");
     }
 
@@ -270,7 +271,7 @@ mod tests {
     fn to_do_as_a_bbr_does_is_in_vain_if_less_is_left() {
         for (share, is_in_vain) in [(0.45, false), (0.25, true), (0.05, true)] {
             let mut compete = compete();
-            compete.match_bbr(Time::ZERO, true, 2.5e7, RTT);
+            compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
             let mut rounds = (1..100).map(|n| Time::from_millis(100 * n));
             let first = rounds.find(|now| compete.is_in_vain(*now, share));
             assert_eq!(first, is_in_vain.then_some(Time::from_millis(5000)), "{share}");
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn an_own_dip_does_not_end_what_is_not_in_vain() {
         let mut compete = compete();
-        compete.match_bbr(Time::ZERO, true, 2.5e7, RTT);
+        compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
         for n in 1..200 {
             let share = if n % 100 < 4 { 0.0 } else { 0.45 };
             assert!(!compete.is_in_vain(Time::from_millis(100 * n), share), "round {n}");
