@@ -57,10 +57,9 @@ pub fn repeat<T>(mut measure: impl FnMut() -> Result<T, String>) -> Option<T> {
     let (mut failed, mut always_taken) = (0, true);
     for attempt in 1.. {
         DISTURBED.store(false, Ordering::Relaxed);
-        let (found, is_taken) = beside_others(|| watch_pauses(&mut measure));
-        let why = match found {
+        let (why, is_taken) = match beside_others(|| watch_pauses(&mut measure)) {
             Ok(found) => return Some(found),
-            Err(why) => why,
+            Err(failed) => failed,
         };
         always_taken &= is_taken;
         let disturbed = is_taken || DISTURBED.load(Ordering::Relaxed);
@@ -78,16 +77,18 @@ pub fn repeat<T>(mut measure: impl FnMut() -> Result<T, String>) -> Option<T> {
     unreachable!("attempts are limited")
 }
 
-/// What `work` gives, and whether others had a part of the machine: other machines on the same hardware meanwhile, or
-/// programs that still run in the second after. What this program itself did is over by then.
-pub fn beside_others<T>(work: impl FnOnce() -> T) -> (T, bool) {
+/// What `work` gives; if it failed also whether others had a part of the machine: other machines on the same hardware
+/// meanwhile, or programs that still run in the second after. What this program itself did is over by then.
+pub fn beside_others<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, (E, bool)> {
     let before = ProcessorTimes::now();
     let done = work();
     let after = ProcessorTimes::now();
     note_disturbance(after.were_short_since(&before));
-    thread::sleep(Duration::from_secs(1));
-    let is_busy = ProcessorTimes::now().idle_share_since(&after) < IDLE_SHARE_MIN;
-    (done, is_busy || after.stolen_share_since(&before) > STOLEN_SHARE_MAX)
+    done.map_err(|why| {
+        thread::sleep(Duration::from_secs(1));
+        let is_busy = ProcessorTimes::now().idle_share_since(&after) < IDLE_SHARE_MIN;
+        (why, is_busy || after.stolen_share_since(&before) > STOLEN_SHARE_MAX)
+    })
 }
 
 /// Wait for a second in which nothing keeps a thread from going on when it means to; a minute at most. What disturbs comes

@@ -38,20 +38,20 @@ fn validate(seeds: u64, bounds: Bounds) {
     // A busy machine disturbs both kinds of TCP, each in its own way; and the more seeds, the less is chance.
     let mut always_taken = true;
     for attempt in 1..=ATTEMPTS {
-        let (results, is_taken) =
-            machine::beside_others(|| runs::measure(pending.iter().map(|(job, _)| job)));
-        always_taken &= is_taken;
-        for ((job, found), result) in pending.iter_mut().zip(results) {
-            job.first_seed += job.seeds;
-            match result {
-                Ok(means) => found.push(means),
-                Err(why) => println!("{:<30} {why}", job.name),
+        let measured = machine::beside_others(|| {
+            let results = runs::measure(pending.iter().map(|(job, _)| job));
+            for ((job, found), result) in pending.iter_mut().zip(results) {
+                job.first_seed += job.seeds;
+                match result {
+                    Ok(means) => found.push(means),
+                    Err(why) => println!("{:<30} {why}", job.name),
+                }
             }
-        }
-        pending.retain(|(job, found)| found.is_empty() || !judge(job, found, bounds));
-        if pending.is_empty() {
-            return;
-        }
+            pending.retain(|(job, found)| found.is_empty() || !judge(job, found, bounds));
+            if pending.is_empty() { Ok(()) } else { Err(()) }
+        });
+        let Err(((), is_taken)) = measured else { return };
+        always_taken &= is_taken;
         println!("{} missed at attempt {attempt} of {ATTEMPTS}", pending.len());
         machine::await_calm();
     }
