@@ -1,7 +1,8 @@
 //! What the file in place has in common with the one that is to come is taken over.
 
 use super::harness::*;
-use longhaul_proto::session::message::{Delta, FileOptions};
+use super::recorder::{BTRFS, EXT4, Recorder, XFS, alone};
+use longhaul_proto::session::message::{Delta, FileOptions, Fsync};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -36,6 +37,30 @@ fn only_groups_that_changed_are_sent() {
     assert_eq!((report.files_done, report.delta_bytes, report.resumed_bytes), (1, 8 * MIB, 0));
     assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
     assert_tidy(dest.path());
+}
+
+/// What is taken over is written again only where the file system cannot share blocks.
+#[test]
+fn what_is_taken_over_shares_the_blocks_of_the_file_in_place() {
+    alone(|| {
+        for (format, shares) in [(BTRFS, true), (XFS, true), (EXT4, false)] {
+            let Some(disk) = Recorder::new(format) else { continue };
+            let (source, dest, bytes) = changed(20 * MIB, &[5, 9 * MIB]);
+            write(disk.top().join("f"), &fs::read(dest.path().join("f")).unwrap());
+            set_mtime(disk.top().join("f"), 1000, 0);
+            fs::File::open(disk.top()).and_then(|top| Ok(rustix::fs::syncfs(top)?)).unwrap();
+            let begun = disk.now();
+            let options = FileOptions { fsync: Fsync::Always, ..always() };
+            let report = copy_with(&source.path().join("f"), &disk.top(), Road::default(), &options);
+            fs::File::open(disk.top()).and_then(|top| Ok(rustix::fs::syncfs(top)?)).unwrap();
+            assert_eq!((report.files_done, report.delta_bytes), (1, 18 * MIB), "{}", format.name);
+            assert!(fs::read(disk.top().join("f")).unwrap() == bytes);
+            let written = disk.bytes_since(begun);
+            println!("{}: {written} bytes written", format.name);
+            // Two groups, and tables.
+            assert_eq!(written < 5 * MIB, shares, "{}: {written}", format.name);
+        }
+    });
 }
 
 #[test]

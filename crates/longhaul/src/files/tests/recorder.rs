@@ -130,6 +130,12 @@ impl Recorder {
         self.disk.steps.lock().unwrap().len()
     }
 
+    /// How much was written to it since then.
+    pub fn bytes_since(&self, moment: usize) -> u64 {
+        let written = |step: &Step| if let Step::Write { data, .. } = step { data.len() as u64 } else { 0 };
+        self.disk.steps.lock().unwrap()[moment..].iter().map(written).sum()
+    }
+
     /// From now on what holds this cannot be written.
     pub fn refuse(&self, what: Option<Vec<u8>>) {
         *self.disk.unwritable.lock().unwrap() = what;
