@@ -1,6 +1,6 @@
 //! How long packets wait in the bottleneck's queue.
 
-use crate::units::Time;
+use crate::units::{Time, nanos};
 use core::time::Duration;
 
 /// Queueing delay from one-way delays and from round trips, each against the least seen.
@@ -38,6 +38,7 @@ impl QueueDelay {
         self.round_trip.sample(rtt);
         let found = [one_way.map(|d| self.one_way.above(d)), rtt.map(|d| self.round_trip.above(d))];
         let Some(queue_ns) = found.into_iter().flatten().reduce(f64::min) else { return };
+        let queue_ns = queue_ns.min(nanos(DELAY_MAX) as f64);
         // A queue that grows or drains steadily is no noise.
         let stray = (self.queue_ns - (self.before_ns + queue_ns) / 2.0).abs();
         self.noise_ns += (stray - self.noise_ns) * NOISE_GAIN;
@@ -65,7 +66,7 @@ impl QueueDelay {
     pub fn path_rtt(&self, least: Duration) -> Duration {
         let lately = self.round_trip.least().map(|least| Duration::from_nanos(least.max(0) as u64));
         let longer = least.saturating_add(least / OTHER_WAY_PART + OTHER_WAY_MIN);
-        lately.filter(|lately| *lately > longer && *lately < OTHER_WAY_MAX).unwrap_or(least)
+        lately.filter(|lately| *lately > longer && *lately < DELAY_MAX).unwrap_or(least).min(DELAY_MAX)
     }
 
     /// What the last tick saw is the delay of an empty queue, after all.
@@ -132,8 +133,9 @@ impl Base {
 /// A way is another one if it is longer by this part and this much than it ever was.
 const OTHER_WAY_PART: u32 = 4;
 const OTHER_WAY_MIN: Duration = Duration::from_millis(5);
-/// Longer than over any satellite: a host that was stopped for a while measures hours.
-const OTHER_WAY_MAX: Duration = Duration::from_secs(3);
+/// Longer than over any satellite: a host that was stopped for a while measures hours. No queue and no path counts as
+/// longer.
+const DELAY_MAX: Duration = Duration::from_secs(3);
 /// The base delay is the least of one to two such spans.
 const STRETCH: Duration = Duration::from_secs(12);
 /// By how much clocks may drift apart meanwhile: 50 ppm, what uncorrected crystals do.
@@ -165,6 +167,15 @@ mod tests {
         assert_eq!(tick(&mut delay, 1, 20.0), 0.0);
         assert!((tick(&mut delay, 2, 23.0) - 3.0).abs() < 1e-9);
         assert_eq!(delay.empty_at, Time::from_millis(50));
+    }
+
+    /// What was on its way when a host was stopped comes in hours later.
+    #[test]
+    fn hours_on_the_way_are_no_queue_of_hours() {
+        let mut delay = QueueDelay::default();
+        tick(&mut delay, 1, 20.0);
+        assert_eq!(tick(&mut delay, 2, 3.6e6), DELAY_MAX.as_secs_f64() * 1e3);
+        assert_eq!(delay.path_rtt(Duration::from_secs(3600)), DELAY_MAX);
     }
 
     /// The way back fills up, or the clocks drift apart: only what both measures see is queue.
