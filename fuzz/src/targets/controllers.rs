@@ -350,6 +350,7 @@ pub fn controller_seeds() -> Vec<Vec<u8>> {
         seeds.push(lossy(kind));
         seeds.push(silent(kind));
         seeds.push(absurd(kind));
+        seeds.push(clock_jumps(kind));
     }
     seeds
 }
@@ -381,13 +382,29 @@ fn absurd(kind: u8) -> Vec<u8> {
     let mut number = 1u64;
     for _ in 0..3 {
         script.extend([0, 0, 100, 20, 4, 9, 0, 10, 0, 0, 0, 0]);
-        for (what, count) in [(13, 12), (14, 2), (15, 24)] {
+        for (what, count) in [(13, 13), (14, 2), (15, 24)] {
             script.extend([what, 0, 1]);
             for _ in 0..count {
                 script.extend(number.to_be_bytes());
                 number = number.rotate_left(21).wrapping_mul(5);
             }
         }
+    }
+    script
+}
+
+/// The receiver's clock jumps from one end of what can be told to the other while a refresh of the default control is
+/// under way.
+fn clock_jumps(kind: u8) -> Vec<u8> {
+    let mut script = vec![kind, 0b0100_0001];
+    for step in 1..100u64 {
+        let one_way = if step < 27 { i64::MAX } else { i64::MIN };
+        let (number, bytes, rtt) = (step * 20, step * 20 * LEN, nanos(RTT));
+        // 20 ms later.
+        script.extend([13, 0x09, 0xc4]);
+        let arrival = step * 20_000_000;
+        let told = [arrival, one_way.cast_unsigned(), rtt, rtt, bytes, bytes, bytes, 0, number, number];
+        told.into_iter().chain([number + 1, LEN, 0]).for_each(|number| script.extend(number.to_be_bytes()));
     }
     script
 }

@@ -318,6 +318,8 @@ impl Controller for Bbr {
         self.update_rtt(ack);
         self.set_pacing();
         self.set_window(ack, acked_bytes);
+        // Numbers that went back are a new count.
+        while self.marks.pop_back_if(|mark| mark.number > ack.next_number).is_some() {}
         if self.marks.back().is_none_or(|mark| mark.number < ack.next_number) {
             self.marks.push_back(Mark {
                 number: ack.next_number,

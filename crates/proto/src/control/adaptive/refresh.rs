@@ -158,7 +158,7 @@ impl Adaptive {
     fn judge_refresh(&mut self, now: Time) {
         let same_ns = SAME_NS.max(self.noise_ns() / 3.0) + SAME_SHARE * nanos(self.rtt) as f64;
         let least_ns = self.refresh.least_ns;
-        let is_lower = (self.refresh.base_ns - self.delay.base_ns()) as f64 > same_ns;
+        let is_lower = self.refresh.base_ns.saturating_sub(self.delay.base_ns()) as f64 > same_ns;
         let is_met = least_ns <= same_ns && !is_lower;
         let is_same = (least_ns - self.refresh.floor_ns).abs() <= same_ns && !is_lower;
         if is_same {
