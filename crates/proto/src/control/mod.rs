@@ -6,6 +6,7 @@ mod bbr;
 mod fixed;
 mod greedy;
 mod kind;
+mod pair_spans;
 mod pcp;
 mod sabul;
 mod switch;

@@ -10,6 +10,7 @@
 //! congestion episode; gaps are not rounded up to whole microseconds; pairs are a millisecond apart at least, since
 //! each calls for an acknowledgement.
 
+use super::pair_spans::PairSpans;
 use super::{
     AckSample, ControlConfig, Controller, DECREASE, GAP_S, LossSample, ProbeTrain, SYN, Sent, Snapshot,
     TimedArrival,
@@ -259,7 +260,7 @@ struct Pairs {
     pair_at: Time,
     /// When the newest datagram left.
     sent_at: Time,
-    last: Option<TimedArrival>,
+    spans: PairSpans,
 }
 
 impl Pairs {
@@ -270,7 +271,7 @@ impl Pairs {
             since_pair: 0,
             pair_at: Time::ZERO,
             sent_at: Time::ZERO,
-            last: None,
+            spans: PairSpans::default(),
         }
     }
 
@@ -288,19 +289,13 @@ impl Pairs {
     }
 
     fn on_timed(&mut self, arrivals: &[TimedArrival], datagram_len: u64) {
-        for one in arrivals {
-            if let Some(first) = self.last.filter(|last| is_pair(last, one)) {
-                let span = one.arrival.since(first.arrival);
-                // Without a span the host took both at once: it tells nothing of the path.
-                if !span.is_zero() {
-                    self.links.push_back(Rate::measured(datagram_len, span));
-                    if self.links.len() > PAIRS_KEPT {
-                        self.links.pop_front();
-                    }
+        for span in arrivals.iter().filter_map(|one| self.spans.next(one, PAIR_SPREAD)) {
+            // Without a span the host took both at once: it tells nothing of the path.
+            if !span.is_zero() {
+                self.links.push_back(Rate::measured(datagram_len, span));
+                if self.links.len() > PAIRS_KEPT {
+                    self.links.pop_front();
                 }
-            }
-            if self.last.is_none_or(|last| one.number > last.number) {
-                self.last = Some(*one);
             }
         }
     }
@@ -313,17 +308,13 @@ impl Pairs {
     }
 }
 
-fn is_pair(first: &TimedArrival, second: &TimedArrival) -> bool {
-    first.number.checked_add(1) == Some(second.number) && second.sent.since(first.sent) < PAIR_SPREAD
-}
-
 /// Two datagrams at once.
 const PAIR: ProbeTrain = ProbeTrain { datagrams: 2, rate: Rate(u64::MAX) };
 /// Of so many packets, two are a pair.
 const PAIR_EVERY: u32 = 16;
 /// Pairs are this far apart at least.
 const PAIR_GAP: Duration = Duration::from_millis(1);
-/// Datagrams that left further apart are no pair: the host was interrupted between them.
+/// Datagrams that left further apart are no pair.
 const PAIR_SPREAD: Duration = Duration::from_micros(10);
 /// The median of so many counts.
 const PAIRS_KEPT: usize = 16;
@@ -341,6 +332,7 @@ const INCREASE: f64 = 1.5e-6;
 mod tests {
     use super::super::testing::{ack, loss};
     use super::*;
+    use crate::control::pair_spans::is_pair;
 
     /// Datagrams of 1000 bytes over 20 ms.
     fn udt() -> Udt {
@@ -503,6 +495,6 @@ mod tests {
         let last = TimedArrival { number: u64::MAX, sent: Time::ZERO, arrival: Time::ZERO };
         let arrivals = [last, TimedArrival { number: 0, ..last }];
         udt().on_timed(Time::ZERO, &arrivals);
-        assert!(!is_pair(&arrivals[0], &arrivals[1]));
+        assert!(!is_pair(&arrivals[0], &arrivals[1], PAIR_SPREAD));
     }
 }

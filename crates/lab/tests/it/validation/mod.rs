@@ -38,27 +38,31 @@ fn validate(seeds: u64, bounds: Bounds) {
     // A busy machine disturbs both kinds of TCP, each in its own way; and the more seeds, the less is chance.
     let mut always_taken = true;
     for attempt in 1..=ATTEMPTS {
-        let measured = machine::beside_others(|| {
-            let results = runs::measure(pending.iter().map(|(job, _)| job));
-            for ((job, found), result) in pending.iter_mut().zip(results) {
-                job.first_seed += job.seeds;
-                match result {
-                    Ok(means) => found.push(means),
-                    Err(why) => println!("{:<30} {why}", job.name),
-                }
-            }
-            pending.retain(|(job, found)| found.is_empty() || !judge(job, found, bounds));
-            if pending.is_empty() { Ok(()) } else { Err(()) }
-        });
-        let Err(((), is_taken)) = measured else { return };
+        let Err((missed, is_taken)) = machine::beside_others(|| measure(&mut pending, bounds)) else {
+            return;
+        };
         always_taken &= is_taken;
-        println!("{} missed at attempt {attempt} of {ATTEMPTS}", pending.len());
+        println!("{missed} missed at attempt {attempt} of {ATTEMPTS}");
         machine::await_calm();
     }
     if always_taken {
         return skip("others had the machine all the time");
     }
     panic!("{:?}", pending.iter().map(|(job, _)| &job.name).collect::<Vec<_>>());
+}
+
+/// Measure what has not come out right so far; how many have still not if any.
+fn measure(pending: &mut Vec<(Job, Vec<Means>)>, bounds: Bounds) -> Result<(), usize> {
+    let results = runs::measure(pending.iter().map(|(job, _)| job));
+    for ((job, found), result) in pending.iter_mut().zip(results) {
+        job.first_seed += job.seeds;
+        match result {
+            Ok(means) => found.push(means),
+            Err(why) => println!("{:<30} {why}", job.name),
+        }
+    }
+    pending.retain(|(job, found)| found.is_empty() || !judge(job, found, bounds));
+    if pending.is_empty() { Ok(()) } else { Err(pending.len()) }
 }
 
 /// Every rule on every path.

@@ -17,13 +17,20 @@ fn checksum() -> FileOptions {
 
 /// A file that was copied, and was then changed at these places.
 fn changed(len: u64, at: &[u64]) -> (tempfile::TempDir, tempfile::TempDir, Vec<u8>) {
-    let (source, dest) = (folder(), folder());
+    let dest = folder();
+    let (source, bytes) = changed_since(dest.path(), len, at);
+    (source, dest, bytes)
+}
+
+/// The same, copied to that folder.
+fn changed_since(dest: &Path, len: u64, at: &[u64]) -> (tempfile::TempDir, Vec<u8>) {
+    let source = folder();
     let mut bytes = random_bytes(len, 1);
-    write(dest.path().join("f"), &bytes);
-    set_mtime(dest.path().join("f"), 1000, 0);
+    write(dest.join("f"), &bytes);
+    set_mtime(dest.join("f"), 1000, 0);
     at.iter().for_each(|at| bytes[*at as usize] ^= 1);
     write(source.path().join("f"), &bytes);
-    (source, dest, bytes)
+    (source, bytes)
 }
 
 fn inode(path: &Path) -> u64 {
@@ -45,14 +52,12 @@ fn what_is_taken_over_shares_the_blocks_of_the_file_in_place() {
     alone(|| {
         for (format, shares) in [(BTRFS, true), (XFS, true), (EXT4, false)] {
             let Some(disk) = Recorder::new(format) else { continue };
-            let (source, dest, bytes) = changed(20 * MIB, &[5, 9 * MIB]);
-            write(disk.top().join("f"), &fs::read(dest.path().join("f")).unwrap());
-            set_mtime(disk.top().join("f"), 1000, 0);
-            fs::File::open(disk.top()).and_then(|top| Ok(rustix::fs::syncfs(top)?)).unwrap();
+            let (source, bytes) = changed_since(&disk.top(), 20 * MIB, &[5, 9 * MIB]);
+            disk.sync();
             let begun = disk.now();
             let options = FileOptions { fsync: Fsync::Always, ..always() };
             let report = copy_with(&source.path().join("f"), &disk.top(), Road::default(), &options);
-            fs::File::open(disk.top()).and_then(|top| Ok(rustix::fs::syncfs(top)?)).unwrap();
+            disk.sync();
             assert_eq!((report.files_done, report.delta_bytes), (1, 18 * MIB), "{}", format.name);
             assert!(fs::read(disk.top().join("f")).unwrap() == bytes);
             let written = disk.bytes_since(begun);

@@ -9,6 +9,7 @@ use fuser::{
     OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyWrite, Request, WriteFlags,
 };
 use longhaul_testing::{PATIENCE, skip};
+use rustix::fs::syncfs;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
@@ -130,7 +131,12 @@ impl Recorder {
         self.disk.steps.lock().unwrap().len()
     }
 
-    /// How much was written to it since then.
+    /// Have all written to it that is still in memory.
+    pub fn sync(&self) {
+        syncfs(File::open(self.top()).unwrap()).unwrap();
+    }
+
+    /// How many bytes were written to it since then.
     pub fn bytes_since(&self, moment: usize) -> u64 {
         let written = |step: &Step| if let Step::Write { data, .. } = step { data.len() as u64 } else { 0 };
         self.disk.steps.lock().unwrap()[moment..].iter().map(written).sum()

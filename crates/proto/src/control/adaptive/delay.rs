@@ -1,6 +1,6 @@
 //! How long packets wait in the bottleneck's queue.
 
-use crate::units::{Time, nanos};
+use crate::units::Time;
 use core::time::Duration;
 
 /// Queueing delay from one-way delays and from round trips, each against the least seen.
@@ -38,7 +38,6 @@ impl QueueDelay {
         self.round_trip.sample(rtt);
         let found = [one_way.map(|d| self.one_way.above(d)), rtt.map(|d| self.round_trip.above(d))];
         let Some(queue_ns) = found.into_iter().flatten().reduce(f64::min) else { return };
-        let queue_ns = queue_ns.min(nanos(DELAY_MAX) as f64);
         // A queue that grows or drains steadily is no noise.
         let stray = (self.queue_ns - (self.before_ns + queue_ns) / 2.0).abs();
         self.noise_ns += (stray - self.noise_ns) * NOISE_GAIN;
@@ -107,7 +106,7 @@ impl Base {
     }
 
     fn above(&self, delay_ns: i64) -> f64 {
-        self.least().map_or(0.0, |least| delay_ns.saturating_sub(least).max(0) as f64)
+        self.least().map_or(0.0, |least| delay_ns.saturating_sub(least).clamp(0, DELAY_MAX_NS) as f64)
     }
 
     /// A stretch in which the queue never ran empty tells nothing of an empty path: while others fill it, what was
@@ -136,6 +135,7 @@ const OTHER_WAY_MIN: Duration = Duration::from_millis(5);
 /// Longer than over any satellite: a host that was stopped for a while measures hours. No queue and no path counts as
 /// longer.
 const DELAY_MAX: Duration = Duration::from_secs(3);
+const DELAY_MAX_NS: i64 = DELAY_MAX.as_nanos() as i64;
 /// The base delay is the least of one to two such spans.
 const STRETCH: Duration = Duration::from_secs(12);
 /// By how much clocks may drift apart meanwhile: 50 ppm, what uncorrected crystals do.
