@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, read_file_list, words};
-use crate::why::{Account, limit_text};
+use crate::why::{self, limit_text};
 use crate::{log, signals};
 use longhaul::{CopyOptions, Fsync, Location, Observer, Summary, Truncated};
 use longhaul_proto::streams::Streams;
@@ -23,10 +23,10 @@ pub fn run(args: &CpArgs) -> Exit {
         let copy = || longhaul::copy(sources, dest, options, &mut display, stop.clone());
         Ok(args.retry.run(&stop, copy)?)
     });
-    let account = display.finish();
+    let latest = display.finish();
     let (summary, exit) = match outcome {
         Ok(summary) => {
-            tell(args, &summary, &account);
+            tell(args, &summary);
             let exit = if summary.ok { Exit::Done } else { Exit::Failed };
             (summary, exit)
         }
@@ -34,7 +34,7 @@ pub fn run(args: &CpArgs) -> Exit {
             let text = failure.to_string();
             output::error(&text);
             let mut summary = output::failed_summary(&text, control);
-            account.fill_in(&mut summary);
+            why::fill_in(&mut summary, &latest);
             (summary, Exit::from(&failure))
         }
     };
@@ -111,9 +111,9 @@ fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions,
 }
 
 /// The end of the story on standard error: why, what failed, one line of summary.
-fn tell(args: &CpArgs, summary: &Summary, account: &Account) {
+fn tell(args: &CpArgs, summary: &Summary) {
     if args.why {
-        account.lines(summary).iter().for_each(|line| say(line));
+        why::lines(summary).iter().for_each(|line| say(line));
     }
     if args.dry_run && !args.quiet {
         list("would copy", &summary.to_copy);

@@ -194,6 +194,7 @@ mod tests {
         let fields = [
             "ok",
             "limited_by",
+            "limits_ms",
             "files",
             "files_failed",
             "bytes",

@@ -2,7 +2,7 @@
 
 use crate::args::When;
 use crate::output::{bytes_text, eta_text, harmless, say, share_text};
-use crate::why::{Account, limit_text};
+use crate::why::limit_text;
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul::{Observer, Phase, Progress, Remark};
 use std::io::{self, IsTerminal};
@@ -24,7 +24,8 @@ pub struct Display {
     view: View,
     quiet: bool,
     why: bool,
-    account: Account,
+    /// What was told last of data.
+    latest: Progress,
 }
 
 enum View {
@@ -44,15 +45,15 @@ impl Display {
             When::Auto => View::Lines(LineClock::new(LINE_EVERY)),
             When::Always => View::Lines(LineClock::new(LINE_EVERY_ALWAYS)),
         };
-        Display { view, quiet: verbosity.quiet, why: verbosity.why, account: Account::default() }
+        Display { view, quiet: verbosity.quiet, why: verbosity.why, latest: Progress::default() }
     }
 
-    /// Take the bar away and hand out the account of what limited the copy.
-    pub fn finish(self) -> Account {
+    /// Take the bar away and hand out what was told last of data.
+    pub fn finish(self) -> Progress {
         if let View::Bar(bar) = &self.view {
             bar.finish_and_clear();
         }
-        self.account
+        self.latest
     }
 
     /// Print a line; a bar stays below it.
@@ -67,7 +68,9 @@ impl Display {
 impl Observer for Display {
     fn progress(&mut self, progress: &Progress) {
         let now = Instant::now();
-        self.account.note(now, progress);
+        if matches!(progress.phase, Phase::Moving | Phase::Verifying) {
+            self.latest = *progress;
+        }
         match &mut self.view {
             View::Hidden => {}
             // It says so already, and ssh may be asking for a password on the same line.

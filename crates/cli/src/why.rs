@@ -1,9 +1,9 @@
 //! What limited a copy: the words, the time spent under each limit, the advice.
 
-use crate::output::{seconds_text, share_text};
-use longhaul::{Limit, Phase, Progress, Summary};
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use crate::output::share_text;
+use longhaul::{Limit, LimitSpans, Progress, Summary};
+use std::cmp::Reverse;
+use std::time::Duration;
 
 /// A limit in words that follow "limited by"; `None` where nothing limits.
 pub fn limit_text(limit: Limit) -> Option<&'static str> {
@@ -38,84 +38,45 @@ fn advice(limit: Limit) -> &'static str {
     }
 }
 
-/// Time spent under each limit while data moved.
-#[derive(Debug, Default)]
-pub struct Account {
-    spans: BTreeMap<Limit, Duration>,
-    last: Option<(Instant, Limit)>,
-    /// What was told last of data.
-    latest: Progress,
+/// Put into a summary how far a copy came that did not get to its end: what was told last of data.
+pub fn fill_in(summary: &mut Summary, latest: &Progress) {
+    let (done, skipped, resumed) = (latest.bytes_done, latest.skipped_bytes, latest.resumed_bytes);
+    let moved = done.saturating_sub(skipped.saturating_add(resumed));
+    summary.files = latest.files_total;
+    (summary.bytes, summary.skipped_bytes, summary.resumed_bytes) = (done, skipped, resumed);
+    summary.goodput_mbps = moved as f64 * 8e-6 / summary.seconds.max(1e-9);
+    summary.transport = latest.carrier.name().into();
+    summary.encrypted = moved > 0;
+    (summary.limits, summary.limited_by) = (latest.limits, latest.limits.longest());
 }
 
-impl Account {
-    /// Take note of what limits the copy from `now` on.
-    pub fn note(&mut self, now: Instant, progress: &Progress) {
-        if let Some((since, limit)) = self.last.take() {
-            *self.spans.entry(limit).or_default() += now.saturating_duration_since(since);
-        }
-        if matches!(progress.phase, Phase::Moving | Phase::Verifying) {
-            self.latest = *progress;
-        }
-        if progress.phase == Phase::Moving {
-            self.last = Some((now, progress.limited_by));
-        }
+/// What limited a copy, a line each: time under each limit (longest first), what to do, the path's figures.
+pub fn lines(summary: &Summary) -> Vec<String> {
+    let mut lines = Vec::new();
+    lines.extend(shares(&summary.limits));
+    lines.push(advice(summary.limited_by).into());
+    if summary.packets_required > 0 {
+        lines.push(path_figures(summary));
     }
+    if summary.receiver_drops > 0 {
+        lines.push(format!(
+            "the receiving host dropped {} datagrams for want of buffer (not counted as loss of the path)",
+            summary.receiver_drops
+        ));
+    }
+    lines
+}
 
-    /// The account, a line each: time under each limit (longest first), what to do, the path's figures.
-    pub fn lines(&self, summary: &Summary) -> Vec<String> {
-        let mut lines = Vec::new();
-        lines.extend(self.shares());
-        lines.push(advice(summary.limited_by).into());
-        if summary.packets_required > 0 {
-            lines.push(path_figures(summary));
-        }
-        if summary.receiver_drops > 0 {
-            lines.push(format!(
-                "the receiving host dropped {} datagrams for want of buffer (not counted as loss of the path)",
-                summary.receiver_drops
-            ));
-        }
-        lines
-    }
-
-    /// Put into a summary how far a copy came that did not get to its end, as far as was told.
-    pub fn fill_in(&self, summary: &mut Summary) {
-        let latest = &self.latest;
-        let (done, skipped, resumed) = (latest.bytes_done, latest.skipped_bytes, latest.resumed_bytes);
-        let moved = done.saturating_sub(skipped.saturating_add(resumed));
-        summary.files = latest.files_total;
-        (summary.bytes, summary.skipped_bytes, summary.resumed_bytes) = (done, skipped, resumed);
-        summary.goodput_mbps = moved as f64 * 8e-6 / summary.seconds.max(1e-9);
-        summary.transport = latest.carrier.name().into();
-        summary.encrypted = moved > 0;
-        let longest = self.spans.iter().max_by_key(|(_, span)| **span);
-        summary.limited_by = longest.map_or(latest.limited_by, |(limit, _)| *limit);
-    }
-
-    fn shares(&self) -> Option<String> {
-        let moving: Duration = self.spans.values().sum();
-        if moving.is_zero() {
-            return None;
-        }
-        let share = |span: &Duration| span.as_secs_f64() / moving.as_secs_f64();
-        let mut spans: Vec<_> = self.spans.iter().filter(|(_, span)| share(span) >= SHARE_SHOWN).collect();
-        spans.sort_by(|a, b| b.1.cmp(a.1));
-        let parts: Vec<String> = spans
-            .iter()
-            .map(|(limit, span)| {
-                format!(
-                    "{} {}",
-                    limit_text(**limit).unwrap_or("nothing in particular"),
-                    share_text(share(span))
-                )
-            })
-            .collect();
-        Some(format!(
-            "data moved for {}; limited by {}",
-            seconds_text(moving.as_secs_f64()),
-            parts.join(", ")
-        ))
-    }
+fn shares(limits: &LimitSpans) -> Option<String> {
+    let known: Duration = limits.iter().map(|(_, span)| span).sum();
+    let share = |span: Duration| span.as_secs_f64() / known.as_secs_f64();
+    let mut spans: Vec<_> = limits.iter().filter(|(_, span)| share(*span) >= SHARE_SHOWN).collect();
+    spans.sort_by_key(|(_, span)| Reverse(*span));
+    let parts = spans.iter().filter_map(|(limit, span)| {
+        limit_text(*limit).map(|text| format!("{text} {}", share_text(share(*span))))
+    });
+    let parts: Vec<_> = parts.collect();
+    (!parts.is_empty()).then(|| format!("limited by {}", parts.join(", ")))
 }
 
 fn path_figures(summary: &Summary) -> String {
@@ -146,48 +107,37 @@ const SHARE_SHOWN: f64 = 0.01;
 mod tests {
     use super::*;
 
-    fn moving(limited_by: Limit) -> Progress {
-        Progress { phase: Phase::Moving, limited_by, ..Progress::default() }
+    fn spans(seconds: &[(Limit, u64)]) -> LimitSpans {
+        let mut spans = LimitSpans::default();
+        seconds.iter().for_each(|(limit, seconds)| spans.add(*limit, Duration::from_secs(*seconds)));
+        spans
     }
 
     #[test]
-    fn only_time_in_which_data_moved_counts() {
-        let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let mut account = Account::default();
-        account.note(at(0), &Progress { phase: Phase::Comparing, ..Progress::default() });
-        account.note(at(1000), &moving(Limit::Path));
-        account.note(at(4000), &moving(Limit::Loss));
-        account.note(at(5000), &Progress { phase: Phase::Verifying, ..Progress::default() });
-        account.note(at(9000), &Progress { phase: Phase::Verifying, ..Progress::default() });
-        let summary = Summary { limited_by: Limit::Path, ..Summary::default() };
-        let lines = account.lines(&summary);
-        assert_eq!(lines[0], "data moved for 4.0 s; limited by the path 75 %, loss 25 %");
-        assert_eq!(lines.len(), 2);
+    fn shares_and_advice_tell_one_story() {
+        let limits = spans(&[(Limit::Path, 3), (Limit::Loss, 1), (Limit::None, 9)]);
+        let summary = Summary { limits, limited_by: limits.longest(), ..Summary::default() };
+        assert_eq!(lines(&summary), ["limited by the path 75 %, loss 25 %", advice(Limit::Path)]);
     }
 
     #[test]
     fn a_copy_that_moved_nothing_has_a_short_account() {
-        assert_eq!(Account::default().lines(&Summary::default()), [advice(Limit::None)]);
+        assert_eq!(lines(&Summary::default()), [advice(Limit::None)]);
     }
 
     #[test]
     fn a_copy_that_broke_tells_how_far_it_came() {
-        let start = Instant::now();
-        let mut account = Account::default();
-        let told = Progress {
+        let latest = Progress {
             bytes_done: 9_000_000,
             skipped_bytes: 1_000_000,
             resumed_bytes: 3_000_000,
             files_total: 4,
             carrier: longhaul::Carrier::Stripe,
-            ..moving(Limit::Loss)
+            limits: spans(&[(Limit::Loss, 3), (Limit::Path, 1)]),
+            ..Progress::default()
         };
-        account.note(start, &told);
-        account.note(start + Duration::from_secs(3), &Progress { limited_by: Limit::Path, ..told });
-        account.note(start + Duration::from_secs(4), &Progress { limited_by: Limit::Path, ..told });
         let mut summary = Summary { seconds: 4.0, transport: "object".into(), ..Summary::default() };
-        account.fill_in(&mut summary);
+        fill_in(&mut summary, &latest);
         assert_eq!((summary.files, summary.bytes, summary.resumed_bytes), (4, 9_000_000, 3_000_000));
         assert_eq!((summary.transport.as_str(), summary.limited_by), ("stripe", Limit::Loss));
         assert!(summary.encrypted && (summary.goodput_mbps - 10.0).abs() < 1e-9, "{}", summary.goodput_mbps);
@@ -206,7 +156,7 @@ mod tests {
             receiver_drops: 7,
             ..Summary::default()
         };
-        let lines = Account::default().lines(&summary);
+        let lines = lines(&summary);
         assert_eq!(
             lines[1],
             "round trip 65.0 ms at best, 71.3 ms on average; loss 1.0 %; 1020 packets sent where 1000 were needed \

@@ -230,7 +230,7 @@ impl Default for CopyOptions {
 
 pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::object::SelectorKind;
-pub use longhaul_proto::session::limit::Limit;
+pub use longhaul_proto::session::limit::{Limit, LimitSpans};
 pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync};
 pub use longhaul_proto::session::reason::{Cause, Reason};
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
@@ -270,6 +270,8 @@ pub struct Progress {
     pub rtt: Duration,
     /// What holds it back now.
     pub limited_by: Limit,
+    /// For how long each limit has held since data moves.
+    pub limits: LimitSpans,
     /// What carries the data.
     pub carrier: Carrier,
     /// Of `bytes_done`, those of files that were already there.
@@ -307,6 +309,9 @@ pub struct Summary {
     pub ok: bool,
     /// What held it back for most of the time.
     pub limited_by: Limit,
+    /// For how long each limit held; serialised in milliseconds.
+    #[serde(rename = "limits_ms")]
+    pub limits: LimitSpans,
     /// Files in the copy, with those skipped.
     pub files: u64,
     /// Files that failed.

@@ -8,7 +8,7 @@ use super::replays::Moment;
 use super::sending::{Sent, send, send_listing};
 use super::session::Session;
 use super::ssh;
-use crate::api::{CopyOptions, Limit, Location, Observer, Progress, Summary, Transport};
+use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
 use crate::error::{Error, RequestError};
 use crate::files::{Base, Exclude, Root};
@@ -412,10 +412,12 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
     let moved = if options.files.dry_run { 0 } else { in_place.saturating_sub(was_there) };
     let ms = |ns: u64| ns as f64 / 1e6;
     let ok = report.failed.is_empty();
+    let limits = if status.packets_required == 0 { LimitSpans::default() } else { status.limits };
     let udp = status.packets_sent > status.packets_by_stripe + status.packets_by_ssh;
     Summary {
         ok,
-        limited_by: if status.packets_required == 0 { Limit::None } else { status.limited_by },
+        limited_by: limits.longest(),
+        limits,
         files: totals.files,
         files_failed: report.failed.count(),
         bytes: in_place,

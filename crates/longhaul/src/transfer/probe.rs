@@ -161,7 +161,7 @@ impl ProbeReport {
         let (status, mbps) = (&found.sent.status, found.rate.0 as f64 / 1e6);
         let [min, mean, _] = status.rtt_ns.map(|ns| (ns > 0).then_some(ns as f64 / 1e6));
         if mbps >= self.object_mbps.unwrap_or(0.0) {
-            self.limited_by = status.limited_by;
+            self.limited_by = status.limits.longest();
         }
         match transport {
             Carrier::Stripe => {

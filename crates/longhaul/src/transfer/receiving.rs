@@ -492,6 +492,7 @@ impl<'a, 's> Receiving<'a, 's> {
             loss: self.status.loss,
             rtt: Duration::from_nanos(self.status.rtt_ns[2]),
             limited_by: self.status.limited_by,
+            limits: self.status.limits,
             carrier: self.status.carrier(),
             skipped_bytes: self.already.skipped_bytes,
             resumed_bytes: self.already.resumed_bytes,

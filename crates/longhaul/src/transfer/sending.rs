@@ -379,7 +379,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     /// What limits the transfer at this moment.
-    fn limit(&self) -> Limit {
+    fn limit(&self, now: Time) -> Limit {
         let snapshot = self.sender.snapshot();
         if self.session.link.is_congested() {
             return Limit::Path;
@@ -390,7 +390,12 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         match self.sender.blocked() {
             Blocked::Source => Limit::Source,
             Blocked::RateCap => Limit::RateCap,
-            Blocked::No | Blocked::Acks | Blocked::Done => Limit::None,
+            Blocked::No | Blocked::Acks => Limit::None,
+            // It all came in, and the receiver's last word is late.
+            Blocked::Done if now.since(self.sender.stats().last_news) > self.sender.rtt().smoothed() => {
+                Limit::Target
+            }
+            Blocked::Done => Limit::None,
             Blocked::Pacing | Blocked::Window => {
                 let stats = self.sender.stats();
                 if snapshot.receiver_bound {
@@ -410,7 +415,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     fn account(&mut self, now: Time) {
-        let limit = self.limit();
+        let limit = self.limit(now);
         if let Some(changed) = self.meter.note(now, limit) {
             let line = format!("limited by {}: {}", changed.name(), changed.explain());
             self.session.remark(line.clone());
@@ -428,7 +433,6 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if now.since(self.last_status) >= STATUS_EVERY {
             self.last_status = now;
             let mut status = self.status_overall();
-            status.limited_by = self.meter.current();
             status.loss = self.recent.loss;
             status.remarks = std::mem::take(&mut self.remarks);
             self.session.control.send(Message::Status(status));
@@ -469,6 +473,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             loss: self.recent.loss,
             rtt: self.sender.rtt().smoothed(),
             limited_by: self.meter.current(),
+            limits: self.meter.total(),
             carrier: self.carrying.carrier(),
             skipped_bytes: self.already.skipped_bytes,
             resumed_bytes: self.already.resumed_bytes,
@@ -498,7 +503,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let stats = self.sender.stats();
         let rtt = self.sender.rtt();
         let mut status = SenderStatus {
-            limited_by: self.meter.overall(),
+            limited_by: self.meter.current(),
+            limits: self.meter.total(),
             packets_required: stats.packets_required,
             packets_sent: stats.packets_sent,
             packets_resent: stats.packets_resent,

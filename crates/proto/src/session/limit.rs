@@ -1,8 +1,10 @@
-//! What limits a transfer, and since when.
+//! What limits a transfer, since when, and for how long.
 
 use crate::units::Time;
+use core::fmt;
 use core::time::Duration;
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What holds a transfer back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,11 +74,67 @@ impl Limit {
     }
 }
 
+/// For how long each limit held. Serialised, a map from each that did to milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitSpans {
+    ns: [u64; Limit::ALL.len()],
+}
+
+impl LimitSpans {
+    /// Add time in which `limit` held.
+    pub fn add(&mut self, limit: Limit, span: Duration) {
+        let sum = &mut self.ns[limit as usize];
+        *sum = sum.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Each limit that held, and how long. Time in which nothing could be told is not among them.
+    pub fn iter(&self) -> impl Iterator<Item = (Limit, Duration)> {
+        let all = Limit::ALL.into_iter().zip(self.ns.map(Duration::from_nanos));
+        all.filter(|(limit, span)| *limit != Limit::None && !span.is_zero())
+    }
+
+    /// The limit that held longest; none where nothing could be told.
+    pub fn longest(&self) -> Limit {
+        self.iter().max_by_key(|(_, span)| *span).map_or(Limit::None, |(limit, _)| limit)
+    }
+}
+
+impl Serialize for LimitSpans {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let held: Vec<_> = self.iter().collect();
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        serializer.collect_map(held.into_iter().map(|(limit, span)| (limit, ms(span))))
+    }
+}
+
+impl<'de> Deserialize<'de> for LimitSpans {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LimitSpans, D::Error> {
+        /// Takes one entry at a time: a peer's map costs no memory.
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = LimitSpans;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a map from limits to milliseconds")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<LimitSpans, A::Error> {
+                let mut spans = LimitSpans::default();
+                while let Some((limit, ms)) = map.next_entry()? {
+                    spans.add(limit, Duration::from_millis(ms));
+                }
+                Ok(spans)
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
 /// Adds up for how long each limit held.
 #[derive(Clone, Debug)]
 pub struct LimitMeter {
-    total: [Duration; Limit::ALL.len()],
-    window: [Duration; Limit::ALL.len()],
+    total: LimitSpans,
+    window: LimitSpans,
     window_began: Time,
     last: Time,
     current: Limit,
@@ -86,8 +144,8 @@ impl LimitMeter {
     /// From `now` on.
     pub fn new(now: Time) -> LimitMeter {
         LimitMeter {
-            total: Default::default(),
-            window: Default::default(),
+            total: LimitSpans::default(),
+            window: LimitSpans::default(),
             window_began: now,
             last: now,
             current: Limit::None,
@@ -98,13 +156,13 @@ impl LimitMeter {
     pub fn note(&mut self, now: Time, limit: Limit) -> Option<Limit> {
         let span = now.since(self.last);
         self.last = now;
-        self.total[limit as usize] += span;
-        self.window[limit as usize] += span;
+        self.total.add(limit, span);
+        self.window.add(limit, span);
         if now.since(self.window_began) < WINDOW {
             return None;
         }
-        let dominant = dominant(&self.window);
-        self.window = Default::default();
+        let dominant = self.window.longest();
+        self.window = LimitSpans::default();
         self.window_began = now;
         let changed = dominant != self.current && dominant != Limit::None;
         self.current = if dominant == Limit::None { self.current } else { dominant };
@@ -113,29 +171,13 @@ impl LimitMeter {
 
     /// What held in the last full second.
     pub fn current(&self) -> Limit {
-        if self.current == Limit::None { dominant(&self.window) } else { self.current }
+        if self.current == Limit::None { self.window.longest() } else { self.current }
     }
 
-    /// What held for most of the time.
-    pub fn overall(&self) -> Limit {
-        dominant(&self.total)
+    /// Since the beginning.
+    pub fn total(&self) -> LimitSpans {
+        self.total
     }
-
-    /// How long each limit held, those that did.
-    pub fn shares(&self) -> Vec<(Limit, Duration)> {
-        Limit::ALL
-            .into_iter()
-            .zip(self.total)
-            .filter(|(limit, span)| *limit != Limit::None && !span.is_zero())
-            .collect()
-    }
-}
-
-/// The longest span; time in which nothing can be told counts only when there is nothing else.
-fn dominant(spans: &[Duration]) -> Limit {
-    let known =
-        Limit::ALL.into_iter().zip(spans).filter(|(limit, span)| *limit != Limit::None && !span.is_zero());
-    known.max_by_key(|(_, span)| **span).map_or(Limit::None, |(limit, _)| limit)
 }
 
 /// Changes faster than this are not worth a word.
@@ -152,7 +194,29 @@ mod tests {
         assert_eq!(meter.note(Time::from_millis(1000), Limit::Source), Some(Limit::Path));
         assert_eq!(meter.note(Time::from_millis(2100), Limit::Path), None);
         assert_eq!(meter.note(Time::from_millis(3200), Limit::Source), Some(Limit::Source));
-        assert_eq!(meter.overall(), Limit::Path);
+        assert_eq!(meter.total().longest(), Limit::Path);
+    }
+
+    #[test]
+    fn spans_travel_as_a_map_of_milliseconds() {
+        let mut spans = LimitSpans::default();
+        spans.add(Limit::None, Duration::from_secs(9));
+        spans.add(Limit::Target, Duration::from_millis(1500));
+        spans.add(Limit::Path, Duration::from_micros(700_400));
+        assert_eq!(spans.longest(), Limit::Target);
+        let read: LimitSpans = postcard::from_bytes(&postcard::to_allocvec(&spans).unwrap()).unwrap();
+        let expected =
+            [(Limit::Path, Duration::from_millis(700)), (Limit::Target, Duration::from_millis(1500))];
+        assert_eq!(read.iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_peer_that_names_a_limit_again_and_again_is_bounded() {
+        let endless: Vec<(Limit, u64)> = vec![(Limit::Cpu, u64::MAX); 1000];
+        // A map travels as its length and its entries, as a list of pairs does.
+        let read: LimitSpans = postcard::from_bytes(&postcard::to_allocvec(&endless).unwrap()).unwrap();
+        assert_eq!(read.longest(), Limit::Cpu);
+        assert_eq!(read.iter().count(), 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! released nothing is taken away, moved or given another type. A new version adds fields at the end of a message (not of a
 //! value inside it) and kinds after the last one. What is not in the version that the two sides have in common is not sent.
 
-use super::limit::Limit;
+use super::limit::{Limit, LimitSpans};
 use super::manifest::{EntryIndex, Group};
 use super::reason::Reason;
 use super::transport::{Carrier, Switch, Transport};
@@ -263,8 +263,10 @@ impl Report {
 /// What only the sending side knows of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SenderStatus {
-    /// What held it back: lately (in `Status`), for most of the time (in `Bye`).
+    /// What holds it back now.
     pub limited_by: Limit,
+    /// For how long each limit has held since data moves.
+    pub limits: LimitSpans,
     /// Packets that this run had to deliver.
     pub packets_required: u64,
     /// Data datagrams sent.
