@@ -190,7 +190,7 @@ pub struct CpArgs {
     /// TCP connections to carry it with where UDP does not: a number up to 64, or auto
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_streams, help_heading = SPEED)]
     pub streams: Streams,
-    /// The sender's congestion control for them, such as cubic [default: the host's own]
+    /// The sender's congestion control for them, such as reno [default: cubic]
     #[arg(long, value_name = "NAME", value_parser = non_blank, help_heading = SPEED)]
     pub congestion: Option<String>,
     /// What decides how fast to send over UDP

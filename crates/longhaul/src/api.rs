@@ -165,7 +165,8 @@ pub struct CopyOptions {
     pub transport: Transport,
     /// TCP connections to carry it with where UDP does not; `None`: as many as turn out to be best.
     pub streams: Option<u16>,
-    /// Name of the kernel's congestion control for them at the host that sends; `None`: its usual one.
+    /// Name of the kernel's congestion control for them at the host that sends; `None`: CUBIC, or its usual one
+    /// where it does not give that.
     pub congestion: Option<String>,
     /// What controls the rate.
     pub control: ControllerKind,

@@ -122,11 +122,11 @@ pub fn admit(
     Ok(())
 }
 
-/// Set up a TCP stream's socket; with this host's own congestion control where it has not the one that is asked for.
+/// Set up a TCP stream's socket; with the usual congestion control where this host has not the one that is asked for.
 /// The session has told of that ([`check_congestion`]).
 fn set_up(socket: &SockRef<'_>, congestion: Option<&str>) {
     let outcome = stream_options(congestion).set_up(socket).or_else(|error| {
-        tracing::debug!("a TCP stream goes as the host's default has it: {error}");
+        tracing::debug!("a TCP stream goes under the usual congestion control: {error}");
         stream_options(None).set_up(socket)
     });
     if let Err(error) = outcome {
@@ -140,9 +140,11 @@ pub fn check_congestion(name: &str) -> io::Result<()> {
     stream_options(Some(name)).set_up(&SockRef::from(&socket))
 }
 
-/// How TCP streams' sockets are set up.
+/// How TCP streams' sockets are set up: under the congestion control of that name. Without one it is [`USUAL`], or the host's own
+/// where that cannot be had.
 pub fn stream_options(congestion: Option<&str>) -> TcpOptions {
-    TcpOptions { congestion: congestion.map(str::to_owned), ..TcpOptions::default() }
+    let usual = || check_congestion(USUAL).is_ok().then_some(USUAL);
+    TcpOptions { congestion: congestion.or_else(usual).map(str::to_owned), ..TcpOptions::default() }
 }
 
 /// The server's side of the handshake. `key_of` knows the copies.
@@ -162,6 +164,9 @@ fn meet<T>(
     if key.is_proven(&nonces, stream.read_array()?) { Ok(copy) } else { Err(StreamError::Unproven) }
 }
 
+/// CUBIC shares with the others on a path, most of whom are CUBIC too. A host's own may be BBR, several of which leave one CUBIC
+/// next to nothing.
+const USUAL: &str = "cubic";
 /// For a join that has begun.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -228,6 +233,22 @@ mod tests {
         set_up(&socket, Some("no-such-control"));
         assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
         assert!(check_congestion("no-such-control").is_err() && check_congestion("reno").is_ok());
+    }
+
+    #[test]
+    fn a_stream_goes_under_cubic_unless_another_one_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let name_of = |congestion| {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            set_up(&SockRef::from(&near), congestion);
+            let name = SockRef::from(&near).tcp_congestion().unwrap();
+            String::from_utf8(name).unwrap().trim_end_matches('\0').to_owned()
+        };
+        if check_congestion("cubic").is_err() {
+            println!("skipped: this host does not give CUBIC");
+            return;
+        }
+        assert_eq!([None, Some("reno"), Some("no-such-control")].map(name_of), ["cubic", "reno", "cubic"]);
     }
 
     #[test]

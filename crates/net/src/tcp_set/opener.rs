@@ -21,7 +21,7 @@ pub struct StreamOpenerConfig {
     pub connection_id: u64,
     /// What TCP streams prove to know.
     pub key: JoinKey,
-    /// Name of the kernel's congestion control, if not the usual one.
+    /// Name of the kernel's congestion control, if not CUBIC.
     pub congestion: Option<String>,
 }
 

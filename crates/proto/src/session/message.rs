@@ -106,7 +106,7 @@ pub struct TransferOptions {
     pub transport: Transport,
     /// TCP connections to carry it with; `None`: as many as turn out to be best.
     pub streams: Option<u16>,
-    /// Name of the kernel's congestion control for them; `None`: the host's usual one.
+    /// Name of the kernel's congestion control for them; `None`: CUBIC if the host gives it.
     pub congestion: Option<String>,
 }
 
