@@ -17,7 +17,7 @@
 mod open;
 pub mod rejoin;
 
-pub use open::{Control, Incoming};
+pub use open::{Control, Incoming, KEEP_ALIVE_EVERY};
 
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::noise::{

@@ -100,11 +100,13 @@ fn a_copy_of_many_files_goes_on_when_its_control_connection_is_reset_all_the_tim
 #[test]
 fn a_control_connection_that_swallows_all_is_replaced() {
     for pull in [false, true] {
-        let mut copying = Copying::start(pull, &["--transport=object", "--stall-timeout=6s"]);
+        let mut copying = Copying::start(pull, OBJECT);
         copying.is_under_way();
         let control = copying.control(0);
         copying.relay.swallow(control);
         copying.control(1);
+        let way = if pull { Way::ToClient } else { Way::ToServer };
+        assert!(copying.relay.bytes(way) < LEN as u64, "not before the data was through");
         assert!(copying.relay.swallowed(control) > 0, "nothing was lost");
         copying.assert_completes();
     }
@@ -192,8 +194,10 @@ fn a_copy_whose_host_has_vanished_can_be_started_from_another() {
     // No packet tells the server that nobody is there any more.
     copying.relay.cut(true);
     copying.copy.signal(Signal::KILL);
-    let args = copying.sides.file_args(&copying.server.url(""), &["--retry=9"]);
+    let args = copying.sides.file_args(&copying.server.url(""), &[]);
     let ended = copying.server.cp(args).expect_code(0);
+    let lines: Vec<_> = ended.stderr.lines().filter(|line| line.contains("earlier copy")).collect();
+    assert!(matches!(lines[..], [line] if line.contains("waiting for it to speak")), "{}", ended.stderr);
     assert!(ended.json()["resumed_bytes"].as_u64().unwrap() > LEN as u64 / 10, "{}", ended.stderr);
     assert_same_bytes(copying.sides.source(), copying.sides.target());
 }

@@ -11,6 +11,17 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub struct Absent(Mutex<Vec<Known>>);
 
+/// What a new session waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Nothing.
+    Done,
+    /// One whose client is away is about to end.
+    ToEnd,
+    /// It is not clear whether the client of one is away.
+    ToSpeak,
+}
+
 struct Known {
     user: String,
     direction: Direction,
@@ -31,24 +42,42 @@ impl Absent {
     pub fn give_way(&self, user: &str, direction: &Direction) {
         let began = Instant::now();
         // Of any number of clients that fetch the same none is in the other's way.
-        let is_push = matches!(direction, Direction::Push { .. });
-        let is_unclear =
-            |control: &ResumableStream| control.is_broken() || is_push && control.quiet() > began.elapsed();
+        let is_push = is_push(direction);
         loop {
-            let same = self.same(user, direction);
-            same.iter().filter(|control| is_away(control)).for_each(|control| control.end());
-            let patience = if same.iter().any(|control| control.is_over()) {
-                ENDING
-            } else if same.iter().any(|control| is_unclear(control)) {
-                AWAY_AFTER
-            } else {
-                return;
+            let is_unclear = |control: &ResumableStream| {
+                control.is_broken() || is_push && control.quiet() > began.elapsed()
             };
-            drop(same);
+            let patience = match self.end_absent(user, direction, is_unclear) {
+                Waiting::Done => return,
+                Waiting::ToEnd => ENDING,
+                Waiting::ToSpeak => AWAY_AFTER,
+            };
             if began.elapsed() >= patience {
                 return;
             }
             sleep(LOOK_EVERY);
+        }
+    }
+
+    /// The same once more, of sessions whose client may have vanished with its host: nothing but silence tells that.
+    pub fn awaits_vanished(&self, user: &str, direction: &Direction) -> Waiting {
+        self.end_absent(user, direction, |control| is_push(direction) && control.quiet() >= AWAY_AFTER)
+    }
+
+    fn end_absent(
+        &self,
+        user: &str,
+        direction: &Direction,
+        is_unclear: impl Fn(&ResumableStream) -> bool,
+    ) -> Waiting {
+        let same = self.same(user, direction);
+        same.iter().filter(|control| is_away(control)).for_each(|control| control.end());
+        if same.iter().any(|control| control.is_over()) {
+            Waiting::ToEnd
+        } else if same.iter().any(|control| is_unclear(control)) {
+            Waiting::ToSpeak
+        } else {
+            Waiting::Done
         }
     }
 
@@ -59,6 +88,10 @@ impl Absent {
     }
 }
 
+fn is_push(direction: &Direction) -> bool {
+    matches!(direction, Direction::Push { .. })
+}
+
 /// A client that is there sends data or acknowledges it, connection or not, and says over its connection three times a second
 /// that it is there.
 fn is_away(control: &ResumableStream) -> bool {
@@ -67,10 +100,12 @@ fn is_away(control: &ResumableStream) -> bool {
 
 /// More than a round trip, which is the longest that what a client sent before it was killed still comes.
 const AWAY_AFTER: Duration = Duration::from_secs(1);
-/// A connection that brought nothing for so long belongs to nobody.
+/// A connection that brought nothing for so long belongs to nobody: its client would have come back over another one.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// For a session to end. The new client waits meanwhile.
 const ENDING: Duration = Duration::from_secs(5);
+/// Until a client has spoken again, or its session is given up and has ended.
+pub const VANISHED_PATIENCE: Duration = Duration::from_secs(SILENT_AFTER.as_secs() + ENDING.as_secs());
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 #[cfg(test)]
@@ -98,7 +133,7 @@ mod tests {
     }
 
     fn await_break(control: &Weak<ResumableStream>) {
-        assert!(control.upgrade().unwrap().await_break());
+        assert!(control.upgrade().unwrap().await_need());
     }
 
     #[test]

@@ -146,7 +146,7 @@ fn part(session: &mut Session<'_>, report: Report, last: SenderStatus) -> Sender
 }
 
 /// Run the session's network side until `done` gives something.
-fn serve_until<T>(
+pub fn serve_until<T>(
     session: &mut Session<'_>,
     mut done: impl FnMut(&mut Session<'_>) -> Result<Option<T>, Error>,
 ) -> Result<T, Error> {

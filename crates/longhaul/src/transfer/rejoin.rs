@@ -1,5 +1,6 @@
-//! Goes on with a control stream whose connection broke, over another one that the client makes.
+//! Goes on with a control stream whose connection broke, or brings nothing, over another one that the client makes.
 
+use crate::net::control::KEEP_ALIVE_EVERY;
 use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
 use crate::net::tcp_set::{StreamError, rejoin_control, stream_options};
@@ -21,10 +22,10 @@ pub struct Rejoin {
 
 /// See that `control` has a connection until it is over; it may be without one for as long as `patience`.
 pub fn keep(control: &Arc<ResumableStream>, rejoin: Rejoin, patience: Duration) -> io::Result<()> {
-    control.distrust_after(SILENCE.min(patience / 3))?;
+    control.doubt_silence(KEEP_ALIVE_EVERY)?;
     let kept = control.clone();
     std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
-        while kept.await_break() {
+        while kept.await_need() {
             go_on(&kept, &rejoin);
         }
     })?;
@@ -32,15 +33,16 @@ pub fn keep(control: &Arc<ResumableStream>, rejoin: Rejoin, patience: Duration) 
     Ok(())
 }
 
-/// Make another connection; try again until there is one, or it is over.
+/// Make another connection; try again until there is one, or the one before speaks again, or it is over.
 fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
     let (mut refused, mut pause) = (0, FIRST_PAUSE);
-    while control.is_broken() {
+    while control.needs_another() {
         match rejoin.dial(control) {
             Ok(()) => return,
             // It has ended, or its server is another one since.
-            Err(StreamError::Refused) => return control.end(),
-            Err(StreamError::Io(error)) if is_refusal(&error) => {
+            Err(StreamError::Refused) if control.is_broken() => return control.end(),
+            // Or its last words are still on their way.
+            Err(error) if is_refusal(&error) => {
                 refused += 1;
                 if refused >= REFUSALS {
                     return control.end();
@@ -55,7 +57,8 @@ fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
 }
 
 /// Nobody listens there, or whoever does has nobody to pass the connection on to.
-fn is_refusal(error: &io::Error) -> bool {
+fn is_refusal(error: &StreamError) -> bool {
+    let StreamError::Io(error) = error else { return matches!(error, StreamError::Refused) };
     matches!(
         error.kind(),
         ErrorKind::ConnectionRefused
@@ -83,8 +86,6 @@ impl Rejoin {
     }
 }
 
-/// The other side says three times a second that it is there.
-const SILENCE: Duration = Duration::from_secs(5);
 /// For one attempt.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Between attempts, twice as long each time.

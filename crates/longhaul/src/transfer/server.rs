@@ -1,12 +1,12 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
-use super::absent::Absent;
+use super::absent::{Absent, VANISHED_PATIENCE, Waiting};
 use super::meeting::{Doors, Met, Server, shake_hands, shown_folder, take_place};
 use super::outset::list_first;
 use super::ports::{bind_both, bind_in};
 use super::probe;
 use super::reach::random;
-use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive};
+use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive, serve_until};
 use super::replays::{Moment, Replays};
 use super::sending::{send, send_listing};
 use super::session::Session;
@@ -316,7 +316,24 @@ fn welcome(
         }
     }
     drop(guest);
-    Ok(())
+    await_vanished(server, session, (account, direction))
+}
+
+/// An earlier session for the same copy may be one whose host has vanished. What this client says meanwhile is for later.
+fn await_vanished(
+    server: &Server,
+    session: &mut Session<'_>,
+    (account, direction): (&Account, &Direction),
+) -> Result<(), Error> {
+    let (began, mut told) = (Instant::now(), false);
+    serve_until(session, |session| {
+        session.last_word = clock::now();
+        let waiting = server.absent.awaits_vanished(&account.user.name, direction);
+        if waiting == Waiting::ToSpeak && !std::mem::replace(&mut told, true) {
+            session.warn(WAITS_FOR_VANISHED.into());
+        }
+        Ok((waiting == Waiting::Done || began.elapsed() > VANISHED_PATIENCE).then_some(()))
+    })
 }
 
 fn take_push(room: &Room, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Error> {
@@ -500,6 +517,9 @@ fn ssh_connection(at: usize) -> Option<IpAddr> {
     connection.split(' ').nth(at)?.parse().ok()
 }
 
+/// Said once.
+const WAITS_FOR_VANISHED: &str =
+    "the client of an earlier copy to the same place does not answer; waiting for it to speak or be given up";
 /// What keeps a connection from being accepted, mostly that no more descriptors are to be had, may pass.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// A client that says nothing for this long is no client.

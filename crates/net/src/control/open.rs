@@ -191,7 +191,7 @@ impl Control {
     pub fn finish(mut self) {
         self.outbox = None;
         // Without a connection it may come to nothing, and whoever ends need not wait for long.
-        let is_broken = self.resumable.as_ref().is_some_and(|stream| stream.is_broken());
+        let is_broken = self.resumable.as_ref().is_some_and(|stream| stream.needs_another());
         let _ = self.written.recv_timeout(if is_broken { BROKEN_PATIENCE } else { FINISH_PATIENCE });
     }
 
@@ -228,7 +228,7 @@ const BROKEN_PATIENCE: Duration = Duration::from_secs(1);
 /// How long until the other side has them: it may have to find out that its connection brings nothing, and make another.
 const HEARD_PATIENCE: Duration = Duration::from_secs(15);
 /// A silent stream says that it is alive this often: well within the shortest stall timeout.
-const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_millis(300);
 
 /// What a writing thread writes.
 struct Sources<'a> {

@@ -9,6 +9,7 @@
 //! who changes the two numbers on their way breaks the stream, as with any other byte of it.
 
 use crate::seal::Side;
+use crate::tcp::TcpInfo;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -106,8 +107,10 @@ struct State {
     broken_at: Option<Instant>,
     /// How long there may be none.
     patience: Duration,
-    /// For how long a connection may bring nothing.
-    silence: Option<Duration>,
+    /// How often the other side says something, if a connection over which it does not is doubted.
+    says_every: Option<Duration>,
+    /// The present connection has brought nothing for too long.
+    is_doubted: bool,
     /// Since when it has been waited for something from the other side.
     quiet_since: Option<Instant>,
     over: bool,
@@ -123,7 +126,8 @@ impl ResumableStream {
             number: 0,
             broken_at: None,
             patience: Duration::ZERO,
-            silence: None,
+            says_every: None,
+            is_doubted: false,
             quiet_since: None,
             over: false,
         };
@@ -139,12 +143,12 @@ impl ResumableStream {
         self.state().patience = patience;
     }
 
-    /// From now on a connection that brings nothing for so long counts as broken: the way that it took is gone. For the side
-    /// that can make another.
-    pub fn distrust_after(&self, silence: Duration) -> io::Result<()> {
+    /// From now on a connection over which nothing comes is doubted: the way that it took may be gone. The other side says
+    /// something `every` so often. For the side that can make another.
+    pub fn doubt_silence(&self, every: Duration) -> io::Result<()> {
         let mut state = self.state();
-        state.silence = Some(silence);
-        state.socket.as_ref().map_or(Ok(()), |socket| socket.set_read_timeout(Some(silence)))
+        state.says_every = Some(every);
+        state.socket.as_ref().map_or(Ok(()), |socket| socket.set_read_timeout(Some(every * SAYINGS_MISSED)))
     }
 
     /// Tells whoever writes that there is another connection: to be flushed, so that it is given what the one before lost.
@@ -172,6 +176,11 @@ impl ResumableStream {
     pub fn is_broken(&self) -> bool {
         let state = self.state();
         state.socket.is_none() && !state.over
+    }
+
+    /// Whether another connection is needed: there is none, or none that brings anything.
+    pub fn needs_another(&self) -> bool {
+        self.state().needs_another()
     }
 
     /// Something came from the other side on another way.
@@ -208,14 +217,14 @@ impl ResumableStream {
         socket.local_addr().ok().map(|address| address.ip())
     }
 
-    /// Wait until the connection breaks. `false`: it is over.
-    pub fn await_break(&self) -> bool {
-        let is_whole = |state: &mut State| state.socket.is_some() && !state.over;
-        let state = self.changed.wait_while(self.state(), is_whole);
+    /// Wait until another connection is needed. `false`: it is over.
+    pub fn await_need(&self) -> bool {
+        let is_well = |state: &mut State| !state.over && !state.needs_another();
+        let state = self.changed.wait_while(self.state(), is_well);
         !state.unwrap_or_else(PoisonError::into_inner).over
     }
 
-    /// Go on over a new connection, which has proven that it may.
+    /// Go on over a new connection, which has proven that it may. A client keeps the one that it has if that speaks again.
     pub fn go_on(&self, mut socket: TcpStream, side: Side) -> io::Result<()> {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(EXCHANGE))?;
@@ -225,6 +234,9 @@ impl ResumableStream {
             let mut state = self.state();
             if state.over || state.patience.is_zero() {
                 return Err(ErrorKind::NotConnected.into());
+            }
+            if side == Side::Client && !state.needs_another() {
+                return Err(ErrorKind::AlreadyExists.into());
             }
             // Nothing more is taken from the old one: the other side is told where to go on.
             state.break_off();
@@ -237,7 +249,7 @@ impl ResumableStream {
         if state.number != number || state.over {
             return Err(ErrorKind::ConnectionAborted.into());
         }
-        socket.set_read_timeout(state.silence)?;
+        socket.set_read_timeout(state.says_every.map(|every| every * SAYINGS_MISSED))?;
         socket.set_write_timeout(None)?;
         if !state.backlog.go_on_from(theirs) {
             return Err(io::Error::other(IMPOSSIBLE));
@@ -283,14 +295,21 @@ impl ResumableStream {
 
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.state().quiet_since.get_or_insert_with(Instant::now);
+        let mut waits = (u64::MAX, Instant::now());
         loop {
             let (socket, number) = self.connection()?;
+            if waits.0 != number {
+                waits = (number, Instant::now());
+            }
             let outcome = match (&*socket).read(buf) {
                 Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
                 other => other,
             };
             match outcome {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.note_silence(number, &socket, waits.1.elapsed())?;
+                }
                 Err(error) => self.note_broken(number, &error),
                 Ok(len) => {
                     let mut state = self.state();
@@ -298,11 +317,30 @@ impl ResumableStream {
                     if state.number == number {
                         state.taken += len as u64;
                         state.quiet_since = None;
+                        if std::mem::take(&mut state.is_doubted) {
+                            tracing::debug!("the connection of the control stream speaks again");
+                        }
                         return Ok(len);
                     }
                 }
             }
         }
+    }
+
+    /// Nothing has come over the connection with this number for so long.
+    fn note_silence(&self, number: u64, socket: &TcpStream, silence: Duration) -> io::Result<()> {
+        let mut state = self.state();
+        let Some(every) = state.says_every.filter(|_| state.number == number) else { return Ok(()) };
+        let info = TcpInfo::of(socket).unwrap_or_default();
+        let may_last = may_be_silent(every, info.rtt, info.rtt_var);
+        let left = may_last.saturating_sub(silence);
+        if left.is_zero() && !state.is_doubted {
+            tracing::debug!("the connection of the control stream brings nothing");
+            state.is_doubted = true;
+            self.changed.notify_all();
+        }
+        // To be woken by the socket alone where all is said; zero would be for ever, too.
+        socket.set_read_timeout(Some(if left.is_zero() { may_last } else { left }))
     }
 
     /// After the last word: whatever a connection loses is given to the next one, until it is over.
@@ -347,8 +385,13 @@ impl ResumableStream {
 }
 
 impl State {
+    fn needs_another(&self) -> bool {
+        !self.over && (self.socket.is_none() || self.is_doubted)
+    }
+
     fn break_off(&mut self) {
         self.shut();
+        self.is_doubted = false;
         self.number += 1;
         self.broken_at.get_or_insert_with(Instant::now);
         self.over |= self.patience.is_zero();
@@ -396,10 +439,18 @@ impl Write for ResumableWriter {
     }
 }
 
+/// For how long a connection may bring nothing from a side that says something `every` so often. The word that comes next may
+/// be as late as a retransmission's timer allows for (RFC 6298 §2.3).
+fn may_be_silent(every: Duration, rtt: Duration, rtt_var: Duration) -> Duration {
+    SAYINGS_MISSED * (every + rtt + 4 * rtt_var)
+}
+
 /// Why a stream cannot go on with a peer that says so.
 pub const IMPOSSIBLE: &str = "the other side claims to have taken what was never said";
 /// For the numbers that a new connection begins with.
 const EXCHANGE: Duration = Duration::from_secs(5);
+/// One may be lost, and its retransmission too.
+const SAYINGS_MISSED: u32 = 3;
 /// Written at a time.
 const CHUNK: usize = 64 << 10;
 

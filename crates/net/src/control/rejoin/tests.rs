@@ -151,12 +151,17 @@ fn a_stream_goes_on_over_many_connections_both_ways() {
     let writers = [talk(&a, 1), talk(&b, 2)];
     for round in 0..20 {
         thread::yield_now();
-        // Either side notices first, or neither: the client connects anew by itself.
+        // The server notices nothing, or first. To the client its connection is broken, or brings nothing.
+        if round % 3 == 0 {
+            b.state().break_off();
+        }
         if round % 2 == 0 {
             a.state().break_off();
         }
+        a.state().is_doubted = round % 2 == 1;
         connect_again(&a, &b);
     }
+    a.state().break_off();
     let readers = [hear(&a, 2), hear(&b, 1)];
     connect_again(&a, &b);
     readers.into_iter().for_each(|thread| thread.join().unwrap());
@@ -171,7 +176,7 @@ fn a_stream_that_may_not_go_on_ends_with_its_connection() {
     let (a, b) = streams();
     a.allow(Duration::ZERO);
     b.end();
-    assert!(ResumableReader(a.clone()).read(&mut [0; 9]).is_err() && a.is_over() && !a.await_break());
+    assert!(ResumableReader(a.clone()).read(&mut [0; 9]).is_err() && a.is_over() && !a.await_need());
     assert!(a.go_on(pair().0, Side::Client).is_err(), "what is over stays so");
 }
 
@@ -186,6 +191,7 @@ fn a_stream_whose_connection_stays_away_ends_in_time() {
 #[test]
 fn who_has_taken_what_was_never_said_does_not_go_on() {
     let (a, _b) = streams();
+    a.state().break_off();
     let (near, mut far) = pair();
     far.write_all(&7u64.to_be_bytes()).unwrap();
     assert!(a.go_on(near, Side::Client).is_err() && a.is_broken());
@@ -204,13 +210,46 @@ fn a_server_keeps_its_connection_until_the_client_goes_on_over_another() {
     assert_eq!(&got, b"xy");
 }
 
-#[test]
-fn a_client_takes_a_connection_that_brings_nothing_for_broken() {
-    let (a, _b) = streams();
-    a.distrust_after(Duration::from_millis(30)).unwrap();
+/// Two streams whose client hears nothing until it doubts its connection, and the thread that hears.
+fn doubted() -> (Arc<ResumableStream>, Arc<ResumableStream>, thread::JoinHandle<Vec<u8>>) {
+    let (a, b) = streams();
+    a.doubt_silence(Duration::from_millis(1)).unwrap();
     let reading = a.clone();
-    let reader = thread::spawn(move || ResumableReader(reading).read(&mut [0; 9]).is_err());
-    assert!(a.await_break() && a.is_broken() && !a.quiet().is_zero());
-    a.end();
-    assert!(reader.join().unwrap());
+    let reader = thread::spawn(move || {
+        let mut got = vec![0; 5];
+        ResumableReader(reading).read_exact(&mut got).map(|()| got).unwrap_or_default()
+    });
+    assert!(a.await_need() && !a.is_broken() && !a.quiet().is_zero(), "it is doubted, and still there");
+    (a, b, reader)
+}
+
+#[test]
+fn a_connection_that_brings_nothing_stays_until_there_is_another() {
+    let (a, b, reader) = doubted();
+    // What was said over the one before and is lost there comes over this one.
+    b.state().backlog.push(b"again");
+    assert!(a.needs_another());
+    connect_again(&a, &b);
+    ResumableWriter(b.clone()).flush().unwrap();
+    assert_eq!(reader.join().unwrap(), b"again");
+    assert_eq!((a.breaks(), b.breaks(), a.is_over()), (1, 1, false));
+}
+
+#[test]
+fn a_connection_that_was_doubted_and_speaks_first_stays() {
+    let (a, b, reader) = doubted();
+    let ((near, far), other) = (pair(), b.clone());
+    ResumableWriter(b.clone()).write_all(b"first").unwrap();
+    assert_eq!(reader.join().unwrap(), b"first");
+    let there = thread::spawn(move || other.go_on(far, Side::Server));
+    assert_eq!(a.go_on(near, Side::Client).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert!(there.join().unwrap().is_err());
+    assert_eq!((a.breaks(), b.breaks(), a.needs_another(), b.is_broken()), (0, 0, false, false));
+}
+
+#[test]
+fn how_long_a_connection_may_be_silent_follows_its_round_trip() {
+    let ms = Duration::from_millis;
+    assert_eq!(may_be_silent(ms(300), ms(0), ms(0)), ms(900));
+    assert_eq!(may_be_silent(ms(300), ms(100), ms(25)), ms(1500));
 }

@@ -57,7 +57,7 @@ fn keep(control: &Arc<ResumableStream>, address: SocketAddr) {
     control.allow(PATIENCE);
     let control = control.clone();
     thread::spawn(move || {
-        while control.await_break() {
+        while control.await_need() {
             let socket = TcpStream::connect(address).unwrap();
             let target = (offer().connection_id, &*control);
             let _ = rejoin_control(socket, &key(), target, Instant::now() + PATIENCE);
