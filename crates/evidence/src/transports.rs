@@ -1,4 +1,8 @@
-//! transport-auto: whether a copy takes the better of its two transports, whatever the path does to UDP.
+//! transport-auto: whether a copy takes the better of its two transports, whatever the path does to UDP, and takes it soon,
+//! and leaves others their share.
+
+mod beside;
+mod short;
 
 use crate::ExperimentError;
 use crate::experiment::Experiment;
@@ -8,7 +12,7 @@ use crate::lab::copies::Copies;
 use crate::lab::paths::{self, Path, Treatment};
 use crate::lab::striped::CONGESTION_CONTROL;
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
-use longhaul_lab::Lab;
+use longhaul_lab::{Lab, Scenario};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -16,18 +20,20 @@ use std::time::Duration;
 pub(crate) const EXPERIMENT: Experiment = Experiment::measured(
     "transport-auto",
     "What --transport auto takes, beside packets over UDP and parallel TCP streams",
-    &[NEAR, COMPLETES],
+    &[NEAR, SOON, COMPLETES, beside::KEEPS, short::SHORT],
     measure,
 )
 .in_parts();
 
 const NEAR: Claim =
     Claim::ours("auto takes at most 1.1 times as long as the better of the two, on every path");
+const SOON: Claim = Claim::ours("at most 1.05 times where UDP is blocked or policed");
 const COMPLETES: Claim = Claim::ours("auto completes on every path, and names each change and its cause");
 
 /// The three runs over one path, as long as they took.
 struct Runs {
     path: String,
+    udp: Treatment,
     object: Result<Copied, CopyError>,
     stripe: Result<Copied, CopyError>,
     auto: Result<Copied, CopyError>,
@@ -60,11 +66,27 @@ impl Runs {
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let object_s = bench.pick(20.0, 20.0, 0.5);
     let is_full = bench.pick(true, false, false);
+    let is_smoke = bench.pick(false, false, true);
     let is_wanted = |path: &&Path| bench.wants(path.name(), is_full || path.is_quick);
     let listed = Path::table(paths::TRANSPORTS);
     let mut paths: Vec<&Path> = listed.iter().filter(is_wanted).collect();
     paths.truncate(bench.pick(listed.len(), listed.len(), 1));
-    bench.expect_runs(3 * paths.len());
+    let shared = beside::paths();
+    let is_shared = |(path, is_quick): &&(Path, bool)| {
+        bench.wants(&beside::name(path), is_full || *is_quick && !is_smoke)
+    };
+    let beside: Vec<&Path> = shared.iter().filter(is_shared).map(|(path, _)| path).collect();
+    let short = short::path();
+    let is_short = bench.wants(&short::name(&short), !is_smoke);
+    bench.check_parts()?;
+    let short_runs = if is_short { short::runs(bench) } else { 0 };
+    bench.expect_runs(3 * paths.len() + beside.len() * beside::runs(bench) + short_runs);
+    let coverage = bench.coverage_of(paths.len(), listed.len());
+    let short = if is_short { short::measure(bench, &short)? } else { vec![] };
+    let meet = |path: &Path| beside::measure(bench, path);
+    let beside_coverage = bench.coverage_of(beside.len(), shared.len());
+    let beside: Vec<_> =
+        beside.into_iter().map(meet).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     let runs = paths.into_iter().map(|path| three(bench, path, object_s)).collect::<Result<Vec<_>, _>>()?;
     let seconds = |copied: &Result<Copied, CopyError>| copied.as_ref().ok().map(|copied| copied.seconds);
     let table = Table::of("seconds", "Seconds for the same file", &runs)
@@ -86,13 +108,22 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              time: then nothing stands for it."
         ));
     }
-    let statements = judge(&runs).map(|one| bench.coverage().of_every("paths", one)).into();
-    Ok(Findings { method, tables: vec![table], statements })
+    method.push(
+        "Beside CUBIC: a queue of one bandwidth-delay product; the copy and one connection of kernel TCP begin a moment apart and are \
+         measured together, when both have had seconds to settle, by what arrives at the port of each."
+            .into(),
+    );
+    let statements = judge(&runs).map(|one| coverage.of_every("paths", one)).into_iter();
+    let shares = beside_coverage.of_every("paths", beside::judge(&beside));
+    let statements = statements.chain([shares, short::judge(&short)]).collect();
+    let mut tables = vec![table, beside::table(&beside), short::table(&short)];
+    tables.retain(|table| !table.rows.is_empty());
+    Ok(Findings { method, tables, statements })
 }
 
-fn judge(runs: &[Runs]) -> [Statement; 2] {
+fn judge(runs: &[Runs]) -> [Statement; 3] {
     if runs.is_empty() {
-        return [NEAR, COMPLETES].map(|claim| claim.leave_open("no such path was measured"));
+        return [NEAR, SOON, COMPLETES].map(|claim| claim.leave_open("no such path was measured"));
     }
     let paths = |is_in: &dyn Fn(&Runs) -> bool| -> Vec<&str> {
         runs.iter().filter(|run| is_in(run)).map(|run| run.path.as_str()).collect()
@@ -110,12 +141,22 @@ fn judge(runs: &[Runs]) -> [Statement; 2] {
         figures.push(format!("auto alone came through: {}", unopposed.join("; ")));
     }
     let near = NEAR.judge(runs.iter().all(Runs::is_near), figures.join("; "));
+    let treated: Vec<&Runs> = runs.iter().filter(|run| run.udp.is_for_good()).collect();
+    let soon =
+        match treated.iter().filter_map(|run| Some((run.ratio()?, run))).max_by(|a, b| a.0.total_cmp(&b.0)) {
+            _ if treated.is_empty() => SOON.leave_open("no such path was measured"),
+            None => SOON.judge(treated.iter().all(|run| run.auto.is_ok()), "auto alone came through"),
+            Some((ratio, run)) => {
+                let holds = ratio <= BAR_SOON && treated.iter().all(|run| run.auto.is_ok());
+                SOON.judge(holds, format!("at most {ratio:.2} times: {}", run.path))
+            }
+        };
     let untold = paths(&|run| !run.is_told());
     let told = match untold.len() {
         0 => format!("{count} of {count}", count = runs.len()),
         _ => format!("not {}", untold.join("; ")),
     };
-    [near, COMPLETES.judge(untold.is_empty(), told)]
+    [near, soon, COMPLETES.judge(untold.is_empty(), told)]
 }
 
 /// What carried an automatic copy, and why it changed.
@@ -151,7 +192,12 @@ fn three(bench: &Bench<'_>, path: &Path, object_s: f64) -> Result<Runs, Experime
     let is_quick = bench.pick(false, true, false) && enough_s < limit.as_secs_f64();
     let second = run(other, if is_quick { Duration::from_secs_f64(enough_s) } else { limit })?;
     let (object, stripe) = if likely == "object" { (first, second) } else { (second, first) };
-    Ok(Runs { path: path.name().into(), object, stripe, auto: run("auto", limit)? })
+    Ok(Runs { path: path.name().into(), udp: path.udp, object, stripe, auto: run("auto", limit)? })
+}
+
+/// A path that treats UDP so.
+fn with_udp(udp: Treatment, scenario: Scenario) -> Path {
+    Path { udp, ..Path::of(scenario) }.named()
 }
 
 /// Run `copy` while UDP is treated in some way.
@@ -188,6 +234,8 @@ fn treated<T>(lab: &Lab, udp: Treatment, copy: impl FnOnce() -> T) -> T {
 
 /// How near to the better of the two is near enough.
 const BAR: f64 = 1.1;
+/// Where nothing is to be said for UDP.
+const BAR_SOON: f64 = 1.05;
 /// Of two transports that are so far apart the slower one is known before its end.
 const CLEARLY_SLOWER: f64 = 1.25;
 /// A transport that needs so many times the time of the path's rate is not what anybody would take.
@@ -210,11 +258,11 @@ mod tests {
         };
         let [object, stripe, auto] =
             seconds.map(|seconds| seconds.map_or(Err(CopyError::failed("not done")), copied));
-        Runs { path: path.into(), object, stripe, auto }
+        Runs { path: path.into(), udp: Treatment::Blocked, object, stripe, auto }
     }
 
     fn near(runs: &[Runs]) -> (Verdict, String) {
-        let [near, _] = judge(runs);
+        let [near, ..] = judge(runs);
         (near.verdict, near.figures)
     }
 
@@ -237,6 +285,16 @@ mod tests {
         let alone = runs("hard", [None, None, Some(10.0)]);
         let figures = "at most 1.00 times: well; auto alone came through: hard".into();
         assert_eq!(near(&[well(), alone]), (Verdict::Met, figures));
-        assert_eq!(judge(&[failed()])[1].verdict, Verdict::NotMet);
+        assert_eq!(judge(&[failed()])[2].verdict, Verdict::NotMet);
+    }
+
+    #[test]
+    fn where_udp_is_blocked_or_policed_auto_has_less_time_to_find_out() {
+        let soon =
+            |udp, seconds| judge(&[Runs { udp, ..runs("here", [None, Some(10.0), seconds]) }])[1].verdict;
+        assert_eq!(soon(Treatment::Blocked, Some(10.4)), Verdict::Met);
+        assert_eq!(soon(Treatment::PolicedMbit(5.0), Some(10.6)), Verdict::NotMet);
+        assert_eq!(soon(Treatment::Blocked, None), Verdict::NotMet);
+        assert_eq!(soon(Treatment::BurstsMs(300), Some(10.6)), Verdict::Open);
     }
 }

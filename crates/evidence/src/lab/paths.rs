@@ -61,7 +61,8 @@ impl Path {
         &self.scenario.name
     }
 
-    fn named(mut self) -> Path {
+    /// The same, named after what it does.
+    pub(crate) fn named(mut self) -> Path {
         let Scenario { bottleneck_mbit, rtt_ms, loss, jitter_ms, queue_bdp, .. } = self.scenario;
         let parts = [
             (loss > 0.0).then(|| format!("loss {} %", loss * 100.0)),
@@ -78,6 +79,11 @@ impl Path {
 }
 
 impl Treatment {
+    /// Nothing, or next to nothing, ever passes from some moment on.
+    pub(crate) fn is_for_good(self) -> bool {
+        matches!(self, Treatment::Blocked | Treatment::BlockedAfterMs(_) | Treatment::PolicedMbit(_))
+    }
+
     fn name(self) -> Option<String> {
         match self {
             Treatment::None => None,
