@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Datagrams ──▶ TCP streams                  UDP fell silent, and probes say that it alone does
-//!     └──▶ Opening ──▶ Trial           UDP works, but loses much or is far slower than it was at first
+//!     └──▶ Opening ──▶ Trial           UDP works, but without a queue it loses much or is far slower than at first
 //!     ◀──────────────────┘             the better of the two stays, by a margin
 //! TCP streams ──▶ Trial of UDP               it passes again, or it is long ago that it was tried
 //! ```
@@ -17,7 +17,8 @@
 //! where the loop is stuck. Of a path that was cut, TCP makes up for what it lost at its own time, so UDP is
 //! believed blocked only by questions that were asked after the first answer came. TCP streams open meanwhile. UDP
 //! that loses much, or delivers far less than the path check's train, means a *trial*, in which TCP streams carry
-//! real data for a few seconds and the better one stays. Trials are rare and ever rarer, since on a path that
+//! real data for a few seconds and the better one stays. Not so where a queue stands: a link that is full is full for
+//! TCP too, and what several connections would gain there they would take from others. Trials are rare and ever rarer, since on a path that
 //! simply is slow each costs a little; one of UDP that was silent needs eight answers to ten questions first.
 
 mod asking;
@@ -35,8 +36,6 @@ pub struct ChoiceConfig {
     pub transport: Transport,
     /// What carries the data to begin with.
     pub carrier: Carrier,
-    /// The object's packets are short enough for UDP.
-    pub udp_fits: bool,
     /// What the path check's train told of the path's rate.
     pub train_rate: Option<Rate>,
     /// For how long the path check's probes went unanswered at first.
@@ -80,6 +79,8 @@ pub struct Look {
     pub udp_answers: u64,
     /// The round trip.
     pub rtt: Duration,
+    /// By how much it is longer than the shortest: what waits in the path's queue.
+    pub queue: Duration,
     /// TCP streams that are there.
     pub streams: usize,
     /// Why there are none, if none can be had.
@@ -135,6 +136,7 @@ struct Sample {
     settled: u64,
     lost: u64,
     path_bound: bool,
+    queue: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -192,12 +194,12 @@ impl Choice {
         if self.config.transport != Transport::Auto {
             return None;
         }
-        let Look { now: at, delivered, settled, lost, path_bound, .. } = *look;
+        let Look { now: at, delivered, settled, lost, path_bound, queue, .. } = *look;
         if look.talks_since >= at {
             // Nothing passes: that says nothing of UDP.
             self.recent.clear();
         }
-        self.recent.push_back(Sample { at, delivered, settled, lost, path_bound });
+        self.recent.push_back(Sample { at, delivered, settled, lost, path_bound, queue });
         while self.recent.len() > 2 && at.since(self.recent[1].at) >= RECENT {
             self.recent.pop_front();
         }
@@ -222,6 +224,12 @@ impl Choice {
     fn loss(&self) -> f64 {
         let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0.0 };
         last.lost.saturating_sub(first.lost) as f64 / last.settled.saturating_sub(first.settled).max(1) as f64
+    }
+
+    /// Whether a queue stood in the path lately. Then it is full, of others or of us, and what is lost there TCP would lose too.
+    fn is_queued(&self) -> bool {
+        let sum: Duration = self.recent.iter().map(|sample| sample.queue).sum();
+        sum >= QUEUE * self.recent.len() as u32
     }
 
     fn go(&mut self, now: Time, to: Carrier, why: String, trial: bool) -> Option<Order> {
@@ -277,7 +285,7 @@ impl Choice {
             return None;
         }
         let rate = self.rate()?;
-        if look.left as f64 <= rate * LEFT_MIN.as_secs_f64() {
+        if look.left as f64 <= rate * LEFT_MIN.as_secs_f64() || self.is_queued() {
             return None;
         }
         let mbps = rate * 8e-6;
@@ -389,14 +397,14 @@ impl Choice {
             if self.config.has_pipe {
                 return self.go(look.now, Carrier::Ssh, line, false);
             }
-            if self.config.udp_fits {
+            if look.udp_heard.is_some() {
                 self.state = State::Datagrams { since: look.now };
                 self.trial_at = look.now + self.pause();
                 return self.go(look.now, Carrier::Object, line, false);
             }
             return None;
         }
-        if !self.config.udp_fits || look.now < self.trial_at {
+        if look.now < self.trial_at {
             return None;
         }
         let rate = self.rate()?;
@@ -433,6 +441,9 @@ const ODD_FOR_RTTS: u32 = 6;
 /// Acknowledgements never pause for so long on a path that works.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_RTTS: u32 = 3;
+/// A mean queue of so much stands: it is more than what timers and hosts make of an empty one. What drops UDP alone, a policer or a
+/// box, has none.
+const QUEUE: Duration = Duration::from_millis(2);
 /// A share of loss at which TCP may yet be faster: it is of a policer, or of a box that drops UDP. Long links lose less
 /// at random.
 const ODD_LOSS: f64 = 0.03;

@@ -53,7 +53,6 @@ impl Carrying {
         let config = ChoiceConfig {
             transport: session.options.transport,
             carrier,
-            udp_fits: carrier == Carrier::Object,
             train_rate: path.rate.map(|train| train.rate),
             mute: path.mute,
             has_pipe: session.is_ssh,
@@ -169,6 +168,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             udp_heard: self.session.check.last_news(),
             udp_answers: self.session.check.answers(),
             rtt: self.sender.rtt().smoothed(),
+            queue: self.sender.rtt().smoothed().saturating_sub(self.sender.rtt().min()),
             streams: self.session.link.streams().len(),
             no_streams: self.session.no_streams.clone(),
         };

@@ -10,7 +10,7 @@ use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::session::message::{Already, Message, Report};
 use longhaul_proto::session::transport::{Carrier, Transport};
 use longhaul_proto::units::Time;
-use longhaul_proto::wire::BASE_DATAGRAM_LEN;
+use longhaul_proto::wire::{BASE_DATAGRAM_LEN, IPV6_UDP_LEN};
 use std::time::Duration;
 
 /// What is known when data can go.
@@ -100,7 +100,8 @@ pub fn prepare<F>(
             .last_news()
             .filter(|_| wanted.is_some())
             .map_or(Time::MAX, |at| at + settle_patience(&path));
-        session.link.wait(&session.waker, now, pending.min(settled))?;
+        let gives_up = Some(began + udp_patience(session)).filter(|at| *at > now).unwrap_or(Time::MAX);
+        session.link.wait(&session.waker, now, pending.min(settled).min(gives_up))?;
     }
 }
 
@@ -120,7 +121,7 @@ fn fall_back(
             Ok(carrier)
         }
         Carrier::Object => {
-            let patience = UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS);
+            let patience = udp_patience(session);
             if waited > patience / 4 {
                 // So that they are there when they are needed.
                 session.want_streams(first_streams(session));
@@ -132,11 +133,24 @@ fn fall_back(
             *why = Some(format!("{unanswered} (no answer in {:.1} s)", waited.as_secs_f64()));
             Ok(Carrier::Stripe)
         }
+        // It was only late.
+        Carrier::Stripe
+            if session.options.transport == Transport::Auto && session.check.report().rtt.is_some() =>
+        {
+            *why = None;
+            Ok(Carrier::Object)
+        }
         // However long the other side then takes to say what it needs.
         Carrier::Stripe if !session.link.streams().is_empty() => Ok(carrier),
         Carrier::Stripe => {
             session.want_streams(first_streams(session));
+            // As long as UDP may yet answer, that TCP does not is no reason to give up.
+            let may_answer = session.options.transport == Transport::Auto && waited < UDP_LATE;
             match session.no_streams.take() {
+                failure if may_answer => {
+                    session.no_streams = failure;
+                    Ok(carrier)
+                }
                 None if waited < STREAMS_PATIENCE => Ok(carrier),
                 Some(line) if session.is_ssh && session.options.transport == Transport::Auto => {
                     let before = why.take().unwrap_or_default();
@@ -184,12 +198,21 @@ pub fn first_streams(session: &Session<'_>) -> usize {
     usize::from(session.options.streams.unwrap_or(usual).max(1))
 }
 
-/// The size class to cut the object in: the largest that passes, and over TCP streams all do.
+/// The size class to cut the object in: the largest that passes, and over TCP streams all do. Where UDP may take over later it is
+/// what Ethernet carries.
 pub fn begin_class(session: &Session<'_>, path: &PathReport, carrier: Carrier) -> u8 {
-    match carrier {
-        Carrier::Object => path.largest_class.unwrap_or(0),
-        Carrier::Stripe | Carrier::Ssh => session.options.classes.len().saturating_sub(1) as u8,
-    }
+    let classes = &session.options.classes;
+    let class = match (carrier, session.options.transport) {
+        (Carrier::Object, _) => path.largest_class.map(usize::from),
+        (_, Transport::Auto) => classes.iter().rposition(|len| *len <= USUAL_DATAGRAM_LEN),
+        _ => classes.len().checked_sub(1),
+    };
+    class.unwrap_or(0) as u8
+}
+
+/// How long UDP may leave the path check without an answer where TCP may carry the data instead.
+fn udp_patience(session: &Session<'_>) -> Duration {
+    UDP_PATIENCE_AUTO.max(session.rtt * UDP_PATIENCE_RTTS)
 }
 
 /// How long after the last answer to a probe more may be on their way.
@@ -202,10 +225,14 @@ fn settle_patience(report: &PathReport) -> Duration {
 const STREAMS_FIRST: u16 = 4;
 /// How long to try UDP before calling it blocked, where nothing else may carry the data.
 const UDP_PATIENCE: Duration = Duration::from_secs(6);
-/// Where something else may: after this the path check has tried five times.
-const UDP_PATIENCE_AUTO: Duration = Duration::from_secs(1);
-/// It may be so many round trips in any case.
-const UDP_PATIENCE_RTTS: u32 = 6;
+/// Where something else may: after this the path check has tried twice, and it goes on.
+const UDP_PATIENCE_AUTO: Duration = Duration::from_millis(250);
+/// It may be so many round trips in any case: over ssh a pull's first answer takes as long.
+const UDP_PATIENCE_RTTS: u32 = 2;
+/// What an Ethernet of the usual size carries over IPv4 and IPv6.
+const USUAL_DATAGRAM_LEN: u16 = 1500 - IPV6_UDP_LEN as u16;
+/// An answer that comes so late still counts where TCP does not pass either.
+const UDP_LATE: Duration = Duration::from_secs(1);
 /// How long TCP streams may take to come about.
 const STREAMS_PATIENCE: Duration = Duration::from_secs(20);
 /// After the last answer to a probe, wait at least this long for more.

@@ -31,13 +31,16 @@ struct Path {
     udp_mbps: f64,
     tcp_mbps: f64,
     loss: f64,
+    /// What waits in its queue.
+    queue: Duration,
     /// Probes over UDP pass.
     passes: bool,
     /// The control stream speaks.
     control: bool,
 }
 
-const GOOD: Path = Path { udp_mbps: 95.0, tcp_mbps: 60.0, loss: 0.0, passes: true, control: true };
+const GOOD: Path =
+    Path { udp_mbps: 95.0, tcp_mbps: 60.0, loss: 0.0, queue: Duration::ZERO, passes: true, control: true };
 const BLOCKED: Path = Path { udp_mbps: 0.0, passes: false, ..GOOD };
 const CUT: Path = Path { tcp_mbps: 0.0, control: false, ..BLOCKED };
 
@@ -46,7 +49,6 @@ impl Story {
         let config = ChoiceConfig {
             transport: Transport::Auto,
             carrier: Carrier::Object,
-            udp_fits: true,
             train_rate: Some(Rate::from_mbps(train_mbps)),
             mute: Duration::ZERO,
             has_pipe: false,
@@ -109,7 +111,8 @@ impl Story {
                 answered: self.answered,
                 udp_heard: self.udp_heard,
                 udp_answers: self.udp_answers,
-                rtt: RTT,
+                rtt: RTT + path.queue,
+                queue: path.queue,
                 streams: self.streams,
                 no_streams: (!self.streams_can_be_had).then(|| "refused".into()),
             };
@@ -274,6 +277,20 @@ fn a_path_that_is_shared_is_not_taken_from_others() {
     let mut story = Story::new(100.0);
     story.go_on(300.0, Path { udp_mbps: 30.0, tcp_mbps: 95.0, loss: 0.01, ..GOOD });
     assert_eq!(story.carriers(), Vec::<&str>::new());
+}
+
+/// With much loss or a small share too: a link that is full is full for TCP.
+#[test]
+fn what_is_lost_with_a_standing_queue_is_no_reason_to_change() {
+    let full = Path { queue: Duration::from_millis(5), tcp_mbps: 95.0, ..GOOD };
+    for (udp_mbps, loss) in [(6.0, 0.0), (25.0, 0.1), (40.0, 0.04)] {
+        let mut story = Story::new(100.0);
+        story.go_on(100.0, Path { udp_mbps, loss, ..full });
+        assert_eq!(story.carriers(), Vec::<&str>::new(), "{udp_mbps} Mb/s, loss {loss}");
+        // Without the queue it is UDP alone that suffers.
+        story.go_on(10.0, Path { udp_mbps, loss, queue: Duration::from_micros(500), ..full });
+        assert_eq!(story.carriers()[..1], ["stripe"], "{udp_mbps} Mb/s, loss {loss}");
+    }
 }
 
 #[test]
