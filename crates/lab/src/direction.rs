@@ -11,7 +11,7 @@ mod passage;
 use crate::Side;
 use crate::counters::{DirectionCounters, LatenessCount, Passed};
 use crate::gso::{NOTE_LEN, SUPER_LEN_MAX, Shape};
-use crate::headers::Headers;
+use crate::headers::{Headers, ecn};
 use crate::policer::Policer;
 use crate::ports::Ports;
 use crate::slots::{SLOTS_PER_CHUNK, Slots};
@@ -51,6 +51,8 @@ pub(crate) struct Direction {
     /// Packets come many at a time, with a note before them of that length; otherwise zero.
     note_len: usize,
     counted: DirectionCounters,
+    /// Packets that the queue had marked when counting began.
+    marked_before: u64,
     ports: Ports,
     lateness: LatenessCount,
 }
@@ -113,6 +115,7 @@ impl Direction {
             slots: Slots::new(if scenario.super_packets { SUPER_LEN_MAX } else { scenario.mtu as usize }),
             note_len: if scenario.super_packets { NOTE_LEN } else { 0 },
             counted: DirectionCounters::default(),
+            marked_before: 0,
             ports: Ports::default(),
             lateness: LatenessCount::new(scenario.rtt_ms),
         };
@@ -141,6 +144,7 @@ impl Direction {
         let slot = self.slots.next_free();
         let bytes = self.slots.bytes(slot, len);
         let shape = if self.note_len > 0 { Shape::of(bytes) } else { None };
+        let ecn = ecn(&bytes[self.note_len..]);
         let single = Load { packets: 1, bytes: (len - self.note_len) as u64 };
         let load = shape.map_or(single, |shape| Load::of(&shape, &(0..shape.packets())));
         let held = Held { slot, len: len as u32, load };
@@ -154,7 +158,7 @@ impl Direction {
             self.counted.dropped_udp += packets;
         } else {
             self.slots.take();
-            self.enter_link(now, Arrived { pair, held, shape, unsettled: load.packets });
+            self.enter_link(now, Arrived { pair, held, shape, ecn, unsettled: load.packets });
         }
     }
 
@@ -224,6 +228,7 @@ impl Direction {
         let in_row = self.row.as_ref().map_or(0, Row::packets);
         DirectionCounters {
             in_flight: flying + u64::from(in_row) + self.link.kept_packets() as u64,
+            marked: self.link.totals().marked - self.marked_before,
             waiting_bytes: self.link.occupancy(now),
             lateness: self.lateness.summary(),
             ..self.counted
@@ -244,6 +249,7 @@ impl Direction {
     pub(crate) fn reset_counters(&mut self, now: Time) {
         self.serve_until(now);
         self.counted = DirectionCounters::default();
+        self.marked_before = self.link.totals().marked;
         self.ports.reset();
         self.ways.iter_mut().for_each(|way| way.passed = Passed::default());
         self.lateness.reset();

@@ -9,7 +9,7 @@
 //! flags 1 · kind 1 · length of the headers 2 · payload of a packet 2 · where a checksum begins 2 · its field from there 2
 //! ```
 
-use crate::headers::{V4_HEADER_LEN_MIN, V6_HEADER_LEN};
+use crate::headers::{V4_HEADER_LEN_MIN, V6_HEADER_LEN, add as sum};
 use std::ops::Range;
 
 /// Length of what precedes each packet.
@@ -125,12 +125,6 @@ fn shorten_ip(ip: &mut [u8], removed: u16, numbers: u16) {
     put_u16(ip, 2, new.0);
     put_u16(ip, 4, new.1);
     put_u16(ip, 10, !check);
-}
-
-/// In one's complement, as the Internet checksum (RFC 1071) has it.
-fn sum(a: u16, b: u16) -> u16 {
-    let (sum, carry) = a.overflowing_add(b);
-    sum + u16::from(carry)
 }
 
 fn number_at(bytes: &[u8], at: usize) -> Option<u16> {

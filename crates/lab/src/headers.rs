@@ -1,5 +1,6 @@
 //! What the emulator reads of a packet's headers.
 
+use longhaul_proto::ecn::Ecn;
 use longhaul_sim::impair::mix;
 
 /// What tells packets apart.
@@ -62,6 +63,42 @@ pub(crate) fn corrupt(packet: &mut [u8], number: u64) {
     }
 }
 
+/// What an IP packet says of queues that mark (RFC 3168 §5).
+pub(crate) fn ecn(packet: &[u8]) -> Ecn {
+    match packet {
+        [first, second, ..] if first >> 4 == 4 => Ecn::from_bits(*second),
+        // The traffic class lies across two bytes (RFC 8200 §3).
+        [first, second, ..] if first >> 4 == 6 => Ecn::from_bits(second >> 4),
+        _ => Ecn::NotEct,
+    }
+}
+
+/// Have it say that, its checksum with it.
+pub(crate) fn set_ecn(packet: &mut [u8], ecn: Ecn) {
+    if self::ecn(packet) == ecn {
+        return;
+    }
+    if packet[0] >> 4 == 6 {
+        packet[1] = packet[1] & !(ECN_BITS << 4) | ecn.bits() << 4;
+        return;
+    }
+    let before = u16::from_be_bytes([packet[0], packet[1]]);
+    packet[1] = packet[1] & !ECN_BITS | ecn.bits();
+    let after = u16::from_be_bytes([packet[0], packet[1]]);
+    if let Some(check) = packet.get_mut(10..12) {
+        // RFC 1624, equation 3.
+        let sum = [!before, after].into_iter().fold(!u16::from_be_bytes([check[0], check[1]]), add);
+        check.copy_from_slice(&(!sum).to_be_bytes());
+    }
+}
+
+/// In one's complement, as the Internet checksum (RFC 1071) has it.
+pub(crate) fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + u16::from(carry)
+}
+
+const ECN_BITS: u8 = 3;
 const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 /// RFC 791 §3.1.
@@ -121,6 +158,25 @@ pub(crate) mod tests {
             Headers::read(&packet).map(|headers| headers.flow())
         };
         assert!(v6(50) != v6(39) && v6(39) != v6(8) && v6(40) != v6(42));
+    }
+
+    #[test]
+    fn marks_are_set_and_the_checksum_follows() {
+        let sum = |packet: &[u8]| {
+            packet[..20].chunks(2).map(|two| u16::from_be_bytes([two[0], two[1]])).fold(0, add)
+        };
+        let all = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce];
+        for (from, to) in all.into_iter().flat_map(|from| all.map(|to| (from, to))) {
+            let mut packet = v4(UDP, 7700, 100);
+            packet[1] = 0x20 | from.bits();
+            let check = !sum(&packet);
+            packet[10..12].copy_from_slice(&check.to_be_bytes());
+            set_ecn(&mut packet, to);
+            assert_eq!((ecn(&packet), packet[1] >> 2, sum(&packet)), (to, 8, 0xffff));
+            let mut v6 = vec![0x6f, 0x0f | from.bits() << 4, 1, 2];
+            set_ecn(&mut v6, to);
+            assert_eq!((ecn(&v6), v6[0], v6[1] & 0xcf), (to, 0x6f, 0x0f));
+        }
     }
 
     #[test]

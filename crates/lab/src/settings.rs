@@ -14,6 +14,8 @@ pub struct TcpSettings {
     /// Windows above 65 535 bytes (RFC 7323, window scaling). Without them both ways have the papers' "64 KB window"; one
     /// host suffices.
     pub large_windows: Option<bool>,
+    /// Explicit congestion notification, asked for and granted (RFC 3168). Both hosts need it.
+    pub ecn: Option<bool>,
     /// How large the kernel may make the buffers of a connection, each way. About half of it becomes window.
     pub buffer_bytes_max: Option<u32>,
 }
@@ -35,9 +37,12 @@ impl Lab {
         if let Some(control) = &settings.congestion_control {
             set(CONGESTION_CONTROL, control)?;
         }
-        for (name, wanted) in
-            [(SACK, settings.sack), (DSACK, settings.sack), (SCALING, settings.large_windows)]
-        {
+        for (name, wanted) in [
+            (SACK, settings.sack),
+            (DSACK, settings.sack),
+            (SCALING, settings.large_windows),
+            (ECN, settings.ecn),
+        ] {
             if let Some(on) = wanted {
                 set(name, if on { "1" } else { "0" })?;
             }
@@ -54,7 +59,7 @@ impl Lab {
     pub fn tcp_settings(&self, of: impl Into<Place>) -> Result<Vec<Setting>, LabError> {
         let place = of.into();
         let read = |name: &'static str| Ok(Setting { name, value: self.sysctl(place, name)? });
-        [CONGESTION_CONTROL, SACK, DSACK, SCALING, RECEIVE_BUFFER, SEND_BUFFER]
+        [CONGESTION_CONTROL, SACK, DSACK, SCALING, ECN, RECEIVE_BUFFER, SEND_BUFFER]
             .into_iter()
             .map(read)
             .collect()
@@ -73,6 +78,7 @@ const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 const SACK: &str = "net.ipv4.tcp_sack";
 const DSACK: &str = "net.ipv4.tcp_dsack";
 const SCALING: &str = "net.ipv4.tcp_window_scaling";
+const ECN: &str = "net.ipv4.tcp_ecn";
 const RECEIVE_BUFFER: &str = "net.ipv4.tcp_rmem";
 const SEND_BUFFER: &str = "net.ipv4.tcp_wmem";
 

@@ -435,7 +435,7 @@ fn open(
         (false, None) => return false,
     };
     let Ok(body) = keys.open(&header, datagram.bytes) else { return false };
-    handle(phase, Arrival { time: datagram.time, number: header.number }, body);
+    handle(phase, Arrival::new(datagram.time, header.number), body);
     true
 }
 

@@ -123,7 +123,7 @@ impl<E: Endpoint> Driver<E> {
                     self.socket.connect(peer)?;
                     self.is_connected = true;
                 }
-                let arrival = Arrival { time: datagram.time, number: self.received };
+                let arrival = Arrival::new(datagram.time, self.received);
                 self.received += 1;
                 self.endpoint.handle_datagram(clock::now(), arrival, datagram.bytes);
                 self.transmit()?;

@@ -1,5 +1,6 @@
 //! The contract between a protocol and its driver.
 
+use crate::ecn::Ecn;
 use crate::units::{DatagramNumber, Time};
 use crate::wire::SEAL_OVERHEAD;
 
@@ -10,6 +11,15 @@ pub struct Arrival {
     pub time: Time,
     /// Its number, read from the authenticated header. The driver has refused replays.
     pub number: DatagramNumber,
+    /// What its IP header said of queues on the way; `None` where nobody can tell: it came over a TCP connection.
+    pub ecn: Option<Ecn>,
+}
+
+impl Arrival {
+    /// At `time`, with that number, and nothing known of its IP header.
+    pub fn new(time: Time, number: DatagramNumber) -> Arrival {
+        Arrival { time, number, ecn: None }
+    }
 }
 
 /// A datagram to send: `len` bytes of the caller's buffer.
@@ -49,6 +59,11 @@ pub trait Endpoint {
     fn framing(&self) -> usize {
         SEAL_OVERHEAD
     }
+
+    /// What the IP header of its next datagrams is to say. It changes in `handle_*` only.
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
 }
 
 /// Endpoints of different protocols that tell the same things can share a driver.
@@ -77,6 +92,10 @@ impl<E: Endpoint + ?Sized> Endpoint for Box<E> {
 
     fn framing(&self) -> usize {
         (**self).framing()
+    }
+
+    fn ecn(&self) -> Ecn {
+        (**self).ecn()
     }
 }
 

@@ -17,6 +17,7 @@
 
 pub mod blocks;
 pub mod control;
+pub mod ecn;
 pub mod endpoint;
 pub mod object;
 pub mod pacer;

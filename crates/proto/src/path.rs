@@ -297,10 +297,10 @@ mod tests {
                 }
                 free = free.max(now) + rate.time_for(bytes as u64);
                 let time = free + Duration::from_millis(OUT_MS);
-                right.handle_datagram(time, Arrival { time, number: t.number }, &buf[..t.len]);
+                right.handle_datagram(time, Arrival::new(time, t.number), &buf[..t.len]);
                 while let Some(reply) = right.poll_transmit(time, &mut buf) {
                     let at = time + Duration::from_millis(OUT_MS);
-                    left.handle_datagram(at, Arrival { time: at, number: reply.number }, &buf[..reply.len]);
+                    left.handle_datagram(at, Arrival::new(at, reply.number), &buf[..reply.len]);
                 }
                 now = now + Duration::from_micros(2);
             }
@@ -353,7 +353,7 @@ mod tests {
             assert!(check.sent.len() <= PROBES_MAX);
         }
         let len = wire::encode_reply(&mut buf, last, now, 7);
-        check.handle_datagram(now, Arrival { time: now, number: 0 }, &buf[..len]);
+        check.handle_datagram(now, Arrival::new(now, 0), &buf[..len]);
         assert_eq!((check.answers(), check.poll_event()), (1, Some(PathEvent::Reached)));
     }
 
@@ -365,7 +365,7 @@ mod tests {
         let reply = |check: &mut PathCheck, token| {
             let mut body = [0; wire::REPLY_LEN];
             wire::encode_reply(&mut body, sent.number, Time::ZERO, token);
-            check.handle_datagram(Time::ZERO, Arrival { time: Time::ZERO, number: 0 }, &body);
+            check.handle_datagram(Time::ZERO, Arrival::new(Time::ZERO, 0), &body);
         };
         // As it was recorded in another transfer.
         reply(&mut check, 6);

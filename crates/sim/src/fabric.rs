@@ -10,6 +10,7 @@ use crate::path::PathConfig;
 use crate::queue::{DropReason, Dropped, Waiting};
 use crate::route::{HopId, Route};
 use crate::trace::{Record, Trace, TraceKind};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::{DatagramNumber, Rate};
 use longhaul_proto::units::{Time, nanos};
 use longhaul_proto::wire::{IPV4_UDP_LEN, MAX_DATAGRAM_LEN};
@@ -198,16 +199,16 @@ impl Fabric {
         self.hops.iter().map(hop).sum()
     }
 
-    /// Make a packet of the body in `scratch`, with `framing` bytes around it.
+    /// Make a packet of the body in `scratch`, of `len` bytes and with `framing` around it.
     pub(crate) fn pack(
         &mut self,
         owner: Owner,
         number: DatagramNumber,
-        len: usize,
-        framing: usize,
+        (len, framing): (usize, usize),
+        ecn: Ecn,
     ) -> (u32, u32) {
         let size = (len + framing + IPV4_UDP_LEN) as u32;
-        (self.packets.insert(owner, number, size, &mut self.scratch[..len]), size)
+        (self.packets.insert(owner, number, (size, ecn), &mut self.scratch[..len]), size)
     }
 
     /// A packet has arrived: hand its body, spoilt or not, to `take`, and forget it.
@@ -229,7 +230,7 @@ impl Fabric {
     /// A packet has left its host's device, or the hop before, and meets the next.
     pub(crate) fn enter_hop(&mut self, slot: u32) {
         let packet = self.packets.get(slot);
-        let (owner, size, at) = (packet.owner, packet.size, packet.hops_passed);
+        let (owner, size, ecn, at) = (packet.owner, packet.size, packet.ecn, packet.hops_passed);
         let flow = &self.flows[owner.slot as usize];
         if flow.serial != owner.serial || flow.is_gone {
             self.drop_packet(slot, TraceKind::Gone);
@@ -239,14 +240,15 @@ impl Fabric {
         let now = self.queue.now();
         let link = &mut self.hops[hop.index()].links[owner.from.index()];
         if link.keeps() {
-            let packet = Waiting { packet: slot, flow: owner.serial, bytes: size, since: now };
+            let packet =
+                Waiting { packet: slot, flow: owner.serial, bytes: size, ecn, is_marked: false, since: now };
             let mut dropped = std::mem::take(&mut self.dropped);
             link.push(packet, &mut dropped);
             self.drop_all(&mut dropped);
             self.dropped = dropped;
             self.serve(hop, owner.from);
         } else {
-            let passage = link.offer(now, size);
+            let passage = link.offer(now, size, ecn);
             self.pass(slot, hop, passage);
         }
     }
@@ -285,9 +287,10 @@ impl Fabric {
             Passage::QueueFull => self.drop_packet(slot, TraceKind::QueueFull),
             Passage::Outage => self.drop_packet(slot, TraceKind::Outage),
             Passage::Lost => self.drop_packet(slot, TraceKind::Lost),
-            Passage::Arrives { time, copy, corrupt, held_back } => {
+            Passage::Arrives { time, copy, corrupt, held_back, ecn } => {
                 let packet = self.packets.get_mut(slot);
                 packet.corrupt = packet.corrupt.or(corrupt);
+                packet.ecn = ecn;
                 packet.hops_passed += 1;
                 let owner = packet.owner;
                 if held_back {

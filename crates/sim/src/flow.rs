@@ -4,6 +4,7 @@ use crate::ids::{FlowId, Side};
 use crate::route::Placement;
 use crate::sim::Sim;
 use longhaul_proto::control::{ControlConfig, Remembered, Snapshot};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Full, NotReady, Sink, Source, Transmit};
 use longhaul_proto::object::{
     Receiver, ReceiverConfig, ReceiverEvent, Sender, SenderConfig, SenderEvent, Shape,
@@ -274,6 +275,15 @@ impl Endpoint for FlowEnd {
             FlowEnd::ObjectReceiver(end) => end.framing(),
             FlowEnd::TcpSender(end, _) => end.framing(),
             FlowEnd::TcpReceiver(end) => end.framing(),
+        }
+    }
+
+    fn ecn(&self) -> Ecn {
+        match self {
+            FlowEnd::ObjectSender(end) => end.ecn(),
+            FlowEnd::ObjectReceiver(end) => end.ecn(),
+            FlowEnd::TcpSender(end, _) => end.ecn(),
+            FlowEnd::TcpReceiver(end) => end.ecn(),
         }
     }
 }

@@ -5,8 +5,12 @@ mod wire;
 pub(crate) use wire::Serializer;
 
 use crate::impair::{Dice, Impairments};
-use crate::queue::{CoDel, DropTail, Dropped, FairQueue, Gauge, Keep, Occupancy, QueueDiscipline, Waiting};
+use crate::queue::{
+    CoDel, DropTail, Dropped, DualPi2, FairQueue, Gauge, Keep, Occupancy, QueueDiscipline, Waiting,
+};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::{Rate, Time};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use wire::Wire;
 
@@ -21,8 +25,12 @@ pub struct LinkConfig {
     pub queue_bytes: u64,
     /// Who is served next, and what is dropped.
     pub discipline: QueueDiscipline,
+    /// What waits longer is marked by [`QueueDiscipline::Step`].
+    pub mark_after: Duration,
     /// Largest packet, in bytes: what a flow may send in its turn.
     pub mtu: u32,
+    /// What the way beyond the queue does to marks.
+    pub marks: Marks,
     /// What happens on it at random.
     pub impairments: Impairments,
     /// How it changes, in the order of time.
@@ -36,6 +44,21 @@ impl LinkConfig {
     pub fn dice(&self) -> Dice {
         Dice::new(self.impairments.clone(), self.seed)
     }
+}
+
+/// What becomes of marks, and of what could be marked, on a path that does not do as RFC 3168 says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Marks {
+    /// They stay.
+    #[default]
+    Kept,
+    /// Nothing could be marked any more, and no mark is left.
+    Cleared,
+    /// All that could be marked is.
+    Forged,
+    /// What could be marked is dropped.
+    Dropped,
 }
 
 /// A change of a link.
@@ -67,7 +90,7 @@ pub enum Passage {
     QueueFull,
     /// It left the queue during an outage.
     Outage,
-    /// Lost at random.
+    /// Lost at random, or because it could be marked.
     Lost,
     /// It comes out at the other end.
     Arrives {
@@ -79,6 +102,8 @@ pub enum Passage {
         corrupt: Option<u64>,
         /// It was held back.
         held_back: bool,
+        /// What its IP header says now.
+        ecn: Ecn,
     },
 }
 
@@ -97,6 +122,8 @@ pub struct LinkTotals {
     pub carried: u64,
     /// Their bytes.
     pub carried_bytes: u64,
+    /// Of those, packets that the queue marked.
+    pub marked: u64,
 }
 
 impl LinkTotals {
@@ -114,6 +141,7 @@ impl LinkTotals {
             dropped_bytes: self.dropped_bytes - earlier.dropped_bytes,
             carried: self.carried - earlier.carried,
             carried_bytes: self.carried_bytes - earlier.carried_bytes,
+            marked: self.marked - earlier.marked,
         }
     }
 }
@@ -129,6 +157,8 @@ pub struct Link {
     wire: Wire,
     queue: DropTail,
     kept: Option<Kept>,
+    /// In the queue that does not choose, what waits longer is marked.
+    mark_after: Duration,
     totals: LinkTotals,
 }
 
@@ -142,14 +172,24 @@ struct Kept {
 impl Link {
     /// An idle link whose queue is measured from `measure_from` on.
     pub fn new(config: &LinkConfig, measure_from: Time) -> Link {
+        let codel = || CoDel::new(config.queue_bytes, config.mtu);
         let kept = |queue| Kept { queue, gauge: Gauge::new(config.queue_bytes, measure_from) };
         Link {
             wire: Wire::new(config),
             queue: DropTail::new(config.queue_bytes, measure_from),
             kept: match config.discipline {
-                QueueDiscipline::DropTail => None,
+                QueueDiscipline::DropTail | QueueDiscipline::Step => None,
                 QueueDiscipline::Fair => Some(kept(Box::new(FairQueue::new(config.queue_bytes, config.mtu)))),
-                QueueDiscipline::CoDel => Some(kept(Box::new(CoDel::new(config.queue_bytes, config.mtu)))),
+                QueueDiscipline::CoDel => Some(kept(Box::new(codel()))),
+                QueueDiscipline::CoDelEcn => Some(kept(Box::new(codel().marking()))),
+                QueueDiscipline::DualPi2 => {
+                    let dual = DualPi2::new(config.queue_bytes, config.mtu, config.rate, config.seed);
+                    Some(kept(Box::new(dual)))
+                }
+            },
+            mark_after: match config.discipline {
+                QueueDiscipline::Step => config.mark_after,
+                _ => Duration::MAX,
             },
             totals: LinkTotals::default(),
         }
@@ -173,11 +213,12 @@ impl Link {
         self.kept.is_some()
     }
 
-    /// A packet of `bytes` reaches the drop-tail queue `now`.
-    pub fn offer(&mut self, now: Time, bytes: u32) -> Passage {
+    /// A packet of `bytes`, with that in its IP header, reaches the queue that does not choose `now`.
+    pub fn offer(&mut self, now: Time, bytes: u32, ecn: Ecn) -> Passage {
         self.count_offered(bytes);
         self.queue.advance(now);
         let starts = self.wire.free_at(now);
+        let is_marked = ecn.is_capable() && starts.since(now) > self.mark_after;
         if starts > now {
             if !self.queue.has_room(bytes) {
                 self.count_dropped(bytes);
@@ -185,8 +226,7 @@ impl Link {
             }
             self.queue.push(now, bytes, starts);
         }
-        self.count_carried(bytes);
-        self.wire.carry(now, bytes)
+        self.carry(now, bytes, ecn, is_marked)
     }
 
     /// A packet reaches the queue that chooses; what it drops is added to `dropped`.
@@ -210,8 +250,7 @@ impl Link {
         kept.gauge.set(now, kept.queue.waiting_bytes());
         dropped[before..].iter().for_each(|one| self.count_dropped(one.waiting.bytes));
         let packet = next?;
-        self.count_carried(packet.bytes);
-        Some((packet, self.wire.carry(now, packet.bytes)))
+        Some((packet, self.carry(now, packet.bytes, packet.ecn, packet.is_marked)))
     }
 
     /// When to serve next; `None` where nothing waits to be chosen.
@@ -263,9 +302,12 @@ impl Link {
         self.totals.dropped_bytes += u64::from(bytes);
     }
 
-    fn count_carried(&mut self, bytes: u32) {
+    /// The queue lets a packet go, marked or not.
+    fn carry(&mut self, now: Time, bytes: u32, ecn: Ecn, is_marked: bool) -> Passage {
         self.totals.carried += 1;
         self.totals.carried_bytes += u64::from(bytes);
+        self.totals.marked += u64::from(is_marked);
+        self.wire.carry(now, bytes, if is_marked { Ecn::Ce } else { ecn })
     }
 }
 
@@ -279,7 +321,9 @@ mod tests {
             delay: Duration::from_millis(10),
             queue_bytes: 3000,
             discipline: QueueDiscipline::DropTail,
+            mark_after: Duration::ZERO,
             mtu: 1500,
+            marks: Marks::Kept,
             impairments: Impairments::default(),
             steps: Vec::new(),
             seed: 1,
@@ -297,16 +341,16 @@ mod tests {
     fn rate_delay_and_queue_are_exact() {
         // 1500 bytes at 100 Mb/s last 120 µs
         let mut link = Link::new(&config(), Time::ZERO);
-        assert_eq!(arrival(link.offer(Time(0), 1500)), Time(10_120_000));
-        assert_eq!(arrival(link.offer(Time(0), 1500)), Time(10_240_000));
-        assert_eq!(arrival(link.offer(Time(1), 1500)), Time(10_360_000));
+        assert_eq!(arrival(link.offer(Time(0), 1500, Ecn::NotEct)), Time(10_120_000));
+        assert_eq!(arrival(link.offer(Time(0), 1500, Ecn::NotEct)), Time(10_240_000));
+        assert_eq!(arrival(link.offer(Time(1), 1500, Ecn::NotEct)), Time(10_360_000));
         // one is being transmitted and two wait: full
-        assert_eq!(link.offer(Time(2), 1500), Passage::QueueFull);
-        assert_eq!(link.offer(Time(119_999), 1), Passage::QueueFull);
+        assert_eq!(link.offer(Time(2), 1500, Ecn::NotEct), Passage::QueueFull);
+        assert_eq!(link.offer(Time(119_999), 1, Ecn::NotEct), Passage::QueueFull);
         // the first of the two begins to be transmitted
-        assert_eq!(arrival(link.offer(Time(120_000), 1500)), Time(10_480_000));
+        assert_eq!(arrival(link.offer(Time(120_000), 1500, Ecn::NotEct)), Time(10_480_000));
         // idle again
-        assert_eq!(arrival(link.offer(Time(1_000_000), 750)), Time(11_060_000));
+        assert_eq!(arrival(link.offer(Time(1_000_000), 750, Ecn::NotEct)), Time(11_060_000));
         let found = link.occupancy(Time(1_000_000));
         // two packets wait for 120 µs, then two for 120 µs, then one for 120 µs; less 1 ns of one
         assert_eq!(found.mean_bytes, (1500.0 * (5.0 * 120_000.0 - 1.0)) / 1_000_000.0);
@@ -314,11 +358,50 @@ mod tests {
     }
 
     #[test]
+    fn a_step_marks_what_waits_too_long_and_can_be_marked() {
+        let step = LinkConfig {
+            discipline: QueueDiscipline::Step,
+            mark_after: Duration::from_micros(200),
+            queue_bytes: 1 << 20,
+            ..config()
+        };
+        let mut link = Link::new(&step, Time::ZERO);
+        let ecn = |passage| match passage {
+            Passage::Arrives { ecn, .. } => ecn,
+            other => panic!("{other:?} instead of an arrival"),
+        };
+        // They wait 0, 120, 240, 360 and 480 µs.
+        let sent = [Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::NotEct, Ecn::Ect1];
+        let left = sent.map(|sent| ecn(link.offer(Time(0), 1500, sent)));
+        assert_eq!(left, [Ecn::Ect0, Ecn::Ect0, Ecn::Ce, Ecn::NotEct, Ecn::Ce]);
+        assert_eq!((link.totals().marked, link.totals().dropped), (2, 0));
+    }
+
+    #[test]
+    fn paths_that_do_not_know_marks() {
+        let sent = [Ecn::NotEct, Ecn::Ect0, Ecn::Ce];
+        for (marks, left) in [
+            (Marks::Kept, sent.map(Some)),
+            (Marks::Cleared, [Some(Ecn::NotEct); 3]),
+            (Marks::Forged, [Some(Ecn::NotEct), Some(Ecn::Ce), Some(Ecn::Ce)]),
+            (Marks::Dropped, [Some(Ecn::NotEct), None, None]),
+        ] {
+            let mut link = Link::new(&LinkConfig { marks, queue_bytes: 1 << 20, ..config() }, Time::ZERO);
+            let passed = sent.map(|sent| match link.offer(Time(0), 1500, sent) {
+                Passage::Arrives { ecn, .. } => Some(ecn),
+                _ => None,
+            });
+            assert_eq!(passed, left, "{marks:?}");
+        }
+    }
+
+    #[test]
     fn jitter_keeps_order_and_reordering_does_not() {
         let mut jittery = config();
         jittery.impairments.jitter = Duration::from_millis(5);
         let mut link = Link::new(&jittery, Time::ZERO);
-        let times: Vec<Time> = (0..1000).map(|n| arrival(link.offer(Time(n * 120_000), 1500))).collect();
+        let times: Vec<Time> =
+            (0..1000).map(|n| arrival(link.offer(Time(n * 120_000), 1500, Ecn::NotEct))).collect();
         assert!(times.is_sorted());
         assert!(times.windows(2).any(|pair| pair[0] == pair[1]), "jitter must bunch packets");
 
@@ -329,7 +412,7 @@ mod tests {
         let mut held = 0;
         for n in 0..1000 {
             let straight = Time((n + 1) * 120_000 + 10_000_000);
-            match link.offer(Time(n * 120_000), 1500) {
+            match link.offer(Time(n * 120_000), 1500, Ecn::NotEct) {
                 Passage::Arrives { time, held_back: false, .. } => assert_eq!(time, straight),
                 Passage::Arrives { time, held_back: true, .. } => {
                     held += 1;
@@ -354,10 +437,10 @@ mod tests {
         for zero_ms in [0u64, 100] {
             let ms = |ms| Time::from_millis(zero_ms + ms);
             link.restart(&config, ms(0));
-            assert_eq!(arrival(link.offer(ms(0), 1500)), ms(10) + Duration::from_micros(120));
-            assert_eq!(arrival(link.offer(ms(10), 1500)), ms(20) + Duration::from_micros(1200));
-            assert_eq!(arrival(link.offer(ms(20), 1500)), ms(23) + Duration::from_micros(1200));
-            assert_eq!(link.offer(ms(30), 1500), Passage::Lost);
+            assert_eq!(arrival(link.offer(ms(0), 1500, Ecn::NotEct)), ms(10) + Duration::from_micros(120));
+            assert_eq!(arrival(link.offer(ms(10), 1500, Ecn::NotEct)), ms(20) + Duration::from_micros(1200));
+            assert_eq!(arrival(link.offer(ms(20), 1500, Ecn::NotEct)), ms(23) + Duration::from_micros(1200));
+            assert_eq!(link.offer(ms(30), 1500, Ecn::NotEct), Passage::Lost);
         }
         link.restart_occupancy(Time::from_millis(131));
         assert_eq!(link.occupancy(Time::from_millis(140)), Occupancy::default());
@@ -372,7 +455,7 @@ mod tests {
         let mut out = Vec::new();
         for n in 0..8 {
             // leaves at (n + 1) × 120 µs
-            if link.offer(Time(n * 120_000), 1500) == Passage::Outage {
+            if link.offer(Time(n * 120_000), 1500, Ecn::NotEct) == Passage::Outage {
                 out.push(n);
             }
         }

@@ -92,7 +92,7 @@ impl<E: Endpoint> Node<E> {
     /// A datagram has come through the path.
     pub(crate) fn on_arrival(&mut self, fabric: &mut Fabric, slot: u32) {
         let packet = fabric.packets.get(slot);
-        let (number, size, corrupt) = (packet.number, packet.size, packet.corrupt);
+        let (number, size, ecn, corrupt) = (packet.number, packet.size, packet.ecn, packet.corrupt);
         let is_overtaken = self.replay.is_overtaken(number);
         if corrupt.is_some() && !fabric.options.deliver_corrupt {
             fabric.drop_packet(slot, TraceKind::Corrupt);
@@ -109,7 +109,7 @@ impl<E: Endpoint> Node<E> {
         counters.reordered += u64::from(is_overtaken);
         fabric.trace_packet(TraceKind::Delivered, slot);
         let now = fabric.now() + self.clock_ahead;
-        let arrival = Arrival { time: now, number };
+        let arrival = Arrival { time: now, number, ecn: Some(ecn) };
         fabric.unpack(slot, |body| self.endpoint.handle_datagram(now, arrival, body));
         self.drain(fabric, false);
     }
@@ -144,7 +144,8 @@ impl<E: Endpoint> Node<E> {
                 self.last_number
             );
             self.last_number = Some(sent.number);
-            let (slot, size) = fabric.pack(self.owner, sent.number, sent.len, self.endpoint.framing());
+            let (framing, ecn) = (self.endpoint.framing(), self.endpoint.ecn());
+            let (slot, size) = fabric.pack(self.owner, sent.number, (sent.len, framing), ecn);
             let counters = fabric.counters(self.owner.slot, self.owner.from);
             counters.sent += 1;
             counters.sent_bytes += u64::from(size);

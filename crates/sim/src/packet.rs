@@ -2,6 +2,7 @@
 
 use crate::ids::Side;
 use fastrand::Rng;
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::DatagramNumber;
 
 /// Whose packet it is.
@@ -24,6 +25,8 @@ pub(crate) struct Packet {
     pub number: DatagramNumber,
     /// Bytes of the whole IP packet.
     pub size: u32,
+    /// What its IP header says.
+    pub ecn: Ecn,
     /// It arrives with wrong bytes; the number says which.
     pub corrupt: Option<u64>,
     /// Bytes of the body.
@@ -54,7 +57,13 @@ pub(crate) struct Packets {
 
 impl Packets {
     /// Keep a packet. Its body is taken out of the buffer, which is left with zeros.
-    pub(crate) fn insert(&mut self, owner: Owner, number: DatagramNumber, size: u32, body: &mut [u8]) -> u32 {
+    pub(crate) fn insert(
+        &mut self,
+        owner: Owner,
+        number: DatagramNumber,
+        (size, ecn): (u32, Ecn),
+        body: &mut [u8],
+    ) -> u32 {
         let slot = self.free.pop();
         // memory is used again
         let mut kept = slot.map_or(Vec::new(), |slot| std::mem::take(&mut self.slots[slot as usize].body));
@@ -64,7 +73,7 @@ impl Packets {
         kept.clear();
         kept.extend_from_slice(used);
         used.fill(0);
-        let packet = Packet { owner, hops_passed: 0, number, size, corrupt: None, len, body: kept };
+        let packet = Packet { owner, hops_passed: 0, number, size, ecn, corrupt: None, len, body: kept };
         match slot {
             Some(slot) => {
                 self.slots[slot as usize] = packet;
@@ -207,7 +216,7 @@ mod tests {
         let mut buffer = vec![0; 2000];
         let mut insert = |packets: &mut Packets, number: u64, body: &[u8]| {
             buffer[..body.len()].copy_from_slice(body);
-            let slot = packets.insert(owner, number, 100, &mut buffer[..body.len()]);
+            let slot = packets.insert(owner, number, (100, Ecn::NotEct), &mut buffer[..body.len()]);
             assert!(buffer.iter().all(|byte| *byte == 0));
             slot
         };

@@ -35,7 +35,9 @@ impl PathConfig {
             delay,
             queue_bytes: scenario.queue_bytes(),
             discipline: scenario.queue_discipline,
+            mark_after: millis(scenario.mark_ms.unwrap_or(MARK_MS)),
             mtu: scenario.mtu,
+            marks: scenario.marks,
             impairments: Impairments {
                 loss,
                 burst: scenario.burst,
@@ -60,6 +62,8 @@ impl PathConfig {
     }
 }
 
+/// As L4S queues mark (RFC 9332 §A.1, and the step of the first implementations).
+const MARK_MS: f64 = 1.0;
 /// Directions, as they are mixed into the seed.
 const FORWARD: u64 = 1;
 const REVERSE: u64 = 2;

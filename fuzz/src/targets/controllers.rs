@@ -64,6 +64,7 @@ struct Path {
     /// Totals, in bytes.
     received: u64,
     overrun: u64,
+    marked: u64,
     rtt_min: Duration,
     told: Vec<TimedArrival>,
 }
@@ -80,6 +81,7 @@ impl Path {
             episode_from: 0,
             received: 0,
             overrun: 0,
+            marked: 0,
             rtt_min: RTT,
             told: vec![],
         }
@@ -187,6 +189,9 @@ impl Path {
         if happened.is_overrun {
             self.overrun = self.overrun.saturating_add(bytes / 2);
         }
+        if happened.pressure % 4 == 1 {
+            self.marked = self.marked.saturating_add(bytes / 2);
+        }
         let rtt = self.now.since(latest.sent);
         self.rtt_min = self.rtt_min.min(rtt);
         let one_way_ns = arrival(&latest).0.wrapping_sub(latest.sent.0).cast_signed();
@@ -200,6 +205,7 @@ impl Path {
             accepted_bytes: self.received,
             covered_bytes: self.received.max((latest.number + 1).saturating_mul(LEN)),
             overrun_bytes: self.overrun,
+            ce_bytes: self.marked,
             pressure: f64::from(happened.pressure) / 255.0,
             latest: latest.number,
             largest: latest.number,
@@ -240,6 +246,7 @@ impl Path {
             accepted_bytes: number()?,
             covered_bytes: number()?,
             overrun_bytes: number()?,
+            ce_bytes: number()?,
             pressure: f64::from(kind & 64) / 64.0,
             latest: number()?,
             largest: number()?,
@@ -251,6 +258,7 @@ impl Path {
         // No endpoint lets totals go back.
         self.received = self.received.max(ack.received_bytes.max(ack.accepted_bytes).max(ack.covered_bytes));
         self.overrun = self.overrun.max(ack.overrun_bytes);
+        self.marked = self.marked.max(ack.ce_bytes);
         self.control.on_ack(&ack);
         Some(())
     }
@@ -277,7 +285,7 @@ impl Path {
 
     /// A path without loss and with an empty queue: the transfer gets on after a while.
     fn recover(&mut self, kind: ControllerKind) {
-        if self.received > TOTAL_MAX || self.overrun > TOTAL_MAX {
+        if self.received > TOTAL_MAX || self.overrun.max(self.marked) > TOTAL_MAX {
             return;
         }
         self.train_left = 0;

@@ -22,7 +22,7 @@ pub(super) fn drive<E: Endpoint>(endpoint: &mut E, bytes: &[u8], mut sent: impl 
     let (mut now, mut buf) = (Time::from_millis(1), vec![0; 9000]);
     while let (Some(step_us), Some(number), Some(body)) = (script.u16(), script.u16(), script.piece()) {
         now = now + Duration::from_micros(u64::from(step_us) * 4);
-        let arrival = Arrival { time: now, number: number.into() };
+        let arrival = Arrival::new(now, number.into());
         endpoint.handle_datagram(now, arrival, body);
         for _ in 0..TRANSMITS_MAX {
             let Some(transmit) = endpoint.poll_transmit(now, &mut buf) else { break };

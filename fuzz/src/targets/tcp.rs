@@ -89,11 +89,11 @@ fn exchange(choice: u8) -> (Vec<u8>, Vec<u8>) {
             segments += 1;
             if !segments.is_multiple_of(9) {
                 write_step(&mut to_right, sent.number, &buf[..sent.len]);
-                right.handle_datagram(now, Arrival { time: now, number: sent.number }, &buf[..sent.len]);
+                right.handle_datagram(now, Arrival::new(now, sent.number), &buf[..sent.len]);
             }
             while let Some(sent) = right.poll_transmit(now, &mut buf) {
                 write_step(&mut to_left, sent.number, &buf[..sent.len]);
-                left.handle_datagram(now, Arrival { time: now, number: sent.number }, &buf[..sent.len]);
+                left.handle_datagram(now, Arrival::new(now, sent.number), &buf[..sent.len]);
             }
         }
         left.handle_timeout(now);

@@ -212,7 +212,7 @@ mod tests {
         let mut host = host(3, 3);
         assert!(host.poll_transmit(Time::ZERO, &mut []).is_some());
         for number in 0..5 {
-            host.handle_datagram(Time(1), Arrival { time: Time(1), number }, &[0; 1000]);
+            host.handle_datagram(Time(1), Arrival::new(Time(1), number), &[0; 1000]);
         }
         assert_eq!(host.waiting.len(), 3);
         drive(&mut host);

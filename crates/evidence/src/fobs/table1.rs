@@ -170,6 +170,7 @@ fn of_the_time(lab: &Lab, large_windows: bool) -> Result<(), ExperimentError> {
         sack: Some(true),
         large_windows: Some(large_windows),
         buffer_bytes_max: Some(BUFFER_BYTES_MAX),
+        ..TcpSettings::default()
     };
     for end in [Side::Left, Side::Right] {
         lab.set_tcp(end, &settings)?;

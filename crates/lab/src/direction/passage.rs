@@ -2,7 +2,8 @@
 
 use super::{Direction, Held, Load};
 use crate::gso::Shape;
-use crate::headers::{Headers, corrupt};
+use crate::headers::{Headers, corrupt, set_ecn};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::Time;
 use longhaul_sim::link::Passage;
 use longhaul_sim::queue::Waiting;
@@ -15,6 +16,8 @@ pub(super) struct Arrived {
     pub(super) held: Held,
     /// Of a super-packet.
     pub(super) shape: Option<Shape>,
+    /// What the IP headers say.
+    pub(super) ecn: Ecn,
     /// Packets that the link has still to decide about.
     pub(super) unsettled: u32,
 }
@@ -24,6 +27,8 @@ pub(super) struct Row {
     arrived: Arrived,
     shape: Shape,
     which: Range<u32>,
+    /// What the IP headers are to say.
+    ecn: Ecn,
     /// When the last of them comes out.
     time: Time,
 }
@@ -45,7 +50,7 @@ impl Direction {
             return self.wait(now, arrived);
         }
         for n in 0..arrived.held.load.packets {
-            let passage = self.link.offer(now, arrived.packet_len(n));
+            let passage = self.link.offer(now, arrived.packet_len(n), arrived.ecn);
             self.settle(&mut arrived, n, passage);
         }
     }
@@ -59,7 +64,14 @@ impl Direction {
         self.waiting.keep(arrived);
         for n in 0..load.packets {
             let packet = self.waiting.number(slot, n);
-            let waiting = Waiting { packet, flow, bytes: arrived.packet_len(n), since: now };
+            let waiting = Waiting {
+                packet,
+                flow,
+                bytes: arrived.packet_len(n),
+                ecn: arrived.ecn,
+                is_marked: false,
+                since: now,
+            };
             self.link.push(waiting, &mut self.dropped);
             self.settle_dropped();
             self.serve_at = self.link.serve_at(now);
@@ -112,14 +124,16 @@ impl Direction {
 
     fn settle_single(&mut self, arrived: &Arrived, passage: Passage) {
         let Arrived { pair, held, .. } = *arrived;
-        let Passage::Arrives { time, copy, corrupt: changed, held_back } = passage else {
+        let Passage::Arrives { time, copy, corrupt: changed, held_back, ecn } = passage else {
             return self.slots.release(held.slot);
         };
         self.end_row();
         self.counted.reordered += u64::from(held_back);
+        let bytes = &mut self.slots.bytes_mut(held.slot)[self.note_len..held.len as usize];
+        set_ecn(bytes, ecn);
         if let Some(number) = changed {
             self.counted.corrupted += 1;
-            corrupt(&mut self.slots.bytes_mut(held.slot)[self.note_len..held.len as usize], number);
+            corrupt(bytes, number);
         }
         self.ways[pair].schedule(time, held);
         if let Some(copy_time) = copy {
@@ -134,14 +148,14 @@ impl Direction {
     /// Of a super-packet, each packet has a fate of its own. Scenarios do not change them or move them apart.
     fn settle_one_of_many(&mut self, arrived: &Arrived, shape: Shape, n: u32, passage: Passage) {
         let slot = arrived.held.slot;
-        if let Passage::Arrives { time, .. } = passage {
+        if let Passage::Arrives { time, ecn, .. } = passage {
             match &mut self.row {
-                Some(row) if row.arrived.held.slot == slot && row.which.end == n => {
+                Some(row) if row.arrived.held.slot == slot && row.which.end == n && row.ecn == ecn => {
                     (row.which.end, row.time) = (n + 1, time);
                 }
                 _ => {
                     self.end_row();
-                    self.row = Some(Row { arrived: *arrived, shape, which: n..n + 1, time });
+                    self.row = Some(Row { arrived: *arrived, shape, which: n..n + 1, ecn, time });
                 }
             }
         }
@@ -163,11 +177,13 @@ impl Direction {
         let Some(row) = self.row.take() else { return };
         let Arrived { pair, held: whole, .. } = row.arrived;
         if row.is_whole() {
+            set_ecn(&mut self.slots.bytes_mut(whole.slot)[self.note_len..whole.len as usize], row.ecn);
             return self.ways[pair].schedule(row.time, whole);
         }
         let slot = self.slots.take();
         let (from, into) = self.slots.pair_mut(whole.slot, slot);
         let len = row.shape.cut(&from[..whole.len as usize], &row.which, into) as u32;
+        set_ecn(&mut into[self.note_len..len as usize], row.ecn);
         self.ways[pair].schedule(row.time, Held { slot, len, load: Load::of(&row.shape, &row.which) });
     }
 }

@@ -342,7 +342,7 @@ fn read_stream(
 ) -> Result<bool, Ended> {
     let mut any = false;
     while let Some((number, body)) = stream.held.front_mut() {
-        if !handle(Phase::Main, Arrival { time: now(), number: *number }, body) {
+        if !handle(Phase::Main, Arrival::new(now(), *number), body) {
             return Ok(any);
         }
         stream.held.pop_front();
@@ -361,7 +361,7 @@ fn read_stream(
             for number in header.number.. {
                 let Some(body) = next_body(&mut bundle)? else { break };
                 // What one body waits for those behind it wait for too.
-                if !stream.held.is_empty() || !handle(Phase::Main, Arrival { time: now(), number }, body) {
+                if !stream.held.is_empty() || !handle(Phase::Main, Arrival::new(now(), number), body) {
                     stream.held.push_back((number, body.to_vec()));
                 }
             }

@@ -55,6 +55,8 @@ pub struct AckSample {
     pub covered_bytes: u64,
     /// Bytes that the receiving host dropped or refused: its fault, not the path's.
     pub overrun_bytes: u64,
+    /// Bytes that came in with a mark of a queue that is too long ([`Ecn::Ce`](crate::ecn::Ecn::Ce)): the receiver has them.
+    pub ce_bytes: u64,
     /// How full the receiver's sink is, 0 to 1.
     pub pressure: f64,
     /// Number of the datagram that came in last: `arrival`, `one_way_ns` and `rtt` are its.

@@ -18,6 +18,7 @@ pub fn ack(ms: u64, largest: u64) -> AckSample {
         accepted_bytes: 1000 * (largest + 1),
         covered_bytes: 1000 * (largest + 1),
         overrun_bytes: 0,
+        ce_bytes: 0,
         pressure: 0.0,
         latest: largest,
         largest,

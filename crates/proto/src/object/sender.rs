@@ -344,6 +344,7 @@ impl<S: Source> Sender<S> {
             accepted_bytes: self.told.distinct.saturating_mul(len),
             covered_bytes: stats.covered.saturating_sub(self.base.covered).saturating_mul(len),
             overrun_bytes: stats.overruns().saturating_sub(self.base.overruns).saturating_mul(len),
+            ce_bytes: 0,
             pressure: f64::from(ack.pressure) / 255.0,
             latest: ack.latest,
             largest: ack.largest,

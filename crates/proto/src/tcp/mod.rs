@@ -8,10 +8,10 @@
 //! | loss found and repaired by selective acknowledgements | RFC 2018, RFC 2883, RFC 6675, RFC 9937 |
 //! | or without them | RFC 5681, RFC 6582, RFC 3042 |
 //! | retransmission timer | RFC 6298 |
+//! | marks of queues counted and told | RFC 3168, RFC 9768 |
 //! | acknowledgements delayed, windows closed and probed | RFC 1122 §4.2.3, RFC 9293 §3.8.6 |
 //!
-//! Not there: data in the other direction, urgent data, path MTU discovery, explicit congestion notification, loss
-//! found by time (RFC 8985), undoing a reduction that turns out wrong, and a word of the receiver's own end:
+//! Not there: data in the other direction, urgent data, path MTU discovery, loss found by time (RFC 8985), undoing a reduction that turns out wrong, and a word of the receiver's own end:
 //! whoever drives a receiver keeps it for a while after [`ReceiverEvent::Complete`], so that a lost last
 //! acknowledgement can be said again. A controller's probe trains are not sent: no acknowledgement tells the
 //! arrival of each segment.
@@ -28,6 +28,7 @@ mod sender;
 pub use receiver::{Receiver, ReceiverEvent, ReceiverStats};
 pub use sender::{Sender, SenderEvent, SenderStats};
 
+use crate::ecn::Ecn;
 use crate::units::Time;
 use core::time::Duration;
 use segment::{HEADER_LEN, SCALE_MAX};
@@ -52,6 +53,9 @@ pub struct Config {
     pub rto_floor: Duration,
     /// Sender: what the retransmission timer is before the first measured round trip.
     pub rto_initial: Duration,
+    /// Sender: what the IP headers of its data say; queues mark it instead of dropping it unless that is
+    /// [`Ecn::NotEct`].
+    pub ecn: Ecn,
     /// Sender: tells this connection from an earlier one between the same addresses.
     pub connection: u32,
 }
@@ -67,6 +71,7 @@ impl Default for Config {
             rto_min: RTO_MIN,
             rto_floor: Duration::ZERO,
             rto_initial: RTO_INITIAL,
+            ecn: Ecn::NotEct,
             connection: 0,
         }
     }

@@ -3,6 +3,7 @@
 use super::reassembly::{Placed, Reassembly};
 use super::segment::{Body, Options, Segment, unwrap48};
 use super::{Config, WINDOW_MAX, stamp_us};
+use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use crate::units::{DatagramNumber, Time};
 use core::time::Duration;
@@ -29,6 +30,8 @@ pub struct ReceiverStats {
     pub repeats: u64,
     /// Of those, beyond what there was room for.
     pub outside: u64,
+    /// Of those, marked by a queue.
+    pub marked: u64,
     /// Acknowledgements sent.
     pub acks: u64,
     /// Segments that made no sense or belong to another connection.
@@ -264,7 +267,8 @@ impl<K: Sink> Receiver<K> {
         };
         self.acknowledged = next;
         self.stats.acks += 1;
-        let body = Body::Ack { next, window, blocks };
+        let marked = self.stats.marked as u16;
+        let body = Body::Ack { next, window, marked, blocks };
         // A clock of arrivals instead of departures tells the sender one-way delays without our own.
         let stamp = if self.stats.segments > 0 { self.latest_arrival } else { now };
         self.segment(stamp, body).encode(buf)
@@ -306,6 +310,7 @@ impl<K: Sink> Endpoint for Receiver<K> {
         match segment.body {
             Body::Syn(options) => self.on_syn(now, segment.connection, segment.stamp_us, options),
             Body::Data { sequence, fin, bytes } if is_ours => {
+                self.stats.marked += u64::from(arrival.ecn == Some(Ecn::Ce));
                 self.on_data(now, arrival.time, segment.stamp_us, Data { sequence, fin, bytes });
             }
             Body::Ack { .. } if is_ours => self.open(),

@@ -4,7 +4,7 @@
 //! ```text
 //! 0  kind u8 · flags u8 · connection u32 · sequence u48     what a stream of one direction needs of both numbers
 //! 12 stamp u32 · echo u32                                   clocks in µs (RFC 7323 §3)
-//! 20 window u16 · mss u16                                   the latter in SYN and SYN-ACK only
+//! 20 window u16 · mss u16                                   in an ACK the latter is the count of marked segments (as RFC 9768)
 //! 24 SYN, SYN-ACK: window scale u8 · 7 zeros
 //!    DATA: the stream's bytes
 //!    ACK: nothing, or 4 zeros and up to 3 blocks of start u32 · end u32, the low bits of sequences (RFC 2018)
@@ -69,6 +69,8 @@ pub(super) enum Body<'a> {
         next: u64,
         /// How many more there is room for, not yet scaled.
         window: u16,
+        /// How many segments of data came in marked by a queue, the low 16 bits.
+        marked: u16,
         /// What came in beyond, the latest first.
         blocks: Blocks,
     },
@@ -133,7 +135,9 @@ impl Segment<'_> {
                 if kind == KIND_SYN { Body::Syn(options) } else { Body::SynAck(options) }
             }
             KIND_DATA => Body::Data { sequence, fin: flags & FLAG_FIN > 0, bytes: rest },
-            KIND_ACK => Body::Ack { next: sequence, window, blocks: decode_blocks(rest)? },
+            KIND_ACK => {
+                Body::Ack { next: sequence, window, marked: u16_at(22), blocks: decode_blocks(rest)? }
+            }
             _ => return None,
         };
         Some(Segment { connection: u32_at(2), stamp_us: u32_at(12), echo_us: u32_at(16), body })
@@ -154,8 +158,8 @@ impl Segment<'_> {
             Body::Data { sequence, fin, bytes } => {
                 (KIND_DATA, if *fin { FLAG_FIN } else { 0 }, *sequence, 0, 0, HEADER_LEN + bytes.len())
             }
-            Body::Ack { next, window, blocks } => {
-                (KIND_ACK, 0, *next, *window, 0, encode_blocks(buf, blocks))
+            Body::Ack { next, window, marked, blocks } => {
+                (KIND_ACK, 0, *next, *window, *marked, encode_blocks(buf, blocks))
             }
         };
         (buf[0], buf[1]) = (kind, flags);
@@ -230,7 +234,7 @@ mod tests {
             blocks.iter().for_each(|(start, len)| told.push(*start, start + len));
             let (mss, sack, scale) = options;
             for body in [
-                Body::Ack { next, window, blocks: told },
+                Body::Ack { next, window, marked: mss, blocks: told },
                 Body::Data { sequence: next, fin: sack, bytes: &[0; 10] },
                 Body::Syn(Options { mss, sack, scale, window }),
                 Body::SynAck(Options { mss, sack, scale, window }),
@@ -263,10 +267,10 @@ mod tests {
         let options = Options { mss: 1448, sack: true, scale: Some(7), window: 1 };
         assert_eq!(IP_AND_UDP + len(Body::Syn(options)), 60);
         let mut blocks = Blocks::default();
-        assert_eq!(IP_AND_UDP + len(Body::Ack { next: 0, window: 1, blocks }), 52);
+        assert_eq!(IP_AND_UDP + len(Body::Ack { next: 0, window: 1, marked: 0, blocks }), 52);
         blocks.push(1, 2);
-        assert_eq!(IP_AND_UDP + len(Body::Ack { next: 0, window: 1, blocks }), 64);
+        assert_eq!(IP_AND_UDP + len(Body::Ack { next: 0, window: 1, marked: 0, blocks }), 64);
         (0..5).for_each(|n| blocks.push(n, n + 1));
-        assert_eq!(IP_AND_UDP + len(Body::Ack { next: 0, window: 1, blocks }), 80);
+        assert_eq!(IP_AND_UDP + len(Body::Ack { next: 0, window: 1, marked: 0, blocks }), 80);
     }
 }

@@ -6,6 +6,7 @@ use super::scoreboard::{News, SegmentIndex};
 use super::segment::{BLOCKS_MAX, Blocks, Body, HEADER_LEN, Options, Segment, unwrap48};
 use super::{Config, WINDOW_MAX, stamp_us};
 use crate::control::{AckSample, Controller, Snapshot};
+use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
 use crate::rtt::Rtt;
@@ -34,6 +35,8 @@ pub struct SenderStats {
     pub spurious: u64,
     /// SYNs sent.
     pub syns: u64,
+    /// Segments that came in marked by a queue.
+    pub marked: u64,
     /// Times that nothing was acknowledged for too long.
     pub timeouts: u64,
     /// Times that a loss was noticed from acknowledgements.
@@ -175,6 +178,9 @@ impl<S: Source> Sender<S> {
             return;
         }
         self.stats.acks += 1;
+        // A count that went back was overtaken.
+        let marked = ack.marked.wrapping_sub(self.stats.marked as u16);
+        self.stats.marked += if marked < 1 << 15 { marked.into() } else { 0 };
         let arrival = self.peer_clock(ack.stamp_us);
         let told_before = std::mem::replace(&mut self.window_told, ack.window);
         self.open_window(now, next, ack.window);
@@ -249,6 +255,7 @@ impl<S: Source> Sender<S> {
             accepted_bytes: totals.delivered,
             covered_bytes: totals.covered,
             overrun_bytes: 0,
+            ce_bytes: self.stats.marked * self.config.datagram_len(),
             pressure: 1.0 - (room as f64 / self.window_max as f64).min(1.0),
             latest: news.latest.map_or(totals.largest, |latest| latest.number),
             largest: totals.largest,
@@ -290,7 +297,7 @@ impl<S: Source> Sender<S> {
         let next = self.cut.bytes(0..self.congestion.board().next()).end;
         if self.owes_ack {
             self.owes_ack = false;
-            let body = Body::Ack { next: 0, window: WINDOW_MAX as u16, blocks: Blocks::default() };
+            let body = Body::Ack { next: 0, window: WINDOW_MAX as u16, marked: 0, blocks: Blocks::default() };
             return Some(self.segment(now, body).encode(buf));
         }
         if self.probe_due {
@@ -367,6 +374,7 @@ struct Ack {
     echo_us: u32,
     next: u64,
     window: u16,
+    marked: u16,
     blocks: Blocks,
 }
 
@@ -381,8 +389,8 @@ impl<S: Source> Endpoint for Sender<S> {
         };
         match body {
             Body::SynAck(options) => self.on_syn_ack(now, stamp_us, echo_us, options),
-            Body::Ack { next, window, blocks } if self.phase == Phase::Open => {
-                self.on_ack(now, Ack { stamp_us, echo_us, next, window, blocks });
+            Body::Ack { next, window, marked, blocks } if self.phase == Phase::Open => {
+                self.on_ack(now, Ack { stamp_us, echo_us, next, window, marked, blocks });
             }
             Body::Ack { .. } if self.phase == Phase::Done => {}
             _ => self.stats.malformed += 1,
@@ -427,6 +435,11 @@ impl<S: Source> Endpoint for Sender<S> {
 
     fn framing(&self) -> usize {
         0
+    }
+
+    /// RFC 3168 §6.1.1: the SYN is none to be marked.
+    fn ecn(&self) -> Ecn {
+        if self.phase == Phase::Opening { Ecn::NotEct } else { self.config.ecn }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What lies behind the queue: packets go on it one after another, and some things happen to them.
 
-use super::{LinkChange, LinkConfig, LinkStep, Passage};
+use super::{LinkChange, LinkConfig, LinkStep, Marks, Passage};
 use crate::impair::{Dice, Fate};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::{Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,6 +13,7 @@ pub(super) struct Wire {
     serializer: Serializer,
     delay: Duration,
     dice: Dice,
+    marks: Marks,
     outages: VecDeque<(Time, Time)>,
     losses: VecDeque<(Time, f64)>,
     delays: VecDeque<(Time, Duration)>,
@@ -24,6 +26,7 @@ impl Wire {
             serializer: Serializer::new(config.rate),
             delay: config.delay,
             dice: config.dice(),
+            marks: config.marks,
             outages: VecDeque::new(),
             losses: VecDeque::new(),
             delays: VecDeque::new(),
@@ -66,7 +69,7 @@ impl Wire {
 
     /// Transmit a packet as soon as can be.
     #[inline]
-    pub(super) fn carry(&mut self, now: Time, bytes: u32) -> Passage {
+    pub(super) fn carry(&mut self, now: Time, bytes: u32, ecn: Ecn) -> Passage {
         let departs = self.serializer.transmit(now, bytes);
         if let Some(share) = take_latest(&mut self.losses, departs) {
             self.dice.set_loss(share);
@@ -76,10 +79,17 @@ impl Wire {
         if self.is_out(departs) {
             return Passage::Outage;
         }
+        let ecn = match self.marks {
+            Marks::Dropped if ecn.is_capable() => return Passage::Lost,
+            Marks::Kept | Marks::Dropped => ecn,
+            Marks::Cleared => Ecn::NotEct,
+            Marks::Forged if ecn.is_capable() => Ecn::Ce,
+            Marks::Forged => ecn,
+        };
         if fate.lost {
             return Passage::Lost;
         }
-        self.propagate(departs, &fate)
+        self.propagate(departs, &fate, ecn)
     }
 
     fn is_out(&mut self, departs: Time) -> bool {
@@ -90,7 +100,7 @@ impl Wire {
         self.outages.iter().take_while(|outage| outage.0 <= departs).any(|outage| departs < outage.1)
     }
 
-    fn propagate(&mut self, departs: Time, fate: &Fate) -> Passage {
+    fn propagate(&mut self, departs: Time, fate: &Fate, ecn: Ecn) -> Passage {
         let earliest = departs + self.delay + fate.jitter;
         let time = match fate.held_back {
             Some(hold) => earliest + hold,
@@ -104,6 +114,7 @@ impl Wire {
             copy: fate.copy_after.map(|after| time + after),
             corrupt: fate.corrupt,
             held_back: fate.held_back.is_some(),
+            ecn,
         }
     }
 }

@@ -6,10 +6,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// First in, first out; once packets have waited longer than 5 ms for 100 ms on end, one is dropped, and then ever
-/// more, until they wait less.
+/// more, until they wait less. With [`marking`](CoDel::marking) it marks those that can be marked instead.
 #[derive(Debug)]
 pub struct CoDel {
     limit_bytes: u64,
+    marks: bool,
     /// With one packet left there is nothing to gain from dropping.
     packet_bytes_max: u64,
     waiting: VecDeque<Waiting>,
@@ -29,6 +30,7 @@ impl CoDel {
     pub fn new(limit_bytes: u64, mtu: u32) -> CoDel {
         CoDel {
             limit_bytes,
+            marks: false,
             packet_bytes_max: u64::from(mtu),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -38,6 +40,20 @@ impl CoDel {
             count: 0,
             last_count: 0,
         }
+    }
+
+    /// Mark what can be marked instead of dropping it (RFC 8289 §4.2).
+    pub fn marking(self) -> CoDel {
+        CoDel { marks: true, ..self }
+    }
+
+    /// Drop the packet, or mark it: then it is to go on.
+    fn punish(&self, packet: Option<Waiting>, dropped: &mut Vec<Dropped>) -> Option<Waiting> {
+        if self.marks && packet.is_some_and(|packet| packet.ecn.is_capable()) {
+            return packet.map(|packet| Waiting { is_marked: true, ..packet });
+        }
+        dropped.extend(packet.map(managed));
+        None
     }
 
     /// Take the first packet out, and tell whether it may be dropped: packets have waited too long for an interval.
@@ -82,8 +98,12 @@ impl Keep for CoDel {
         if self.is_dropping {
             self.is_dropping = may_drop;
             while self.is_dropping && now >= self.next_drop {
-                dropped.extend(packet.map(managed));
                 self.count += 1;
+                packet = self.punish(packet, dropped);
+                if packet.is_some() {
+                    self.next_drop = self.next_after(self.next_drop);
+                    break;
+                }
                 (packet, may_drop) = self.take(now);
                 self.is_dropping = may_drop;
                 if may_drop {
@@ -91,8 +111,10 @@ impl Keep for CoDel {
                 }
             }
         } else if may_drop {
-            dropped.extend(packet.map(managed));
-            (packet, _) = self.take(now);
+            packet = self.punish(packet, dropped);
+            if packet.is_none() {
+                (packet, _) = self.take(now);
+            }
             self.is_dropping = true;
             let since_last = self.count - self.last_count;
             let was_lately = now.since(self.next_drop) < REMEMBERED;
@@ -127,14 +149,20 @@ const REMEMBERED: Duration = Duration::from_millis(1600);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_proto::ecn::Ecn;
 
     fn packet(n: u32, since: Time) -> Waiting {
-        Waiting { packet: n, flow: 0, bytes: 1500, since }
+        Waiting { packet: n, flow: 0, bytes: 1500, ecn: Ecn::Ect0, is_marked: false, since }
     }
 
     /// Serve one packet a millisecond from a queue in which `backlog` of them wait at all times.
     fn serve(backlog: u64, for_ms: u64) -> Vec<u64> {
-        let mut queue = CoDel::new(1 << 30, 1500);
+        serve_from(CoDel::new(1 << 30, 1500), backlog, for_ms).0
+    }
+
+    /// The same, from that queue: when packets were dropped, and when marked.
+    fn serve_from(mut queue: CoDel, backlog: u64, for_ms: u64) -> (Vec<u64>, Vec<u64>) {
+        let mut mark_times = Vec::new();
         let mut dropped = Vec::new();
         let mut drop_times = Vec::new();
         for n in 0..for_ms {
@@ -142,10 +170,20 @@ mod tests {
             while (queue.len() as u64) < backlog {
                 queue.push(packet(0, now), &mut dropped);
             }
-            assert!(queue.pop(now, &mut dropped).is_some());
+            let packet = queue.pop(now, &mut dropped).unwrap();
+            mark_times.extend(packet.is_marked.then_some(n));
             drop_times.extend(dropped.drain(..).map(|_| n));
         }
-        drop_times
+        (drop_times, mark_times)
+    }
+
+    #[test]
+    fn what_can_be_marked_is_marked_when_it_would_be_dropped() {
+        let (dropped, marked) = serve_from(CoDel::new(1 << 30, 1500).marking(), 50, 1000);
+        assert!(dropped.is_empty());
+        // As the drops of the queue that drops: 105, 205, 205 + 100 / √2, …
+        assert_eq!(marked[..3], serve(50, 1000)[..3]);
+        assert!(marked.len() > 20);
     }
 
     #[test]

@@ -135,10 +135,11 @@ impl Keep for FairQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_proto::ecn::Ecn;
     use proptest::prelude::*;
 
     fn packet(packet: u32, flow: u32, bytes: u32) -> Waiting {
-        Waiting { packet, flow, bytes, since: Time::ZERO }
+        Waiting { packet, flow, bytes, ecn: Ecn::NotEct, is_marked: false, since: Time::ZERO }
     }
 
     fn pop(queue: &mut FairQueue) -> Option<(u32, u32)> {

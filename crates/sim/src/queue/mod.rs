@@ -1,25 +1,28 @@
-//! Queues in front of a link: what waits, who is served next, and what is dropped.
+//! Queues in front of a link: what waits, who is served next, what is dropped, and what is marked instead (RFC 3168).
 //!
 //! A [`DropTail`] queue knows when a packet will leave at the moment it comes, so that nothing needs to happen in
 //! between. The others choose when the link is free: they [`Keep`] packets.
 
 mod codel;
 mod drop_tail;
+mod dual_pi2;
 mod fair;
 mod gauge;
 
 pub use codel::CoDel;
 pub use drop_tail::DropTail;
+pub use dual_pi2::DualPi2;
 pub use fair::FairQueue;
 pub(crate) use gauge::Gauge;
 pub use gauge::Occupancy;
 
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::suggest::unknown;
 use longhaul_proto::units::Time;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Who is served next, and what is dropped.
+/// Who is served next, and what is dropped or marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "&'static str")]
 pub enum QueueDiscipline {
@@ -30,12 +33,30 @@ pub enum QueueDiscipline {
     Fair,
     /// First in, first out; drops ever more often while packets wait too long (CoDel, RFC 8289).
     CoDel,
+    /// The same, and what can be marked is marked instead (RFC 8289 §4.2).
+    CoDelEcn,
+    /// First in, first out; what can be marked is marked if it waits longer than the scenario's `mark_ms`; what does not
+    /// fit is dropped.
+    Step,
+    /// Two queues behind one link, a short one for L4S (DualPI2, RFC 9332).
+    DualPi2,
 }
 
 impl QueueDiscipline {
     /// Every discipline.
-    pub const ALL: [QueueDiscipline; 3] =
-        [QueueDiscipline::DropTail, QueueDiscipline::Fair, QueueDiscipline::CoDel];
+    pub const ALL: [QueueDiscipline; 6] = [
+        QueueDiscipline::DropTail,
+        QueueDiscipline::Fair,
+        QueueDiscipline::CoDel,
+        QueueDiscipline::CoDelEcn,
+        QueueDiscipline::Step,
+        QueueDiscipline::DualPi2,
+    ];
+
+    /// Those that choose among what waits when the link is free.
+    pub fn chooses(self) -> bool {
+        !matches!(self, QueueDiscipline::DropTail | QueueDiscipline::Step)
+    }
 
     /// The name in a scenario.
     pub fn name(self) -> &'static str {
@@ -43,6 +64,9 @@ impl QueueDiscipline {
             QueueDiscipline::DropTail => "drop-tail",
             QueueDiscipline::Fair => "fq",
             QueueDiscipline::CoDel => "codel",
+            QueueDiscipline::CoDelEcn => "codel-ecn",
+            QueueDiscipline::Step => "step",
+            QueueDiscipline::DualPi2 => "dualpi2",
         }
     }
 }
@@ -101,6 +125,10 @@ pub struct Waiting {
     pub flow: u32,
     /// Its size.
     pub bytes: u32,
+    /// What its IP header says.
+    pub ecn: Ecn,
+    /// The queue marks it.
+    pub is_marked: bool,
     /// Since when it waits.
     pub since: Time,
 }

@@ -28,11 +28,13 @@ macro_rules! files {
 const FILES: &[(&str, &str)] = files! {
     "bursts-100m"
     "clean-20m"
+    "codel-ecn-50m"
     "crossed-100m"
     "data-centre"
     "dsl"
     "dsl-codel"
     "dsl-fq"
+    "dualpi2-50m"
     "fobs-nic"
     "gigabit"
     "long-haul-100m"

@@ -11,6 +11,7 @@ pub use cross::CrossTraffic;
 pub use lines::ScenarioError;
 pub use step::Step;
 
+use crate::link::Marks;
 use crate::queue::QueueDiscipline;
 use crate::traffic::Traffic;
 use checks::{
@@ -42,8 +43,13 @@ pub struct Scenario {
     pub queue_bdp: Option<f64>,
     /// Room of the bottleneck's queue in 1000 bytes.
     pub queue_kb: Option<f64>,
-    /// Who is served next, and what is dropped: `drop-tail`, `fq` or `codel`.
+    /// Who is served next, and what is dropped or marked: `drop-tail`, `fq`, `codel`, `codel-ecn`, `step` or `dualpi2`.
     pub queue_discipline: QueueDiscipline,
+    /// With `step`: packets that wait longer are marked, in milliseconds; 1 where it is not given.
+    pub mark_ms: Option<f64>,
+    /// What becomes of marks beyond the queue, and of packets that could be marked: `kept`, `cleared` (no mark is left),
+    /// `forged` (all that can be marked is), or `dropped` (what can be marked is dropped).
+    pub marks: Marks,
     /// Share of packets lost at random from left to right, 0 to 1.
     pub loss: f64,
     /// Share of packets lost at random from right to left, 0 to 1.
@@ -85,6 +91,8 @@ impl Scenario {
             queue_bdp: None,
             queue_kb: None,
             queue_discipline: QueueDiscipline::DropTail,
+            mark_ms: None,
+            marks: Marks::Kept,
             loss: 0.0,
             loss_reverse: 0.0,
             burst: None,
@@ -152,6 +160,12 @@ impl Scenario {
             not_negative("queue_kb", kb, QUEUE_MAX_KB)?;
             if self.queue_bdp.is_some() {
                 return refuse("queue_kb", "cannot stand beside queue_bdp; give one of the two");
+            }
+        }
+        if let Some(mark_ms) = self.mark_ms {
+            not_negative("mark_ms", mark_ms, DELAY_MAX_MS)?;
+            if self.queue_discipline != QueueDiscipline::Step {
+                return refuse("mark_ms", "goes with queue_discipline = \"step\"");
             }
         }
         for (field, value) in [

@@ -66,6 +66,9 @@ fn impossible_values_are_refused_with_their_line() {
         ("jitter_ms = -1", "line 3: jitter_ms must be 0 to"),
         ("mtu = 0", "line 3: mtu must be 68 to 65535 bytes, not 0"),
         ("queue_discipline = 'codal'", "line 3: there is no queue discipline \"codal\"; did you mean codel?"),
+        ("mark_ms = 5", "line 3: mark_ms goes with queue_discipline = \"step\""),
+        ("queue_discipline = 'step'\nmark_ms = -1", "line 4: mark_ms must be 0 to"),
+        ("marks = 'lost'", "line 3: unknown variant `lost`, expected one of"),
         ("super_packets = true\nreorder = 0.1", "line 3: super_packets cannot stand beside reorder"),
         ("queue_bdp = 1\nqueue_kb = 1", "line 4: queue_kb cannot stand beside queue_bdp"),
     ] {

@@ -100,6 +100,7 @@ impl Record {
         line("bytes delivered", &|way| bytes_text(way.bytes_delivered), true);
         line("delivered, Mb/s", &|way| format!("{:.1}", self.mbps(way)), true);
         line("dropped, queue full", &|way| way.dropped_queue.to_string(), true);
+        line("marked by the queue", &|way| way.marked.to_string(), false);
         line("lost at random", &|way| way.dropped_loss.to_string(), true);
         line("dropped, path cut", &|way| way.dropped_cut.to_string(), false);
         line("corrupted", &|way| way.corrupted.to_string(), false);
@@ -149,6 +150,7 @@ impl Record {
                 "bytes_delivered": way.bytes_delivered,
                 "delivered_mbps": self.mbps(way),
                 "dropped_queue": way.dropped_queue,
+                "marked": way.marked,
                 "dropped_loss": way.dropped_loss,
                 "dropped_cut": way.dropped_cut,
                 "dropped_by_machine": unasked(way),

@@ -3,7 +3,7 @@
 use super::measure;
 use super::probe::{Probe, Received, Stream, median};
 use crate::watched::{check, start};
-use longhaul_lab::{DirectionCounters, Scenario, Side, tcp};
+use longhaul_lab::{DirectionCounters, Scenario, Side, TcpSettings, tcp};
 use longhaul_sim::queue::QueueDiscipline;
 use std::thread;
 use std::time::Duration;
@@ -35,6 +35,36 @@ fn codel_keeps_the_queue_short() {
             check(means[0] * 3.0 < means[1], || format!("{} bytes wait instead of {}", means[0], means[1]))?;
             check(codel.dropped_queue > 0, || format!("{codel:?}"))?;
             check(mbit > 0.7 * BOTTLENECK_MBIT, || format!("{mbit} Mb/s"))?;
+        }
+        Ok(())
+    });
+}
+
+/// A kernel TCP with `tcp_ecn=1` is told by marks, with one packet at a time and with many at once, and loses nothing.
+#[test]
+fn marks_reach_the_kernel_and_take_the_place_of_drops() {
+    measure(|| {
+        let ecn = TcpSettings { ecn: Some(true), ..TcpSettings::default() };
+        for discipline in [QueueDiscipline::CoDelEcn, QueueDiscipline::Step, QueueDiscipline::DualPi2] {
+            for super_packets in [false, true] {
+                let mark_ms = (discipline == QueueDiscipline::Step).then_some(5.0);
+                let scenario = Scenario {
+                    queue_discipline: discipline,
+                    mark_ms,
+                    super_packets,
+                    queue_bdp: Some(4.0),
+                    ..path()
+                };
+                let lab = start(&scenario)?;
+                for side in [Side::Left, Side::Right] {
+                    lab.set_tcp(side, &ecn).map_err(|error| error.to_string())?;
+                }
+                let run = tcp::transfer(&lab, 10_000_000, "cubic").map_err(|error| error.to_string())?;
+                let way = lab.counters().left_to_right;
+                check(way.marked > 0 && way.dropped_queue == 0, || format!("{discipline}: {way:?}"))?;
+                // A step ends the kernel's slow start early, and its CUBIC gives up as much for a mark as for a loss.
+                check(run.mbps > 0.4 * BOTTLENECK_MBIT, || format!("{discipline}: {} Mb/s", run.mbps))?;
+            }
         }
         Ok(())
     });

@@ -129,6 +129,7 @@ mod tests {
             accepted_bytes: received * 1000,
             covered_bytes: sent * 1000,
             overrun_bytes: overrun * 1000,
+            ce_bytes: 0,
             pressure: 0.0,
             latest: sent,
             largest: sent,

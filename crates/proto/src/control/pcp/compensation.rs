@@ -258,6 +258,7 @@ mod tests {
                     accepted_bytes: 0,
                     covered_bytes: 0,
                     overrun_bytes: 0,
+                    ce_bytes: 0,
                     pressure: 0.0,
                     latest: self.number,
                     largest: self.number,

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn makes_room_after_losses_on_the_way_up() {
-        let lost = |window| Lost { now: Default::default(), window, by_timeout: false };
+        let lost = |window| Lost { now: Default::default(), window, by_timeout: false, by_mark: false };
         let mut bic = Bic::default();
         bic.reduce(&lost(1000.0));
         assert_eq!(bic.window_max, 1000.0);

@@ -100,7 +100,7 @@ impl Rule for Cubic {
         } else {
             lost.window
         };
-        let is_gentle = self.is_paced && lost.window >= GENTLE_FROM;
+        let is_gentle = lost.by_mark || self.is_paced && lost.window >= GENTLE_FROM;
         lost.window * if is_gentle { BETA_GENTLE } else { BETA }
     }
 }
@@ -109,7 +109,7 @@ impl Rule for Cubic {
 const C: f64 = 0.4;
 /// RFC 9438 §4.6.
 const BETA: f64 = 0.7;
-/// What is left of a paced flow's window of so many segments.
+/// What is left after a mark (RFC 8511 §3.1), and of a paced flow's window of so many segments after a loss.
 const BETA_GENTLE: f64 = 0.85;
 const GENTLE_FROM: f64 = 16.0;
 /// RFC 9438 §4.3.
@@ -124,7 +124,7 @@ mod tests {
     use core::time::Duration;
 
     fn lost(window: f64) -> Lost {
-        Lost { now: Time::ZERO, window, by_timeout: false }
+        Lost { now: Time::ZERO, window, by_timeout: false, by_mark: false }
     }
 
     #[test]
@@ -164,6 +164,13 @@ mod tests {
         assert_eq!(cubic.w_max, 1000.0);
         cubic.reduce(&lost(800.0));
         assert_eq!(cubic.w_max, 680.0);
+    }
+
+    #[test]
+    fn a_mark_takes_less_than_a_loss() {
+        let mut flow = Flow::in_avoidance(Path::delay(Duration::from_millis(100)), Cubic::default(), 100.0);
+        let (before, after) = flow.mark_all();
+        assert!((after / before - 0.85).abs() < 0.01, "{before} {after}");
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct Lost {
     pub window: f64,
     /// Found by a timeout: slow start follows.
     pub by_timeout: bool,
+    /// Nothing was lost: a queue that marks said that it is too long (RFC 3168 §5).
+    pub by_mark: bool,
 }
 
 /// How a window grows and shrinks.
@@ -116,8 +118,9 @@ pub struct Windowed<R> {
     ssthresh: f64,
     rtt: Rtt,
     rtt_latest: Duration,
-    /// Bytes that had come in by the last acknowledgement.
+    /// Bytes that had come in by the last acknowledgement, and of those the marked ones.
     received: u64,
+    marked: u64,
     /// The next datagram to be sent.
     next_number: DatagramNumber,
     /// A loss is being repaired until this datagram or a later one comes in.
@@ -128,6 +131,14 @@ pub struct Windowed<R> {
     paced: bool,
     /// At most one segment is counted for each acknowledgement.
     classic: bool,
+}
+
+/// What tells that the path is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    Loss,
+    Timeout,
+    Mark,
 }
 
 /// A round trip, told by datagram numbers.
@@ -161,6 +172,7 @@ impl<R: Rule> Windowed<R> {
             rtt: Rtt::new(config.rtt),
             rtt_latest: config.rtt,
             received: 0,
+            marked: 0,
             next_number: 0,
             repair: None,
             is_silent: false,
@@ -248,11 +260,22 @@ impl<R: Rule> Windowed<R> {
         }
     }
 
-    fn reduce(&mut self, now: Time, by_timeout: bool) {
+    fn reduce(&mut self, now: Time, by: Sign) {
         let window = self.window.min(self.round.peak() + 1.0);
-        let left = self.rule.reduce(&Lost { now, window, by_timeout });
+        let (by_timeout, by_mark) = (by == Sign::Timeout, by == Sign::Mark);
+        let left = self.rule.reduce(&Lost { now, window, by_timeout, by_mark });
         self.ssthresh = left.clamp(SSTHRESH_MIN, WINDOW_MAX);
         self.repair = Some(self.next_number);
+    }
+
+    /// A mark says what a loss says, once a round trip (RFC 3168 §6.1.2), and nothing is missing.
+    fn heed_marks(&mut self, ack: &AckSample) {
+        let is_news = ack.ce_bytes > self.marked;
+        self.marked = self.marked.max(ack.ce_bytes);
+        if is_news && self.repair.is_none() && !self.is_silent {
+            self.reduce(ack.now, Sign::Mark);
+            self.set_window(self.ssthresh);
+        }
     }
 
     fn set_window(&mut self, window: f64) {
@@ -267,12 +290,14 @@ impl<R: Rule> Controller for Windowed<R> {
     }
 
     fn on_ack(&mut self, ack: &AckSample) {
-        let acked = self.take(ack);
+        let mut acked = self.take(ack);
         self.rule.observe(&acked);
         self.is_silent &= acked.segments <= 0.0;
         if self.repair.is_some_and(|until| is_reached(until, ack)) {
             self.repair = None;
         }
+        self.heed_marks(ack);
+        acked.window = self.window;
         let may_grow =
             acked.segments > 0.0 && !ack.app_limited && self.repair.is_none() && self.is_window_limited();
         if self.is_slow_starting() {
@@ -287,7 +312,7 @@ impl<R: Rule> Controller for Windowed<R> {
     fn on_loss(&mut self, loss: &LossSample) {
         // What a timeout gives up was answered by the timeout.
         if loss.new_episode && !self.is_silent {
-            self.reduce(loss.now, false);
+            self.reduce(loss.now, Sign::Loss);
             self.set_window(self.ssthresh);
         }
     }
@@ -295,7 +320,7 @@ impl<R: Rule> Controller for Windowed<R> {
     fn on_timeout(&mut self, now: Time) {
         // RFC 5681 §3.1: further timeouts, and one within an episode that cost its share already, leave ssthresh.
         if !self.is_silent && self.repair.is_none() {
-            self.reduce(now, true);
+            self.reduce(now, Sign::Timeout);
         }
         self.repair = Some(self.next_number);
         self.is_silent = true;

@@ -44,6 +44,9 @@ mod tests {
             assert!((after / before - left).abs() < 0.002, "{streams}: {before} {after}");
         }
         let mut none = MulTcp::new(0);
-        assert_eq!(none.reduce(&Lost { now: Default::default(), window: 8.0, by_timeout: false }), 4.0);
+        assert_eq!(
+            none.reduce(&Lost { now: Default::default(), window: 8.0, by_timeout: false, by_mark: false }),
+            4.0
+        );
     }
 }

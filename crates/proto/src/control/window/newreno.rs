@@ -12,9 +12,12 @@ impl Rule for NewReno {
     }
 
     fn reduce(&mut self, lost: &Lost) -> f64 {
-        lost.window / 2.0
+        lost.window * if lost.by_mark { BETA_ECN } else { 0.5 }
     }
 }
+
+/// RFC 8511 §3.1: queues that mark are short, and half of the window would leave the link idle.
+const BETA_ECN: f64 = 0.8;
 
 #[cfg(test)]
 mod tests {
@@ -45,6 +48,16 @@ mod tests {
         // and a whole one until the first datagram sent thereafter came in.
         let rounds = flow.rounds_until(|flow| flow.window() > left);
         assert!((1.3..1.6).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn a_fifth_less_after_a_mark_once_a_round_trip() {
+        let mut flow = Flow::in_avoidance(Path::delay(Duration::from_millis(100)), NewReno, 64.0);
+        let (before, after) = flow.mark_all();
+        assert!((after / before - 0.8).abs() < 0.02, "{before} {after}");
+        assert_eq!(flow.lost, 0);
+        let rounds = flow.rounds_until(|flow| flow.window() < after);
+        assert!((0.9..2.1).contains(&rounds), "all are marked: {rounds}");
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub struct Flow<R> {
     rtt_min: Duration,
     /// The next so many datagrams get lost.
     pub drop_next: u32,
+    /// All that comes in does so marked, and so much has.
+    is_marking: bool,
+    marked: u64,
     /// Acknowledged by now.
     pub delivered: u64,
     pub lost: u64,
@@ -74,6 +77,8 @@ impl<R: Rule> Flow<R> {
             received: 0,
             rtt_min: path.rtt,
             drop_next: 0,
+            is_marking: false,
+            marked: 0,
             delivered: 0,
             lost: 0,
             timeouts: 0,
@@ -163,6 +168,7 @@ impl<R: Rule> Flow<R> {
         self.rtt_min = self.rtt_min.min(rtt);
         self.delivered += 1;
         self.received += LEN;
+        self.marked += if self.is_marking { LEN } else { 0 };
         let one_way_ns = rtt.as_nanos() as i64 - (self.path.rtt / 2).as_nanos() as i64;
         self.control.on_ack(&AckSample {
             now: self.now,
@@ -175,6 +181,7 @@ impl<R: Rule> Flow<R> {
             accepted_bytes: self.received,
             covered_bytes: (datagram.number + 1) * LEN,
             overrun_bytes: 0,
+            ce_bytes: self.marked,
             pressure: 0.0,
             latest: datagram.number,
             largest: datagram.number,
@@ -200,6 +207,14 @@ impl<R: Rule> Flow<R> {
             assert!(self.now.since(start) < self.path.rtt * 100_000, "it never happens: {self:?}");
         }
         self.now.since(start).as_secs_f64() / self.path.rtt.as_secs_f64()
+    }
+
+    /// From now on all comes in marked; the windows before and after the first answer to that.
+    pub fn mark_all(&mut self) -> (f64, f64) {
+        self.is_marking = true;
+        let before = self.window();
+        self.step();
+        (before, self.window())
     }
 
     /// Lose one datagram; the windows before and after the reduction.

@@ -30,6 +30,7 @@ fn a_classic_window_begins_with_one_segment_and_counts_acknowledgements() {
         accepted_bytes: received * LEN,
         covered_bytes: received * LEN,
         overrun_bytes: 0,
+        ce_bytes: 0,
         pressure: 0.0,
         latest: received - 1,
         largest: received - 1,

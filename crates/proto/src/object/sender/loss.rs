@@ -194,13 +194,13 @@ mod tests {
         sent: &[(DatagramNumber, Vec<u8>)],
     ) {
         for (number, body) in sent {
-            receiver.handle_datagram(now, Arrival { time: now, number: *number }, body);
+            receiver.handle_datagram(now, Arrival::new(now, *number), body);
         }
         let later = now + RTT;
         receiver.handle_timeout(later);
         let mut buf = vec![0; 1169];
         while let Some(ack) = receiver.poll_transmit(later, &mut buf) {
-            sender.handle_datagram(later, Arrival { time: later, number: ack.number }, &buf[..ack.len]);
+            sender.handle_datagram(later, Arrival::new(later, ack.number), &buf[..ack.len]);
         }
     }
 
