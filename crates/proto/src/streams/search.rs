@@ -15,6 +15,9 @@
 //! Where packets are lost by chance, what fewer streams carried was the luck of their start. What fills such a path
 //! is held until streams lose their windows and throughput sags, which adds some, or the path stays full, which
 //! tries fewer.
+//!
+//! Streams that fill the path and have overflowed its queue leave nothing to be had but what others have there. No more are
+//! tried, whatever they would gain.
 
 mod hold;
 mod tally;
@@ -292,11 +295,11 @@ impl Search {
                 return self.leap(done.rate().powi(2) / sum.rate());
             }
             if self.course == Course::Narrow && is_room && done.rate() < self.best().rate * TOO_FEW {
-                return self.conclude(done.tried(self.wanted, interval.rtt));
+                return self.conclude(done.tried(self.wanted, interval));
             }
         }
         if sum.span >= span_of(interval.rtt, MEASURE_MIN) {
-            self.conclude(sum.tried(self.wanted, interval.rtt));
+            self.conclude(sum.tried(self.wanted, interval));
         }
     }
 
@@ -307,7 +310,7 @@ impl Search {
 
     /// Try many more streams without measuring these, which seem to carry so much.
     fn leap(&mut self, rate: f64) {
-        self.note(Try { streams: self.wanted, rate, error: 0.0, is_full: false, is_measured: false });
+        self.note(Try::unmeasured(self.wanted, rate));
         self.course = Course::Up;
         self.begin_try(self.leap_to());
     }
@@ -325,13 +328,15 @@ impl Search {
     /// A number of streams has been measured: what next?
     fn conclude(&mut self, tried: Try) {
         let best = self.best();
-        let tried = Try { is_full: tried.is_full && !self.ignores_queue, ..tried };
+        let [is_full, overflows] = [tried.is_full, tried.overflows].map(|seems| seems && !self.ignores_queue);
+        let tried = Try { is_full, overflows, ..tried };
         self.note(tried);
         if self.course == Course::Confirm && tried.rate >= best.rate * GAIN_PROPORTIONAL {
             (self.course, self.ignores_queue) = (Course::Up, true);
             return self.begin_try(self.wanted * LEAP);
         }
         let goes_on = match self.course {
+            _ if tried.overflows => false,
             // Several streams that fill a path leave nothing to be had; one alone leaves gaps where the queue is short.
             Course::Up => tried.streams == 1 || !tried.is_full && tried.rate >= best.rate * GAIN_CLEAR,
             Course::Confirm => tried.rate >= best.rate * GAIN_MIN,
@@ -365,18 +370,19 @@ impl Search {
     }
 
     fn best(&self) -> Try {
-        let none = Try { streams: 1, rate: 0.0, error: 0.0, is_full: false, is_measured: false };
-        self.best_of(|_| true).unwrap_or(none)
+        self.best_of(|_| true).unwrap_or(Try::unmeasured(1, 0.0))
     }
 
     fn best_of(&self, is_meant: impl Fn(&Try) -> bool) -> Option<Try> {
         self.tried.iter().copied().filter(is_meant).max_by(|a, b| a.rate.total_cmp(&b.rate))
     }
 
-    /// The best of those that were measured, if any were, and the smallest of them that is nearly as good.
+    /// The best of those that were measured, if any were, and the smallest of them that is nearly as good, or that leaves nothing
+    /// to be had but what others have.
     fn best_and_smallest_good(&self) -> (Try, Try) {
         let best = self.best_of(|tried| tried.is_measured).unwrap_or_else(|| self.best());
-        let good = self.tried.iter().copied().filter(|tried| tried.is_measured && tried.is_good(&best));
+        let is_enough = |tried: &Try| tried.is_measured && (tried.overflows || tried.is_good(&best));
+        let good = self.tried.iter().copied().filter(is_enough);
         (best, good.min_by_key(|tried| tried.streams).unwrap_or(best))
     }
 

@@ -222,7 +222,7 @@ fn settle_patience(report: &PathReport) -> Duration {
 
 /// TCP streams to begin with where the best number is looked for: one would leave a path of some length half empty for most of
 /// a short copy, and more are soon tried.
-const STREAMS_FIRST: u16 = 4;
+const STREAMS_FIRST: u16 = 2;
 /// How long to try UDP before calling it blocked, where nothing else may carry the data.
 const UDP_PATIENCE: Duration = Duration::from_secs(6);
 /// Where something else may: after this the path check has tried twice, and it goes on.

@@ -131,7 +131,7 @@ impl Hold {
             self.patience = (self.patience * 2).min(PATIENCE_MAX);
             return fewer;
         }
-        self.before = Some(Try { streams, rate: self.recent, error: 0.0, is_full: false, is_measured: true });
+        self.before = Some(Try::unmeasured(streams, self.recent));
         // Squared, as throughput is still on its way down.
         let factor = ((self.usual / self.recent.max(1.0)).powi(2) * HEADROOM).clamp(ADDED_MIN, ADDED_MAX);
         (f64::from(streams) * factor).ceil() as u32

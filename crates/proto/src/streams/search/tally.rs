@@ -15,11 +15,19 @@ pub struct Try {
     pub error: f64,
     /// They filled the path.
     pub is_full: bool,
+    /// They filled it and had overflowed its queue: it carries all it can, and what more of them gained others on it would
+    /// lose.
+    pub overflows: bool,
     /// For long enough; otherwise this is how fast they were just after their slow start, which may have been luck.
     pub is_measured: bool,
 }
 
 impl Try {
+    /// So many seem to carry so much, with room for more.
+    pub(super) fn unmeasured(streams: u32, rate: f64) -> Try {
+        Try { streams, rate, error: 0.0, is_full: false, overflows: false, is_measured: false }
+    }
+
     pub(super) fn of_stream(&self) -> f64 {
         self.rate / f64::from(self.streams.max(1))
     }
@@ -72,12 +80,15 @@ impl Sum {
         is_full(self.queued / self.intervals.max(1), rtt)
     }
 
-    pub(super) fn tried(&self, streams: u32, rtt: Duration) -> Try {
+    /// What these streams did, which this interval ends.
+    pub(super) fn tried(&self, streams: u32, end: &Interval) -> Try {
+        let is_full = self.is_full(end.rtt);
         Try {
             streams,
             rate: self.rate(),
             error: self.error().min(ERROR_MAX),
-            is_full: self.is_full(rtt),
+            is_full,
+            overflows: is_full && end.with_losses > 0,
             is_measured: true,
         }
     }

@@ -219,6 +219,10 @@ struct Haul {
     rtt_s: f64,
     loss: f64,
     window: f64,
+    /// Of a bandwidth-delay product.
+    queue_bdp: f64,
+    /// The first so many streams are somebody else's.
+    rivals: usize,
     streams: Vec<Cubic>,
     lost: u64,
     now_s: f64,
@@ -244,6 +248,8 @@ impl Haul {
             rtt_s: rtt_ms / 1e3,
             loss,
             window: window.map_or(f64::MAX, |bytes| bytes / PACKET),
+            queue_bdp: 1.0,
+            rivals: 0,
             streams: vec![],
             lost: 0,
             now_s: 0.0,
@@ -251,8 +257,9 @@ impl Haul {
         }
     }
 
-    /// Packets that got through in a step with the first so many streams, and how long the queue was.
+    /// Packets that got through in a step with the first so many streams of ours, and how long the queue was.
     fn step(&mut self, active: usize) -> (f64, f64) {
+        let active = self.rivals + active;
         self.now_s += DT_S;
         let fresh =
             Cubic { window: 10.0, threshold: f64::MAX, most: 0.0, cut_s: self.now_s, idle_s: self.now_s };
@@ -261,21 +268,22 @@ impl Haul {
         }
         let room = self.rate * self.rtt_s;
         let total: f64 = self.streams[..active].iter().map(|stream| stream.window).sum();
-        let queue = (total - room).clamp(0.0, room);
-        let (trip_s, overflows) = (self.rtt_s + queue / self.rate, total > 2.0 * room);
+        let queue = (total - room).clamp(0.0, room * self.queue_bdp);
+        let (trip_s, overflows) = (self.rtt_s + queue / self.rate, total > (1.0 + self.queue_bdp) * room);
         let mut through = 0.0;
-        for stream in &mut self.streams[..active] {
+        for (index, stream) in self.streams[..active].iter_mut().enumerate() {
             if self.now_s - stream.idle_s > 0.3 {
                 // Slow start after idle.
                 stream.window = stream.window.min(10.0);
             }
             stream.idle_s = self.now_s;
             let sent = stream.window / trip_s * DT_S;
-            through += sent;
+            let is_ours = index >= self.rivals;
+            through += if is_ours { sent } else { 0.0 };
             let unlucky = self.rng.f64() < 1.0 - (1.0 - self.loss).powf(sent);
             let overflow = overflows && self.now_s - stream.cut_s > trip_s && self.rng.f64() < DT_S / trip_s;
             if unlucky || overflow {
-                self.lost += 1;
+                self.lost += u64::from(is_ours);
                 stream.most = stream.window;
                 stream.window = (stream.window * 0.7).max(2.0);
                 (stream.threshold, stream.cut_s) = (stream.window, self.now_s);
@@ -329,7 +337,7 @@ impl Haul {
                 let rtt = Duration::from_secs_f64(self.rtt_s + queue);
                 let queue = Duration::from_secs_f64(queue + unrest_s);
                 let bytes = (acked * PACKET) as u64;
-                let streams = self.streams.iter().take(active as usize);
+                let streams = self.streams[self.rivals..].iter().take(active as usize);
                 let with_losses = streams.filter(|stream| stream.threshold < f64::MAX).count() as u32;
                 let interval = Interval {
                     now,
@@ -397,6 +405,22 @@ fn after_lucky_starts_streams_are_added_soon() {
             let share = all / best.into_iter().fold(0.0, f64::max);
             assert!(share > 0.8, "{mbit} Mb/s, {rtt_ms} ms, seed {seed}: {share:.3}, {course:?}");
         }
+    }
+}
+
+/// What more streams would gain beside another, it would lose.
+#[test]
+fn where_the_path_is_full_of_others_too_no_streams_are_added() {
+    for (rivals, queue_bdp, most) in [(1, 0.5, 0.7), (1, 1.0, 0.65), (1, 2.0, 0.6), (4, 1.0, 0.25)] {
+        let mut ours = 0.0;
+        for seed in 0..24 {
+            let haul = Haul { queue_bdp, rivals, ..Haul::new(100.0, 40.0, 0.0, None, seed) };
+            let link = haul.rate;
+            let (_, late, found, course) = haul.searched(20.0, 30.0, 0.0);
+            assert!(found <= 4, "beside {rivals}, queue {queue_bdp}, seed {seed}: {found}, {course:?}");
+            ours += late / link / 24.0;
+        }
+        assert!(ours <= most, "beside {rivals}, queue {queue_bdp}: {ours:.3} of the link");
     }
 }
 
