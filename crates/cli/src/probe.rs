@@ -91,6 +91,7 @@ fn table(report: &ProbeReport) -> String {
     let stripe = match (report.stripe_mbps, report.streams) {
         (Some(rate), Some(1)) => format!("{} with one", mbps(rate)),
         (Some(rate), Some(streams)) => format!("{}, best with {streams}", mbps(rate)),
+        (Some(rate), None) => mbps(rate),
         _ => "-".into(),
     };
     let mtu = report.path_mtu.map_or("-".into(), |mtu| format!("{mtu} bytes"));

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::error::{Error, RequestError};
 use crate::net::wake::precise_timers;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
-use longhaul_proto::session::choice::MARGIN;
+use longhaul_proto::session::choice::{MARGIN, ODD_LOSS, QUEUE};
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::session::message::{Already, Direction, Message, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
@@ -47,7 +47,7 @@ pub struct ProbeReport {
     pub stripe_mbps: Option<f64>,
     /// Share of datagrams lost over UDP.
     pub loss: Option<f64>,
-    /// The number of TCP streams that was best.
+    /// The number of TCP streams that was best, where a copy would end with them.
     pub streams: Option<u16>,
     /// What held the faster transport back.
     pub limited_by: Limit,
@@ -135,8 +135,10 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Error> {
         }
         (Some(_), None) => (Carrier::Object, why_not(Carrier::Stripe).unwrap_or_else(|| "UDP passes".into())),
         (None, Some(_)) => (Carrier::Stripe, why_not(Carrier::Object).unwrap_or_else(|| "TCP passes".into())),
-        (Some(object), Some(stripe)) => choose(object, stripe),
+        (Some(object), Some(stripe)) => choose(object, stripe, &report),
     };
+    // How many were tried when the time was over tells nothing where none are wanted.
+    report.streams = report.streams.filter(|_| transport == Carrier::Stripe);
     report.ok = true;
     report.available_mbps = report.object_mbps.into_iter().chain(report.stripe_mbps).reduce(f64::max);
     report.transport = transport.name().into();
@@ -144,15 +146,17 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Error> {
     Ok(report)
 }
 
-/// The rule where the transport is left open: packets over UDP unless streams are faster by a margin.
-fn choose(object: f64, stripe: f64) -> (Carrier, String) {
+/// The rule where the transport is left open: packets over UDP unless something drops UDP alone and streams are faster by a margin.
+fn choose(object: f64, stripe: f64, found: &ProbeReport) -> (Carrier, String) {
     let faster = |a: f64, b: f64| format!("{:.2} times as fast", a / b.max(1e-9));
-    if stripe > object * MARGIN {
+    let queue_ms = found.rtt_ms_mean.zip(found.rtt_ms_min).map_or(0.0, |(mean, min)| mean - min);
+    let is_dropped = found.loss.unwrap_or(0.0) >= ODD_LOSS && queue_ms < QUEUE.as_secs_f64() * 1e3;
+    if stripe > object * MARGIN && is_dropped {
         (Carrier::Stripe, format!("streams are {} as packets over UDP", faster(stripe, object)))
     } else if object > stripe {
         (Carrier::Object, format!("packets over UDP are {} as streams", faster(object, stripe)))
     } else {
-        (Carrier::Object, format!("streams are only {}, and take more from others", faster(stripe, object)))
+        (Carrier::Object, format!("streams are {}, and take more from others", faster(stripe, object)))
     }
 }
 
@@ -269,4 +273,24 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
 
 fn received<K: Sink>(intake: &Intake<K>) -> u64 {
     intake.receiver().map_or(0, |receiver| receiver.received())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is recommended where streams carry three times what UDP does.
+    fn recommended(loss: f64, rtt_ms: [f64; 2]) -> Carrier {
+        let [min, mean] = rtt_ms.map(Some);
+        let found =
+            ProbeReport { loss: Some(loss), rtt_ms_min: min, rtt_ms_mean: mean, ..ProbeReport::default() };
+        choose(30.0, 90.0, &found).0
+    }
+
+    #[test]
+    fn streams_are_recommended_only_where_something_drops_udp_alone() {
+        assert_eq!(recommended(0.3, [40.0, 40.5]), Carrier::Stripe, "a policer");
+        assert_eq!(recommended(0.001, [40.0, 40.5]), Carrier::Object, "a clean path");
+        assert_eq!(recommended(0.1, [40.0, 70.0]), Carrier::Object, "a full one");
+    }
 }

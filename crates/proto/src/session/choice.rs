@@ -443,10 +443,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_RTTS: u32 = 3;
 /// A mean queue of so much stands: it is more than what timers and hosts make of an empty one. What drops UDP alone, a policer or a
 /// box, has none.
-const QUEUE: Duration = Duration::from_millis(2);
+pub const QUEUE: Duration = Duration::from_millis(2);
 /// A share of loss at which TCP may yet be faster: it is of a policer, or of a box that drops UDP. Long links lose less
 /// at random.
-const ODD_LOSS: f64 = 0.03;
+pub const ODD_LOSS: f64 = 0.03;
 /// Without loss, delivering less than this share of what the path check's train saw pass is odd. More is a share that
 /// others leave: TCP would take it from them.
 const ODD_SHARE: f64 = 0.15;
