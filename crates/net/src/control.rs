@@ -22,15 +22,17 @@ pub use open::{Control, Incoming, KEEP_ALIVE_EVERY};
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::noise::{
     FRAME_MAX, Identity, Initiator, Known, NoiseError, Psk, PublicKey, REASON_KEY, REASON_VERSION, Responder,
-    read_frame, refusal,
+    read_frame, refusal, write_frame,
 };
 use crate::wake::Waker;
 use longhaul_proto::session::message::{Answer, Offer};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::versions::Versions;
 use open::Threads;
+use rejoin::ResumableStream;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The key that a daemon's token stands for.
@@ -106,8 +108,8 @@ pub struct Stream {
     pub closer: Box<dyn FnOnce() + Send>,
     /// Called when the handshake is done: from then on silence is the session's to judge.
     pub settled: Box<dyn FnOnce() + Send>,
-    /// The TCP connection that it is, if it may be followed by another.
-    pub socket: Option<TcpStream>,
+    /// What takes the place of reader, writer and closer after the handshake, if one connection may follow another.
+    pub resumable: Option<Arc<ResumableStream>>,
 }
 
 /// A TCP connection as a control stream, with `patience` for the whole handshake.
@@ -125,8 +127,40 @@ pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
             // Fails only on a socket that is gone, which reading will tell.
             let _ = settling.set_read_timeout(None);
         }),
-        socket: Some(whole),
+        resumable: Some(ResumableStream::new(whole)),
     })
+}
+
+/// A stream whose handshake goes over UDP: the client's first message is there, and the answer is put where the second value
+/// has it. A connection may be missing for as long as `patience`; meanwhile `waker` is told of what is to be said.
+pub fn unconnected_stream(
+    opening: Vec<u8>,
+    patience: Duration,
+    waker: Waker,
+) -> io::Result<(Stream, Arc<Mutex<Vec<u8>>>)> {
+    let answer = Arc::new(Mutex::new(vec![]));
+    let stream = Stream {
+        reader: Box::new(io::Cursor::new(opening)),
+        writer: Box::new(Kept(answer.clone())),
+        closer: Box::new(|| {}),
+        settled: Box::new(|| {}),
+        resumable: Some(ResumableStream::unconnected(patience, waker)?),
+    };
+    Ok((stream, answer))
+}
+
+/// Keeps what is written.
+struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Kept {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(buf);
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Why a control stream did not come about.
@@ -190,43 +224,110 @@ pub fn connect(
 /// [`connect`] as a program that speaks these versions.
 fn connect_as(
     ours: Versions,
-    mut stream: Stream,
+    stream: Stream,
     key: &ClientKey,
     offer: &Offer,
     waker: Waker,
     meanwhile: impl FnOnce(),
 ) -> Result<(Control, Answer), HandshakeError> {
-    let known = match &key.pinned {
-        None => Known::Key(&key.psk),
-        Some((_, server)) => Known::KeyAndServer(&key.psk, server),
-    };
-    let opening = opening(ours, key);
-    let prologue = prologue(ours.highest(), &opening);
-    let (mut initiator, frame) = Initiator::begin(known, &prologue, &opening, offer)
-        .map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
-    let first = [&MAGIC[..], &[ours.highest()], &frame].concat();
-    stream.writer.write_all(&first).map_err(unexpected)?;
-    stream.writer.flush().map_err(unexpected)?;
-    meanwhile();
-    let answered = initiator.answer(&mut *stream.reader, FRAME_MAX);
-    let ((lowest, highest), answer): ((u8, u8), Answer) = answered.map_err(|error| match error {
-        NoiseError::Refused { reason: REASON_KEY, .. } => HandshakeError::WrongKey,
-        NoiseError::Refused { reason: REASON_VERSION, version } => {
-            let mut lowest = [0];
-            let lowest = stream.reader.read_exact(&mut lowest).is_ok().then_some(lowest[0]);
-            HandshakeError::WrongVersion { theirs: Versions::told(version, lowest), ours }
-        }
-        NoiseError::Refused { .. } => HandshakeError::NotLonghaul("an unknown refusal"),
-        NoiseError::Key => HandshakeError::NotLonghaul("a reply under another key"),
-        NoiseError::Io(error) => unexpected(error),
-        other => HandshakeError::Io(io::Error::other(other)),
-    })?;
-    let version = agree(ours, Versions::new(lowest, highest))?;
-    if let Answer::Refuse(reason) = answer {
-        return Err(HandshakeError::Refused(reason));
+    Beginning::new_as(ours, key, offer)?.over(stream, waker, meanwhile)
+}
+
+/// A client's side of a handshake, whichever way its messages take.
+pub struct Beginning {
+    ours: Versions,
+    initiator: Initiator,
+    first: Vec<u8>,
+}
+
+impl Beginning {
+    /// Begin with an offer.
+    pub fn new(key: &ClientKey, offer: &Offer) -> Result<Beginning, HandshakeError> {
+        Beginning::new_as(Versions::OURS, key, offer)
     }
-    let threads = Threads::start().map_err(HandshakeError::Threads)?;
-    Ok((threads.serve(version, stream, initiator.into_transport(), waker), answer))
+
+    fn new_as(ours: Versions, key: &ClientKey, offer: &Offer) -> Result<Beginning, HandshakeError> {
+        let known = match &key.pinned {
+            None => Known::Key(&key.psk),
+            Some((_, server)) => Known::KeyAndServer(&key.psk, server),
+        };
+        let opening = opening(ours, key);
+        let prologue = prologue(ours.highest(), &opening);
+        let (initiator, frame) = Initiator::begin(known, &prologue, &opening, offer)
+            .map_err(|_| HandshakeError::NotLonghaul("offer too long"))?;
+        let first = [&MAGIC[..], &[ours.highest()], &frame].concat();
+        Ok(Beginning { ours, initiator, first })
+    }
+
+    /// What is to be said.
+    pub fn first(&self) -> &[u8] {
+        &self.first
+    }
+
+    /// Say it over a stream, and read the answer there. `meanwhile` is called between the two.
+    pub fn over(
+        mut self,
+        mut stream: Stream,
+        waker: Waker,
+        meanwhile: impl FnOnce(),
+    ) -> Result<(Control, Answer), HandshakeError> {
+        stream.writer.write_all(&self.first).map_err(unexpected)?;
+        stream.writer.flush().map_err(unexpected)?;
+        meanwhile();
+        let (version, answer) = self.read(&mut *stream.reader)?;
+        let threads = Threads::start().map_err(HandshakeError::Threads)?;
+        Ok((threads.serve(version, stream, self.initiator.into_transport(), waker), answer))
+    }
+
+    /// An answer came over UDP. With it there is a control stream that has no connection yet, for as long as `patience`. An
+    /// answer that is none, or a refusal, leaves it all to TCP.
+    pub fn answered(
+        mut self,
+        frame: &[u8],
+        patience: Duration,
+        waker: Waker,
+    ) -> Result<(Control, Answer), Box<Beginning>> {
+        let mut reader = frame;
+        let Ok(threads) = Threads::start() else { return Err(Box::new(self)) };
+        let Ok((stream, _)) = unconnected_stream(vec![], patience, waker.clone()) else {
+            return Err(Box::new(self));
+        };
+        let Ok((version, answer)) = self.read(&mut reader) else { return Err(Box::new(self)) };
+        Ok((threads.serve(version, stream, self.initiator.into_transport(), waker), answer))
+    }
+
+    fn read(&mut self, reader: &mut dyn Read) -> Result<(u8, Answer), HandshakeError> {
+        let ours = self.ours;
+        let answered = self.initiator.answer(reader, FRAME_MAX);
+        let ((lowest, highest), answer): ((u8, u8), Answer) = answered.map_err(|error| match error {
+            NoiseError::Refused { reason: REASON_KEY, .. } => HandshakeError::WrongKey,
+            NoiseError::Refused { reason: REASON_VERSION, version } => {
+                let mut lowest = [0];
+                let lowest = reader.read_exact(&mut lowest).is_ok().then_some(lowest[0]);
+                HandshakeError::WrongVersion { theirs: Versions::told(version, lowest), ours }
+            }
+            NoiseError::Refused { .. } => HandshakeError::NotLonghaul("an unknown refusal"),
+            NoiseError::Key => HandshakeError::NotLonghaul("a reply under another key"),
+            NoiseError::Io(error) => unexpected(error),
+            other => HandshakeError::Io(io::Error::other(other)),
+        })?;
+        let version = agree(ours, Versions::new(lowest, highest))?;
+        match answer {
+            Answer::Refuse(reason) => Err(HandshakeError::Refused(reason)),
+            answer => Ok((version, answer)),
+        }
+    }
+}
+
+/// The whole first message of a client, of which `begun` has been read: for who may have met it before.
+pub fn read_first(begun: [u8; 4], reader: &mut dyn Read) -> Result<Vec<u8>, HandshakeError> {
+    if begun[..3] != MAGIC {
+        return Err(HandshakeError::NotLonghaul("wrong first bytes"));
+    }
+    let frame = read_frame(reader).map_err(unexpected)?;
+    let mut first = begun.to_vec();
+    write_frame(&mut first, &frame)?;
+    Ok(first)
 }
 
 fn unexpected(error: io::Error) -> HandshakeError {

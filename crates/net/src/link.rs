@@ -9,6 +9,7 @@ use super::wake::{Interest, Waker, wait};
 use crate::clock;
 use crossbeam_channel::Receiver;
 use longhaul_proto::endpoint::{Arrival, Transmit};
+use longhaul_proto::session::opening::{Assembly, Piece, cut};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire::{HEADER_LEN, Header, IPV4_UDP_LEN, SEAL_OVERHEAD};
 use rustix::event::{PollFd, PollFlags};
@@ -55,6 +56,17 @@ pub struct Link {
     by_streams: bool,
     /// What is known of where the peer is.
     address: Address,
+    /// The answer to an opening is waited for.
+    awaited: Option<Awaited>,
+    /// What came before it could be opened.
+    held: Vec<Stray>,
+}
+
+/// An answer that is to come over UDP.
+struct Awaited {
+    connection_id: u64,
+    pieces: Assembly,
+    answer: Option<Vec<u8>>,
 }
 
 impl Link {
@@ -82,6 +94,45 @@ impl Link {
         Link::new(Socket::Shared(local), Some(strays), early, Address::of_client(Some(host)))
     }
 
+    /// The same for a session that was opened over UDP, with `len` bytes from `peer`: nobody knows whether that is really there.
+    pub fn opened(
+        local: SocketAddr,
+        (peer, len): (SocketAddr, usize),
+        strays: Receiver<Stray>,
+        early: Keys,
+    ) -> Link {
+        let mut link = Link::new(Socket::Shared(local), Some(strays), early, Address::of_client(None));
+        link.follow(peer, len);
+        link
+    }
+
+    /// Open a session over UDP as the client: `opening` goes out, and the answer is waited for. What comes before it is kept.
+    pub fn send_opening(&mut self, connection_id: u64, opening: &[u8]) {
+        self.awaited = Some(Awaited { connection_id, pieces: Assembly::default(), answer: None });
+        self.send_pieces(connection_id, opening);
+    }
+
+    /// The answer, once it is there.
+    pub fn take_answer(&mut self) -> Option<Vec<u8>> {
+        self.awaited.as_mut()?.answer.take()
+    }
+
+    /// Answer the opening of a session as the server. What the peer's address may not get yet is left out.
+    pub fn send_answer(&mut self, connection_id: u64, answer: &[u8]) {
+        self.send_pieces(connection_id, answer);
+    }
+
+    fn send_pieces(&mut self, connection_id: u64, message: &[u8]) {
+        for piece in cut(connection_id, message) {
+            if let Socket::Connected(socket) = &mut self.socket
+                && self.address.take(piece.len())
+            {
+                // What is lost goes over TCP.
+                let _ = socket.send_run(&piece, piece.len(), None);
+            }
+        }
+    }
+
     /// With TCP streams whose acceptor others know already.
     pub fn with_streams(mut self, streams: StreamSet) -> Link {
         self.streams = streams;
@@ -103,6 +154,8 @@ impl Link {
             streams: StreamSet::default(),
             by_streams: false,
             address,
+            awaited: None,
+            held: vec![],
         }
     }
 
@@ -113,6 +166,7 @@ impl Link {
 
     /// The client has its answer; `secret` is the server's.
     pub fn answered(&mut self, secret: &[u8; 32]) {
+        self.awaited = None;
         self.early.answered(secret);
     }
 
@@ -237,9 +291,14 @@ impl Link {
     /// Take what has come in over UDP.
     fn receive_datagrams(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8])) -> io::Result<bool> {
         let mut any = false;
-        while let Some(mut stray) = self.strays.as_ref().and_then(|strays| strays.try_recv().ok()) {
+        let held = if self.awaited.is_none() { std::mem::take(&mut self.held) } else { vec![] };
+        let mut held = held.into_iter();
+        while let Some(mut stray) =
+            held.next().or_else(|| self.strays.as_ref().and_then(|strays| strays.try_recv().ok()))
+        {
             any = true;
-            let datagram = Datagram { bytes: &mut stray.bytes, time: stray.time, from: Some(stray.from) };
+            let datagram =
+                Datagram { bytes: &mut stray.bytes, time: stray.time, from: Some(stray.from), to: None };
             let len = datagram.bytes.len();
             if open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
                 self.follow(stray.from, len);
@@ -257,6 +316,10 @@ impl Link {
         let mut found = vec![];
         for datagram in self.buffers.datagrams() {
             let (from, len) = (datagram.from, datagram.bytes.len());
+            if let (Some(awaited), Some(from)) = (&mut self.awaited, from) {
+                awaited.take(datagram, from, &mut self.held);
+                continue;
+            }
             if !open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
                 self.refused += 1;
             } else if let (Some(from), false) = (from, self.address.is_settled()) {
@@ -419,6 +482,23 @@ impl Link {
     }
 }
 
+impl Awaited {
+    /// A piece of the answer, or something that can only be opened with it.
+    fn take(&mut self, datagram: Datagram<'_>, from: SocketAddr, held: &mut Vec<Stray>) {
+        match Piece::decode(datagram.bytes) {
+            Some(piece) if piece.connection_id == self.connection_id => {
+                self.answer = self.pieces.take(&piece).or(self.answer.take());
+            }
+            _ if held.len() < HELD_MAX => {
+                held.push(Stray { bytes: datagram.bytes.to_vec(), time: datagram.time, from });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Datagrams that wait for an answer: replies to all probes, and first words.
+const HELD_MAX: usize = 256;
 /// Room for any one datagram.
 const SCRATCH: usize = 1 << 16;
 
@@ -440,142 +520,4 @@ fn open(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::seal::Side;
-    use crossbeam_channel::unbounded;
-    use std::time::Duration;
-
-    const PSK: [u8; 32] = [1; 32];
-    const SALT: [u8; 32] = [2; 32];
-    const SECRET: [u8; 32] = [3; 32];
-    const ID: u64 = 9;
-
-    fn bound(address: &str) -> UdpSocket {
-        UdpSocket::bind(address.parse().unwrap(), false).unwrap()
-    }
-
-    fn server_keys() -> Keys {
-        Keys::early_server(&PSK, &SALT, &SECRET, ID)
-    }
-
-    /// What a client sealed early, as somebody may have recorded it.
-    fn recorded(number: u64, len: usize) -> Vec<u8> {
-        let mut datagram = vec![0; len + SEAL_OVERHEAD];
-        Keys::early_client(&PSK, &SALT, ID).seal(&mut datagram, number);
-        datagram
-    }
-
-    fn receive_something(link: &mut Link) {
-        let waker = Waker::new().unwrap();
-        for _ in 0..600 {
-            if link.receive(|_, _, _| true).unwrap() {
-                return;
-            }
-            let now = clock::now();
-            link.wait(&waker, now, now + Duration::from_millis(100)).unwrap();
-        }
-        panic!("nothing came");
-    }
-
-    /// Bytes that have come in at a socket.
-    fn heard(socket: &mut UdpSocket) -> usize {
-        let (mut buffers, mut bytes) = (ReceiveBuffers::default(), 0);
-        while socket.receive(&mut buffers).unwrap() {
-            bytes += buffers.datagrams().map(|datagram| datagram.bytes.len()).sum::<usize>();
-        }
-        bytes
-    }
-
-    /// Have the link send this many early datagrams of 1000 bytes.
-    fn send_much(link: &mut Link, from: u64, count: u64) {
-        let mut scratch = vec![];
-        for number in from..from + count {
-            link.send_one(Phase::Early, &mut scratch, |_| Some(Transmit { number, len: 1000 }));
-        }
-    }
-
-    #[test]
-    fn who_is_named_by_what_somebody_recorded_is_not_flooded() {
-        // The control stream comes from 127.0.0.1; the victim is another host.
-        let (socket, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
-        let at = socket.local_addr().unwrap();
-        let mut link = Link::waiting(socket, Some("127.0.0.1".parse().unwrap()), server_keys());
-        victim.send_run(&recorded(0, 1169), 1200, Some(at)).unwrap();
-        receive_something(&mut link);
-        send_much(&mut link, 0, 100);
-        let first = heard(&mut victim);
-        assert!(first > 1200 && first <= 3 * 1200, "{first}");
-        victim.send_run(&recorded(1, 1169), 1200, Some(at)).unwrap();
-        receive_something(&mut link);
-        send_much(&mut link, 100, 100);
-        let all = first + heard(&mut victim);
-        assert!(all > first && all <= 6 * 1200, "{all}");
-        // Once it has shown that it is there, it is the client.
-        link.note_proven();
-        send_much(&mut link, 200, 20);
-        assert_eq!(heard(&mut victim), 20 * (1000 + SEAL_OVERHEAD));
-    }
-
-    #[test]
-    fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
-        let (mut client, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
-        let (strays, taken) = unbounded();
-        let local = bound("127.0.0.1:0").local_addr().unwrap();
-        let mut link = Link::shared(local, "127.0.0.1".parse().unwrap(), taken, server_keys());
-        let stray = |number, from: &UdpSocket| {
-            let from = from.local_addr().unwrap();
-            strays.send(Stray { bytes: recorded(number, 1169), time: clock::now(), from }).unwrap();
-        };
-        stray(0, &client);
-        receive_something(&mut link);
-        stray(1, &victim);
-        receive_something(&mut link);
-        send_much(&mut link, 0, 10);
-        assert_eq!((heard(&mut victim), heard(&mut client)), (0, 10 * (1000 + SEAL_OVERHEAD)));
-        // It is asked with one short datagram, and the answer decides.
-        let newcomer = link.take_newcomer().unwrap();
-        assert_eq!(newcomer, victim.local_addr().unwrap());
-        link.ask_at(newcomer, &mut vec![], |_| Transmit { number: 10, len: 10 });
-        assert_eq!(heard(&mut victim), 10 + SEAL_OVERHEAD);
-        link.move_to(newcomer);
-        send_much(&mut link, 11, 10);
-        assert_eq!((heard(&mut victim), heard(&mut client)), (10 * (1000 + SEAL_OVERHEAD), 0));
-        // Another port of the host that the control stream comes from needs no question.
-        let mut other_port = bound("127.0.0.1:0");
-        stray(2, &other_port);
-        receive_something(&mut link);
-        send_much(&mut link, 21, 10);
-        assert_eq!(heard(&mut other_port), 10 * (1000 + SEAL_OVERHEAD));
-    }
-
-    #[test]
-    fn a_datagram_that_the_route_does_not_take_is_lost_and_no_more() {
-        let (near, mut far) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
-        let peer = far.local_addr().unwrap();
-        let mut link = Link::open(near, vec![peer], Keys::early_client(&PSK, &SALT, ID)).unwrap();
-        link.set_main_keys(Keys::main(&SECRET, true, ID, Side::Client));
-        // Longer than any datagram: the system says of it what it says where a route has become narrow.
-        let sent = link.send_run(1, 66_000, |_| Some(Transmit { number: 0, len: 66_000 - SEAL_OVERHEAD }));
-        assert_eq!(sent.unwrap(), 1);
-        assert!(!link.is_congested());
-        link.send_run(1, 1200, |_| Some(Transmit { number: 1, len: 1200 - SEAL_OVERHEAD })).unwrap();
-        assert_eq!(heard(&mut far), 1200);
-    }
-
-    #[test]
-    fn the_answer_comes_from_the_address_that_was_asked() {
-        let mut client = bound("127.0.0.1:0");
-        let (strays, taken) = unbounded();
-        // One of several addresses of this host, and not the one that a route to the client would choose.
-        let asked = bound("127.0.0.3:0").local_addr().unwrap();
-        let mut link = Link::shared(asked, "127.0.0.1".parse().unwrap(), taken, server_keys());
-        let from = client.local_addr().unwrap();
-        strays.send(Stray { bytes: recorded(0, 100), time: clock::now(), from }).unwrap();
-        receive_something(&mut link);
-        send_much(&mut link, 0, 1);
-        let mut buffers = ReceiveBuffers::default();
-        assert!(client.receive(&mut buffers).unwrap());
-        assert_eq!(buffers.datagrams().next().unwrap().from, Some(asked));
-    }
-}
+mod tests;

@@ -30,6 +30,7 @@ const SEND_BUFFER_WANTED: usize = 1 << 18;
 /// Messages taken by one receive call; each may hold a whole GRO batch.
 const BATCH: usize = 8;
 const MESSAGE_BYTES: usize = 65_536;
+/// For run, timestamp, drops and address, of 24, 32, 24 and 40 bytes.
 const CONTROL_BYTES: usize = 128;
 
 /// Whether an error tells of the network or of a firewall, here or on the way (RFC 1122 §4.2.3.9, RFC 4443 §3.1), or of a
@@ -85,6 +86,7 @@ struct Message {
     segment: usize,
     time: Time,
     from: Option<SocketAddr>,
+    to: Option<IpAddr>,
 }
 
 /// A datagram in the buffers.
@@ -95,6 +97,8 @@ pub struct Datagram<'a> {
     pub time: Time,
     /// Who sent it.
     pub from: Option<SocketAddr>,
+    /// To which of this host's addresses, if the socket tells ([`UdpSocket::tell_own_address`]).
+    pub to: Option<IpAddr>,
 }
 
 impl Default for ReceiveBuffers {
@@ -115,11 +119,12 @@ impl ReceiveBuffers {
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
         let messages = &self.messages[..self.count];
         self.data.chunks_mut(MESSAGE_BYTES).zip(messages).flat_map(|(buf, message)| {
-            let (time, from) = (message.time, message.from);
+            let Message { time, from, to, .. } = *message;
             buf[..message.len].chunks_mut(message.segment.max(1)).map(move |bytes| Datagram {
                 bytes,
                 time,
                 from,
+                to,
             })
         })
     }
@@ -158,6 +163,15 @@ impl UdpSocket {
         socket.bind(&address.into())?;
         let receive_buffer = socket.recv_buffer_size().unwrap_or(0);
         Ok(UdpSocket { socket, gso, drops: DropMeter::new(receive_buffer), receive_buffer })
+    }
+
+    /// From now on every datagram tells to which of this host's addresses it came.
+    pub fn tell_own_address(&self) {
+        let fd = self.socket.as_raw_fd();
+        for (level, name) in [(libc::SOL_IP, libc::IP_PKTINFO), (libc::SOL_IPV6, libc::IPV6_RECVPKTINFO)] {
+            // One of the two fits the address family.
+            let _ = set_option(fd, level, name, 1);
+        }
     }
 
     /// Talk to `peer` only from now on.
@@ -361,7 +375,7 @@ unsafe fn read_message(
     clocks: &Clocks,
 ) -> (Message, Option<u32>) {
     let len = header.msg_len as usize;
-    let mut message = Message { len, segment: len, time: clocks.now, from: socket_addr(address) };
+    let mut message = Message { len, segment: len, time: clocks.now, from: socket_addr(address), to: None };
     let mut dropped = None;
     // SAFETY: the caller vouches for the header; CMSG_NXTHDR stays within its control buffer, and the kernel
     // wrote as many bytes as each type holds.
@@ -375,6 +389,14 @@ unsafe fn read_message(
                 }
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     message.time = clocks.local(data.cast::<libc::timespec>().read_unaligned());
+                }
+                (libc::SOL_IP, libc::IP_PKTINFO) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    message.to = Some(IpAddr::V4(u32::from_be(info.ipi_addr.s_addr).into()));
+                }
+                (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    message.to = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     dropped = Some(data.cast::<u32>().read_unaligned());

@@ -133,8 +133,13 @@ impl PathCheck {
     pub fn ask_who(&mut self, token: u64, buf: &mut [u8]) -> Transmit {
         self.other_token = Some(token);
         wire::encode_probe(&mut buf[..wire::PROBE_LEN_MIN], 0, token);
+        Transmit { number: self.take_number(), len: wire::PROBE_LEN_MIN }
+    }
+
+    /// The number for a datagram of the owner's own under the same keys.
+    pub fn take_number(&mut self) -> DatagramNumber {
         self.next_number += 1;
-        Transmit { number: self.next_number - 1, len: wire::PROBE_LEN_MIN }
+        self.next_number - 1
     }
 
     /// How long the body of the next datagram is, if there is one.

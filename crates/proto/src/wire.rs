@@ -8,6 +8,7 @@
 //!   PROBE    0x02 · size class u8 · token u64 · zeros up to the class's size        (path check)
 //!   REPLY    0x03 · probe number u48 · arrival u64 · token u64                      (path check)
 //!   REQUEST  0x04 · size class u8 · round u32 · from packet u48                     (tell me your map)
+//!   WORDS    0x05 · position u64 · bytes                                            (of a control stream without connection)
 //! ```
 
 use crate::units::{DatagramNumber, PacketNumber, Time};
@@ -111,6 +112,13 @@ pub enum Body<'a> {
     },
     /// All packets were sent that were missing: which still are?
     Request(Request),
+    /// Bytes of the server's control stream, whose connection is not there yet.
+    Words {
+        /// Where in the stream they belong.
+        position: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
 }
 
 /// A sender's question for the receiver's map, at the end of a round.
@@ -128,6 +136,7 @@ const KIND_ACK: u8 = 1;
 const KIND_PROBE: u8 = 2;
 const KIND_REPLY: u8 = 3;
 const KIND_REQUEST: u8 = 4;
+const KIND_WORDS: u8 = 5;
 const KIND_DATA: u8 = 0x10;
 const DATA_TIMED: u8 = MAX_CLASSES as u8;
 
@@ -155,6 +164,10 @@ impl Body<'_> {
                 round: u32::from_be_bytes(rest[1..5].try_into().ok()?),
                 from: u48(&rest[5..])?,
             })),
+            KIND_WORDS if rest.len() > 8 => Some(Body::Words {
+                position: u64::from_be_bytes(rest[..8].try_into().ok()?),
+                bytes: &rest[8..],
+            }),
             _ if (KIND_DATA..KIND_DATA + 2 * DATA_TIMED).contains(&kind) && rest.len() > 6 => {
                 Some(Body::Data {
                     class: (kind - KIND_DATA) % DATA_TIMED,
@@ -194,6 +207,17 @@ pub fn encode_reply(buf: &mut [u8], probe: DatagramNumber, arrival: Time, token:
     buf[7..15].copy_from_slice(&arrival.0.to_be_bytes());
     buf[15..REPLY_LEN].copy_from_slice(&token.to_be_bytes());
     REPLY_LEN
+}
+
+/// Bytes of a WORDS body before the stream's own.
+pub const WORDS_PREFIX: usize = 9;
+
+/// Write a WORDS body. Returns the length.
+pub fn encode_words(buf: &mut [u8], position: u64, bytes: &[u8]) -> usize {
+    buf[0] = KIND_WORDS;
+    buf[1..WORDS_PREFIX].copy_from_slice(&position.to_be_bytes());
+    buf[WORDS_PREFIX..WORDS_PREFIX + bytes.len()].copy_from_slice(bytes);
+    WORDS_PREFIX + bytes.len()
 }
 
 /// Length of a REQUEST body.

@@ -1,5 +1,6 @@
 //! What stands in a datagram.
 
+use longhaul_proto::session::opening::{Assembly, OPENING, Openings, PIECE_LEN, Piece, cut};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire::{self, Ack, Body, DATA_PREFIX, HEADER_LEN, Header, MAX_NUMBER, SEAL_OVERHEAD};
 use std::time::Duration;
@@ -41,6 +42,7 @@ pub fn body(bytes: &[u8]) {
         }
         Body::Reply { probe, arrival, token } => wire::encode_reply(&mut buf, *probe, *arrival, *token),
         Body::Request(request) => request.encode(&mut buf),
+        Body::Words { position, bytes } => wire::encode_words(&mut buf, *position, bytes),
     };
     assert_eq!(Body::decode(&buf[..written]), Some(body));
 }
@@ -65,7 +67,9 @@ pub fn body_seeds() -> Vec<Vec<u8>> {
     wire::encode_reply(&mut reply, 3, Time::from_millis(5), 9);
     let mut request = vec![0; wire::REQUEST_LEN];
     wire::Request { class: 0, round: 2, from: 64 }.encode(&mut request);
-    vec![data, probe, reply, request, ack_body(&Ack::default()), ack_body(&full_ack())]
+    let mut words = vec![0; wire::WORDS_PREFIX + 5];
+    wire::encode_words(&mut words, 7, b"words");
+    vec![data, probe, reply, request, words, ack_body(&Ack::default()), ack_body(&full_ack())]
 }
 
 /// An acknowledgement with something in every field.
@@ -97,6 +101,38 @@ pub fn ack_body(ack: &Ack) -> Vec<u8> {
     let len = ack.encode(&mut buf);
     buf.truncate(len);
     buf
+}
+
+/// Pieces of messages from two clients, in any order and cut in any way: what comes out whole is what was put in.
+pub fn opening(bytes: &[u8]) {
+    let mut script = super::Script { bytes };
+    let (mut openings, mut alone) = (Openings::default(), Assembly::default());
+    while let Some(kind) = script.u8() {
+        let Some(raw) = script.piece() else { return };
+        let whole: Vec<_> = cut(u64::from(kind % 2), raw).collect();
+        // Bytes as they come, or pieces of a message.
+        let datagrams = if kind < 128 { vec![raw.to_vec()] } else { whole };
+        for datagram in &datagrams {
+            let Some(piece) = Piece::decode(datagram) else { continue };
+            assert!(piece.encode() == *datagram && datagram[0] == OPENING && piece.bytes.len() <= PIECE_LEN);
+            for message in [openings.take(kind % 4, &piece), alone.take(&piece)].into_iter().flatten() {
+                assert!(!message.is_empty() && message.len() >= piece.bytes.len());
+            }
+        }
+    }
+}
+
+pub fn opening_seeds() -> Vec<Vec<u8>> {
+    let mut script = vec![];
+    for (kind, len) in [(130, 100), (131, 3000)] {
+        script.push(kind);
+        super::put_piece(&mut script, &vec![kind; len]);
+        for datagram in cut(1, &vec![kind; len]) {
+            script.push(0);
+            super::put_piece(&mut script, &datagram);
+        }
+    }
+    vec![script]
 }
 
 /// More than any input that the fuzzers make.

@@ -18,6 +18,7 @@ use crate::Target;
 pub const TARGETS: &[Target] = &[
     target("header", datagrams::header, datagrams::header_seeds),
     target("body", datagrams::body, datagrams::body_seeds),
+    target("opening", datagrams::opening, datagrams::opening_seeds),
     Target { weight: 4, ..target("sender", endpoints::sender, endpoints::sender_seeds) },
     target("receiver", endpoints::receiver, endpoints::receiver_seeds),
     Target { weight: 4, ..target("tcp-sender", tcp::sender, tcp::sender_seeds) },

@@ -1,7 +1,7 @@
 //! What comes on the TCP connections that carry a transfer's datagrams.
 
 use super::Script;
-use longhaul_proto::streams::join::{HELLO_LEN, Hello, MAGIC, MAGIC_LEN};
+use longhaul_proto::streams::join::{FIRST_LEN, First, HELLO_LEN, Hello, MAGIC, MAGIC_LEN};
 use longhaul_proto::streams::records::{LENGTH_LEN, RECORD_MAX, Records, encode_length, next_body};
 use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD};
 
@@ -11,6 +11,9 @@ pub fn records(bytes: &[u8]) {
     if let Some((hello, _)) = bytes.split_first_chunk::<HELLO_LEN>() {
         let read = Hello::decode(hello);
         assert_eq!(read.encode(MAGIC)[MAGIC_LEN..], hello[..]);
+    }
+    if let Some((first, _)) = bytes.split_first_chunk::<FIRST_LEN>() {
+        assert_eq!(First::decode(first).encode()[MAGIC_LEN..], first[..]);
     }
     let mut script = Script { bytes };
     let mut records = Records::new(0);

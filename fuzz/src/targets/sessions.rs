@@ -181,7 +181,7 @@ fn stream(socket: TcpStream) -> (Stream, mpsc::Receiver<()>) {
         writer: Box::new(writer),
         closer,
         settled: Box::new(|| {}),
-        socket: None,
+        resumable: None,
     };
     (stream, ended)
 }

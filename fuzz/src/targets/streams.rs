@@ -64,7 +64,7 @@ fn stream(reader: impl Read + Send + 'static, writer: impl Write + Send + 'stati
         writer: Box::new(writer),
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
-        socket: None,
+        resumable: None,
     }
 }
 

@@ -12,6 +12,7 @@ mod lanes;
 mod limits;
 mod listing;
 mod outage;
+mod overture;
 mod parts;
 mod probe;
 mod rejoin;

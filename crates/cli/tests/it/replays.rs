@@ -3,6 +3,7 @@
 use crate::common::tree::*;
 use crate::common::{PATIENCE, Running, Server, wait_until};
 use rustix::process::Signal;
+use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -120,4 +121,101 @@ fn an_offer_is_heeded_at_once_only_when_it_comes_for_the_first_time() {
     // Those who have the key are served as ever.
     server.cp([server.url("all/").as_ref(), dest.path().join("copy").as_os_str()]).expect_code(0);
     assert_eq!(fs::read_dir(dest.path().join("copy")).unwrap().count(), 2000);
+}
+
+/// Have a client push a file to what it takes for this server, which its TCP connection does not reach in time.
+fn record_opening(server: &Server, source: &Path) -> Vec<Vec<u8>> {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    // One connection waits to be accepted, and there is no room for another.
+    listener.listen(0).unwrap();
+    let at = listener.local_addr().unwrap().as_socket().unwrap();
+    let _full = TcpStream::connect(at).unwrap();
+    let socket = UdpSocket::bind(at).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let url = format!("longhaul://{at}/all/");
+    let client = Running::start(&mut server.cp_command([source.as_os_str(), url.as_ref()]));
+    let pieces = receive_message(&socket).0;
+    client.signal(Signal::KILL);
+    client.finish();
+    pieces
+}
+
+/// The pieces of a message that comes to a socket, and the bytes of all that came.
+fn receive_message(socket: &UdpSocket) -> (Vec<Vec<u8>>, usize) {
+    let (mut pieces, mut datagram, mut all) = (vec![], vec![0; 65_536], 0);
+    let (mut come, mut whole) = (0, usize::MAX);
+    while come < whole {
+        let len = socket.recv(&mut datagram).unwrap();
+        all += len;
+        if datagram[0] == OPENING {
+            come += len - PREFIX_LEN;
+            whole = usize::from(u16::from_be_bytes([datagram[11], datagram[12]]));
+            pieces.push(datagram[..len].to_vec());
+        }
+    }
+    (pieces, all)
+}
+
+/// What these pieces are parts of.
+fn message(mut pieces: Vec<Vec<u8>>) -> Vec<u8> {
+    pieces.sort_by_key(|piece| [piece[9], piece[10]]);
+    pieces.iter().flat_map(|piece| piece[PREFIX_LEN..].to_vec()).collect()
+}
+
+/// The first byte of a piece of an opening, and how many stand before a piece's own.
+const OPENING: u8 = 2;
+const PREFIX_LEN: usize = 13;
+
+#[test]
+fn an_opening_by_datagrams_is_answered_once_and_gets_nothing_written() {
+    let (top, here) = (served(), folder());
+    let source = here.path().join("file");
+    write_noise(&source, 3000, 1);
+    let server = Server::start(top.path(), &[]);
+    let pieces = record_opening(&server, &source);
+    let sent: usize = pieces.iter().map(Vec::len).sum();
+    let open_from = |socket: &UdpSocket, pieces: &[Vec<u8>]| {
+        pieces.iter().for_each(|piece| assert!(socket.send_to(piece, server.address()).unwrap() > 0));
+    };
+    let [victim, other, forger] = ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.4:0"].map(|address| {
+        let socket = UdpSocket::bind(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    });
+    // One that was changed on its way is nobody's, and does not use up the true one.
+    let mut changed = pieces.clone();
+    *changed[0].last_mut().unwrap() ^= 1;
+    open_from(&forger, &changed);
+    // The true one is answered in the name of whoever it comes from, with three times as much at most.
+    open_from(&victim, &pieces);
+    let (answer, mut came) = receive_message(&victim);
+    // The same over TCP is told the same, so that the answer may get lost.
+    let first = message(pieces.clone());
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&first).unwrap();
+    let answer = message(answer);
+    let mut told = vec![0; answer.len()];
+    stream.read_exact(&mut told).unwrap();
+    assert!(told == answer);
+    let mut buf = vec![0; 65_536];
+    // While the session waits for its client, and when it has given up.
+    open_from(&other, &pieces);
+    let mut rest = vec![];
+    stream.read_to_end(&mut rest).unwrap();
+    open_from(&other, &pieces);
+    // What the server does after all that is done when a copy is.
+    server.cp([source.as_os_str(), server.url("copy").as_ref()]).expect_code(0);
+    for silent in [&other, &forger] {
+        silent.set_nonblocking(true).unwrap();
+        assert!(silent.recv(&mut buf).is_err(), "answered twice, or refused");
+    }
+    victim.set_nonblocking(true).unwrap();
+    while let Ok(len) = victim.recv(&mut buf) {
+        came += len;
+    }
+    assert!(came <= 3 * sent, "{came} bytes for {sent}");
+    assert!(rest.len() < SHORT, "{} bytes", rest.len());
+    assert!(!top.path().join("all/file").exists(), "written for somebody who has shown nothing");
 }

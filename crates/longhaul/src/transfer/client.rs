@@ -1,34 +1,27 @@
 //! The side that was told to copy.
 
-use super::outset::reach_and_list;
-use super::reach::{Contact, Remote, candidates, contact, open_link, random, unspecified};
+use super::outset::{Meeting, reach_and_list};
+use super::overture;
+use super::proposal::{Agreed, Proposal, Wish};
+use super::reach::{Remote, contact};
 use super::receiving::{ListingHead, Received, receive};
 use super::rejoin::{self, Rejoin};
-use super::replays::Moment;
 use super::sending::{Sent, send, send_listing};
 use super::session::Session;
 use super::ssh;
 use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
 use crate::error::{Error, RequestError};
-use crate::files::{Base, Exclude, Root};
+use crate::files::{Base, Exclude, Listed, Root};
 use crate::history;
 use crate::listing;
-use crate::net::aead::has_aes;
-use crate::net::control::{self, Control, HandshakeError, OFFER_MAX};
-use crate::net::link::Link;
+use crate::net::control::Control;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
-use crate::net::udp::UdpSocket;
 use crate::net::wake::{Waker, precise_timers};
-use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{
-    Answer, Direction, FileFailure, Message, Offer, Report, SenderStatus, TransferOptions,
-};
+use longhaul_proto::session::message::{Direction, FileFailure, Message, Report, SenderStatus};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -152,28 +145,6 @@ fn check_streams(options: &CopyOptions) -> Result<(), RequestError> {
 
 /// A daemon may have given up on a connection this long after it was made, or be about to.
 const PATIENCE_OF_DAEMONS: Duration = Duration::from_secs(5);
-/// UDP payload lengths tried when none was named: what passes everywhere; Ethernet under IPv6 and IPv4; jumbo frames.
-const CLASSES: [u16; 5] = [wire::BASE_DATAGRAM_LEN, 1452, 1472, 8952, 8972];
-/// Where no datagram has to pass: 16 KiB of data, so that many fill a block to its end and sealing costs least.
-const STREAMS_CLASS: u16 = (16 << 10) + wire::DATA_OVERHEAD as u16;
-
-fn transfer_options(options: &CopyOptions) -> TransferOptions {
-    let udp = options.transport.allows_udp();
-    let usual = || if udp { CLASSES.to_vec() } else { vec![STREAMS_CLASS] };
-    TransferOptions {
-        control: options.control.name().into(),
-        select: options.select.map(|select| select.name().into()),
-        rate_cap: options.rate,
-        background: options.background,
-        ack_every: options.ack_every,
-        batch: options.batch,
-        classes: options.packet_size.map_or_else(usual, |size| vec![size]),
-        stall_timeout_ms: u64::try_from(options.stall_timeout.as_millis()).unwrap_or(u64::MAX),
-        transport: options.transport,
-        streams: options.streams,
-        congestion: options.congestion.clone(),
-    }
-}
 
 /// The open session and what must live as long.
 pub struct Opened<'a> {
@@ -190,115 +161,57 @@ impl Opened<'_> {
     }
 }
 
-/// What the offer says, beside what is the same for all.
-pub struct Wish<'a> {
-    /// What is asked of the other side.
-    pub direction: Direction,
-    /// The compressed listing, where there is one.
-    pub listing: &'a [u8],
-    /// Whether this side sends the object.
-    pub sends: bool,
-}
-
 /// Shake hands. What of the listing did not fit the offer follows it.
 pub fn open<'a>(
-    contact: Contact,
+    meeting: Meeting,
     wish: &Wish<'_>,
     options: &CopyOptions,
     observer: &'a mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Opened<'a>, Error> {
-    let waker = Waker::new()?;
-    let connection_id = u64::from_be_bytes(random()?);
-    let transfer = transfer_options(options);
-    let mut offer = Offer {
-        connection_id,
-        aes: has_aes(),
-        early_salt: random()?,
-        made_s: Moment::now().wall_s,
-        direction: wish.direction.clone(),
-        files: options.files.clone(),
-        transfer: transfer.clone(),
-        listing_len: wish.listing.len() as u64,
-        listing_head: vec![],
+    let mut proposal = Proposal::new(wish, options)?;
+    let mut agreed = match meeting {
+        Meeting::Met(contact, _) => proposal.over(contact, options, Waker::new()?, None)?,
+        Meeting::Coming(coming) => overture::play(&mut proposal, coming, options, observer, &stop)?,
     };
-    let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
-    let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
-    let (head, rest) = wish.listing.split_at(wish.listing.len().min(room));
-    offer.listing_head = head.to_vec();
-    let mut check = PathCheck::new(transfer.classes.clone(), wish.sends, u64::from_be_bytes(random()?));
-    let early = || Keys::early_client(&contact.key.psk, &offer.early_salt, connection_id);
-    let is_ssh = contact.far.is_some();
-    let mut addresses: Vec<SocketAddr> = contact.udp.into_iter().collect();
-    let mut link = match contact.udp {
-        Some(peer) => Some(Link::open(UdpSocket::bind(unspecified(peer), false)?, vec![peer], early())?),
-        None => None,
-    };
-    let mut scratch = vec![];
-    let mut offered = Time::ZERO;
-    let (key, stream) = (contact.key.clone(), contact.stream);
-    // The path check rides along: its train is on its way while the handshake is.
-    let meanwhile = || {
-        offered = clock::now();
-        if let Some(link) = link.as_mut().filter(|_| transfer.transport.allows_udp()) {
-            while link.send_one(crate::net::seal::Phase::Early, &mut scratch, |buf| {
-                check.poll_transmit(clock::now(), buf)
-            }) {}
-        }
-    };
-    if let Some((far, _)) = &contact.far {
-        far.watch.until(Instant::now() + options.stall_timeout);
-    }
-    let (control, answer) =
-        control::connect(stream, &key, &offer, waker.clone(), meanwhile).map_err(|error| {
-            match (error, &contact.far) {
-                (HandshakeError::NotLonghaul(what), Some((_, host))) => {
-                    Error::AgentSilent { host: host.clone(), what }
-                }
-                (error, _) => error.into(),
-            }
-        })?;
-    let rtt = clock::now().since(offered);
-    let Answer::Accept { aes, udp_secret, udp_port, udp_hosts } = answer else {
-        return Err(Error::Protocol("neither accepts nor refuses"));
-    };
-    let (far, name) = contact.far.map_or((None, None), |(far, name)| (Some(far), Some(name)));
-    let mut link = match link {
-        Some(link) => link,
-        None => {
-            addresses = candidates(udp_hosts, udp_port, name.as_deref());
-            open_link(addresses.clone(), early())?
-        }
-    };
-    link.answered(&udp_secret);
-    link.set_main_keys(Keys::main(&udp_secret, aes, connection_id, Side::Client));
+    let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
+    agreed.link.answered(&agreed.secret);
+    agreed.link.set_main_keys(Keys::main(&agreed.secret, agreed.aes, connection_id, Side::Client));
+    let Agreed { mut link, control, waker, secret, rtt, addresses, far, connecting, .. } = agreed;
+    let is_early = connecting.is_some();
     confirm(&control);
-    let key = stream_key(&udp_secret, connection_id);
+    let key = stream_key(&secret, connection_id);
     // Who only receives sends nothing by it.
     let congestion = transfer.congestion.clone().filter(|_| wish.sends);
     if let Some(control) = control.resumable() {
         let patience = Duration::from_millis(transfer.stall_timeout_ms.max(1000));
-        let key = control_key(&udp_secret, connection_id);
-        rejoin::keep(control, Rejoin { addresses: addresses.clone(), connection_id, key }, patience)?;
+        let key = control_key(&secret, connection_id);
+        rejoin::keep(
+            control,
+            Rejoin { addresses: addresses.clone(), connection_id, key },
+            connecting,
+            patience,
+        )?;
     }
     let opener = StreamOpener::new(
         StreamOpenerConfig { addresses, connection_id, key, congestion },
         link.streams().acceptor(),
         waker.clone(),
     );
+    let is_ssh = far.is_some();
     let session = Session {
         link,
         control,
         waker,
         stop,
         options: transfer,
-        check,
+        check: proposal.check,
         rtt,
         observer,
         began: options.began.unwrap_or_else(Instant::now),
         remembered: None,
         told: None,
-        scratch,
+        scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),
         turned_at: clock::now(),
@@ -315,19 +228,28 @@ pub fn open<'a>(
         rate_told: None,
         budget: Arc::default(),
         breaks: 0,
+        ahead: vec![],
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {
         let story = far.story.clone();
         opened.session.remark(story);
     }
-    send_listing(&opened.session, rest, wish.listing.len());
+    if is_early {
+        opened.session.remark("the daemon answered over UDP; nothing waits for the TCP connection".into());
+    }
+    send_listing(&opened.session, &wish.listing[proposal.head_len..], wish.listing.len());
     Ok(opened)
 }
 
 /// The first message under the session's keys shows the server that our offer was not replayed by somebody.
 fn confirm(control: &Control) {
     control.send(Message::KeepAlive { taken: 0 });
+}
+
+/// Reach the other host, with nothing else to do meanwhile.
+pub fn meet(remote: &Remote, options: &CopyOptions, stop: &Arc<AtomicBool>) -> Result<Meeting, Error> {
+    Ok(Meeting::Met(contact(remote, options, std::slice::from_ref(stop), |_| {})?, Instant::now()))
 }
 
 fn push(
@@ -338,15 +260,19 @@ fn push(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Error> {
-    let ((mut met, at), (first, lister)) = reach_and_list(remote, &sources, options, observer, &stop)?;
+    let may_overtake = |first: &Listed| overture::may(remote, options, &first.listing);
+    let (mut meeting, (first, lister)) =
+        reach_and_list(remote, &sources, options, observer, &stop, may_overtake)?;
     first.scan.warnings().iter().for_each(|line| observer.warning(line));
-    if matches!(remote, Remote::Daemon { .. }) && at.elapsed() >= PATIENCE_OF_DAEMONS {
+    if let (Remote::Daemon { .. }, Meeting::Met(_, at)) = (remote, &meeting)
+        && at.elapsed() >= PATIENCE_OF_DAEMONS
+    {
         // It does not wait so long for somebody who says nothing.
-        met = contact(remote, options, std::slice::from_ref(&stop))?;
+        meeting = meet(remote, options, &stop)?;
     }
     let dest = far.pop().unwrap_or_default();
     let wish = Wish { direction: Direction::Push { dest }, listing: &first.listing, sends: true };
-    let mut opened = open(met, &wish, options, observer, stop)?;
+    let mut opened = open(meeting, &wish, options, observer, stop)?;
     let host = remote.name();
     opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
     let outcome = send(&mut opened.session, first, lister);
@@ -370,14 +296,14 @@ fn pull(
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Error> {
     observer.progress(&Progress::default());
-    let contact = contact(remote, options, std::slice::from_ref(&stop))?;
+    let meeting = meet(remote, options, &stop)?;
     let names = options.files_from.as_ref().map(|names| {
         let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());
         listing::encode_names(&bytes.collect::<Vec<_>>())
     });
     let listing = names.transpose()?.unwrap_or_default();
     let wish = Wish { direction: Direction::Pull { sources: far }, listing: &listing, sends: false };
-    let mut opened = open(contact, &wish, options, observer, stop)?;
+    let mut opened = open(meeting, &wish, options, observer, stop)?;
     let base = Base::new(Root::ambient(), dest);
     let head = ListingHead { total: None, bytes: vec![] };
     let outcome = receive(&mut opened.session, base, options.files.clone(), head);

@@ -96,10 +96,20 @@ impl Met {
     }
 }
 
+/// Somebody who asks to be let in.
+pub struct Caller {
+    /// What carries the handshake.
+    pub stream: Stream,
+    /// Where that comes from.
+    pub from: IpAddr,
+    /// Nothing says so but a datagram: no refusal is noted, and no replay heeded. Who is really there says the same over TCP.
+    pub is_unseen: bool,
+}
+
 /// Accept or refuse who comes from an address. `accepted` says whether nobody else has the offer's connection id.
 pub fn shake_hands(
     server: &Server,
-    (stream, from): (Stream, IpAddr),
+    Caller { stream, from, is_unseen }: Caller,
     waker: &Waker,
     accepted: impl FnOnce(&Offer, &[u8; 32]) -> bool,
 ) -> Result<Met, Error> {
@@ -109,6 +119,9 @@ pub fn shake_hands(
         // The key of an agent is a new one.
         let is_first =
             server.is_ssh || server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
+        if is_unseen && !is_first {
+            return Err(Reason::new(Cause::Refused, "an offer that may be a replay is heeded over TCP only"));
+        }
         let (room, inside) = admit(server, account, offer)?;
         let place = if is_first { Some(take_place(server, account, &offer.direction)?) } else { None };
         if accepted(offer, &secret) {
@@ -119,6 +132,7 @@ pub fn shake_hands(
         }
     };
     let decide = |offer: &Offer, account: &Arc<Account>| match admit(offer, account) {
+        Err(reason) if is_unseen => Answer::Refuse(reason),
         Err(reason) => {
             let way = way_of(&offer.direction);
             let ward = Ward { account: account.clone(), from, way, records: server.records.clone() };

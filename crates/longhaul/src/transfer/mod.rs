@@ -9,6 +9,8 @@
 //! |---|---|---|
 //! | both | the caller's (client), `connection` for each (server) | the whole protocol: UDP socket, endpoint, timers. Never waits for a disk |
 //! | both | `control-read`, `control-write` | the control stream, so that a slow one holds up nobody |
+//! | client | `connect` | reaches the other host, while `list` lists the first part |
+//! | client | `control-rejoin` | sees that the control stream of a daemon has a connection |
 //! | client | `stream-join` | one for each TCP stream while it is being opened |
 //! | both | `pipe-out` | with data inside ssh: from the session to the control stream |
 //! | sender | 2 × `longhaul-read` | read ahead and hash |
@@ -57,15 +59,19 @@ mod absent;
 pub mod client;
 mod intake;
 mod meeting;
+mod openings;
 mod outset;
+mod overture;
 mod ports;
 pub mod probe;
+mod proposal;
 mod reach;
 mod receiving;
 mod rejoin;
 mod replays;
 mod sending;
 pub mod server;
+mod serving;
 mod session;
 mod ssh;
 mod strangers;

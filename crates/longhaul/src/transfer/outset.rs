@@ -5,69 +5,168 @@ use super::session::HEARTBEAT;
 use crate::api::{CopyOptions, Observer, Phase, Progress};
 use crate::error::Error;
 use crate::files::{Exclude, Listed, Lister, PartLimits, Root, ScanOptions, SourceSpec};
-use crossbeam_channel::RecvTimeoutError;
+use crate::net::wake::Waker;
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The first part of what is to be sent, and what lists the others.
 pub type Listing = (Listed, Lister);
 
-/// What comes of the two things that a push begins with.
-enum First {
+/// How far the other host is reached.
+pub enum Meeting {
+    /// Since then.
+    Met(Contact, Instant),
+    /// The TCP connection is under way; UDP need not wait for it.
+    Coming(Coming),
+}
+
+/// A daemon whose TCP connection is under way.
+pub struct Coming {
+    /// Where that leads to.
+    pub address: SocketAddr,
+    /// Rung when there is news of it.
+    pub waker: Waker,
+    tried_at: Instant,
+    met: Option<(Box<Contact>, Instant)>,
+    news: Receiver<News>,
+}
+
+/// What comes of reaching the other host.
+enum News {
+    /// It is tried there since then.
+    Trying(SocketAddr, Instant),
     Met(Result<(Box<Contact>, Instant), Error>),
-    Listed(Result<Listing, Error>),
+}
+
+impl Coming {
+    /// Since when it is there, and how long it took, if so.
+    pub fn poll(&mut self) -> Result<Option<(Instant, Duration)>, Error> {
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Trying(_, at) => self.tried_at = at,
+                News::Met(met) => self.met = Some(met?),
+            }
+        }
+        Ok(self.met.as_ref().map(|(_, at)| (*at, at.duration_since(self.tried_at))))
+    }
+
+    /// The contact, once it is there.
+    pub fn take(&mut self) -> Option<Contact> {
+        self.met.take().map(|(contact, _)| *contact)
+    }
+
+    /// Wait for its connection. `None`: it is not to be had.
+    pub fn into_socket(self) -> Option<TcpStream> {
+        let met = self.met.map(Ok).or_else(|| {
+            self.news.iter().find_map(|news| match news {
+                News::Met(met) => Some(met),
+                News::Trying(..) => None,
+            })
+        });
+        match met? {
+            Ok((contact, _)) => contact.into_socket(),
+            Err(error) => {
+                tracing::warn!("no TCP connection for the control stream: {error}");
+                None
+            }
+        }
+    }
 }
 
 /// Reach the other host, and list the files: they take their time side by side. Where one of the two is in vain, so is the
-/// other.
+/// other. What `may_overtake` the connection does not wait for it.
 pub fn reach_and_list(
     remote: &Remote,
     sources: &[PathBuf],
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: &Arc<AtomicBool>,
-) -> Result<((Contact, Instant), Listing), Error> {
+    may_overtake: impl Fn(&Listed) -> bool,
+) -> Result<(Meeting, Listing), Error> {
     let over = Arc::new(AtomicBool::new(false));
-    let (tell, told) = crossbeam_channel::unbounded();
-    let (mut met, mut listed) = (None, None);
+    let waker = Waker::new()?;
     observer.progress(&Progress::default());
+    let news = reach(remote, options, vec![stop.clone(), over.clone()], &waker)?;
+    let (tell, listing) = crossbeam_channel::bounded(1);
+    let (mut address, mut met, mut listed) = (None, None, None);
     let outcome = std::thread::scope(|scope| {
-        let (tell_too, listing_over, stops) = (tell.clone(), over.clone(), [stop.clone(), over.clone()]);
-        let threads = ["connect", "list"].map(|name| std::thread::Builder::new().name(name.into()));
-        let [connect, listing] = threads;
-        let connecting = connect.spawn_scoped(scope, move || {
-            let met = contact(remote, options, &stops).map(|contact| (Box::new(contact), Instant::now()));
-            // Nobody waits for it any more if the listing was in vain.
-            let _ = tell_too.send(First::Met(met));
-        });
-        connecting.map_err(Error::Threads)?;
-        let listed_here = move || drop(tell.send(First::Listed(list(sources, options, &listing_over))));
-        listing.spawn_scoped(scope, listed_here).map_err(|error| {
+        let (listing_over, list_waker) = (over.clone(), waker.clone());
+        let listed_here = move || {
+            let _ = tell.send(list(sources, options, &listing_over));
+            list_waker.wake();
+        };
+        let thread = std::thread::Builder::new().name("list".into()).spawn_scoped(scope, listed_here);
+        thread.map_err(|error| {
             over.store(true, Ordering::Relaxed);
             Error::Threads(error)
         })?;
-        while met.is_none() || listed.is_none() {
-            let broken = match told.recv_timeout(HEARTBEAT) {
-                Ok(First::Met(outcome)) => outcome.map(|found| met = Some(found)).err(),
-                Ok(First::Listed(outcome)) => outcome.map(|found| listed = Some(found)).err(),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Error::Panicked),
-            };
+        loop {
+            let mut broken = None;
+            loop {
+                match news.try_recv() {
+                    Ok(News::Trying(tried, at)) => address = Some((tried, at)),
+                    Ok(News::Met(outcome)) => broken = outcome.map(|found| met = Some(found)).err(),
+                    Err(TryRecvError::Disconnected) if met.is_none() && broken.is_none() => {
+                        broken = Some(Error::Panicked);
+                    }
+                    Err(_) => break,
+                }
+            }
+            if let Ok(outcome) = listing.try_recv() {
+                broken = broken.or(Result::map(outcome, |found| listed = Some(found)).err());
+            }
             let broken = broken.or_else(|| stop.load(Ordering::Relaxed).then_some(Error::Interrupted));
             if let Some(broken) = broken {
                 over.store(true, Ordering::Relaxed);
                 return Err(broken);
             }
+            let overtakes = |listed: &Listing| address.is_some() && may_overtake(&listed.0);
+            if listed.as_ref().is_some_and(|listed| met.is_some() || overtakes(listed)) {
+                return Ok(());
+            }
             // Ssh may be asking for a password as long as that is not done.
             let phase = if met.is_none() { Phase::Connecting } else { Phase::Comparing };
             observer.progress(&Progress { phase, ..Progress::default() });
+            waker.wait_many(vec![], HEARTBEAT)?;
         }
-        Ok(())
     });
-    let ((contact, at), listing) = outcome.and_then(|()| met.zip(listed).ok_or(Error::Panicked))?;
-    Ok(((*contact, at), listing))
+    outcome?;
+    let listing = listed.ok_or(Error::Panicked)?;
+    let meeting = match (met, address) {
+        (Some((contact, at)), _) => Meeting::Met(*contact, at),
+        (None, Some((address, tried_at))) => {
+            Meeting::Coming(Coming { address, waker, tried_at, met: None, news })
+        }
+        (None, None) => return Err(Error::Panicked),
+    };
+    Ok((meeting, listing))
+}
+
+/// Reach the other host on a thread of its own.
+fn reach(
+    remote: &Remote,
+    options: &CopyOptions,
+    stops: Vec<Arc<AtomicBool>>,
+    waker: &Waker,
+) -> Result<Receiver<News>, Error> {
+    let (tell, news) = crossbeam_channel::unbounded();
+    let (remote, options, waker) = (remote.clone(), options.clone(), waker.clone());
+    let connect = move || {
+        let told = |tell: &Sender<News>, news| {
+            // Nobody waits for it any more if the listing was in vain.
+            let _ = tell.send(news);
+            waker.wake();
+        };
+        let met =
+            contact(&remote, &options, &stops, |address| told(&tell, News::Trying(address, Instant::now())));
+        told(&tell, News::Met(met.map(|contact| (Box::new(contact), Instant::now()))));
+    };
+    std::thread::Builder::new().name("connect".into()).spawn(connect).map_err(Error::Threads)?;
+    Ok(news)
 }
 
 /// List the first part of what is to be sent.

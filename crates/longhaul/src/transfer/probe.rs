@@ -3,9 +3,10 @@
 //! A probe is a short transfer of an endless object by each transport in turn. Sender, controller and the search
 //! for the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
-use super::client::{Wish, begun, open, split};
+use super::client::{begun, meet, open, split};
 use super::intake::Intake;
-use super::reach::{Remote, contact};
+use super::proposal::Wish;
+use super::reach::Remote;
 use super::receiving::await_confirmation;
 use super::sending::{Feed, Sent, send_for};
 use super::session::{HEARTBEAT, Session};
@@ -107,8 +108,8 @@ fn run_trial(
 ) -> Result<Found, Error> {
     let mut meter = Meter { told: observer, samples: vec![] };
     let wish = Wish { direction: Direction::Probe, listing: &[], sends: true };
-    let contact = contact(remote, options, std::slice::from_ref(&stop))?;
-    let mut opened = open(contact, &wish, options, &mut meter, stop)?;
+    let meeting = meet(remote, options, &stop)?;
+    let mut opened = open(meeting, &wish, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
     let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
     opened.close();

@@ -9,6 +9,7 @@ use crate::net::link::Link;
 use crate::net::patient::Watch;
 use crate::net::seal::Keys;
 use crate::net::udp::UdpSocket;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -42,7 +43,7 @@ impl Remote {
 }
 
 /// What a daemon is reached with.
-fn key_of(options: &CopyOptions) -> Result<ClientKey, RequestError> {
+pub fn key_of(options: &CopyOptions) -> Result<ClientKey, RequestError> {
     let token = options.token.as_ref().ok_or(RequestError::NoToken)?;
     Ok(client_key(Token::secret(token))?)
 }
@@ -57,10 +58,18 @@ pub fn random<const N: usize>() -> Result<[u8; N], Error> {
     crate::net::random::random().map_err(Error::Random)
 }
 
+/// What carries the handshake.
+pub enum Line {
+    /// A TCP connection to a daemon.
+    Tcp(TcpStream),
+    /// The pipes of an ssh.
+    Pipes(Stream),
+}
+
 /// A connection to the other host, before the handshake.
 pub struct Contact {
     /// Both directions of it.
-    pub stream: Stream,
+    pub line: Line,
     /// What it is opened with.
     pub key: Box<ClientKey>,
     /// Daemon: where its UDP port is.
@@ -69,15 +78,41 @@ pub struct Contact {
     pub far: Option<(ssh::FarSide, String)>,
 }
 
-/// Reach the other host. Any of the flags `stops` ends what takes its time.
-pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]) -> Result<Contact, Error> {
+impl Contact {
+    /// Both directions, ready for the handshake.
+    pub fn into_stream(self, options: &CopyOptions) -> io::Result<Stream> {
+        match self.line {
+            Line::Tcp(socket) => tcp_stream(socket, connect_patience(options)),
+            Line::Pipes(stream) => Ok(stream),
+        }
+    }
+
+    /// The TCP connection, if it is one.
+    pub fn into_socket(self) -> Option<TcpStream> {
+        match self.line {
+            Line::Tcp(socket) => Some(socket),
+            Line::Pipes(_) => None,
+        }
+    }
+}
+
+fn connect_patience(options: &CopyOptions) -> Duration {
+    options.stall_timeout.min(CONNECT_PATIENCE)
+}
+
+/// Reach the other host. Any of the flags `stops` ends what takes its time. `trying` is told where a daemon is tried.
+pub fn contact(
+    remote: &Remote,
+    options: &CopyOptions,
+    stops: &[Arc<AtomicBool>],
+    trying: impl FnMut(SocketAddr),
+) -> Result<Contact, Error> {
     match remote {
         Remote::Daemon { host, port } => {
-            let patience = options.stall_timeout.min(CONNECT_PATIENCE);
-            let socket = connect_tcp(host, *port, patience)?;
+            let socket = connect_tcp(host, *port, connect_patience(options), trying)?;
             let udp = socket.peer_addr()?;
             let key = Box::new(key_of(options)?);
-            Ok(Contact { stream: tcp_stream(socket, patience)?, key, udp: Some(udp), far: None })
+            Ok(Contact { line: Line::Tcp(socket), key, udp: Some(udp), far: None })
         }
         Remote::Ssh { host } => {
             let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
@@ -89,16 +124,27 @@ pub fn contact(remote: &Remote, options: &CopyOptions, stops: &[Arc<AtomicBool>]
             let broke = |source| SshError::Broke { host: host.clone(), during: "", source };
             stream.writer.write_all(&psk).map_err(broke)?;
             let name = bare_host(host).to_string();
-            Ok(Contact { stream, key: Box::new(psk.into()), udp: None, far: Some((far, name)) })
+            Ok(Contact {
+                line: Line::Pipes(stream),
+                key: Box::new(psk.into()),
+                udp: None,
+                far: Some((far, name)),
+            })
         }
     }
 }
 
-fn connect_tcp(host: &str, port: u16, patience: Duration) -> Result<TcpStream, Error> {
+fn connect_tcp(
+    host: &str,
+    port: u16,
+    patience: Duration,
+    mut trying: impl FnMut(SocketAddr),
+) -> Result<TcpStream, Error> {
     let addresses =
         (host, port).to_socket_addrs().map_err(|source| Error::UnknownHost { host: host.into(), source })?;
     let mut last = Error::NoAddress { host: host.into() };
     for address in addresses {
+        trying(address);
         match TcpStream::connect_timeout(&address, patience) {
             Ok(socket) => {
                 socket.set_nodelay(true)?;

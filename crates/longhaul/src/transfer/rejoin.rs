@@ -1,9 +1,10 @@
 //! Goes on with a control stream whose connection broke, or brings nothing, over another one that the client makes.
 
+use super::outset::Coming;
 use crate::net::control::KEEP_ALIVE_EVERY;
 use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
-use crate::net::tcp_set::{StreamError, rejoin_control, stream_options};
+use crate::net::tcp_set::{StreamError, begin_control, rejoin_control, stream_options};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,11 +21,23 @@ pub struct Rejoin {
     pub key: JoinKey,
 }
 
-/// See that `control` has a connection until it is over; it may be without one for as long as `patience`.
-pub fn keep(control: &Arc<ResumableStream>, rejoin: Rejoin, patience: Duration) -> io::Result<()> {
+/// See that `control` has a connection until it is over, its `first` one if that is still under way; it may be without one for
+/// as long as `patience`.
+pub fn keep(
+    control: &Arc<ResumableStream>,
+    rejoin: Rejoin,
+    first: Option<Coming>,
+    patience: Duration,
+) -> io::Result<()> {
     control.doubt_silence(KEEP_ALIVE_EVERY)?;
     let kept = control.clone();
     std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
+        if let Some(first) = first {
+            let Some(socket) = first.into_socket() else { return kept.end() };
+            if let Err(error) = begin_control(socket, &rejoin.key, (rejoin.connection_id, &kept)) {
+                tracing::debug!("the control stream's first connection broke: {error}");
+            }
+        }
         while kept.await_need() {
             go_on(&kept, &rejoin);
         }

@@ -1,49 +1,35 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
-use super::absent::{Absent, VANISHED_PATIENCE, Waiting};
-use super::meeting::{Doors, Met, Server, shake_hands, shown_folder, take_place};
-use super::outset::list_first;
+use super::absent::Absent;
+use super::meeting::{Caller, Doors, Met, Server, shake_hands};
+use super::openings::{OPENINGS_MAX, Opening};
 use super::ports::{bind_both, bind_in};
-use super::probe;
-use super::reach::random;
-use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive, serve_until};
 use super::replays::{Moment, Replays};
-use super::sending::{send, send_listing};
-use super::session::Session;
+use super::serving::serve_session;
 use super::strangers::{Guest, Strangers};
-use super::switchboard::{POLL, Switchboard};
-use crate::budget::{Allowance, Budget};
+use super::switchboard::{Line, POLL, Switchboard};
+use crate::budget::Budget;
 use crate::clock;
 use crate::daemon::ServeOptions;
-use crate::daemon::admission::{Account, Room};
-use crate::daemon::places::Place;
+use crate::daemon::admission::Account;
 use crate::daemon::policy::Access;
 use crate::daemon::records::{Event, Records};
 use crate::daemon::schedule;
-use crate::daemon::supervision::{Meter, Supervision};
 use crate::daemon::throttle::Throttle;
 use crate::error::{Error, PolicyError};
-use crate::files::{Base, Exclude, Root, ScanOptions, SourceSpec, prime};
-use crate::listing;
-use crate::net::aead::has_aes;
-use crate::net::control::{HandshakeError, Stream, tcp_stream};
+use crate::files::{Root, prime};
+use crate::net::control::{HandshakeError, Stream, read_first, tcp_stream, unconnected_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
-use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, control_key, stream_key};
-use crate::net::wake::{Interest, Waker, precise_timers, wait};
-use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Delta, Direction, FileOptions, Fsync, Offer};
-use longhaul_proto::units::Time;
-use std::ffi::OsString;
+use crate::net::wake::{Interest, Waker, wait};
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Serve until `stop`. `ready` is told the address that was bound, before any thread is started.
@@ -78,8 +64,28 @@ pub fn serve(
     // Why connections are not accepted at the moment: told once.
     let mut refusing = None;
     std::thread::scope(|scope| {
+        let undecided = Arc::new(());
+        let (to_server, to_board) = (server.clone(), switchboard.clone());
+        let opened = move |opening: Opening| {
+            // Beyond that it is left to TCP.
+            if Arc::strong_count(&undecided) > OPENINGS_MAX {
+                return;
+            }
+            let (server, switchboard, undecided) = (to_server.clone(), to_board.clone(), undecided.clone());
+            let serve = move || {
+                let peer = opening.from;
+                match serve_opening(&server, &switchboard, opening, undecided) {
+                    Err(Ended { user: None, error }) => tracing::debug!("{peer}: no opening: {error}"),
+                    outcome => log_outcome(&*server.records, peer, outcome),
+                }
+            };
+            let thread = std::thread::Builder::new().name("connection".into());
+            // One that cannot be served is left to TCP as well.
+            let _ = thread.spawn_scoped(scope, serve);
+        };
         let receiving = std::thread::Builder::new().name("switchboard".into());
-        receiving.spawn_scoped(scope, || switchboard.run(socket, &datagrams, &stop))?;
+        let (board, alarm, until) = (switchboard.clone(), &datagrams, &stop);
+        receiving.spawn_scoped(scope, move || board.run(socket, alarm, until, &opened))?;
         while !stop.load(Ordering::Relaxed) {
             let now = clock::now();
             let interest = Interest { socket: Some(listener.as_fd()), writable: false };
@@ -190,24 +196,91 @@ fn serve_connection(
         }
         return Ok(None);
     }
+    if magic == tcp_set::FIRST_MAGIC {
+        match tcp_set::admit_first(socket, |id| switchboard.control(id)) {
+            Ok(()) => tracing::debug!("{peer}: the connection of a copy that was opened over UDP"),
+            Err(error) => tracing::debug!("{peer}: no copy was opened over UDP for this connection: {error}"),
+        }
+        return Ok(None);
+    }
+    let first = read_first(magic, &mut DeadlineStream::new(&socket, Deadline::at(deadline), SILENCE));
+    let first = first.map_err(Error::Handshake)?;
+    if let Some(decided) = switchboard.known.decided(&first) {
+        decided.go_on_over(socket)?;
+        return Ok(None);
+    }
     let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
-    stream.reader = Box::new(io::Cursor::new(magic).chain(stream.reader));
-    let waker = Waker::new()?;
+    stream.reader = Box::new(io::Cursor::new(first).chain(stream.reader));
+    let caller = Caller { stream, from: peer.ip(), is_unseen: false };
+    let Accepted { met, line, streams, waker } = accept(server, switchboard, Waker::new()?, caller)?;
+    let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
+    conclude(server, met, link, waker, Some(guest))
+}
+
+/// Who opens a session by datagrams is answered so. Nothing is done for him but to look at what is there, until he has shown
+/// that the answer reached him. `undecided` is let go of when it is known whether he has a key.
+fn serve_opening(
+    server: &Server,
+    switchboard: &Arc<Switchboard>,
+    opening: Opening,
+    undecided: Arc<()>,
+) -> Result<Option<String>, Ended> {
+    let Opening { first, from, local } = opening;
+    let Some(note) = switchboard.known.begin(&first) else { return Ok(None) };
+    let (waker, len) = (Waker::new()?, first.len());
+    let (stream, answer) = unconnected_stream(first, HANDSHAKE_PATIENCE, waker.clone())?;
+    let caller = Caller { stream, from: from.ip(), is_unseen: true };
+    let Accepted { met, line, streams, waker } = accept(server, switchboard, waker, caller)?;
+    drop(undecided);
+    let (connection_id, strays) = (met.offer.connection_id, line.strays.clone());
+    let mut link = Link::opened(local, (from, len), strays, met.early_keys()).with_streams(streams);
+    let answer = std::mem::take(&mut *answer.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(control) = met.control.resumable() {
+        note.decide(&answer, control);
+    }
+    link.send_answer(connection_id, &answer);
+    conclude(server, met, link, waker, None)
+}
+
+/// A session at a daemon that is to begin.
+struct Accepted {
+    met: Met,
+    line: Line,
+    streams: StreamSet,
+    waker: Waker,
+}
+
+/// Shake hands; the session gets its line.
+fn accept(
+    server: &Server,
+    switchboard: &Arc<Switchboard>,
+    waker: Waker,
+    caller: Caller,
+) -> Result<Accepted, Ended> {
     let streams = StreamSet::default();
     let mut line = None;
-    let met = shake_hands(server, (stream, peer.ip()), &waker, |offer, secret| {
+    let met = shake_hands(server, caller, &waker, |offer, secret| {
         let acceptor =
             streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
         line = switchboard.connect(offer.connection_id, waker.clone(), acceptor);
         line.is_some()
     })?;
     let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
-    let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
-    let user = met.ward.account.user.name.clone();
     if let Some(control) = met.control.resumable() {
         line.let_go_on(control_key(&met.secret, met.offer.connection_id), control.clone());
     }
-    match serve_session(server, met, link, waker, Some(guest)) {
+    Ok(Accepted { met, line, streams, waker })
+}
+
+fn conclude(
+    server: &Server,
+    met: Met,
+    link: Link,
+    waker: Waker,
+    guest: Option<Guest<'_>>,
+) -> Result<Option<String>, Ended> {
+    let user = met.ward.account.user.name.clone();
+    match serve_session(server, met, link, waker, guest) {
         Ok(line) => Ok(Some(format!("{user}: {line}"))),
         Err(error) => Err(Ended { user: Some(user), error }),
     }
@@ -221,177 +294,6 @@ fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_s
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(Error::Stranger(error)),
     }
-}
-
-fn serve_session(
-    server: &Server,
-    met: Met,
-    mut link: Link,
-    waker: Waker,
-    guest: Option<Guest<'_>>,
-) -> Result<String, Error> {
-    let Met { control, mut offer, secret, rtt, ward, room, inside, mut place } = met;
-    if server.doors.syncs_all() {
-        offer.files.fsync = Fsync::Always;
-    }
-    precise_timers();
-    link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
-    let sends = matches!(offer.direction, Direction::Pull { .. });
-    let mut transfer = offer.transfer.clone();
-    if !server.is_ssh {
-        transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
-    }
-    let mut meter = Meter::begin(ward.clone());
-    let mut session = Session {
-        link,
-        control,
-        waker,
-        stop: server.stop.clone(),
-        check: PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?)),
-        options: transfer,
-        rtt,
-        observer: &mut meter,
-        began: Instant::now(),
-        remembered: None,
-        told: None,
-        scratch: vec![],
-        last_word: clock::now(),
-        talks_since: clock::now(),
-        turned_at: clock::now(),
-        awake_since: clock::now(),
-        asked: None,
-        answered: Time::ZERO,
-        opener: None,
-        streams_wanted: 0,
-        no_streams: None,
-        is_ssh: server.is_ssh,
-        confirmed: false,
-        asked_at: None,
-        supervision: None,
-        rate_told: None,
-        budget: server.budget.clone(),
-        breaks: 0,
-    };
-    if let (true, Some(name)) = (sends, session.options.congestion.clone())
-        && let Err(error) = tcp_set::check_congestion(&name)
-    {
-        session.warn(format!("over TCP the other host sends as it usually does: {error}"));
-    }
-    let began = clock::now();
-    let newcomer = (&*ward.account, &offer.direction);
-    let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
-        if let Some(control) = session.control.resumable() {
-            control.allow(session.stall_timeout());
-            server.absent.note(&ward.account.user.name, &offer.direction, control);
-        }
-        let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
-        session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
-        match (inside, room) {
-            (Direction::Push { dest }, Some(room)) => take_push(&room, &mut session, dest, offer),
-            (Direction::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
-            _ => probe::answer(&mut session),
-        }
-    });
-    match &outcome {
-        Ok(_) => session.control.finish_heard(),
-        Err(_) => session.control.finish(),
-    }
-    meter.end(outcome.is_ok());
-    outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
-}
-
-/// Before anything is done for a client whose offer may be a replay it has shown that it is there. Then it is no stranger any
-/// more.
-fn welcome(
-    server: &Server,
-    session: &mut Session<'_>,
-    (account, direction): (&Account, &Direction),
-    (place, guest): (&mut Option<Place>, Option<Guest<'_>>),
-) -> Result<(), Error> {
-    if place.is_none() {
-        await_confirmation(session)?;
-        match take_place(server, account, direction) {
-            Ok(taken) => *place = Some(taken),
-            Err(reason) => return Err(session.abort(Error::Busy(reason))),
-        }
-    }
-    drop(guest);
-    await_vanished(server, session, (account, direction))
-}
-
-/// An earlier session for the same copy may be one whose host has vanished. What this client says meanwhile is for later.
-fn await_vanished(
-    server: &Server,
-    session: &mut Session<'_>,
-    (account, direction): (&Account, &Direction),
-) -> Result<(), Error> {
-    let (began, mut told) = (Instant::now(), false);
-    serve_until(session, |session| {
-        session.last_word = clock::now();
-        let waiting = server.absent.awaits_vanished(&account.user.name, direction);
-        if waiting == Waiting::ToSpeak && !std::mem::replace(&mut told, true) {
-            session.warn(WAITS_FOR_VANISHED.into());
-        }
-        Ok((waiting == Waiting::Done || began.elapsed() > VANISHED_PATIENCE).then_some(()))
-    })
-}
-
-fn take_push(room: &Room, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Error> {
-    let shown = match &offer.direction {
-        Direction::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
-        _ => String::new(),
-    };
-    let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
-    let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let files = match room.access {
-        // Nothing that is there may show in what comes of the copy but that a name is taken.
-        Access::WriteOnly => {
-            FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..offer.files }
-        }
-        _ => offer.files,
-    };
-    let received = receive(session, base, files, head)?;
-    let (done, failed) = (received.report.files_done, received.report.failed.count());
-    let removed = match received.report.removed.count() {
-        0 => String::new(),
-        removed => format!(", {removed} removed"),
-    };
-    Ok(format!(
-        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed{removed}",
-        received.files, received.total
-    ))
-}
-
-fn give_pull(
-    room: &Room,
-    session: &mut Session<'_>,
-    sources: Vec<Vec<u8>>,
-    offer: Offer,
-) -> Result<String, Error> {
-    let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let mut listed = Allowance::of(&session.budget);
-    let names = match offer.listing_len {
-        0 => None,
-        _ => {
-            let bytes = get_listing(session, head)?;
-            let names = listing::decode_names(&bytes, &mut |len| listed.take(len));
-            Some(names.map_err(|error| session.abort(error))?)
-        }
-    };
-    let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
-    let options = ScanOptions {
-        exclude: Exclude::new(&offer.files.exclude).map_err(|error| session.abort(error))?,
-        files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
-        stop: Arc::default(),
-    };
-    let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
-    let listed = aside(session, "list", move |over| list_first(root, paths, options, &over))?;
-    let (first, lister) = listed.map_err(|error| session.abort(error))?;
-    first.scan.warnings().into_iter().for_each(|line| session.warn(line));
-    send_listing(session, &first.listing, first.listing.len());
-    let (sent, totals) = send(session, first, lister)?;
-    let (entries, failed) = (totals.entries, sent.report.failed.count());
-    Ok(format!("sent {entries} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 
 /// How the far side of an ssh copy is to run.
@@ -443,12 +345,12 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         writer: Box::new(io::stdout()),
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
-        socket: None,
+        resumable: None,
     };
     let streams = StreamSet::default();
     let mut acceptor = None;
     let from = Ipv4Addr::UNSPECIFIED.into();
-    let met = shake_hands(&server, (stream, from), &waker, |offer, secret| {
+    let met = shake_hands(&server, Caller { stream, from, is_unseen: false }, &waker, |offer, secret| {
         let key = stream_key(secret, offer.connection_id);
         acceptor = Some((offer.connection_id, streams.acceptor_of(key, &offer.transfer, waker.clone())));
         true
@@ -517,14 +419,9 @@ fn ssh_connection(at: usize) -> Option<IpAddr> {
     connection.split(' ').nth(at)?.parse().ok()
 }
 
-/// Said once.
-const WAITS_FOR_VANISHED: &str =
-    "the client of an earlier copy to the same place does not answer; waiting for it to speak or be given up";
 /// What keeps a connection from being accepted, mostly that no more descriptors are to be had, may pass.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 /// A client that says nothing for this long is no client.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// TCP streams of an agent that are about to join.
 const JOINS_MAX: usize = 64;
-/// A client's word on how long it may be silent counts up to here, or dead ones would keep their places.
-const STALL_MAX_MS: u64 = 3_600_000;

@@ -12,12 +12,13 @@ use crate::net::seal::Phase;
 use crate::net::tcp_set::{StreamOpener, StreamSocket};
 use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
-use longhaul_proto::endpoint::{Arrival, Endpoint};
+use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::path::{PathCheck, PathEvent};
 use longhaul_proto::session::message::{Message, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::{Rate, Time};
+use longhaul_proto::wire::{BASE_DATAGRAM_LEN, Body, SEAL_OVERHEAD, WORDS_PREFIX, encode_words};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -82,6 +83,8 @@ pub struct Session<'a> {
     pub budget: Arc<Budget>,
     /// How often the control stream has gone on over another connection, as far as was noticed.
     pub breaks: u64,
+    /// Data that came before there was anything to take it.
+    pub ahead: Vec<(Time, Arrival, Vec<u8>)>,
 }
 
 impl Session<'_> {
@@ -225,24 +228,63 @@ impl Session<'_> {
 
     /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`, which says whether it took them.
     pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
-        let check = &mut self.check;
-        let mut is_alive = false;
+        let ahead = std::mem::take(&mut self.ahead);
+        let mut is_alive = !ahead.is_empty();
+        for (now, arrival, mut body) in ahead {
+            handle(now, arrival, &mut body);
+        }
+        let (check, confirmed, is_client) = (&mut self.check, &mut self.confirmed, self.opener.is_some());
+        let control = self.control.resumable();
         let came = self.link.receive(|phase, arrival, body| {
             is_alive = true;
             // Read for each datagram: never before its arrival, however long the process was off the processor.
             let now = clock::now();
-            match phase {
-                Phase::Early => {
-                    check.handle_datagram(now, arrival, body);
-                    true
+            match (phase, control) {
+                (Phase::Main, _) => {
+                    // Its keys were told in the answer to the offer.
+                    *confirmed = true;
+                    return handle(now, arrival, body);
                 }
-                Phase::Main => handle(now, arrival, body),
+                (Phase::Early, Some(control)) if is_client => match Body::decode(body) {
+                    Some(Body::Words { position, bytes }) => control.take_early(position, bytes),
+                    _ => check.handle_datagram(now, arrival, body),
+                },
+                (Phase::Early, _) => check.handle_datagram(now, arrival, body),
             }
+            true
         });
         if let (true, Some(control)) = (is_alive, self.control.resumable()) {
             control.note_life();
         }
+        Ok(came? || is_alive)
+    }
+
+    /// The same where there is nothing yet to take data: it is kept, as far as little of it goes.
+    pub fn receive_ahead(&mut self) -> io::Result<bool> {
+        let mut ahead = vec![];
+        let came = self.receive(|now, arrival, body| {
+            let has_room = ahead.len() < AHEAD_MAX;
+            if has_room {
+                ahead.push((now, arrival, body.to_vec()));
+            }
+            has_room
+        });
+        self.ahead = ahead;
         came
+    }
+
+    /// What is to be said while the control stream has no connection goes over UDP. The client says it over its connection.
+    fn say_early(&mut self) {
+        let Some(control) = self.control.resumable().filter(|_| self.opener.is_none()) else { return };
+        while self.link.has_peer()
+            && self.link.allows(WORDS_PREFIX + WORDS_LEN)
+            && let Some((position, bytes)) = control.early_words(WORDS_LEN)
+        {
+            let number = self.check.take_number();
+            self.link.send_one(Phase::Early, &mut self.scratch, |buf| {
+                Some(Transmit { number, len: encode_words(buf, position, &bytes) })
+            });
+        }
     }
 
     /// Send what the path check has to send. A side that does not know its peer's address yet answers nobody.
@@ -254,6 +296,7 @@ impl Session<'_> {
             self.check.handle_timeout(now);
         }
         self.tend_address(now);
+        self.say_early();
         let check = &mut self.check;
         // A probe to nowhere would count as sent.
         while self.link.has_peer()
@@ -337,5 +380,9 @@ impl Session<'_> {
 
 /// A control stream that was silent for longer was not alive: each side says something three times a second.
 const WORD_GAP: Duration = Duration::from_millis(1500);
+/// Datagrams that may come before there is a receiver: what a client sends while a server looks whether it is there.
+const AHEAD_MAX: usize = 1024;
+/// Bytes of the control stream in a datagram that passes everywhere.
+const WORDS_LEN: usize = BASE_DATAGRAM_LEN as usize - SEAL_OVERHEAD - WORDS_PREFIX;
 /// Look at the control stream, timers and the stop flag at least this often.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);

@@ -113,7 +113,7 @@ pub fn start(
         writer: Box::new(stdin),
         closer: Box::new(|| {}),
         settled: Box::new(move || watch.settle()),
-        socket: None,
+        resumable: None,
     });
     Ok(far)
 }

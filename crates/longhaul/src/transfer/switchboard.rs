@@ -1,13 +1,15 @@
 //! Hands what comes in at a daemon's open port to the sessions that it belongs to.
 
+use super::openings::{Known, Opening};
 use crate::clock;
 use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
 use crate::net::link::Stray;
 use crate::net::tcp_set::StreamAcceptor;
-use crate::net::udp::{ReceiveBuffers, UdpSocket};
+use crate::net::udp::{Datagram, ReceiveBuffers, UdpSocket};
 use crate::net::wake::{Interest, Waker, wait};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_proto::session::opening::{Openings, Piece};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire::Header;
 use std::collections::{HashMap, VecDeque};
@@ -20,6 +22,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub struct Switchboard {
     state: Mutex<Board>,
+    /// The openings that sessions began with.
+    pub known: Known,
 }
 
 #[derive(Default)]
@@ -100,15 +104,28 @@ impl Switchboard {
         board.lines.get(&connection_id).and_then(|line| line.control.clone())
     }
 
-    /// Serve the common socket until `stop`.
-    pub fn run(&self, mut socket: UdpSocket, waker: &Waker, stop: &AtomicBool) {
+    /// Serve the common socket until `stop`. Whoever opens a session over UDP is left to `opened`.
+    pub fn run(&self, mut socket: UdpSocket, waker: &Waker, stop: &AtomicBool, opened: &dyn Fn(Opening)) {
         let mut buffers = ReceiveBuffers::default();
+        let mut openings = Openings::default();
+        socket.tell_own_address();
+        let port = socket.local_addr().map_or(0, |local| local.port());
         // Why nothing can be received at the moment: told once. TCP carries the data meanwhile.
         let mut failing = None;
         while !stop.load(Ordering::Relaxed) {
             let outcome = match socket.receive(&mut buffers) {
                 Ok(true) => {
-                    buffers.datagrams().for_each(|d| self.hand_over(d.bytes, d.time, d.from));
+                    for Datagram { bytes, time, from, to } in buffers.datagrams() {
+                        match (Piece::decode(bytes), from.zip(to)) {
+                            (Some(piece), Some((from, to))) => {
+                                let whole = openings.take(from, &piece);
+                                whole
+                                    .into_iter()
+                                    .for_each(|first| opened(Opening::new(first, from, (to, port))));
+                            }
+                            _ => self.hand_over(bytes, time, from),
+                        }
+                    }
                     Ok(())
                 }
                 Ok(false) => {

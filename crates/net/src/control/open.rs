@@ -101,7 +101,7 @@ impl Threads {
         (stream.settled)();
         tracing::debug!("both sides speak version {version} of the protocol");
         let (mut reader, mut writer, mut closer) = (stream.reader, stream.writer, Some(stream.closer));
-        let resumable = stream.socket.map(ResumableStream::new);
+        let resumable = stream.resumable;
         if let Some(stream) = &resumable {
             (reader, writer) =
                 (Box::new(ResumableReader(stream.clone())), Box::new(ResumableWriter(stream.clone())));

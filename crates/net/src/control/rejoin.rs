@@ -7,10 +7,14 @@
 //! ```
 //! The bytes are those of sealed frames, as they were sealed first. A nonce is therefore never used for anything else, and
 //! who changes the two numbers on their way breaks the stream, as with any other byte of it.
+//!
+//! A stream that was opened over UDP begins without a connection. What the server has to say goes over UDP until there is one.
 
 use crate::seal::Side;
 use crate::tcp::TcpInfo;
+use crate::wake::Waker;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::event::{PollFd, PollFlags};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -47,6 +51,12 @@ impl Backlog {
     /// Position behind all that was written.
     fn end(&self) -> u64 {
         self.begin + self.bytes.len() as u64
+    }
+
+    /// What follows a position, up to `max` bytes, as long as the other side has not said to have taken any.
+    fn after(&self, position: u64, max: usize) -> Vec<u8> {
+        let from = self.bytes.len().min((position - self.begin) as usize);
+        self.bytes.range(from..self.bytes.len().min(from + max)).copied().collect()
     }
 
     /// What the present connection is to be given next, up to `max` bytes, and the position behind it.
@@ -94,6 +104,8 @@ pub struct ResumableStream {
     changed: Condvar,
     /// Something is in it when another connection has taken the place of the one before.
     resumed: (Sender<()>, Receiver<()>),
+    /// Wakes who reads from the first connection when the same comes another way. `None`: it does not.
+    bell: Option<Waker>,
 }
 
 struct State {
@@ -114,24 +126,58 @@ struct State {
     /// Since when it has been waited for something from the other side.
     quiet_since: Option<Instant>,
     over: bool,
+    /// Before the first connection. `None`: there has been one.
+    early: Option<Early>,
+    /// What came of the other side's stream and was not read.
+    unread: VecDeque<u8>,
+    /// Up to where the present connection has brought it: behind what came, if that came another way.
+    brought: u64,
+}
+
+/// What a stream without a connection needs.
+struct Early {
+    /// Told when there is something that goes another way.
+    waker: Waker,
+    /// Up to where that was given the stream.
+    given: u64,
 }
 
 impl ResumableStream {
     /// Over a connection on which the handshake is done. Until [`ResumableStream::allow`] its break is the stream's end.
     pub fn new(socket: TcpStream) -> Arc<ResumableStream> {
+        ResumableStream::begin(Some(socket), None, Duration::ZERO, None)
+    }
+
+    /// Without a connection, for so long at most. What is to be said meanwhile may go another way
+    /// ([`ResumableStream::early_words`]), of which `waker` is told.
+    pub fn unconnected(patience: Duration, waker: Waker) -> io::Result<Arc<ResumableStream>> {
+        let bell = Some(Waker::new()?);
+        Ok(ResumableStream::begin(None, Some(Early { waker, given: 0 }), patience, bell))
+    }
+
+    fn begin(
+        socket: Option<TcpStream>,
+        early: Option<Early>,
+        patience: Duration,
+        bell: Option<Waker>,
+    ) -> Arc<ResumableStream> {
         let state = State {
             backlog: Backlog::default(),
             taken: 0,
-            socket: Some(Arc::new(socket)),
+            broken_at: socket.is_none().then(Instant::now),
+            socket: socket.map(Arc::new),
             number: 0,
-            broken_at: None,
-            patience: Duration::ZERO,
+            patience,
             says_every: None,
             is_doubted: false,
             quiet_since: None,
             over: false,
+            early,
+            unread: VecDeque::new(),
+            brought: 0,
         };
-        Arc::new(ResumableStream { state: Mutex::new(state), changed: Condvar::new(), resumed: bounded(1) })
+        let (changed, resumed) = (Condvar::new(), bounded(1));
+        Arc::new(ResumableStream { state: Mutex::new(state), changed, resumed, bell })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -148,7 +194,7 @@ impl ResumableStream {
     pub fn doubt_silence(&self, every: Duration) -> io::Result<()> {
         let mut state = self.state();
         state.says_every = Some(every);
-        state.socket.as_ref().map_or(Ok(()), |socket| socket.set_read_timeout(Some(every * SAYINGS_MISSED)))
+        state.socket.as_ref().map_or(Ok(()), |socket| socket.set_read_timeout(state.silence_borne()))
     }
 
     /// Tells whoever writes that there is another connection: to be flushed, so that it is given what the one before lost.
@@ -224,6 +270,61 @@ impl ResumableStream {
         !state.unwrap_or_else(PoisonError::into_inner).over
     }
 
+    /// What there is to be said while there has been no connection, and where in the stream it belongs: each byte once, `max`
+    /// bytes at a time and [`EARLY_MAX`] in all. The first connection brings it again, but for what has come.
+    pub fn early_words(&self, max: usize) -> Option<(u64, Vec<u8>)> {
+        let mut state = self.state();
+        let given = state.early.as_ref()?.given;
+        let bytes = state.backlog.after(given, max.min((EARLY_MAX - given.min(EARLY_MAX)) as usize));
+        state.early.as_mut()?.given += bytes.len() as u64;
+        (!bytes.is_empty()).then_some((given, bytes))
+    }
+
+    /// Bytes of the other side's stream came another way than over the first connection, which brings them as well. What does
+    /// not follow what is there is left to that.
+    pub fn take_early(&self, position: u64, bytes: &[u8]) {
+        let mut state = self.state();
+        if let Some(bell) = &self.bell
+            && state.number == 0
+            && position == state.come()
+            && position < EARLY_MAX
+        {
+            state.unread.extend(bytes);
+            self.changed.notify_all();
+            bell.wake();
+        }
+    }
+
+    /// The first connection is there. `hello` says so over it, and what of the other side's stream has come.
+    pub fn connect(&self, mut socket: TcpStream, hello: impl FnOnce(u64) -> Vec<u8>) -> io::Result<()> {
+        let mut state = self.state();
+        let come = state.may_connect()?;
+        socket.write_all(&hello(come))?;
+        state.brought = come;
+        self.connected(&mut state, socket)
+    }
+
+    /// The first connection is there, over which the other side wants the stream from `position` on.
+    pub fn connect_from(&self, socket: TcpStream, position: u64) -> io::Result<()> {
+        let mut state = self.state();
+        state.may_connect()?;
+        if !state.backlog.go_on_from(position) {
+            return Err(io::Error::other(IMPOSSIBLE));
+        }
+        self.connected(&mut state, socket)
+    }
+
+    fn connected(&self, state: &mut State, socket: TcpStream) -> io::Result<()> {
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(state.silence_borne())?;
+        socket.set_write_timeout(None)?;
+        (state.socket, state.broken_at, state.early) = (Some(Arc::new(socket)), None, None);
+        self.changed.notify_all();
+        // One word is enough, however often.
+        let _ = self.resumed.0.try_send(());
+        Ok(())
+    }
+
     /// Go on over a new connection, which has proven that it may. A client keeps the one that it has if that speaks again.
     pub fn go_on(&self, mut socket: TcpStream, side: Side) -> io::Result<()> {
         socket.set_nodelay(true)?;
@@ -241,7 +342,8 @@ impl ResumableStream {
             // Nothing more is taken from the old one: the other side is told where to go on.
             state.break_off();
             self.changed.notify_all();
-            socket.write_all(&state.taken.to_be_bytes())?;
+            state.brought = state.come();
+            socket.write_all(&state.brought.to_be_bytes())?;
             state.number
         };
         let theirs = told.map_or_else(|| read_position(&mut socket), Ok)?;
@@ -249,27 +351,29 @@ impl ResumableStream {
         if state.number != number || state.over {
             return Err(ErrorKind::ConnectionAborted.into());
         }
-        socket.set_read_timeout(state.says_every.map(|every| every * SAYINGS_MISSED))?;
-        socket.set_write_timeout(None)?;
         if !state.backlog.go_on_from(theirs) {
             return Err(io::Error::other(IMPOSSIBLE));
         }
-        (state.socket, state.broken_at) = (Some(Arc::new(socket)), None);
-        self.changed.notify_all();
-        // One word is enough, however often.
-        let _ = self.resumed.0.try_send(());
-        Ok(())
+        self.connected(&mut state, socket)
     }
 
     /// The present connection, waiting for one while that may be.
     fn connection(&self) -> io::Result<(Arc<TcpStream>, u64)> {
+        self.connection_unless(|_| false).map(|found| found.expect("only what is asked for comes before it"))
+    }
+
+    /// The same; `None` as soon as something else is the case.
+    fn connection_unless(&self, other: impl Fn(&State) -> bool) -> io::Result<Option<(Arc<TcpStream>, u64)>> {
         let mut state = self.state();
         loop {
+            if other(&state) {
+                return Ok(None);
+            }
             if state.over {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
             if let Some(socket) = &state.socket {
-                return Ok((socket.clone(), state.number));
+                return Ok(Some((socket.clone(), state.number)));
             }
             let since = *state.broken_at.get_or_insert_with(Instant::now);
             let left = state.patience.saturating_sub(since.elapsed());
@@ -297,13 +401,20 @@ impl ResumableStream {
         self.state().quiet_since.get_or_insert_with(Instant::now);
         let mut waits = (u64::MAX, Instant::now());
         loop {
-            let (socket, number) = self.connection()?;
+            let Some((socket, number)) = self.connection_unless(|state| !state.unread.is_empty())? else {
+                let mut state = self.state();
+                let len = state.unread.read(buf)?;
+                state.taken += len as u64;
+                state.quiet_since = None;
+                return Ok(len);
+            };
             if waits.0 != number {
                 waits = (number, Instant::now());
             }
-            let outcome = match (&*socket).read(buf) {
-                Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
-                other => other,
+            let outcome = match self.await_bytes(&socket, number) {
+                Ok(false) => continue,
+                Ok(true) => (&*socket).read(buf),
+                Err(error) => Err(error),
             };
             match outcome {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -311,16 +422,18 @@ impl ResumableStream {
                     self.note_silence(number, &socket, waits.1.elapsed())?;
                 }
                 Err(error) => self.note_broken(number, &error),
+                Ok(0) => self.note_broken(number, &ErrorKind::UnexpectedEof.into()),
                 Ok(len) => {
                     let mut state = self.state();
                     // What an old connection brought after the new one began comes again over that.
                     if state.number == number {
-                        state.taken += len as u64;
-                        state.quiet_since = None;
+                        let known = len.min((state.come() - state.brought) as usize);
+                        state.unread.extend(&buf[known..len]);
+                        state.brought += len as u64;
+                        waits.1 = Instant::now();
                         if std::mem::take(&mut state.is_doubted) {
                             tracing::debug!("the connection of the control stream speaks again");
                         }
-                        return Ok(len);
                     }
                 }
             }
@@ -343,6 +456,17 @@ impl ResumableStream {
         socket.set_read_timeout(Some(if left.is_zero() { may_last } else { left }))
     }
 
+    /// Whether the connection has something to be read, rather than something having come another way.
+    fn await_bytes(&self, socket: &TcpStream, number: u64) -> io::Result<bool> {
+        let Some(bell) = self.bell.as_ref().filter(|_| number == 0) else { return Ok(true) };
+        let (began, span) = (Instant::now(), socket.read_timeout()?.unwrap_or(Duration::MAX));
+        let is_ready = bell.wait_many(vec![PollFd::new(socket, PollFlags::IN)], span)?[0];
+        if !is_ready && began.elapsed() >= span {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        Ok(is_ready)
+    }
+
     /// After the last word: whatever a connection loses is given to the next one, until it is over.
     pub fn give_again(&self) -> io::Result<()> {
         loop {
@@ -356,7 +480,11 @@ impl ResumableStream {
     }
 
     fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        self.state().backlog.push(bytes);
+        {
+            let mut state = self.state();
+            state.backlog.push(bytes);
+            state.early.iter().for_each(|early| early.waker.wake());
+        }
         loop {
             let (socket, number) = self.connection()?;
             let (chunk, until) = {
@@ -385,8 +513,23 @@ impl ResumableStream {
 }
 
 impl State {
+    /// For how long a connection may bring nothing, before it is known how far the other side is.
+    fn silence_borne(&self) -> Option<Duration> {
+        self.says_every.map(|every| every * SAYINGS_MISSED)
+    }
+
     fn needs_another(&self) -> bool {
         !self.over && (self.socket.is_none() || self.is_doubted)
+    }
+
+    /// Bytes of the other side's stream that have come, read or not.
+    fn come(&self) -> u64 {
+        self.taken + self.unread.len() as u64
+    }
+
+    /// What has come, if there has been no connection.
+    fn may_connect(&self) -> io::Result<u64> {
+        if self.over || self.early.is_none() { Err(ErrorKind::NotConnected.into()) } else { Ok(self.come()) }
     }
 
     fn break_off(&mut self) {
@@ -451,6 +594,8 @@ pub const IMPOSSIBLE: &str = "the other side claims to have taken what was never
 const EXCHANGE: Duration = Duration::from_secs(5);
 /// One may be lost, and its retransmission too.
 const SAYINGS_MISSED: u32 = 3;
+/// Of a stream without a connection: its first messages, which are short unless much is there already.
+const EARLY_MAX: u64 = 16 << 10;
 /// Written at a time.
 const CHUNK: usize = 64 << 10;
 

@@ -33,7 +33,7 @@ fn stream(socket: UnixStream) -> Stream {
         writer: Box::new(writer),
         closer,
         settled: Box::new(|| {}),
-        socket: None,
+        resumable: None,
     }
 }
 
@@ -281,4 +281,54 @@ fn a_token_names_its_user_and_pins_the_server() {
         let (met, user) = meet(id, psk, identity);
         assert!(matches!(met, Err(HandshakeError::WrongKey)) && user.is_none(), "{met:?}");
     }
+}
+
+/// A server's answer to a first message that came by datagrams, and its stream.
+fn answer_to(first: &[u8]) -> (Control, Vec<u8>) {
+    let waker = Waker::new().unwrap();
+    let (stream, kept) = unconnected_stream(first.to_vec(), PATIENCE, waker.clone()).unwrap();
+    let accepted = accept(stream, |_| ([9; 32].into(), Some(())), waker, answer);
+    let kept = std::mem::take(&mut *kept.lock().unwrap());
+    (accepted.unwrap().0, kept)
+}
+
+#[test]
+fn a_handshake_by_datagrams_gives_streams_that_wait_for_their_connection() {
+    let beginning = Box::new(Beginning::new(&[9; 32].into(), &offer()).unwrap());
+    let (server, words) = answer_to(beginning.first());
+    // What somebody else answers leaves it as it was.
+    let mut forged = words.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    let refused = refusal(REASON_KEY, 0).to_vec();
+    let mut beginning = beginning;
+    for other in [forged, refused, words[..9].to_vec(), vec![]] {
+        let same = beginning.answered(&other, PATIENCE, Waker::new().unwrap());
+        beginning = same.err().expect("no answer to it");
+    }
+    let answered = beginning.answered(&words, PATIENCE, Waker::new().unwrap());
+    let (client, got) = answered.unwrap_or_else(|_| panic!("the answer to it"));
+    assert_eq!(got, answer(&offer(), &()));
+    server.send(Message::NoStreams("early".into()));
+    let (there, here) = (server.resumable().unwrap(), client.resumable().unwrap());
+    let words = loop {
+        if let Some(words) = there.early_words(1000) {
+            break words;
+        }
+    };
+    here.take_early(words.0, &words.1);
+    assert!(matches!(next(&client), Incoming::Message(Message::NoStreams(line)) if line == "early"));
+    // Over the connection it goes on.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let key = crate::tcp_set::control_key(&[5; 32], 7);
+    crate::tcp_set::begin_control(near, &key, (7, here)).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let mut magic = [0; 4];
+    far.read_exact(&mut magic).unwrap();
+    assert_eq!(magic, crate::tcp_set::FIRST_MAGIC);
+    crate::tcp_set::admit_first(far, |id| (id == 7).then(|| (key.clone(), there.clone()))).unwrap();
+    client.send(Message::NoStreams("late".into()));
+    assert!(matches!(next(&server), Incoming::Message(Message::NoStreams(line)) if line == "late"));
+    server.send(Message::NoStreams("there".into()));
+    assert!(matches!(next(&client), Incoming::Message(Message::NoStreams(line)) if line == "there"));
 }

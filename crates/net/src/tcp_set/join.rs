@@ -3,12 +3,12 @@
 use super::stream::StreamSocket;
 use crate::control::rejoin::ResumableStream;
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
-use crate::join::{JoinError, JoinKey, join};
+use crate::join::{JoinError, JoinKey, Nonces, join};
 use crate::seal::Side;
 use crate::tcp::TcpOptions;
 use crate::wake::Waker;
 use crossbeam_channel::Sender;
-use longhaul_proto::streams::join::{CONTROL_MAGIC, Hello, MAGIC, UNKNOWN};
+use longhaul_proto::streams::join::{CONTROL_MAGIC, First, Hello, MAGIC, UNKNOWN};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -84,6 +84,31 @@ pub fn rejoin_control(
     let mut stream = DeadlineStream::new(&socket, Deadline::at(deadline), SILENCE);
     join(&mut stream, key, |nonce| Hello { connection_id, nonce: *nonce }.encode(CONTROL_MAGIC))?;
     Ok(control.go_on(socket, Side::Client)?)
+}
+
+/// Give a control stream that was opened over UDP its first connection, as the client.
+pub fn begin_control(
+    socket: TcpStream,
+    key: &JoinKey,
+    (connection_id, control): (u64, &ResumableStream),
+) -> io::Result<()> {
+    let proof = *key.proof(Side::Client, &Nonces::default()).as_bytes();
+    control.connect(socket, |taken| First { connection_id, proof, taken }.encode())
+}
+
+/// Let this be the first connection of a control stream that was opened over UDP, if it proves that it may and there was none.
+/// The magic has been read. Who has recorded it comes too late, or keeps the client from a connection that it can make again.
+pub fn admit_first(
+    socket: TcpStream,
+    control_of: impl FnOnce(u64) -> Option<(JoinKey, Arc<ResumableStream>)>,
+) -> Result<(), StreamError> {
+    let deadline = Deadline::at(Instant::now() + PATIENCE);
+    let first = First::decode(&DeadlineStream::new(&socket, deadline, SILENCE).read_array()?);
+    let (key, control) = control_of(first.connection_id).ok_or(StreamError::Unknown)?;
+    if !key.is_proven(&Nonces::default(), first.proof) {
+        return Err(StreamError::Unproven);
+    }
+    Ok(control.connect_from(socket, first.taken)?)
 }
 
 /// Let a copy's control stream go on over this connection, if that proves that it may. The magic has been read.

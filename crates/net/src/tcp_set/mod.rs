@@ -23,10 +23,10 @@ mod opener;
 mod stream;
 
 pub use join::{
-    StreamAcceptor, StreamError, admit, admit_control, check_congestion, control_key, rejoin_control,
-    stream_key, stream_options,
+    StreamAcceptor, StreamError, admit, admit_control, admit_first, begin_control, check_congestion,
+    control_key, rejoin_control, stream_key, stream_options,
 };
-pub use longhaul_proto::streams::join::{CONTROL_MAGIC, MAGIC, MAGIC_LEN};
+pub use longhaul_proto::streams::join::{CONTROL_MAGIC, FIRST_MAGIC, MAGIC, MAGIC_LEN};
 pub use opener::{StreamOpener, StreamOpenerConfig};
 pub use stream::StreamSocket;
 

@@ -17,6 +17,7 @@ pub mod choice;
 pub mod limit;
 pub mod manifest;
 pub mod message;
+pub mod opening;
 pub mod reason;
 pub mod transport;
 pub mod truncated;

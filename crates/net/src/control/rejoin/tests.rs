@@ -253,3 +253,77 @@ fn how_long_a_connection_may_be_silent_follows_its_round_trip() {
     assert_eq!(may_be_silent(ms(300), ms(0), ms(0)), ms(900));
     assert_eq!(may_be_silent(ms(300), ms(100), ms(25)), ms(1500));
 }
+
+fn unconnected() -> Arc<ResumableStream> {
+    ResumableStream::unconnected(Duration::from_secs(60), Waker::new().unwrap()).unwrap()
+}
+
+/// What is said early on a stream, once so much of it is there.
+fn early(stream: &ResumableStream, len: usize) -> Vec<(u64, Vec<u8>)> {
+    let mut words: Vec<(u64, Vec<u8>)> = vec![];
+    while words.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < len {
+        words.extend(stream.early_words(1000));
+    }
+    words
+}
+
+fn await_taken(stream: &ResumableStream, position: u64) {
+    while stream.taken() != position {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_said_before_there_is_a_connection_goes_another_way_and_what_that_loses_over_the_connection() {
+    let (client, server) = (unconnected(), unconnected());
+    let said = story(40_000, 3);
+    let (there, whole) = (server.clone(), said.clone());
+    let writer = thread::spawn(move || ResumableWriter(there).write_all(&whole).unwrap());
+    let words = early(&server, EARLY_MAX as usize);
+    assert!(server.early_words(1000).is_none(), "no more than that, and nothing twice");
+    // The third is lost; what comes behind it is worth nothing then, and nothing is taken twice.
+    for at in [0, 1, 0, 3, 4] {
+        client.take_early(words[at].0, &words[at].1);
+    }
+    let mut got = vec![0; 1500];
+    ResumableReader(client.clone()).read_exact(&mut got).unwrap();
+    let (near, mut far) = pair();
+    client.connect(near, |come| come.to_be_bytes().to_vec()).unwrap();
+    assert_eq!(read_position(&mut far).unwrap(), 2000, "as much as came, read or not");
+    got.resize(said.len(), 0);
+    // The connection is silent as yet; what comes without it is not waited for there.
+    let reader = ResumableReader(client.clone());
+    let reading = thread::spawn(move || {
+        { reader }.read_exact(&mut got[1500..]).unwrap();
+        got
+    });
+    await_taken(&client, 2000);
+    client.take_early(2000, &words[2].1);
+    await_taken(&client, 3000);
+    // It brings that again.
+    server.connect_from(far, 2000).unwrap();
+    assert!(reading.join().unwrap() == said);
+    writer.join().unwrap();
+    ResumableWriter(client.clone()).write_all(b"and back").unwrap();
+    let mut back = [0; 8];
+    ResumableReader(server.clone()).read_exact(&mut back).unwrap();
+    assert_eq!((&back, client.taken(), server.breaks()), (b"and back", said.len() as u64, 0));
+}
+
+#[test]
+fn there_is_one_first_connection_and_it_goes_on_from_where_the_stream_has_been() {
+    let server = unconnected();
+    assert!(server.connect_from(pair().0, 1).is_err(), "nothing was said");
+    server.connect_from(pair().0, 0).unwrap();
+    assert!(server.connect_from(pair().0, 0).is_err(), "somebody who has recorded the first");
+    assert!(server.early_words(1000).is_none());
+    let client = unconnected();
+    client.end();
+    assert!(client.connect(pair().0, |_| vec![]).is_err());
+}
+
+#[test]
+fn a_stream_whose_first_connection_never_comes_ends() {
+    let stream = ResumableStream::unconnected(Duration::from_millis(20), Waker::new().unwrap()).unwrap();
+    assert!(ResumableReader(stream.clone()).read(&mut [0; 9]).is_err() && stream.is_over());
+}

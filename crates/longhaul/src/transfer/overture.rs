@@ -1,0 +1,88 @@
+//! A handshake over UDP, while the TCP connection to the same daemon is under way: data can leave a round trip sooner.
+//!
+//! ```text
+//! client  the handshake's first message, in pieces · the path check's train               TCP connects meanwhile
+//! server  the answer, in pieces · replies · the control stream's first words
+//! client  data, under the session's keys                          on TCP: "LHF", and the control stream from there on
+//! ```
+//! Each datagram goes once. Where no answer comes in time, TCP carries the same message, and the server, if it has answered
+//! that, says the same again: what gets lost or is not let through costs the time that it takes to notice, and no more.
+
+use super::outset::Coming;
+use super::proposal::{Agreed, Proposal};
+use super::reach::{Remote, key_of};
+use super::session::HEARTBEAT;
+use crate::api::{CopyOptions, Observer, Phase, Progress};
+use crate::clock;
+use crate::error::Error;
+use crate::net::control::Beginning;
+use longhaul_proto::session::message::Answer;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether there may be an overture with so long a listing.
+pub fn may(remote: &Remote, options: &CopyOptions, listing: &[u8]) -> bool {
+    matches!(remote, Remote::Daemon { .. }) && options.transport.allows_udp() && listing.len() <= LISTING_MAX
+}
+
+/// Shake hands over UDP, or over TCP as soon as that is there and no answer has come.
+pub fn play(
+    proposal: &mut Proposal,
+    mut coming: Coming,
+    options: &CopyOptions,
+    observer: &mut dyn Observer,
+    stop: &AtomicBool,
+) -> Result<Agreed, Error> {
+    let (key, address) = (key_of(options)?, coming.address);
+    let (mut link, mut beginning) =
+        (proposal.link(&key, address)?, Box::new(Beginning::new(&key, &proposal.offer)?));
+    let patience = Duration::from_millis(proposal.offer.transfer.stall_timeout_ms.max(1000));
+    let offered = Instant::now();
+    link.send_opening(proposal.offer.connection_id, beginning.first());
+    proposal.send_probes(&mut link);
+    loop {
+        link.receive(|_, _, _| true)?;
+        if let Some(answer) = link.take_answer() {
+            match beginning.answered(&answer, patience, coming.waker.clone()) {
+                Ok((control, Answer::Accept { aes, udp_secret: secret, .. })) => {
+                    return Ok(Agreed {
+                        link,
+                        control,
+                        waker: coming.waker.clone(),
+                        aes,
+                        secret,
+                        rtt: offered.elapsed(),
+                        addresses: vec![address],
+                        far: None,
+                        connecting: Some(coming),
+                    });
+                }
+                Ok(_) => return Err(Error::Protocol("neither accepts nor refuses")),
+                Err(same) => beginning = same,
+            }
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        // The connection took a round trip, and the answer takes one.
+        let left = coming.poll()?.map(|(at, rtt)| {
+            let until = at.max(offered + rtt) + rtt / GRACE_RTTS + GRACE;
+            until.saturating_duration_since(Instant::now())
+        });
+        if left.is_some_and(|left| left.is_zero())
+            && let Some(contact) = coming.take()
+        {
+            let begun = (contact.udp == Some(address)).then_some((beginning, link));
+            return proposal.over(contact, options, coming.waker, begun);
+        }
+        observer.progress(&Progress { phase: Phase::Connecting, ..Progress::default() });
+        let now = clock::now();
+        link.wait(&coming.waker, now, now + left.unwrap_or(HEARTBEAT).min(HEARTBEAT))?;
+    }
+}
+
+/// A longer listing would fill short queues at once: with the path check's train, 90 KB.
+const LISTING_MAX: usize = 40_000;
+/// How much later than a round trip an answer may be: what the server needs to look at the offer, and an eighth of the round trip.
+const GRACE: Duration = Duration::from_millis(10);
+const GRACE_RTTS: u32 = 8;

@@ -1,0 +1,181 @@
+//! What a client asks of another host, and how the two come to agree on it.
+
+use super::outset::Coming;
+use super::reach::{Contact, candidates, open_link, random, unspecified};
+use super::replays::Moment;
+use super::ssh;
+use crate::api::CopyOptions;
+use crate::clock;
+use crate::error::Error;
+use crate::net::aead::has_aes;
+use crate::net::control::{Beginning, ClientKey, Control, HandshakeError, OFFER_MAX};
+use crate::net::link::Link;
+use crate::net::seal::{Keys, Phase};
+use crate::net::udp::UdpSocket;
+use crate::net::wake::Waker;
+use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::path::PathCheck;
+use longhaul_proto::session::message::{Answer, Direction, Offer, TransferOptions};
+use longhaul_proto::units::Time;
+use longhaul_proto::wire;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// What the offer says, beside what is the same for all.
+pub struct Wish<'a> {
+    /// What is asked of the other side.
+    pub direction: Direction,
+    /// The compressed listing, where there is one.
+    pub listing: &'a [u8],
+    /// Whether this side sends the object.
+    pub sends: bool,
+}
+
+/// An offer, and the path check that rides along with it.
+pub struct Proposal {
+    /// What is asked for.
+    pub offer: Offer,
+    /// Looks at the path.
+    pub check: PathCheck,
+    /// How much of the listing the offer has.
+    pub head_len: usize,
+    scratch: Vec<u8>,
+}
+
+/// What came of it.
+pub struct Agreed {
+    /// Datagrams.
+    pub link: Link,
+    /// Messages.
+    pub control: Control,
+    /// Wakes the thread that runs the session.
+    pub waker: Waker,
+    /// Both processors have AES instructions.
+    pub aes: bool,
+    /// The session's.
+    pub secret: [u8; 32],
+    /// Round trip that the handshake showed.
+    pub rtt: Duration,
+    /// Where the other host is reached.
+    pub addresses: Vec<SocketAddr>,
+    /// Ssh: the process.
+    pub far: Option<ssh::FarSide>,
+    /// The control stream's first connection, if it is still under way.
+    pub connecting: Option<Coming>,
+}
+
+impl Proposal {
+    /// As it was wished for.
+    pub fn new(wish: &Wish<'_>, options: &CopyOptions) -> Result<Proposal, Error> {
+        let transfer = transfer_options(options);
+        let check = PathCheck::new(transfer.classes.clone(), wish.sends, u64::from_be_bytes(random()?));
+        let mut offer = Offer {
+            connection_id: u64::from_be_bytes(random()?),
+            aes: has_aes(),
+            early_salt: random()?,
+            made_s: Moment::now().wall_s,
+            direction: wish.direction.clone(),
+            files: options.files.clone(),
+            transfer,
+            listing_len: wish.listing.len() as u64,
+            listing_head: vec![],
+        };
+        let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
+        let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
+        let head_len = wish.listing.len().min(room);
+        offer.listing_head = wish.listing[..head_len].to_vec();
+        Ok(Proposal { offer, check, head_len, scratch: vec![] })
+    }
+
+    /// For datagrams to a daemon.
+    pub fn link(&self, key: &ClientKey, peer: SocketAddr) -> Result<Link, Error> {
+        Ok(Link::open(UdpSocket::bind(unspecified(peer), false)?, vec![peer], self.early(key))?)
+    }
+
+    fn early(&self, key: &ClientKey) -> Keys {
+        Keys::early_client(&key.psk, &self.offer.early_salt, self.offer.connection_id)
+    }
+
+    /// The path check's train is on its way while the handshake is.
+    pub fn send_probes(&mut self, link: &mut Link) {
+        let check = &mut self.check;
+        if self.offer.transfer.transport.allows_udp() {
+            while link.send_one(Phase::Early, &mut self.scratch, |buf| check.poll_transmit(clock::now(), buf))
+            {
+            }
+        }
+    }
+
+    /// Shake hands over a connection; go on with what was `begun` over UDP, if anything.
+    pub fn over(
+        &mut self,
+        contact: Contact,
+        options: &CopyOptions,
+        waker: Waker,
+        begun: Option<(Box<Beginning>, Link)>,
+    ) -> Result<Agreed, Error> {
+        let is_begun = begun.is_some();
+        let (beginning, mut link) = match (begun, contact.udp) {
+            (Some((beginning, link)), _) => (beginning, Some(link)),
+            (None, peer) => {
+                let beginning = Box::new(Beginning::new(&contact.key, &self.offer)?);
+                (beginning, peer.map(|peer| self.link(&contact.key, peer)).transpose()?)
+            }
+        };
+        let mut addresses: Vec<SocketAddr> = contact.udp.into_iter().collect();
+        let (key, mut contact) = (contact.key.clone(), contact);
+        let (far, name) = contact.far.take().map_or((None, None), |(far, name)| (Some(far), Some(name)));
+        if let Some(far) = &far {
+            far.watch.until(Instant::now() + options.stall_timeout);
+        }
+        let mut offered = Time::ZERO;
+        let meanwhile = || {
+            offered = clock::now();
+            if let Some(link) = link.as_mut().filter(|_| !is_begun) {
+                self.send_probes(link);
+            }
+        };
+        let outcome = beginning.over(contact.into_stream(options)?, waker.clone(), meanwhile);
+        let (control, answer) = outcome.map_err(|error| match (error, &name) {
+            (HandshakeError::NotLonghaul(what), Some(host)) => {
+                Error::AgentSilent { host: host.clone(), what }
+            }
+            (error, _) => error.into(),
+        })?;
+        let rtt = clock::now().since(offered);
+        let Answer::Accept { aes, udp_secret: secret, udp_port, udp_hosts } = answer else {
+            return Err(Error::Protocol("neither accepts nor refuses"));
+        };
+        let link = match link {
+            Some(link) => link,
+            None => {
+                addresses = candidates(udp_hosts, udp_port, name.as_deref());
+                open_link(addresses.clone(), self.early(&key))?
+            }
+        };
+        Ok(Agreed { link, control, waker, aes, secret, rtt, addresses, far, connecting: None })
+    }
+}
+
+fn transfer_options(options: &CopyOptions) -> TransferOptions {
+    let udp = options.transport.allows_udp();
+    let usual = || if udp { CLASSES.to_vec() } else { vec![STREAMS_CLASS] };
+    TransferOptions {
+        control: options.control.name().into(),
+        select: options.select.map(|select| select.name().into()),
+        rate_cap: options.rate,
+        background: options.background,
+        ack_every: options.ack_every,
+        batch: options.batch,
+        classes: options.packet_size.map_or_else(usual, |size| vec![size]),
+        stall_timeout_ms: u64::try_from(options.stall_timeout.as_millis()).unwrap_or(u64::MAX),
+        transport: options.transport,
+        streams: options.streams,
+        congestion: options.congestion.clone(),
+    }
+}
+
+/// UDP payload lengths tried when none was named: what passes everywhere; Ethernet under IPv6 and IPv4; jumbo frames.
+const CLASSES: [u16; 5] = [wire::BASE_DATAGRAM_LEN, 1452, 1472, 8952, 8972];
+/// Where no datagram has to pass: 16 KiB of data, so that many fill a block to its end and sealing costs least.
+const STREAMS_CLASS: u16 = (16 << 10) + wire::DATA_OVERHEAD as u16;

@@ -1,0 +1,212 @@
+//! A session at the side that is asked, once it has been accepted.
+
+use super::absent::{VANISHED_PATIENCE, Waiting};
+use super::meeting::{Met, Server, shown_folder, take_place};
+use super::outset::list_first;
+use super::probe;
+use super::reach::random;
+use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive, serve_until};
+use super::sending::{send, send_listing};
+use super::session::Session;
+use super::strangers::Guest;
+use crate::budget::Allowance;
+use crate::clock;
+use crate::daemon::admission::{Account, Room};
+use crate::daemon::places::Place;
+use crate::daemon::policy::Access;
+use crate::daemon::supervision::{Meter, Supervision};
+use crate::error::Error;
+use crate::files::{Base, Exclude, ScanOptions, SourceSpec};
+use crate::listing;
+use crate::net::aead::has_aes;
+use crate::net::link::Link;
+use crate::net::seal::{Keys, Side};
+use crate::net::tcp_set;
+use crate::net::wake::{Waker, precise_timers};
+use longhaul_proto::path::PathCheck;
+use longhaul_proto::session::message::{Delta, Direction, FileOptions, Fsync, Offer};
+use longhaul_proto::units::Time;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Serve who has been accepted. A line of what came of it.
+pub fn serve_session(
+    server: &Server,
+    met: Met,
+    mut link: Link,
+    waker: Waker,
+    guest: Option<Guest<'_>>,
+) -> Result<String, Error> {
+    let Met { control, mut offer, secret, rtt, ward, room, inside, mut place } = met;
+    if server.doors.syncs_all() {
+        offer.files.fsync = Fsync::Always;
+    }
+    precise_timers();
+    link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
+    let sends = matches!(offer.direction, Direction::Pull { .. });
+    let mut transfer = offer.transfer.clone();
+    if !server.is_ssh {
+        transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
+    }
+    let mut meter = Meter::begin(ward.clone());
+    let mut session = Session {
+        link,
+        control,
+        waker,
+        stop: server.stop.clone(),
+        check: PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?)),
+        options: transfer,
+        rtt,
+        observer: &mut meter,
+        began: Instant::now(),
+        remembered: None,
+        told: None,
+        scratch: vec![],
+        last_word: clock::now(),
+        talks_since: clock::now(),
+        turned_at: clock::now(),
+        awake_since: clock::now(),
+        asked: None,
+        answered: Time::ZERO,
+        opener: None,
+        streams_wanted: 0,
+        no_streams: None,
+        is_ssh: server.is_ssh,
+        confirmed: false,
+        asked_at: None,
+        supervision: None,
+        rate_told: None,
+        budget: server.budget.clone(),
+        breaks: 0,
+        ahead: vec![],
+    };
+    if let (true, Some(name)) = (sends, session.options.congestion.clone())
+        && let Err(error) = tcp_set::check_congestion(&name)
+    {
+        session.warn(format!("over TCP the other host sends as it usually does: {error}"));
+    }
+    let began = clock::now();
+    let newcomer = (&*ward.account, &offer.direction);
+    let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
+        if let Some(control) = session.control.resumable() {
+            control.allow(session.stall_timeout());
+            server.absent.note(&ward.account.user.name, &offer.direction, control);
+        }
+        let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
+        session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
+        match (inside, room) {
+            (Direction::Push { dest }, Some(room)) => take_push(&room, &mut session, dest, offer),
+            (Direction::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
+            _ => probe::answer(&mut session),
+        }
+    });
+    match &outcome {
+        Ok(_) => session.control.finish_heard(),
+        Err(_) => session.control.finish(),
+    }
+    meter.end(outcome.is_ok());
+    outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
+}
+
+/// Before anything is done for a client whose offer may be a replay it has shown that it is there. Then it is no stranger any
+/// more.
+fn welcome(
+    server: &Server,
+    session: &mut Session<'_>,
+    (account, direction): (&Account, &Direction),
+    (place, guest): (&mut Option<Place>, Option<Guest<'_>>),
+) -> Result<(), Error> {
+    if place.is_none() {
+        await_confirmation(session)?;
+        match take_place(server, account, direction) {
+            Ok(taken) => *place = Some(taken),
+            Err(reason) => return Err(session.abort(Error::Busy(reason))),
+        }
+    }
+    drop(guest);
+    await_vanished(server, session, (account, direction))
+}
+
+/// An earlier session for the same copy may be one whose host has vanished. What this client says meanwhile is for later.
+fn await_vanished(
+    server: &Server,
+    session: &mut Session<'_>,
+    (account, direction): (&Account, &Direction),
+) -> Result<(), Error> {
+    let (began, mut told) = (Instant::now(), false);
+    serve_until(session, |session| {
+        session.last_word = clock::now();
+        let waiting = server.absent.awaits_vanished(&account.user.name, direction);
+        if waiting == Waiting::ToSpeak && !std::mem::replace(&mut told, true) {
+            session.warn(WAITS_FOR_VANISHED.into());
+        }
+        Ok((waiting == Waiting::Done || began.elapsed() > VANISHED_PATIENCE).then_some(()))
+    })
+}
+
+fn take_push(room: &Room, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Error> {
+    let shown = match &offer.direction {
+        Direction::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
+        _ => String::new(),
+    };
+    let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
+    let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
+    let files = match room.access {
+        // Nothing that is there may show in what comes of the copy but that a name is taken.
+        Access::WriteOnly => {
+            FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..offer.files }
+        }
+        _ => offer.files,
+    };
+    let received = receive(session, base, files, head)?;
+    let (done, failed) = (received.report.files_done, received.report.failed.count());
+    let removed = match received.report.removed.count() {
+        0 => String::new(),
+        removed => format!(", {removed} removed"),
+    };
+    Ok(format!(
+        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed{removed}",
+        received.files, received.total
+    ))
+}
+
+fn give_pull(
+    room: &Room,
+    session: &mut Session<'_>,
+    sources: Vec<Vec<u8>>,
+    offer: Offer,
+) -> Result<String, Error> {
+    let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
+    let mut listed = Allowance::of(&session.budget);
+    let names = match offer.listing_len {
+        0 => None,
+        _ => {
+            let bytes = get_listing(session, head)?;
+            let names = listing::decode_names(&bytes, &mut |len| listed.take(len));
+            Some(names.map_err(|error| session.abort(error))?)
+        }
+    };
+    let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
+    let options = ScanOptions {
+        exclude: Exclude::new(&offer.files.exclude).map_err(|error| session.abort(error))?,
+        files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
+        stop: Arc::default(),
+    };
+    let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
+    let listed = aside(session, "list", move |over| list_first(root, paths, options, &over))?;
+    let (first, lister) = listed.map_err(|error| session.abort(error))?;
+    first.scan.warnings().into_iter().for_each(|line| session.warn(line));
+    send_listing(session, &first.listing, first.listing.len());
+    let (sent, totals) = send(session, first, lister)?;
+    let (entries, failed) = (totals.entries, sent.report.failed.count());
+    Ok(format!("sent {entries} entries, {} of them new, {failed} failed", sent.report.files_done))
+}
+
+/// A client's word on how long it may be silent counts up to here, or dead ones would keep their places.
+const STALL_MAX_MS: u64 = 3_600_000;
+/// Said once.
+const WAITS_FOR_VANISHED: &str =
+    "the client of an earlier copy to the same place does not answer; waiting for it to speak or be given up";
