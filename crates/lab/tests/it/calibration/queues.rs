@@ -2,7 +2,7 @@
 
 use super::measure;
 use super::probe::{Probe, Received, Stream, median};
-use crate::watched::{check, start};
+use crate::watched::{check, side_by_side, start};
 use longhaul_lab::{DirectionCounters, Scenario, Side, TcpSettings, tcp};
 use longhaul_sim::queue::QueueDiscipline;
 use std::thread;
@@ -12,12 +12,14 @@ use std::time::Duration;
 #[test]
 fn fair_queueing_isolates_a_small_flow() {
     measure(|| {
-        let [small, bulk] = small_beside_bulk(QueueDiscipline::Fair)?;
+        let [fair, tail] =
+            side_by_side([QueueDiscipline::Fair, QueueDiscipline::DropTail], small_beside_bulk)?;
+        let [small, bulk] = fair;
         check(small.lost == 0 && bulk.lost > 0, || format!("lost {} and {}", small.lost, bulk.lost))?;
         check(small.wait_ms * 10.0 < bulk.wait_ms, || {
             format!("it waited {:.1} ms, the other {:.1} ms", small.wait_ms, bulk.wait_ms)
         })?;
-        let [small, bulk] = small_beside_bulk(QueueDiscipline::DropTail)?;
+        let [small, bulk] = tail;
         check(small.wait_ms * 2.0 > bulk.wait_ms, || {
             format!("drop-tail isolates: {:.1} ms, the other {:.1} ms", small.wait_ms, bulk.wait_ms)
         })
@@ -28,10 +30,15 @@ fn fair_queueing_isolates_a_small_flow() {
 #[test]
 fn codel_keeps_the_queue_short() {
     measure(|| {
-        let (_, tail) = tcp_over(QueueDiscipline::DropTail, false)?;
-        for super_packets in [false, true] {
-            let (mbit, codel) = tcp_over(QueueDiscipline::CoDel, super_packets)?;
-            let means = [codel, tail].map(|way| way.waiting_bytes.mean_bytes);
+        let queues = [
+            (QueueDiscipline::DropTail, false),
+            (QueueDiscipline::CoDel, false),
+            (QueueDiscipline::CoDel, true),
+        ];
+        let [tail, plain, with_super_packets] =
+            side_by_side(queues, |(queue, super_packets)| tcp_over(queue, super_packets))?;
+        for (mbit, codel) in [plain, with_super_packets] {
+            let means = [codel, tail.1].map(|way| way.waiting_bytes.mean_bytes);
             check(means[0] * 3.0 < means[1], || format!("{} bytes wait instead of {}", means[0], means[1]))?;
             check(codel.dropped_queue > 0, || format!("{codel:?}"))?;
             check(mbit > 0.7 * BOTTLENECK_MBIT, || format!("{mbit} Mb/s"))?;

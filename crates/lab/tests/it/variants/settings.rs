@@ -2,7 +2,7 @@
 
 use super::measure;
 use super::trace;
-use crate::watched::check;
+use crate::watched::{check, side_by_side};
 use longhaul_lab::{Lab, LabError, Scenario, Side, TcpSettings};
 
 #[test]
@@ -18,7 +18,7 @@ fn windows_without_scaling_are_64_kb() {
             Ok::<f64, String>(segments * 1448.0 * 8e-6)
         };
         // 65 535 bytes each 100 ms.
-        let (capped, large) = (rate(&small)?, rate(&TcpSettings::default())?);
+        let [capped, large] = side_by_side([small, TcpSettings::default()], |settings| rate(&settings))?;
         check((4.5..5.25).contains(&capped), || format!("{capped:.2} Mb/s with small windows"))?;
         check(large > 2.0 * capped, || {
             format!("{large:.2} Mb/s with large ones, {capped:.2} with small ones")
