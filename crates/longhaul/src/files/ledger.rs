@@ -2,6 +2,7 @@
 
 use longhaul_proto::session::manifest::{EntryIndex, Group, Layout, Ranges};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Hashes of the groups of files on their way.
 #[derive(Debug, Default)]
@@ -9,6 +10,8 @@ pub(super) struct Ledger {
     files: HashMap<EntryIndex, Sheet>,
     /// Groups that came in wrong.
     bad: HashMap<Group, Bad>,
+    /// What an earlier run left of groups that nobody has vouched for yet: object bytes.
+    unproved: Ranges,
 }
 
 /// What is known of a group that came in wrong.
@@ -118,6 +121,22 @@ impl Ledger {
             complete = verdict == Verdict::Verified { file_complete: true };
         }
         complete
+    }
+
+    /// An earlier run left these object bytes, which are part of groups that nobody has vouched for yet.
+    pub(super) fn set_unproved(&mut self, unproved: Ranges) {
+        self.unproved = unproved;
+    }
+
+    /// Of a group that came in wrong: how many bytes of it an earlier run had left. They are told of once.
+    pub(super) fn disprove(&mut self, group: Range<u64>) -> u64 {
+        let bytes = self
+            .unproved
+            .overlapping(&group)
+            .map(|kept| kept.end.min(group.end) - kept.start.max(group.start));
+        let bytes = bytes.sum();
+        self.unproved.remove(group);
+        bytes
     }
 
     /// Whether data of this group is known to be wrong already: `Some(false)`, right: `Some(true)`.

@@ -12,7 +12,9 @@ use super::names::{is_ours, journal_name};
 use super::resume::Resumed;
 use super::root::{Root, Written};
 use super::target::{Place, room};
-use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest, Ranges, bytes_in};
+use longhaul_proto::session::manifest::{
+    Entry, EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges, bytes_in, shifted,
+};
 use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, Report};
 use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, statat};
@@ -53,6 +55,8 @@ pub struct Plan {
     pub skipped_bytes: u64,
     /// Bytes taken over from an interrupted run.
     pub resumed_bytes: u64,
+    /// Those of them that belong to groups which are not verified: object bytes.
+    pub unproved: Ranges,
     /// Bytes still to come.
     pub bytes_to_come: u64,
     /// Entries that cannot be stored, and why.
@@ -365,6 +369,10 @@ impl Plan {
         for range in kept.iter() {
             self.add_range(place.start + range.start..place.start + range.end);
         }
+        for verified in resumed.iter().flat_map(|part| part.groups.iter()) {
+            kept.remove(verified.start * GROUP_LEN..verified.end * GROUP_LEN);
+        }
+        self.unproved.extend(shifted(&kept, place.start).iter().cloned());
         self.resumed.extend(resumed);
         let helps = |standing: &Standing| (0..standing.end).any(|group| !is_in_part(&group));
         self.standing.extend(standing.filter(helps));

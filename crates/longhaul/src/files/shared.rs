@@ -262,6 +262,13 @@ impl Shared {
         report.delta_bytes = report.delta_bytes.saturating_sub(bytes);
     }
 
+    /// A group came in wrong: what an earlier run had left of it was not what the sender has.
+    pub(super) fn disprove(&self, group: Group) {
+        let bytes = self.lock_ledger().disprove(self.target.layout.group_range(group));
+        let mut report = self.report();
+        report.resumed_bytes = report.resumed_bytes.saturating_sub(bytes);
+    }
+
     fn group_len(&self, group: Group) -> u64 {
         let range = self.target.layout.group_range(group);
         range.end - range.start

@@ -157,6 +157,7 @@ impl FileSink {
         let removal = (plan.extraneous, plan.source_incomplete, plan.follows);
         let aim = (plan.bytes_to_come, plan.dry_run, plan.fsync);
         let shared = Arc::new(Shared::new(target, blocks, report, aim, removal, talk));
+        shared.lock_ledger().set_unproved(plan.unproved);
         for entry in plan.skipped.iter().chain(&plan.failed).chain(&plan.kept) {
             shared.settle_beforehand(*entry);
         }

@@ -212,6 +212,7 @@ impl Writer {
     pub(super) fn bad(&self, group: Group) {
         let shared = &self.shared;
         shared.logs.note(group.entry, Record::Lost { index: group.index });
+        shared.disprove(group);
         if shared.lock_ledger().reject(group) >= BAD_MAX {
             shared.fail(group.entry, FileError::Unverifiable.into());
             return;
