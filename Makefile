@@ -193,7 +193,9 @@ wheel: ## Build the Python package for this machine: target/wheels
 
 .PHONY: unit
 unit: ## Run the tests of all crates, those over emulated paths and real sockets included
-	$(CARGO) test $(WHOLE) --tests --no-fail-fast
+	@mkdir -p $(CARGO_TARGET_DIR)
+	$(CARGO) test $(WHOLE) --tests --no-fail-fast 2>&1 | tee $(CARGO_TARGET_DIR)/unit.log || { \
+		printf '\n%s\n' "What failed, once more:" && awk '/^failures:$$/, /^test result/' $(CARGO_TARGET_DIR)/unit.log; exit 1; }
 	$(CARGO) test $(WHOLE) --doc
 
 .PHONY: bench
