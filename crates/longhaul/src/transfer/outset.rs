@@ -134,6 +134,10 @@ pub fn reach_and_list(
             waker.wait_many(vec![], HEARTBEAT)?;
         }
     });
+    if outcome.is_err() && matches!(remote, Remote::Ssh { .. }) {
+        // An ssh that asks for a password is ended before this program is.
+        while news.recv().is_ok() {}
+    }
     outcome?;
     let listing = listed.ok_or(Error::Panicked)?;
     let meeting = match (met, address) {

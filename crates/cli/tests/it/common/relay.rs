@@ -138,7 +138,8 @@ impl Relay {
 
     /// The connections that carry the control stream, one after the other: those that open it and that go on with it.
     pub fn controls(&self) -> Vec<usize> {
-        let is_control = |index: &usize| matches!(self.opening(*index).get(..3), Some(b"LHC" | b"LHR"));
+        let is_control =
+            |index: &usize| matches!(self.opening(*index).get(..3), Some(b"LHC" | b"LHF" | b"LHR"));
         (0..self.connections()).filter(is_control).collect()
     }
 
