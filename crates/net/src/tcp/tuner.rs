@@ -16,6 +16,8 @@ pub struct Survey {
     pub rtt_least: Option<Duration>,
     /// How many of those that are given data have lost something since they began.
     pub with_losses: u32,
+    /// How many of those fill their congestion window: it is what holds them back, not their program or reader.
+    pub window_bound: u32,
     /// Segments that all of them have sent again since they began.
     pub retransmits: u64,
 }
@@ -27,7 +29,9 @@ impl Survey {
         let (mut sum, mut told) = (Duration::ZERO, 0);
         for (is_active, info) in connections {
             survey.retransmits += info.retransmits;
-            survey.with_losses += u32::from(is_active && info.retransmits > 0);
+            let has_lost = is_active && info.retransmits > 0;
+            survey.with_losses += u32::from(has_lost);
+            survey.window_bound += u32::from(has_lost && info.queued_bytes >= info.cwnd_bytes);
             survey.rtt_longest = survey.rtt_longest.max(info.rtt);
             if !info.rtt_min.is_zero() {
                 survey.rtt_least =
@@ -100,6 +104,7 @@ impl Tuner {
             acked: progress.acked,
             streams: progress.streams,
             with_losses: survey.with_losses,
+            window_bound: survey.window_bound,
             lost: survey.retransmits.saturating_sub(before),
             rtt: progress.rtt,
             queue: survey.queue(),
@@ -131,5 +136,18 @@ mod tests {
         let survey = Survey::of([(true, info(30, 20, 1)), (true, info(50, 0, 0)), (false, info(90, 10, 5))]);
         assert_eq!((survey.rtt, survey.rtt_longest, survey.rtt_least), (Some(ms(40)), ms(90), Some(ms(10))));
         assert_eq!((survey.with_losses, survey.retransmits, survey.queue()), (1, 6, ms(30)));
+    }
+
+    #[test]
+    fn a_connection_that_waits_for_its_reader_is_not_held_back_by_its_window() {
+        let info = |retransmits, queued_bytes| TcpInfo {
+            retransmits,
+            queued_bytes,
+            cwnd_bytes: 30_000,
+            ..TcpInfo::default()
+        };
+        let bound = |connections: &[(bool, TcpInfo)]| Survey::of(connections.iter().copied()).window_bound;
+        assert_eq!(bound(&[(true, info(1, 29_999)), (true, info(0, 90_000)), (false, info(1, 90_000))]), 0);
+        assert_eq!(bound(&[(true, info(1, 29_999)), (true, info(2, 30_000)), (true, info(1, 90_000))]), 2);
     }
 }

@@ -42,6 +42,8 @@ pub struct Interval {
     pub streams: u32,
     /// Those of them that have lost something since they were opened.
     pub with_losses: u32,
+    /// Those of these whose congestion window is what holds them back, not their program or reader.
+    pub window_bound: u32,
     /// Segments that they lost in it.
     pub lost: u64,
     /// A stream's round trip.

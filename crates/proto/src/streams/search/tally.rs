@@ -88,8 +88,7 @@ impl Sum {
             rate: self.rate(),
             error: self.error().min(ERROR_MAX),
             is_full,
-            // One alone leaves gaps where the queue is short, and what it retransmits may be for a slow reader.
-            overflows: is_full && streams > 1 && end.with_losses > 0,
+            overflows: is_full && end.window_bound > 0,
             is_measured: true,
         }
     }
