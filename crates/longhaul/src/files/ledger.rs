@@ -128,14 +128,17 @@ impl Ledger {
         self.unproved = unproved;
     }
 
-    /// Of a group that came in wrong: how many bytes of it an earlier run had left. They are told of once.
-    pub(super) fn disprove(&mut self, group: Range<u64>) -> u64 {
-        let bytes = self
-            .unproved
-            .overlapping(&group)
-            .map(|kept| kept.end.min(group.end) - kept.start.max(group.start));
+    /// Whether an earlier run left anything that nobody has vouched for and that has not come again.
+    pub(super) fn has_unproved(&self) -> bool {
+        !self.unproved.is_empty()
+    }
+
+    /// These object bytes came from the sender: how many of them an earlier run had left. They are told of once.
+    pub(super) fn supersede(&mut self, come: Range<u64>) -> u64 {
+        let bytes =
+            self.unproved.overlapping(&come).map(|kept| kept.end.min(come.end) - kept.start.max(come.start));
         let bytes = bytes.sum();
-        self.unproved.remove(group);
+        self.unproved.remove(come);
         bytes
     }
 

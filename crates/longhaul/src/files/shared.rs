@@ -17,6 +17,7 @@ use longhaul_proto::session::message::{FileFailure, Fsync, Report};
 use longhaul_proto::session::reason::Reason;
 use std::collections::HashSet;
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -262,9 +263,15 @@ impl Shared {
         report.delta_bytes = report.delta_bytes.saturating_sub(bytes);
     }
 
-    /// A group came in wrong: what an earlier run had left of it was not what the sender has.
-    pub(super) fn disprove(&self, group: Group) {
-        let bytes = self.lock_ledger().disprove(self.target.layout.group_range(group));
+    /// These object bytes came from the sender: what an earlier run had left of them was of no use. A group's, where it was
+    /// not what the sender has; a piece that is shorter than a packet comes again with its packet.
+    pub(super) fn supersede(&self, come: impl Iterator<Item = Range<u64>>) {
+        let mut ledger = self.lock_ledger();
+        if !ledger.has_unproved() {
+            return;
+        }
+        let bytes: u64 = come.map(|run| ledger.supersede(run)).sum();
+        drop(ledger);
         let mut report = self.report();
         report.resumed_bytes = report.resumed_bytes.saturating_sub(bytes);
     }

@@ -69,6 +69,8 @@ impl Writer {
             }
             let place = shared.target.layout.group_range(group);
             let local = (place.start - range.start) as u32..(place.end - range.start) as u32;
+            let at = |offset: u32| range.start + u64::from(offset);
+            shared.supersede(load.in_memory.within(local.clone()).map(|run| at(run.start)..at(run.end)));
             let stored = if load.covered.covers(&local) {
                 self.complete(group, local, &mut load)
             } else {
@@ -212,7 +214,6 @@ impl Writer {
     pub(super) fn bad(&self, group: Group) {
         let shared = &self.shared;
         shared.logs.note(group.entry, Record::Lost { index: group.index });
-        shared.disprove(group);
         if shared.lock_ledger().reject(group) >= BAD_MAX {
             shared.fail(group.entry, FileError::Unverifiable.into());
             return;

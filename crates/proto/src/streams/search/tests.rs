@@ -340,7 +340,8 @@ impl Haul {
                 let bytes = (acked * PACKET) as u64;
                 let streams = self.streams[self.rivals..].iter().take(active as usize);
                 let with_losses = streams.filter(|stream| stream.threshold < f64::MAX);
-                let window_bound = with_losses.clone().filter(|stream| stream.window < self.window).count() as u32;
+                let window_bound =
+                    with_losses.clone().filter(|stream| stream.window < self.window).count() as u32;
                 let with_losses = with_losses.count() as u32;
                 let interval = Interval {
                     now,
