@@ -272,7 +272,7 @@ fn partition_point(count: u32, holds: impl Fn(u32) -> bool) -> u32 {
 
 /// Whether what the source has as holes reads as zeros here.
 pub(super) fn holes_are_empty(file: &std::fs::File, kind: &Kind) -> std::io::Result<bool> {
-    use std::os::unix::fs::FileExt;
+    use super::calls::FileExt;
     let Kind::File { size, extents: Some(extents), .. } = kind else { return Ok(true) };
     let mut buf = vec![0; 1 << 20];
     // What is a hole here too need not be read.

@@ -1,10 +1,11 @@
 //! Brings what was stored to the disk itself, and asks what became of it on the way there.
 
-use rustix::fs::{Mode, OFlags, fstat, fstatfs, fsync, openat, syncfs};
+use super::calls::{fstatfs, fsync, sync_file_range, syncfs};
+use rustix::fs::{Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{IntoRawFd, OwnedFd};
 
 /// The file system that a destination is in.
 #[derive(Debug, Default)]
@@ -101,13 +102,11 @@ fn errors_so_far(file: &File) -> io::Result<()> {
 }
 
 fn range(file: &File, offset: u64, len: u64, how: libc::c_uint) -> io::Result<()> {
-    // SAFETY: takes numbers only.
-    if unsafe { libc::sync_file_range(file.as_raw_fd(), offset as i64, len as i64, how) } == 0 {
-        return Ok(());
+    match sync_file_range(file, offset, len, how) {
+        // Where the system lacks it nothing is known, which is no error.
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+        done => done,
     }
-    let error = io::Error::last_os_error();
-    // Where the system lacks it nothing is known, which is no error.
-    if error.raw_os_error() == Some(libc::ENOSYS) { Ok(()) } else { Err(error) }
 }
 
 /// From so many on, files go to the disk with all else that waits in their file system: writing that out takes longer than

@@ -1,12 +1,12 @@
 //! Where a file's data lies in the file: data offsets count data only, file offsets count holes too.
 
+use super::calls::FileExt;
 use longhaul_proto::session::manifest::Kind;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 /// Turns data offsets of one file into file offsets.
 #[derive(Clone, Debug, Default)]

@@ -100,7 +100,8 @@ impl Writer {
         }
         if !complete.is_small() {
             shared.logs.remove(&shared.target, entry);
-            shared.target.close_part(entry);
+            // It is known how it went.
+            let _ = shared.target.close_part(entry);
         }
         shared.done(entry);
     }

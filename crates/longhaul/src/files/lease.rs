@@ -1,16 +1,16 @@
 //! Journals, each held by one copy at a time: whoever has a file's journal locked is the one who receives that
 //! file.
 
+use super::calls::{FileExt, openat, set_len, unlinkat};
 use super::folders::list;
 use super::journal::{Header, PartToken};
 use super::names::{journal_of_part, part_name};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, statat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
 
 /// A journal that is ours. It is given back when this is dropped, at once: a child that another thread is about to start has
 /// a copy of the descriptor until it runs its program, and with it the lock.
@@ -73,6 +73,14 @@ pub(super) fn discard(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What a journal of ours says may not be so: it goes, and its part files with it. Should the disk refuse one of these, the others
+/// see to it that nobody believes it.
+pub(super) fn give_up(journal: &Lease, folder: &OwnedFd, name: &[u8]) {
+    let _ = set_len(journal, 0);
+    remove_parts(folder, name);
+    let _ = unlinkat(folder, name, AtFlags::empty());
 }
 
 /// Remove the part files that go with a journal, whatever it says itself.

@@ -1,5 +1,6 @@
 //! The journals of the files on their way: notes are gathered in memory, a thread writes them out.
 
+use super::calls::{FileExt, set_len};
 use super::journal::{Header, PartToken, Record, Source, seal};
 use super::lease::Lease;
 use super::resume::Resumed;
@@ -8,7 +9,6 @@ use super::target::Target;
 use longhaul_proto::session::manifest::EntryIndex;
 use std::collections::BTreeMap;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The journals of all large files on their way.
@@ -100,16 +100,21 @@ impl Logs {
     /// Some of what the kernel was given of a file did not reach the disk, and nobody knows which: nothing of it is kept.
     /// Reading would not tell either, since memory may have what the disk lacks.
     pub(super) fn give_up(&self, target: &Target, entry: EntryIndex) {
-        self.remove(target, entry);
-        // Without a journal it counts for nothing if it stays.
-        let _ = target.remove_part(entry);
+        let log = lock(&self.logs).remove(&entry);
+        match log {
+            Some(log) => lock(&log).give_up(target, entry),
+            // Without a journal it counts for nothing if it stays.
+            None => drop(target.remove_part(entry)),
+        }
     }
 
     /// Bring part files to the disk itself, and note that. What cannot be brought there is told.
     pub(super) fn sync(&self, target: &Target, failed: impl Fn(EntryIndex, io::Error)) {
         for (entry, log) in self.all() {
             if let Err(error) = sync_one(target, entry, &log) {
-                self.give_up(target, entry);
+                lock(&self.logs).remove(&entry);
+                // It is still ours, whether anybody else has need of it or not.
+                lock(&log).give_up(target, entry);
                 failed(entry, error);
             }
         }
@@ -125,7 +130,7 @@ impl Logs {
         }
     }
 
-    /// A file has landed, or is not gone on with: its journal goes. It stays ours until then.
+    /// A file has landed: its journal goes. It stays ours until then.
     pub(super) fn remove(&self, target: &Target, entry: EntryIndex) {
         let log = lock(&self.logs).remove(&entry);
         if let Some(log) = log {
@@ -181,12 +186,18 @@ impl Log {
         self.unsynced = true;
     }
 
+    fn give_up(&mut self, target: &Target, entry: EntryIndex) {
+        self.closed = true;
+        // A folder that is gone has taken it along.
+        let _ = target.give_up(entry, &self.file);
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         if self.closed || self.pending.is_empty() {
             return Ok(());
         }
         if self.torn {
-            self.file.set_len(self.written_len)?;
+            set_len(&self.file, self.written_len)?;
             self.torn = false;
         }
         let mut bytes = std::mem::take(&mut self.pending);

@@ -1,5 +1,6 @@
 //! How a writer deals with claims: it looks at what is there once the sender's hash says what it should be.
 
+use super::calls::copy_file_range;
 use super::claims::{Claimed, Equal, InPlace};
 use super::compare::holes_are_empty;
 use super::extents::DataMap;
@@ -12,7 +13,6 @@ use super::version::Identity;
 use super::writer::Writer;
 use longhaul_proto::session::manifest::{EntryIndex, Group, Kind};
 use longhaul_proto::session::message::GroupHash;
-use rustix::fs::copy_file_range;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;

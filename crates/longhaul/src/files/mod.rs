@@ -74,6 +74,7 @@
 //! claims.
 
 mod blocks;
+mod calls;
 mod claims;
 mod compare;
 mod disk;

@@ -1,9 +1,9 @@
 //! A part file that is open: what comes of a large file.
 
+use super::calls::fdatasync;
 use super::disk;
 use super::extents::DataMap;
 use longhaul_proto::session::manifest::Kind;
-use rustix::fs::fdatasync;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;

@@ -1,5 +1,6 @@
 //! What comes before the data and after it: folders, links, empty files; deletions, permissions of folders.
 
+use super::calls::fsync;
 use super::disk::MANY;
 use super::errors::{FileError, why};
 use super::folders::split;
@@ -7,7 +8,6 @@ use super::shared::{Happened, Shared, Status};
 use super::target::Journals;
 use longhaul_proto::session::manifest::{EntryIndex, Kind};
 use longhaul_proto::session::message::{FileFailure, Fsync};
-use rustix::fs::fsync;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::io;

@@ -4,10 +4,8 @@
 use super::journal::{HEADER_LEN, Header, Ours, RECORD_MAX, Record, Seal, Source, group_range, seal};
 use longhaul_proto::session::manifest::{GROUP_LEN, Ranges};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 /// What a journal says of the file that is to be received.
 #[derive(Clone, Debug)]
@@ -108,12 +106,6 @@ impl Groups {
 pub(super) trait Stored {
     /// Bytes from a position on, as many as there are and fit; 0 at the end.
     fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize>;
-}
-
-impl Stored for File {
-    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
-        FileExt::read_at(self, buf, at)
-    }
 }
 
 impl Stored for [u8] {

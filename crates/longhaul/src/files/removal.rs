@@ -1,6 +1,7 @@
 //! Removes trees, however deep they are.
 
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
+use super::calls::unlinkat;
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;

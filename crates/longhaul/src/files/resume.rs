@@ -1,14 +1,14 @@
 //! Takes over what an interrupted run left of a large file.
 
+use super::calls::{FileExt, fdatasync};
 use super::extents::DataMap;
 use super::hash::group_hash;
 use super::journal::{Header, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{journal_name, part_name};
-use super::recover::{Recovered, recover};
+use super::recover::{Recovered, Stored, recover};
 use super::sealing::ours;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
-use rustix::fs::fdatasync;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -77,12 +77,24 @@ pub(super) fn resume(
         lost: Vec::new(),
         kept: Ranges::new(),
     };
-    // What met an error on its way to the disk is worth nothing: memory may have what the disk lacks.
-    if !sorting.verified(&found, &mut resumed, stop) || sorting.synced == Some(false) {
+    let is_sorted = sorting.verified(&found, &mut resumed, stop);
+    // What met an error on its way to the disk is worth nothing: memory may have what the disk lacks. The system says so once,
+    // so the next one who looks must not find it.
+    if sorting.synced == Some(false) {
+        lease::give_up(&resumed.journal, folder, &journal_name(name));
+        return Ok(None);
+    }
+    if !is_sorted {
         return Ok(None);
     }
     sorting.unverified(found.ranges, found.is_alike, &mut resumed);
     Ok(Some(resumed))
+}
+
+impl Stored for File {
+    fn read_at(&self, at: u64, buf: &mut [u8]) -> io::Result<usize> {
+        FileExt::read_at(self, buf, at)
+    }
 }
 
 /// Sorts out what can be believed of a part file.

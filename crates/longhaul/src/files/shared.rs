@@ -346,10 +346,12 @@ impl Shared {
         }
     }
 
-    /// What stays of a file that failed: its part file and journal, to go on from.
+    /// What stays of a file that failed: its part file and journal, to go on from, if all of it is on its way to the disk.
     fn clear_away(&self, entry: EntryIndex) {
-        self.logs.flush_failed(entry);
-        self.target.close_part(entry);
+        match self.target.close_part(entry) {
+            Ok(()) => self.logs.flush_failed(entry),
+            Err(_) => self.logs.give_up(&self.target, entry),
+        }
     }
 
     fn close_failed(&self, entry: EntryIndex, reason: Reason) {

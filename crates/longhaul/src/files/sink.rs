@@ -3,7 +3,7 @@
 use super::blocks::{Bits, Blocks};
 use super::errors::FileError;
 use super::jobs::{Job, Load};
-use super::keeper::keep;
+use super::keeper::{Pace, keep};
 use super::plan::Plan;
 use super::prepare::Preparation;
 use super::reader::Wake;
@@ -118,7 +118,7 @@ impl FileSink {
         layout: Arc<Layout>,
         wake: Wake,
     ) -> Result<FileSink, FileError> {
-        FileSink::with_memory(plan, manifest, layout, wake, MEMORY_LEN)
+        FileSink::with(plan, manifest, layout, wake, (MEMORY_LEN, Pace::default()))
     }
 
     /// Share a budget with others. Where they have left nothing, it gets along with the buffers that it has: the sender is held
@@ -128,13 +128,13 @@ impl FileSink {
         self
     }
 
-    /// The same with at most `memory_len` bytes of memory for data (four blocks at the least).
-    pub fn with_memory(
+    /// The same with at most so many bytes of memory for data (four blocks at the least), and journals kept at this pace.
+    pub(super) fn with(
         plan: Plan,
         manifest: Arc<Manifest>,
         layout: Arc<Layout>,
         wake: Wake,
-        memory_len: usize,
+        (memory_len, pace): (usize, Pace),
     ) -> Result<FileSink, FileError> {
         let threads = Threads::start().map_err(FileError::step("no thread can be started"))?;
         let blocks = Blocks::new(&layout, manifest.entries.len());
@@ -183,7 +183,8 @@ impl FileSink {
         }
         let (stop, stopped) = unbounded();
         let kept = shared.clone();
-        let writers = threads.begin(&shared, queues, &give_back, preparation, move || keep(&kept, &stopped));
+        let writers =
+            threads.begin(&shared, queues, &give_back, preparation, move || keep(&kept, pace, &stopped));
         Ok(FileSink {
             shared,
             closed,

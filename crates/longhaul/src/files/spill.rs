@@ -1,8 +1,8 @@
 //! A list of paths of any length: its end is in memory, what comes before it in a file without a name.
 
+use super::calls::FileExt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Paths in the order in which they were added.
 #[derive(Debug, Default)]

@@ -1,11 +1,11 @@
 //! Where data of small files waits that has not come in whole, or whose hash has not: a file without a name, so
 //! that nothing of it stays behind. Small files are not resumed.
 
+use super::calls::FileExt;
 use longhaul_proto::session::manifest::GROUP_LEN;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A place for each of the blocks that have something to wait for.

@@ -1,5 +1,8 @@
 //! The destination: where each entry goes, its part file, and how it lands.
 
+use super::calls::{
+    fchmod, fsync, futimens, linkat, mkdirat, openat, renameat_with, set_len, symlinkat, unlinkat,
+};
 use super::disk::{self, Disk, reopen};
 use super::extents::DataMap;
 use super::folders::{Folders, list, split};
@@ -12,8 +15,8 @@ use super::scan::{mtime, open_to_read};
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fchmod, fstat,
-    fstatvfs, fsync, futimens, linkat, mkdirat, openat, renameat_with, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fstat, fstatvfs,
+    utimensat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -180,9 +183,12 @@ impl Target {
         open.chain(lock(&self.lost).keys().copied()).collect()
     }
 
-    /// Close a file's part file.
-    pub(super) fn close_part(&self, entry: EntryIndex) {
-        lock(&self.parts).retain(|(known, _)| *known != entry);
+    /// Close a file's part file, if it is open: what went wrong on its way to the disk, which the system may have forgotten when
+    /// it is opened again.
+    pub(super) fn close_part(&self, entry: EntryIndex) -> io::Result<()> {
+        let mut parts = lock(&self.parts);
+        let at = parts.iter().position(|(known, _)| *known == entry);
+        at.map_or(Ok(()), |at| parts.remove(at).1.ask())
     }
 
     /// What tells this part file's name from others'.
@@ -220,6 +226,13 @@ impl Target {
     pub(super) fn remove_journal(&self, entry: EntryIndex) -> io::Result<()> {
         let (folder, name) = self.parent(entry)?;
         Ok(remove_file(&folder, &journal_name(name))?)
+    }
+
+    /// Nothing is kept of a file, whose journal this is.
+    pub(super) fn give_up(&self, entry: EntryIndex, journal: &Lease) -> io::Result<()> {
+        let (folder, name) = self.parent(entry)?;
+        lease::give_up(journal, &folder, &journal_name(name));
+        Ok(())
     }
 
     /// Remove what an earlier run left of a file that is in place. `journals`: those that lie in each folder.
@@ -367,7 +380,7 @@ impl Target {
         if let Kind::File { size, .. } = wanted.kind {
             let stat = fstat(file)?;
             if stat.st_size as u64 != size {
-                file.set_len(size)?;
+                set_len(file, size)?;
             }
         }
         fchmod(file, mode(wanted))?;

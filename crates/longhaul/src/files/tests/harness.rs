@@ -1,6 +1,7 @@
 //! Trees to copy, a stand-in for the network, and a close look at the result.
 
 use crate::files::FileError;
+use crate::files::keeper::Pace;
 use crate::files::{
     Base, FileSink, Plan, Reader, Root, Scan, ScanOptions, SinkEvent, SourceSpec, Wake, plan, scan,
 };
@@ -140,6 +141,7 @@ pub struct Road {
     pub shuffled: bool,
     pub reader_cache: usize,
     pub sink_memory: usize,
+    pub pace: Pace,
     /// Stop after this share of the packets.
     pub until: f64,
     /// Change a byte of every n-th packet, [`DAMAGED_MAX`] times in all.
@@ -156,6 +158,7 @@ impl Default for Road {
             shuffled: false,
             reader_cache: 48 << 20,
             sink_memory: 64 << 20,
+            pace: Pace::default(),
             until: 1.0,
             corrupt_every: None,
             spoiled: None,
@@ -199,6 +202,8 @@ pub struct Trip {
     pub bell: Arc<Bell>,
     /// Packets still to be sent, the next one last.
     pub to_send: Vec<u64>,
+    /// Object bytes that the sink has taken in.
+    pub taken: Ranges,
     pub bad: usize,
     pub unwanted: Ranges,
     pub confirmed: Ranges,
@@ -244,8 +249,8 @@ impl Trip {
             Reader::with_cache(scan.clone(), layout.clone(), wanted, bell.wake(), road.reader_cache).unwrap();
         have.extend(claimed);
         let manifest = Arc::new(scan.manifest.clone());
-        let sink =
-            FileSink::with_memory(plan, manifest, layout.clone(), bell.wake(), road.sink_memory).unwrap();
+        let limits = (road.sink_memory, road.pace);
+        let sink = FileSink::with(plan, manifest, layout.clone(), bell.wake(), limits).unwrap();
         let mut rng = Rng::with_seed(road.seed);
         let mut to_send = packets(&have, &layout, road.packet_len);
         if road.shuffled {
@@ -261,6 +266,7 @@ impl Trip {
             sink,
             bell,
             to_send,
+            taken: Ranges::new(),
             bad: 0,
             unwanted: Ranges::new(),
             confirmed: Ranges::new(),
@@ -285,9 +291,14 @@ impl Trip {
     /// Carry packets until the share that the road allows, but the last one only if it allows all; then until all has
     /// landed.
     pub fn run(&mut self) {
+        self.run_until(|| false);
+    }
+
+    /// The same, or until something else happens.
+    pub fn run_until(&mut self, mut stop: impl FnMut() -> bool) {
         let stop_at = (self.to_send.len() as f64 * (1.0 - self.road.until)).ceil() as usize;
         let mut moved = Instant::now();
-        while self.to_send.len() > stop_at || (self.road.until >= 1.0 && !self.sink.finished()) {
+        while !stop() && (self.to_send.len() > stop_at || (self.road.until >= 1.0 && !self.sink.finished())) {
             let before = self.to_send.len();
             self.carry();
             self.pass_on_news();
@@ -344,6 +355,7 @@ impl Trip {
         match self.sink.write_at(start, &buf) {
             Ok(()) => {
                 self.to_send.pop();
+                self.taken.insert(start..end);
                 self.damaged += damage;
             }
             Err(Full) => std::thread::sleep(Duration::from_micros(100)),

@@ -1,9 +1,13 @@
 //! Whole copies without a network: scan, read, plan, store, land.
 
+pub(super) mod calls;
 mod campaign;
 mod deltas;
+mod disk;
+mod errors;
 mod escapes;
 mod harness;
+mod held;
 mod parts;
 mod power;
 mod reading;

@@ -122,7 +122,7 @@ fn a_file_that_lands_small_leaves_nothing_of_its_larger_self() {
 }
 
 /// What a receiver that is killed leaves: a copy of a folder as it is at a moment, journals before part files.
-pub fn snapshot(from: &Path, to: &Path) {
+fn snapshot(from: &Path, to: &Path) {
     for journals in [true, false] {
         for item in fs::read_dir(from).unwrap() {
             let name = item.unwrap().file_name();
