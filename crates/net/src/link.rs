@@ -8,6 +8,7 @@ use super::udp::{Datagram, ReceiveBuffers, UdpSocket, is_on_the_way};
 use super::wake::{Interest, Waker, wait};
 use crate::clock;
 use crossbeam_channel::Receiver;
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::session::opening::{Assembly, Piece, cut};
 use longhaul_proto::units::Time;
@@ -23,6 +24,8 @@ pub struct Stray {
     pub bytes: Vec<u8>,
     /// When it reached the host.
     pub time: Time,
+    /// What its IP header said, if the kernel told.
+    pub ecn: Option<Ecn>,
     /// Who sent it.
     pub from: SocketAddr,
 }
@@ -297,8 +300,8 @@ impl Link {
             held.next().or_else(|| self.strays.as_ref().and_then(|strays| strays.try_recv().ok()))
         {
             any = true;
-            let datagram =
-                Datagram { bytes: &mut stray.bytes, time: stray.time, from: Some(stray.from), to: None };
+            let Stray { bytes, time, ecn, from } = &mut stray;
+            let datagram = Datagram { bytes, time: *time, ecn: *ecn, from: Some(*from), to: None };
             let len = datagram.bytes.len();
             if open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
                 self.follow(stray.from, len);
@@ -435,6 +438,20 @@ impl Link {
         Ok(true)
     }
 
+    /// What the IP headers of all that goes over UDP from now on say of queues on the way.
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        if let Socket::Connected(socket) | Socket::Open(socket, _) = &mut self.socket {
+            socket.set_ecn(ecn);
+        }
+    }
+
+    /// Mark what is sent as lower than best effort.
+    pub fn mark_background(&mut self) {
+        if let Socket::Connected(socket) | Socket::Open(socket, _) = &mut self.socket {
+            socket.mark_background();
+        }
+    }
+
     /// Send a run of up to `count` datagrams of at most `datagram_len` bytes under the main keys in one system call.
     /// `write` fills bodies until it has none. Returns how many there were.
     pub fn send_run(
@@ -490,7 +507,8 @@ impl Awaited {
                 self.answer = self.pieces.take(&piece).or(self.answer.take());
             }
             _ if held.len() < HELD_MAX => {
-                held.push(Stray { bytes: datagram.bytes.to_vec(), time: datagram.time, from });
+                let Datagram { bytes, time, ecn, .. } = datagram;
+                held.push(Stray { bytes: bytes.to_vec(), time, ecn, from });
             }
             _ => {}
         }
@@ -508,14 +526,15 @@ fn open(
     datagram: Datagram<'_>,
     handle: &mut impl FnMut(Phase, Arrival, &mut [u8]),
 ) -> bool {
-    let Some(header) = Header::decode(datagram.bytes) else { return false };
+    let Datagram { bytes, time, ecn, .. } = datagram;
+    let Some(header) = Header::decode(bytes) else { return false };
     let (phase, keys) = match (header.early, main) {
         (true, _) => (Phase::Early, early),
         (false, Some(keys)) => (Phase::Main, keys),
         (false, None) => return false,
     };
-    let Ok(body) = keys.open(&header, datagram.bytes) else { return false };
-    handle(phase, Arrival::new(datagram.time, header.number), body);
+    let Ok(body) = keys.open(&header, bytes) else { return false };
+    handle(phase, Arrival { time, number: header.number, ecn }, body);
     true
 }
 

@@ -123,7 +123,7 @@ impl<E: Endpoint> Driver<E> {
                     self.socket.connect(peer)?;
                     self.is_connected = true;
                 }
-                let arrival = Arrival::new(datagram.time, self.received);
+                let arrival = Arrival { time: datagram.time, number: self.received, ecn: datagram.ecn };
                 self.received += 1;
                 self.endpoint.handle_datagram(clock::now(), arrival, datagram.bytes);
                 self.transmit()?;
@@ -136,6 +136,11 @@ impl<E: Endpoint> Driver<E> {
 
     /// Take out all there is to send, unless the socket has not taken what there was before.
     fn transmit(&mut self) -> io::Result<()> {
+        let ecn = self.endpoint.ecn();
+        // What is left of a run goes as it was meant to.
+        if ecn != self.socket.ecn() && self.out.flush(&mut self.socket)? {
+            self.socket.set_ecn(ecn);
+        }
         while self.is_connected && (!self.out.is_stuck() || self.out.flush(&mut self.socket)?) {
             let endpoint = &mut self.endpoint;
             let now = clock::now();

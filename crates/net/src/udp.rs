@@ -1,8 +1,9 @@
 //! A UDP socket that moves many datagrams a system call (GSO, GRO), tells when each reached the host (kernel
-//! timestamps) and how many the host dropped (`SO_RXQ_OVFL`). Where the system lacks one of these it does without.
+//! timestamps), what its IP header said of queues (ECN), and how many the host dropped (`SO_RXQ_OVFL`). Where the system lacks one of these it does without.
 
 use super::drops::DropMeter;
 use crate::clock;
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::{Time, nanos};
 use longhaul_proto::wire::{IPV4_UDP_LEN, IPV6_UDP_LEN};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,7 +20,9 @@ pub const GSO_SEGMENTS_MAX: usize = 64;
 pub const GSO_BYTES_MAX: usize = 65_507;
 
 /// The code point of the Lower-Effort behaviour (RFC 8622 §5).
-const DSCP_LE: libc::c_int = 1;
+const DSCP_LE: u8 = 1;
+/// Beside the code point: ECN (RFC 3168 §5).
+const ECN_BITS: u8 = 3;
 
 /// Bytes of socket buffer asked for. The kernel caps this at `rmem_max`/`wmem_max`; what it gave is told by
 /// [`UdpSocket::receive_buffer`].
@@ -30,8 +33,8 @@ const SEND_BUFFER_WANTED: usize = 1 << 18;
 /// Messages taken by one receive call; each may hold a whole GRO batch.
 const BATCH: usize = 8;
 const MESSAGE_BYTES: usize = 65_536;
-/// For run, timestamp, drops and address, of 24, 32, 24 and 40 bytes.
-const CONTROL_BYTES: usize = 128;
+/// For run, timestamp, drops, ECN and address, of 24, 32, 24, 24 and 40 bytes.
+const CONTROL_BYTES: usize = 160;
 
 /// Whether an error tells of the network or of a firewall, here or on the way (RFC 1122 §4.2.3.9, RFC 4443 §3.1), or of a
 /// route that has changed: what was sent is larger than it takes now, or this host has lost its address or its way there.
@@ -65,6 +68,8 @@ pub struct UdpSocket {
     gso: bool,
     drops: DropMeter,
     receive_buffer: usize,
+    /// What the IP headers of all that is sent say: six bits of service, two of ECN.
+    service: u8,
 }
 
 /// Buffers for receiving, apart from the socket so that the datagrams can be worked on while it is borrowed.
@@ -85,6 +90,7 @@ struct Message {
     len: usize,
     segment: usize,
     time: Time,
+    ecn: Option<Ecn>,
     from: Option<SocketAddr>,
     to: Option<IpAddr>,
 }
@@ -95,6 +101,8 @@ pub struct Datagram<'a> {
     pub bytes: &'a mut [u8],
     /// When it reached the host.
     pub time: Time,
+    /// What its IP header said, if the kernel told.
+    pub ecn: Option<Ecn>,
     /// Who sent it.
     pub from: Option<SocketAddr>,
     /// To which of this host's addresses, if the socket tells ([`UdpSocket::tell_own_address`]).
@@ -119,10 +127,11 @@ impl ReceiveBuffers {
     pub fn datagrams(&mut self) -> impl Iterator<Item = Datagram<'_>> {
         let messages = &self.messages[..self.count];
         self.data.chunks_mut(MESSAGE_BYTES).zip(messages).flat_map(|(buf, message)| {
-            let Message { time, from, to, .. } = *message;
+            let Message { time, ecn, from, to, .. } = *message;
             buf[..message.len].chunks_mut(message.segment.max(1)).map(move |bytes| Datagram {
                 bytes,
                 time,
+                ecn,
                 from,
                 to,
             })
@@ -152,6 +161,8 @@ impl UdpSocket {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1),
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1),
             (libc::SOL_UDP, libc::UDP_GRO, 1),
+            (libc::SOL_IP, libc::IP_RECVTOS, 1),
+            (libc::SOL_IPV6, libc::IPV6_RECVTCLASS, 1),
             // Never fragment; the path check finds what passes (RFC 8899 §3).
             (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
             (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
@@ -162,7 +173,8 @@ impl UdpSocket {
         let gso = set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
         socket.bind(&address.into())?;
         let receive_buffer = socket.recv_buffer_size().unwrap_or(0);
-        Ok(UdpSocket { socket, gso, drops: DropMeter::new(receive_buffer), receive_buffer })
+        let drops = DropMeter::new(receive_buffer);
+        Ok(UdpSocket { socket, gso, drops, receive_buffer, service: 0 })
     }
 
     /// From now on every datagram tells to which of this host's addresses it came.
@@ -201,11 +213,29 @@ impl UdpSocket {
     }
 
     /// Mark what is sent as lower than best effort (RFC 8622), for the routers that heed it.
-    pub fn mark_background(&self) {
+    pub fn mark_background(&mut self) {
+        // The mark is a courtesy, the controller does the yielding.
+        self.set_service(DSCP_LE << 2 | self.service & ECN_BITS);
+    }
+
+    /// What the IP headers of all that is sent from now on say of queues. Where it cannot be said, nothing is marked.
+    pub fn set_ecn(&mut self, ecn: Ecn) {
+        self.set_service(self.service & !ECN_BITS | ecn.bits());
+    }
+
+    /// What they say.
+    pub fn ecn(&self) -> Ecn {
+        Ecn::from_bits(self.service)
+    }
+
+    fn set_service(&mut self, service: u8) {
+        if service == std::mem::replace(&mut self.service, service) {
+            return;
+        }
         let fd = self.socket.as_raw_fd();
         for (level, name) in [(libc::SOL_IP, libc::IP_TOS), (libc::SOL_IPV6, libc::IPV6_TCLASS)] {
-            // One of the two fits the address family; the mark is a courtesy, the controller does the yielding.
-            let _ = set_option(fd, level, name, DSCP_LE << 2);
+            // One of the two fits the address family, both where IPv4 peers are served over IPv6.
+            let _ = set_option(fd, level, name, service.into());
         }
     }
 
@@ -375,7 +405,8 @@ unsafe fn read_message(
     clocks: &Clocks,
 ) -> (Message, Option<u32>) {
     let len = header.msg_len as usize;
-    let mut message = Message { len, segment: len, time: clocks.now, from: socket_addr(address), to: None };
+    let from = socket_addr(address);
+    let mut message = Message { len, segment: len, time: clocks.now, ecn: None, from, to: None };
     let mut dropped = None;
     // SAFETY: the caller vouches for the header; CMSG_NXTHDR stays within its control buffer, and the kernel
     // wrote as many bytes as each type holds.
@@ -389,6 +420,10 @@ unsafe fn read_message(
                 }
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                     message.time = clocks.local(data.cast::<libc::timespec>().read_unaligned());
+                }
+                (libc::SOL_IP, libc::IP_TOS) => message.ecn = Some(Ecn::from_bits(*data)),
+                (libc::SOL_IPV6, libc::IPV6_TCLASS) => {
+                    message.ecn = Some(Ecn::from_bits(data.cast::<libc::c_int>().read_unaligned() as u8));
                 }
                 (libc::SOL_IP, libc::IP_PKTINFO) => {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
@@ -502,9 +537,34 @@ mod tests {
 
     #[test]
     fn background_is_marked_lower_effort() {
-        let (a, _) = pair();
+        let (mut a, _) = pair();
         a.mark_background();
+        a.set_ecn(Ecn::Ect0);
+        assert_eq!(a.socket.tos_v4().unwrap(), 0b110);
+        a.set_ecn(Ecn::NotEct);
         assert_eq!(a.socket.tos_v4().unwrap(), 0b100);
+    }
+
+    #[test]
+    fn what_an_ip_header_says_of_queues_arrives_whatever_the_address_family() {
+        for (from, to) in [("127.0.0.1:0", "127.0.0.1:0"), ("[::1]:0", "[::1]:0"), ("127.0.0.1:0", "[::]:0")]
+        {
+            let mut a = UdpSocket::bind(from.parse().unwrap(), false).unwrap();
+            let mut b = UdpSocket::bind(to.parse().unwrap(), false).unwrap();
+            let to = SocketAddr::new(a.local_addr().unwrap().ip(), b.local_addr().unwrap().port());
+            let mut told = vec![];
+            for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
+                a.set_ecn(ecn);
+                // A run, and one by itself.
+                for len in [3000, 100] {
+                    a.send_run(&[7; 3000][..len], 1000, Some(to)).unwrap();
+                    let mut buffers = ReceiveBuffers::default();
+                    assert!(b.receive(&mut buffers).unwrap());
+                    told.extend(buffers.datagrams().map(|datagram| (ecn, datagram.ecn)));
+                }
+            }
+            assert!(told.len() == 16 && told.iter().all(|(sent, came)| *came == Some(*sent)), "{told:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //!   WORDS    0x05 · position u64 · bytes                                            (of a control stream without connection)
 //! ```
 
+use crate::ecn::Ecn;
 use crate::units::{DatagramNumber, PacketNumber, Time};
 use core::time::Duration;
 use std::ops::Range;
@@ -256,6 +257,8 @@ pub struct Ack {
     pub latest: DatagramNumber,
     /// When it came in, on the receiver's clock.
     pub latest_time: Time,
+    /// What its IP header said of queues on the way.
+    pub latest_ecn: Ecn,
     /// How long ago that was when this was written (71 min at most), in µs on the wire.
     pub delay: Duration,
     /// Data datagrams that came in, repeats included.
@@ -266,6 +269,8 @@ pub struct Ack {
     pub dropped: u64,
     /// Packets refused because the sink was full.
     pub refused: u64,
+    /// Datagrams that came in marked ([`Ecn::Ce`]).
+    pub marked: u64,
     /// All packets below this are in.
     pub low: PacketNumber,
     /// It was asked for.
@@ -285,6 +290,9 @@ pub struct Ack {
 const ACK_COMPLETE: u8 = 1;
 const ACK_ANSWER: u8 = 2;
 const ACK_LAST: u8 = 4;
+const ACK_MARKED: u8 = 8;
+/// Where the two bits of the latest datagram's IP header stand.
+const ACK_ECN_SHIFT: u32 = 4;
 /// Runs in an acknowledgement at most.
 pub const MAX_RUNS: usize = 256;
 /// Arrivals told one by one in an acknowledgement at most.
@@ -295,7 +303,7 @@ pub const MAX_SLICE_WORDS: usize = 128;
 pub const SLICE_WORDS: usize = 32;
 
 impl Ack {
-    /// Write kind and all, as much of runs and slice as fits `buf` (which must hold 128 bytes). Returns the length.
+    /// Write kind and all, as much of runs and slice as fits `buf` (which must hold 137 bytes). Returns the length.
     pub fn encode(&self, buf: &mut [u8]) -> usize {
         let mut w = Writer { buf, at: 0 };
         w.bytes(&[KIND_ACK, self.flags(), self.pressure]);
@@ -308,6 +316,9 @@ impl Ack {
         w.varint(self.largest.saturating_sub(self.latest));
         if let Some(answer) = self.answer {
             w.varint(answer.round.into());
+        }
+        if self.marked > 0 {
+            w.varint(self.marked);
         }
         let timed =
             self.timed.len().min(MAX_TIMED).min(w.left().saturating_sub(TIMED_RESERVE) / TIMED_LEN_MAX);
@@ -347,7 +358,9 @@ impl Ack {
             Some(Answer { last: false, .. }) => ACK_ANSWER,
             Some(Answer { last: true, .. }) => ACK_ANSWER | ACK_LAST,
         };
-        answer | if self.complete { ACK_COMPLETE } else { 0 }
+        let complete = if self.complete { ACK_COMPLETE } else { 0 };
+        let marked = if self.marked > 0 { ACK_MARKED } else { 0 };
+        answer | complete | marked | self.latest_ecn.bits() << ACK_ECN_SHIFT
     }
 
     /// How many words of the map an acknowledgement without runs holds for certain in a body of `room` bytes.
@@ -361,6 +374,7 @@ impl Ack {
         let [flags, pressure] = r.array()?;
         let mut ack = Ack {
             complete: flags & ACK_COMPLETE != 0,
+            latest_ecn: Ecn::from_bits(flags >> ACK_ECN_SHIFT),
             pressure,
             epoch: u16::from_be_bytes(r.array()?),
             latest_time: Time(u64::from_be_bytes(r.array()?)),
@@ -377,6 +391,9 @@ impl Ack {
         if flags & ACK_ANSWER != 0 {
             ack.answer =
                 Some(Answer { round: u32::try_from(r.varint()?).ok()?, last: flags & ACK_LAST != 0 });
+        }
+        if flags & ACK_MARKED != 0 {
+            ack.marked = r.varint()?;
         }
         let [timed] = r.array()?;
         if usize::from(timed) > MAX_TIMED {
@@ -424,9 +441,9 @@ impl Ack {
 
 /// Where the flags of an acknowledgement stand.
 const FLAGS_AT: usize = 1;
-/// Bytes before the slice's words where there are neither runs nor timed arrivals: 17 fixed, seven counters, the
+/// Bytes before the slice's words where there are neither runs nor timed arrivals: 17 fixed, eight counters, the
 /// answer's round, three counts, and the slice's place.
-const HEAD_LEN_MAX: usize = 17 + 7 * 10 + 5 + 4 + 11;
+const HEAD_LEN_MAX: usize = 17 + 8 * 10 + 5 + 4 + 11;
 /// Two varints: a datagram's distance below 2⁴⁸ and a span of time.
 const TIMED_LEN_MAX: usize = 7 + 10;
 /// Room that runs and slice need behind them.
@@ -498,14 +515,17 @@ mod tests {
         let counters = (any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>());
         let answer = proptest::option::of((any::<u32>(), any::<bool>()));
         let head = (any::<u16>(), any::<bool>(), any::<u8>(), any::<u64>(), any::<u32>(), answer);
+        let marks = (0..4u8, prop_oneof![Just(0), any::<u64>()]);
         let tail = (
             prop::collection::vec(any::<u64>(), 0..30),
             prop::collection::vec((0..1000u64, 0..1u64 << 40), 0..MAX_TIMED),
             prop::collection::vec(any::<u64>(), 0..32),
             0..1u64 << 40,
         );
-        (head, counters, (0..MAX_NUMBER, 0..1000u64), tail).prop_map(
-            |(h, c, (largest, back), (runs, timed, slice, word))| Ack {
+        (head, counters, (0..MAX_NUMBER, 0..1000u64), marks, tail).prop_map(
+            |(h, c, (largest, back), (ecn, marked), (runs, timed, slice, word))| Ack {
+                latest_ecn: Ecn::from_bits(ecn),
+                marked,
                 timed: timed
                     .iter()
                     .map(|(n, t)| (largest.saturating_sub(*n), Time(h.3.saturating_sub(*t))))
@@ -549,10 +569,11 @@ mod tests {
         }
 
         #[test]
-        fn an_answer_fills_its_body_and_none_of_it_is_cut(ack in any_ack(), room in 128usize..1400) {
+        fn an_answer_fills_its_body_and_none_of_it_is_cut(ack in any_ack(), room in 137usize..1400) {
             let slice = vec![u64::MAX; Ack::words_in(room)];
             let answer = Some(Answer { round: u32::MAX, last: true });
-            let counters = Ack { received: u64::MAX, distinct: u64::MAX, low: u64::MAX, ..ack };
+            let counters =
+                Ack { received: u64::MAX, distinct: u64::MAX, low: u64::MAX, marked: u64::MAX, ..ack };
             let ack = Ack { slice, slice_start: 64 << 40, answer, runs: vec![], timed: vec![], ..counters };
             let mut buf = vec![0; room];
             let len = ack.encode(&mut buf);

@@ -57,6 +57,7 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, path: KnownPath) -> (FlowEnd
         rate_cap: flow.rate_cap,
         rtt,
         have: Ranges::new(),
+        ecn: flow.ecn,
         seed: spec.seed,
     };
     let plain = ControlConfig::new(u64::from(packet_len) + DATA_OVERHEAD as u64, rtt);

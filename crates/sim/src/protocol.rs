@@ -2,6 +2,7 @@
 
 use crate::ids::Side;
 use longhaul_proto::control::{ControllerKind, Remembered};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::object::Companions;
 use longhaul_proto::object::{AckKind, SelectorKind};
 use longhaul_proto::suggest::unknown;
@@ -96,6 +97,8 @@ pub struct ObjectFlow {
     pub rate_cap: Option<Rate>,
     /// What an earlier transfer to the same destination found.
     pub remembered: Option<Remembered>,
+    /// What its datagrams say of queues on the way, if the path shows that marks survive.
+    pub ecn: Ecn,
     /// Yield to all other traffic.
     pub background: bool,
     /// Windows are spread over the round trip.
@@ -119,6 +122,7 @@ impl ObjectFlow {
             rate: None,
             rate_cap: None,
             remembered: None,
+            ecn: Ecn::NotEct,
             background: false,
             paced: true,
             streams: None,

@@ -1,5 +1,6 @@
 //! What stands in a datagram.
 
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::session::opening::{Assembly, OPENING, Openings, PIECE_LEN, Piece, cut};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire::{self, Ack, Body, DATA_PREFIX, HEADER_LEN, Header, MAX_NUMBER, SEAL_OVERHEAD};
@@ -81,6 +82,8 @@ pub fn full_ack() -> Ack {
         pressure: 128,
         latest: 98,
         latest_time: Time::from_millis(1234),
+        latest_ecn: Ecn::Ect0,
+        marked: 7,
         delay: Duration::from_micros(150),
         received: 90,
         distinct: 88,

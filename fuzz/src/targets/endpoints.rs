@@ -3,6 +3,7 @@
 use super::datagrams::{ack_body, body_seeds, full_ack};
 use super::{Script, put_piece};
 use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use longhaul_proto::object::{
     AckPolicy, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, Shape,
@@ -48,6 +49,7 @@ pub fn sender(bytes: &[u8]) {
         rate_cap: None,
         rtt: RTT,
         have: Ranges::new(),
+        ecn: Ecn::Ect0,
         seed: 1,
     };
     let object: Vec<u8> = (0..SHAPE.object_len).map(|at| at as u8).collect();

@@ -2,6 +2,7 @@
 
 use super::Script;
 use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Full, Sink};
 use longhaul_proto::object::{
     AckPolicy, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, Shape,
@@ -49,6 +50,7 @@ pub fn transfer(bytes: &[u8]) {
         rate_cap: None,
         rtt: RTT,
         have: Ranges::new(),
+        ecn: Ecn::Ect0,
         seed: 1,
     };
     let control = ControlConfig { rate: Some(Rate::from_mbps(50.0)), ..ControlConfig::new(1038, RTT) };

@@ -3,6 +3,7 @@
 use super::host::{Host, HostConfig, HostCosts};
 use super::run::{BATCH, Done, Fobs};
 use longhaul_proto::control::Greedy;
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::object::{
     AckPolicy, Receiver, ReceiverConfig, Selector, SelectorKind, Sender, SenderConfig, SenderEvent, Shape,
     View,
@@ -83,6 +84,7 @@ impl Transfer {
             rate_cap: None,
             rtt,
             have: Ranges::new(),
+            ecn: Ecn::NotEct,
             seed: self.scenario.seed,
         };
         let receiver = ReceiverConfig { shape, class: 0, ack, have: Ranges::new(), max_body: ACK_BODY_MAX };

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::files::{Listed, Lister};
 use crate::net::udp::GSO_SEGMENTS_MAX;
 use longhaul_proto::control::{ControlConfig, Remembered};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats};
 use longhaul_proto::session::limit::LimitMeter;
@@ -159,6 +160,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             rate_cap,
             rtt,
             have,
+            ecn: Ecn::NotEct,
             seed: nanos(Duration::from_nanos(clock::now().0)),
         };
         let control = ControlConfig {
@@ -184,10 +186,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 companions.selector.name()
             ));
         }
-        if session.options.background
-            && let Some(socket) = session.link.socket()
-        {
-            socket.mark_background();
+        if session.options.background {
+            session.link.mark_background();
         }
         let batch = session.options.batch.map_or(GSO_SEGMENTS_MAX, |b| b.max(1) as usize);
         let now = clock::now();
@@ -361,6 +361,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if self.session.link.is_congested() && !self.session.link.flush()? {
             return Ok(false);
         }
+        self.session.link.set_ecn(self.sender.ecn());
         let mut left = self.batch;
         while left > 0 {
             let sender = &mut self.sender;

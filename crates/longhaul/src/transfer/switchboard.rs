@@ -10,10 +10,8 @@ use crate::net::udp::{Datagram, ReceiveBuffers, UdpSocket};
 use crate::net::wake::{Interest, Waker, wait};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_proto::session::opening::{Openings, Piece};
-use longhaul_proto::units::Time;
 use longhaul_proto::wire::Header;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -115,7 +113,7 @@ impl Switchboard {
         while !stop.load(Ordering::Relaxed) {
             let outcome = match socket.receive(&mut buffers) {
                 Ok(true) => {
-                    for Datagram { bytes, time, from, to } in buffers.datagrams() {
+                    for Datagram { bytes, time, ecn, from, to } in buffers.datagrams() {
                         match (Piece::decode(bytes), from.zip(to)) {
                             (Some(piece), Some((from, to))) => {
                                 let whole = openings.take(from, &piece);
@@ -123,7 +121,11 @@ impl Switchboard {
                                     .into_iter()
                                     .for_each(|first| opened(Opening::new(first, from, (to, port))));
                             }
-                            _ => self.hand_over(bytes, time, from),
+                            _ => {
+                                if let Some(from) = from {
+                                    self.hand_over(Stray { bytes: bytes.to_vec(), time, ecn, from });
+                                }
+                            }
                         }
                     }
                     Ok(())
@@ -146,9 +148,8 @@ impl Switchboard {
         }
     }
 
-    fn hand_over(&self, bytes: &[u8], time: Time, from: Option<SocketAddr>) {
-        let (Some(header), Some(from)) = (Header::decode(bytes), from) else { return };
-        let stray = Stray { bytes: bytes.to_vec(), time, from };
+    fn hand_over(&self, stray: Stray) {
+        let Some(header) = Header::decode(&stray.bytes) else { return };
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = board.lines.get(&header.connection_id) {
             if line.strays.try_send(stray).is_ok() {
@@ -175,6 +176,7 @@ pub const POLL: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
     use crate::net::tcp_set::{StreamSet, stream_key};
+    use longhaul_proto::units::Time;
 
     fn connect(board: &Arc<Switchboard>, id: u64) -> Option<Line> {
         let waker = Waker::new().unwrap();
@@ -182,20 +184,20 @@ mod tests {
         board.connect(id, waker, acceptor)
     }
 
-    fn datagram(id: u64) -> Vec<u8> {
+    fn stray(id: u64) -> Stray {
         let header = Header { early: true, connection_id: id, number: 0 }.encode();
-        [&header[..], &[0; 16]].concat()
+        let bytes = [&header[..], &[0; 16]].concat();
+        Stray { bytes, time: Time::ZERO, ecn: None, from: "127.0.0.1:9".parse().unwrap() }
     }
 
     #[test]
     fn a_session_keeps_its_line_whoever_else_gives_its_name() {
         let board = Arc::new(Switchboard::default());
-        let from = Some("127.0.0.1:9".parse().unwrap());
-        board.hand_over(&datagram(7), Time::ZERO, from);
+        board.hand_over(stray(7));
         let line = connect(&board, 7).unwrap();
         assert!(connect(&board, 7).is_none(), "an offer that was sent again");
         let other = connect(&board, 8).unwrap();
-        board.hand_over(&datagram(7), Time::ZERO, from);
+        board.hand_over(stray(7));
         assert_eq!((line.strays.len(), other.strays.len()), (2, 0));
         drop(line);
         assert!(connect(&board, 7).is_some(), "its name is free when it is over");

@@ -82,7 +82,7 @@ fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
     let mut link = Link::shared(local, "127.0.0.1".parse().unwrap(), taken, server_keys());
     let stray = |number, from: &UdpSocket| {
         let from = from.local_addr().unwrap();
-        strays.send(Stray { bytes: recorded(number, 1169), time: clock::now(), from }).unwrap();
+        strays.send(Stray { bytes: recorded(number, 1169), time: clock::now(), ecn: None, from }).unwrap();
     };
     stray(0, &client);
     receive_something(&mut link);
@@ -128,7 +128,7 @@ fn the_answer_comes_from_the_address_that_was_asked() {
     let asked = bound("127.0.0.3:0").local_addr().unwrap();
     let mut link = Link::shared(asked, "127.0.0.1".parse().unwrap(), taken, server_keys());
     let from = client.local_addr().unwrap();
-    strays.send(Stray { bytes: recorded(0, 100), time: clock::now(), from }).unwrap();
+    strays.send(Stray { bytes: recorded(0, 100), time: clock::now(), ecn: None, from }).unwrap();
     receive_something(&mut link);
     send_much(&mut link, 0, 1);
     let mut buffers = ReceiveBuffers::default();

@@ -12,6 +12,7 @@
 
 use super::{AckPolicy, NEVER, Shape};
 use crate::blocks::Blocks;
+use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use crate::ranges::Ranges;
 use crate::seen::Seen;
@@ -53,6 +54,8 @@ pub struct ReceiverStats {
     pub refused: u64,
     /// Bodies that made no sense.
     pub malformed: u64,
+    /// Datagrams of data and requests that a queue had marked.
+    pub marked: u64,
     /// Acknowledgements sent.
     pub acks: u64,
     /// Requests for the map.
@@ -75,6 +78,7 @@ pub struct Receiver<K> {
     pressure: u8,
     latest: DatagramNumber,
     latest_time: Time,
+    latest_ecn: Ecn,
     /// Arrivals that the sender wants to know one by one, newest first.
     timed: VecDeque<Timed>,
     /// Packet above which none has come in yet.
@@ -134,6 +138,7 @@ impl<K: Sink> Receiver<K> {
             pressure: 0,
             latest: 0,
             latest_time: Time::ZERO,
+            latest_ecn: Ecn::NotEct,
             timed: VecDeque::new(),
             frontier: 0,
             slice_from: 0,
@@ -237,6 +242,9 @@ impl<K: Sink> Receiver<K> {
         self.seen.insert(arrival.number);
         self.stats.received += 1;
         (self.latest, self.latest_time) = (arrival.number, arrival.time);
+        // Where nobody can tell it is as if the way had taken the mark off: the sender asks for none.
+        self.latest_ecn = arrival.ecn.unwrap_or_default();
+        self.stats.marked += u64::from(self.latest_ecn == Ecn::Ce);
     }
 
     fn on_data(&mut self, now: Time, arrival: Arrival, packet: PacketNumber, data: &[u8]) {
@@ -316,11 +324,13 @@ impl<K: Sink> Receiver<K> {
             pressure: self.pressure,
             latest: self.latest,
             latest_time: self.latest_time,
+            latest_ecn: self.latest_ecn,
             delay: now.since(self.latest_time),
             received: self.stats.received,
             distinct: self.map.count(),
             dropped: self.dropped,
             refused: self.stats.refused,
+            marked: self.stats.marked,
             low: self.map.low(),
             largest: self.seen.largest(),
             ..Ack::default()

@@ -16,6 +16,7 @@
 
 mod claims;
 mod loss;
+mod marking;
 
 use super::asking::Asking;
 use super::flight::Flight;
@@ -24,6 +25,7 @@ use super::sending::{Blocked, Channel, SenderConfig, SenderEvent, SenderStats, T
 use super::{MAX_DELAY, Shape};
 use crate::blocks::Blocks;
 use crate::control::{AckSample, BURST, Controller, Remembered, Sent, Snapshot, TimedArrival};
+use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
 use crate::ranges::Ranges;
@@ -31,6 +33,7 @@ use crate::rtt::Rtt;
 use crate::units::{DatagramNumber, PacketNumber, Rate, Time};
 use crate::wire::{self, Ack, Body};
 use core::time::Duration;
+use marking::Marking;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -54,6 +57,7 @@ pub struct Sender<S> {
     claimed: Ranges,
     /// How datagrams travel at present.
     channel: Channel,
+    marking: Marking,
     flight: Flight,
     /// Between the rounds of a selector that works in rounds.
     asking: Asking,
@@ -102,6 +106,7 @@ impl<S: Source> Sender<S> {
             claimed: Ranges::new(),
             acked,
             channel: Channel::Datagrams,
+            marking: Marking::new(config.ecn),
             flight: Flight::default(),
             asking: Asking::new(config.class, packets),
             pending: None,
@@ -240,6 +245,7 @@ impl<S: Source> Sender<S> {
             return;
         }
         self.stats.acks += 1;
+        self.marking.heard(ack, self.flight.next_number());
         self.tell_timed(now, ack);
         let latest_sent =
             self.flight.loose_sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
@@ -315,6 +321,7 @@ impl<S: Source> Sender<S> {
         stats.covered = stats.covered.max(ack.largest + 1);
         stats.receiver_drops = stats.receiver_drops.max(ack.dropped);
         stats.refused = stats.refused.max(ack.refused);
+        stats.marked = stats.marked.max(ack.marked);
         stats.pressure = ack.pressure;
         if self.channel == Channel::Streams {
             return;
@@ -328,6 +335,9 @@ impl<S: Source> Sender<S> {
         let distinct = stats.distinct.saturating_sub(self.base.distinct + landed);
         self.told.received = self.told.received.max(received);
         self.told.distinct = self.told.distinct.max(distinct);
+        if self.marking.is_sound() {
+            self.told.marked = self.told.marked.max(stats.marked.saturating_sub(self.base.marked));
+        }
         // Whoever held an acknowledgement back for longer than it took had his clock set meanwhile.
         let rtt = latest_sent.and_then(|sent| now.since(sent).checked_sub(ack.delay));
         if let Some(rtt) = rtt {
@@ -344,7 +354,7 @@ impl<S: Source> Sender<S> {
             accepted_bytes: self.told.distinct.saturating_mul(len),
             covered_bytes: stats.covered.saturating_sub(self.base.covered).saturating_mul(len),
             overrun_bytes: stats.overruns().saturating_sub(self.base.overruns).saturating_mul(len),
-            ce_bytes: 0,
+            ce_bytes: self.told.marked.saturating_mul(len),
             pressure: f64::from(ack.pressure) / 255.0,
             latest: ack.latest,
             largest: ack.largest,
@@ -463,6 +473,7 @@ impl<S: Source> Endpoint for Sender<S> {
     type Event = SenderEvent;
 
     fn handle_datagram(&mut self, now: Time, _arrival: Arrival, body: &[u8]) {
+        self.marking.advance(self.flight.next_number());
         match Body::decode(body) {
             Some(Body::Ack(ack)) => self.on_ack(now, &ack),
             _ => self.stats.malformed += 1,
@@ -473,6 +484,7 @@ impl<S: Source> Endpoint for Sender<S> {
         if self.complete {
             return;
         }
+        self.marking.advance(self.flight.next_number());
         if self.overtaken_at().is_some_and(|at| now >= at) {
             self.give_up(now, self.stats.covered - 1, self.largest_sent);
         }
@@ -482,6 +494,7 @@ impl<S: Source> Endpoint for Sender<S> {
         self.stats.timeouts_in_a_row += 1;
         if self.stats.timeouts_in_a_row > 1 {
             // Once may be the loss of the last few datagrams; again is silence.
+            self.marking.doubt(self.flight.next_number());
             self.controller.on_timeout(now);
         }
         let deadline = now - self.rtt.timeout(self.ack_delay_max());
@@ -567,6 +580,10 @@ impl<S: Source> Endpoint for Sender<S> {
 
     fn poll_event(&mut self) -> Option<SenderEvent> {
         self.events.pop_front()
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.marking.ecn()
     }
 }
 

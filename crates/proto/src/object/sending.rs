@@ -1,6 +1,7 @@
 //! What a sender is told and what it tells.
 
 use super::{SelectorKind, Shape};
+use crate::ecn::Ecn;
 use crate::ranges::Ranges;
 use crate::units::{Rate, Time};
 use core::time::Duration;
@@ -20,6 +21,8 @@ pub struct SenderConfig {
     pub rtt: Duration,
     /// Object bytes that the receiver has or does not want.
     pub have: Ranges,
+    /// What datagrams say of queues on the way, if the path shows that marks survive.
+    pub ecn: Ecn,
     /// Seed of the random selector.
     pub seed: u64,
 }
@@ -53,6 +56,8 @@ pub struct Totals {
     pub in_streams: u64,
     /// [`SenderStats::overruns`].
     pub overruns: u64,
+    /// Datagrams that came in marked.
+    pub marked: u64,
 }
 
 /// Why nothing can be sent at the moment.
@@ -116,6 +121,8 @@ pub struct SenderStats {
     pub receiver_drops: u64,
     /// Packets refused by a full sink.
     pub refused: u64,
+    /// Datagrams that a queue had marked, by the receiver's count.
+    pub marked: u64,
     /// How full the receiver's sink was at last, 0 to 255.
     pub pressure: u8,
     /// For how long the receiving host left datagrams lying for longer than any receiver waits of its own accord.

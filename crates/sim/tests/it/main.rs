@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod common;
+mod ecn;
 mod many;
 mod network;
 mod object;

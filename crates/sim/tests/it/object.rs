@@ -3,11 +3,14 @@
 use crate::common::object::{Case, Done, serve_disk};
 use fastrand::Rng;
 use longhaul_proto::control::ControllerKind;
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::object::Companions;
 use longhaul_proto::object::{AckKind, SelectorKind, SenderEvent};
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
 use longhaul_sim::counters::Counters;
+use longhaul_sim::link::Marks;
+use longhaul_sim::queue::QueueDiscipline;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::{End, FlowEvent, Limits, Options, Side};
 use std::time::Duration;
@@ -48,6 +51,10 @@ fn random_case(seed: u64) -> Case {
     let select = rng.bool().then(|| SelectorKind::ALL[rng.usize(..SelectorKind::ALL.len())]);
     let ack_every = rng.bool().then(|| [1, 2, 32, 1000][rng.usize(..4)]);
     let Companions { selector, ack } = controller.companions().with(select, ack_every);
+    let ecn = Ecn::from_bits(rng.u8(..3));
+    scenario.marks =
+        [Marks::Kept, Marks::Kept, Marks::Cleared, Marks::Forged, Marks::Dropped][rng.usize(..5)];
+    scenario.queue_discipline = QueueDiscipline::ALL[rng.usize(..QueueDiscipline::ALL.len())];
     Case {
         object_len,
         packet_len,
@@ -57,6 +64,7 @@ fn random_case(seed: u64) -> Case {
         hold_ms: rng.bool().then(|| rng.u64(1..100)),
         outage_ms: (rng.u32(..4) == 0).then(|| begin..begin + rng.u64(1..2000)),
         have: if rng.u32(..4) == 0 { some_ranges(rng, object_len) } else { vec![] },
+        ecn,
         source_misses: sometimes(rng, 0.5),
         sink_full: sometimes(rng, 0.5),
         options: Options { right_clock_ahead: Duration::from_secs(rng.u64(..100)), ..Options::default() },
@@ -78,7 +86,7 @@ fn some_ranges(rng: &mut Rng, len: u64) -> Vec<std::ops::Range<u64>> {
 /// Run the cases of many seeds; each must succeed, and everything bad must have happened to some.
 fn succeed_all(seeds: std::ops::Range<u64>) {
     let (mut forward, mut reverse) = (Counters::default(), Counters::default());
-    let (mut misses, mut refused, mut resumed) = (0, 0, 0);
+    let (mut misses, mut refused, mut resumed, mut marked) = (0, 0, 0, 0);
     for seed in seeds {
         let case = random_case(seed);
         let done = case.succeed();
@@ -87,6 +95,7 @@ fn succeed_all(seeds: std::ops::Range<u64>) {
         misses += u32::from(case.source_misses > 0.0);
         refused += done.receiver.refused;
         resumed += u32::from(!case.have.is_empty());
+        marked += done.receiver.marked;
     }
     for (direction, counters) in [("forward", forward), ("reverse", reverse)] {
         for (what, count) in [
@@ -100,7 +109,7 @@ fn succeed_all(seeds: std::ops::Range<u64>) {
             assert!(count > 0, "no {what} {direction}");
         }
     }
-    assert!(forward.dropped.queue > 0 && misses > 0 && refused > 0 && resumed > 0);
+    assert!(forward.dropped.queue > 0 && misses > 0 && refused > 0 && resumed > 0 && marked > 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::super::sending::{Blocked, Channel, Totals};
 use super::super::{AckPolicy, MAX_DELAY, STATUS_EVERY};
+use super::marking::Marking;
 use super::{Sender, TIMEOUT_MAX};
 use crate::control::{Controller, LossSample};
 use crate::endpoint::Source;
@@ -15,6 +16,7 @@ impl<S: Source> Sender<S> {
     pub fn go_by_streams(&mut self) {
         self.channel = Channel::Streams;
         self.train_left = 0;
+        self.marking.stop(self.flight.next_number());
     }
 
     /// From now on datagrams of their own carry it, at the pace of a controller that has heard nothing yet.
@@ -27,7 +29,9 @@ impl<S: Source> Sender<S> {
             covered: self.flight.next_number(),
             in_streams: self.flight.in_streams(),
             overruns: self.stats.overruns(),
+            marked: self.stats.marked,
         };
+        self.marking = Marking::from(self.config.ecn, self.flight.next_number());
         self.told = Totals::default();
         self.episode_from = self.flight.next_number();
         self.stats.timeouts_in_a_row = 0;
@@ -110,6 +114,7 @@ impl<S: Source> Sender<S> {
 mod tests {
     use super::*;
     use crate::control::Greedy;
+    use crate::ecn::Ecn;
     use crate::endpoint::{Arrival, Endpoint};
     use crate::object::{AckKind, DEFAULT_EVERY};
     use crate::object::{Receiver, ReceiverConfig, ReceiverEvent, SelectorKind, SenderConfig, Shape};
@@ -126,6 +131,7 @@ mod tests {
             rate_cap: None,
             rtt: RTT,
             have: Ranges::default(),
+            ecn: Ecn::NotEct,
             seed: 1,
         };
         Sender::new(config, (0..100_000u32).map(|i| i as u8).collect(), Box::new(Greedy))

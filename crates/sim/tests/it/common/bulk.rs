@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each user needs a part")]
 
 use longhaul_proto::control::{ControlConfig, ControllerKind, Snapshot};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::object::{
     AckPolicy, DEFAULT_EVERY, Receiver, ReceiverConfig, SelectorKind, Sender, SenderConfig, SenderEvent,
     Shape,
@@ -39,6 +40,7 @@ pub fn ends(scenario: &Scenario, object_len: u64, kind: ControllerKind) -> (Send
         rate_cap: None,
         rtt,
         have: Ranges::new(),
+        ecn: Ecn::NotEct,
         seed: scenario.seed,
     };
     let sender = Sender::new(config, Blank, kind.build(ControlConfig::new(DATAGRAM_LEN, rtt)));

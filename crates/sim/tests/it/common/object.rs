@@ -3,6 +3,7 @@
 use super::driver::{self, drive, network, wake};
 use fastrand::Rng;
 use longhaul_proto::control::{ControlConfig, ControllerKind};
+use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::object::Companions;
 use longhaul_proto::object::{
@@ -33,6 +34,7 @@ pub struct Case {
     pub outage_ms: Option<Range<u64>>,
     /// What the receiver has before the transfer begins.
     pub have: Vec<Range<u64>>,
+    pub ecn: Ecn,
     /// Share of reads that find the source not ready.
     pub source_misses: f64,
     /// Share of writes that find the sink full.
@@ -58,6 +60,7 @@ impl Case {
             hold_ms: None,
             outage_ms: None,
             have: vec![],
+            ecn: Ecn::NotEct,
             source_misses: 0.0,
             sink_full: 0.0,
             options: Options::default(),
@@ -105,6 +108,7 @@ impl Case {
             rate_cap: None,
             rtt: self.rtt(),
             have: self.have(),
+            ecn: self.ecn,
             seed: self.scenario.seed,
         };
         let control = ControlConfig {
