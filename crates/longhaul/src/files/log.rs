@@ -1,6 +1,6 @@
 //! The journals of the files on their way: notes are gathered in memory, a thread writes them out.
 
-use super::calls::{FileExt, set_len};
+use super::calls::{FileExt, fdatasync, set_len};
 use super::journal::{Header, PartToken, Record, Source, seal};
 use super::lease::Lease;
 use super::resume::Resumed;
@@ -32,6 +32,8 @@ struct Log {
     torn: bool,
     /// Something was noted since the last marker.
     unsynced: bool,
+    /// A marker has reached the disk, and with it the names of journal and part file.
+    synced: bool,
     /// The file has landed, or nothing is kept of it: nothing may be written any more.
     closed: bool,
 }
@@ -44,8 +46,17 @@ impl Logs {
         let header = Header::new(part);
         let pending = header.bytes().to_vec();
         let digest = blake3::Hasher::new_keyed(&ours().key);
-        let mut log =
-            Log { header, file, digest, written_len: 0, pending, torn: false, unsynced: true, closed: false };
+        let mut log = Log {
+            header,
+            file,
+            digest,
+            written_len: 0,
+            pending,
+            torn: false,
+            unsynced: true,
+            synced: false,
+            closed: false,
+        };
         log.note(&Record::Source(Source::new(target.entry(entry))));
         // A journal that cannot be written costs progress after an interruption, not the copy.
         let _ = log.flush();
@@ -63,6 +74,7 @@ impl Logs {
             pending: Vec::new(),
             torn: true,
             unsynced: true,
+            synced: false,
             closed: false,
         };
         if !resumed.is_same_version {
@@ -170,12 +182,22 @@ fn sync_one(target: &Target, entry: EntryIndex, log: &Mutex<Log>) -> io::Result<
     if let Some(error) = target.take_lost(entry) {
         return Err(error);
     }
-    let mut log = lock(log);
-    let unsynced = log.unsynced;
-    log.note(&Record::Synced { journal_len, seal });
-    log.unsynced = unsynced;
-    // What cannot be written now stays for the next time.
-    let _ = log.flush();
+    let (journal, is_first) = {
+        let mut log = lock(log);
+        let unsynced = log.unsynced;
+        log.note(&Record::Synced { journal_len, seal });
+        log.unsynced = unsynced;
+        // What cannot be written now stays for the next time.
+        let _ = log.flush();
+        let Ok(journal) = log.file.try_clone() else { return Ok(()) };
+        (journal, !std::mem::replace(&mut log.synced, true))
+    };
+    // After a power cut the data is worth what the journal says of it, and both need their names. Where this fails there is less
+    // to go on from, and nothing is wrong.
+    let _ = fdatasync(&journal);
+    if is_first {
+        let _ = target.sync_folder(entry);
+    }
     Ok(())
 }
 

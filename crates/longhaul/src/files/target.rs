@@ -489,6 +489,12 @@ impl Target {
         lock(&self.folders).forget();
     }
 
+    /// Bring the names in the folder that an entry lies in to the disk.
+    pub(super) fn sync_folder(&self, entry: EntryIndex) -> io::Result<()> {
+        let (folder, _) = self.parent(entry)?;
+        Ok(fsync(reopen(&folder)?)?)
+    }
+
     /// The folder that an entry lies in, made if it is missing, and the entry's name in it.
     fn parent(&self, entry: EntryIndex) -> io::Result<(Arc<OwnedFd>, &[u8])> {
         let (parent, name) = split(self.path(entry));

@@ -3,6 +3,7 @@
 
 use super::harness::*;
 use super::recorder::{BTRFS, EXT4, Format, Recorder, XFS, alone};
+use crate::files::keeper::Pace;
 use crate::files::sealing::reboot;
 use fastrand::Rng;
 use longhaul_proto::session::message::{FileOptions, Fsync, Report};
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[test]
 fn a_power_cut_leaves_each_name_its_old_file_or_its_new_one_on_ext4() {
@@ -134,6 +136,37 @@ fn a_large_file_is_on_the_disk_before_it_has_its_name() {
                     "{}: cut at {moment}",
                     format.name
                 );
+            });
+        }
+    });
+}
+
+/// What the journal says has to be on the disk as well as the data, and so have their names.
+#[test]
+fn what_had_reached_the_disk_of_an_unfinished_file_is_kept_over_a_power_cut() {
+    alone(|| {
+        let source = folder();
+        write(source.path().join("large"), &random_bytes(10 * MIB, 1));
+        let disks: Vec<_> = [EXT4, XFS, BTRFS].into_iter().filter_map(Recorder::new).collect();
+        let begin = |disk: &Recorder| {
+            let scan = scan_of(&inside(source.path()));
+            let plan = plan_of(&scan.manifest, &disk.top().join(DEST), &options()).unwrap();
+            let pace = Pace { sync_every: Duration::from_millis(200), ..Pace::default() };
+            let mut trip = Trip::begin(scan, plan, Road { until: 0.9, pace, ..Road::default() });
+            trip.run();
+            trip
+        };
+        let trips: Vec<_> = disks.iter().map(begin).collect();
+        std::thread::sleep(Duration::from_secs(3));
+        let moments: Vec<_> = disks.iter().map(Recorder::now).collect();
+        drop(trips);
+        for (mut disk, moment) in disks.into_iter().zip(moments) {
+            disk.stop();
+            disk.cut(vec![moment; 3], 1, |_, top| {
+                reboot();
+                let report = copy_to(top, source.path(), Fsync::Never);
+                assert!(report.resumed_bytes >= 8 * MIB, "{report:?}");
+                assert_eq!(found_at(top), contents(source.path()));
             });
         }
     });
