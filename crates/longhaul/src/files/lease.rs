@@ -35,28 +35,49 @@ impl Drop for Lease {
 /// Take over the journal that is there. `None`: there is none that is ours and nobody's at work. An error of
 /// kind `ResourceBusy`: another copy has it.
 pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<Lease>> {
-    let Some(journal) = open_ours(folder, name)? else { return Ok(None) };
-    match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => return Err(busy()),
-        // Without locks nobody can know whether somebody else still writes to it.
-        Err(_) => return Ok(None),
+    for _ in 0..ATTEMPTS {
+        let Some(journal) = open_ours(folder, name)? else { return Ok(None) };
+        match hold(journal, folder, name)? {
+            Held::Ours(journal) => return Ok(Some(journal)),
+            Held::Gone => {}
+            // Nobody can know whether somebody else still writes to it.
+            Held::NoLocks(_) => return Ok(None),
+        }
     }
-    let journal = Lease(journal);
-    Ok(is_at(&journal, folder, name).then_some(journal))
+    Err(busy())
+}
+
+/// What came of locking a journal.
+enum Held {
+    Ours(Lease),
+    /// Another copy has removed it, and may have one of its own there now.
+    Gone,
+    /// The file system has no locks.
+    NoLocks(File),
+}
+
+/// Lock a journal that was opened by its name. Between the two another copy may have held it, and have removed it.
+fn hold(journal: File, folder: &OwnedFd, name: &[u8]) -> io::Result<Held> {
+    match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(busy()),
+        Err(_) => Ok(Held::NoLocks(journal)),
+        Ok(()) => {
+            let journal = Lease(journal);
+            Ok(if is_at(&journal, folder, name) { Held::Ours(journal) } else { Held::Gone })
+        }
+    }
 }
 
 /// Make a new journal in place of any that nobody is at work with. The part files that went with that one go with it.
 pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<Lease> {
     for _ in 0..ATTEMPTS {
         match openat(folder, name, CREATE, Mode::from_raw_mode(0o600)) {
-            Ok(journal) => {
-                return match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
-                    Err(Errno::WOULDBLOCK) => Err(busy()),
-                    // Another copy of the kind then makes one of its own, and this one goes on without a name.
-                    _ => Ok(Lease(journal.into())),
-                };
-            }
+            Ok(journal) => match hold(journal.into(), folder, name)? {
+                Held::Ours(journal) => return Ok(journal),
+                Held::Gone => {}
+                // Another copy of the kind then makes one of its own, and this one goes on without a name.
+                Held::NoLocks(journal) => return Ok(Lease(journal)),
+            },
             Err(Errno::EXIST) => discard(folder, name)?,
             Err(error) => return Err(error.into()),
         }
@@ -204,6 +225,19 @@ mod tests {
         assert!(is_busy(&take(&handle, b".f.longhaul-journal").unwrap_err()));
         drop(second);
         assert!(create(&handle, b".f.longhaul-journal").is_ok());
+    }
+
+    /// Whoever thinks that a journal is its own removes it by its name when its file has landed.
+    #[test]
+    fn a_journal_that_somebody_takes_away_before_it_is_locked_is_not_held() {
+        let (_folder, handle) = folder();
+        let name: &[u8] = b".f.longhaul-journal";
+        let opened = || File::from(openat(&handle, name, CREATE, Mode::from_raw_mode(0o600)).unwrap());
+        let first = opened();
+        discard(&handle, name).unwrap();
+        assert!(matches!(hold(first.try_clone().unwrap(), &handle, name), Ok(Held::Gone)));
+        let _second = opened();
+        assert!(matches!(hold(first, &handle, name), Ok(Held::Gone)), "another one is there");
     }
 
     #[test]

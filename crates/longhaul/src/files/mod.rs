@@ -44,8 +44,8 @@
 //! **Landing.** A file of several groups is received into `.NAME.TOKEN.longhaul-part` beside its destination, a
 //! name that no other copy has. When all its groups are verified it gets its length, permissions and time and is
 //! renamed: whoever looks sees the old file or the new one. A small file is written in one go into a file without a
-//! name (`O_TMPFILE`), which is then linked in; until it has come in whole its pieces wait in a spool, also without
-//! a name (`files/spool.rs`). `--delete` comes last, and not at all if anything could not be listed or copied. Then
+//! name (`O_TMPFILE`), which is then linked in, by way of `.NAME.TOKEN.longhaul-new` where it replaces another; until
+//! it has come in whole its pieces wait in a spool, also without a name (`files/spool.rs`). `--delete` comes last, and not at all if anything could not be listed or copied. Then
 //! folders get their permissions and times; the destination folder itself keeps its own if it holds what the source
 //! has not, since then it is a place and no copy (`holds_others` in `files/plan.rs`).
 //!

@@ -8,6 +8,13 @@ pub(super) fn part_name(name: &[u8], token: PartToken) -> Vec<u8> {
     beside(name, &ending)
 }
 
+/// Where `name` has its data before it gets its name, if it is small and so has no journal: `.NAME.TOKEN.longhaul-new`.
+/// Nobody can go on with it, so nothing that looks after part files takes it for one.
+pub(super) fn new_name(name: &[u8], token: PartToken) -> Vec<u8> {
+    let ending = [b".", hex(token).as_bytes(), NEW].concat();
+    beside(name, &ending)
+}
+
 fn hex(token: PartToken) -> String {
     format!("{:016x}", u64::from_be_bytes(token))
 }
@@ -31,7 +38,7 @@ pub(super) fn is_journal(name: &[u8]) -> bool {
 
 /// Whether a name is one that we give; such files are never copied.
 pub(super) fn is_ours(name: &[u8]) -> bool {
-    is_journal(name) || name.starts_with(b".") && name.ends_with(PART)
+    is_journal(name) || name.starts_with(b".") && [PART, NEW].iter().any(|ending| name.ends_with(ending))
 }
 
 /// A name too long for the ending is cut and told apart by its hash.
@@ -50,6 +57,7 @@ fn beside(name: &[u8], ending: &[u8]) -> Vec<u8> {
 }
 
 const PART: &[u8] = b".longhaul-part";
+const NEW: &[u8] = b".longhaul-new";
 const JOURNAL: &[u8] = b".longhaul-journal";
 
 /// A dot and the token.
@@ -69,11 +77,14 @@ mod tests {
     fn names_are_recognised_and_fit() {
         let part = |name: &[u8]| part_name(name, [0, 0, 0, 0, 0, 0, 1, 0xa0]);
         assert_eq!(part(b"a"), b".a.00000000000001a0.longhaul-part");
+        assert_eq!(new_name(b"a", [0, 0, 0, 0, 0, 0, 1, 0xa0]), b".a.00000000000001a0.longhaul-new");
         assert_eq!(journal_name(b".a"), b"..a.longhaul-journal");
         let mut seen = std::collections::BTreeSet::new();
         for len in 200..=255 {
             for name in [vec![b'x'; len], vec![0xff; len], "é".repeat(len / 2).into_bytes()] {
                 let (part, journal) = (part(&name), journal_name(&name));
+                let new = new_name(&name, [7; 8]);
+                assert!(new.len() <= 255 && is_ours(&new) && journal_of_part(&new).is_none());
                 assert!(part.len() <= 255 && journal.len() <= 255 && is_ours(&part) && is_ours(&journal));
                 assert_eq!(std::str::from_utf8(&name).is_ok(), std::str::from_utf8(&part).is_ok());
                 assert_eq!(journal_of_part(&part), Some(journal.clone()));

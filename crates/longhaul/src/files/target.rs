@@ -8,7 +8,7 @@ use super::extents::DataMap;
 use super::folders::{Folders, list, split};
 use super::journal::PartToken;
 use super::lease::{self, Lease};
-use super::names::{is_journal, journal_name, part_name};
+use super::names::{is_journal, journal_name, new_name, part_name};
 use super::part::Part;
 use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
@@ -55,7 +55,7 @@ pub(super) struct Target {
     /// In those of part files that an earlier run left.
     resumed: HashMap<EntryIndex, PartToken>,
     /// The file system cannot make files without a name.
-    names_needed: AtomicBool,
+    pub(super) names_needed: AtomicBool,
     folders: Mutex<Folders>,
     /// Folders in which part files without a journal were looked for.
     swept: Mutex<HashSet<Vec<u8>>>,
@@ -289,7 +289,7 @@ impl Target {
         let (folder, name) = self.parent(entry)?;
         let held = match self.create_unnamed(&folder)? {
             Some(file) => Held::Unnamed(file),
-            None => Held::Named(create_new(&folder, &part_name(name, self.token))?),
+            None => Held::Named(create_new(&folder, &new_name(name, self.token))?),
         };
         let complete = Complete { entry, held };
         let file = complete.file();
@@ -308,10 +308,7 @@ impl Target {
         let (folder, name) = self.parent(complete.entry)?;
         match &complete.held {
             Held::Unnamed(file) => self.give_name(file, &folder, name),
-            Held::Named(_) => {
-                let part = part_name(name, self.token);
-                Ok(self.put(&folder, &part, name)?)
-            }
+            Held::Named(_) => Ok(self.put(&folder, &new_name(name, self.token), name)?),
             Held::Part(held) => {
                 let part = part_name(name, self.token(complete.entry));
                 if !lease::is_at(&held.file, &folder, &part) {
@@ -331,7 +328,7 @@ impl Target {
             }
             Held::Named(_) => {
                 if let Ok((folder, name)) = self.parent(complete.entry) {
-                    let _ = remove_file(&folder, &part_name(name, self.token));
+                    let _ = remove_file(&folder, &new_name(name, self.token));
                 }
             }
         }
@@ -357,9 +354,13 @@ impl Target {
             Err(Errno::EXIST) if !self.place.new_only => {}
             other => return Ok(other?),
         }
-        let part = part_name(name, self.token);
-        link(&part)?;
-        Ok(self.put(folder, &part, name)?)
+        let new = new_name(name, self.token);
+        link(&new)?;
+        let landed = self.put(folder, &new, name);
+        if landed.is_err() {
+            let _ = remove_file(folder, &new);
+        }
+        Ok(landed?)
     }
 
     /// A file for what comes in pieces and is to be gone with this process, in the destination's file system.
@@ -368,7 +369,7 @@ impl Target {
         if let Some(file) = self.create_unnamed(top)? {
             return Ok(file);
         }
-        let name = part_name(b"longhaul", self.token);
+        let name = new_name(b"longhaul", self.token);
         let file = create_new(top, &name)?;
         remove_file(top, &name)?;
         Ok(file)
@@ -407,12 +408,12 @@ impl Target {
                 return Ok(utimensat(&folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?);
             }
         }
-        let part = part_name(name, self.token);
-        symlinkat(target.as_slice(), &folder, part.as_slice())?;
-        let landed = utimensat(&folder, part.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
-            .and_then(|()| self.put(&folder, &part, name));
+        let new = new_name(name, self.token);
+        symlinkat(target.as_slice(), &folder, new.as_slice())?;
+        let landed = utimensat(&folder, new.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
+            .and_then(|()| self.put(&folder, &new, name));
         if landed.is_err() {
-            let _ = remove_file(&folder, &part);
+            let _ = remove_file(&folder, &new);
         }
         Ok(landed?)
     }
