@@ -50,9 +50,10 @@ impl Part {
         })
     }
 
-    /// Bring what is stored to the disk.
+    /// Bring what is stored to the disk. An error that another thread was told of meanwhile, or long before, is told here too.
     pub(super) fn sync_data(&self) -> io::Result<()> {
-        self.told(|file| Ok(fdatasync(file)?))
+        self.told(|file| Ok(fdatasync(file)?))?;
+        self.last_word(|_| Ok(()))
     }
 
     /// What went wrong so far on the way to the disk.

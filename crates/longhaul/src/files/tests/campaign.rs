@@ -68,6 +68,9 @@ struct Tally {
     /// that the next one took over. Of a killed copy, what had come a moment before.
     delivered: u64,
     kept: u64,
+    /// Those of killed copies among them.
+    killed_delivered: u64,
+    killed_kept: u64,
 }
 
 impl Tally {
@@ -82,6 +85,8 @@ impl Tally {
         self.torn += other.torn;
         self.delivered += other.delivered;
         self.kept += other.kept;
+        self.killed_delivered += other.killed_delivered;
+        self.killed_kept += other.killed_kept;
     }
 }
 
@@ -113,7 +118,7 @@ struct Round {
     /// What lies beside a destination may stay there: a call to remove it failed or was lost.
     is_untidy: bool,
     /// What the last copy left of files that can be resumed, if nothing has befallen it.
-    left: Option<Ranges>,
+    left: Option<(Ending, Ranges)>,
     tally: Tally,
     /// What happened, to be told if it ends badly.
     story: Vec<String>,
@@ -249,7 +254,6 @@ impl Round {
         }
         match ending {
             Ending::PowerCut => self.cut(),
-            Ending::Done | Ending::Stopped if self.rng.bool() => self.disk.forget_lost(true),
             _ if self.rng.bool() => self.disk.forget_lost(false),
             _ => {}
         }
@@ -286,7 +290,7 @@ impl Round {
                 return None;
             }
         };
-        if let Some(left) = left.filter(|_| self.errors() == before && !self.disk.is_down()) {
+        if let Some((ended, left)) = left.filter(|_| self.errors() == before && !self.disk.is_down()) {
             let mut there = plan.have.clone();
             there.extend(plan.claimed.iter().cloned());
             let gaps = left.iter().flat_map(|run| there.gaps(run).collect::<Vec<_>>());
@@ -294,16 +298,23 @@ impl Round {
             let delivered: u64 = left.iter().map(|run| run.end - run.start).sum();
             self.tally.delivered += delivered;
             self.tally.kept += delivered - missing;
+            if ended == Ending::KilledIdle {
+                self.tally.killed_delivered += delivered;
+                self.tally.killed_kept += delivered - missing;
+            }
         }
         let (disk, until) = (&self.disk, road.until);
         let mut trip = Trip::begin(scan, plan, road);
         trip.run_until(|| disk.is_down());
         if ending == Ending::KilledIdle {
-            let until = Instant::now() + IDLE;
-            while Instant::now() < until {
+            let begun = Instant::now();
+            let is_kept = || disk.is_clean(MIB) && begun.elapsed() > IDLE;
+            while !is_kept() && begun.elapsed() < IDLE_MAX {
                 trip.pass_on_news();
                 thread::sleep(PACE.write_out);
             }
+            // The last marker.
+            thread::sleep(PACE.flush_every);
         }
         let failed = trip.sink.report().failed.first;
         self.story.push(format!("down: {}, {failed:?}", disk.is_down()));
@@ -313,7 +324,7 @@ impl Round {
         }
         let kept = matches!(ending, Ending::Stopped | Ending::KilledIdle);
         if kept && self.errors() == before && trip.damaged == 0 {
-            self.left = Some(resumable(&trip));
+            self.left = Some((ending, resumable(&trip)));
         }
         self.tally.kills += u64::from(matches!(ending, Ending::Killed | Ending::KilledIdle));
         let bell = trip.bell.clone();
@@ -470,8 +481,10 @@ const PACE: Pace = Pace {
     sync_every: Duration::from_millis(8),
 };
 
-/// Several times what the keeper takes to note what has come.
-const IDLE: Duration = Duration::from_millis(40);
+/// Several times what the keeper takes to note what has come, and longer than it ever takes on a busy machine: it has noted
+/// what it has brought to the disk.
+const IDLE: Duration = Duration::from_millis(30);
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// Rounds side by side.
 const AT_A_TIME: usize = 2;

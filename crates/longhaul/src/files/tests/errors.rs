@@ -2,6 +2,8 @@
 
 use super::disk::{Call, Disk, Installed, Weather};
 use super::harness::*;
+use crate::files::part::Part;
+use longhaul_proto::session::manifest::Kind;
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::fs;
 
@@ -46,7 +48,7 @@ impl Interrupted {
 fn what_one_look_was_told_is_lost_the_next_does_not_believe() {
     let mut interrupted = Interrupted::new();
     interrupted.trip = None;
-    interrupted.disk.lose();
+    interrupted.disk.lose(MIB);
     let scan = scan_of(&inside(interrupted.source.path()));
     let told = plan_of(&scan.manifest, interrupted.dest.path(), &options()).unwrap();
     assert!(told.have.is_empty() && told.claimed.is_empty(), "{told:?}");
@@ -57,7 +59,7 @@ fn what_one_look_was_told_is_lost_the_next_does_not_believe() {
 #[test]
 fn a_file_that_fails_for_another_reason_is_asked_what_became_of_its_data() {
     let mut interrupted = Interrupted::new();
-    interrupted.disk.lose();
+    interrupted.disk.lose(MIB);
     let gone = Reason::new(Cause::NotFound, "it is gone");
     let trip = interrupted.trip.as_mut().unwrap();
     let file = trip.layout.group_at(0).entry;
@@ -69,8 +71,24 @@ fn a_file_that_fails_for_another_reason_is_asked_what_became_of_its_data() {
 fn a_journal_that_cannot_be_removed_is_not_believed_either() {
     for call in [Call::Name, Call::Change] {
         let interrupted = Interrupted::new();
-        interrupted.disk.lose();
+        interrupted.disk.lose(MIB);
         interrupted.disk.set_weather(Weather { refuses: Some(call), ..Weather::CALM });
         interrupted.assert_ends_right();
     }
+}
+
+/// A marker in the journal must not speak of what one thread knows to be lost while another only asks for its own part.
+#[test]
+fn what_one_thread_was_told_is_told_to_the_one_who_notes_what_is_on_the_disk() {
+    let dest = folder();
+    write(dest.path().join("f"), b"");
+    let disk = Disk::install(dest.path(), 1);
+    let file = fs::File::options().read(true).write(true).open(dest.path().join("f")).unwrap();
+    let part = Part::new(file, &Kind::File { size: 2 * MIB, extents: None, version: None });
+    part.write(0, &random_bytes(2 * MIB, 1)).unwrap();
+    assert!(part.sync_data().is_ok());
+    part.write(0, &random_bytes(2 * MIB, 2)).unwrap();
+    disk.lose(MIB);
+    assert!(part.ask().is_err(), "the system says it once");
+    assert!(part.sync_data().is_err());
 }

@@ -192,13 +192,21 @@ impl Disk {
         self.lock().faults.clone()
     }
 
-    /// The kernel cannot write anything of what it has still to write.
-    pub fn lose(&self) {
+    /// The kernel cannot write anything of what it has still to write of files that are longer than that.
+    pub fn lose(&self, len: u64) {
         let mut state = self.lock();
-        for inode in state.inodes.values_mut() {
+        for inode in state.inodes.values_mut().filter(|inode| inode.file.metadata().unwrap().len() > len) {
             inode.untold |= inode.store(0..u64::MAX, |_| true);
         }
         state.untold = true;
+    }
+
+    /// Whether it has all of files that are longer than that.
+    pub fn is_clean(&self, len: u64) -> bool {
+        let state = self.lock();
+        let mut large =
+            state.inodes.values().filter(|inode| inode.file.metadata().is_ok_and(|meta| meta.len() > len));
+        large.all(|inode| inode.dirty.is_empty())
     }
 
     /// Memory forgets what it could not write: what is read from now on is what the disk has. Of files that nobody has open it
