@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -348,6 +349,20 @@ fn the_same_version_goes_on_without_reading_again() {
     assert!(resumed > LEN as u64 * 4 / 10, "{json}");
     // What had arrived is not read; but for groups of which a part had arrived, and the program's own files.
     assert!(read < LEN as u64 - resumed + (5 << 20), "{read} bytes read, {resumed} resumed");
+}
+
+/// All that a version is made of can be read by everybody who may look at the file, and copied by who has a disk of his own.
+#[test]
+fn a_version_is_worth_nothing_from_another_sender() {
+    let Some(sides) = on_disk() else { return };
+    sides.leave_half();
+    // As if another sender had sent other bytes for this very version, and they had been verified.
+    let part = fs::File::options().write(true).open(sides.part()).unwrap();
+    (0..10).for_each(|group| part.write_all_at(b"something else", group << 20).unwrap());
+    let (server, home) = (sides.serve(), folder());
+    let mut copy = server.cp_command(sides.args(server.url(""), &[]));
+    Running::start(copy.env("XDG_STATE_HOME", home.path())).finish().expect_code(0);
+    sides.assert_complete();
 }
 
 /// A program that has mapped the file and writes to pages that it wrote to before leaves no trace in the file's times,

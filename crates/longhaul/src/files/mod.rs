@@ -37,8 +37,8 @@
 //! (`copy_file_range`, which shares the blocks where the file system can).
 //!
 //! **Versions.** A file of several groups carries a version (`files/version.rs`): a hash over all by which the
-//! source's file system tells that it was changed or replaced. Verified groups of the same version need no claim,
-//! so a resume reads nothing. The sender compares the same identity after each group that it reads, and has dirty
+//! source's file system tells that it was changed or replaced, under a key of the sending user's, so that nobody else
+//! can have another file taken for it. Verified groups of the same version need no claim, so a resume reads nothing. The sender compares the same identity after each group that it reads, and has dirty
 //! pages written out before it, since a store through a mapping leaves no trace while a page is dirty.
 //!
 //! **Landing.** A file of several groups is received into `.NAME.TOKEN.longhaul-part` beside its destination, a

@@ -1,4 +1,4 @@
-//! The key with which this user's receivers seal their journals.
+//! The key with which this user's receivers seal their journals, and its senders tell versions of files.
 
 use super::journal::{BootId, Ours, SealKey};
 use crate::net::random::random;
@@ -29,6 +29,12 @@ pub(super) fn reboot() {
     BOOT.set(Some(random().expect("the system gives random bytes")));
 }
 
+/// Under which this user's senders tell versions of files. Where it cannot be kept, no version is like one of another run.
+pub(super) fn version_key() -> &'static [u8; 32] {
+    static KEY: OnceLock<[u8; 32]> = OnceLock::new();
+    KEY.get_or_init(|| blake3::derive_key("longhaul 2026-11 versions of files", &ours().key))
+}
+
 /// Read what the user's home and the kernel have to say, for a process that will not be able to later.
 pub fn prime() {
     ours();
@@ -43,7 +49,7 @@ fn boot_id() -> BootId {
 }
 
 /// Made when it is first needed. Where it cannot be kept, one that is good for this process: what an interrupted copy left
-/// is then read again before it counts.
+/// is then read again before it counts, at both ends.
 fn seal_key() -> SealKey {
     let kept = file().ok_or_else(|| io::Error::other("there is no home folder")).and_then(|file| keep(&file));
     kept.unwrap_or_else(|error| {

@@ -1,5 +1,6 @@
 //! By what a file system tells that a file was changed, or replaced by another.
 
+use super::sealing::version_key;
 use longhaul_proto::session::manifest::FileVersion;
 use rustix::fs::{AtFlags, StatxFlags, fstatfs, statx};
 use rustix::io::Errno;
@@ -18,6 +19,12 @@ pub(super) struct Identity {
 impl Identity {
     /// Of an open file: device, inode, size, time of modification, of change and, where there is one, of birth.
     pub(super) fn of(file: impl AsFd) -> Result<Identity, Errno> {
+        Identity::under(version_key(), file)
+    }
+
+    /// All of that can be read by anybody on this host. Under a key nobody else can tell another file to be of the same
+    /// version.
+    fn under(key: &[u8; 32], file: impl AsFd) -> Result<Identity, Errno> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         // A network file system is to ask its server, not its memory.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
@@ -28,7 +35,7 @@ impl Identity {
             (0, 0)
         };
         let (mtime, ctime) = (found.stx_mtime, (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec));
-        let mut hasher = blake3::Hasher::new_derive_key("longhaul 2026-11 version of a file");
+        let mut hasher = blake3::Hasher::new_keyed(key);
         hasher.update(&found.stx_dev_major.to_le_bytes()).update(&found.stx_dev_minor.to_le_bytes());
         hasher.update(&found.stx_ino.to_le_bytes()).update(&found.stx_size.to_le_bytes());
         for (seconds, nanoseconds) in [(mtime.tv_sec, mtime.tv_nsec), ctime, born] {
@@ -99,6 +106,14 @@ mod tests {
         assert!(at((100, 0), 102_200) && !at((100, 0), 100_100), "whole seconds");
         assert!(!at((100, 1), 99_000), "the clock was set back");
         assert!(!at((-1, 0), 99_000));
+    }
+
+    #[test]
+    fn nobody_without_the_key_can_make_a_version_up() {
+        let file = tempfile::tempfile().unwrap();
+        let under = |key: u8| Identity::under(&[key; 32], &file).unwrap().hash;
+        assert_eq!(under(1), under(1));
+        assert_ne!(under(1), under(2));
     }
 
     #[test]
