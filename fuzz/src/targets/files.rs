@@ -104,7 +104,7 @@ pub fn journal(bytes: &[u8]) {
 
 /// A journal whose records are all well made and say what a script says.
 fn written(script: &[u8]) -> Vec<u8> {
-    let header = Header::new([1; 8]);
+    let header = Header::new([1; 8], OURS.owner);
     let mut script = Script { bytes: script };
     let mut journal = header.bytes().to_vec();
     while let (Some(kind), Some(a), Some(b)) = (script.u8(), script.u64(), script.u64()) {
@@ -191,7 +191,7 @@ pub fn part_name_seeds() -> Vec<Vec<u8>> {
 }
 
 /// What the target's journals are sealed with.
-const OURS: Ours = Ours { key: [3; 32], boot: [4; 16] };
+const OURS: Ours = Ours { key: [3; 32], boot: [4; 16], owner: [5; 16] };
 /// Four groups and a bit.
 const DATA_LEN: u64 = (4 << 20) + 77;
 /// Larger copies are refused before they are laid out.

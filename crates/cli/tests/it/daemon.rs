@@ -103,6 +103,40 @@ fn a_drop_box_takes_new_files_and_shows_nothing() {
     assert!(error.contains("nothing can be removed"), "{error}");
 }
 
+/// A guess at another's file would tell how much of it is right, and be spared the sending.
+#[test]
+fn an_unfinished_upload_counts_for_its_own_user_alone() {
+    let site = Site::new("");
+    ["alice", "bob"].iter().for_each(|user| site.add(user, &["in=write-only"]));
+    let (daemon, here) = (site.serve(), folder());
+    let (file, target) = (here.path().join("file"), site.path("in/file"));
+    write_noise(&file, 20_000_000, 1);
+    let args = |more: &[&str]| -> Vec<OsString> {
+        [file.clone().into(), daemon.url("in/file")].into_iter().chain(more.iter().map(Into::into)).collect()
+    };
+    let mut begun = 0;
+    let mut begin = |user: &str| {
+        let mut copy = daemon.cp_command(&site.path(user), &args(&["--rate=50mbit"]));
+        let copy = Running::start(&mut copy);
+        wait_until("half of it arrives", || {
+            part_of(&target).exists() && disk_bytes(part_of(&target)) > 10_000_000
+        });
+        copy.signal(Signal::INT);
+        copy.finish().expect_code(130);
+        begun += 1;
+        wait_until("the daemon has let go", || daemon.said().matches(": alice: ").count() == begun);
+    };
+    begin("alice");
+    let other = daemon.cp(&site.path("bob"), &args(&[])).expect_code(0).json();
+    assert_eq!((&other["resumed_bytes"], &other["files_failed"]), (&0.into(), &0.into()), "{other}");
+    assert_same_bytes(&file, &target);
+    fs::remove_file(&target).unwrap();
+    begin("alice");
+    let own = daemon.cp(&site.path("alice"), &args(&[])).expect_code(0).json();
+    assert!(own["resumed_bytes"].as_u64().unwrap() > 5_000_000, "{own}");
+    assert_same_bytes(&file, &target);
+}
+
 #[test]
 fn whoever_holds_a_token_cannot_pose_as_the_server() {
     let (site, impostor) = (Site::new(""), Site::new(""));

@@ -4,6 +4,7 @@ use super::claims::Standing;
 use super::errors::FileError;
 use super::extents::DataMap;
 use super::folders::Folders;
+use super::journal::Owner;
 use super::journal::group_range;
 use super::names::is_ours;
 use super::resume::{Resumed, is_within, resume};
@@ -65,6 +66,7 @@ pub(super) struct Looker<'a> {
     options: &'a FileOptions,
     stop: &'a AtomicBool,
     blocked: Blocked,
+    owner: Owner,
     replaced_bytes: u64,
 }
 
@@ -117,10 +119,11 @@ impl<'a> Looker<'a> {
         layout: &'a Layout,
         options: &'a FileOptions,
         blocked: Blocked,
+        owner: Owner,
         stop: &'a AtomicBool,
     ) -> Looker<'a> {
         let folders = Folders::new(top);
-        Looker { folders, layout, options, stop, blocked, replaced_bytes: 0 }
+        Looker { folders, layout, options, stop, blocked, owner, replaced_bytes: 0 }
     }
 
     /// Whether nothing can be stored at `path` for want of a folder.
@@ -210,7 +213,7 @@ impl<'a> Looker<'a> {
         }
         let mut resumed = None;
         if self.options.resume && self.layout.group_count(index) > 1 {
-            match resume(folder, name, index, entry, self.options.checksum, self.stop) {
+            match resume(folder, name, index, entry, (self.owner, self.options.checksum), self.stop) {
                 Ok(found) => resumed = found.map(Box::new),
                 Err(error) => return Found::Obstacle(error.into()),
             }

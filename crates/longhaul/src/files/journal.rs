@@ -1,7 +1,7 @@
 //! What has been received of a large file, noted beside its part file so that an interrupted copy can go on.
 //!
 //! ```text
-//! header   magic 8 · part file's token 8 · group length 4 · check 8
+//! header   magic 8 · part file's token 8 · group length 4 · user 16 · check 8
 //! record   tag 1 · payload · check 8
 //!   SOURCE 5 · size 8 · data length 8 · mtime seconds 8 · nanoseconds 4 · hash of the extents 32 · version 16
 //!                                    what follows is of this file; what came before is kept where it may be of use
@@ -12,7 +12,8 @@
 //!   KEPT   6 · boot 16 · seal 16     all that stands before this is in the hands of the kernel that was booted then
 //! ```
 //!
-//! Numbers are little-endian; a version of zeros is none. A check is the start of a BLAKE3 hash over the header,
+//! The user is the one of a daemon who sends the file; of other users' journals nothing is taken up, or one would learn
+//! of another's file what it has in common with a guess. Numbers are little-endian; a version of zeros is none. A check is the start of a BLAKE3 hash over the header,
 //! the record's position and the record, so that a journal ends for its reader where it was torn or changed, or
 //! belongs to another part file. A seal is a keyed hash over the journal up to there: who has not our key cannot
 //! make us believe that a part file holds what it does not.
@@ -29,11 +30,25 @@ pub(super) type SealKey = [u8; 32];
 /// What tells one run of a host's kernel from the next.
 pub(super) type BootId = [u8; 16];
 
+/// Which user of a daemon a journal is of; zeros where there is no daemon.
+pub(super) type Owner = [u8; 16];
+
+/// Of the user of that name.
+pub(super) fn owner(name: &str) -> Owner {
+    let mut owner = [0; 16];
+    let hash = blake3::Hasher::new_derive_key("longhaul 2026-11 user of a journal")
+        .update(name.as_bytes())
+        .finalize();
+    owner.copy_from_slice(&hash.as_bytes()[..16]);
+    owner
+}
+
 /// Whose word is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ours {
     pub key: SealKey,
     pub boot: BootId,
+    pub owner: Owner,
 }
 
 /// The first bytes of a journal.
@@ -44,20 +59,21 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Of the journal that speaks of this part file.
-    pub(super) fn new(part: PartToken) -> Header {
+    /// Of the journal that speaks of this part file of this user's.
+    pub(super) fn new(part: PartToken, owner: Owner) -> Header {
         let mut bytes = [0; HEADER_LEN];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..16].copy_from_slice(&part);
         bytes[16..20].copy_from_slice(&(GROUP_LEN as u32).to_le_bytes());
-        let id = *blake3::hash(&bytes[..20]).as_bytes();
-        bytes[20..].copy_from_slice(&id[..CHECK_LEN]);
+        bytes[20..36].copy_from_slice(&owner);
+        let id = *blake3::hash(&bytes[..36]).as_bytes();
+        bytes[36..].copy_from_slice(&id[..CHECK_LEN]);
         Header { bytes, id }
     }
 
     /// Of a journal's bytes; `None` if they are none.
     pub(super) fn read(bytes: &[u8]) -> Option<Header> {
-        let header = Header::new(bytes.get(8..16)?.try_into().ok()?);
+        let header = Header::new(bytes.get(8..16)?.try_into().ok()?, bytes.get(20..36)?.try_into().ok()?);
         bytes.starts_with(&header.bytes).then_some(header)
     }
 
@@ -70,6 +86,13 @@ impl Header {
         let mut part = [0; 8];
         part.copy_from_slice(&self.bytes[8..16]);
         part
+    }
+
+    /// Whose it is.
+    pub(super) fn owner(&self) -> Owner {
+        let mut owner = [0; 16];
+        owner.copy_from_slice(&self.bytes[20..36]);
+        owner
     }
 }
 
@@ -248,10 +271,10 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 /// Keyed hash over a journal's beginning.
 pub(super) type Seal = [u8; SEAL_LEN];
 
-const MAGIC: &[u8; 8] = b"lhjourn2";
+const MAGIC: &[u8; 8] = b"lhjourn3";
 pub(super) const CHECK_LEN: usize = 8;
 pub(super) const SEAL_LEN: usize = 16;
-pub(super) const HEADER_LEN: usize = 8 + 8 + 4 + CHECK_LEN;
+pub(super) const HEADER_LEN: usize = 8 + 8 + 4 + 16 + CHECK_LEN;
 
 /// No record is longer.
 pub(super) const RECORD_MAX: usize = 1 + 76 + CHECK_LEN;

@@ -200,7 +200,7 @@ mod tests {
 
     /// A journal as a copy leaves it that was killed.
     fn left(path: &Path) {
-        std::fs::write(path, Header::new(*b"12345678").bytes()).unwrap();
+        std::fs::write(path, Header::new(*b"12345678", [0; 16]).bytes()).unwrap();
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
     }
 

@@ -43,7 +43,7 @@ impl Logs {
     /// block for what follows.
     pub(super) fn begin(&self, target: &Target, entry: EntryIndex, part: PartToken) -> io::Result<()> {
         let file = target.create_journal(entry)?;
-        let header = Header::new(part);
+        let header = Header::new(part, target.owner());
         let pending = header.bytes().to_vec();
         let digest = blake3::Hasher::new_keyed(&ours().key);
         let mut log = Log {

@@ -68,7 +68,7 @@
 //! disk. Each record carries a check value over the journal's header, its position and its content, so a journal
 //! that is torn or changed ends there for its reader. Markers are sealed with a key of the user's: only what was
 //! noted before a marker of our own is taken without reading, so a journal that somebody planted is worth no more
-//! than a claim. After a killed process nothing is read again: what the kernel of this boot was given is brought to
+//! than a claim, and that of another user of a daemon nothing. After a killed process nothing is read again: what the kernel of this boot was given is brought to
 //! the disk, and then counts. After a crash of the host groups that no marker covers are hashed anew. Where the
 //! source's version has changed, the journal goes on with the new one, and what it said of the old one becomes
 //! claims.

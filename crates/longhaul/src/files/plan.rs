@@ -6,7 +6,7 @@ use super::errors::FileError;
 use super::exclude::Exclude;
 use super::extraneous::{Extraneous, Sweep};
 use super::folders::{Folders, list};
-use super::journal::group_range;
+use super::journal::{Owner, group_range, owner};
 use super::lease::left_part;
 use super::names::{is_ours, journal_name};
 use super::resume::Resumed;
@@ -32,12 +32,19 @@ pub struct Base {
     pub root: Root,
     /// The destination as the user wrote it.
     pub dest: PathBuf,
+    /// The user of a daemon who sends the copy.
+    owner: Owner,
 }
 
 impl Base {
     /// A destination.
     pub fn new(root: Root, dest: impl Into<PathBuf>) -> Base {
-        Base { root, dest: dest.into() }
+        Base { root, dest: dest.into(), owner: Owner::default() }
+    }
+
+    /// The same for a user of a daemon: what other users left unfinished is none of this one's business.
+    pub fn of_user(self, name: &str) -> Base {
+        Base { owner: owner(name), ..self }
     }
 }
 
@@ -199,7 +206,7 @@ impl Planner {
         stop: &AtomicBool,
     ) -> Result<u64, FileError> {
         let blocked = std::mem::take(&mut self.blocked);
-        let mut looker = Looker::new(goal.top.clone(), layout, &self.options, blocked, stop);
+        let mut looker = Looker::new(goal.top.clone(), layout, &self.options, blocked, self.base.owner, stop);
         for (index, entry) in manifest.entries.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
                 return Err(FileError::Interrupted);
@@ -459,7 +466,7 @@ impl Goal {
         };
         let rename = self.rename.clone();
         let Goal { keeps_top, new_only, .. } = *self;
-        Ok(Place { top: Some(top), rename, keeps_top, new_only, above })
+        Ok(Place { top: Some(top), rename, keeps_top, new_only, owner: base.owner, above })
     }
 }
 

@@ -178,11 +178,11 @@ impl<'a, S: Stored + ?Sized> Window<'a, S> {
     }
 }
 
-/// Read a journal, to go on with `wanted`; `None` if it is no journal. It is gone through three times: for where its sound part
+/// Read a journal, to go on with `wanted`; `None` if it is no journal, or another user's. It is gone through three times: for where its sound part
 /// ends, for its seals, and for what it says of each group.
 pub(super) fn recover(wanted: &Source, ours: &Ours, journal: &(impl Stored + ?Sized)) -> Option<Recovered> {
     let mut start = Window::new(journal, 0);
-    let header = Header::read(start.next(HEADER_LEN))?;
+    let header = Header::read(start.next(HEADER_LEN)).filter(|header| header.owner() == ours.owner)?;
     let records = || Window::new(journal, HEADER_LEN as u64);
     let sound = Sound::of(&header, records(), ours);
     let mut seals = Window::new(journal, 0);
@@ -322,7 +322,7 @@ mod tests {
     const GROUPS: u32 = 5;
     const DATA_LEN: u64 = 4 * GROUP_LEN + 77;
     const KEY: SealKey = [7; 32];
-    const OURS: Ours = Ours { key: KEY, boot: [4; 16] };
+    const OURS: Ours = Ours { key: KEY, boot: [4; 16], owner: [6; 16] };
 
     fn source(size: u64, version: u8) -> Source {
         let kind = Kind::File { size, extents: None, version: Some([version; 16]).filter(|_| version > 0) };
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn header() -> Header {
-        Header::new(*b"abcdefgh")
+        Header::new(*b"abcdefgh", OURS.owner)
     }
 
     fn record() -> impl Strategy<Value = Record> {
@@ -465,6 +465,13 @@ mod tests {
         };
         assert!(synced(KEY));
         assert!(!synced([8; 32]), "made by somebody else");
+    }
+
+    #[test]
+    fn another_users_journal_is_none() {
+        let (bytes, _) = write(&[group(0), Record::Range(0..DATA_LEN)]);
+        assert!(recover(&source(DATA_LEN, 1), &Ours { owner: [7; 16], ..OURS }, &bytes[..]).is_none());
+        assert!(recover(&source(DATA_LEN, 2), &Ours { owner: [0; 16], ..OURS }, &bytes[..]).is_none());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::calls::{FileExt, fdatasync};
 use super::extents::DataMap;
 use super::hash::group_hash;
-use super::journal::{Header, Source, group_range};
+use super::journal::{Header, Ours, Owner, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{journal_name, part_name};
 use super::recover::{Recovered, Stored, recover};
@@ -39,18 +39,19 @@ pub(super) struct Resumed {
 
 /// Look for a part file and a journal that speaks of it. Groups that were verified for the very version that is to come
 /// are taken as they are, unless they may not have reached the disk, or with `distrust`: then they are read and hashed
-/// again. All else is claimed. Nothing is found when `stop` is set meanwhile; where another copy is at work with the
+/// again. All else is claimed. What another user of a daemon left is not looked at. Nothing is found when `stop` is set meanwhile; where another copy is at work with the
 /// file, that is the error.
 pub(super) fn resume(
     folder: &OwnedFd,
     name: &[u8],
     index: EntryIndex,
     entry: &Entry,
-    distrust: bool,
+    (owner, distrust): (Owner, bool),
     stop: &AtomicBool,
 ) -> io::Result<Option<Resumed>> {
     let Some(journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
-    let Some(found) = recover(&Source::new(entry), &ours(), &*journal) else { return Ok(None) };
+    let ours = Ours { owner, ..ours() };
+    let Some(found) = recover(&Source::new(entry), &ours, &*journal) else { return Ok(None) };
     let Some(part) = lease::open_ours(folder, &part_name(name, found.header.part()))? else {
         return Ok(None);
     };

@@ -8,10 +8,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The key, and the boot that this is.
+/// The key, and the boot that this is; of no user of a daemon's.
 pub(super) fn ours() -> Ours {
     static OURS: OnceLock<Ours> = OnceLock::new();
-    let ours = *OURS.get_or_init(|| Ours { key: seal_key(), boot: boot_id() });
+    let ours = *OURS.get_or_init(|| Ours { key: seal_key(), boot: boot_id(), owner: [0; 16] });
     #[cfg(test)]
     let ours = Ours { boot: BOOT.get().unwrap_or(ours.boot), ..ours };
     ours

@@ -6,7 +6,7 @@ use super::calls::{
 use super::disk::{self, Disk, reopen};
 use super::extents::DataMap;
 use super::folders::{Folders, list, split};
-use super::journal::PartToken;
+use super::journal::{Owner, PartToken};
 use super::lease::{self, Lease};
 use super::names::{is_journal, journal_name, new_name, part_name};
 use super::part::Part;
@@ -38,6 +38,8 @@ pub(super) struct Place {
     pub keeps_top: bool,
     /// Nothing that is there is replaced.
     pub new_only: bool,
+    /// The user of a daemon who sends the copy.
+    pub owner: Owner,
     /// Folders above it that are new, and the one that holds them.
     pub above: Vec<Arc<OwnedFd>>,
 }
@@ -135,6 +137,11 @@ impl Target {
 
     pub(super) fn entry(&self, entry: EntryIndex) -> &Entry {
         &self.manifest.entries[entry as usize]
+    }
+
+    /// Whose the journals are.
+    pub(super) fn owner(&self) -> Owner {
+        self.place.owner
     }
 
     /// Whether a file is journalled: one group is sent again sooner than looked after.

@@ -95,10 +95,16 @@ pub fn serve_session(
             control.allow(session.stall_timeout());
             server.absent.note(&ward.account.user.name, &offer.direction, control);
         }
+        let account = ward.account.clone();
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
         session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
         match (inside, room) {
-            (Direction::Push { dest }, Some(room)) => take_push(&room, &mut session, dest, offer),
+            (Direction::Push { dest }, Some(room)) => {
+                let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
+                // Over ssh it is the user of this host.
+                let base = if server.is_ssh { base } else { base.of_user(&account.user.name) };
+                take_push(room.access, &mut session, base, offer)
+            }
             (Direction::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
             _ => probe::answer(&mut session),
         }
@@ -147,14 +153,13 @@ fn await_vanished(
     })
 }
 
-fn take_push(room: &Room, session: &mut Session<'_>, dest: Vec<u8>, offer: Offer) -> Result<String, Error> {
+fn take_push(access: Access, session: &mut Session<'_>, base: Base, offer: Offer) -> Result<String, Error> {
     let shown = match &offer.direction {
         Direction::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
         _ => String::new(),
     };
-    let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let files = match room.access {
+    let files = match access {
         // Nothing that is there may show in what comes of the copy but that a name is taken.
         Access::WriteOnly => {
             FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..offer.files }

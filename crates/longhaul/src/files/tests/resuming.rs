@@ -53,7 +53,7 @@ fn lay(path: &Path, bytes: &[u8]) {
 
 /// A journal that says that these groups of `bytes` were verified and are on the disk.
 fn journal_of(source: &Source, bytes: &[u8], groups: &[u32], key: &SealKey) -> Vec<u8> {
-    let header = Header::new(TOKEN);
+    let header = Header::new(TOKEN, ours().owner);
     let mut journal = header.bytes().to_vec();
     let note = |record: Record, journal: &mut Vec<u8>| record.write(&header, journal.len() as u64, journal);
     note(Record::Source(*source), &mut journal);
@@ -216,7 +216,7 @@ fn stopped() -> (tempfile::TempDir, Vec<u8>, Vec<u8>, Vec<u8>) {
 
 /// A journal's records in one that names the tests' part file.
 fn renamed(journal: &[u8]) -> Vec<u8> {
-    let (from, to) = (Header::read(journal).unwrap(), Header::new(TOKEN));
+    let (from, to) = (Header::read(journal).unwrap(), Header::new(TOKEN, ours().owner));
     let mut renamed = to.bytes().to_vec();
     while let Some((record, _)) = Record::read(&from, renamed.len() as u64, &journal[renamed.len()..]) {
         record.write(&to, renamed.len() as u64, &mut renamed);
