@@ -369,6 +369,8 @@ fn claims_are_confirmed_or_refused_while_the_rest_is_sent() {
             open.is_empty() && on_way.is_empty() && sim.left(id).acked() == sim.left(id).shape().packets()
         });
         assert_eq!(end, End::Stopped, "{case}");
+        let stats = sim.left(id).stats();
+        assert_eq!(stats.packets_required, stats.packets_sent - stats.packets_resent, "{case}");
         assert!(sim.remove_flow(id).1.sink_mut().bytes == object, "{case}");
     }
     assert!(confirmed_bytes > 100_000 && refused_bytes > 100_000, "{confirmed_bytes} {refused_bytes}");

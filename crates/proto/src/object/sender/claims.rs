@@ -24,9 +24,10 @@ impl<S: Source> Sender<S> {
 
     /// The receiver has these bytes, as it claimed (`confirmed`), and not those (`refused`), which are to be sent.
     pub fn settle(&mut self, confirmed: &Ranges, refused: &Ranges) {
-        let before = self.acked.count();
+        // Not by what is acknowledged: an acknowledgement may have told of it before.
+        let before = self.tried.count();
         self.skip(confirmed);
-        let spared = self.acked.count() - before;
+        let spared = self.tried.count() - before;
         self.stats.packets_required = self.stats.packets_required.saturating_sub(spared);
         for range in refused.iter() {
             self.claimed.remove(range.clone());
@@ -48,8 +49,9 @@ impl<S: Source> Sender<S> {
             let Some(whole) = self.config.have.get(&range.start) else { continue };
             let (within, touching) = (shape.packets_within(whole), shape.packets_touching(range));
             let packets = within.start.max(touching.start)..within.end.min(touching.end);
-            self.acked.insert_range(packets.clone());
-            self.busy.insert_range(packets);
+            for map in [&mut self.acked, &mut self.busy, &mut self.tried] {
+                map.insert_range(packets.clone());
+            }
             // What crosses the border to something else that is needed was held back with this.
             for packet in [touching.start, touching.end.saturating_sub(1)] {
                 let is_held = self.claimed.overlaps(&shape.range(packet));
