@@ -1,13 +1,14 @@
 //! What somebody who has recorded a copy's first flight can do with it.
 
 use crate::common::tree::*;
-use crate::common::{PATIENCE, Running, Server, wait_until};
+use crate::common::{PATIENCE, Running, Server, longhaul, undisturbed, wait_until};
 use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
+use std::process::Command;
 use std::time::SystemTime;
 
 /// What a client sends before it has heard anything.
@@ -121,6 +122,30 @@ fn an_offer_is_heeded_at_once_only_when_it_comes_for_the_first_time() {
     // Those who have the key are served as ever.
     server.cp([server.url("all/").as_ref(), dest.path().join("copy").as_os_str()]).expect_code(0);
     assert_eq!(fs::read_dir(dest.path().join("copy")).unwrap().count(), 2000);
+}
+
+#[test]
+fn a_flight_sent_again_and_again_is_a_few_lines_in_the_log() {
+    let (top, dest, log) = (served(), folder(), folder());
+    let log = log.path().join("log");
+    let before = Server::start(top.path(), &[]);
+    let flight = record(&before, dest.path());
+    next_second();
+    let mut logged = Command::new("sh");
+    logged.args(["-c", "exec \"$@\" 2>\"$0\""]).arg(&log).arg(longhaul().get_program());
+    let logged = undisturbed(logged);
+    let mut server = Server::start_with(logged, top.path(), &["--listen", "127.0.0.1:0"]);
+    let said = || fs::read_to_string(&log).unwrap();
+    for _ in 0..20 {
+        drop(replay(&server, &flight));
+    }
+    wait_until("a line", || said().contains("127.0.0.1"));
+    server.stop(Signal::INT);
+    let said = said();
+    // The client is gone, or its session is still there.
+    let lines = said.matches("WARN 127.0.0.1:").count();
+    assert!(lines <= 2, "{said}");
+    assert!(said.contains(&format!("{} more were turned away", 20 - lines)), "{said}");
 }
 
 /// Have a client push a file to what it takes for this server, which its TCP connection does not reach in time.

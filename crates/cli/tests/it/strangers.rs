@@ -1,8 +1,12 @@
 //! A daemon that is open to the world, and one that has too little.
 
+use crate::common::site::Site;
 use crate::common::tree::*;
-use crate::common::{LONGHAUL, Running, Server, peak_memory, skip, undisturbed, wait_until};
+use crate::common::{LONGHAUL, Running, Server, peak_memory, send_to, skip, undisturbed, wait_until};
+use longhaul_proto::session::versions::Versions;
+use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -45,6 +49,43 @@ fn silent_strangers_keep_nobody_out() {
     long.finish().expect_code(0);
     let peak = peak_memory(server.id());
     assert!(peak < 256 << 20, "{peak} bytes");
+}
+
+#[test]
+fn strangers_by_the_hundred_are_a_few_lines_in_the_log() {
+    let site = Site::new("");
+    site.add("alice", &["data=read-only"]);
+    let daemon = site.serve();
+    let url = daemon.url("").into_string().unwrap();
+    let address: SocketAddr = url["longhaul://".len()..].trim_end_matches('/').parse().unwrap();
+    let frame = [&[Versions::OURS.lowest(), 0][..], &[7; 118]].concat();
+    let wrong_key = [b"LHC", &[Versions::OURS.highest()][..], &120u16.to_be_bytes(), &frame].concat();
+    for (says, words) in
+        [(&wrong_key[..], "refused: wrong token"), (b"GET / HTTP/1.1\r\n\r\n", "not a longhaul client")]
+    {
+        for _ in 0..100 {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(says).unwrap();
+            // It says no, or has not read all that it closes.
+            let _ = stream.read_to_end(&mut vec![]);
+        }
+        daemon.await_line(words);
+    }
+    // Whoever has a key gets a line for each error.
+    for n in 0..3 {
+        let to = daemon.url(&format!("data/{n}"));
+        daemon.cp(&site.path("alice"), &["/etc/hostname".into(), to]).expect_code(1);
+    }
+    send_to(daemon.child.id(), Signal::INT);
+    daemon.await_line("more were turned away");
+    let said = daemon.said();
+    let count = |part: &str| said.lines().filter(|line| line.contains(part)).count();
+    assert!(said.contains("from 1 address: 99 with a wrong token, 99 that are no longhaul client"), "{said}");
+    assert_eq!(
+        ["wrong token", "longhaul client", "turned away", "alice: "].map(count),
+        [2, 2, 1, 3],
+        "{said}"
+    );
 }
 
 /// As this user, who may do with files what root may.

@@ -106,23 +106,33 @@ pub struct Caller {
     pub is_unseen: bool,
 }
 
+/// A connection that came to nothing.
+pub struct Ended {
+    /// Whose it was, if it is known to come from somebody who has the key.
+    pub user: Option<String>,
+    /// Why.
+    pub error: Error,
+}
+
+impl<E: Into<Error>> From<E> for Ended {
+    fn from(error: E) -> Ended {
+        Ended { user: None, error: error.into() }
+    }
+}
+
 /// Accept or refuse who comes from an address. `accepted` says whether nobody else has the offer's connection id.
 pub fn shake_hands(
     server: &Server,
     Caller { stream, from, is_unseen }: Caller,
     waker: &Waker,
     accepted: impl FnOnce(&Offer, &[u8; 32]) -> bool,
-) -> Result<Met, Error> {
+) -> Result<Met, Ended> {
     let secret = random()?;
-    let mut entry = None;
-    let admit = |offer: &Offer, account: &Arc<Account>| {
-        // The key of an agent is a new one.
-        let is_first =
-            server.is_ssh || server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
+    let (mut entry, mut refused) = (None, None);
+    let enter = |(room, inside), offer: &Offer, account: &Account, is_first: bool| {
         if is_unseen && !is_first {
             return Err(Reason::new(Cause::Refused, "an offer that may be a replay is heeded over TCP only"));
         }
-        let (room, inside) = admit(server, account, offer)?;
         let place = if is_first { Some(take_place(server, account, &offer.direction)?) } else { None };
         if accepted(offer, &secret) {
             Ok((room, inside, place))
@@ -131,27 +141,36 @@ pub fn shake_hands(
             Err(Reason::new(Cause::Refused, line))
         }
     };
-    let decide = |offer: &Offer, account: &Arc<Account>| match admit(offer, account) {
-        Err(reason) if is_unseen => Answer::Refuse(reason),
-        Err(reason) => {
-            let way = way_of(&offer.direction);
-            let ward = Ward { account: account.clone(), from, way, records: server.records.clone() };
-            server.records.note(&Event::Refused(ward.who()));
-            Answer::Refuse(reason)
-        }
-        Ok(admitted) => {
-            entry = Some(admitted);
-            Answer::Accept {
-                aes: offer.aes && has_aes(),
-                udp_secret: secret,
-                udp_port: server.udp_port,
-                udp_hosts: server.udp_hosts.clone(),
+    let decide = |offer: &Offer, account: &Arc<Account>| {
+        let wanted = admit(server, account, offer);
+        // What is refused over UDP comes over TCP for the first time. The key of an agent is a new one.
+        let is_first = server.is_ssh
+            || !(is_unseen && wanted.is_err())
+                && server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
+        match wanted.and_then(|leads| enter(leads, offer, account, is_first)) {
+            Err(reason) if is_unseen => Answer::Refuse(reason),
+            Err(reason) => {
+                // An offer that may be a replay says nothing of who sent it.
+                refused = is_first.then(|| account.user.name.clone());
+                let way = way_of(&offer.direction);
+                let ward = Ward { account: account.clone(), from, way, records: server.records.clone() };
+                server.records.note(&Event::Refused(ward.who()));
+                Answer::Refuse(reason)
+            }
+            Ok(admitted) => {
+                entry = Some(admitted);
+                Answer::Accept {
+                    aes: offer.aes && has_aes(),
+                    udp_secret: secret,
+                    udp_port: server.udp_port,
+                    udp_hosts: server.udp_hosts.clone(),
+                }
             }
         }
     };
-    let (control, offer, account) =
-        control::accept(stream, |id| server.doors.find(id), waker.clone(), decide)?;
-    let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer")) };
+    let accepted = control::accept(stream, |id| server.doors.find(id), waker.clone(), decide);
+    let (control, offer, account) = accepted.map_err(|error| Ended { user: refused, error: error.into() })?;
+    let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer").into()) };
     let way = way_of(&offer.direction);
     let ward = Ward { account, from, way, records: server.records.clone() };
     Ok(Met { control, offer, secret, rtt: RTT_GUESS, ward, room, inside, place })

@@ -67,6 +67,7 @@ pub mod probe;
 mod proposal;
 mod reach;
 mod receiving;
+mod refusals;
 mod rejoin;
 mod replays;
 mod sending;

@@ -1,9 +1,10 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
 use super::absent::Absent;
-use super::meeting::{Caller, Doors, Met, Server, shake_hands};
+use super::meeting::{Caller, Doors, Ended, Met, Server, shake_hands};
 use super::openings::{OPENINGS_MAX, Opening};
 use super::ports::{bind_both, bind_in};
+use super::refusals::{Kind, Refusals};
 use super::replays::{Moment, Replays};
 use super::serving::serve_session;
 use super::strangers::{Guest, Strangers};
@@ -61,9 +62,8 @@ pub fn serve(
     ready(local);
     let (waker, datagrams) = (Waker::new()?, Waker::new()?);
     let strangers = Strangers::default();
-    // Why connections are not accepted at the moment: told once.
-    let mut refusing = None;
-    std::thread::scope(|scope| {
+    let refusals = &strangers.refusals;
+    std::thread::scope(|scope| -> Result<(), Error> {
         let undecided = Arc::new(());
         let (to_server, to_board) = (server.clone(), switchboard.clone());
         let opened = move |opening: Opening| {
@@ -76,7 +76,7 @@ pub fn serve(
                 let peer = opening.from;
                 match serve_opening(&server, &switchboard, opening, undecided) {
                     Err(Ended { user: None, error }) => tracing::debug!("{peer}: no opening: {error}"),
-                    outcome => log_outcome(&*server.records, peer, outcome),
+                    outcome => log_outcome(&*server.records, refusals, peer, outcome),
                 }
             };
             let thread = std::thread::Builder::new().name("connection".into());
@@ -87,6 +87,7 @@ pub fn serve(
         let (board, alarm, until) = (switchboard.clone(), &datagrams, &stop);
         receiving.spawn_scoped(scope, move || board.run(socket, alarm, until, &opened))?;
         while !stop.load(Ordering::Relaxed) {
+            refusals.tell();
             let now = clock::now();
             let interest = Interest { socket: Some(listener.as_fd()), writable: false };
             if let Err(error) = wait(interest, &waker, now, now + POLL) {
@@ -98,72 +99,65 @@ pub fn serve(
                     Ok(accepted) => accepted,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => {
-                        let was = refusing.replace(error.kind());
-                        if was != refusing {
-                            tracing::warn!("cannot accept a connection: {error}");
-                        }
+                        let line = || format!("cannot accept a connection: {error}");
+                        refusals.note(Kind::NotServed, None, line);
                         std::thread::sleep(ACCEPT_AGAIN);
                         break;
                     }
                 };
-                refusing = None;
                 server.records.note(&Event::Connected);
                 let Ok(guest) = strangers.admit(&socket, peer.ip()) else { continue };
                 let (server, switchboard) = (server.clone(), switchboard.clone());
                 let serve = move || {
                     let outcome = serve_connection(&server, &switchboard, (socket, guest));
-                    log_outcome(&*server.records, peer, outcome);
+                    log_outcome(&*server.records, refusals, peer, outcome);
                 };
                 let thread = std::thread::Builder::new().name("connection".into());
                 // One that cannot be served is closed; the others go on.
                 if let Err(error) = thread.spawn_scoped(scope, serve) {
-                    tracing::warn!("{peer}: cannot be served: {error}");
+                    let line = || format!("{peer}: cannot be served: {error}");
+                    refusals.note(Kind::NotServed, Some(peer.ip()), line);
                 }
             }
         }
         Ok(())
-    })
+    })?;
+    refusals.tell_last();
+    Ok(())
 }
 
 /// Tell what came of a connection: a line, or who it was and what went wrong.
-fn log_outcome(records: &dyn Records, peer: SocketAddr, outcome: Result<Option<String>, Ended>) {
+fn log_outcome(
+    records: &dyn Records,
+    refusals: &Refusals,
+    peer: SocketAddr,
+    outcome: Result<Option<String>, Ended>,
+) {
     let error = match outcome {
         Ok(None) => return,
         Ok(Some(line)) => return tracing::info!("{peer}: {line}"),
         Err(Ended { user: Some(user), error }) => return tracing::warn!("{peer}: {user}: {error}"),
         Err(Ended { user: None, error }) => error,
     };
-    if let Error::Handshake(
-        HandshakeError::WrongKey | HandshakeError::WrongVersion { .. } | HandshakeError::NotLonghaul(_),
-    ) = &error
-    {
-        records.note(&Event::TurnedAway);
-    }
     // The words of a handshake are for the client.
-    match error {
-        Error::Handshake(HandshakeError::WrongKey) => tracing::warn!("{peer}: refused: wrong token"),
+    let (kind, line) = match error {
+        Error::Handshake(HandshakeError::WrongKey) => (Kind::WrongToken, "refused: wrong token".into()),
         Error::Handshake(HandshakeError::WrongVersion { theirs, ours }) => {
-            tracing::warn!("{peer}: refused: speaks {theirs} of the protocol, this program {ours}");
+            (Kind::OtherVersion, format!("refused: speaks {theirs} of the protocol, this program {ours}"))
         }
         Error::Handshake(HandshakeError::NotLonghaul(what)) => {
-            tracing::warn!("{peer}: not a longhaul client ({what})");
+            (Kind::NotLonghaul, format!("not a longhaul client ({what})"))
         }
-        Error::Interrupted => tracing::warn!("{peer}: interrupted"),
-        error => tracing::warn!("{peer}: {error}"),
+        Error::Handshake(HandshakeError::Refused(_)) | Error::Protocol(_) => {
+            (Kind::Unconfirmed, error.to_string())
+        }
+        Error::Interrupted => (Kind::BrokenOff, "interrupted".into()),
+        error => (Kind::BrokenOff, error.to_string()),
+    };
+    if matches!(kind, Kind::WrongToken | Kind::OtherVersion | Kind::NotLonghaul) {
+        records.note(&Event::TurnedAway);
     }
-}
-
-/// A connection that came to nothing.
-struct Ended {
-    /// Whose it was, if that is known.
-    user: Option<String>,
-    error: Error,
-}
-
-impl<E: Into<Error>> From<E> for Ended {
-    fn from(error: E) -> Ended {
-        Ended { user: None, error: error.into() }
-    }
+    refusals.note(kind, Some(peer.ip()), || format!("{peer}: {line}"));
 }
 
 fn serve_connection(
@@ -214,7 +208,7 @@ fn serve_connection(
     let caller = Caller { stream, from: peer.ip(), is_unseen: false };
     let Accepted { met, line, streams, waker } = accept(server, switchboard, Waker::new()?, caller)?;
     let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
-    conclude(server, met, link, waker, Some(guest))
+    serve_session(server, met, link, waker, Some(guest)).map(Some)
 }
 
 /// Who opens a session by datagrams is answered so. Nothing is done for him but to look at what is there, until he has shown
@@ -239,7 +233,7 @@ fn serve_opening(
         note.decide(&answer, control);
     }
     link.send_answer(connection_id, &answer);
-    conclude(server, met, link, waker, None)
+    serve_session(server, met, link, waker, None).map(Some)
 }
 
 /// A session at a daemon that is to begin.
@@ -270,20 +264,6 @@ fn accept(
         line.let_go_on(control_key(&met.secret, met.offer.connection_id), control.clone());
     }
     Ok(Accepted { met, line, streams, waker })
-}
-
-fn conclude(
-    server: &Server,
-    met: Met,
-    link: Link,
-    waker: Waker,
-    guest: Option<Guest<'_>>,
-) -> Result<Option<String>, Ended> {
-    let user = met.ward.account.user.name.clone();
-    match serve_session(server, met, link, waker, guest) {
-        Ok(line) => Ok(Some(format!("{user}: {line}"))),
-        Err(error) => Err(Ended { user: Some(user), error }),
-    }
 }
 
 /// The first bytes tell what somebody wants, who may leave before saying it.
@@ -354,13 +334,14 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         let key = stream_key(secret, offer.connection_id);
         acceptor = Some((offer.connection_id, streams.acceptor_of(key, &offer.transfer, waker.clone())));
         true
-    })?;
+    })
+    .map_err(|ended| ended.error)?;
     let bound = bound?;
     if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
         admit_streams(listener, id, acceptor)?;
     }
     let link = Link::waiting(bound.socket, ssh_client(), met.early_keys()).with_streams(streams);
-    serve_session(&server, met, link, waker, None).map(drop)
+    serve_session(&server, met, link, waker, None).map(drop).map_err(|ended| ended.error)
 }
 
 /// Admit TCP streams of this one transfer for as long as the process lives.

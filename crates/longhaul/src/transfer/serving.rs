@@ -1,7 +1,7 @@
 //! A session at the side that is asked, once it has been accepted.
 
 use super::absent::{VANISHED_PATIENCE, Waiting};
-use super::meeting::{Met, Server, shown_folder, take_place};
+use super::meeting::{Ended, Met, Server, shown_folder, take_place};
 use super::outset::list_first;
 use super::probe;
 use super::reach::random;
@@ -39,7 +39,8 @@ pub fn serve_session(
     mut link: Link,
     waker: Waker,
     guest: Option<Guest<'_>>,
-) -> Result<String, Error> {
+) -> Result<String, Ended> {
+    let user = met.ward.account.user.name.clone();
     let Met { control, mut offer, secret, rtt, ward, room, inside, mut place } = met;
     if server.doors.syncs_all() {
         offer.files.fsync = Fsync::Always;
@@ -109,12 +110,17 @@ pub fn serve_session(
             _ => probe::answer(&mut session),
         }
     });
+    // Whoever recorded an offer can send it again.
+    let is_known = session.confirmed || place.is_some();
     match &outcome {
         Ok(_) => session.control.finish_heard(),
         Err(_) => session.control.finish(),
     }
     meter.end(outcome.is_ok());
-    outcome.map(|line| format!("{line} in {:.1} s", clock::now().since(began).as_secs_f64()))
+    match outcome {
+        Ok(line) => Ok(format!("{user}: {line} in {:.1} s", clock::now().since(began).as_secs_f64())),
+        Err(error) => Err(Ended { user: is_known.then_some(user), error }),
+    }
 }
 
 /// Before anything is done for a client whose offer may be a replay it has shown that it is there. Then it is no stranger any

@@ -2,25 +2,24 @@
 //! out those who have a key: they have a pool of their own, and in it the oldest one that has said nothing gives
 //! way.
 
+use super::refusals::{Kind, Refusals};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// All strangers of a daemon, the oldest first.
 #[derive(Default)]
 pub struct Strangers {
     inner: Mutex<Inner>,
+    /// What the log says of them.
+    pub refusals: Refusals,
 }
 
 #[derive(Default)]
 struct Inner {
     waiting: VecDeque<Arc<Stranger>>,
-    /// Since the log was last told.
-    sent_away: u64,
-    told: Option<Instant>,
 }
 
 struct Stranger {
@@ -42,12 +41,18 @@ impl Strangers {
         let (socket, from) = (socket.try_clone()?, network(from));
         let stranger = Arc::new(Stranger { from, socket, has_spoken: AtomicBool::new(false) });
         let mut inner = self.lock();
+        let mut gone = None;
         if inner.waiting.iter().filter(|other| other.from == from).count() >= ADDRESS_MAX {
-            inner.send_one_away(|other| other.from == from);
+            gone = inner.send_one_away(|other| other.from == from);
         } else if inner.waiting.len() >= STRANGERS_MAX {
-            inner.send_one_away(|_| true);
+            gone = inner.send_one_away(|_| true);
         }
         inner.waiting.push_back(stranger.clone());
+        drop(inner);
+        if let Some(gone) = gone {
+            let line = || format!("{gone}: gave way to a newer connection without having shown a key");
+            self.refusals.note(Kind::GaveWay, Some(gone), line);
+        }
         Ok(Guest { pool: self, stranger })
     }
 
@@ -57,20 +62,16 @@ impl Strangers {
 }
 
 impl Inner {
-    /// The oldest that has said nothing, or else the oldest. Whoever looks after it finds its connection closed.
-    fn send_one_away(&mut self, may: impl Fn(&Stranger) -> bool) {
+    /// The oldest that has said nothing, or else the oldest. Whoever looks after it finds its connection closed. Says where it
+    /// came from.
+    fn send_one_away(&mut self, may: impl Fn(&Stranger) -> bool) -> Option<IpAddr> {
         let silent = |other: &Arc<Stranger>| may(other) && !other.has_spoken.load(Ordering::Relaxed);
         let oldest =
             self.waiting.iter().position(silent).or_else(|| self.waiting.iter().position(|other| may(other)));
-        if let Some(stranger) = oldest.and_then(|at| self.waiting.remove(at)) {
-            // It may have left by itself.
-            let _ = stranger.socket.shutdown(Shutdown::Both);
-            self.sent_away += 1;
-        }
-        if self.sent_away > 0 && self.told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            tracing::warn!("{} connections that did not show a key gave way to newer ones", self.sent_away);
-            (self.sent_away, self.told) = (0, Some(Instant::now()));
-        }
+        let stranger = self.waiting.remove(oldest?)?;
+        // It may have left by itself.
+        let _ = stranger.socket.shutdown(Shutdown::Both);
+        Some(stranger.from)
     }
 }
 
@@ -88,7 +89,7 @@ impl Drop for Guest<'_> {
 }
 
 /// What one host can have addresses in.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,
@@ -100,9 +101,6 @@ const STRANGERS_MAX: usize = 512;
 
 /// Twice the connections that one copy opens at once.
 const ADDRESS_MAX: usize = 128;
-
-/// A flood is a line in the log now and then.
-const TELL_EVERY: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
