@@ -138,6 +138,27 @@ fn an_unfinished_upload_counts_for_its_own_user_alone() {
 }
 
 #[test]
+fn a_drop_box_cannot_be_closed_to_a_name() {
+    let site = Site::new("");
+    ["alice", "bob"].iter().for_each(|name| site.add(name, &["in=write-only"]));
+    let (daemon, here) = (site.serve(), folder());
+    write(here.path().join("x"), b"x");
+    write_noise(here.path().join("report"), 3_000_000, 1);
+    let [x, report] = ["x", "report"].map(|name| here.path().join(name).into_os_string());
+    // A folder where another user's file would have its journal.
+    let error = error_of(daemon.cp(&site.path("bob"), &[x, daemon.url("in/.report.longhaul-journal/")]));
+    assert!(error.contains("choose another"), "{error}");
+    daemon.cp(&site.path("alice"), &[report, daemon.url("in/")]).expect_code(0);
+    assert_same_bytes(here.path().join("report"), site.path("in/report"));
+    // Nor does a copy from there make such a folder here.
+    site.add("carol", &["in=read-only"]);
+    daemon.reload("was read again: 3 users");
+    let to = here.path().join(".y.longhaul-journal/z").into_os_string();
+    let error = error_of(daemon.cp(&site.path("carol"), &[daemon.url("in/report"), to]));
+    assert!(error.contains("choose another"), "{error}");
+}
+
+#[test]
 fn whoever_holds_a_token_cannot_pose_as_the_server() {
     let (site, impostor) = (Site::new(""), Site::new(""));
     site.add("alice", &["data"]);

@@ -63,8 +63,8 @@ pub enum FileError {
     /// The folder of an entry cannot be made.
     #[error("its folder cannot be made")]
     FolderMissing,
-    /// The name is too long, or one of those for files on their way.
-    #[error("this name cannot be used; choose another")]
+    /// The destination has a name that is too long, or one of those for files on their way.
+    #[error("a name in it is too long, or one that longhaul uses for files on their way; choose another")]
     NameUnusable,
     /// The source has a file whose name is one of those for files on their way.
     #[error("its name is one that longhaul uses for files on their way; rename it")]

@@ -67,7 +67,7 @@ const TOKEN_LEN: usize = 17;
 const ENDING_MAX: usize = TOKEN_LEN + PART.len();
 
 /// Longest name that file systems take.
-const NAME_MAX: usize = 255;
+pub(super) const NAME_MAX: usize = 255;
 
 #[cfg(test)]
 mod tests {

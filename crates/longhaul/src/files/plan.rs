@@ -8,7 +8,7 @@ use super::extraneous::{Extraneous, Sweep};
 use super::folders::{Folders, list};
 use super::journal::{Owner, group_range, owner};
 use super::lease::left_part;
-use super::names::{is_ours, journal_name};
+use super::names::{NAME_MAX, is_ours, journal_name};
 use super::resume::Resumed;
 use super::root::{Root, Written};
 use super::target::{Place, room};
@@ -19,8 +19,10 @@ use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync,
 use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -413,6 +415,9 @@ impl Goal {
     /// of that path.
     fn find(base: &Base, manifest: &Manifest) -> Result<Goal, FileError> {
         let dest = if base.dest.as_os_str().is_empty() { Path::new(".") } else { &base.dest };
+        if dest.iter().map(OsStr::as_bytes).any(|name| name.len() > NAME_MAX || is_ours(name)) {
+            return Err(FileError::NameUnusable.at(dest));
+        }
         let look = |path: &Path| base.root.kind_of(path).map_err(|e| FileError::from(e).at(path));
         let kind = look(dest)?;
         let written = Written::new(dest);
@@ -428,11 +433,6 @@ impl Goal {
                 Some(FileType::Directory) => true,
                 Some(_) => return Err(FileError::NotAFolder.at(&written.parent)),
             };
-            if let Some(name) = &written.name
-                && (name.len() > 255 || is_ours(name))
-            {
-                return Err(FileError::NameUnusable.at(dest));
-            }
             let (base, folder, rename) = (base.clone(), written.parent, written.name);
             return Ok(Goal { base, folder, rename, exists, top: None, keeps_top: false, new_only: false });
         }

@@ -94,6 +94,22 @@ fn names_of_our_own_files_are_refused() {
 }
 
 #[test]
+fn no_folder_of_a_destination_has_a_name_of_our_own_files() {
+    let dest = folder();
+    let long = "x".repeat(256);
+    for (to, entries) in [
+        (".f.longhaul-journal", vec![file("f", 0)]),
+        (".f.longhaul-journal/", vec![file("f", 0)]),
+        ("in/.f.0000000000000000.longhaul-part/new", vec![dir(""), file("f", 0)]),
+        (&long, vec![dir(""), file("f", 0)]),
+    ] {
+        let error = plan_of(&Manifest::of(entries), &dest.path().join(to), &options()).unwrap_err();
+        assert!(error.to_string().contains("choose another"), "{to}: {error}");
+    }
+    assert_eq!(contents(dest.path()).len(), contents(folder().path()).len());
+}
+
+#[test]
 fn sizes_that_cannot_be_are_refused_at_once() {
     let dest = folder();
     for size in [1 << 49, 1 << 51, OBJECT_LEN_MAX] {
