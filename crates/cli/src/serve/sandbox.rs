@@ -30,6 +30,9 @@ pub enum SandboxError {
     /// It has no Landlock, or it is switched off.
     #[error("this kernel has no Landlock")]
     NoLandlock,
+    /// Its Landlock is too old for some of the rules.
+    #[error("this kernel's Landlock is older than Linux 6.10's")]
+    OldLandlock,
     /// It does not take a list of system calls.
     #[error(transparent)]
     Filter(#[from] seccompiler::Error),
@@ -40,10 +43,16 @@ pub enum SandboxError {
 
 /// Give up all but this. Says what could not be given up, and why: the server runs all the same.
 pub fn enter(needs: &Needs) -> Vec<String> {
-    let files =
-        restrict_files(needs).map_err(|error| format!("files are not confined by the kernel: {error}"));
+    let files = restrict_files(needs).map_err(unconfined);
     let calls = restrict_calls().map_err(|error| format!("system calls are not confined: {error}"));
     [files, calls].into_iter().filter_map(Result::err).collect()
+}
+
+fn unconfined(error: SandboxError) -> String {
+    match error {
+        SandboxError::OldLandlock => format!("files are confined by the kernel in part only: {error}"),
+        _ => format!("files are not confined by the kernel: {error}"),
+    }
 }
 
 fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
@@ -64,7 +73,15 @@ fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
         .add_rules(path_beneath_rules(&needs.write, write))?
         .add_rules(path_beneath_rules(KERNEL_TELLS, AccessFs::ReadFile))?
         .restrict_self()?;
-    if status.ruleset == RulesetStatus::NotEnforced { Err(SandboxError::NoLandlock) } else { Ok(()) }
+    judge(status.ruleset)
+}
+
+fn judge(status: RulesetStatus) -> Result<(), SandboxError> {
+    match status {
+        RulesetStatus::FullyEnforced => Ok(()),
+        RulesetStatus::PartiallyEnforced => Err(SandboxError::OldLandlock),
+        RulesetStatus::NotEnforced => Err(SandboxError::NoLandlock),
+    }
 }
 
 fn restrict_calls() -> Result<(), SandboxError> {
@@ -128,3 +145,19 @@ const PR_GET_AUXV: i32 = 0x4155_5856;
 const FILES_ABI: ABI = ABI::V5;
 /// The first that knows TCP.
 const NET_ABI: ABI = ABI::V4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_confines_in_part_is_told() {
+        assert!(judge(RulesetStatus::FullyEnforced).is_ok());
+        let told = |status| judge(status).map_err(unconfined).unwrap_err();
+        assert!(
+            told(RulesetStatus::PartiallyEnforced)
+                .starts_with("files are confined by the kernel in part only")
+        );
+        assert!(told(RulesetStatus::NotEnforced).starts_with("files are not confined"));
+    }
+}
