@@ -266,6 +266,7 @@ pub(super) fn offer() -> Offer {
         early_salt: [1; 32],
         made_s: 1_700_000_000,
         direction: Direction::Push { dest: b"in/".to_vec() },
+        copy: [4; 16],
         files: FileOptions { resume: true, exclude: vec!["*.o".into()], ..FileOptions::default() },
         transfer: TransferOptions {
             control: "adaptive".into(),

@@ -5,8 +5,10 @@ use crate::common::sides::Sides;
 use crate::common::tree::*;
 use crate::common::{Ended, PATIENCE, Running, Server, wait_until};
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 const LEN: usize = 25_000_000;
 
@@ -188,7 +190,7 @@ fn a_daemon_does_not_wait_for_ever_for_a_client_that_was_killed() {
 }
 
 #[test]
-fn a_copy_whose_host_has_vanished_can_be_started_from_another() {
+fn a_copy_whose_host_has_vanished_can_be_started_again() {
     let copying = Copying::start(false, &["--transport=object", "--stall-timeout=1h"]);
     copying.is_under_way();
     // No packet tells the server that nobody is there any more.
@@ -196,8 +198,32 @@ fn a_copy_whose_host_has_vanished_can_be_started_from_another() {
     copying.copy.signal(Signal::KILL);
     let args = copying.sides.file_args(&copying.server.url(""), &[]);
     let ended = copying.server.cp(args).expect_code(0);
-    let lines: Vec<_> = ended.stderr.lines().filter(|line| line.contains("earlier copy")).collect();
+    let lines: Vec<_> = ended.stderr.lines().filter(|line| line.contains("earlier run")).collect();
     assert!(matches!(lines[..], [line] if line.contains("waiting for it to speak")), "{}", ended.stderr);
     assert!(ended.json()["resumed_bytes"].as_u64().unwrap() > LEN as u64 / 10, "{}", ended.stderr);
     assert_same_bytes(copying.sides.source(), copying.sides.target());
+}
+
+#[test]
+fn another_copy_to_the_same_place_ends_none_that_is_silent() {
+    let sides = Sides::with_file(false, LEN);
+    let server = sides.serve();
+    let push = |file: &str, more: &[&str]| {
+        let ends = [sides.here.path().join(file).into_os_string(), server.url("").into()];
+        Running::start(&mut server.cp_command(ends.into_iter().chain(more.iter().map(OsString::from))))
+    };
+    let copy = push("file", &["--rate=50mbit", "--transport=object", "--stall-timeout=1h"]);
+    sides.await_part(LEN as u64 / 5);
+    // As a host that sleeps for a while, longer than it takes for the same copy to be given up.
+    copy.signal(Signal::STOP);
+    let began = Instant::now();
+    write(sides.here.path().join("other"), b"another file");
+    while began.elapsed() < Duration::from_secs(7) {
+        push("other", &[]).finish().expect_code(0);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    copy.signal(Signal::CONT);
+    let json = copy.finish().expect_code(0).json();
+    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+    assert_same_bytes(sides.source(), sides.target());
 }

@@ -2,10 +2,29 @@
 //! copy once more: the session that waits for it gives way then, with what it holds.
 
 use crate::net::control::rejoin::ResumableStream;
-use longhaul_proto::session::message::Direction;
+use longhaul_proto::session::message::{CopyId, Direction, Offer};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// Which copy a session makes. Another one to the same place is not in its way: nothing ends that is not run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyKey {
+    user: String,
+    direction: Direction,
+    copy: CopyId,
+}
+
+impl CopyKey {
+    /// That which a user asks for.
+    pub fn of(user: &str, offer: &Offer) -> CopyKey {
+        CopyKey { user: user.into(), direction: offer.direction.clone(), copy: offer.copy }
+    }
+
+    fn is_push(&self) -> bool {
+        matches!(self.direction, Direction::Push { .. })
+    }
+}
 
 /// The sessions of a server, each with whose it is and what it copies.
 #[derive(Default)]
@@ -23,31 +42,30 @@ pub enum Waiting {
 }
 
 struct Known {
-    user: String,
-    direction: Direction,
+    key: CopyKey,
     control: Weak<ResumableStream>,
 }
 
 impl Absent {
     /// A session may wait for its client from now on.
-    pub fn note(&self, user: &str, direction: &Direction, control: &Arc<ResumableStream>) {
+    pub fn note(&self, key: CopyKey, control: &Arc<ResumableStream>) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|known| known.control.strong_count() > 0);
         let control = Arc::downgrade(control);
-        known.push(Known { user: user.into(), direction: direction.clone(), control });
+        known.push(Known { key, control });
     }
 
     /// A user asks for a copy: sessions for the same one whose client is away end. Waits a little for what they hold, and
     /// until it is clear whether a client is away that was killed a moment ago.
-    pub fn give_way(&self, user: &str, direction: &Direction) {
+    pub fn give_way(&self, key: &CopyKey) {
         let began = Instant::now();
         // Of any number of clients that fetch the same none is in the other's way.
-        let is_push = is_push(direction);
+        let is_push = key.is_push();
         loop {
             let is_unclear = |control: &ResumableStream| {
                 control.is_broken() || is_push && control.quiet() > began.elapsed()
             };
-            let patience = match self.end_absent(user, direction, is_unclear) {
+            let patience = match self.end_absent(key, is_unclear) {
                 Waiting::Done => return,
                 Waiting::ToEnd => ENDING,
                 Waiting::ToSpeak => AWAY_AFTER,
@@ -60,17 +78,12 @@ impl Absent {
     }
 
     /// The same once more, of sessions whose client may have vanished with its host: nothing but silence tells that.
-    pub fn awaits_vanished(&self, user: &str, direction: &Direction) -> Waiting {
-        self.end_absent(user, direction, |control| is_push(direction) && control.quiet() >= AWAY_AFTER)
+    pub fn awaits_vanished(&self, key: &CopyKey) -> Waiting {
+        self.end_absent(key, |control| key.is_push() && control.quiet() >= AWAY_AFTER)
     }
 
-    fn end_absent(
-        &self,
-        user: &str,
-        direction: &Direction,
-        is_unclear: impl Fn(&ResumableStream) -> bool,
-    ) -> Waiting {
-        let same = self.same(user, direction);
+    fn end_absent(&self, key: &CopyKey, is_unclear: impl Fn(&ResumableStream) -> bool) -> Waiting {
+        let same = self.same(key);
         same.iter().filter(|control| is_away(control)).for_each(|control| control.end());
         if same.iter().any(|control| control.is_over()) {
             Waiting::ToEnd
@@ -81,15 +94,11 @@ impl Absent {
         }
     }
 
-    fn same(&self, user: &str, direction: &Direction) -> Vec<Arc<ResumableStream>> {
+    fn same(&self, key: &CopyKey) -> Vec<Arc<ResumableStream>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = known.iter().filter(|known| known.user == user && known.direction == *direction);
+        let same = known.iter().filter(|known| known.key == *key);
         same.filter_map(|known| known.control.upgrade()).collect()
     }
-}
-
-fn is_push(direction: &Direction) -> bool {
-    matches!(direction, Direction::Push { .. })
 }
 
 /// A client that is there sends data or acknowledges it, connection or not, and says over its connection three times a second
@@ -116,17 +125,17 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
-    fn push(dest: &str) -> Direction {
-        Direction::Push { dest: dest.into() }
+    fn push(user: &str, dest: &str, copy: u8) -> CopyKey {
+        CopyKey { user: user.into(), direction: Direction::Push { dest: dest.into() }, copy: [copy; 16] }
     }
 
     /// A session with a thread that waits for its client's words, and the client's end.
-    fn session(absent: &Absent, user: &str, dest: &str) -> (Weak<ResumableStream>, TcpStream) {
+    fn session(absent: &Absent, key: CopyKey) -> (Weak<ResumableStream>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let control = ResumableStream::new(listener.accept().unwrap().0);
         control.allow(Duration::from_secs(60));
-        absent.note(user, &push(dest), &control);
+        absent.note(key, &control);
         let weak = Arc::downgrade(&control);
         thread::spawn(move || while ResumableReader(control.clone()).read(&mut [0; 9]).is_ok() {});
         (weak, client)
@@ -139,15 +148,16 @@ mod tests {
     #[test]
     fn the_session_of_a_killed_client_gives_way_to_the_same_copy_alone() {
         let absent = Absent::default();
-        let (killed, client) = session(&absent, "alice", "data");
-        let others = [session(&absent, "bob", "data"), session(&absent, "alice", "other")];
-        let (alive, mut speaker) = session(&absent, "alice", "data");
+        let (killed, client) = session(&absent, push("alice", "data", 1));
+        let others = [("bob", "data", 1), ("alice", "other", 1), ("alice", "data", 2)];
+        let others = others.map(|(user, dest, copy)| session(&absent, push(user, dest, copy)));
+        let (alive, mut speaker) = session(&absent, push("alice", "data", 1));
         let gone: Vec<_> = others.into_iter().map(|(control, client)| (control, drop(client))).collect();
         drop(client);
         await_break(&killed);
         gone.iter().for_each(|(control, ())| await_break(control));
         let speaking = thread::spawn(move || while speaker.write_all(b"here").is_ok() {});
-        absent.give_way("alice", &push("data"));
+        absent.give_way(&push("alice", "data", 1));
         assert!(killed.upgrade().is_none(), "it has ended, and holds nothing");
         assert!(alive.upgrade().is_some_and(|control| !control.is_over()), "its client is there");
         assert!(gone.iter().all(|(control, ())| control.upgrade().is_some_and(|control| !control.is_over())));
@@ -158,7 +168,7 @@ mod tests {
     #[test]
     fn a_client_that_lost_its_connection_and_sends_data_keeps_its_session() {
         let absent = Absent::default();
-        let (alive, client) = session(&absent, "alice", "data");
+        let (alive, client) = session(&absent, push("alice", "data", 1));
         drop(client);
         await_break(&alive);
         let control = alive.clone();
@@ -169,7 +179,7 @@ mod tests {
                 sleep(LOOK_EVERY);
             }
         });
-        absent.give_way("alice", &push("data"));
+        absent.give_way(&push("alice", "data", 1));
         assert!(alive.upgrade().is_some_and(|control| control.is_broken()));
         sending.join().unwrap();
     }

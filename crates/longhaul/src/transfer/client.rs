@@ -1,5 +1,6 @@
 //! The side that was told to copy.
 
+use super::identity::copy_id;
 use super::outset::{Meeting, reach_and_list};
 use super::overture;
 use super::proposal::{Agreed, Proposal, Wish};
@@ -271,7 +272,8 @@ fn push(
         meeting = meet(remote, options, &stop)?;
     }
     let dest = far.pop().unwrap_or_default();
-    let wish = Wish { direction: Direction::Push { dest }, listing: &first.listing, sends: true };
+    let copy = copy_id(&sources, options);
+    let wish = Wish { direction: Direction::Push { dest }, copy, listing: &first.listing, sends: true };
     let mut opened = open(meeting, &wish, options, observer, stop)?;
     let host = remote.name();
     opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
@@ -302,7 +304,8 @@ fn pull(
         listing::encode_names(&bytes.collect::<Vec<_>>())
     });
     let listing = names.transpose()?.unwrap_or_default();
-    let wish = Wish { direction: Direction::Pull { sources: far }, listing: &listing, sends: false };
+    let copy = copy_id(&[&dest], options);
+    let wish = Wish { direction: Direction::Pull { sources: far }, copy, listing: &listing, sends: false };
     let mut opened = open(meeting, &wish, options, observer, stop)?;
     let base = Base::new(Root::ambient(), dest);
     let head = ListingHead { total: None, bytes: vec![] };

@@ -1,6 +1,6 @@
 //! How a client is let in: who it is, what it may do, and where its copy goes.
 
-use super::absent::Absent;
+use super::absent::{Absent, CopyKey};
 use super::reach::random;
 use super::replays::{Moment, Replays};
 use crate::budget::Budget;
@@ -133,7 +133,7 @@ pub fn shake_hands(
         if is_unseen && !is_first {
             return Err(Reason::new(Cause::Refused, "an offer that may be a replay is heeded over TCP only"));
         }
-        let place = if is_first { Some(take_place(server, account, &offer.direction)?) } else { None };
+        let place = if is_first { Some(take_place(server, account, offer)?) } else { None };
         if accepted(offer, &secret) {
             Ok((room, inside, place))
         } else {
@@ -182,9 +182,9 @@ fn way_of(direction: &Direction) -> Way {
 
 /// A place among the sessions of a server; else why there is none. An earlier session for the same copy, whose client is
 /// away, gives way.
-pub fn take_place(server: &Server, account: &Account, direction: &Direction) -> Result<Place, Reason> {
+pub fn take_place(server: &Server, account: &Account, offer: &Offer) -> Result<Place, Reason> {
     let user = &account.user;
-    server.absent.give_way(&user.name, direction);
+    server.absent.give_way(&CopyKey::of(&user.name, offer));
     server.places.take(&user.name, user.limits.sessions, server.doors.sessions_max())
 }
 

@@ -57,6 +57,7 @@
 
 mod absent;
 pub mod client;
+mod identity;
 mod intake;
 mod meeting;
 mod openings;

@@ -4,6 +4,7 @@
 //! for the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
 use super::client::{begun, meet, open, split};
+use super::identity::copy_id;
 use super::intake::Intake;
 use super::proposal::Wish;
 use super::reach::Remote;
@@ -21,6 +22,7 @@ use longhaul_proto::session::message::{Already, Direction, Message, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
 use serde::Serialize;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -107,7 +109,8 @@ fn run_trial(
     stop: Arc<AtomicBool>,
 ) -> Result<Found, Error> {
     let mut meter = Meter { told: observer, samples: vec![] };
-    let wish = Wish { direction: Direction::Probe, listing: &[], sends: true };
+    let copy = copy_id::<&Path>(&[], options);
+    let wish = Wish { direction: Direction::Probe, copy, listing: &[], sends: true };
     let meeting = meet(remote, options, &stop)?;
     let mut opened = open(meeting, &wish, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);

@@ -15,7 +15,7 @@ use crate::net::udp::UdpSocket;
 use crate::net::wake::Waker;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Answer, Direction, Offer, TransferOptions};
+use longhaul_proto::session::message::{Answer, CopyId, Direction, Offer, TransferOptions};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::net::SocketAddr;
@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 pub struct Wish<'a> {
     /// What is asked of the other side.
     pub direction: Direction,
+    /// Which copy it is.
+    pub copy: CopyId,
     /// The compressed listing, where there is one.
     pub listing: &'a [u8],
     /// Whether this side sends the object.
@@ -75,6 +77,7 @@ impl Proposal {
             early_salt: random()?,
             made_s: Moment::now().wall_s,
             direction: wish.direction.clone(),
+            copy: wish.copy,
             files: options.files.clone(),
             transfer,
             listing_len: wish.listing.len() as u64,

@@ -1,6 +1,6 @@
 //! A session at the side that is asked, once it has been accepted.
 
-use super::absent::{VANISHED_PATIENCE, Waiting};
+use super::absent::{CopyKey, VANISHED_PATIENCE, Waiting};
 use super::meeting::{Ended, Met, Server, shown_folder, take_place};
 use super::outset::list_first;
 use super::probe;
@@ -90,11 +90,11 @@ pub fn serve_session(
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
     let began = clock::now();
-    let newcomer = (&*ward.account, &offer.direction);
+    let newcomer = (&*ward.account, &offer);
     let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
         if let Some(control) = session.control.resumable() {
             control.allow(session.stall_timeout());
-            server.absent.note(&ward.account.user.name, &offer.direction, control);
+            server.absent.note(CopyKey::of(&ward.account.user.name, &offer), control);
         }
         let account = ward.account.clone();
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
@@ -128,30 +128,26 @@ pub fn serve_session(
 fn welcome(
     server: &Server,
     session: &mut Session<'_>,
-    (account, direction): (&Account, &Direction),
+    (account, offer): (&Account, &Offer),
     (place, guest): (&mut Option<Place>, Option<Guest<'_>>),
 ) -> Result<(), Error> {
     if place.is_none() {
         await_confirmation(session)?;
-        match take_place(server, account, direction) {
+        match take_place(server, account, offer) {
             Ok(taken) => *place = Some(taken),
             Err(reason) => return Err(session.abort(Error::Busy(reason))),
         }
     }
     drop(guest);
-    await_vanished(server, session, (account, direction))
+    await_vanished(server, session, &CopyKey::of(&account.user.name, offer))
 }
 
 /// An earlier session for the same copy may be one whose host has vanished. What this client says meanwhile is for later.
-fn await_vanished(
-    server: &Server,
-    session: &mut Session<'_>,
-    (account, direction): (&Account, &Direction),
-) -> Result<(), Error> {
+fn await_vanished(server: &Server, session: &mut Session<'_>, key: &CopyKey) -> Result<(), Error> {
     let (began, mut told) = (Instant::now(), false);
     serve_until(session, |session| {
         session.last_word = clock::now();
-        let waiting = server.absent.awaits_vanished(&account.user.name, direction);
+        let waiting = server.absent.awaits_vanished(key);
         if waiting == Waiting::ToSpeak && !std::mem::replace(&mut told, true) {
             session.warn(WAITS_FOR_VANISHED.into());
         }
@@ -220,4 +216,4 @@ fn give_pull(
 const STALL_MAX_MS: u64 = 3_600_000;
 /// Said once.
 const WAITS_FOR_VANISHED: &str =
-    "the client of an earlier copy to the same place does not answer; waiting for it to speak or be given up";
+    "the client of an earlier run of this copy does not answer; waiting for it to speak or be given up";

@@ -57,6 +57,7 @@ fn offer() -> Offer {
         early_salt: [1; 32],
         made_s: 1_700_000_000,
         direction: Direction::Push { dest: b"x".to_vec() },
+        copy: [4; 16],
         files: FileOptions::default(),
         transfer,
         listing_len: 0,

@@ -120,6 +120,9 @@ impl TransferOptions {
     }
 }
 
+/// Tells copies apart: a hash over what the client alone knows of one, such as its host and the paths there.
+pub type CopyId = [u8; 16];
+
 /// First words of the client, inside the first handshake message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
@@ -134,6 +137,8 @@ pub struct Offer {
     pub made_s: u64,
     /// Which way.
     pub direction: Direction,
+    /// Which copy, of all of this user's in this direction: the same when it is run again.
+    pub copy: CopyId,
     /// About the files.
     pub files: FileOptions,
     /// About the transfer.
