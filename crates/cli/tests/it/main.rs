@@ -1,6 +1,7 @@
 //! The real program.
 
 mod addresses;
+mod audit;
 mod bad_input;
 mod campaign;
 mod common;

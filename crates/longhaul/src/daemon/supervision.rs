@@ -103,8 +103,8 @@ impl Supervision {
         self.end_part();
     }
 
-    /// Sending is over. Where parts are left the session broke off.
-    pub fn sent_all(&mut self) {
+    /// The session is over. Where parts are left it broke off, and with it the files that were under way.
+    pub fn end(&mut self) {
         while !self.parts.is_empty() {
             self.tell_sent(None);
             self.end_part();
@@ -140,7 +140,13 @@ impl Supervision {
         let manifest = tally.manifest().clone();
         let Some(what) = manifest.entries.get(entry as usize) else { return };
         let Kind::File { size, .. } = what.kind else { return };
-        let hash = tally.take(entry).filter(|_| failure.is_none());
+        let hash = match failure {
+            None => tally.take(entry),
+            Some(_) => {
+                tally.fail(entry);
+                None
+            }
+        };
         let between: &[u8] = if self.prefix.is_empty() || self.prefix.ends_with(b"/") { b"" } else { b"/" };
         let path = match self.renamed {
             true => self.prefix.clone(),

@@ -5,7 +5,7 @@ use blake3::hazmat::{Mode, merge_subtrees_non_root, merge_subtrees_root};
 use longhaul_proto::session::manifest::{EntryIndex, Layout, Manifest};
 use longhaul_proto::session::message::GroupHash;
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What is known of the files of one part of a copy.
@@ -14,13 +14,15 @@ pub(crate) struct Tally {
     layout: Arc<Layout>,
     /// Memory follows what was hashed, not how large files are said to be.
     files: HashMap<EntryIndex, HashMap<u32, [u8; 32]>>,
+    /// Files that failed: their hashes may still be coming.
+    failed: HashSet<EntryIndex>,
     /// Entries by their paths, once one was looked for.
     by_path: OnceCell<Vec<EntryIndex>>,
 }
 
 impl Tally {
     pub fn new(manifest: Arc<Manifest>, layout: Arc<Layout>) -> Tally {
-        Tally { manifest, layout, files: HashMap::new(), by_path: OnceCell::new() }
+        Tally { manifest, layout, files: HashMap::new(), failed: HashSet::new(), by_path: OnceCell::new() }
     }
 
     /// What the session copies.
@@ -44,11 +46,18 @@ impl Tally {
         for GroupHash { group, hash } in hashes {
             // The other side's word, so it may be nonsense.
             let is_there = (group.entry as usize) < self.manifest.entries.len()
+                && !self.failed.contains(&group.entry)
                 && group.index < self.layout.group_count(group.entry);
             if is_there {
                 self.files.entry(group.entry).or_default().insert(group.index, *hash);
             }
         }
+    }
+
+    /// A file has failed: nothing more is to be known of it.
+    pub fn fail(&mut self, entry: EntryIndex) {
+        self.files.remove(&entry);
+        self.failed.insert(entry);
     }
 
     /// The hash of a file that has come to its end, if all of it was hashed.
@@ -123,6 +132,20 @@ mod tests {
             assert_eq!(tally.take(0), Some(*blake3::hash(&data).as_bytes()), "{groups} groups");
             assert!(!tally.has_begun(0));
         }
+    }
+
+    #[test]
+    fn a_file_that_failed_is_not_under_way_again() {
+        let kind = Kind::File { size: 2 * GROUP_LEN, extents: None, version: None };
+        let manifest =
+            Arc::new(Manifest::of(vec![Entry { path: b"f".to_vec(), mode: 0o644, mtime: (0, 0), kind }]));
+        let mut tally = Tally::new(manifest.clone(), Arc::new(Layout::new(&manifest)));
+        let hash = |index| [GroupHash { group: Group { entry: 0, index }, hash: [0; 32] }];
+        tally.note(&hash(0));
+        assert!(tally.has_begun(0));
+        tally.fail(0);
+        tally.note(&hash(1));
+        assert!(!tally.has_begun(0));
     }
 
     #[test]

@@ -287,7 +287,8 @@ impl FileSink {
         self.report()
     }
 
-    fn close(&mut self) {
+    /// The same; what there is to know of it can still be polled.
+    pub(crate) fn close(&mut self) {
         self.object_complete();
         for jobs in &self.jobs {
             // A writer that is gone has nothing to stop.

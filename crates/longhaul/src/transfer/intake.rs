@@ -44,11 +44,6 @@ impl<K: Sink> Intake<K> {
         }
     }
 
-    /// The sink, to end with it.
-    pub fn into_sink(self) -> Option<K> {
-        self.sink.or_else(|| self.receiver.map(Receiver::into_sink))
-    }
-
     /// What receives, once something has come.
     pub fn receiver(&self) -> Option<&Receiver<K>> {
         self.receiver.as_ref()

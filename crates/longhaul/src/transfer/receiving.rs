@@ -98,9 +98,8 @@ pub fn receive(
         }
         Err(broken) => {
             // What has arrived is kept for another run.
-            if let Some(parts) = receiving.intake.into_sink() {
-                parts.suspend();
-            }
+            receiving.parts().suspend();
+            receiving.heed_sink();
             Err(broken)
         }
     }
@@ -388,12 +387,12 @@ impl<'a, 's> Receiving<'a, 's> {
         // What it said last, and how far it came.
         self.heed_sink();
         let PartEnd { report, range, whole } = self.parts().poll_end()?;
+        if let Some(supervision) = &mut self.session.supervision {
+            supervision.end_part();
+        }
         if let Some(whole) = whole {
             self.tell_progress(now);
             return Some((report, whole));
-        }
-        if let Some(supervision) = &mut self.session.supervision {
-            supervision.end_part();
         }
         self.session.control.send(Message::Finished(report));
         if !range.is_empty() {

@@ -70,9 +70,6 @@ pub fn send(session: &mut Session<'_>, first: Listed, lister: Lister) -> Result<
     let mut sending = Sending::new(session, object, begin);
     let outcome = sending.run_to_end(Time::MAX);
     let totals = sending.sender.source_mut().totals();
-    if let Some(supervision) = &mut session.supervision {
-        supervision.sent_all();
-    }
     Ok((outcome?, totals))
 }
 

@@ -110,6 +110,9 @@ pub fn serve_session(
             _ => probe::answer(&mut session),
         }
     });
+    if let Some(supervision) = &mut session.supervision {
+        supervision.end();
+    }
     // Whoever recorded an offer can send it again.
     let is_known = session.confirmed || place.is_some();
     match &outcome {

@@ -179,11 +179,6 @@ impl<K: Sink> Receiver<K> {
         &mut self.sink
     }
 
-    /// The sink, when the transfer is over.
-    pub fn into_sink(self) -> K {
-        self.sink
-    }
-
     /// Counters.
     pub fn stats(&self) -> ReceiverStats {
         self.stats

@@ -177,9 +177,9 @@ impl Parts {
         all.max_by_key(|backlog| backlog.queued_bytes).unwrap_or_default()
     }
 
-    /// Stop, and leave all that has arrived so that the same copy can go on from it.
-    pub fn suspend(self) {
-        self.live.into_iter().for_each(|placed| drop(placed.part.sink.suspend()));
+    /// Stop, and leave all that has arrived so that the same copy can go on from it. What came of files last can be polled.
+    pub fn suspend(&mut self) {
+        self.live.iter_mut().for_each(|placed| placed.part.sink.close());
     }
 }
 
