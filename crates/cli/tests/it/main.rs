@@ -24,4 +24,5 @@ mod signals;
 mod ssh;
 mod strangers;
 mod transport;
+mod unit;
 mod usage;
