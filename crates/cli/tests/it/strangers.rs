@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Connections to a server that say nothing, from as many addresses.
 fn silent(server: &Server, addresses: u8, each: usize) -> Vec<TcpStream> {
@@ -36,15 +36,23 @@ fn silent_strangers_keep_nobody_out() {
     wait_until("it begins", || part_of(there.path().join("long")).exists());
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     let many = limit.saturating_sub(200).min(10_000) as usize;
+    let copy = |name: &str| {
+        write(here.path().join(name), b"new");
+        let began = Instant::now();
+        server.cp([here.path().join(name).into_os_string(), server.url(name).into()]).expect_code(0);
+        let took = began.elapsed();
+        assert_same_bytes(here.path().join(name), there.path().join(name));
+        took
+    };
+    let alone = copy("alone");
     for (addresses, each) in [(1, many), (200, many.min(2000) / 200)] {
         let strangers = silent(&server, addresses, each);
         assert!(strangers.len() > many.min(2000) / 2, "{}", strangers.len());
-        let name = format!("new-{addresses}");
-        write(here.path().join(&name), b"new");
-        let began = Instant::now();
-        server.cp([here.path().join(&name).into_os_string(), server.url(&name).into()]).expect_code(0);
-        println!("beside {} strangers a copy took {:?}", strangers.len(), began.elapsed());
-        assert_same_bytes(here.path().join(&name), there.path().join(&name));
+        let beside = copy(&format!("new-{addresses}"));
+        // Who had to wait for strangers would wait for the ten seconds that each of them has to say something.
+        let most = (alone * 10).clamp(Duration::from_secs(2), Duration::from_secs(9));
+        assert!(beside < most, "{beside:?} beside {} strangers, {alone:?} without", strangers.len());
+        println!("a copy took {beside:?} beside {} strangers, {alone:?} without", strangers.len());
     }
     long.finish().expect_code(0);
     let peak = peak_memory(server.id());
