@@ -7,6 +7,14 @@ use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs;
 
+/// Path, outcome and error of each file that was told.
+fn lines_of(site: &Site) -> Vec<(String, String, String)> {
+    let text = fs::read_to_string(site.path("audit.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let text = |line: &serde_json::Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+    lines.map(|line| (text(&line, "path"), text(&line, "outcome"), text(&line, "error"))).collect()
+}
+
 #[test]
 fn uploads_that_break_off_are_in_the_audit() {
     let site = Site::new("audit = \"audit.jsonl\"");
@@ -14,12 +22,7 @@ fn uploads_that_break_off_are_in_the_audit() {
     let (daemon, here, alice) = (site.serve(), folder(), site.path("alice"));
     write_noise(here.path().join("tree/large"), 25_000_000, 1);
     write(here.path().join("tree/small"), b"small");
-    let lines = || -> Vec<(String, String, String)> {
-        let text = fs::read_to_string(site.path("audit.jsonl")).unwrap();
-        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        let text = |line: &serde_json::Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
-        lines.map(|line| (text(&line, "path"), text(&line, "outcome"), text(&line, "error"))).collect()
-    };
+    let lines = || lines_of(&site);
     let ends = [here.path().join("tree").into_os_string(), daemon.url("both")];
     let slowly = ["--rate=50mbit", "--stall-timeout=2s"].map(OsString::from);
     for (run, signal) in [Signal::INT, Signal::KILL].into_iter().enumerate() {
@@ -45,4 +48,20 @@ fn uploads_that_break_off_are_in_the_audit() {
     let broke_off = ("failed".to_string(), "the copy broke off".to_string());
     wait_until("both", || ["large", "small"].iter().all(|name| told(name).last() == Some(&copied)));
     assert_eq!(told("large"), [broke_off.clone(), broke_off, copied]);
+}
+
+#[test]
+fn a_dry_run_is_not_in_the_audit() {
+    let site = Site::new("audit = \"audit.jsonl\"");
+    site.add("alice", &["both=read-write"]);
+    let (daemon, here, alice) = (site.serve(), folder(), site.path("alice"));
+    write(here.path().join("file"), b"here");
+    write(site.path("both/file"), b"there");
+    let (near, far) = (here.path().join("file").into_os_string(), daemon.url("both/file"));
+    let dry = ["--dry-run", "--checksum"].map(OsString::from);
+    daemon.cp(&alice, &[&[near.clone(), far.clone()][..], &dry].concat()).expect_code(0);
+    daemon.cp(&alice, &[&[far, near.clone()][..], &dry].concat()).expect_code(0);
+    daemon.cp(&alice, &[near, daemon.url("both/last")]).expect_code(0);
+    wait_until("a line", || !lines_of(&site).is_empty());
+    assert_eq!(lines_of(&site), [("both/last".into(), "copied".into(), String::new())]);
 }

@@ -38,12 +38,14 @@ pub(crate) struct Supervision {
     prefix: Vec<u8>,
     /// The copy's only file is called what the prefix says.
     renamed: bool,
+    /// Nothing comes of files, so there is nothing to tell.
+    is_dry_run: bool,
 }
 
 impl Supervision {
     /// `prefix` stands before the paths of what is told of files.
-    pub fn new(ward: Ward, share: Option<Share>, prefix: Vec<u8>) -> Supervision {
-        Supervision { ward, share, parts: VecDeque::new(), prefix, renamed: false }
+    pub fn new(ward: Ward, share: Option<Share>, prefix: Vec<u8>, is_dry_run: bool) -> Supervision {
+        Supervision { ward, share, parts: VecDeque::new(), prefix, renamed: false, is_dry_run }
     }
 
     /// How fast it may go, which went so fast of late.
@@ -61,7 +63,7 @@ impl Supervision {
         renamed: bool,
     ) {
         self.renamed = renamed;
-        if self.ward.records.wants_files() {
+        if !self.is_dry_run && self.ward.records.wants_files() {
             self.parts.push_back((first, Tally::new(manifest(), layout.clone())));
         }
     }

@@ -98,7 +98,8 @@ pub fn serve_session(
         }
         let account = ward.account.clone();
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
-        session.supervision = Some(Supervision::new(ward, share, shown_folder(&offer.direction, &inside)));
+        let prefix = shown_folder(&offer.direction, &inside);
+        session.supervision = Some(Supervision::new(ward, share, prefix, offer.files.dry_run));
         match (inside, room) {
             (Direction::Push { dest }, Some(room)) => {
                 let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
