@@ -3,7 +3,7 @@
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
-use crate::values::{parse_duration, parse_listen, parse_ports, parse_streams};
+use crate::values::{parse_duration, parse_listen, parse_memory, parse_ports, parse_streams};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul::daemon::policy::Access;
@@ -362,6 +362,9 @@ pub struct ServeArgs {
     /// All copies together never faster than this, each way: 800mbit, 1.5gbit, 50MB/s
     #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "config")]
     pub max_rate: Option<Rate>,
+    /// Memory for all copies together, beyond some 5 MiB that each takes: more makes more copies at a time faster [default: 128]
+    #[arg(long, value_name = "MIB", value_parser = parse_memory)]
+    pub memory_mib: Option<u64>,
     /// Tell metrics to Prometheus there, over HTTP
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     pub metrics: Option<SocketAddr>,

@@ -54,6 +54,16 @@ pub fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     Ok(first..=last)
 }
 
+/// Read mebibytes of memory for a server's copies.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "not a number of mebibytes".into()).and_then(check_memory)
+}
+
+/// What is less holds the list of no part of a copy.
+pub fn check_memory(mib: u64) -> Result<u64, String> {
+    if (64..1 << 24).contains(&mib) { Ok(mib) } else { Err("mebibytes: at least 64".into()) }
+}
+
 /// Read where to listen: `ADDR:PORT`, `[ADDR]:PORT`, `ADDR`, `:PORT` or `PORT`.
 pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let any = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));

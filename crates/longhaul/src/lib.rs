@@ -21,7 +21,6 @@
 //! ```
 
 mod api;
-mod budget;
 pub mod daemon;
 mod error;
 // What measures the disk side alone uses it, and the fuzzer.

@@ -3,8 +3,9 @@
 //! before it does anything about that part. In a pull the client may have named the files first.
 //!
 //! A few bytes can stand for very many when they are expanded, so that is done item by item, and what the items take in
-//! memory is bounded by how long the list was that came.
+//! memory is bounded by how long the list was that came, and by the memory that there is for it.
 
+use longhaul_net::budget::Allowance;
 use longhaul_proto::session::manifest::{BadManifest, Entry, Manifest};
 use longhaul_proto::session::message::FileFailure;
 use serde::Serialize;
@@ -38,11 +39,17 @@ pub enum ListingError {
     /// What came is longer than a list may be.
     #[error("the list of files is too long; copy its folders one by one")]
     TooLong,
-    /// Other copies take the memory that it needs.
+    /// Other copies take the memory that is needed.
     #[error(
-        "the copies under way take all the memory that the server gives them; try again later, or copy fewer files at once"
+        "the copies under way take all the memory that the server gives them (memory-mib there); try again later, or copy fewer \
+         files at once"
     )]
     Crowded,
+    /// There will never be the memory that it needs.
+    #[error(
+        "the list of files takes more memory than the server gives to one copy (memory-mib there); copy its folders one by one"
+    )]
+    NoRoom,
 }
 
 /// Compress the listing of a part.
@@ -50,19 +57,65 @@ pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, Li
     pack(&(manifest, errors))
 }
 
-/// Asked before so many bytes of memory are taken for good.
-pub type Ask<'a> = &'a mut dyn FnMut(u64) -> bool;
-
-/// Expand the listing of a copy, or of its first part, and check it.
-pub fn decode(bytes: &[u8], ask: Ask<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
-    read(Items::of(bytes, ask)?)
+/// The memory that the items of a list may take.
+#[derive(Debug)]
+pub struct Room {
+    used: usize,
+    /// So much is there already.
+    granted: usize,
+    /// And never more than this.
+    most: usize,
+    listed: Allowance,
 }
 
-/// The same for a further part: where there are several, none is long.
-pub fn decode_next(bytes: &[u8], ask: Ask<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
-    let mut items = Items::of(bytes, ask)?;
-    items.room = items.room.min(PART_ROOM);
-    read(items)
+impl Room {
+    /// So many bytes, of nobody's budget.
+    pub fn of(bytes: usize) -> Room {
+        Room { used: 0, granted: bytes, most: bytes, listed: Allowance::default() }
+    }
+
+    /// What a list of so many bytes takes beside other copies, more of it as it is needed. Nothing if there is not even room for
+    /// a usual part.
+    pub fn beside_others(mut listed: Allowance, packed_len: usize) -> Option<Room> {
+        let most = packed_len.saturating_mul(ROOM_PER_BYTE).clamp(PART_ROOM, ROOM_MOST);
+        let granted = listed.take(memory_of(PART_USUAL)).then_some(PART_USUAL)?;
+        Some(Room { used: 0, granted, most, listed })
+    }
+
+    fn take(&mut self, len: usize) -> Result<(), ListingError> {
+        self.used = self.used.saturating_add(len);
+        if self.used > self.most {
+            return Err(ListingError::TooLong);
+        }
+        if self.used > self.granted {
+            let more = (self.used - self.granted).max(PART_USUAL);
+            if memory_of(self.granted + more) > self.listed.most() {
+                return Err(ListingError::NoRoom);
+            }
+            if !self.listed.take(memory_of(more)) {
+                return Err(ListingError::Crowded);
+            }
+            self.granted += more;
+        }
+        Ok(())
+    }
+
+    /// What is taken for what is in it now.
+    pub fn settle(self) -> Allowance {
+        let Room { used, mut listed, .. } = self;
+        listed.keep(memory_of(used));
+        listed
+    }
+}
+
+/// What is made of a list takes as much again.
+fn memory_of(listed: usize) -> u64 {
+    (listed as u64).saturating_mul(2)
+}
+
+/// Expand the listing of a part, and check it.
+pub fn decode(bytes: &[u8], room: &mut Room) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
+    read(Items::of(bytes, room)?)
 }
 
 fn read(mut items: Items<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
@@ -80,8 +133,8 @@ pub fn encode_names(names: &[Vec<u8>]) -> Result<Vec<u8>, ListingError> {
 }
 
 /// Expand names of files. Whoever uses them checks where they lead.
-pub fn decode_names(bytes: &[u8], ask: Ask<'_>) -> Result<Vec<Vec<u8>>, ListingError> {
-    Items::of(bytes, ask)?.list(|name: &Vec<u8>| size_of::<Vec<u8>>() + name.len())
+pub fn decode_names(bytes: &[u8], room: &mut Room) -> Result<Vec<Vec<u8>>, ListingError> {
+    Items::of(bytes, room)?.list(|name: &Vec<u8>| size_of::<Vec<u8>>() + name.len())
 }
 
 fn pack(value: &impl Serialize) -> Result<Vec<u8>, ListingError> {
@@ -94,18 +147,14 @@ struct Items<'a> {
     /// What has been expanded; the items before `at` have been read.
     plain: Vec<u8>,
     at: usize,
-    /// Bytes that further items may take in memory.
-    room: usize,
-    /// Beside other lists.
-    ask: Ask<'a>,
+    room: &'a mut Room,
 }
 
 impl<'a> Items<'a> {
-    fn of(packed: &'a [u8], ask: Ask<'a>) -> Result<Items<'a>, ListingError> {
+    fn of(packed: &'a [u8], room: &'a mut Room) -> Result<Items<'a>, ListingError> {
         let mut expander = Decoder::with_buffer(packed).map_err(|_| ListingError::Garbled)?;
         expander.window_log_max(WINDOW_LOG_MAX).map_err(|_| ListingError::Garbled)?;
-        let room = packed.len().saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_LEAST).min(ROOM_MOST);
-        Ok(Items { expander, plain: vec![], at: 0, room, ask })
+        Ok(Items { expander, plain: vec![], at: 0, room })
     }
 
     /// A list, whose items take as much memory as `len` says.
@@ -114,11 +163,7 @@ impl<'a> Items<'a> {
         let mut items = vec![];
         for _ in 0..count {
             let item = self.item()?;
-            let len = len(&item);
-            self.room = self.room.checked_sub(len).ok_or(ListingError::TooLong)?;
-            if !(self.ask)(len as u64) {
-                return Err(ListingError::Crowded);
-            }
+            self.room.take(len(&item))?;
             items.push(item);
         }
         Ok(items)
@@ -156,14 +201,15 @@ impl<'a> Items<'a> {
 
 /// Fast and close to the best: lists of names gain little from more effort.
 const LEVEL: i32 = 3;
-/// What a list may take in memory in any case: 16 000 of the longest paths.
-const ROOM_LEAST: usize = 64 << 20;
-/// And for each byte that came: entries of 400 bytes in memory differ in some six bytes at least.
+/// What a part takes in memory as a rule (`files/scan.rs`).
+const PART_USUAL: usize = 8 << 20;
+/// And at most: an entry may be very long.
+pub const PART_ROOM: usize = 64 << 20;
+/// What must be known as a whole is one part, however long. Then it may take so much for each byte that came: entries of 400 bytes
+/// in memory differ in some six bytes at least.
 const ROOM_PER_BYTE: usize = 256;
 /// But no more than this: some 50 million files.
 const ROOM_MOST: usize = 12 << 30;
-/// What a part of several may take in memory: four times what an honest one does, of which an entry may be very long.
-const PART_ROOM: usize = 128 << 20;
 /// An item longer than this before it is complete is refused: a file of a million holes takes less.
 const ITEM_MAX: usize = 16 << 20;
 /// Bytes expanded at a time.
@@ -176,8 +222,10 @@ pub const PACKED_MAX: u64 = 1 << 30;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_net::budget::{Budget, Purpose};
     use longhaul_proto::session::manifest::{Entry, Kind};
     use longhaul_proto::session::reason::{Cause, Reason};
+    use std::sync::Arc;
 
     fn entry(path: &str) -> Entry {
         let kind = Kind::File { size: 4096, extents: None, version: None };
@@ -193,28 +241,51 @@ mod tests {
             reason: Reason::new(Cause::Denied, "permission denied"),
         }];
         let bytes = encode(&manifest, &errors).unwrap();
-        assert_eq!(decode(&bytes, &mut |_| true).unwrap(), (manifest, errors));
+        assert_eq!(decode(&bytes, &mut Room::of(PART_ROOM)).unwrap(), (manifest, errors));
         // Ten segments of a fresh TCP connection (RFC 6928) are 14 600 bytes.
         assert!(bytes.len() < 14_000, "{}", bytes.len());
     }
 
     #[test]
-    fn a_list_is_refused_once_it_takes_more_than_others_leave() {
-        let bytes = encode(&Manifest::of((0..100).map(|i| entry(&format!("{i}"))).collect()), &[]).unwrap();
-        let mut left = 5000;
-        let mut ask = |bytes: u64| {
-            left -= bytes as i64;
-            left >= 0
+    fn a_list_is_refused_once_it_takes_more_than_there_is_for_it() {
+        let manifest = Manifest::of((0..100).map(|i| entry(&format!("{i}"))).collect());
+        let bytes = encode(&manifest, &[]).unwrap();
+        let all: usize = manifest.entries.iter().map(Entry::memory_len).sum();
+        decode(&bytes, &mut Room::of(all)).unwrap();
+        assert!(matches!(decode(&bytes, &mut Room::of(all - 1)), Err(ListingError::TooLong)));
+    }
+
+    #[test]
+    fn a_long_list_takes_its_memory_beside_others_and_gives_back_what_it_does_not_need() {
+        let long = "long-".repeat(40);
+        let manifest = Manifest::of((0..60_000).map(|i| entry(&format!("{long}{i}"))).collect());
+        let (bytes, all) = (
+            encode(&manifest, &[]).unwrap(),
+            memory_of(manifest.entries.iter().map(Entry::memory_len).sum()),
+        );
+        let decode_beside = |others: u64, budget: u64| {
+            let budget = Arc::new(Budget::new(budget));
+            let mut others_hold = Allowance::of(&budget, Purpose::Need);
+            assert!(others_hold.take(others));
+            let mut room = Room::beside_others(Allowance::of(&budget, Purpose::Need), bytes.len())?;
+            let outcome = decode(&bytes, &mut room).map(|found| assert_eq!(found.0, manifest));
+            let _held = room.settle();
+            Some(
+                outcome.map(|()| others_hold.take(budget.bytes_max() - others - all) && !others_hold.take(1)),
+            )
         };
-        assert!(matches!(decode(&bytes, &mut ask), Err(ListingError::Crowded)));
+        assert!(matches!(decode_beside(0, 3 * all), Some(Ok(true))));
+        assert!(matches!(decode_beside(2 * all + 1, 3 * all), Some(Err(ListingError::Crowded))));
+        assert!(decode_beside(3 * all, 3 * all).is_none());
+        assert!(matches!(decode_beside(0, all), Some(Err(ListingError::NoRoom))));
     }
 
     #[test]
     fn garbage_and_unsafe_names_are_refused() {
-        assert!(decode(b"not zstd", &mut |_| true).is_err());
-        assert!(decode_names(b"not zstd", &mut |_| true).is_err());
+        assert!(decode(b"not zstd", &mut Room::of(PART_ROOM)).is_err());
+        assert!(decode_names(b"not zstd", &mut Room::of(PART_ROOM)).is_err());
         let bytes = encode(&Manifest::of(vec![entry("../x")]), &[]).unwrap();
-        assert!(decode(&bytes, &mut |_| true).unwrap_err().to_string().contains("unsafe path"));
+        assert!(decode(&bytes, &mut Room::of(PART_ROOM)).unwrap_err().to_string().contains("unsafe path"));
     }
 
     /// Bytes that expand to `head` and then to so many zeros, thousands for each byte.
@@ -227,21 +298,26 @@ mod tests {
 
     #[test]
     fn a_few_bytes_that_expand_to_very_many_are_refused() {
+        let room = |bytes: &[u8]| Room::beside_others(Allowance::default(), bytes.len()).unwrap();
         // Entries of zeros are whole, if of no use; so is a failure, and a name.
         let count = postcard::to_allocvec(&10_000_000u64).unwrap();
         let bomb_of_entries = bomb(&count, 80_000_000);
         assert!(bomb_of_entries.len() < 20_000, "{}", bomb_of_entries.len());
-        assert!(matches!(decode(&bomb_of_entries, &mut |_| true), Err(ListingError::TooLong)));
+        assert!(matches!(decode(&bomb_of_entries, &mut room(&bomb_of_entries)), Err(ListingError::TooLong)));
         let failures = bomb(&[&[0, 0, 0, 0][..], &count].concat(), 80_000_000);
-        assert!(matches!(decode(&failures, &mut |_| true), Err(ListingError::TooLong)));
-        assert!(matches!(decode_names(&bomb(&count, 80_000_000), &mut |_| true), Err(ListingError::TooLong)));
+        assert!(matches!(decode(&failures, &mut room(&failures)), Err(ListingError::TooLong)));
+        let names = bomb(&count, 80_000_000);
+        assert!(matches!(decode_names(&names, &mut room(&names)), Err(ListingError::TooLong)));
         // One name that is longer than a list, and one that only says so.
         let endless = postcard::to_allocvec(&(1u64, u64::MAX)).unwrap();
         assert!(matches!(
-            decode_names(&bomb(&endless, 80_000_000), &mut |_| true),
+            decode_names(&bomb(&endless, 80_000_000), &mut Room::of(PART_ROOM)),
             Err(ListingError::TooLong)
         ));
-        assert!(matches!(decode_names(&bomb(&endless, 10), &mut |_| true), Err(ListingError::Senseless)));
+        assert!(matches!(
+            decode_names(&bomb(&endless, 10), &mut Room::of(PART_ROOM)),
+            Err(ListingError::Senseless)
+        ));
     }
 
     #[test]
@@ -249,12 +325,15 @@ mod tests {
         let mut packer = zstd::stream::write::Encoder::new(vec![], LEVEL).unwrap();
         packer.window_log(27).unwrap();
         io::copy(&mut io::repeat(0).take(1 << 20), &mut packer).unwrap();
-        assert!(matches!(decode(&packer.finish().unwrap(), &mut |_| true), Err(ListingError::Garbled)));
+        assert!(matches!(
+            decode(&packer.finish().unwrap(), &mut Room::of(PART_ROOM)),
+            Err(ListingError::Garbled)
+        ));
     }
 
     #[test]
     fn names_are_read_back() {
         let names: Vec<Vec<u8>> = (0..50_000).map(|i| format!("runs/{i}").into_bytes()).collect();
-        assert_eq!(decode_names(&encode_names(&names).unwrap(), &mut |_| true).unwrap(), names);
+        assert_eq!(decode_names(&encode_names(&names).unwrap(), &mut Room::of(PART_ROOM)).unwrap(), names);
     }
 }

@@ -2,7 +2,7 @@
 //! here; the source is made up, and nothing is stored (`dry_run`), since ten million files would take a disk of their own.
 
 use longhaul::files::{Base, FileSink, Planner, Reader, Root, Scan};
-use longhaul::listing;
+use longhaul::listing::{self, Room};
 use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest, PARTS_MAX, Ranges};
 use longhaul_proto::session::message::{FileOptions, Report};
 use std::collections::VecDeque;
@@ -47,7 +47,7 @@ fn copy(total: u64, part_len: u64) -> (Report, u64) {
         let to = (from + part_len).min(total);
         let scan = part(from, to, to < total);
         let bytes = listing::encode(&scan.manifest, &scan.errors).unwrap();
-        let (manifest, _) = listing::decode_next(&bytes, &mut |_| true).unwrap();
+        let (manifest, _) = listing::decode(&bytes, &mut Room::of(listing::PART_ROOM)).unwrap();
         let plan = planner.plan(&manifest, &AtomicBool::default()).unwrap();
         let layout = Arc::new(Layout::new(&manifest));
         let have: Ranges = std::iter::once(0..layout.object_len()).collect();

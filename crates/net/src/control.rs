@@ -19,6 +19,7 @@ pub mod rejoin;
 
 pub use open::{Control, Incoming, KEEP_ALIVE_EVERY};
 
+use crate::budget::Budget;
 use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::noise::{
     FRAME_MAX, Identity, Initiator, Known, NoiseError, Psk, PublicKey, REASON_KEY, REASON_VERSION, Responder,
@@ -110,6 +111,8 @@ pub struct Stream {
     pub settled: Box<dyn FnOnce() + Send>,
     /// What takes the place of reader, writer and closer after the handshake, if one connection may follow another.
     pub resumable: Option<Arc<ResumableStream>>,
+    /// From which long messages take their memory.
+    pub budget: Arc<Budget>,
 }
 
 /// A TCP connection as a control stream, with `patience` for the whole handshake.
@@ -128,6 +131,7 @@ pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
             let _ = settling.set_read_timeout(None);
         }),
         resumable: Some(ResumableStream::new(whole)),
+        budget: Arc::default(),
     })
 }
 
@@ -145,6 +149,7 @@ pub fn unconnected_stream(
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
         resumable: Some(ResumableStream::unconnected(patience, waker)?),
+        budget: Arc::default(),
     };
     Ok((stream, answer))
 }

@@ -12,6 +12,7 @@
 
 mod address;
 pub mod aead;
+pub mod budget;
 pub mod checksum;
 pub mod clock;
 pub mod control;

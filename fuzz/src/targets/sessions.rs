@@ -182,6 +182,7 @@ fn stream(socket: TcpStream) -> (Stream, mpsc::Receiver<()>) {
         closer,
         settled: Box::new(|| {}),
         resumable: None,
+        budget: Arc::default(),
     };
     (stream, ended)
 }

@@ -65,6 +65,7 @@ fn stream(reader: impl Read + Send + 'static, writer: impl Write + Send + 'stati
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
         resumable: None,
+        budget: Arc::default(),
     }
 }
 

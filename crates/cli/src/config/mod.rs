@@ -80,6 +80,8 @@ pub struct Config {
     pub audit: Option<PathBuf>,
     /// Where metrics are told.
     pub metrics: Option<SocketAddr>,
+    /// Mebibytes for all copies together.
+    pub memory_mib: Option<u64>,
     /// Whether the server is to give up what it does not need.
     pub sandbox: bool,
 }
@@ -114,6 +116,7 @@ impl Config {
             key_file,
             audit: written.audit.as_ref().map(|file| reader.folder.join(file)),
             metrics: written.metrics,
+            memory_mib: written.memory_mib.map(|memory| memory.0),
             sandbox: written.sandbox.unwrap_or(true),
         })
     }
@@ -232,6 +235,7 @@ mod tests {
 # All that can be said.
 listen = "127.0.0.1:7701"
 sessions = 100
+memory-mib = 512
 rate = "10gbit"
 rates = [{ from = "08:00", to = "18:00", days = "mon-fri", rate = "200M" }]
 controls = ["adaptive", "ledbat"]
@@ -271,7 +275,7 @@ folders = { data = "read-write" }
         assert_eq!(config.metrics, Some("127.0.0.1:9700".parse().unwrap()));
         assert_eq!(config.audit, Some("/etc/longhaul/audit.jsonl".into()));
         assert_eq!(config.key_file, Path::new("/etc/longhaul/other.key"));
-        assert!(!config.sandbox && config.policy.fsync);
+        assert!(!config.sandbox && config.policy.fsync && config.memory_mib == Some(512));
         let limits = &config.policy.limits;
         assert_eq!((limits.sessions, limits.rates.always), (Some(100), Some(Rate(10_000_000_000))));
         let noon = Some(Moment { day: 0, minute: 12 * 60 });
@@ -301,20 +305,21 @@ folders = { data = "read-write" }
         for (was, is, line, says) in [
             ("sessions = 100", "session = 100", 4, "unknown field `session`"),
             ("sessions = 100", "sessions = -1", 4, "-1"),
-            ("rate = \"10gbit\"", "rate = \"10furlongs\"", 5, "furlongs"),
-            ("\"08:00\"", "\"8 o'clock\"", 6, "HH:MM"),
-            ("\"18:00\"", "\"08:00\"", 6, "no time"),
-            ("mon-fri", "mon-frei", 6, "frei"),
-            ("\"ledbat\"", "\"ledbatt\"", 7, "ledbat"),
-            ("\"127.0.0.1:9700\"", "\"here\"", 10, "ADDR:PORT"),
-            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 16, "one component"),
-            ("in = \"incoming\"", "\"/\" = \"incoming\"", 16, "beside folders"),
-            ("0102030405060708\"\n", "01020304\"\n", 19, "16 hexadecimal"),
-            ("data = \"read-only\"", "date = \"read-only\"", 21, "no folder \"date\""),
-            ("data = \"read-only\"", "data = \"readonly\"", 21, "read-only"),
-            ("folders = { data = \"read-write\" }", "", 27, "folders"),
-            ("[users.bob]", "[users.\"b ob\"]", 27, "no name"),
-            ("sandbox = false", "sandbox = maybe", 11, ""),
+            ("memory-mib = 512", "memory-mib = 5", 5, "at least 64"),
+            ("rate = \"10gbit\"", "rate = \"10furlongs\"", 6, "furlongs"),
+            ("\"08:00\"", "\"8 o'clock\"", 7, "HH:MM"),
+            ("\"18:00\"", "\"08:00\"", 7, "no time"),
+            ("mon-fri", "mon-frei", 7, "frei"),
+            ("\"ledbat\"", "\"ledbatt\"", 8, "ledbat"),
+            ("\"127.0.0.1:9700\"", "\"here\"", 11, "ADDR:PORT"),
+            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 17, "one component"),
+            ("in = \"incoming\"", "\"/\" = \"incoming\"", 17, "beside folders"),
+            ("0102030405060708\"\n", "01020304\"\n", 20, "16 hexadecimal"),
+            ("data = \"read-only\"", "date = \"read-only\"", 22, "no folder \"date\""),
+            ("data = \"read-only\"", "data = \"readonly\"", 22, "read-only"),
+            ("folders = { data = \"read-write\" }", "", 28, "folders"),
+            ("[users.bob]", "[users.\"b ob\"]", 28, "no name"),
+            ("sandbox = false", "sandbox = maybe", 12, ""),
         ] {
             assert!(FULL.contains(was), "{was}");
             let error = parse(&FULL.replacen(was, is, 1)).unwrap_err().to_string();

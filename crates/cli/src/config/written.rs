@@ -1,7 +1,7 @@
 //! What stands in the file, field by field.
 
 use crate::rate::parse_rate;
-use crate::values::parse_listen;
+use crate::values::{check_memory, parse_listen};
 use longhaul::daemon::policy::Access;
 use longhaul::daemon::schedule::{Days, Hours, Schedule};
 use longhaul::{ControllerKind, Rate};
@@ -31,6 +31,8 @@ pub struct Written {
     #[serde(default)]
     pub sessions: Option<usize>,
     #[serde(default)]
+    pub memory_mib: Option<WrittenMemory>,
+    #[serde(default)]
     pub controls: Option<Vec<WrittenControl>>,
     #[serde(default)]
     pub fsync: Option<bool>,
@@ -47,6 +49,15 @@ pub struct Written {
 impl Written {
     pub fn rates(&self) -> Schedule {
         schedule(&self.rate, &self.rates)
+    }
+}
+
+/// Memory for the copies of a server.
+pub struct WrittenMemory(pub u64);
+
+impl<'de> Deserialize<'de> for WrittenMemory {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenMemory, D::Error> {
+        check_memory(u64::deserialize(from)?).map(WrittenMemory).map_err(D::Error::custom)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::output::{self, Exit, warn};
 use crate::values::{Token, find_token};
 use crate::{log, signals};
+use longhaul::daemon::MEMORY_BYTES;
 use longhaul::daemon::admission::Admission;
 use longhaul::daemon::policy::{Access, Policy, UserKey};
 use longhaul::daemon::token::UserToken;
@@ -36,7 +37,12 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     let needs = plan.sandbox.then(|| plan.needs());
     let kept = Kept::open(plan.audit.as_deref(), plan.metrics)?;
     let admission = Admission::new(plan.policy)?;
-    let options = ServeOptions { listen: plan.listen, admission: admission.clone(), records: kept.records() };
+    let options = ServeOptions {
+        listen: plan.listen,
+        admission: admission.clone(),
+        records: kept.records(),
+        memory_bytes: plan.memory_mib.map_or(MEMORY_BYTES, |mib| mib << 20),
+    };
     let stop = Arc::new(AtomicBool::new(false));
     let hang_up = plan.config.clone().map(|path| reloader(path, admission));
     let mut failed = None;
@@ -73,6 +79,7 @@ struct Plan {
     policy: Policy,
     audit: Option<PathBuf>,
     metrics: Option<SocketAddr>,
+    memory_mib: Option<u64>,
     sandbox: bool,
     /// The file to read again when asked to.
     config: Option<PathBuf>,
@@ -111,6 +118,7 @@ impl Plan {
             policy,
             audit: config.audit,
             metrics: args.metrics.or(config.metrics),
+            memory_mib: args.memory_mib.or(config.memory_mib),
             sandbox: config.sandbox && !args.no_sandbox,
             config: Some(path.into()),
             key_file: Some(config.key_file),
@@ -137,6 +145,7 @@ impl Plan {
             policy: policy.with_rate(args.max_rate),
             audit: None,
             metrics: args.metrics,
+            memory_mib: args.memory_mib,
             sandbox: !args.no_sandbox,
             config: None,
             key_file: None,

@@ -12,6 +12,7 @@ mod lab_program;
 mod lanes;
 mod limits;
 mod listing;
+mod memory;
 mod outage;
 mod overture;
 mod parts;

@@ -8,7 +8,7 @@ use std::fs;
 #[test]
 fn a_copy_of_several_parts_goes_there_and_back_and_is_kept_equal() {
     let (here, there, back) = (folder(), folder(), folder());
-    // A part holds 65 536 entries: the second folder is in two of them.
+    // A part holds 16 384 entries: the first two folders are in several of them.
     for (name, count) in [("first", 40_000), ("second", 40_000), ("third", 10)] {
         let folder = here.path().join("tree").join(name);
         fs::create_dir_all(&folder).unwrap();

@@ -32,11 +32,19 @@ pub struct ServeOptions {
     pub admission: admission::Admission,
     /// Where it is told what happens.
     pub records: Arc<dyn records::Records>,
+    /// The memory that all copies together may take, in bytes, beyond some 5 MB that each has in any case: for lists of files
+    /// and for data on its way from and to the disk. At most half of the host's.
+    pub memory_bytes: u64,
 }
 
 impl ServeOptions {
     /// Serve by this policy, and keep no records.
     pub fn new(listen: SocketAddr, policy: policy::Policy) -> Result<ServeOptions, PolicyError> {
-        Ok(ServeOptions { listen, admission: admission::Admission::new(policy)?, records: Arc::new(()) })
+        let admission = admission::Admission::new(policy)?;
+        Ok(ServeOptions { listen, admission, records: Arc::new(()), memory_bytes: MEMORY_BYTES })
     }
 }
+
+/// What a daemon's copies take together unless it is said: three at a time with as much data on its way as makes them faster, and
+/// eight of very many files.
+pub const MEMORY_BYTES: u64 = 128 << 20;

@@ -38,7 +38,10 @@ impl Lister {
         let stop = options.stop.clone();
         let list = move || {
             scan_in_parts(&root, &sources, &options, limits, &mut |scan| {
-                let listing = listing::encode(&scan.manifest, &scan.errors);
+                let listing = match scan.is_crowded {
+                    false => listing::encode(&scan.manifest, &scan.errors),
+                    true => Err(ListingError::Crowded),
+                };
                 let is_sound = listing.is_ok();
                 let listed = listing.map(|listing| Listed { scan: Arc::new(scan), listing });
                 tell.send(listed).is_ok() && is_sound

@@ -7,7 +7,7 @@
 //!   Reader: Source                           FileSink: Sink
 //! ```
 //!
-//! All of this is done for one *part* of a copy at a time, of at most 65 536 entries: a `Lister` lists them one after the
+//! All of this is done for one *part* of a copy at a time, of at most 16 384 entries: a `Lister` lists them one after the
 //! other, a `Planner` compares them, and each has a reader and a sink of its own. What goes beyond a part: a folder that is
 //! in several of them is finished with the last (`Seams`), a part ends after those before it (`FileSink::go_ahead`), and
 //! what is to be removed is known and removed with the last one. Most copies have one part.

@@ -4,6 +4,7 @@ use super::blocks::{Bits, Blocks};
 use super::errors::FileError;
 use super::fill::Filler;
 use super::scan::Scan;
+use crate::net::budget::Allowance;
 use crate::net::prepared::{Prepared, Task};
 use longhaul_proto::endpoint::{NotReady, Source};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Layout, Ranges};
@@ -12,7 +13,7 @@ use longhaul_proto::session::reason::Reason;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -38,7 +39,6 @@ pub struct Reader {
     place: u64,
     /// Counts changes of block: a clock for who was used last.
     clock: u64,
-    blocks_max: usize,
     /// The block that had to be read again last, and how many after it are read along.
     sweep: (u64, u64),
     starved: bool,
@@ -65,6 +65,8 @@ struct Shared {
     work: Condvar,
     /// There are hashes or failures to fetch.
     news: AtomicBool,
+    /// Buffers that there may be.
+    blocks_max: AtomicUsize,
     wake: Wake,
 }
 
@@ -83,8 +85,12 @@ struct State {
     /// Blocks that the network thread missed.
     missed: Vec<u64>,
     spare: Vec<Box<[u8]>>,
-    /// Buffers that may still be made.
+    /// Buffers that may still be made, how many of them without asking, and what the others may take beside those of other copies.
     unmade: usize,
+    unasked: usize,
+    allowance: Allowance,
+    /// What was asked for has no buffer, since there is no memory for one.
+    is_stuck: bool,
     hashes: Vec<GroupHash>,
     failures: VecDeque<(EntryIndex, Reason)>,
     stop: bool,
@@ -100,16 +106,27 @@ impl Reader {
         (have, claimed): (&Ranges, &Ranges),
         wake: Wake,
     ) -> Result<Reader, FileError> {
-        Reader::with_cache(scan, layout, (have, claimed), wake, CACHE_LEN)
+        Reader::with_cache(scan, layout, (have, claimed), wake, (CACHE_LEN, Allowance::default()))
     }
 
-    /// The same with at most `cache_len` bytes of memory (four blocks at the least).
+    /// Share a budget with others. Where they have left nothing, it gets along with the buffers that it has.
+    pub fn beside_others(
+        scan: Arc<Scan>,
+        layout: Arc<Layout>,
+        ranges: (&Ranges, &Ranges),
+        wake: Wake,
+        allowance: Allowance,
+    ) -> Result<Reader, FileError> {
+        Reader::with_cache(scan, layout, ranges, wake, (CACHE_LEN, allowance))
+    }
+
+    /// The same with at most `cache_len` bytes of memory (four blocks at the least), what is beyond these beside others.
     pub fn with_cache(
         scan: Arc<Scan>,
         layout: Arc<Layout>,
         (have, claimed): (&Ranges, &Ranges),
         wake: Wake,
-        cache_len: usize,
+        (cache_len, allowance): (usize, Allowance),
     ) -> Result<Reader, FileError> {
         let threads = (0..THREADS).map(|_| Prepared::for_task("longhaul-read"));
         let threads = threads.collect::<io::Result<Vec<_>>>();
@@ -126,7 +143,7 @@ impl Reader {
         let mut all = have.clone();
         all.extend(claimed.iter().cloned());
         let sent = if claimed.is_empty() { read.clone() } else { missing_from(&all) };
-        let blocks_max = (cache_len / GROUP_LEN as usize).max(4);
+        let blocks_max = (cache_len / GROUP_LEN as usize).max(MADE_LEAST);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 requests: VecDeque::new(),
@@ -138,12 +155,16 @@ impl Reader {
                 missed: Vec::new(),
                 spare: Vec::new(),
                 unmade: blocks_max,
+                unasked: MADE_LEAST,
+                allowance,
+                is_stuck: false,
                 hashes: Vec::new(),
                 failures: VecDeque::new(),
                 stop: false,
             }),
             work: Condvar::new(),
             news: AtomicBool::new(false),
+            blocks_max: AtomicUsize::new(blocks_max),
             wake,
         });
         let filler = Arc::new(Filler::new(scan, layout, have.clone()));
@@ -163,7 +184,6 @@ impl Reader {
             current_range: 0..0,
             place: 0,
             clock: 0,
-            blocks_max,
             sweep: (u64::MAX, 0),
             starved: false,
         })
@@ -221,7 +241,8 @@ impl Reader {
     /// Let go of the blocks used longest ago when so many are kept that reading ahead suffers.
     fn give_back(&mut self, block: u64) {
         self.place = block;
-        let keep = self.blocks_max - (self.blocks_max / 3).clamp(2, READ_AHEAD_BLOCKS);
+        let blocks_max = self.shared.blocks_max.load(Ordering::Relaxed);
+        let keep = blocks_max - (blocks_max / 3).clamp(2, READ_AHEAD_BLOCKS);
         while self.held.iter().filter(|held| !held.is_ahead(block)).count() > keep {
             let shared = self.shared.clone();
             let mut state = shared.lock();
@@ -357,7 +378,7 @@ impl Shared {
         let mut hashed_only: Box<[u8]> = Box::default();
         let mut state = self.lock();
         while !state.stop {
-            if let Some((block, mut data, first)) = state.next_job(blocks.count(), sent) {
+            if let Some((block, mut data, first)) = state.next_job(blocks.count(), sent, &self.blocks_max) {
                 drop(state);
                 let (hashes, failures) = self.fill(filler, blocks.range(block), &mut data, first);
                 state = self.lock();
@@ -368,6 +389,8 @@ impl Shared {
                 // Somebody has to find memory for what was asked for.
                 let stuck = !state.requests.is_empty() && !state.has_buffer();
                 state = self.tell(state, hashes, failures, missed.is_some() || stuck);
+            } else if std::mem::take(&mut state.is_stuck) {
+                state = self.tell(state, vec![], vec![], true);
             } else if let Some(block) = state.next_to_hash(blocks.count(), read, sent) {
                 drop(state);
                 if hashed_only.is_empty() {
@@ -416,27 +439,45 @@ type News = (Vec<GroupHash>, Vec<(EntryIndex, Reason)>);
 
 impl State {
     /// The next block to read, a buffer for it, and whether it is read for the first time.
-    fn next_job(&mut self, count: u64, sent: &Bits) -> Option<(u64, Box<[u8]>, bool)> {
+    fn next_job(
+        &mut self,
+        count: u64,
+        sent: &Bits,
+        blocks_max: &AtomicUsize,
+    ) -> Option<(u64, Box<[u8]>, bool)> {
         if !self.has_buffer() {
             return None;
         }
-        let block = match self.requests.pop_front() {
-            Some(block) => block,
-            None => {
-                while !self.pass_is_over(count) && (self.begun.get(self.cursor) || !sent.get(self.cursor)) {
-                    self.cursor += 1;
-                }
-                (!self.pass_is_over(count)).then_some(self.cursor)?
+        if self.requests.is_empty() {
+            while !self.pass_is_over(count) && (self.begun.get(self.cursor) || !sent.get(self.cursor)) {
+                self.cursor += 1;
             }
-        };
+            if self.pass_is_over(count) {
+                return None;
+            }
+        }
+        self.make_buffer(blocks_max);
+        let data = self.spare.pop()?;
+        let block = self.requests.pop_front().unwrap_or(self.cursor);
         let first = !self.begun.get(block);
         self.begun.set(block, true);
         self.in_hand.push(block);
-        let data = self.spare.pop().unwrap_or_else(|| {
-            self.unmade -= 1;
-            vec![0; GROUP_LEN as usize].into()
-        });
         Some((block, data, first))
+    }
+
+    /// Make another buffer if there is none at hand. Where there is no memory for it, those that were made are all there are.
+    fn make_buffer(&mut self, blocks_max: &AtomicUsize) {
+        if !self.spare.is_empty() || self.unmade == 0 {
+            return;
+        }
+        if self.unasked > 0 || self.allowance.take(GROUP_LEN) {
+            self.unasked = self.unasked.saturating_sub(1);
+            self.unmade -= 1;
+            self.spare.push(vec![0; GROUP_LEN as usize].into());
+        } else {
+            blocks_max.fetch_sub(std::mem::take(&mut self.unmade), Ordering::Relaxed);
+            self.is_stuck = !self.requests.is_empty();
+        }
     }
 
     /// The next block that is read for its hashes alone.
@@ -469,6 +510,9 @@ impl State {
 
 /// Memory for blocks read ahead and kept for retransmission: a second of 400 Mb/s.
 const CACHE_LEN: usize = 48 << 20;
+
+/// Buffers that a copy has in any case.
+const MADE_LEAST: usize = 4;
 
 /// Blocks that at least can be read ahead of the first transmission.
 const READ_AHEAD_BLOCKS: usize = 16;

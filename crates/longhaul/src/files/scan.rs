@@ -7,6 +7,7 @@ use super::folders::{Folders, list};
 use super::names::is_ours;
 use super::root::{Root, Written};
 use super::version::Identity;
+use crate::net::budget::{Allowance, Budget, Purpose};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest, Seams};
 use longhaul_proto::session::message::FileFailure;
 use longhaul_proto::session::reason::{Cause, Reason};
@@ -20,6 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Something to copy, as the user wrote it: `folder` means the folder, `folder/` what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,10 @@ pub struct ScanOptions {
     pub files_from: Option<Vec<PathBuf>>,
     /// Set from outside to end it early; what has been found by then is of no use.
     pub stop: Arc<AtomicBool>,
+    /// From which what is listed takes its memory.
+    pub budget: Arc<Budget>,
+    /// Set when listing waits long for that.
+    pub waits: Arc<AtomicBool>,
 }
 
 /// What there is to copy, or a part of it.
@@ -52,6 +58,10 @@ pub struct Scan {
     origins: Vec<(EntryIndex, Arc<OwnedFd>)>,
     /// What told of changes of files of several groups, ascending.
     identities: Vec<(EntryIndex, Identity)>,
+    /// The memory that it takes beside other copies.
+    room: Allowance,
+    /// There was none.
+    pub(super) is_crowded: bool,
 }
 
 impl Scan {
@@ -131,7 +141,7 @@ pub fn scan_in_parts(
 ) {
     let mut scanner = Scanner {
         options,
-        scan: Scan::default(),
+        scan: Scan { room: Allowance::of(&options.budget, Purpose::Need), ..Scan::default() },
         taken: (may_meet(sources) || options.files_from.is_some()).then(HashMap::new),
         folders: HashMap::new(),
         limits,
@@ -147,7 +157,8 @@ pub fn scan_in_parts(
         }
     }
     // What was listed when it was stopped must not pass for all there is.
-    if !scanner.is_stopped() {
+    if !scanner.is_stopped() || scanner.scan.is_crowded {
+        scanner.scan.room.keep(scanner.len as u64 * LEN_TIMES);
         (scanner.emit)(scanner.scan);
     }
 }
@@ -429,7 +440,7 @@ impl Scanner<'_> {
         let entries = &self.scan.manifest.entries;
         while self.above.pop_if(|above| !is_below(&entry.path, &entries[*above as usize].path)).is_some() {}
         self.make_room();
-        self.len += entry.memory_len();
+        self.note_len(entry.memory_len());
         let index = self.scan.manifest.entries.len() as EntryIndex;
         if matches!(entry.kind, Kind::Dir) {
             self.above.push(index);
@@ -451,14 +462,36 @@ impl Scanner<'_> {
         let goes_on = std::mem::replace(&mut self.above, (0..continued).collect());
         let origins = self.scan.origins.last().map(|(_, origin)| (0, origin.clone()));
         let next = Scan {
+            room: Allowance::of(&self.options.budget, Purpose::Ahead),
             manifest: Manifest { entries, seams: Seams { continued, ..Seams::default() } },
             origins: origins.into_iter().collect(),
             ..Scan::default()
         };
         let mut full = std::mem::replace(&mut self.scan, next);
         let seams = &mut full.manifest.seams;
-        (seams.goes_on, seams.has_more, self.len) = (goes_on, true, 0);
+        (seams.goes_on, seams.has_more) = (goes_on, true);
+        full.room.keep(std::mem::take(&mut self.len) as u64 * LEN_TIMES);
         self.is_refused = self.is_refused || !(self.emit)(full);
+    }
+
+    /// So much more is in the part. Before it is long it waits for the memory of a usual one, holding little; the parts before it go on
+    /// meanwhile. One that is longer than usual has to find what it takes at once.
+    fn note_len(&mut self, len: usize) {
+        let before = self.len;
+        self.len += len;
+        let usual = PART_BYTES as u64 * LEN_TIMES;
+        if before < LEN_AT_HAND && self.len >= LEN_AT_HAND {
+            let began = Instant::now();
+            while !self.scan.room.take(usual) && !self.is_stopped() {
+                self.options.waits.fetch_or(began.elapsed() > WAIT_LONG, Ordering::Relaxed);
+                std::thread::sleep(ASK_AGAIN);
+            }
+        } else if self.len / PART_BYTES > before / PART_BYTES
+            && self.taken.is_some()
+            && !self.scan.room.take(usual)
+        {
+            (self.scan.is_crowded, self.is_refused) = (true, true);
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -468,7 +501,7 @@ impl Scanner<'_> {
     fn fail(&mut self, path: &[u8], error: impl Into<FileError>) {
         self.make_room();
         let failure = FileFailure { path: path.to_vec(), reason: error.into().into() };
-        self.len += size_of::<FileFailure>() + path.len() + failure.reason.line.len();
+        self.note_len(size_of::<FileFailure>() + path.len() + failure.reason.line.len());
         self.scan.errors.push(failure);
     }
 }
@@ -516,9 +549,18 @@ pub(super) const PATH_MAX: usize = 4096;
 /// Shorter files are not searched for holes.
 const SPARSE_MIN: u64 = 32 << 10;
 
-/// Entries of a part: a listing of some 1 MB that takes some 20 MB in memory, and many more small files than are on their way
+/// Entries of a part: a listing of some 300 kB that takes some 4 MB in memory, and many more small files than are on their way
 /// at a time. A copy of fewer entries is one part.
-const PART_ENTRIES: usize = 1 << 16;
+const PART_ENTRIES: usize = 1 << 14;
 
 /// Memory for the entries of a part: of usual ones so many take less.
-const PART_BYTES: usize = 32 << 20;
+const PART_BYTES: usize = 8 << 20;
+
+/// A part of so many bytes takes nothing from other copies.
+const LEN_AT_HAND: usize = 512 << 10;
+/// What is made of a list takes as much again.
+const LEN_TIMES: u64 = 2;
+/// A wait that is told.
+const WAIT_LONG: Duration = Duration::from_secs(1);
+/// Whoever waits for memory asks again after this.
+const ASK_AGAIN: Duration = Duration::from_millis(20);

@@ -11,7 +11,7 @@ use super::runs::Runs;
 use super::shared::{Happened, Shared};
 use super::target::Target;
 use super::threads::{Threads, WRITERS};
-use crate::budget::Allowance;
+use crate::net::budget::Allowance;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::endpoint::{Full, Sink};
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges};
@@ -86,8 +86,9 @@ pub struct FileSink {
     spare: Receiver<Box<[u8]>>,
     /// Buffers at hand; the last one came back last and is still in the processor's cache.
     at_hand: Vec<Box<[u8]>>,
-    /// Buffers made, and how many there may be.
+    /// Buffers made, how many there may be in the best case, and how many as things are.
     made: usize,
+    made_most: usize,
     made_max: usize,
     /// What they may take beside those of other copies.
     allowance: Allowance,
@@ -197,8 +198,9 @@ impl FileSink {
             spare,
             at_hand: Vec::new(),
             made: 0,
+            made_most: (memory_len / GROUP_LEN as usize).max(MADE_LEAST),
             made_max: (memory_len / GROUP_LEN as usize).max(MADE_LEAST),
-            allowance: Allowance::of(&Arc::default()),
+            allowance: Allowance::default(),
             refused: 0,
             happened,
             events: VecDeque::new(),
@@ -437,8 +439,9 @@ impl FileSink {
         self.at_hand.extend(self.spare.try_iter());
         let data = match self.at_hand.pop() {
             Some(data) => data,
-            None if self.made < self.made_max && self.may_make() => {
+            None if self.made < self.made_most && self.may_make() => {
                 self.made += 1;
+                self.made_max = self.made_max.max(self.made);
                 vec![0; GROUP_LEN as usize].into()
             }
             None => {

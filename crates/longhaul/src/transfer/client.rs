@@ -172,7 +172,7 @@ pub fn open<'a>(
 ) -> Result<Opened<'a>, Error> {
     let mut proposal = Proposal::new(wish, options)?;
     let mut agreed = match meeting {
-        Meeting::Met(contact, _) => proposal.over(contact, options, Waker::new()?, None)?,
+        Meeting::Met(contact, _) => proposal.over(*contact, options, Waker::new()?, None)?,
         Meeting::Coming(coming) => overture::play(&mut proposal, coming, options, observer, &stop)?,
     };
     let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
@@ -228,6 +228,8 @@ pub fn open<'a>(
         supervision: None,
         rate_told: None,
         budget: Arc::default(),
+        waits: Arc::default(),
+        waits_told: false,
         breaks: 0,
         ahead: vec![],
     };
@@ -250,7 +252,8 @@ fn confirm(control: &Control) {
 
 /// Reach the other host, with nothing else to do meanwhile.
 pub fn meet(remote: &Remote, options: &CopyOptions, stop: &Arc<AtomicBool>) -> Result<Meeting, Error> {
-    Ok(Meeting::Met(contact(remote, options, std::slice::from_ref(stop), |_| {})?, Instant::now()))
+    let met = contact(remote, options, std::slice::from_ref(stop), |_| {})?;
+    Ok(Meeting::Met(Box::new(met), Instant::now()))
 }
 
 fn push(

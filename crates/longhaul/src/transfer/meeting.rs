@@ -3,7 +3,6 @@
 use super::absent::{Absent, CopyKey};
 use super::reach::random;
 use super::replays::{Moment, Replays};
-use crate::budget::Budget;
 use crate::daemon::admission::{Account, Admission, Room};
 use crate::daemon::places::{Place, Places};
 use crate::daemon::policy::Access;
@@ -12,6 +11,7 @@ use crate::daemon::supervision::Ward;
 use crate::daemon::throttle::Throttle;
 use crate::error::Error;
 use crate::net::aead::has_aes;
+use crate::net::budget::Budget;
 use crate::net::control::{self, Control, ServerKey, Stream, TokenId};
 use crate::net::seal::Keys;
 use crate::net::wake::Waker;
@@ -123,11 +123,12 @@ impl<E: Into<Error>> From<E> for Ended {
 /// Accept or refuse who comes from an address. `accepted` says whether nobody else has the offer's connection id.
 pub fn shake_hands(
     server: &Server,
-    Caller { stream, from, is_unseen }: Caller,
+    Caller { mut stream, from, is_unseen }: Caller,
     waker: &Waker,
     accepted: impl FnOnce(&Offer, &[u8; 32]) -> bool,
 ) -> Result<Met, Ended> {
     let secret = random()?;
+    stream.budget = server.budget.clone();
     let (mut entry, mut refused) = (None, None);
     let enter = |(room, inside), offer: &Offer, account: &Account, is_first: bool| {
         if is_unseen && !is_first {

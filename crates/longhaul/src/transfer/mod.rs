@@ -31,22 +31,26 @@
 //!
 //! | what | bound |
 //! |---|---|
-//! | blocks read ahead and kept for retransmission | 48 MiB for each part at work (`CACHE_LEN` in `files/reader.rs`) |
-//! | blocks being put together or waiting to be stored | 64 MiB for each part at work (`MEMORY_LEN` in `files/sink.rs`) |
+//! | blocks read ahead and kept for retransmission | 48 MiB for each part at work (`CACHE_LEN` in `files/reader.rs`); beyond 4 of them at a daemon from its budget |
+//! | blocks being put together or waiting to be stored | 64 MiB for each part at work (`MEMORY_LEN` in `files/sink.rs`); beyond 4 of them at a daemon from its budget |
 //! | datagrams on their way | 2²⁰ records of 24 bytes (`FLIGHT_MAX`) |
 //! | bitmaps | 24 bytes per 65 536 packets (94 MB at 1434 bytes), and 8 KiB more while those are mixed; three of them at the sender, one at the receiver |
 //! | groups of files that have not landed yet | a byte for each MiB, and 50 for each that waits for its data or its hash |
 //! | journals of a resume | a byte for each MiB, and the hashes of a TiB (`files/recover.rs`) |
-//! | manifests | three parts (`PARTS_MAX`) of 65 536 entries or 32 MiB (`files/scan.rs`); a receiver takes 128 MiB for each, but for the first 64 MiB and 256 bytes for each byte that came of it, since what must be known as a whole is one part |
+//! | manifests | three parts (`PARTS_MAX`) of 16 384 entries or 8 MiB (`files/scan.rs`); a receiver takes 64 MiB for each (`PART_ROOM` in `listing.rs`), or 256 bytes for each byte that came of it, since what must be known as a whole is one part |
 //! | names for `--delete` | those of the folders that are being listed (`files/extraneous.rs`); what is found goes to a file without a name |
 //! | a TCP stream of a copy | 64 KiB to be written, 256 KiB read; 64 of them at most |
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
-//! | control messages | two of 64 MiB at most before the next is read; 128 MiB that wait to be written (beside the listing) |
-//! | lists and blocks of all sessions of a daemon | half of the host's memory (`budget.rs`): a list beyond that is refused, a copy gets along with the blocks it has |
+//! | control messages | two at most before the next is read; those with ranges have 16 MiB, and beyond 64 KiB take their memory from the budget (`Message::memory_max`); 64 MiB that wait to be written (beside the listing) |
+//! | lists, long messages and blocks of all sessions of a daemon | its budget, `memory-mib` (`net/src/budget.rs`): a list waits for its memory, a long message is refused, a copy gets along with the blocks it has |
 //! | salts of offers | 65 536 of them (`transfer/replays.rs`) |
 //!
 //! Memory follows what is unsettled and the largest folder, not the number of files or of bytes. A receiver that falls
 //! behind lets the sender know (`pressure`) and refuses packets rather than buy memory.
+//!
+//! Beyond its budget each session of a daemon has what it needs to go on: buffers for four blocks, lists of 512 KiB. So what is
+//! under way never waits for others, and who waits for them holds nothing that they need: a part is listed and compared once
+//! all the memory that one usually takes is there.
 //!
 //! # Saying why
 //!

@@ -19,7 +19,7 @@ pub type Listing = (Listed, Lister);
 /// How far the other host is reached.
 pub enum Meeting {
     /// Since then.
-    Met(Contact, Instant),
+    Met(Box<Contact>, Instant),
     /// The TCP connection is under way; UDP need not wait for it.
     Coming(Coming),
 }
@@ -141,7 +141,7 @@ pub fn reach_and_list(
     outcome?;
     let listing = listed.ok_or(Error::Panicked)?;
     let meeting = match (met, address) {
-        (Some((contact, at)), _) => Meeting::Met(*contact, at),
+        (Some((contact, at)), _) => Meeting::Met(contact, at),
         (None, Some((address, tried_at))) => {
             Meeting::Coming(Coming { address, waker, tried_at, met: None, news })
         }

@@ -7,12 +7,12 @@ use super::intake::Intake;
 use super::sending::Totals;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
-use crate::budget::Allowance;
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Base, FileSink, Plan, Planner, SinkEvent, Wake};
 use crate::listing;
-use crate::listing::ListingError;
+use crate::listing::{ListingError, Room};
+use crate::net::budget::{Allowance, Purpose};
 use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges, bytes_in, shifted};
@@ -51,11 +51,7 @@ pub fn receive(
     files: FileOptions,
     head: ListingHead,
 ) -> Result<Received, Error> {
-    let bytes = get_listing(session, head)?;
-    let mut listed = Allowance::of(&session.budget);
-    let expanded = listing::decode(&bytes, &mut |len| listed.take(len));
-    let (manifest, source_errors) = expanded.map_err(|error| session.abort(error))?;
-    drop(bytes);
+    let ((manifest, source_errors), listed) = get_expanded(session, head, listing::decode)?;
     let (manifest, is_dry_run) = (Arc::new(manifest), files.dry_run);
     let planner = Planner::new(base, files).map_err(|error| session.abort(error))?;
     let (planner, mut plan) = compare(session, planner, manifest.clone())?;
@@ -81,7 +77,7 @@ pub fn receive(
     let wake: Wake = Arc::new(move || waker.wake());
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone());
     let sink = sink.map_err(|error| session.abort(error))?;
-    let sink = sink.beside_others(Allowance::of(&session.budget));
+    let sink = sink.beside_others(Allowance::of(&session.budget, Purpose::Speed));
     let first = Part { manifest, layout, sink, source_errors, _listed: listed };
     let next = Next::new(planner, wake, session.budget.clone());
     let mut receiving = Receiving::new(session, first, (have, already), next, is_dry_run)?;
@@ -165,8 +161,44 @@ pub fn serve_until<T>(
     }
 }
 
-/// Wait for a listing to be there in full.
-pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u8>, Error> {
+/// Wait for a listing to be there in full, and for the memory that it takes expanded, which is given along with it.
+pub fn get_expanded<T>(
+    session: &mut Session<'_>,
+    head: ListingHead,
+    decode: impl Fn(&[u8], &mut Room) -> Result<T, ListingError>,
+) -> Result<(T, Allowance), Error> {
+    let mut packed = Allowance::of(&session.budget, Purpose::Need);
+    let bytes = get_listing(session, head, &mut packed)?;
+    match decode(&bytes, &mut Room::of(LISTED_AT_HAND)) {
+        Err(ListingError::TooLong) => {}
+        short => return Ok((short.map_err(|error| session.abort(error))?, Allowance::default())),
+    }
+    let mut room = await_room(session, bytes.len())?;
+    let expanded = decode(&bytes, &mut room).map_err(|error| session.abort(error))?;
+    Ok((expanded, room.settle()))
+}
+
+/// Wait for the memory that a list of so many bytes takes.
+fn await_room(session: &mut Session<'_>, packed_len: usize) -> Result<Room, Error> {
+    let began = clock::now();
+    serve_until(session, |session| {
+        let waited = clock::now().since(began);
+        let listed = Allowance::of(&session.budget, Purpose::Need);
+        if let Some(room) = Room::beside_others(listed, packed_len) {
+            return Ok(Some(room));
+        }
+        session.last_word = clock::now();
+        session.waits.fetch_or(waited > WAIT_LONG, Ordering::Relaxed);
+        if waited > ROOM_PATIENCE { Err(session.abort(ListingError::Crowded)) } else { Ok(None) }
+    })
+}
+
+/// Wait for a listing to be there in full. A long one takes memory as it comes.
+fn get_listing(
+    session: &mut Session<'_>,
+    head: ListingHead,
+    packed: &mut Allowance,
+) -> Result<Vec<u8>, Error> {
     let (mut bytes, mut total) = (head.bytes, head.total);
     serve_until(session, |session| {
         while total.is_none_or(|total| (bytes.len() as u64) < total) {
@@ -177,7 +209,10 @@ pub fn get_listing(session: &mut Session<'_>, head: ListingHead) -> Result<Vec<u
                 None => return Ok(None),
                 Some(Message::ListingPart { total: told, bytes: part, .. }) => {
                     total.get_or_insert(told);
-                    bytes.extend(part);
+                    bytes.extend(&part);
+                    if bytes.len() as u64 > PACKED_AT_HAND && !packed.take(part.len() as u64) {
+                        return Err(session.abort(ListingError::Crowded));
+                    }
                 }
                 Some(_) => {}
             }
@@ -357,7 +392,9 @@ impl<'a, 's> Receiving<'a, 's> {
 
     /// Begin with a part that has been compared.
     fn begin_next(&mut self) -> Result<(), Error> {
-        let compared = self.next.poll().map_err(|error| self.session.abort(error))?;
+        let at_work = self.parts().len();
+        let compared = self.next.poll(at_work).map_err(|error| self.session.abort(error))?;
+        self.session.waits.fetch_or(self.next.waited() > WAIT_LONG, Ordering::Relaxed);
         let Some(Compared { base, part, have, claimed, already, failures }) = compared else { return Ok(()) };
         let (manifest, layout) = (part.manifest.clone(), part.layout.clone());
         let before = self.parts().end();
@@ -517,6 +554,13 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 }
 
+/// A list of so many bytes in memory takes nothing from other copies: 2000 files of usual names.
+const LISTED_AT_HAND: usize = 512 << 10;
+/// Compressed, so many.
+const PACKED_AT_HAND: u64 = 512 << 10;
+/// How long a copy waits for memory before that is told, and before it gives up.
+const WAIT_LONG: Duration = Duration::from_secs(1);
+const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// A drop in so many datagrams is worth a word.
 const DROPS_WORTH_A_WORD: u64 = 1000;
 /// The word that confirms an offer leaves when the answer to that has come: a round trip later.

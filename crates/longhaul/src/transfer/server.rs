@@ -9,7 +9,6 @@ use super::replays::{Moment, Replays};
 use super::serving::serve_session;
 use super::strangers::{Guest, Strangers};
 use super::switchboard::{Line, POLL, Switchboard};
-use crate::budget::Budget;
 use crate::clock;
 use crate::daemon::ServeOptions;
 use crate::daemon::admission::Account;
@@ -19,6 +18,7 @@ use crate::daemon::schedule;
 use crate::daemon::throttle::Throttle;
 use crate::error::{Error, PolicyError};
 use crate::files::{Root, prime};
+use crate::net::budget::{Budget, share_heaps};
 use crate::net::control::{HandshakeError, Stream, read_first, tcp_stream, unconnected_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::Link;
@@ -39,6 +39,7 @@ pub fn serve(
     stop: Arc<AtomicBool>,
     ready: impl FnOnce(SocketAddr),
 ) -> Result<(), Error> {
+    share_heaps();
     let listen = options.listen;
     let (listener, socket, local) = bind_both(listen).map_err(|source| Error::Listen { listen, source })?;
     let switchboard = Arc::new(Switchboard::default());
@@ -46,7 +47,7 @@ pub fn serve(
         throttle: Some(Arc::new(Throttle::new(options.admission.clone()))),
         doors: Doors::Daemon(options.admission),
         places: Arc::default(),
-        budget: Arc::new(Budget::of_host()),
+        budget: Arc::new(Budget::of_host(options.memory_bytes)),
         absent: Absent::default(),
         records: options.records,
         udp_port: local.port(),
@@ -326,6 +327,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         closer: Box::new(|| {}),
         settled: Box::new(|| {}),
         resumable: None,
+        budget: Arc::default(),
     };
     let streams = StreamSet::default();
     let mut acceptor = None;

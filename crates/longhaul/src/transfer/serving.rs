@@ -5,11 +5,10 @@ use super::meeting::{Ended, Met, Server, shown_folder, take_place};
 use super::outset::list_first;
 use super::probe;
 use super::reach::random;
-use super::receiving::{ListingHead, aside, await_confirmation, get_listing, receive, serve_until};
+use super::receiving::{ListingHead, aside, await_confirmation, get_expanded, receive, serve_until};
 use super::sending::{send, send_listing};
 use super::session::Session;
 use super::strangers::Guest;
-use crate::budget::Allowance;
 use crate::clock;
 use crate::daemon::admission::{Account, Room};
 use crate::daemon::places::Place;
@@ -17,8 +16,9 @@ use crate::daemon::policy::Access;
 use crate::daemon::supervision::{Meter, Supervision};
 use crate::error::Error;
 use crate::files::{Base, Exclude, ScanOptions, SourceSpec};
-use crate::listing;
+use crate::listing::{self, ListingError};
 use crate::net::aead::has_aes;
+use crate::net::budget::Allowance;
 use crate::net::link::Link;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set;
@@ -81,6 +81,8 @@ pub fn serve_session(
         supervision: None,
         rate_told: None,
         budget: server.budget.clone(),
+        waits: Arc::default(),
+        waits_told: false,
         breaks: 0,
         ahead: vec![],
     };
@@ -117,7 +119,8 @@ pub fn serve_session(
     // Whoever recorded an offer can send it again.
     let is_known = session.confirmed || place.is_some();
     match &outcome {
-        Ok(_) => session.control.finish_heard(),
+        // Also who is in the middle of a long message is to hear that there is no memory for it.
+        Ok(_) | Err(Error::Listing(ListingError::Crowded)) => session.control.finish_heard(),
         Err(_) => session.control.finish(),
     }
     meter.end(outcome.is_ok());
@@ -191,13 +194,11 @@ fn give_pull(
     offer: Offer,
 ) -> Result<String, Error> {
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let mut listed = Allowance::of(&session.budget);
-    let names = match offer.listing_len {
-        0 => None,
+    let (names, _listed) = match offer.listing_len {
+        0 => (None, Allowance::default()),
         _ => {
-            let bytes = get_listing(session, head)?;
-            let names = listing::decode_names(&bytes, &mut |len| listed.take(len));
-            Some(names.map_err(|error| session.abort(error))?)
+            let (names, listed) = get_expanded(session, head, listing::decode_names)?;
+            (Some(names), listed)
         }
     };
     let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
@@ -205,6 +206,8 @@ fn give_pull(
         exclude: Exclude::new(&offer.files.exclude).map_err(|error| session.abort(error))?,
         files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
         stop: Arc::default(),
+        budget: session.budget.clone(),
+        waits: session.waits.clone(),
     };
     let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
     let listed = aside(session, "list", move |over| list_first(root, paths, options, &over))?;

@@ -1,10 +1,11 @@
 //! What sending and receiving have in common.
 
 use crate::api::{Observer, Phase as CopyPhase, Progress, Remark};
-use crate::budget::Budget;
 use crate::clock;
 use crate::daemon::supervision::Supervision;
 use crate::error::Error;
+use crate::listing::ListingError;
+use crate::net::budget::Budget;
 use crate::net::control::{Control, Incoming};
 use crate::net::link::Link;
 use crate::net::random::random;
@@ -81,6 +82,9 @@ pub struct Session<'a> {
     pub rate_told: Option<Rate>,
     /// The memory that all sessions of this program may take.
     pub budget: Arc<Budget>,
+    /// Set when something has waited long for some of that, and whether it was told.
+    pub waits: Arc<AtomicBool>,
+    pub waits_told: bool,
     /// How often the control stream has gone on over another connection, as far as was noticed.
     pub breaks: u64,
     /// Data that came before there was anything to take it.
@@ -96,6 +100,9 @@ impl Session<'_> {
             self.awake_since = now;
         }
         self.turned_at = now;
+        if self.waits.load(Ordering::Relaxed) && !std::mem::replace(&mut self.waits_told, true) {
+            self.warn(WAITS_FOR_MEMORY.into());
+        }
         if self.stop.load(Ordering::Relaxed) {
             self.control.send(Message::Abort(Reason::new(
                 Cause::Interrupted,
@@ -131,6 +138,7 @@ impl Session<'_> {
                     return Ok(None);
                 }
                 Some(Incoming::Closed) => return Err(Error::PeerLeft),
+                Some(Incoming::NoRoom) => return Err(self.abort(ListingError::Crowded)),
                 Some(Incoming::Pipe(pipe)) => {
                     self.link.streams().add(StreamSocket::Pipe(pipe));
                     continue;
@@ -378,6 +386,8 @@ impl Session<'_> {
     }
 }
 
+/// Said once.
+const WAITS_FOR_MEMORY: &str = "the copies under way take all the memory that the server gives them (memory-mib there); this one waits for some";
 /// A control stream that was silent for longer was not alive: each side says something three times a second.
 const WORD_GAP: Duration = Duration::from_millis(1500);
 /// Datagrams that may come before there is a receiver: what a client sends while a server looks whether it is there.

@@ -114,6 +114,7 @@ pub fn start(
         closer: Box::new(|| {}),
         settled: Box::new(move || watch.settle()),
         resumable: None,
+        budget: Arc::default(),
     });
     Ok(far)
 }

@@ -2,6 +2,7 @@
 
 use super::Stream;
 use super::rejoin::{IMPOSSIBLE, ResumableReader, ResumableStream, ResumableWriter};
+use crate::budget::{Allowance, Budget, Purpose};
 use crate::noise::{FRAME_MAX, NoiseError, read_frame, to_bytes, write_frame};
 use crate::pipe::Pipe;
 use crate::prepared::{Prepared, Task};
@@ -22,6 +23,8 @@ pub enum Incoming {
     Message(Message),
     /// The other side sends datagrams over the stream: our end of their way.
     Pipe(UnixStream),
+    /// A message came that needs more memory than others leave. Nothing more will come.
+    NoRoom,
     /// It ended; nothing more will come.
     Closed,
 }
@@ -128,7 +131,7 @@ impl Threads {
                 stream.end();
             }
         }));
-        let (passing, heard) = (pipe.clone(), resumable.clone());
+        let (passing, heard, budget) = (pipe.clone(), resumable.clone(), stream.budget);
         self.read.begin(Box::new(move || {
             let incoming = MessageReader {
                 reader: &mut *reader,
@@ -137,6 +140,9 @@ impl Threads {
                 plain: vec![],
                 at: 0,
                 resumable: heard,
+                room: Allowance::of(&budget, Purpose::Need),
+                room_before: Allowance::of(&budget, Purpose::Need),
+                budget,
             };
             incoming.run(&passing, &arrived, &waker);
         }));
@@ -308,7 +314,7 @@ const INBOX: usize = 1;
 /// Messages that wait to be written may take so much before data waits for them: hashes of 400 000 small files.
 const OUTBOX_MUCH: usize = 16 << 20;
 /// And never so much: twice the longest message.
-pub(super) const OUTBOX_MAX: usize = 128 << 20;
+pub(super) const OUTBOX_MAX: usize = 64 << 20;
 const WRITE_BYTES: usize = 1 << 20;
 /// Of a message in one frame: what a frame holds without its tag.
 const PIECE_MAX: usize = FRAME_MAX - 16;
@@ -333,27 +339,52 @@ struct MessageReader<'a> {
     plain: Vec<u8>,
     at: usize,
     resumable: Option<Arc<ResumableStream>>,
+    budget: Arc<Budget>,
+    /// The memory of the message that is read, and of the one before it, which its owner may still use.
+    room: Allowance,
+    room_before: Allowance,
+}
+
+/// Why there is no next message.
+enum Stopped {
+    Broken(io::Error),
+    NoRoom,
+}
+
+impl From<io::Error> for Stopped {
+    fn from(error: io::Error) -> Stopped {
+        Stopped::Broken(error)
+    }
 }
 
 impl MessageReader<'_> {
     /// Until the stream ends, or nobody takes what comes.
     fn run(mut self, pipe: &Pipe, arrived: &Sender<Incoming>, waker: &Waker) {
         loop {
-            let message = self.next_incoming(pipe).unwrap_or_else(|error| {
-                tracing::debug!("the control stream ended: {error}");
-                Incoming::Closed
+            let message = self.next_incoming(pipe).unwrap_or_else(|stopped| match stopped {
+                Stopped::Broken(error) => {
+                    tracing::debug!("the control stream ended: {error}");
+                    Incoming::Closed
+                }
+                Stopped::NoRoom => Incoming::NoRoom,
             });
-            let last = matches!(message, Incoming::Closed);
+            let (last, no_room) = (matches!(message, Incoming::Closed), matches!(message, Incoming::NoRoom));
             let gone = arrived.send(message).is_err();
             waker.wake();
             if last || gone {
+                return;
+            }
+            if no_room {
+                // Whoever is still saying it would hear nothing of why it is for nothing if the connection broke.
+                while read_frame(self.reader).is_ok() {}
+                let _ = arrived.send(Incoming::Closed);
                 return;
             }
         }
     }
 
     /// The next message that is the owner's business.
-    fn next_incoming(&mut self, pipe: &Pipe) -> io::Result<Incoming> {
+    fn next_incoming(&mut self, pipe: &Pipe) -> Result<Incoming, Stopped> {
         loop {
             match self.next()? {
                 Message::Bytes(bytes) => {
@@ -368,7 +399,7 @@ impl MessageReader<'_> {
                 }
                 Message::KeepAlive { taken } => {
                     if self.resumable.as_ref().is_some_and(|stream| !stream.note_taken(taken)) {
-                        return Err(io::Error::other(IMPOSSIBLE));
+                        return Err(io::Error::other(IMPOSSIBLE).into());
                     }
                     return Ok(Incoming::Message(Message::KeepAlive { taken }));
                 }
@@ -377,14 +408,20 @@ impl MessageReader<'_> {
         }
     }
 
-    fn next(&mut self) -> io::Result<Message> {
+    fn next(&mut self) -> Result<Message, Stopped> {
+        let room = Allowance::of(&self.budget, Purpose::Need);
+        self.room_before = std::mem::replace(&mut self.room, room);
+        let mut asked = false;
         loop {
             if let Some((len, rest)) = self.plain[self.at..].split_first_chunk::<4>()
                 && let Some(kind) = rest.first()
             {
                 let len = u32::from_be_bytes(*len) as usize;
                 if len == 0 || len > Message::len_max(*kind) {
-                    return Err(io::Error::other(NoiseError::Malformed));
+                    return Err(io::Error::other(NoiseError::Malformed).into());
+                }
+                if !std::mem::replace(&mut asked, true) && !self.room.take(Message::memory_max(*kind, len)) {
+                    return Err(Stopped::NoRoom);
                 }
                 if let Some(bytes) = rest.get(..len) {
                     let message =

@@ -3,7 +3,9 @@ mod rejoining;
 
 use super::open::OUTBOX_MAX;
 use super::*;
+use crate::budget::{Allowance, Budget, Purpose};
 use crate::noise::to_bytes;
+use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::manifest::Group;
 use longhaul_proto::session::message::Message;
 use longhaul_proto::session::message::{Direction, FileOptions, GroupHash, TransferOptions};
@@ -34,6 +36,7 @@ fn stream(socket: UnixStream) -> Stream {
         closer,
         settled: Box::new(|| {}),
         resumable: None,
+        budget: Arc::default(),
     }
 }
 
@@ -138,6 +141,28 @@ fn a_message_longer_than_its_kind_may_be_ends_the_stream() {
     let (client, server) = both(a, b);
     client.send(Message::Warning("x".repeat(2 << 20)));
     assert!(matches!(next(&server), Incoming::Closed));
+}
+
+#[test]
+fn a_long_message_takes_its_memory_beside_others_until_it_is_done_with() {
+    let (a, b) = UnixStream::pair().unwrap();
+    let budget = Arc::new(Budget::new(64 << 20));
+    let beside = Stream { budget: budget.clone(), ..stream(b) };
+    let accepting =
+        std::thread::spawn(move || accept(beside, shared([9; 32]), Waker::new().unwrap(), answer).unwrap().0);
+    let (client, _) = connect(stream(a), &[9; 32].into(), &offer(), Waker::new().unwrap(), || {}).unwrap();
+    let server = accepting.join().unwrap();
+    let ranges: Ranges = (0..400_000).map(|at| at * 2..at * 2 + 1).collect();
+    let message = Message::Unwanted { ranges };
+    // One of 2.4 MB is there and another one is read: for a third there would be no memory before the first is done with.
+    for _ in 0..3 {
+        client.send(message.clone());
+    }
+    (0..3).for_each(|_| assert!(matches!(next(&server), Incoming::Message(m) if m == message)));
+    let mut others = Allowance::of(&budget, Purpose::Need);
+    while others.take(1 << 20) {}
+    client.send(message.clone());
+    assert!(matches!(next(&server), Incoming::NoRoom));
 }
 
 #[test]

@@ -414,12 +414,22 @@ impl Message {
     /// How many bytes a message may have whose first one is this, its kind. As much as an honest side says at a time.
     pub fn len_max(kind: u8) -> usize {
         match kind {
-            // Which of many millions of files are there, every other one if it comes to the worst.
-            KIND_START | KIND_RESEND | KIND_UNWANTED | KIND_SETTLED => 64 << 20,
+            // Which of a million pieces are there, every other one if it comes to the worst.
+            KIND_START | KIND_RESEND | KIND_UNWANTED | KIND_SETTLED => 16 << 20,
             // Three lists of as many paths as are told, with reasons.
             KIND_FINISHED => 32 << 20,
             _ => 1 << 20,
         }
+    }
+
+    /// How much memory a message of this kind and length may take while it is read and used, if that is more than any session has
+    /// at hand.
+    pub fn memory_max(kind: u8, len: usize) -> u64 {
+        let (at_hand, times) = match kind {
+            KIND_START | KIND_RESEND | KIND_UNWANTED | KIND_SETTLED => (RANGES_AT_HAND, RANGES_TIMES),
+            _ => (1 << 20, 2),
+        };
+        if len > at_hand { len as u64 * times } else { 0 }
     }
 }
 
@@ -428,6 +438,10 @@ const KIND_RESEND: u8 = 4;
 const KIND_UNWANTED: u8 = 5;
 const KIND_SETTLED: u8 = 6;
 const KIND_FINISHED: u8 = 7;
+/// Ten thousand ranges.
+const RANGES_AT_HAND: usize = 64 << 10;
+/// A range of six bytes takes some 32 in a set, and what is made of a set is another.
+const RANGES_TIMES: u64 = 12;
 
 #[cfg(test)]
 mod tests {

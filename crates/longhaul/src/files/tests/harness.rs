@@ -5,6 +5,7 @@ use crate::files::keeper::Pace;
 use crate::files::{
     Base, FileSink, Plan, Reader, Root, Scan, ScanOptions, SinkEvent, SourceSpec, Wake, plan, scan,
 };
+use crate::net::budget::Allowance;
 use fastrand::Rng;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
@@ -245,8 +246,14 @@ impl Trip {
         let layout = Arc::new(Layout::new(&scan.manifest));
         let (mut have, claimed) = (plan.have.clone(), plan.claimed.clone());
         let wanted = (&have, &claimed);
-        let reader =
-            Reader::with_cache(scan.clone(), layout.clone(), wanted, bell.wake(), road.reader_cache).unwrap();
+        let reader = Reader::with_cache(
+            scan.clone(),
+            layout.clone(),
+            wanted,
+            bell.wake(),
+            (road.reader_cache, Allowance::default()),
+        )
+        .unwrap();
         have.extend(claimed);
         let manifest = Arc::new(scan.manifest.clone());
         let limits = (road.sink_memory, road.pace);

@@ -2,6 +2,7 @@
 
 use super::harness::*;
 use crate::files::Reader;
+use crate::net::budget::Allowance;
 use fastrand::Rng;
 use longhaul_proto::endpoint::Source;
 use longhaul_proto::session::manifest::{Layout, Ranges};
@@ -25,7 +26,14 @@ fn start(top: &Path, have: &Ranges, cache_len: usize) -> (Reader, Arc<Bell>, Arc
     let layout = Arc::new(Layout::new(&scan.manifest));
     let bell = Arc::new(Bell::default());
     (
-        Reader::with_cache(scan, layout.clone(), (have, &Ranges::new()), bell.wake(), cache_len).unwrap(),
+        Reader::with_cache(
+            scan,
+            layout.clone(),
+            (have, &Ranges::new()),
+            bell.wake(),
+            (cache_len, Allowance::default()),
+        )
+        .unwrap(),
         bell,
         layout,
     )

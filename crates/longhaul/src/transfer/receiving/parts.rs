@@ -1,19 +1,23 @@
 //! The files that are received, a few parts of them at a time, and the comparison of the part that comes next.
 
 use super::super::sending::Totals;
-use crate::budget::{Allowance, Budget};
+use super::PACKED_AT_HAND;
+use crate::clock;
 use crate::error::Error;
 use crate::files::{Backlog, FileSink, Plan, Planner, SinkEvent, Wake};
-use crate::listing::{self, ListingError};
+use crate::listing::{self, ListingError, Room};
+use crate::net::budget::{Allowance, Budget, Purpose};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use longhaul_proto::endpoint::{Full, Sink};
 use longhaul_proto::session::manifest::{EntryIndex, Layout, Manifest, PARTS_MAX, Ranges, shifted};
 use longhaul_proto::session::message::{Already, FileFailure, GroupHash, Report};
 use longhaul_proto::session::reason::Reason;
+use longhaul_proto::units::Time;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A part that can be received.
 pub struct Part {
@@ -201,13 +205,25 @@ pub struct Next {
     wake: Wake,
     /// Of all sessions.
     budget: Arc<Budget>,
-    /// The listing that is coming in: where the part's data begins, how long the listing is, and what has come of it.
-    coming: Option<(u64, u64, Vec<u8>)>,
+    /// The listing that is coming in, and how long it is.
+    coming: Option<(Packed, u64)>,
     /// Listings that have come.
-    listings: VecDeque<(u64, Vec<u8>)>,
+    listings: VecDeque<Packed>,
+    /// Since when the next one waits for memory.
+    waits_since: Option<Time>,
     comparing: Option<Receiver<Result<(Planner, Compared), Error>>>,
     /// Set when nobody waits any more.
     over: Arc<AtomicBool>,
+}
+
+/// A listing.
+struct Packed {
+    /// Where the part's data begins.
+    base: u64,
+    /// What has come of it.
+    bytes: Vec<u8>,
+    /// The memory that a long one takes.
+    _room: Allowance,
 }
 
 /// A part that has been compared, and can be begun with.
@@ -230,7 +246,16 @@ impl Next {
     /// `wake` is called when a part has been compared, and by what receives it.
     pub fn new(planner: Planner, wake: Wake, budget: Arc<Budget>) -> Next {
         let (listings, over) = (VecDeque::new(), Arc::default());
-        Next { planner: Some(planner), wake, budget, coming: None, listings, comparing: None, over }
+        Next {
+            planner: Some(planner),
+            wake,
+            budget,
+            coming: None,
+            listings,
+            waits_since: None,
+            comparing: None,
+            over,
+        }
     }
 
     /// A piece of a listing has come, while so many parts are at work.
@@ -242,18 +267,33 @@ impl Next {
         if total > PART_LISTING_MAX {
             return Err(ListingError::TooLong.into());
         }
-        let (base, total, mut known) = self.coming.take().unwrap_or((base, total, Vec::new()));
-        known.extend(bytes);
-        if (known.len() as u64) < total {
-            self.coming = Some((base, total, known));
+        let (mut packed, total) = match self.coming.take() {
+            Some(known) => known,
+            None => {
+                let mut room = Allowance::of(&self.budget, Purpose::Need);
+                if total > PACKED_AT_HAND && !room.take(total) {
+                    return Err(ListingError::Crowded.into());
+                }
+                (Packed { base, bytes: Vec::new(), _room: room }, total)
+            }
+        };
+        packed.bytes.extend(bytes);
+        if (packed.bytes.len() as u64) < total {
+            self.coming = Some((packed, total));
         } else {
-            self.listings.push_back((base, known));
+            self.listings.push_back(packed);
         }
         Ok(())
     }
 
-    /// Compare what has come with what is here, on a thread of its own. Gives a part that has been compared.
-    pub fn poll(&mut self) -> Result<Option<Compared>, Error> {
+    /// For how long the next part has waited for memory.
+    pub fn waited(&self) -> Duration {
+        self.waits_since.map_or(Duration::ZERO, |since| clock::now().since(since))
+    }
+
+    /// Compare what has come with what is here, on a thread of its own, once there is memory for it beside the parts at work: those
+    /// never wait for this one. Gives a part that has been compared.
+    pub fn poll(&mut self, at_work: usize) -> Result<Option<Compared>, Error> {
         let mut ready = None;
         if let Some(comparing) = &self.comparing {
             match comparing.try_recv() {
@@ -266,14 +306,23 @@ impl Next {
             }
             self.comparing = None;
         }
-        if let Some((base, bytes)) = self.listings.pop_front()
+        if self.listings.is_empty() || self.planner.is_none() {
+            return Ok(ready);
+        }
+        let purpose = if at_work == 0 && ready.is_none() { Purpose::Need } else { Purpose::Ahead };
+        let Some(room) = Room::beside_others(Allowance::of(&self.budget, purpose), 0) else {
+            self.waits_since.get_or_insert_with(clock::now);
+            return Ok(ready);
+        };
+        self.waits_since = None;
+        if let Some(packed) = self.listings.pop_front()
             && let Some(planner) = self.planner.take()
         {
             let (tell, told) = bounded(1);
             let (wake, over, budget) = (self.wake.clone(), self.over.clone(), self.budget.clone());
             let compare = move || {
                 // Nobody waits any more if the session is over.
-                let _ = tell.send(compare(planner, &bytes, base, &wake, (&over, &budget)));
+                let _ = tell.send(compare(planner, packed, room, &wake, (&over, &budget)));
                 wake();
             };
             let thread = std::thread::Builder::new().name("compare".into());
@@ -292,13 +341,14 @@ impl Drop for Next {
 
 fn compare(
     mut planner: Planner,
-    bytes: &[u8],
-    base: u64,
+    packed: Packed,
+    mut room: Room,
     wake: &Wake,
     (over, budget): (&AtomicBool, &Arc<Budget>),
 ) -> Result<(Planner, Compared), Error> {
-    let mut listed = Allowance::of(budget);
-    let (manifest, source_errors) = listing::decode_next(bytes, &mut |len| listed.take(len))?;
+    let base = packed.base;
+    let (manifest, source_errors) = listing::decode(&packed.bytes, &mut room)?;
+    drop(packed);
     let mut plan: Plan = planner.plan(&manifest, over)?;
     plan.source_incomplete = !source_errors.is_empty();
     let layout = Arc::new(Layout::new(&manifest));
@@ -306,8 +356,8 @@ fn compare(
     let (have, claimed) = (plan.have_to_begin_with(&layout), plan.claimed.clone());
     let (already, failures) = (plan.already(), plan.failures.clone());
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone())?;
-    let sink = sink.beside_others(Allowance::of(budget));
-    let part = Part { manifest, layout, sink, source_errors, _listed: listed };
+    let sink = sink.beside_others(Allowance::of(budget, Purpose::Speed));
+    let part = Part { manifest, layout, sink, source_errors, _listed: room.settle() };
     Ok((planner, Compared { base, part, have, claimed, already, failures }))
 }
 

@@ -5,6 +5,7 @@ use super::feed::{Feed, PartEnd, PartListing, PartStart};
 use crate::error::Error;
 use crate::files::{Listed, Lister, Reader, Scan, Wake};
 use crate::listing::ListingError;
+use crate::net::budget::{Allowance, Budget, Purpose};
 use longhaul_proto::endpoint::{NotReady, Source};
 use longhaul_proto::object::Shape;
 use longhaul_proto::session::manifest::{EntryIndex, Layout, Manifest, PARTS_MAX, Ranges, shifted};
@@ -47,6 +48,8 @@ pub struct Parts {
     totals: Totals,
     report: Option<Report>,
     wake: Wake,
+    /// Of all sessions.
+    budget: Arc<Budget>,
 }
 
 struct Part {
@@ -56,11 +59,13 @@ struct Part {
     first: EntryIndex,
     /// Once the receiver has said what it needs.
     reader: Option<Reader>,
+    /// The memory that this takes if it is in very many pieces.
+    said: Allowance,
 }
 
 impl Parts {
     /// Of which the first part was listed to the receiver; `lister` has the others.
-    pub fn new(first: Listed, lister: Lister, wake: Wake) -> Parts {
+    pub fn new(first: Listed, lister: Lister, wake: Wake, budget: Arc<Budget>) -> Parts {
         let mut parts = Parts {
             lister: Some(lister),
             live: VecDeque::new(),
@@ -70,6 +75,7 @@ impl Parts {
             totals: Totals::default(),
             report: None,
             wake,
+            budget,
         };
         parts.push(first.scan, 0, 0);
         parts
@@ -87,7 +93,14 @@ impl Parts {
         if !scan.manifest.seams.has_more {
             self.lister = None;
         }
-        self.live.push_back(Part { scan, layout, base, first, reader: None });
+        self.live.push_back(Part {
+            scan,
+            layout,
+            base,
+            first,
+            reader: None,
+            said: Allowance::of(&self.budget, Purpose::Need),
+        });
     }
 
     fn is_growing(&self) -> bool {
@@ -152,7 +165,13 @@ impl Feed for Parts {
         let (wake, packet_len) = (self.wake.clone(), self.packet_len.max(1));
         let part = self.live.iter_mut().find(|part| part.reader.is_none());
         let part = part.ok_or(Error::Protocol("compares what was not listed"))?;
-        part.reader = Some(Reader::start(part.scan.clone(), part.layout.clone(), (have, claimed), wake)?);
+        let pieces = have.len() + claimed.len();
+        if pieces > PIECES_AT_HAND && !part.said.take(pieces as u64 * PIECE_MEMORY) {
+            return Err(ListingError::Crowded.into());
+        }
+        let (scan, layout) = (part.scan.clone(), part.layout.clone());
+        let buffers = Allowance::of(&self.budget, Purpose::Speed);
+        part.reader = Some(Reader::beside_others(scan, layout, (have, claimed), wake, buffers)?);
         let (end, object_len) = (part.base + part.len(), part.end(packet_len));
         let mut have = shifted(have, part.base);
         if end < object_len {
@@ -203,3 +222,8 @@ impl Source for Parts {
         }
     }
 }
+
+/// What a receiver has, in so many pieces, takes nothing from other copies.
+const PIECES_AT_HAND: usize = 10_000;
+/// A piece in a set takes some 32 bytes, and the reader has a set of its own.
+const PIECE_MEMORY: u64 = 64;
