@@ -39,6 +39,8 @@ pub struct DirectionCounters {
     pub dropped_cut: u64,
     /// Dropped: UDP was blocked, or above the rate of a policer.
     pub dropped_udp: u64,
+    /// Dropped: longer than what passed at that time.
+    pub dropped_long: u64,
     /// Marked by the bottleneck's queue instead of being dropped (RFC 3168).
     pub marked: u64,
     /// Delivered with a byte changed; the receiving host's checksum refuses it.

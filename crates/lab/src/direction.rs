@@ -45,6 +45,8 @@ pub(crate) struct Direction {
     dropped: Vec<Dropped>,
     row: Option<Row>,
     policer: Option<Policer>,
+    /// Bytes of the longest packet that passes.
+    longest: u64,
     /// One for each pair of hosts.
     ways: Vec<Way>,
     slots: Slots,
@@ -111,6 +113,7 @@ impl Direction {
             dropped: Vec::new(),
             row: None,
             policer: None,
+            longest: u64::MAX,
             ways: extra.iter().map(way).collect(),
             slots: Slots::new(if scenario.super_packets { SUPER_LEN_MAX } else { scenario.mtu as usize }),
             note_len: if scenario.super_packets { NOTE_LEN } else { 0 },
@@ -154,12 +157,19 @@ impl Direction {
         self.ways[pair].passed.packets_in += packets;
         if closed.all {
             self.counted.dropped_cut += packets;
+        } else if load.bytes / packets > self.longest {
+            self.counted.dropped_long += packets;
         } else if self.refuses_udp(now, held, closed) {
             self.counted.dropped_udp += packets;
         } else {
             self.slots.take();
             self.enter_link(now, Arrived { pair, held, shape, ecn, unsettled: load.packets });
         }
+    }
+
+    /// From now on packets longer than that vanish.
+    pub(crate) fn limit_length(&mut self, longest: Option<u32>) {
+        self.longest = longest.map_or(u64::MAX, u64::from);
     }
 
     /// From now on UDP above this rate is dropped; `None` lifts that.

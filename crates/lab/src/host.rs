@@ -76,6 +76,14 @@ impl Host {
         command
     }
 
+    /// Change what the device takes.
+    pub(crate) fn set_mtu(&self, mtu: u32) -> Result<(), LabError> {
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        netlink
+            .bring_up(self.link, mtu, DEVICE_QUEUE_PACKETS)
+            .map_err(LabError::at("giving the TUN device another MTU"))
+    }
+
     /// Set a kernel setting of this namespace.
     pub(crate) fn set_sysctl(&self, name: &str, value: &str) -> Result<(), LabError> {
         self.enter(|| write_sysctl(name, value)).map_err(LabError::at("entering a network namespace"))?

@@ -196,6 +196,18 @@ impl Lab {
         }
     }
 
+    /// A black hole, while there is a length: longer packets vanish, both ways, and nobody is told.
+    pub fn limit_length(&self, longest: Option<u32>) {
+        for end in [Side::Left, Side::Right] {
+            self.direction(end, |direction| direction.limit_length(longest));
+        }
+    }
+
+    /// From now on that host refuses to send packets longer than that. What comes to it is taken as before.
+    pub fn set_mtu(&self, on: impl Into<Place>, mtu: u32) -> Result<(), LabError> {
+        self.host(on).set_mtu(mtu)
+    }
+
     /// Set a kernel setting of that host alone, such as `net.ipv4.tcp_congestion_control`.
     pub fn set_sysctl(&self, on: impl Into<Place>, name: &str, value: &str) -> Result<(), LabError> {
         self.host(on).set_sysctl(name, value)

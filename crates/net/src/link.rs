@@ -52,6 +52,8 @@ pub struct Link {
     run: Vec<u8>,
     run_segment: usize,
     run_sent: usize,
+    /// The host has refused a run as too long.
+    was_too_long: bool,
     refused: u64,
     drops_before: u64,
     streams: StreamSet,
@@ -152,6 +154,7 @@ impl Link {
             run: vec![],
             run_segment: 1,
             run_sent: 0,
+            was_too_long: false,
             refused: 0,
             drops_before: 0,
             streams: StreamSet::default(),
@@ -431,7 +434,10 @@ impl Link {
                 Ok(sent) => self.run_sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 // The network is away for the moment, or the peer's port is: the protocol copes.
-                Err(error) if is_on_the_way(&error) => self.run_sent = self.run.len(),
+                Err(error) if is_on_the_way(&error) => {
+                    self.was_too_long |= error.raw_os_error() == Some(libc::EMSGSIZE);
+                    self.run_sent = self.run.len();
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -450,6 +456,12 @@ impl Link {
         if let Socket::Connected(socket) | Socket::Open(socket, _) = &mut self.socket {
             socket.mark_background();
         }
+    }
+
+    /// Whether, since this was last asked, the host has refused datagrams of a run as too long for the path, of which it may have
+    /// been told by a router.
+    pub fn take_too_long(&mut self) -> bool {
+        std::mem::take(&mut self.was_too_long)
     }
 
     /// Send a run of up to `count` datagrams of at most `datagram_len` bytes under the main keys in one system call.

@@ -10,6 +10,7 @@ pub use opener::Opener;
 pub use tuner::{Progress, Survey, Tuner};
 
 use longhaul_proto::suggest;
+use longhaul_proto::wire::BASE_DATAGRAM_LEN;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -25,13 +26,15 @@ pub struct TcpOptions {
     pub congestion: Option<String>,
     /// Send small writes at once rather than wait for more.
     pub nodelay: bool,
+    /// Bytes of a segment at most, both ways; `None`: what the path takes when the connection begins.
+    pub mss: Option<u32>,
     /// A connection that gets nothing through for so long, while others do, is given up by whoever watches it.
     pub stall: Duration,
 }
 
 impl Default for TcpOptions {
     fn default() -> TcpOptions {
-        TcpOptions { window: None, congestion: None, nodelay: true, stall: Duration::from_secs(5) }
+        TcpOptions { window: None, congestion: None, nodelay: true, mss: None, stall: Duration::from_secs(5) }
     }
 }
 
@@ -62,6 +65,9 @@ impl TcpOptions {
             socket.set_tcp_congestion(name.as_bytes()).map_err(|error| no_such_congestion(name, error))?;
         }
         socket.set_tcp_nodelay(self.nodelay)?;
+        if let Some(mss) = self.mss {
+            socket.set_tcp_mss(mss)?;
+        }
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         // Whoever watches looks at connections that carry data; this ends the others.
         let user_timeout = self.stall.saturating_mul(USER_TIMEOUT_STALLS).min(USER_TIMEOUT_MAX);
@@ -74,6 +80,10 @@ impl TcpOptions {
 pub fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))
 }
+
+/// Bytes of a segment of a control stream, which carries little: its packets are no longer than those of the smallest datagrams that
+/// the path check tries, so that it goes on where longer ones begin to vanish.
+pub const CONTROL_MSS: u32 = (BASE_DATAGRAM_LEN as u32) - TCP_OVER_UDP;
 
 /// Said once: it will be the same for every socket.
 static SMALL_BUFFERS: Once = Once::new();
@@ -93,6 +103,8 @@ fn no_such_congestion(name: &str, error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, line)
 }
 
+/// By so much TCP's header is longer than UDP's. Options count as part of a segment.
+const TCP_OVER_UDP: u32 = 12;
 const AVAILABLE_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// An idle connection is asked for after so long, so that what stands between the hosts does not forget it.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);

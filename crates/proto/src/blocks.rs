@@ -237,6 +237,32 @@ impl Blocks {
         None
     }
 
+    /// What is in the set, as runs of packets, ascending and apart.
+    pub fn runs(&self) -> impl Iterator<Item = Range<PacketNumber>> + '_ {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let start = self.next_present(at)?;
+            at = self.next_missing(start).unwrap_or(self.len);
+            Some(start..at)
+        })
+    }
+
+    /// The first packet from `from` on that is in the set.
+    fn next_present(&self, from: PacketNumber) -> Option<PacketNumber> {
+        let mut at = from;
+        while let Some(chunk) = self.chunks.get((at / CHUNK_PACKETS) as usize) {
+            at = match chunk {
+                Chunk::Full => return Some(at).filter(|packet| *packet < self.len),
+                Chunk::Empty => (at / CHUNK_PACKETS + 1) * CHUNK_PACKETS,
+                Chunk::Partial { .. } => match self.word(at / 64) >> (at % 64) {
+                    0 => (at / 64 + 1) * 64,
+                    bits => return Some(at + u64::from(bits.trailing_zeros())),
+                },
+            };
+        }
+        None
+    }
+
     /// The first packet that is not in the set (`len` if all are). Remembered, so that asking often is cheap.
     pub fn low(&mut self) -> PacketNumber {
         self.low = self.next_missing(self.low).unwrap_or(self.len);
@@ -361,6 +387,9 @@ mod tests {
             let expected = (0..64).filter(|i| model.contains(&(word * 64 + i))).fold(0u64, |w, i| w | 1 << i);
             prop_assert_eq!(blocks.word(word), expected);
             prop_assert_eq!(blocks.contains(from), model.contains(&from));
+            let runs: Vec<_> = blocks.runs().collect();
+            prop_assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start), "they are apart: {:?}", runs);
+            prop_assert!(runs.into_iter().flatten().eq(model));
         }
     }
 

@@ -9,6 +9,7 @@
 //! - [`tcp`]: a TCP of user level, to compare with and to fall back to.
 //! - [`control`]: how fast to send.
 //! - [`path`]: what a few datagrams tell of a path before the transfer: does UDP pass, how large, how fast.
+//! - [`plpmtud`]: which size of datagrams passes, while data moves (RFC 8899).
 //! - [`session`]: what the two programs say to each other around a transfer: offer, manifest, resume, verify, done.
 //! - [`streams`]: parallel TCP connections: what carries an object's datagrams where UDP does not get on, how many
 //!   are best, and which of them stalls.
@@ -22,6 +23,7 @@ pub mod endpoint;
 pub mod object;
 pub mod pacer;
 pub mod path;
+pub mod plpmtud;
 pub mod ranges;
 pub mod rtt;
 pub mod seen;

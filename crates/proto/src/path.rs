@@ -7,6 +7,7 @@ use crate::units::{DatagramNumber, Rate, Time};
 use crate::wire::{self, Body};
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// What a train said of the path's rate, in bits of UDP payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +161,11 @@ impl PathCheck {
             self.sent.drain(PROBES_MAX / 2..PROBES_MAX / 4 * 3);
         }
         self.sent.push(probe);
+    }
+
+    /// Whether a probe of this size that left within `span` was answered.
+    pub fn passed(&self, class: u8, span: Range<Time>) -> bool {
+        self.sent.iter().any(|probe| probe.class == class && probe.came.is_some() && span.contains(&probe.at))
     }
 
     /// How many probes were answered.

@@ -13,6 +13,7 @@ mod lanes;
 mod limits;
 mod listing;
 mod memory;
+mod mtu;
 mod outage;
 mod overture;
 mod parts;

@@ -104,6 +104,19 @@ fn a_policer_drops_udp_above_its_rate_and_nothing_else() {
     assert_eq!(1000 - direction.counters(Time::ZERO).dropped_udp, passed);
 }
 
+#[test]
+fn a_black_hole_swallows_what_is_longer_and_nothing_else() {
+    let mut direction = new_lane(&Scenario::new(1000.0, 2.0));
+    direction.limit_length(Some(1300));
+    for (number, len) in [(1, 1300), (2, 1301), (3, 1500), (4, 40)] {
+        send(&mut direction, 0, &packet(number, len));
+    }
+    direction.limit_length(None);
+    send(&mut direction, 0, &packet(5, 1500));
+    let counted = direction.counters(Time::MAX);
+    assert_eq!((counted.packets_in, counted.dropped_long), (5, 2));
+}
+
 proptest! {
     #[test]
     fn clean_paths_follow_the_model(

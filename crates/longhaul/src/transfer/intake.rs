@@ -8,6 +8,7 @@ use longhaul_proto::object::{Receiver, ReceiverConfig, Shape};
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::Time;
 use longhaul_proto::wire::{self, Body, Request};
+use std::time::Duration;
 
 /// Receives one object.
 pub struct Intake<K> {
@@ -18,12 +19,15 @@ pub struct Intake<K> {
     sink: Option<K>,
     receiver: Option<Receiver<K>>,
     last_news: Time,
+    /// When the object was last cut anew.
+    cut_at: Time,
 }
 
 impl<K: Sink> Intake<K> {
     /// Ready for an object of so many bytes, if not more.
     pub fn new(object_len: u64, is_growing: bool, sink: K) -> Intake<K> {
-        Intake { object_len, is_growing, sink: Some(sink), receiver: None, last_news: clock::now() }
+        let (last_news, cut_at) = (clock::now(), Time::ZERO);
+        Intake { object_len, is_growing, sink: Some(sink), receiver: None, last_news, cut_at }
     }
 
     /// The object has grown to so many bytes. Of what is new `have` is here or not wanted.
@@ -72,7 +76,20 @@ impl<K: Sink> Intake<K> {
     /// Take what has come in; of the object everything is wanted but `have`. True if there was anything.
     pub fn take(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Error> {
         let Some(receiver) = &mut self.receiver else { return self.take_first(session, have) };
-        let any = session.receive(|now, arrival, body| take(receiver, now, arrival, body))?;
+        let (classes, cut_at) = (session.options.classes.clone(), &mut self.cut_at);
+        let (object_len, is_growing) = (self.object_len, self.is_growing);
+        let any = session.receive(|now, arrival, body| {
+            if let Some(class) = class_of(body)
+                && receiver.is_cut_by(class, arrival.number)
+                && let Some(datagram_len) = classes.get(usize::from(class))
+                && now.since(*cut_at) >= CUT_GAP
+            {
+                *cut_at = now;
+                let (shape, have) = cut(object_len, is_growing, packet_len(*datagram_len), have);
+                receiver.cut(class, shape, &have);
+            }
+            take(receiver, now, arrival, body)
+        })?;
         receiver.set_by_streams(session.link.is_by_streams());
         if any {
             self.last_news = clock::now();
@@ -89,13 +106,9 @@ impl<K: Sink> Intake<K> {
         let rtt = session.check.report().rtt.unwrap_or(session.rtt);
         let any = session.receive(|now, arrival, body| {
             if receiver.is_none() {
-                let class = match Body::decode(body) {
-                    Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) => class,
-                    _ => return true,
-                };
+                let Some(class) = class_of(body) else { return true };
                 let Some(datagram_len) = classes.get(usize::from(class)) else { return true };
-                let packet_len = u32::from(*datagram_len) - wire::DATA_OVERHEAD as u32;
-                let (shape, have) = cut(object_len, is_growing, packet_len, have);
+                let (shape, have) = cut(object_len, is_growing, packet_len(*datagram_len), have);
                 let config = ReceiverConfig {
                     shape,
                     class,
@@ -126,6 +139,19 @@ impl<K: Sink> Intake<K> {
     }
 }
 
+/// The size class of a datagram that has to do with packets.
+fn class_of(body: &[u8]) -> Option<u8> {
+    match Body::decode(body) {
+        Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) => Some(class),
+        _ => None,
+    }
+}
+
+/// Bytes of the object in a full datagram of this length.
+pub fn packet_len(datagram_len: u16) -> u32 {
+    u32::from(datagram_len) - wire::DATA_OVERHEAD as u32
+}
+
 /// How an object of which so many bytes are known is cut, and what of it is not wanted: what its last packet lacks if it is to
 /// grow, too.
 fn cut(object_len: u64, is_growing: bool, packet_len: u32, have: &Ranges) -> (Shape, Ranges) {
@@ -147,5 +173,7 @@ fn take<K: Sink>(receiver: &mut Receiver<K>, now: Time, arrival: Arrival, body: 
     receiver.stats().refused == refused
 }
 
+/// No sender knows sooner that another size is to be used, and to cut a large object takes some time.
+const CUT_GAP: Duration = Duration::from_millis(50);
 /// Acknowledgements stay below what passes everywhere.
 const ACK_DATAGRAM_MAX: usize = wire::BASE_DATAGRAM_LEN as usize;

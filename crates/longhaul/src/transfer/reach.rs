@@ -8,6 +8,7 @@ use crate::net::control::{ClientKey, Stream, tcp_stream};
 use crate::net::link::Link;
 use crate::net::patient::Watch;
 use crate::net::seal::Keys;
+use crate::net::tcp::{CONTROL_MSS, new_socket};
 use crate::net::udp::UdpSocket;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -145,11 +146,11 @@ fn connect_tcp(
     let mut last = Error::NoAddress { host: host.into() };
     for address in addresses {
         trying(address);
-        match TcpStream::connect_timeout(&address, patience) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                return Ok(socket);
-            }
+        let socket = new_socket(address)?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_mss(CONTROL_MSS)?;
+        match socket.connect_timeout(&address.into(), patience) {
+            Ok(()) => return Ok(socket.into()),
             Err(source) => last = Error::Unreachable { host: host.into(), port, source },
         }
     }

@@ -4,6 +4,7 @@ use super::outset::Coming;
 use crate::net::control::KEEP_ALIVE_EVERY;
 use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
+use crate::net::tcp::{CONTROL_MSS, TcpOptions};
 use crate::net::tcp_set::{StreamError, begin_control, rejoin_control, stream_options};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -84,12 +85,13 @@ fn is_refusal(error: &StreamError) -> bool {
 impl Rejoin {
     fn dial(&self, control: &ResumableStream) -> Result<(), StreamError> {
         let mut last = StreamError::Io(ErrorKind::NotFound.into());
+        let options = TcpOptions { mss: Some(CONTROL_MSS), ..stream_options(None) };
         for address in &self.addresses {
             let deadline = Instant::now() + PATIENCE;
-            let joined =
-                stream_options(None).dial(*address, deadline).map_err(StreamError::Io).and_then(|socket| {
-                    rejoin_control(socket, &self.key, (self.connection_id, control), deadline)
-                });
+            let socket = options.dial(*address, deadline).map_err(StreamError::Io);
+            let joined = socket.and_then(|socket| {
+                rejoin_control(socket, &self.key, (self.connection_id, control), deadline)
+            });
             match joined {
                 Ok(()) => return Ok(()),
                 Err(error) => last = error,

@@ -4,6 +4,7 @@ mod carrying;
 mod feed;
 mod parts;
 mod prepare;
+mod size;
 
 use self::carrying::{Carrying, Control};
 pub use self::feed::Feed;
@@ -11,6 +12,8 @@ use self::feed::{PartEnd, PartStart};
 use self::parts::Parts;
 pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
+use self::size::Size;
+use super::intake::packet_len;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
 use crate::clock;
@@ -26,7 +29,6 @@ use longhaul_proto::session::manifest::{Layout, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, GroupHash, Message, Report, SenderStatus};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time, nanos};
-use longhaul_proto::wire;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,6 +113,7 @@ struct Sending<'a, 's, F> {
     whole: Whole,
     already: Already,
     datagram_len: usize,
+    size: Size,
     batch: usize,
     meter: LimitMeter,
     finished: Option<Report>,
@@ -142,11 +145,10 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let Begin { mut have, claimed, already, mut feed, path, carrier, why } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
-        let packet_len = (datagram_len - wire::DATA_OVERHEAD) as u32;
         let rtt = path.rtt.unwrap_or(session.rtt);
         let (kind, companions) = session.options.protocol();
         let rate_cap = session.rate_cap(None);
-        let shape = feed.cut(whole.object_len, packet_len);
+        let shape = feed.cut(whole.object_len, packet_len(datagram_len as u16));
         if whole.object_len < shape.object_len {
             have.insert(whole.object_len..shape.object_len);
         }
@@ -187,13 +189,14 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             session.link.mark_background();
         }
         let batch = session.options.batch.map_or(GSO_SEGMENTS_MAX, |b| b.max(1) as usize);
-        let now = clock::now();
+        let (now, classes) = (clock::now(), session.options.classes.len());
         let mut sending = Sending {
             session,
             sender,
             whole,
             already,
             datagram_len,
+            size: Size::new(class, classes, now),
             batch,
             meter: LimitMeter::new(now),
             finished: None,
@@ -239,6 +242,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             self.session.run_check(now);
             self.session.tend_streams(now);
             self.carry(now)?;
+            self.tend_size(now);
             let more = self.transmit()?;
             while self.sender.poll_event().is_some() {}
             let now = clock::now();
@@ -251,7 +255,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 continue;
             }
             self.carrying.note_idle(now, self.sender.blocked());
-            let deadline = self.sender.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
+            let timers = [self.sender.poll_timeout(), self.size.poll_timeout()];
+            let deadline = timers.into_iter().flatten().fold(now + HEARTBEAT, Time::min);
             self.session.link.wait(&self.session.waker, now, deadline)?;
         }
     }
@@ -292,7 +297,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     /// Tell the receiver what further parts hold, ahead of their data.
     fn list_more(&mut self) -> Result<(), Error> {
-        if self.session.control.is_behind() {
+        if self.session.control.is_behind() || self.is_between_sizes() {
             return Ok(());
         }
         if let Some(listed) = self.sender.source_mut().poll_listing() {
@@ -438,17 +443,18 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     fn refresh_recent(&mut self, now: Time) {
-        let (stats, acked, time_lost) = (self.sender.stats(), self.sender.acked(), self.sender.time_lost());
+        let (stats, acked) = (self.sender.stats(), self.sender.acked_bytes());
+        let time_lost = self.sender.time_lost();
         let lost = path_losses(&stats);
         let span = now.since(self.recent.at);
-        let packet = u64::from(self.sender.shape().packet_len);
+        let news = acked.saturating_sub(self.recent.acked);
         let covered = stats.covered.saturating_sub(self.recent.covered);
         self.recent = Recent {
             at: now,
             acked,
             covered: stats.covered,
             lost,
-            goodput: Rate::from_bytes_over(acked.saturating_sub(self.recent.acked) * packet, span),
+            goodput: Rate::from_bytes_over(news, span),
             loss: lost.saturating_sub(self.recent.lost) as f64 / covered.max(1) as f64,
             time_lost,
             cpu_bound: time_lost - self.recent.time_lost > span / 5,
@@ -460,7 +466,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     fn tell_progress(&mut self) {
         let total = self.whole.object_len;
-        let done = self.sender.acked() * u64::from(self.sender.shape().packet_len);
+        let done = self.sender.acked_bytes();
         let all = self.sender.acked() == self.sender.shape().packets();
         self.session.observer.progress(&Progress {
             phase: if all { Phase::Verifying } else { Phase::Moving },

@@ -39,6 +39,11 @@ impl Asking {
         self.packets = packets;
     }
 
+    /// From now on there are so many packets of another length, of which nothing has been told.
+    pub fn cut(&mut self, class: u8, packets: u64) {
+        (self.class, self.packets, self.told) = (class, packets, Ranges::new());
+    }
+
     /// The round that goes on, counted from 1.
     pub fn round(&self) -> u32 {
         self.round

@@ -20,6 +20,8 @@ pub use selector::{Selector, SelectorKind, View};
 pub use sender::Sender;
 pub use sending::{Blocked, SenderConfig, SenderEvent, SenderStats};
 
+use crate::blocks::Blocks;
+use crate::ranges::Ranges;
 use crate::units::PacketNumber;
 use std::ops::Range;
 
@@ -73,5 +75,15 @@ impl Shape {
         }
         let len = u64::from(self.packet_len);
         bytes.start / len..bytes.end.div_ceil(len).min(self.packets())
+    }
+
+    /// A set of packets as it is after a cut into packets of another length: those that lie wholly within what was in the set or
+    /// in `more`.
+    fn recut(&self, packets: &Blocks, before: &Shape, more: &Ranges) -> Blocks {
+        let mut bytes = more.clone();
+        bytes.extend(packets.runs().map(|run| before.bytes(run)));
+        let mut recut = Blocks::new(self.packets());
+        bytes.iter().for_each(|range| recut.insert_range(self.packets_within(range)));
+        recut
     }
 }

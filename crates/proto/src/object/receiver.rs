@@ -70,6 +70,8 @@ pub struct Receiver<K> {
     config: ReceiverConfig,
     sink: K,
     map: Blocks,
+    /// What is to be added to the map's count so that cuts do not change it.
+    uncounted: i64,
     /// Numbers seen lately.
     seen: Seen,
     epoch: u16,
@@ -131,6 +133,7 @@ impl<K: Sink> Receiver<K> {
         let complete = map.is_full();
         Receiver {
             map,
+            uncounted: 0,
             sink,
             seen: Seen::default(),
             epoch: 0,
@@ -172,6 +175,24 @@ impl<K: Sink> Receiver<K> {
         self.map.grow(self.config.shape.packets());
         self.is_growing = !is_whole;
         self.skip(have);
+    }
+
+    /// Whether a datagram of data, or question, of this size class tells that the sender has begun to cut the object anew: one
+    /// that left before it did so has a lower number.
+    pub fn is_cut_by(&self, class: u8, number: DatagramNumber) -> bool {
+        class != self.config.class && number > self.seen.largest()
+    }
+
+    /// From now on packets are those of `shape`. What was there stays: a packet of which a part was there comes again. `have`:
+    /// all object bytes that were here from the beginning or are not wanted.
+    pub fn cut(&mut self, class: u8, shape: Shape, have: &Ranges) {
+        let before = std::mem::replace(&mut self.config.shape, shape);
+        let map = shape.recut(&self.map, &before, have);
+        self.uncounted += self.map.count() as i64 - map.count() as i64;
+        (self.map, self.config.class) = (map, class);
+        self.frontier = shape.packets_touching(&(0..before.bytes(0..self.frontier).end)).end;
+        (self.slice_from, self.answering, self.ack_now) = (0, None, true);
+        self.check_complete();
     }
 
     /// The sink, for its owner's own business with it.
@@ -322,7 +343,7 @@ impl<K: Sink> Receiver<K> {
             latest_ecn: self.latest_ecn,
             delay: now.since(self.latest_time),
             received: self.stats.received,
-            distinct: self.map.count(),
+            distinct: self.map.count().saturating_add_signed(self.uncounted),
             dropped: self.dropped,
             refused: self.stats.refused,
             marked: self.stats.marked,

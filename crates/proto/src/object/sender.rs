@@ -15,6 +15,7 @@
 //! very last packet would cost a timeout.
 
 mod claims;
+mod cut;
 mod loss;
 mod marking;
 
@@ -64,6 +65,13 @@ pub struct Sender<S> {
     /// Chosen, but the source was not ready.
     pending: Option<(PacketNumber, bool)>,
     epoch: u16,
+    /// Datagrams with lower numbers belong to an earlier cut of the object.
+    cut_from: DatagramNumber,
+    /// Bytes in the longest packet of earlier cuts.
+    longest_before: u32,
+    /// Datagrams given up since data was last found to have come in, and when what was found then had left at the latest.
+    vanished: u64,
+    proven: Time,
     /// Datagrams left to send of the controller's train.
     train_left: u32,
     /// When the last datagram of data left.
@@ -111,6 +119,10 @@ impl<S: Source> Sender<S> {
             asking: Asking::new(config.class, packets),
             pending: None,
             epoch: 0,
+            cut_from: 0,
+            longest_before: 0,
+            vanished: 0,
+            proven: Time::ZERO,
             train_left: 0,
             last_sent: Time::ZERO,
             episode_from: 0,
@@ -175,6 +187,14 @@ impl<S: Source> Sender<S> {
         self.acked.count()
     }
 
+    /// Bytes of the object that the receiver has (with those it had before), as far as they fill packets.
+    pub fn acked_bytes(&self) -> u64 {
+        self.acked
+            .count()
+            .saturating_mul(self.config.shape.packet_len.into())
+            .min(self.config.shape.object_len)
+    }
+
     /// What the controller has learnt of the path, for a later transfer.
     pub fn remember(&self) -> Option<Remembered> {
         self.controller.remember()
@@ -195,7 +215,9 @@ impl<S: Source> Sender<S> {
         }
         self.flight.clear();
         for range in ranges.iter() {
-            let packets = self.config.shape.packets_touching(range);
+            let range = self.widened(range);
+            self.config.have.remove(range.clone());
+            let packets = self.config.shape.packets_touching(&range);
             self.acked.remove_range(packets.clone());
             self.busy.remove_range(packets.clone());
             self.hold_within(&self.config.shape.bytes(packets));
@@ -240,6 +262,10 @@ impl<S: Source> Sender<S> {
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
+        if ack.largest < self.cut_from {
+            // Its packets are others. What it tells is told again.
+            return;
+        }
         if ack.epoch < self.epoch || ack.largest >= self.flight.next_number() {
             self.stats.malformed += u64::from(ack.epoch >= self.epoch);
             return;
@@ -272,6 +298,9 @@ impl<S: Source> Sender<S> {
         if ack.complete {
             self.acked.insert_range(0..self.acked.len());
             self.busy.insert_range(0..self.busy.len());
+        }
+        if self.acked.count() > before {
+            (self.vanished, self.proven) = (0, self.largest_sent);
         }
         let news = self.acked.count() > before || ack.received > self.stats.received;
         if news {

@@ -212,6 +212,12 @@ impl Choice {
         }
     }
 
+    /// The datagrams are of another size from now on: how it went before says nothing of how it goes.
+    pub fn restart(&mut self, now: Time) {
+        self.recent.clear();
+        (self.odd_for, self.began) = (Duration::ZERO, now);
+    }
+
     /// Bytes per second lately; `None` if it is too early to say.
     fn rate(&self) -> Option<f64> {
         let (first, last) = (self.recent.front()?, self.recent.back()?);

@@ -10,6 +10,7 @@ mod pcp;
 mod queues;
 mod rates;
 mod scenarios;
+mod sizes;
 mod switch;
 mod tcp;
 mod tcp_model;

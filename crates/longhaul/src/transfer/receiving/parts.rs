@@ -189,12 +189,28 @@ impl Parts {
 
 impl Sink for Parts {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), Full> {
-        // No packet has bytes of two parts, and nobody wants what lies between them.
-        let placed = self.live.iter_mut().rev().find(|placed| placed.base <= offset);
-        let Some(placed) = placed else { return Ok(()) };
-        let at = offset - placed.base;
-        let len = placed.part.layout.object_len().saturating_sub(at).min(data.len() as u64) as usize;
-        if len == 0 { Ok(()) } else { placed.part.sink.write_at(at, &data[..len]) }
+        let end = offset + data.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let rest = &data[(at - offset) as usize..];
+            let index = self.live.iter().rposition(|placed| placed.base <= at);
+            let next = self.live.get(index.map_or(0, |index| index + 1));
+            let len = next.map_or(end, |placed| placed.base.min(end)) - at;
+            if let Some(index) = index {
+                self.live[index].write_at(at, &rest[..len as usize])?;
+            }
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+impl Placed {
+    /// Nobody wants what lies between this part and the next.
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), Full> {
+        let at = offset - self.base;
+        let len = self.part.layout.object_len().saturating_sub(at).min(data.len() as u64) as usize;
+        if len == 0 { Ok(()) } else { self.part.sink.write_at(at, &data[..len]) }
     }
 }
 

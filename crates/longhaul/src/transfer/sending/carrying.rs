@@ -23,7 +23,7 @@ use std::time::Duration;
 pub struct Carrying {
     carrier: Carrier,
     choice: Choice,
-    control: Control,
+    pub(super) control: Control,
     /// What UDP delivered when it was last given up.
     udp_rate: Option<Rate>,
     began: Time,
@@ -148,12 +148,15 @@ impl<F: Feed> Sending<'_, '_, F> {
     /// Whether something else should carry the data.
     fn choose(&mut self, now: Time) -> Result<(), Error> {
         let stats = self.sender.stats();
-        let packets = self.sender.shape().packets();
-        let packet_len = u64::from(self.sender.shape().packet_len);
+        let (packets, delivered) = (self.sender.shape().packets(), self.sender.acked_bytes());
+        if !self.sender.is_heard() {
+            // What an earlier size lost says nothing of this one.
+            self.carrying.choice.restart(now);
+        }
         let look = Look {
             now,
-            delivered: self.sender.acked() * packet_len,
-            left: (packets - self.sender.acked()) * packet_len,
+            delivered,
+            left: self.sender.shape().object_len - delivered,
             settled: stats.covered,
             lost: path_losses(&stats),
             path_bound: matches!(self.meter.current(), Limit::Path | Limit::Loss),
@@ -247,8 +250,8 @@ impl<F: Feed> Sending<'_, '_, F> {
 
     /// How the TCP streams do, and how many there should be.
     fn look_at_streams(&mut self, now: Time, span: Duration) {
-        let acked = self.sender.acked();
-        let news = acked.saturating_sub(self.carrying.acked) * u64::from(self.sender.shape().packet_len);
+        let acked = self.sender.acked_bytes();
+        let news = acked.saturating_sub(self.carrying.acked);
         let idle = std::mem::take(&mut self.carrying.idle);
         (self.carrying.looked_at, self.carrying.acked) = (now, acked);
         if self.carrying.carrier != Carrier::Stripe {

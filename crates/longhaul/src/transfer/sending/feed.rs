@@ -26,6 +26,12 @@ pub trait Feed: Source {
         Shape { object_len, packet_len }
     }
 
+    /// The same while it is on its way, cut as `before` until now: how it is cut then, and which bytes of it nobody wants. `None`:
+    /// not now, but as soon as the receiver has said what it needs of all that was listed.
+    fn recut(&mut self, before: Shape, packet_len: u32) -> Option<(Shape, Ranges)> {
+        Some((Shape { packet_len, ..before }, Ranges::new()))
+    }
+
     /// The listing of a further part, as soon as the other side may have it.
     fn poll_listing(&mut self) -> Option<Result<PartListing, ListingError>> {
         None

@@ -44,12 +44,20 @@ pub struct Parts {
     entries: u64,
     /// Where the next part's data begins, once packets have a length.
     end: Option<u64>,
-    packet_len: u32,
+    cut: Cut,
     totals: Totals,
     report: Option<Report>,
     wake: Wake,
     /// Of all sessions.
     budget: Arc<Budget>,
+}
+
+/// How the object is cut into packets.
+#[derive(Clone, Copy)]
+struct Cut {
+    packet_len: u32,
+    /// Bytes in the longest packet of earlier cuts. The receiver may not know yet of the latest.
+    longest_before: u32,
 }
 
 struct Part {
@@ -71,7 +79,7 @@ impl Parts {
             live: VecDeque::new(),
             entries: 0,
             end: None,
-            packet_len: 0,
+            cut: Cut { packet_len: 1, longest_before: 0 },
             totals: Totals::default(),
             report: None,
             wake,
@@ -114,9 +122,16 @@ impl Part {
     }
 
     /// Where it ends, with what its last packet lacks if another part follows.
-    fn end(&self, packet_len: u32) -> u64 {
+    fn end(&self, cut: Cut) -> u64 {
         let end = self.base + self.len();
-        if self.scan.manifest.seams.has_more { Shape::growing(end, packet_len).object_len } else { end }
+        if self.scan.manifest.seams.has_more { cut.end(end) } else { end }
+    }
+}
+
+impl Cut {
+    /// Where a packet begins that holds nothing of what ends there, nor did in an earlier cut.
+    fn end(self, end: u64) -> u64 {
+        Shape::growing(end + u64::from(self.longest_before), self.packet_len).object_len
     }
 }
 
@@ -138,10 +153,26 @@ impl Feed for Parts {
     }
 
     fn cut(&mut self, object_len: u64, packet_len: u32) -> Shape {
-        self.packet_len = packet_len;
-        let object_len = self.live.front().map_or(object_len, |part| part.end(packet_len));
+        self.cut.packet_len = packet_len;
+        let object_len = self.live.front().map_or(object_len, |part| part.end(self.cut));
         self.end = Some(object_len);
         Shape { object_len, packet_len }
+    }
+
+    fn recut(&mut self, before: Shape, packet_len: u32) -> Option<(Shape, Ranges)> {
+        // What was listed begins where a packet did in the cut before.
+        if self.live.iter().any(|part| part.reader.is_none()) {
+            return None;
+        }
+        self.cut = Cut { packet_len, longest_before: self.cut.longest_before.max(self.cut.packet_len) };
+        let known = self.live.back().map_or(before.object_len, |part| part.base + part.len());
+        let object_len = if self.is_growing() { self.cut.end(known) } else { known };
+        self.end = Some(object_len);
+        let mut unwanted = Ranges::new();
+        if known < object_len {
+            unwanted.insert(known..object_len);
+        }
+        Some((Shape { object_len, packet_len }, unwanted))
     }
 
     fn poll_listing(&mut self) -> Option<Result<PartListing, ListingError>> {
@@ -157,12 +188,12 @@ impl Feed for Parts {
         };
         let warnings = scan.warnings();
         self.push(scan, base, first);
-        self.end = self.live.back().map(|part| part.end(self.packet_len));
+        self.end = self.live.back().map(|part| part.end(self.cut));
         Some(Ok(PartListing { base, bytes: listing, warnings }))
     }
 
     fn start(&mut self, have: &Ranges, claimed: &Ranges) -> Result<PartStart, Error> {
-        let (wake, packet_len) = (self.wake.clone(), self.packet_len.max(1));
+        let (wake, cut) = (self.wake.clone(), self.cut);
         let part = self.live.iter_mut().find(|part| part.reader.is_none());
         let part = part.ok_or(Error::Protocol("compares what was not listed"))?;
         let pieces = have.len() + claimed.len();
@@ -172,7 +203,7 @@ impl Feed for Parts {
         let (scan, layout) = (part.scan.clone(), part.layout.clone());
         let buffers = Allowance::of(&self.budget, Purpose::Speed);
         part.reader = Some(Reader::beside_others(scan, layout, (have, claimed), wake, buffers)?);
-        let (end, object_len) = (part.base + part.len(), part.end(packet_len));
+        let (end, object_len) = (part.base + part.len(), part.end(cut));
         let mut have = shifted(have, part.base);
         if end < object_len {
             have.insert(end..object_len);
@@ -197,23 +228,40 @@ impl Feed for Parts {
         if self.live.is_empty() && !self.is_growing() {
             return Ok(PartEnd::Last(self.report.take().unwrap_or_default()));
         }
-        Ok(PartEnd::Done(part.base..part.end(self.packet_len)))
+        let end = self.live.front().map_or_else(|| part.end(self.cut), |next| next.base);
+        Ok(PartEnd::Done(part.base..end))
     }
 }
 
 impl Source for Parts {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), NotReady> {
-        // No packet has bytes of two parts. Nobody wants what lies between them, or in one that is done with.
-        let part = self.live.iter_mut().rev().find(|part| part.base <= offset);
-        let Some(part) = part else {
-            buf.fill(0);
-            return Ok(());
-        };
-        let at = offset - part.base;
-        let len = part.len().saturating_sub(at).min(buf.len() as u64);
+        let end = offset + buf.len() as u64;
+        let mut at = offset;
+        while at < end {
+            let rest = &mut buf[(at - offset) as usize..];
+            let index = self.live.iter().rposition(|part| part.base <= at);
+            let next = self.live.get(index.map_or(0, |index| index + 1));
+            let len = next.map_or(end, |part| part.base.min(end)) - at;
+            let piece = &mut rest[..len as usize];
+            match index {
+                Some(index) => self.live[index].read_at(at, piece)?,
+                // Of a part that is done with.
+                None => piece.fill(0),
+            }
+            at += len;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Nobody wants what lies between this part and the next.
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), NotReady> {
+        let at = offset - self.base;
+        let len = self.len().saturating_sub(at).min(buf.len() as u64);
         let (data, rest) = buf.split_at_mut(len as usize);
         rest.fill(0);
-        match &mut part.reader {
+        match &mut self.reader {
             Some(reader) if !data.is_empty() => reader.read_at(at, data),
             _ => {
                 data.fill(0);

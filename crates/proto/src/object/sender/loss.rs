@@ -70,6 +70,7 @@ impl<S: Source> Sender<S> {
         );
         if lost.count > 0 {
             self.stats.given_up += lost.count;
+            self.vanished += lost.count;
             let len = self.datagram_len();
             let in_flight = self.flight.loose() * len;
             let new_episode = lost.largest >= self.episode_from;

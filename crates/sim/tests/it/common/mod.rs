@@ -3,6 +3,7 @@
 pub mod bulk;
 pub mod driver;
 pub mod object;
+pub mod sizes;
 pub mod tcp;
 
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
