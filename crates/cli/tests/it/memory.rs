@@ -37,6 +37,7 @@ impl Hostile {
             early_salt: random().unwrap(),
             made_s,
             direction,
+            copy: random().unwrap(),
             files: FileOptions { resume: true, ..FileOptions::default() },
             transfer: TransferOptions {
                 control: "adaptive".into(),

@@ -1,5 +1,5 @@
 //! The calls that change a disk, bring it up to date or read back what is on it. Tests put a disk of their own under them
-//! (`tests/calls.rs`), so none of these is called in another way.
+//! (`tests/calls.rs`), so none of these is called in another way; and those that look a name up, for disks that do not tell upper and lower case apart.
 
 #[cfg(not(test))]
 pub(super) use self::system::*;
@@ -14,7 +14,7 @@ pub(super) mod system {
 
     pub use rustix::fs::{
         copy_file_range, fchmod, fdatasync, fstatfs, fsync, futimens, linkat, mkdirat, openat, renameat_with,
-        symlinkat, syncfs, unlinkat,
+        statat, symlinkat, syncfs, unlinkat,
     };
     pub use std::os::unix::fs::FileExt;
 

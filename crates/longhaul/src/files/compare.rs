@@ -1,5 +1,6 @@
 //! Compares one entry with what is at its destination.
 
+use super::calls::statat;
 use super::claims::Standing;
 use super::errors::FileError;
 use super::extents::DataMap;
@@ -10,9 +11,10 @@ use super::names::is_ours;
 use super::resume::{Resumed, is_within, resume};
 use super::scan::{mtime, open_to_read};
 use super::target::PERMISSIONS;
-use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout};
+use super::twins::Twins;
+use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{Delta, FileOptions};
-use rustix::fs::{AtFlags, FileType, Stat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Stat, readlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -62,6 +64,8 @@ impl Found {
 /// Looks at one entry after the other.
 pub(super) struct Looker<'a> {
     folders: Folders,
+    manifest: &'a Manifest,
+    twins: Twins,
     layout: &'a Layout,
     options: &'a FileOptions,
     stop: &'a AtomicBool,
@@ -116,14 +120,24 @@ impl Blocked {
 impl<'a> Looker<'a> {
     pub(super) fn new(
         top: Option<Arc<OwnedFd>>,
-        layout: &'a Layout,
+        (manifest, layout): (&'a Manifest, &'a Layout),
         options: &'a FileOptions,
         blocked: Blocked,
         owner: Owner,
         stop: &'a AtomicBool,
     ) -> Looker<'a> {
         let folders = Folders::new(top);
-        Looker { folders, layout, options, stop, blocked, owner, replaced_bytes: 0 }
+        Looker {
+            folders,
+            manifest,
+            twins: Twins::default(),
+            layout,
+            options,
+            stop,
+            blocked,
+            owner,
+            replaced_bytes: 0,
+        }
     }
 
     /// Whether nothing can be stored at `path` for want of a folder.
@@ -171,6 +185,11 @@ impl<'a> Looker<'a> {
             Err(error) => return Found::Obstacle(error.into()),
         };
         let there = stat.as_ref().map(|stat| FileType::from_raw_mode(stat.st_mode));
+        if there.is_some()
+            && let Some(other) = self.twins.holder(self.manifest, index, &mut self.folders, <[u8]>::to_vec)
+        {
+            return Found::Obstacle(FileError::only_case(other));
+        }
         match (&entry.kind, there) {
             (Kind::Dir, Some(FileType::Directory)) if self.options.new_only => Found::Kept,
             (_, Some(_)) if self.options.new_only => Found::Obstacle(FileError::Taken),

@@ -60,6 +60,12 @@ pub enum FileError {
     /// There is something of that name, and nothing is to be replaced.
     #[error("this name is taken, and nothing is replaced here; choose another")]
     Taken,
+    /// The destination does not tell its name from that of another entry.
+    #[error("its name differs only in case from {}, and the destination does not tell them apart; rename one", other.display())]
+    OnlyCase {
+        /// The path of the other.
+        other: PathBuf,
+    },
     /// The folder of an entry cannot be made.
     #[error("its folder cannot be made")]
     FolderMissing,
@@ -107,6 +113,11 @@ impl FileError {
     /// What goes wrong at `path`.
     pub(super) fn at(self, path: &Path) -> FileError {
         FileError::At { path: path.into(), error: Box::new(self) }
+    }
+
+    /// The destination does not tell its path from this one.
+    pub(super) fn only_case(other: &[u8]) -> FileError {
+        FileError::OnlyCase { other: String::from_utf8_lossy(other).into_owned().into() }
     }
 
     /// What kind of failure it is.

@@ -1,6 +1,7 @@
 //! Handles of folders below one folder, opened a component at a time and never through a link.
 
-use rustix::fs::{AtFlags, DirEntry, FileType, Mode, OFlags, openat, statat};
+use super::calls::openat;
+use rustix::fs::{AtFlags, DirEntry, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Journals, each held by one copy at a time: whoever has a file's journal locked is the one who receives that
 //! file.
 
-use super::calls::{FileExt, openat, set_len, unlinkat};
+use super::calls::{FileExt, openat, set_len, statat, unlinkat};
 use super::folders::list;
 use super::journal::{Header, PartToken};
 use super::names::{journal_of_part, part_name};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat, statat};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, Stat, flock, fstat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;

@@ -47,7 +47,8 @@
 //! name (`O_TMPFILE`), which is then linked in, by way of `.NAME.TOKEN.longhaul-new` where it replaces another; until
 //! it has come in whole its pieces wait in a spool, also without a name (`files/spool.rs`). `--delete` comes last, and not at all if anything could not be listed or copied. Then
 //! folders get their permissions and times; the destination folder itself keeps its own if it holds what the source
-//! has not, since then it is a place and no copy (`holds_others` in `files/plan.rs`).
+//! has not, since then it is a place and no copy (`holds_others` in `files/plan.rs`). Where a file system takes two
+//! paths of the copy for one, the second of them fails by name (`files/twins.rs`).
 //!
 //! **Durability.** With `--fsync` the order is data, name, folder, report; by default it is data, name for files that have a
 //! part file. A complete file waits, without its name, until
@@ -114,6 +115,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod twins;
 mod version;
 mod writer;
 

@@ -208,7 +208,8 @@ impl Planner {
         stop: &AtomicBool,
     ) -> Result<u64, FileError> {
         let blocked = std::mem::take(&mut self.blocked);
-        let mut looker = Looker::new(goal.top.clone(), layout, &self.options, blocked, self.base.owner, stop);
+        let mut looker =
+            Looker::new(goal.top.clone(), (manifest, layout), &self.options, blocked, self.base.owner, stop);
         for (index, entry) in manifest.entries.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
                 return Err(FileError::Interrupted);

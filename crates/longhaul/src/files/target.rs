@@ -4,6 +4,7 @@ use super::calls::{
     fchmod, fsync, futimens, linkat, mkdirat, openat, renameat_with, set_len, symlinkat, unlinkat,
 };
 use super::disk::{self, Disk, reopen};
+use super::errors::FileError;
 use super::extents::DataMap;
 use super::folders::{Folders, list, split};
 use super::journal::{Owner, PartToken};
@@ -12,6 +13,7 @@ use super::names::{is_journal, journal_name, new_name, part_name};
 use super::part::Part;
 use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
+use super::twins::Twins;
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
@@ -66,6 +68,7 @@ pub(super) struct Target {
     /// Part files that were closed meanwhile, and what was told of their data then.
     lost: Mutex<HashMap<EntryIndex, io::Error>>,
     pub disk: Disk,
+    twins: Twins,
 }
 
 /// A file that holds all its data and has its permissions and time, and lacks its name.
@@ -132,6 +135,7 @@ impl Target {
             swept: Mutex::default(),
             parts: Mutex::default(),
             lost: Mutex::default(),
+            twins: Twins::default(),
         }
     }
 
@@ -218,11 +222,15 @@ impl Target {
 
     /// Make a file's journal, which is then ours, in place of any that nobody is at work with.
     pub(super) fn create_journal(&self, entry: EntryIndex) -> io::Result<Lease> {
+        self.look_for_twin(entry)?;
         let (folder, name) = self.parent(entry)?;
         if lock(&self.swept).insert(split(&self.entry(entry).path).0.to_vec()) {
             lease::remove_orphans(&folder);
         }
-        lease::create(&folder, &journal_name(name))
+        lease::create(&folder, &journal_name(name)).map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy => self.only_case(entry, beside(journal_name)).unwrap_or(error),
+            _ => error,
+        })
     }
 
     pub(super) fn remove_part(&self, entry: EntryIndex) -> io::Result<()> {
@@ -286,9 +294,26 @@ impl Target {
     }
 
     /// Give a file of a folder its name, in place of what is there if that may be.
-    fn put(&self, folder: &OwnedFd, part: &[u8], name: &[u8]) -> Result<(), Errno> {
-        let flags = if self.place.new_only { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
-        renameat_with(folder, part, folder, name, flags)
+    fn put(&self, entry: EntryIndex, folder: &OwnedFd, part: &[u8], name: &[u8]) -> io::Result<()> {
+        let rename = |flags| renameat_with(folder, part, folder, name, flags);
+        match rename(RenameFlags::NOREPLACE) {
+            // Not every file system has such renaming.
+            Err(Errno::EXIST | Errno::INVAL) if !self.place.new_only => {}
+            other => return Ok(other?),
+        }
+        // It may have come just now.
+        self.look_for_twin(entry)?;
+        Ok(rename(RenameFlags::empty())?)
+    }
+
+    /// An error if an entry's path leads to what another path of this copy stands for.
+    pub(super) fn look_for_twin(&self, entry: EntryIndex) -> io::Result<()> {
+        self.only_case(entry, <[u8]>::to_vec).map_or(Ok(()), Err)
+    }
+
+    fn only_case(&self, entry: EntryIndex, beside: impl Fn(&[u8]) -> Vec<u8>) -> Option<io::Error> {
+        let other = self.twins.holder(&self.manifest, entry, &mut lock(&self.folders), beside)?;
+        Some(io::Error::other(FileError::only_case(other)))
     }
 
     /// Store a file of one group, or of none, in one go. Until it has its name nobody else can reach it.
@@ -312,16 +337,17 @@ impl Target {
 
     /// Give a complete file its name, in place of what is there.
     pub(super) fn put_in_place(&self, complete: &Complete) -> io::Result<()> {
+        self.look_for_twin(complete.entry)?;
         let (folder, name) = self.parent(complete.entry)?;
         match &complete.held {
-            Held::Unnamed(file) => self.give_name(file, &folder, name),
-            Held::Named(_) => Ok(self.put(&folder, &new_name(name, self.token), name)?),
+            Held::Unnamed(file) => self.give_name(complete.entry, file, &folder, name),
+            Held::Named(_) => self.put(complete.entry, &folder, &new_name(name, self.token), name),
             Held::Part(held) => {
                 let part = part_name(name, self.token(complete.entry));
                 if !lease::is_at(&held.file, &folder, &part) {
                     return Err(io::Error::other("its part file was taken away; copy it again"));
                 }
-                Ok(self.put(&folder, &part, name)?)
+                self.put(complete.entry, &folder, &part, name)
             }
         }
     }
@@ -354,7 +380,7 @@ impl Target {
     }
 
     /// Put a file without a name in place, and in place of what is there.
-    fn give_name(&self, file: &File, folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    fn give_name(&self, entry: EntryIndex, file: &File, folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
         let itself = itself(file);
         let link = |name: &[u8]| linkat(CWD, itself.as_str(), folder, name, AtFlags::SYMLINK_FOLLOW);
         match link(name) {
@@ -363,11 +389,9 @@ impl Target {
         }
         let new = new_name(name, self.token);
         link(&new)?;
-        let landed = self.put(folder, &new, name);
-        if landed.is_err() {
+        self.put(entry, folder, &new, name).inspect_err(|_| {
             let _ = remove_file(folder, &new);
-        }
-        Ok(landed?)
+        })
     }
 
     /// A file for what comes in pieces and is to be gone with this process, in the destination's file system.
@@ -407,6 +431,7 @@ impl Target {
     pub(super) fn land_link(&self, entry: EntryIndex) -> io::Result<()> {
         let wanted = self.entry(entry);
         let Kind::Symlink { target } = &wanted.kind else { return Ok(()) };
+        self.look_for_twin(entry)?;
         let (folder, name) = self.parent(entry)?;
         match symlinkat(target.as_slice(), &folder, name) {
             Err(Errno::EXIST) if !self.place.new_only => {}
@@ -418,11 +443,11 @@ impl Target {
         let new = new_name(name, self.token);
         symlinkat(target.as_slice(), &folder, new.as_slice())?;
         let landed = utimensat(&folder, new.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
-            .and_then(|()| self.put(&folder, &new, name));
-        if landed.is_err() {
+            .map_err(io::Error::from)
+            .and_then(|()| self.put(entry, &folder, &new, name));
+        landed.inspect_err(|_| {
             let _ = remove_file(&folder, &new);
-        }
-        Ok(landed?)
+        })
     }
 
     /// Make a folder, or see to it that an existing one can be written to.
@@ -435,6 +460,7 @@ impl Target {
         match mkdirat(&folder, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => {
+                self.look_for_twin(entry)?;
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let there = openat(&folder, name, flags, Mode::empty())?;
                 let mode = fstat(&there)?.st_mode & 0o7777;
@@ -512,6 +538,14 @@ impl Target {
             Err(Errno::NOENT) => Ok((make_all(&mut folders, parent)?, name)),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The path of what lies beside a file, by how its name follows from the file's.
+fn beside(name_of: impl Fn(&[u8]) -> Vec<u8>) -> impl Fn(&[u8]) -> Vec<u8> {
+    move |path| {
+        let name = split(path).1;
+        [&path[..path.len() - name.len()], &name_of(name)].concat()
     }
 }
 

@@ -1,16 +1,19 @@
 //! What `files/calls.rs` is in tests: below a folder with a [`Disk`] every call goes through that, elsewhere to the system.
 
-use super::disk::{Call, Disk};
+use super::disk::{Call, Disk, itself};
 use crate::files::calls::system;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, StatFs, Timestamps};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat, StatFs, Timestamps};
 use rustix::io::{Errno, Result};
 use rustix::path::Arg;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 pub fn openat(folder: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
-    let name = bytes(name)?;
+    let name = named(&folder, name)?;
     let make = || system::openat(&folder, name.as_slice(), flags, mode);
     let is_unnamed = flags.contains(OFlags::TMPFILE);
     match Disk::under(&folder).filter(|_| is_unnamed || flags.contains(OFlags::CREATE)) {
@@ -19,23 +22,27 @@ pub fn openat(folder: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> R
     }
 }
 
+pub fn statat(folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Stat> {
+    system::statat(&folder, named(&folder, name)?.as_slice(), flags)
+}
+
 pub fn mkdirat(folder: impl AsFd, name: impl Arg, mode: Mode) -> Result<()> {
-    let name = bytes(name)?;
+    let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::mkdirat(&folder, name.as_slice(), mode))
 }
 
 pub fn symlinkat(target: &[u8], folder: impl AsFd, name: impl Arg) -> Result<()> {
-    let name = bytes(name)?;
+    let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::symlinkat(target, &folder, name.as_slice()))
 }
 
 pub fn linkat(from: impl AsFd, path: &str, folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
-    let name = bytes(name)?;
+    let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::linkat(&from, path, &folder, name.as_slice(), flags))
 }
 
 pub fn unlinkat(folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
-    let name = bytes(name)?;
+    let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::unlinkat(&folder, name.as_slice(), flags))
 }
 
@@ -47,7 +54,7 @@ pub fn renameat_with(
     to: impl Arg,
     flags: RenameFlags,
 ) -> Result<()> {
-    let (from, to) = (bytes(from)?, bytes(to)?);
+    let (from, to) = (named(&folder, from)?, named(&same, to)?);
     let real = || system::renameat_with(&folder, from.as_slice(), &same, to.as_slice(), flags);
     rename(&folder, &[&from, &to], real)
 }
@@ -172,6 +179,33 @@ impl FileExt for File {
     }
 }
 
-fn bytes(name: impl Arg) -> std::result::Result<Vec<u8>, Errno> {
-    Ok(name.as_cow_c_str()?.to_bytes().to_vec())
+/// Folders that do not tell upper and lower case apart, with all in them.
+static FOLDING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A folder does not tell upper and lower case apart for as long as this lives.
+pub struct Folding(PathBuf);
+
+pub fn fold(top: &Path) -> Folding {
+    let top = top.canonicalize().unwrap();
+    FOLDING.lock().unwrap().push(top.clone());
+    Folding(top)
+}
+
+impl Drop for Folding {
+    fn drop(&mut self) {
+        FOLDING.lock().unwrap().retain(|top| *top != self.0);
+    }
+}
+
+/// The name to which a name leads.
+fn named(folder: &impl AsFd, name: impl Arg) -> std::result::Result<Vec<u8>, Errno> {
+    let name = name.as_cow_c_str()?.to_bytes().to_vec();
+    let is_folding = |path: PathBuf| FOLDING.lock().unwrap().iter().any(|top| path.starts_with(top));
+    let path = itself(folder);
+    if FOLDING.lock().unwrap().is_empty() || !std::fs::read_link(&path).is_ok_and(is_folding) {
+        return Ok(name);
+    }
+    let listed = std::fs::read_dir(path).into_iter().flatten();
+    let mut listed = listed.map_while(|item| Some(item.ok()?.file_name().into_vec()));
+    Ok(listed.find(|listed| listed.eq_ignore_ascii_case(&name)).unwrap_or(name))
 }

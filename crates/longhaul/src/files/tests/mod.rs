@@ -16,3 +16,4 @@ mod recorder;
 mod resuming;
 mod rules;
 mod trips;
+mod twins;

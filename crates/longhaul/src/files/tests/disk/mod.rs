@@ -6,7 +6,8 @@
 
 mod kernel;
 
-use self::kernel::{Inode, Node, PAGE, State, change, dress_of, itself, node, number};
+pub use self::kernel::itself;
+use self::kernel::{Inode, Node, PAGE, State, change, dress_of, node, number};
 use crate::files::calls::system::FileExt;
 use fastrand::Rng;
 use rustix::io::Errno;
