@@ -206,6 +206,9 @@ pub struct CpArgs {
         verbatim_doc_comment
     )]
     pub control: ControllerKind,
+    /// Keep waits in routers with L4S to a millisecond; the same as --control prague
+    #[arg(long, conflicts_with = "control", help_heading = SPEED)]
+    pub l4s: bool,
     /// Yield to all other traffic on the path; over TCP, which cannot, use a single connection
     #[arg(long, help_heading = SPEED)]
     pub background: bool,
@@ -246,6 +249,13 @@ pub struct CpArgs {
     /// When to show progress: a bar on a terminal, lines elsewhere
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, help_heading = OUTPUT)]
     pub progress: When,
+}
+
+impl CpArgs {
+    /// What decides how fast to send over UDP.
+    pub fn control(&self) -> ControllerKind {
+        if self.l4s { ControllerKind::Prague } else { self.control }
+    }
 }
 
 /// How to reach the other host.
@@ -526,8 +536,9 @@ mod tests {
         assert_eq!((args.control, args.select), (defaults.control, None));
         assert_eq!(args.stall_timeout, defaults.stall_timeout);
         for kind in ControllerKind::ALL.iter().copied() {
-            assert_eq!(cp(&["--control", kind.name(), "a", "b"]).control, kind);
+            assert_eq!(cp(&["--control", kind.name(), "a", "b"]).control(), kind);
         }
+        assert_eq!(cp(&["--l4s", "a", "b"]).control(), ControllerKind::Prague);
         for kind in SelectorKind::ALL {
             assert_eq!(cp(&["--select", kind.name(), "a", "b"]).select, Some(kind));
         }

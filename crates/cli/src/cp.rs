@@ -13,7 +13,7 @@ use std::ffi::OsString;
 
 /// Copy, tell, and say how it ended.
 pub fn run(args: &CpArgs) -> Exit {
-    let control = args.control.name();
+    let control = args.control().name();
     let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
     let outcome = log::start("off").and_then(|()| {
         let mut request = request(args, &mut display)?;
@@ -81,7 +81,7 @@ fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions,
             Streams::Fixed(streams) => u16::try_from(streams).ok(),
         },
         congestion: args.congestion.clone(),
-        control: args.control,
+        control: args.control(),
         select: args.select,
         rate: args.rate,
         background: args.background,

@@ -34,6 +34,7 @@
 //! colours by itself.
 
 mod against;
+mod ecn;
 mod error;
 mod experiment;
 mod fairness;

@@ -2,7 +2,7 @@
 
 use crate::experiment::Experiment;
 use crate::report::{ResultError, Results, Stored};
-use crate::{against, fairness, fobs, grid, pcp, psockets, ptcp, sharing, streams, switch, transports};
+use crate::{against, ecn, fairness, fobs, grid, pcp, psockets, ptcp, sharing, streams, switch, transports};
 use std::path::Path;
 
 /// Experiments that belong together.
@@ -35,7 +35,10 @@ pub const GROUPS: &[Group] = &[
     Group { title: "PCP: on a shared link", experiments: pcp::SIMULATIONS },
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
     Group { title: "Our own: copies", experiments: &[transports::EXPERIMENT] },
-    Group { title: "Our own: sharing a path", experiments: &[fairness::EXPERIMENT, sharing::EXPERIMENT] },
+    Group {
+        title: "Our own: sharing a path",
+        experiments: &[fairness::EXPERIMENT, sharing::EXPERIMENT, ecn::EXPERIMENT],
+    },
     Group { title: "Our own: beside other programs", experiments: against::EXPERIMENTS },
     Group { title: "Our own: in the simulator", experiments: &[grid::EXPERIMENT, switch::EXPERIMENT] },
 ];

@@ -122,7 +122,7 @@ impl ObjectFlow {
             rate: None,
             rate_cap: None,
             remembered: None,
-            ecn: Ecn::NotEct,
+            ecn: control.ecn(),
             background: false,
             paced: true,
             streams: None,

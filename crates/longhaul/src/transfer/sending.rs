@@ -21,7 +21,6 @@ use crate::error::Error;
 use crate::files::{Listed, Lister};
 use crate::net::udp::GSO_SEGMENTS_MAX;
 use longhaul_proto::control::{ControlConfig, Remembered};
-use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats};
 use longhaul_proto::session::limit::LimitMeter;
@@ -159,7 +158,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             rate_cap,
             rtt,
             have,
-            ecn: Ecn::NotEct,
+            ecn: kind.ecn(),
             seed: nanos(Duration::from_nanos(clock::now().0)),
         };
         let control = ControlConfig {

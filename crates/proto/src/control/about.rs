@@ -1,6 +1,7 @@
 //! What there is to say of each controller.
 
 use super::ControllerKind;
+use crate::ecn::Ecn;
 
 impl ControllerKind {
     /// What it is, in a line of a help text.
@@ -27,6 +28,24 @@ impl ControllerKind {
             ControllerKind::Bic => "BIC TCP, CUBIC's forerunner",
             ControllerKind::MulTcp => "One flow with the share of four TCP ones",
             ControllerKind::Ledbat => "Yields to all that fills the queue (RFC 6817)",
+            ControllerKind::Prague => "L4S: a queue of a millisecond where it marks (RFC 9331), else CUBIC",
+        }
+    }
+
+    /// What its datagrams say of queues on the way, if the path shows that marks survive: only who answers marks may ask for
+    /// them.
+    pub fn ecn(self) -> Ecn {
+        match self {
+            ControllerKind::Fixed
+            | ControllerKind::Greedy
+            | ControllerKind::Switch
+            | ControllerKind::Rbudp
+            | ControllerKind::Sabul
+            | ControllerKind::Udt
+            | ControllerKind::Pcp
+            | ControllerKind::Bbr => Ecn::NotEct,
+            ControllerKind::Prague => Ecn::Ect1,
+            _ => Ecn::Ect0,
         }
     }
 

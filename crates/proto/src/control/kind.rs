@@ -1,6 +1,8 @@
 //! The controllers there are, by name.
 
-use super::window::{Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Scalable, Windowed, ledbat};
+use super::window::{
+    Bic, Cubic, HTcp, HighSpeed, Ledbat, MulTcp, NewReno, Prague, Scalable, Windowed, ledbat,
+};
 use super::{Adaptive, Bbr, Controller, Fixed, Greedy, Pcp, Remembered, Sabul, Switch, Udt};
 use crate::path::PathRate;
 use crate::suggest::UnknownName;
@@ -90,6 +92,8 @@ pub enum ControllerKind {
     MulTcp,
     /// A fixed delay in the queue, yielding to all that builds more (RFC 6817).
     Ledbat,
+    /// Small answers to frequent marks (L4S, RFC 9331); without marks CUBIC.
+    Prague,
 }
 
 impl ControllerKind {
@@ -112,6 +116,7 @@ impl ControllerKind {
         ControllerKind::Bic,
         ControllerKind::MulTcp,
         ControllerKind::Ledbat,
+        ControllerKind::Prague,
     ];
 
     /// The name that the command line uses.
@@ -134,6 +139,7 @@ impl ControllerKind {
             ControllerKind::Bic => "bic",
             ControllerKind::MulTcp => "multcp",
             ControllerKind::Ledbat => "ledbat",
+            ControllerKind::Prague => "prague",
         }
     }
 
@@ -161,6 +167,7 @@ impl ControllerKind {
                 let target = if config.background { ledbat::TARGET_BACKGROUND } else { ledbat::TARGET };
                 Box::new(Windowed::new(config, Ledbat::new(target)))
             }
+            ControllerKind::Prague => Box::new(Windowed::new(config, Prague::default())),
         }
     }
 }

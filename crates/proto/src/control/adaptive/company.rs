@@ -102,7 +102,7 @@ const NOISE_FACTOR: f64 = 4.0;
 /// Fewer datagrams a round trip tell too little of the delay to go by it.
 const PACKETS_MIN: f64 = 6.0;
 /// Rivals who are back after so short a time had not left.
-const BACK_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const BACK_WITHIN: Duration = Duration::from_secs(10);
 /// What is left of our rate when a loss tells that others share the path (RFC 9438 §4.6).
 pub(super) const LOSS_FACTOR: f64 = 0.7;
 /// Above this share lost, what seems random may be a crowd's doing.

@@ -48,6 +48,10 @@
 //! followed what is measured while the bottleneck is full, the sender would make up for its own congestion by sending
 //! more. No test makes more than a fifth random.
 //!
+//! A *mark* (`marks.rs`) says what a loss says when a queue has no room, and nothing is missing: growth ends, the queue aimed
+//! at is from then on shorter than the one that marked, and beside others the flow competes, until it has all of the link or
+//! no mark came for ten seconds.
+//!
 //! *Compete* (`rivals.rs`): the window is CUBIC's (`window/cubic.rs`), or, while a BBR is there, BBR's: loss does not
 //! move that, and it betrays itself, for every ten seconds it drains the queue. If that does not keep a good part of the
 //! link for us, it was a crowd. The flow cruises again when a refresh meets the delay of the empty path, or when all that
@@ -68,6 +72,7 @@ mod ceiling;
 mod company;
 mod delay;
 mod loss;
+mod marks;
 mod pairs;
 mod receiver;
 mod refresh;
@@ -83,6 +88,7 @@ use company::LOSS_FACTOR;
 use core::time::Duration;
 use delay::QueueDelay;
 use loss::{Counted, LossWatch};
+use marks::Marks;
 use pairs::Pairs;
 use receiver::ReceiverBound;
 use refresh::Refresh;
@@ -108,6 +114,7 @@ pub struct Adaptive {
     rtt: Duration,
     delay: QueueDelay,
     loss: LossWatch,
+    marks: Marks,
     ceiling: Ceiling,
     refresh: Refresh,
     tick: Tick,
@@ -196,6 +203,7 @@ impl Adaptive {
             rtt,
             delay: QueueDelay::default(),
             loss: LossWatch::default(),
+            marks: Marks::default(),
             ceiling: Ceiling::new(rtt),
             refresh: Refresh::new(rtt),
             tick: Tick::default(),
@@ -430,6 +438,7 @@ impl Controller for Adaptive {
             return;
         }
         self.refresh(ack.now);
+        self.heed_marks(ack);
         self.receiver.heed(ack, self.rtt, self.rate(), self.bandwidth);
         let tick_len = (self.rtt / TICKS_PER_RTT).clamp(TICK_MIN, TICK_MAX);
         if ack.now >= self.tick.began + tick_len && self.tick.samples >= 2 {

@@ -112,8 +112,11 @@ impl Adaptive {
         if !self.refresh.is_due(now, self.rtt) {
             return;
         }
+        let is_marked = self.is_marked(now);
         match &mut self.state {
             State::Cruise => self.begin_refresh(now),
+            // Nothing would be learnt from the queue, and what is not sent meanwhile others take.
+            State::Compete(_) if is_marked => {}
             State::Compete(compete) if !compete.is_bbr() => {
                 let judged_at = compete.begin_low(now, self.rtt, self.delay.queue_ns);
                 (self.refresh.next, self.refresh.judge_at) = (judged_at, Some(judged_at));
@@ -179,7 +182,7 @@ impl Adaptive {
             self.state = State::Cruise;
             self.take_for_route(now);
         } else if matches!(self.state, State::Compete(_)) {
-            if is_met && !self.is_few() && !self.dips.is_bbr(now) {
+            if is_met && !self.is_few() && !self.dips.is_bbr(now) && !self.is_marked(now) {
                 self.leave_rivals(now);
             }
         } else if least_ns <= self.delay.slack_ns(self.target_ns()).max(self.target_ns() / 2.0) {

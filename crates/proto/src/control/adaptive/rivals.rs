@@ -197,7 +197,7 @@ const LOW_MARGIN: f64 = 0.1;
 /// … and lasts at least so long: those with longer round trips begin theirs less exactly.
 const LOW_MIN: Duration = Duration::from_millis(100);
 /// This share of the link is all of it, for so many rounds and so long.
-const ALONE: f64 = 0.88;
+pub(super) const ALONE: f64 = 0.88;
 const ALONE_ROUNDS: u32 = 8;
 const ALONE_SPAN: Duration = Duration::from_millis(500);
 /// Beside a BBR we begin with this share of the link at least …

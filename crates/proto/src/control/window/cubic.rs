@@ -110,7 +110,7 @@ const C: f64 = 0.4;
 /// RFC 9438 §4.6.
 const BETA: f64 = 0.7;
 /// What is left after a mark (RFC 8511 §3.1), and of a paced flow's window of so many segments after a loss.
-const BETA_GENTLE: f64 = 0.85;
+pub const BETA_GENTLE: f64 = 0.85;
 const GENTLE_FROM: f64 = 16.0;
 /// RFC 9438 §4.3.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);

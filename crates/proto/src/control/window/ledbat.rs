@@ -169,6 +169,7 @@ mod tests {
     fn round_trips_do_where_there_are_no_one_way_delays() {
         let mut ledbat = Ledbat::new(TARGET);
         let acked = |ms: u64, one_way_ns| Acked {
+            marked: 0.0,
             now: Time::from_millis(ms),
             segments: 1.0,
             window: 10.0,

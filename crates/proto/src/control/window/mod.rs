@@ -21,6 +21,7 @@ mod htcp;
 pub mod ledbat;
 mod multcp;
 mod newreno;
+mod prague;
 mod scalable;
 mod slow_start;
 #[cfg(test)]
@@ -29,12 +30,14 @@ mod testing;
 mod tests;
 
 pub use bic::Bic;
+pub(super) use cubic::BETA_GENTLE;
 pub use cubic::Cubic;
 pub use hstcp::HighSpeed;
 pub use htcp::HTcp;
 pub use ledbat::Ledbat;
 pub use multcp::MulTcp;
 pub use newreno::NewReno;
+pub use prague::Prague;
 pub use scalable::Scalable;
 pub use slow_start::{HyStart, SlowStart};
 
@@ -51,6 +54,8 @@ pub struct Acked {
     pub now: Time,
     /// Segments that came in since the last one; never more than the window, however many got lost on the way back.
     pub segments: f64,
+    /// Of those, that a queue had marked.
+    pub marked: f64,
     /// The window, in segments.
     pub window: f64,
     /// The smoothed round trip.
@@ -96,6 +101,17 @@ pub trait Rule: fmt::Debug + Send {
     /// The window after an acknowledgement in congestion avoidance, all of the window being in use.
     fn grow(&mut self, acked: &Acked) -> f64;
 
+    /// Whether it goes on growing while marks are answered, by what came in without one (RFC 9331 §4.3): it is to answer
+    /// each round trip.
+    fn grows_beside_marks(&self) -> bool {
+        false
+    }
+
+    /// Datagrams that fall due within this span may leave together.
+    fn burst(&self) -> Duration {
+        BURST
+    }
+
     /// The same where it may not grow: it is not used, or a loss is being repaired.
     fn hold(&mut self, acked: &Acked) -> f64 {
         acked.window
@@ -125,6 +141,8 @@ pub struct Windowed<R> {
     next_number: DatagramNumber,
     /// A loss is being repaired until this datagram or a later one comes in.
     repair: Option<DatagramNumber>,
+    /// Nothing is missing: it was a mark.
+    is_by_mark: bool,
     /// A timeout went by, and nothing came in since.
     is_silent: bool,
     round: Round,
@@ -175,6 +193,7 @@ impl<R: Rule> Windowed<R> {
             marked: 0,
             next_number: 0,
             repair: None,
+            is_by_mark: false,
             is_silent: false,
             round: Round::default(),
             paced: config.paced,
@@ -221,6 +240,8 @@ impl<R: Rule> Windowed<R> {
             self.rtt.sample(self.rtt_latest);
         }
         let segments = self.in_segments(bytes).min(self.window.max(1.0));
+        let marked = self.in_segments(ack.ce_bytes.saturating_sub(self.marked)).min(segments);
+        self.marked = self.marked.max(ack.ce_bytes);
         let before = self.in_segments(ack.in_flight) + segments;
         self.round.in_flight = self.round.in_flight.max(before);
         let new_round = is_reached(self.round.end, ack);
@@ -234,6 +255,7 @@ impl<R: Rule> Windowed<R> {
         Acked {
             now: ack.now,
             segments: if self.classic { segments.min(1.0) } else { segments },
+            marked,
             window: self.window,
             rtt_smoothed: self.rtt.smoothed(),
             rtt: ack.rtt,
@@ -265,17 +287,19 @@ impl<R: Rule> Windowed<R> {
         let (by_timeout, by_mark) = (by == Sign::Timeout, by == Sign::Mark);
         let left = self.rule.reduce(&Lost { now, window, by_timeout, by_mark });
         self.ssthresh = left.clamp(SSTHRESH_MIN, WINDOW_MAX);
-        self.repair = Some(self.next_number);
+        (self.repair, self.is_by_mark) = (Some(self.next_number), by_mark);
     }
 
     /// A mark says what a loss says, once a round trip (RFC 3168 §6.1.2), and nothing is missing.
-    fn heed_marks(&mut self, ack: &AckSample) {
-        let is_news = ack.ce_bytes > self.marked;
-        self.marked = self.marked.max(ack.ce_bytes);
-        if is_news && self.repair.is_none() && !self.is_silent {
-            self.reduce(ack.now, Sign::Mark);
+    fn heed_marks(&mut self, now: Time) {
+        if self.repair.is_none() && !self.is_silent {
+            self.reduce(now, Sign::Mark);
             self.set_window(self.ssthresh);
         }
+    }
+
+    fn is_held(&self) -> bool {
+        self.repair.is_some() && !(self.is_by_mark && self.rule.grows_beside_marks())
     }
 
     fn set_window(&mut self, window: f64) {
@@ -296,10 +320,12 @@ impl<R: Rule> Controller for Windowed<R> {
         if self.repair.is_some_and(|until| is_reached(until, ack)) {
             self.repair = None;
         }
-        self.heed_marks(ack);
+        if acked.marked > 0.0 {
+            self.heed_marks(ack.now);
+        }
         acked.window = self.window;
         let may_grow =
-            acked.segments > 0.0 && !ack.app_limited && self.repair.is_none() && self.is_window_limited();
+            acked.segments > 0.0 && !ack.app_limited && !self.is_held() && self.is_window_limited();
         if self.is_slow_starting() {
             self.start_slowly(&acked, may_grow);
         } else {
@@ -343,7 +369,7 @@ impl<R: Rule> Controller for Windowed<R> {
     }
 
     fn burst(&self) -> Duration {
-        BURST
+        self.rule.burst()
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -24,6 +24,8 @@ pub(super) struct Marking {
     state: State,
     /// The latest stretch of datagrams that could be marked.
     stretch: Range<DatagramNumber>,
+    /// Datagrams of a test.
+    test: u64,
     /// When to test once more, and whether there is reason to.
     again_at: DatagramNumber,
     is_doubtful: bool,
@@ -51,7 +53,8 @@ impl Marking {
     pub fn from(wanted: Ecn, next: DatagramNumber) -> Marking {
         let state = if wanted.is_capable() { State::Testing } else { State::Off };
         let again_at = next.saturating_add(AGAIN);
-        Marking { wanted, state, stretch: next..DatagramNumber::MAX, again_at, is_doubtful: false }
+        let stretch = next..DatagramNumber::MAX;
+        Marking { wanted, state, stretch, test: TEST, again_at, is_doubtful: false }
     }
 
     /// What the next datagrams are to say.
@@ -66,11 +69,13 @@ impl Marking {
 
     /// `next` will be the next datagram.
     pub fn advance(&mut self, next: DatagramNumber) {
-        if self.state == State::Testing && next >= self.stretch.start.saturating_add(TEST) {
+        if self.state == State::Testing && next >= self.stretch.start.saturating_add(self.test) {
             self.leave(State::Waiting, next);
         } else if self.state == State::Waiting && self.is_doubtful && next >= self.again_at {
             (self.state, self.is_doubtful) = (State::Testing, false);
             self.stretch = next..DatagramNumber::MAX;
+            // So long in the end that one of it is seen; that much came in the last time.
+            self.test = self.test.saturating_mul(LONGER);
             self.again_at = next.saturating_mul(2);
         }
     }
@@ -103,6 +108,7 @@ impl Marking {
     pub fn doubt(&mut self, next: DatagramNumber) {
         if matches!(self.state, State::Testing | State::Sound) {
             self.is_doubtful = true;
+            self.test = TEST / LONGER;
             self.again_at = self.again_at.max(next.saturating_add(AGAIN));
             self.leave(State::Waiting, next);
         }
@@ -125,8 +131,10 @@ impl Marking {
 
 /// So many are at stake (RFC 9000 §A.4).
 const TEST: u64 = 10;
-/// After so many more the test is made again, then after twice as many each time.
+/// After so many more the test is made again, then after twice as many each time …
 const AGAIN: u64 = 1000;
+/// … with so many times as many.
+const LONGER: u64 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -187,7 +195,7 @@ mod tests {
                 let (marking, sent) = run(path, wanted, &steps);
                 prop_assert!(marking.is_sound() && marking.ecn() == wanted, "{:?}: {:?}", path, marking);
                 let silent = sent.iter().filter(|sent| **sent == Ecn::NotEct).count();
-                prop_assert!(silent < 9000, "{:?}: {} could not be marked", path, silent);
+                prop_assert!(silent < 5000, "{:?}: {} could not be marked", path, silent);
             }
             for path in [Path::Clears, Path::Drops] {
                 let (marking, sent) = run(path, wanted, &steps);
@@ -202,7 +210,7 @@ mod tests {
             let (marking, sent) = run(Path::Forges, Ecn::Ect0, &steps);
             prop_assert!(!marking.is_sound());
             let tried = sent.iter().filter(|sent| sent.is_capable()).count();
-            prop_assert!((20..200).contains(&tried), "{} of {}", tried, sent.len());
+            prop_assert!(tried > 40 && tried < sent.len() / 2, "{} of {}", tried, sent.len());
         }
 
         #[test]
