@@ -481,10 +481,10 @@ const PACE: Pace = Pace {
     sync_every: Duration::from_millis(8),
 };
 
-/// Several times what the keeper takes to note what has come, and longer than it ever takes on a busy machine: it has noted
+/// Several times what the keeper takes to note what has come, and what it is given on a busy machine: it has noted
 /// what it has brought to the disk.
 const IDLE: Duration = Duration::from_millis(30);
-const IDLE_MAX: Duration = Duration::from_secs(1);
+const IDLE_MAX: Duration = Duration::from_millis(150);
 
 /// Rounds side by side.
 const AT_A_TIME: usize = 2;
