@@ -200,8 +200,14 @@ fn a_copy_that_waits_for_memory_says_so_and_goes_on_when_there_is_some() {
     let server = Server::start(there.path(), &["--memory-mib=64"]);
     // Each of which takes a fifth of that.
     let listing = long_paths(1500);
-    let hold = |n: usize| Hostile::push(&server, &format!("held-{n}"), &listing);
-    let held: Vec<_> = (0..6).filter_map(hold).collect();
+    let hold = |n: usize| {
+        let held = Hostile::push(&server, &format!("held-{n}"), &listing).unwrap();
+        wait_until("its list has its memory", || {
+            matches!(held.control.poll(), Some(Incoming::Message(Message::Start { .. })))
+        });
+        held
+    };
+    let held: Vec<_> = (0..4).map(hold).collect();
     let copy = [inside(&here.path().join("tree")), server.url("copy").into()];
     let copy = Running::start(&mut server.cp_command(copy));
     copy.await_line("memory-mib");
