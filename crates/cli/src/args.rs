@@ -372,7 +372,7 @@ pub struct ServeArgs {
     /// All copies together never faster than this, each way: 800mbit, 1.5gbit, 50MB/s
     #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with = "config")]
     pub max_rate: Option<Rate>,
-    /// Memory for all copies together, beyond some 5 MiB that each takes: more makes more copies at a time faster [default: 128]
+    /// Memory for all copies together, beyond some 5 MiB that each takes [default: 128]
     #[arg(long, value_name = "MIB", value_parser = parse_memory)]
     pub memory_mib: Option<u64>,
     /// Tell metrics to Prometheus there, over HTTP

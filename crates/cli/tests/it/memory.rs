@@ -198,8 +198,8 @@ fn a_copy_that_waits_for_memory_says_so_and_goes_on_when_there_is_some() {
     let (here, there) = (folder(), folder());
     (0..5000).for_each(|n| write(here.path().join(format!("tree/{n:080}")), b""));
     let server = Server::start(there.path(), &["--memory-mib=64"]);
-    // Each of which takes a fifth of that.
-    let listing = long_paths(1500);
+    // Each of which takes nearly a quarter of that.
+    let listing = long_paths(1800);
     let hold = |n: usize| {
         let held = Hostile::push(&server, &format!("held-{n}"), &listing).unwrap();
         wait_until("its list has its memory", || {

@@ -9,7 +9,6 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;

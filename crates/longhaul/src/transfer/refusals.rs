@@ -1,9 +1,8 @@
 //! What the log says of peers that have shown no key. They are as many as they like to be, and must not fill a disk: the first
 //! of each kind gets a line at once, the others are counted, and the counts get a line a minute.
 
-use super::strangers::network;
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -127,6 +126,14 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Beyond that it does not matter how many, and each takes memory.
 const ADDRESSES_MAX: usize = 1024;
+
+/// What one host can have addresses in.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,10 @@
 //! out those who have a key: they have a pool of their own, and in it the oldest one that has said nothing gives
 //! way.
 
-use super::refusals::{Kind, Refusals};
+use super::refusals::{Kind, Refusals, network};
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -85,14 +85,6 @@ impl Guest<'_> {
 impl Drop for Guest<'_> {
     fn drop(&mut self) {
         self.pool.lock().waiting.retain(|other| !Arc::ptr_eq(other, &self.stranger));
-    }
-}
-
-/// What one host can have addresses in.
-pub fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address => address,
     }
 }
 

@@ -18,6 +18,7 @@ mod claims;
 mod cut;
 mod loss;
 mod marking;
+mod pace;
 
 use super::asking::Asking;
 use super::flight::Flight;
@@ -25,7 +26,7 @@ use super::selector::{Selector, View};
 use super::sending::{Blocked, Channel, SenderConfig, SenderEvent, SenderStats, Totals};
 use super::{MAX_DELAY, Shape};
 use crate::blocks::Blocks;
-use crate::control::{AckSample, BURST, Controller, Remembered, Sent, Snapshot, TimedArrival};
+use crate::control::{AckSample, Controller, Remembered, Sent, Snapshot, TimedArrival};
 use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::pacer::Pacer;
@@ -442,50 +443,6 @@ impl<S: Source> Sender<S> {
         let request = self.asking.ask(now, number, self.rtt.timeout(MAX_DELAY));
         self.stats.requests += 1;
         Some(Transmit { number, len: request.encode(buf) })
-    }
-
-    fn effective_rate(&self) -> (Option<Rate>, Blocked) {
-        match (self.controller.pacing_rate(), self.config.rate_cap) {
-            (Some(rate), Some(cap)) if cap < rate => (Some(cap), Blocked::RateCap),
-            (None, Some(cap)) => (Some(cap), Blocked::RateCap),
-            (rate, _) => (rate, Blocked::Pacing),
-        }
-    }
-
-    /// Set the pacer for what goes next: the controller's train, or the flow as a whole.
-    fn set_pace(&mut self, now: Time) -> Blocked {
-        if self.channel == Channel::Streams {
-            self.pacer.set_rate(self.config.rate_cap);
-            self.pacer.set_burst(BURST);
-            return Blocked::RateCap;
-        }
-        if self.train_left == 0
-            && now >= self.capped_until()
-            && self.may_probe()
-            && let Some(train) = self.controller.poll_probe(now)
-        {
-            self.train_left = train.datagrams;
-            self.pacer.begin_train(now, train.rate.min(self.config.rate_cap.unwrap_or(train.rate)));
-        }
-        if self.train_left > 0 {
-            return Blocked::Pacing;
-        }
-        let (rate, reason) = self.effective_rate();
-        self.pacer.set_rate(rate);
-        self.pacer.set_burst(self.controller.burst());
-        reason
-    }
-
-    /// Trains keep their own time, but under the user's cap no datagram comes sooner after another than it allows, lest
-    /// trains one right after another exceed it.
-    fn capped_until(&self) -> Time {
-        let gap = self.config.rate_cap.map(|cap| cap.time_for(self.datagram_len()));
-        gap.map_or(Time::ZERO, |gap| self.last_sent + gap)
-    }
-
-    /// A rate that the user does not allow need not be looked for.
-    fn may_probe(&self) -> bool {
-        self.config.rate_cap.is_none_or(|cap| self.controller.pacing_rate().is_some_and(|rate| rate < cap))
     }
 
     fn window_is_full(&self) -> bool {
