@@ -1,5 +1,5 @@
-//! The first messages of clients that came by datagrams, at a daemon: each is answered once, and the same message over TCP, where
-//! the answer got lost, with the same words.
+//! The first messages of clients at a daemon: one that came by datagrams is answered once, and the same message over TCP, where the
+//! answer got lost, with the same words. One that TCP has brought first is not looked at again.
 
 use crate::net::control::rejoin::ResumableStream;
 use std::collections::HashMap;
@@ -59,7 +59,7 @@ pub struct Note<'a> {
 }
 
 impl Known {
-    /// A message came by datagrams. `None`: it is known already.
+    /// A message came, and is looked at for as long as the note is kept. `None`: it is known already.
     pub fn begin(&self, first: &[u8]) -> Option<Note<'_>> {
         let hash = *blake3::hash(first).as_bytes();
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ impl Known {
         Some(Note { known: self, hash })
     }
 
-    /// A message came over TCP: what came of it, if it came by datagrams before. Waits for that a little.
+    /// A message came over TCP and is known: what came of it, if it came by datagrams before. Waits for that a little.
     pub fn decided(&self, first: &[u8]) -> Option<Decided> {
         let hash = blake3::hash(first);
         let met = self.met.lock().unwrap_or_else(PoisonError::into_inner);

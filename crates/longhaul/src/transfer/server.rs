@@ -200,7 +200,11 @@ fn serve_connection(
     }
     let first = read_first(magic, &mut DeadlineStream::new(&socket, Deadline::at(deadline), SILENCE));
     let first = first.map_err(Error::Handshake)?;
-    if let Some(decided) = switchboard.known.decided(&first) {
+    // While this is looked at, the same by datagrams is not.
+    let note = switchboard.known.begin(&first);
+    if note.is_none()
+        && let Some(decided) = switchboard.known.decided(&first)
+    {
         decided.go_on_over(socket)?;
         return Ok(None);
     }
@@ -208,6 +212,7 @@ fn serve_connection(
     stream.reader = Box::new(io::Cursor::new(first).chain(stream.reader));
     let caller = Caller { stream, from: peer.ip(), is_unseen: false };
     let Accepted { met, line, streams, waker } = accept(server, switchboard, Waker::new()?, caller)?;
+    drop(note);
     let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
     serve_session(server, met, link, waker, Some(guest)).map(Some)
 }
