@@ -29,6 +29,8 @@ WHOLE := --locked --workspace --features longhaul-stripe/tokio
 export RUST_TEST_THREADS ?= 6
 # Property tests draw the same cases each time, so that a red run can be repeated; make test-long draws others.
 unit: export PROPTEST_RNG_SEED ?= 1
+# A panic tells its place and why; the frames above it, in whatever number of them, hide what failed.
+unit: export RUST_BACKTRACE := 0
 # What the tests of the Python package are built into.
 PEERS := $(abspath $(CARGO_TARGET_DIR))/bindings
 

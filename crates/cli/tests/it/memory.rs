@@ -1,97 +1,17 @@
 //! What a daemon takes in memory, whoever comes and whatever they say.
 
+use crate::common::client::Client;
 use crate::common::tree::*;
 use crate::common::{Running, Server, peak_memory, wait_until};
 use longhaul::listing;
-use longhaul_net::control::{self, Control, Incoming, Stream, psk_of_token, tcp_stream};
-use longhaul_net::random::random;
-use longhaul_net::wake::Waker;
+use longhaul_net::control::Incoming;
 use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest};
-use longhaul_proto::session::message::{
-    Already, Direction, FileFailure, FileOptions, Message, Offer, Report, TransferOptions,
-};
+use longhaul_proto::session::message::{Already, FileFailure, Message, Report};
 use longhaul_proto::session::reason::{Cause, Reason};
-use longhaul_proto::session::transport::Transport;
 use longhaul_proto::session::truncated::Truncated;
 use std::ffi::OsString;
 use std::fs;
-use std::net::TcpStream;
-use std::time::{Duration, SystemTime};
-
-/// A client that has the token and says what it likes.
-struct Hostile {
-    control: Control,
-}
-
-impl Hostile {
-    /// Offer a copy; the listing is what comes first of a push, and the names in a pull.
-    fn offer(server: &Server, direction: Direction, listing: &[u8]) -> Option<Hostile> {
-        let socket = TcpStream::connect(server.address()).unwrap();
-        let stream: Stream = tcp_stream(socket, Duration::from_secs(20)).unwrap();
-        let head = &listing[..listing.len().min(30_000)];
-        let made_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-        let offer = Offer {
-            connection_id: u64::from_be_bytes(random().unwrap()),
-            aes: true,
-            early_salt: random().unwrap(),
-            made_s,
-            direction,
-            copy: random().unwrap(),
-            files: FileOptions { resume: true, ..FileOptions::default() },
-            transfer: TransferOptions {
-                control: "adaptive".into(),
-                select: None,
-                rate_cap: None,
-                ack_every: None,
-                batch: None,
-                classes: vec![1200],
-                background: false,
-                stall_timeout_ms: 60_000,
-                transport: Transport::Auto,
-                streams: None,
-                congestion: None,
-            },
-            listing_len: listing.len() as u64,
-            listing_head: head.to_vec(),
-        };
-        let token = fs::read_to_string(server.token_file()).unwrap();
-        let key = psk_of_token(&token).into();
-        let (control, _) = control::connect(stream, &key, &offer, Waker::new().unwrap(), || {}).ok()?;
-        for piece in listing[head.len()..].chunks(256 << 10) {
-            let (total, bytes) = (listing.len() as u64, piece.to_vec());
-            control.send(Message::ListingPart { base: 0, total, bytes });
-        }
-        Some(Hostile { control })
-    }
-
-    fn push(server: &Server, dest: &str, listing: &[u8]) -> Option<Hostile> {
-        Hostile::offer(server, Direction::Push { dest: dest.into() }, listing)
-    }
-
-    fn pull(server: &Server, source: &str) -> Option<Hostile> {
-        Hostile::offer(server, Direction::Pull { sources: vec![source.into()] }, &[])
-    }
-
-    /// The line with which the server ends the session.
-    fn hear_refusal(&self) -> String {
-        let mut line = None;
-        wait_until("the server says why not", || {
-            loop {
-                match self.control.poll() {
-                    Some(Incoming::Message(Message::Abort(reason))) => line = Some(reason.line),
-                    Some(Incoming::Message(_)) => {}
-                    Some(incoming) => panic!("{incoming:?} without a word"),
-                    None => return false,
-                }
-                if line.is_some() {
-                    return true;
-                }
-            }
-        });
-        line.unwrap()
-    }
-}
 
 /// The listing of so many made-up files whose paths have 4000 bytes.
 fn long_paths(count: usize) -> Vec<u8> {
@@ -125,21 +45,21 @@ fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
     // 60 MB of names each, out of 50 kB.
     let listing = long_paths(15_000);
     let dest = |n: usize| format!("bomb-{n}");
-    let bombs: Vec<_> = (0..40).filter_map(|n| Hostile::push(&server, &dest(n), &listing)).collect();
+    let bombs: Vec<_> = (0..40).filter_map(|n| Client::push(&server, &dest(n), &listing)).collect();
     assert!(bombs[0].hear_refusal().contains("memory-mib"));
     copy();
     peak("forty lists", &server);
     drop(bombs);
-    let pulls: Vec<_> = (0..8).filter_map(|_| Hostile::pull(&server, "file")).collect();
+    let pulls: Vec<_> = (0..8).filter_map(|_| Client::pull(&server, "file")).collect();
     let have: Ranges = (0..1_000_000).map(|at| at * 2..at * 2 + 1).collect();
     let start = Message::Start { have, claimed: Ranges::new(), already: Already::default() };
     pulls.iter().for_each(|one| one.control.send(start.clone()));
     // One of them may be the first to have the memory.
-    let refusals: Vec<_> = pulls[2..].iter().map(Hostile::hear_refusal).collect();
+    let refusals: Vec<_> = pulls[2..].iter().map(Client::hear_refusal).collect();
     assert!(refusals.iter().all(|line| line.contains("memory-mib")), "{refusals:?}");
     copy();
     peak("eight messages full of ranges", &server);
-    let pushes: Vec<_> = (0..8).filter_map(|n| Hostile::push(&server, &dest(n), &long_paths(1))).collect();
+    let pushes: Vec<_> = (0..8).filter_map(|n| Client::push(&server, &dest(n), &long_paths(1))).collect();
     let failure = FileFailure { path: vec![], reason: Reason::new(Cause::Other, "") };
     let failed = Truncated { first: vec![failure; 1_500_000], more: 0 };
     let report = Message::Finished(Report { failed, ..Report::default() });
@@ -201,7 +121,7 @@ fn a_copy_that_waits_for_memory_says_so_and_goes_on_when_there_is_some() {
     // Each of which takes nearly a quarter of that.
     let listing = long_paths(1800);
     let hold = |n: usize| {
-        let held = Hostile::push(&server, &format!("held-{n}"), &listing).unwrap();
+        let held = Client::push(&server, &format!("held-{n}"), &listing).unwrap();
         wait_until("its list has its memory", || {
             matches!(held.control.poll(), Some(Incoming::Message(Message::Start { .. })))
         });

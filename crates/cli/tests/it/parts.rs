@@ -1,7 +1,11 @@
 //! Copies of so many entries that they have several parts.
 
-use crate::common::Server;
+use crate::common::client::Client;
 use crate::common::tree::*;
+use crate::common::{Server, wait_until};
+use longhaul_net::control::Incoming;
+use longhaul_proto::ranges::Ranges;
+use longhaul_proto::session::message::{Already, Message, Report};
 use std::ffi::OsString;
 use std::fs;
 
@@ -38,4 +42,36 @@ fn a_copy_of_several_parts_goes_there_and_back_and_is_kept_equal() {
     let json = server.cp(from).expect_code(0).json();
     assert_eq!(json["files"], 80_011, "{json}");
     assert_eq!(snapshot(&tree), snapshot(&back.path().join("copy")));
+}
+
+#[test]
+fn a_receiver_that_is_done_with_the_first_part_as_soon_as_it_has_compared_it_gets_the_next() {
+    let there = folder();
+    (0..17_000).for_each(|at| write(there.path().join(format!("tree/{at}")), b"x"));
+    let server = Server::start(there.path(), &[]);
+    // Both messages have to come before the server looks for the first of them.
+    for _ in 0..20 {
+        let client = Client::pull(&server, "tree/").unwrap();
+        let await_part = |what: &str, is_next: bool| {
+            wait_until(what, || {
+                loop {
+                    match client.control.poll() {
+                        Some(Incoming::Message(Message::ListingPart { base, .. }))
+                            if (base > 0) == is_next =>
+                        {
+                            return true;
+                        }
+                        Some(Incoming::Message(_)) => {}
+                        Some(incoming) => panic!("{incoming:?} instead of: {what}"),
+                        None => return false,
+                    }
+                }
+            })
+        };
+        await_part("the first part is listed", false);
+        let (have, claimed) = ([0..17_000].into_iter().collect(), Ranges::new());
+        client.control.send(Message::Start { have, claimed, already: Already::default() });
+        client.control.send(Message::Finished(Report::default()));
+        await_part("the next part is listed", true);
+    }
 }

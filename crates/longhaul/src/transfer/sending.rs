@@ -68,7 +68,7 @@ pub fn send(session: &mut Session<'_>, first: Listed, lister: Lister) -> Result<
     }
     drop(scan);
     let object = Whole { object_len: layout.object_len(), files: totals.files };
-    let mut sending = Sending::new(session, object, begin);
+    let mut sending = Sending::new(session, object, begin)?;
     let outcome = sending.run_to_end(Time::MAX);
     let totals = sending.sender.source_mut().totals();
     Ok((outcome?, totals))
@@ -85,7 +85,7 @@ pub fn send_for(
         return Err(session.abort(Error::Protocol("ended the trial before it began")));
     };
     let until = clock::now() + span;
-    Sending::new(session, Whole { object_len, files: 0 }, begin).run_to_end(until)
+    Sending::new(session, Whole { object_len, files: 0 }, begin)?.run_to_end(until)
 }
 
 /// Send the first part's listing, or what of it did not fit the offer; it has `total` bytes.
@@ -140,8 +140,8 @@ struct Recent {
 }
 
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
-    fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Sending<'a, 's, F> {
-        let Begin { mut have, claimed, already, mut feed, path, carrier, why } = begin;
+    fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Result<Sending<'a, 's, F>, Error> {
+        let Begin { mut have, claimed, already, mut feed, path, carrier, why, finished } = begin;
         let class = begin_class(session, &path, carrier);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let rtt = path.rtt.unwrap_or(session.rtt);
@@ -211,7 +211,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if let Some(why) = why {
             sending.tell_switch(carrier, why, false);
         }
-        sending
+        finished.map_or(Ok(()), |report| sending.end_part(report))?;
+        Ok(sending)
     }
 
     /// Send until all is done or `until`, and say goodbye.

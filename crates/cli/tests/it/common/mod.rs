@@ -1,5 +1,6 @@
 //! Runs the real program.
 
+pub mod client;
 pub mod lab;
 pub mod mapping;
 pub mod relay;

@@ -29,13 +29,15 @@ pub struct Begin<F> {
     pub carrier: Carrier,
     /// Why, if that is not what was hoped for.
     pub why: Option<String>,
+    /// The receiver is done already with what it needed of this, which may be nothing.
+    pub finished: Option<Report>,
 }
 
 /// What came of the wait.
 pub enum Prepared<F> {
     /// Send.
     Begin(Begin<F>),
-    /// There is nothing to be done (a dry run).
+    /// There is nothing to be done: all of the copy was a dry run of one part.
     Finished(Report),
 }
 
@@ -51,6 +53,7 @@ pub fn prepare<F>(
     let began = clock::now();
     let mut read = Some(read);
     let mut wanted: Option<(Ranges, Ranges, Already, F)> = None;
+    let mut finished = None;
     let mut why = None;
     let mut carrier = match session.options.transport {
         Transport::Auto | Transport::Object => Carrier::Object,
@@ -69,6 +72,12 @@ pub fn prepare<F>(
                         wanted = Some((have, claimed, already, feed));
                     }
                 }
+                Message::Unwanted { ranges } => {
+                    if let Some((have, ..)) = &mut wanted {
+                        ranges.iter().for_each(|range| have.insert(range.clone()));
+                    }
+                }
+                Message::Finished(report) if wanted.is_some() => finished = Some(report),
                 Message::Finished(report) => return Ok(Prepared::Finished(report)),
                 _ => {}
             }
@@ -87,8 +96,9 @@ pub fn prepare<F>(
                 Carrier::Object => session.check.is_settled(looked, settle_patience(&path)),
                 Carrier::Stripe | Carrier::Ssh => !session.link.streams().is_empty(),
             };
-            if needed == 0 || ready {
-                return Ok(Prepared::Begin(Begin { have, claimed, already, feed, path, carrier, why }));
+            if needed == 0 || finished.is_some() || ready {
+                let begin = Begin { have, claimed, already, feed, path, carrier, why, finished };
+                return Ok(Prepared::Begin(begin));
             }
             wanted = Some((have, claimed, already, feed));
         }

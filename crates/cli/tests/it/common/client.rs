@@ -1,0 +1,85 @@
+//! A client whose words a test chooses.
+
+use super::{Server, wait_until};
+use longhaul_net::control::{self, Control, Incoming, Stream, psk_of_token, tcp_stream};
+use longhaul_net::random::random;
+use longhaul_net::wake::Waker;
+use longhaul_proto::session::message::{Direction, FileOptions, Message, Offer, TransferOptions};
+use longhaul_proto::session::transport::Transport;
+use std::fs;
+use std::net::TcpStream;
+use std::time::{Duration, SystemTime};
+
+/// A client that has the token and says what it likes.
+pub struct Client {
+    pub control: Control,
+}
+
+impl Client {
+    /// Offer a copy; the listing is what comes first of a push, and the names in a pull.
+    pub fn offer(server: &Server, direction: Direction, listing: &[u8]) -> Option<Client> {
+        let socket = TcpStream::connect(server.address()).unwrap();
+        let stream: Stream = tcp_stream(socket, Duration::from_secs(20)).unwrap();
+        let head = &listing[..listing.len().min(30_000)];
+        let made_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let offer = Offer {
+            connection_id: u64::from_be_bytes(random().unwrap()),
+            aes: true,
+            early_salt: random().unwrap(),
+            made_s,
+            direction,
+            copy: random().unwrap(),
+            files: FileOptions { resume: true, ..FileOptions::default() },
+            transfer: TransferOptions {
+                control: "adaptive".into(),
+                select: None,
+                rate_cap: None,
+                ack_every: None,
+                batch: None,
+                classes: vec![1200],
+                background: false,
+                stall_timeout_ms: 60_000,
+                transport: Transport::Auto,
+                streams: None,
+                congestion: None,
+            },
+            listing_len: listing.len() as u64,
+            listing_head: head.to_vec(),
+        };
+        let token = fs::read_to_string(server.token_file()).unwrap();
+        let key = psk_of_token(&token).into();
+        let (control, _) = control::connect(stream, &key, &offer, Waker::new().unwrap(), || {}).ok()?;
+        for piece in listing[head.len()..].chunks(256 << 10) {
+            let (total, bytes) = (listing.len() as u64, piece.to_vec());
+            control.send(Message::ListingPart { base: 0, total, bytes });
+        }
+        Some(Client { control })
+    }
+
+    pub fn push(server: &Server, dest: &str, listing: &[u8]) -> Option<Client> {
+        Client::offer(server, Direction::Push { dest: dest.into() }, listing)
+    }
+
+    pub fn pull(server: &Server, source: &str) -> Option<Client> {
+        Client::offer(server, Direction::Pull { sources: vec![source.into()] }, &[])
+    }
+
+    /// The line with which the server ends the session.
+    pub fn hear_refusal(&self) -> String {
+        let mut line = None;
+        wait_until("the server says why not", || {
+            loop {
+                match self.control.poll() {
+                    Some(Incoming::Message(Message::Abort(reason))) => line = Some(reason.line),
+                    Some(Incoming::Message(_)) => {}
+                    Some(incoming) => panic!("{incoming:?} without a word"),
+                    None => return false,
+                }
+                if line.is_some() {
+                    return true;
+                }
+            }
+        });
+        line.unwrap()
+    }
+}
