@@ -8,6 +8,7 @@ use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::message::{Already, Message, Report};
 use std::ffi::OsString;
 use std::fs;
+use std::iter;
 
 #[test]
 fn a_copy_of_several_parts_goes_there_and_back_and_is_kept_equal() {
@@ -69,7 +70,7 @@ fn a_receiver_that_is_done_with_the_first_part_as_soon_as_it_has_compared_it_get
             })
         };
         await_part("the first part is listed", false);
-        let (have, claimed) = ([0..17_000].into_iter().collect(), Ranges::new());
+        let (have, claimed) = (iter::once(0..17_000).collect(), Ranges::new());
         client.control.send(Message::Start { have, claimed, already: Already::default() });
         client.control.send(Message::Finished(Report::default()));
         await_part("the next part is listed", true);
