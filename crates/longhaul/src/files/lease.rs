@@ -129,6 +129,36 @@ pub(super) fn remove_orphans(folder: &OwnedFd) {
     }
 }
 
+/// Make a file that is to be renamed soon. It is locked until it is closed, so that nobody takes it for abandoned.
+pub(super) fn create_new(folder: &OwnedFd, name: &[u8]) -> io::Result<File> {
+    loop {
+        let file: File = openat(folder, name, CREATE, Mode::from_raw_mode(0o600))?.into();
+        // Another copy may have seen it before it was locked. Then it is gone when that copy lets go of it.
+        let _ = flock(&file, FlockOperation::LockExclusive);
+        if is_at(&file, folder, name) {
+            return Ok(file);
+        }
+    }
+}
+
+/// Lock a file of ours until it is closed. Without locks nobody takes it for abandoned either.
+pub(super) fn lock(file: &File) -> Result<(), Errno> {
+    flock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Remove a file that was to be renamed, if it is ours and whoever made it is gone.
+pub(super) fn remove_abandoned(folder: &OwnedFd, name: &[u8]) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(folder, name, flags, Mode::empty()).map(File::from) else { return };
+    let is_ours = fstat(&file).is_ok_and(|stat| {
+        stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_uid == rustix::process::geteuid().as_raw()
+    });
+    if is_ours && lock(&file).is_ok() && is_at(&file, folder, name) {
+        // One that stays takes room and does no harm.
+        let _ = unlinkat(folder, name, AtFlags::empty());
+    }
+}
+
 /// Open a part file or journal of ours: a regular file that belongs to us, which nobody else can read or write and which
 /// has no other name. `None` if there is no such thing.
 pub(super) fn open_ours(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
@@ -185,8 +215,11 @@ const CREATE: OFlags =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
 
     fn is_busy(error: &io::Error) -> bool {
         error.kind() == io::ErrorKind::ResourceBusy
@@ -238,6 +271,43 @@ mod tests {
         assert!(matches!(hold(first.try_clone().unwrap(), &handle, name), Ok(Held::Gone)));
         let _second = opened();
         assert!(matches!(hold(first, &handle, name), Ok(Held::Gone)), "another one is there");
+    }
+
+    #[test]
+    fn what_is_to_be_renamed_goes_when_whoever_made_it_is_gone() {
+        let (folder, handle) = folder();
+        let name: &[u8] = b".f.0123456789abcdef.longhaul-new";
+        let path = folder.path().join(".f.0123456789abcdef.longhaul-new");
+        let new = create_new(&handle, name).unwrap();
+        new.set_permissions(Permissions::from_mode(0o644)).unwrap();
+        remove_abandoned(&handle, name);
+        assert!(path.exists());
+        drop(new);
+        remove_abandoned(&handle, name);
+        assert!(!path.exists());
+        symlink("elsewhere", &path).unwrap();
+        remove_abandoned(&handle, name);
+        assert!(path.is_symlink());
+    }
+
+    #[test]
+    fn a_new_file_that_another_copy_takes_for_abandoned_is_made_again() {
+        let (_folder, handle) = folder();
+        let name: &[u8] = b".f.0123456789abcdef.longhaul-new";
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    remove_abandoned(&handle, name);
+                }
+            });
+            for _ in 0..2000 {
+                let new = create_new(&handle, name);
+                assert!(new.as_ref().is_ok_and(|new| is_at(new, &handle, name)), "{new:?}");
+                unlinkat(&handle, name, AtFlags::empty()).unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]

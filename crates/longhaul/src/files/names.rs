@@ -36,9 +36,14 @@ pub(super) fn is_journal(name: &[u8]) -> bool {
     name.starts_with(b".") && name.ends_with(JOURNAL)
 }
 
+/// Whether a name is that of a small file that is about to get its name.
+pub(super) fn is_new(name: &[u8]) -> bool {
+    name.starts_with(b".") && name.ends_with(NEW)
+}
+
 /// Whether a name is one that we give; such files are never copied.
 pub(super) fn is_ours(name: &[u8]) -> bool {
-    is_journal(name) || name.starts_with(b".") && [PART, NEW].iter().any(|ending| name.ends_with(ending))
+    is_journal(name) || is_new(name) || name.starts_with(b".") && name.ends_with(PART)
 }
 
 /// A name too long for the ending is cut and told apart by its hash.

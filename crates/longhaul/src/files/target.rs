@@ -9,7 +9,7 @@ use super::extents::DataMap;
 use super::folders::{Folders, list, split};
 use super::journal::{Owner, PartToken};
 use super::lease::{self, Lease};
-use super::names::{is_journal, journal_name, new_name, part_name};
+use super::names::{is_journal, is_new, journal_name, new_name, part_name};
 use super::part::Part;
 use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
@@ -250,13 +250,16 @@ impl Target {
         Ok(())
     }
 
-    /// Remove what an earlier run left of a file that is in place. `journals`: those that lie in each folder.
+    /// Remove what an earlier run left of a file that is in place, and in its folder what killed copies left of small files.
+    /// `journals`: those that lie in each folder.
     pub(super) fn remove_leftover(&self, entry: EntryIndex, journals: &mut Journals) -> io::Result<()> {
         let (parent, name) = split(self.path(entry));
         let open = || lock(&self.folders).open(parent);
         if !journals.contains_key(parent) {
-            let names = list(&*open()?).unwrap_or_default().into_iter().map(|(name, _)| name);
-            journals.insert(parent.to_vec(), names.filter(|name| is_journal(name)).collect());
+            let folder = open()?;
+            let names: Vec<_> = list(&folder).unwrap_or_default().into_iter().map(|(name, _)| name).collect();
+            names.iter().filter(|name| is_new(name)).for_each(|name| lease::remove_abandoned(&folder, name));
+            journals.insert(parent.to_vec(), names.into_iter().filter(|name| is_journal(name)).collect());
         }
         let there = &journals[parent];
         if there.is_empty() || !there.contains(&journal_name(name)) {
@@ -321,7 +324,7 @@ impl Target {
         let (folder, name) = self.parent(entry)?;
         let held = match self.create_unnamed(&folder)? {
             Some(file) => Held::Unnamed(file),
-            None => Held::Named(create_new(&folder, &new_name(name, self.token))?),
+            None => Held::Named(lease::create_new(&folder, &new_name(name, self.token))?),
         };
         let complete = Complete { entry, held };
         let file = complete.file();
@@ -388,6 +391,7 @@ impl Target {
             other => return Ok(other?),
         }
         let new = new_name(name, self.token);
+        let _ = lease::lock(file);
         link(&new)?;
         self.put(entry, folder, &new, name).inspect_err(|_| {
             let _ = remove_file(folder, &new);
