@@ -35,13 +35,24 @@ impl Drop for Lease {
 /// Take over the journal that is there. `None`: there is none that is ours and nobody's at work. An error of
 /// kind `ResourceBusy`: another copy has it.
 pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<Lease>> {
+    Ok(match seize(folder, name)? {
+        There::Ours(journal) => Some(journal),
+        There::Foreign | There::Nothing => None,
+    })
+}
+
+fn seize(folder: &OwnedFd, name: &[u8]) -> io::Result<There<Lease>> {
     for _ in 0..ATTEMPTS {
-        let Some(journal) = open_ours(folder, name)? else { return Ok(None) };
+        let journal = match look(folder, name)? {
+            There::Ours(journal) => journal,
+            There::Foreign => return Ok(There::Foreign),
+            There::Nothing => return Ok(There::Nothing),
+        };
         match hold(journal, folder, name)? {
-            Held::Ours(journal) => return Ok(Some(journal)),
+            Held::Ours(journal) => return Ok(There::Ours(journal)),
             Held::Gone => {}
             // Nobody can know whether somebody else still writes to it.
-            Held::NoLocks(_) => return Ok(None),
+            Held::NoLocks(_) => return Ok(There::Foreign),
         }
     }
     Err(busy())
@@ -88,7 +99,11 @@ pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<Lease> {
 /// Remove a journal that nobody is at work with, and its part files.
 pub(super) fn discard(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
     // Held until it is gone.
-    let _stale = take(folder, name)?;
+    let _stale = match seize(folder, name)? {
+        // One that comes now is another copy's.
+        There::Nothing => return Ok(()),
+        there => there,
+    };
     remove_parts(folder, name);
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -159,15 +174,37 @@ pub(super) fn remove_abandoned(folder: &OwnedFd, name: &[u8]) {
     }
 }
 
+/// What a name stands for.
+enum There<T> {
+    Ours(T),
+    /// Not ours, or we cannot know.
+    Foreign,
+    Nothing,
+}
+
 /// Open a part file or journal of ours: a regular file that belongs to us, which nobody else can read or write and which
 /// has no other name. `None` if there is no such thing.
 pub(super) fn open_ours(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
-    let file = match openat(folder, name, OPEN, Mode::empty()) {
-        Ok(file) => file,
-        Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(is_ours(&fstat(&file)?).then(|| file.into()))
+    Ok(match look(folder, name)? {
+        There::Ours(file) => Some(file),
+        There::Foreign | There::Nothing => None,
+    })
+}
+
+fn look(folder: &OwnedFd, name: &[u8]) -> io::Result<There<File>> {
+    loop {
+        let file = match openat(folder, name, OPEN, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(There::Nothing),
+            Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(There::Foreign),
+            Err(error) => return Err(error.into()),
+        };
+        let stat = fstat(&file)?;
+        // One that was removed since it was opened: another may be there.
+        if stat.st_nlink > 0 {
+            return Ok(if is_ours(&stat) { There::Ours(file.into()) } else { There::Foreign });
+        }
+    }
 }
 
 fn is_ours(stat: &Stat) -> bool {
@@ -258,6 +295,21 @@ mod tests {
         assert!(is_busy(&take(&handle, b".f.longhaul-journal").unwrap_err()));
         drop(second);
         assert!(create(&handle, b".f.longhaul-journal").is_ok());
+    }
+
+    #[test]
+    fn of_many_copies_at_once_none_removes_the_journal_that_another_holds() {
+        let (_folder, handle) = folder();
+        let name: &[u8] = b".f.longhaul-journal";
+        let take_turns = || {
+            for _ in 0..3000 {
+                let Ok(journal) = create(&handle, name) else { continue };
+                thread::yield_now();
+                assert!(is_at(&journal, &handle, name));
+                unlinkat(&handle, name, AtFlags::empty()).unwrap();
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(take_turns))));
     }
 
     /// Whoever thinks that a journal is its own removes it by its name when its file has landed.
