@@ -11,18 +11,23 @@ use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 /// The machine is not another's alone as long as this is there.
-pub struct Hold(#[expect(dead_code, reason = "what counts is that it is locked")] Arc<File>);
+pub struct Hold(#[expect(dead_code, reason = "what counts is that they are locked")] Arc<[File]>);
 
 thread_local! {
     /// A thread, and so a test, holds the machine once.
-    static HELD: RefCell<Weak<File>> = const { RefCell::new(Weak::new()) };
+    static HELD: RefCell<Weak<[File]>> = const { RefCell::new(Weak::<[File; 0]>::new()) };
 }
 
 /// For what measures over an emulated path. Nothing where no lab can be made or the test has been run elsewhere.
 pub fn measure() -> Option<Hold> {
     may_build_labs().then(|| {
         assert!(HELD.with_borrow(|held| held.upgrade().is_none()), "this test shares the machine already");
-        hold(File::lock)
+        hold(|machine, turn| {
+            // Many may be waiting for it.
+            turn.lock_shared()?;
+            machine.lock()?;
+            Ok([machine, turn].into())
+        })
     })
 }
 
@@ -33,17 +38,28 @@ pub fn wait() -> Option<Hold> {
 
 /// For as long as a program runs. A test that has the machine to itself already keeps it so.
 pub fn share() -> Hold {
-    hold(File::lock_shared)
+    hold(|machine, turn| {
+        // Those who measure go first: with others coming and going all the time they would wait till the end, each in the
+        // place of a test that could run. A thread that a test has started, which has no name, does not let them: they
+        // may be waiting for its test.
+        if thread::current().name().is_some() {
+            turn.lock()?;
+        }
+        machine.lock_shared()?;
+        Ok([machine].into())
+    })
 }
 
-fn hold(lock: fn(&File) -> io::Result<()>) -> Hold {
+/// Locks the machine, and whose turn it is.
+fn hold(lock: impl FnOnce(File, File) -> io::Result<Arc<[File]>>) -> Hold {
     HELD.with_borrow_mut(|held| {
         let locked = held.upgrade().unwrap_or_else(|| {
-            // The folder that all test programs lie in.
+            // The folder that all test programs lie in, and the one around it.
             let program = env::current_exe().expect("a process knows its program");
-            let folder = File::open(program.parent().expect("it is in a folder")).expect("it can be read");
-            lock(&folder).expect("a folder can be locked");
-            Arc::new(folder)
+            let mut folders =
+                program.ancestors().skip(1).map(|folder| File::open(folder).expect("it can be read"));
+            let mut folder = || folders.next().expect("it is in a folder");
+            lock(folder(), folder()).expect("a folder can be locked")
         });
         *held = Arc::downgrade(&locked);
         Hold(locked)

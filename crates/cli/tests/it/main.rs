@@ -1,6 +1,7 @@
 //! The real program.
 
 mod addresses;
+mod alone;
 mod audit;
 mod bad_input;
 mod campaign;
@@ -10,14 +11,11 @@ mod crowd;
 mod daemon;
 mod lab_program;
 mod lanes;
-mod limits;
 mod listing;
 mod memory;
-mod mtu;
 mod outage;
 mod overture;
 mod parts;
-mod probe;
 mod rejoin;
 mod releases;
 mod replays;

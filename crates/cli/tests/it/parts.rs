@@ -1,11 +1,15 @@
 //! Copies of so many entries that they have several parts.
 
 use crate::common::client::Client;
+use crate::common::lab::Haul;
+use crate::common::sides::Sides;
 use crate::common::tree::*;
 use crate::common::{Server, wait_until};
+use longhaul_lab::Scenario;
 use longhaul_net::control::Incoming;
 use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::message::{Already, Message, Report};
+use longhaul_testing::machine;
 use std::ffi::OsString;
 use std::fs;
 use std::iter;
@@ -74,5 +78,35 @@ fn a_receiver_that_is_done_with_the_first_part_as_soon_as_it_has_compared_it_get
         client.control.send(Message::Start { have, claimed, already: Already::default() });
         client.control.send(Message::Finished(Report::default()));
         await_part("the next part is listed", true);
+    }
+}
+
+#[test]
+fn a_copy_in_parts_goes_on_when_the_mtu_shrinks_twice() {
+    let Some(_shared) = machine::wait() else { return };
+    for pull in [false, true] {
+        let sides = Sides::new(pull);
+        // More than one part, of small files of all lengths.
+        for folder in 0..7 {
+            let folder_path = sides.from().join(format!("d{folder}"));
+            fs::create_dir(&folder_path).expect("a folder");
+            for file in 0..3_000 {
+                let bytes = vec![folder as u8; (file * 7 + folder) % 1700];
+                fs::write(folder_path.join(format!("f{file}")), bytes).expect("room for it");
+            }
+        }
+        let scenario = Scenario { mtu: 9000, ..Scenario::new(40.0, 20.0) };
+        let haul = Haul::start(&scenario, sides.there.path());
+        let copy = haul.start_cp(sides.args(haul.server.url(""), &["--transport=object", "--why"]));
+        haul.await_bytes(pull, 3_000_000);
+        haul.lab.limit_length(Some(1500));
+        haul.await_bytes(pull, 10_000_000);
+        haul.lab.limit_length(Some(1400));
+        let ended = copy.finish().expect_code(0);
+        assert_eq!(ended.json()["path_mtu"], 1228, "{}", ended.json());
+        for line in ["datagrams of 8972 bytes no longer pass", "datagrams of 1472 bytes no longer pass"] {
+            assert!(ended.stderr.contains(line), "{}", ended.stderr);
+        }
+        sides.assert_complete();
     }
 }

@@ -1,30 +1,29 @@
 //! What carries the data, chosen and changed midway, over an emulated path.
 
-use crate::common::lab::{Haul, repeat};
+use crate::common::lab::Haul;
 use crate::common::sides::Sides;
 use crate::common::tree::assert_same_bytes;
 use crate::common::{Ended, Running};
-use longhaul_lab::{Lab, Scenario, tcp};
+use longhaul_lab::Scenario;
 use longhaul_testing::machine;
 use serde_json::Value;
-use std::fs;
 
 /// A path and a file to take over it.
-struct Over {
-    sides: Sides,
-    haul: Haul,
-    len: usize,
+pub struct Over {
+    pub sides: Sides,
+    pub haul: Haul,
+    pub len: usize,
 }
 
 impl Over {
-    fn path(scenario: &Scenario, len: usize, pull: bool) -> Over {
+    pub fn path(scenario: &Scenario, len: usize, pull: bool) -> Over {
         let sides = Sides::with_file(pull, len);
         let haul = Haul::start(scenario, sides.there.path());
         Over { sides, haul, len }
     }
 
     /// Copy all of it, while `meanwhile` befalls the path.
-    fn copy(&self, more: &[&str], meanwhile: impl FnOnce(&Running)) -> Ended {
+    pub fn copy(&self, more: &[&str], meanwhile: impl FnOnce(&Running)) -> Ended {
         let copy = self.haul.start_cp(self.sides.file_args(&self.haul.server.url(""), more));
         meanwhile(&copy);
         let ended = copy.finish().expect_code(0);
@@ -129,37 +128,4 @@ fn random_loss_is_no_reason_to_leave_udp() {
         assert_eq!((&json["transport"], switches(&json)), (&"object".into(), vec![]), "{json}");
         assert_eq!(json["streams"], 0, "{json}");
     }
-}
-
-#[test]
-fn stripes_fill_a_path() {
-    let Some(_alone) = machine::measure() else { return };
-    for pull in [false, true] {
-        let over = Over::path(&Scenario::new(80.0, 30.0), 30_000_000, pull);
-        let plain = || plain_tcp_mbps(&over.haul.lab, 4, over.len as u64);
-        repeat(&over.haul.lab, || {
-            // What the host does beside this changes: plain streams before and after.
-            let before = plain();
-            let _ = fs::remove_file(over.sides.target());
-            let json = over.copy(&["--transport=stripe", "--streams=4", "--congestion=cubic"], |_| {}).json();
-            let plain = before.min(plain());
-            assert_eq!((&json["transport"], &json["streams"]), (&"stripe".into(), &4.into()), "{json}");
-            let mbps = json["goodput_mbps"].as_f64().unwrap();
-            println!("4 stripes {mbps:.1} Mb/s, 4 plain streams {plain:.1} Mb/s");
-            assert_eq!(json["packets_sent"], json["packets_required"], "nothing is sent twice: {json}");
-            assert!(json["rtt_ms_min"].as_f64().unwrap() > 29.0, "{json}");
-            if mbps > 0.7 * plain { Ok(()) } else { Err(format!("plain TCP: {plain}; {json}")) }
-        });
-    }
-}
-
-/// What so many streams of the kernel's own TCP reach together.
-fn plain_tcp_mbps(lab: &Lab, streams: u64, bytes: u64) -> f64 {
-    let seconds = std::thread::scope(|scope| {
-        let run =
-            || scope.spawn(|| tcp::transfer(lab, bytes / streams, "cubic").expect("cubic is there").seconds);
-        let runs: Vec<_> = (0..streams).map(|_| run()).collect();
-        runs.into_iter().map(|run| run.join().expect("no panic")).fold(0.0, f64::max)
-    });
-    bytes as f64 * 8e-6 / seconds
 }

@@ -5,7 +5,6 @@ use crate::common::sides::Sides;
 use crate::common::tree::assert_same_bytes;
 use longhaul_lab::{Scenario, Side};
 use longhaul_testing::machine;
-use std::fs;
 use std::time::Instant;
 
 /// What befalls the path.
@@ -99,34 +98,4 @@ fn a_push_goes_on_over_udp_when_the_mtu_shrinks() {
 #[test]
 fn a_pull_goes_on_over_udp_when_the_mtu_shrinks() {
     a_copy_goes_on_over_udp(true);
-}
-
-#[test]
-fn a_copy_in_parts_goes_on_when_the_mtu_shrinks_twice() {
-    let Some(_shared) = machine::wait() else { return };
-    for pull in [false, true] {
-        let sides = Sides::new(pull);
-        // More than one part, of small files of all lengths.
-        for folder in 0..7 {
-            let folder_path = sides.from().join(format!("d{folder}"));
-            fs::create_dir(&folder_path).expect("a folder");
-            for file in 0..3_000 {
-                let bytes = vec![folder as u8; (file * 7 + folder) % 1700];
-                fs::write(folder_path.join(format!("f{file}")), bytes).expect("room for it");
-            }
-        }
-        let scenario = Scenario { mtu: 9000, ..Scenario::new(40.0, 20.0) };
-        let haul = Haul::start(&scenario, sides.there.path());
-        let copy = haul.start_cp(sides.args(haul.server.url(""), &["--transport=object", "--why"]));
-        haul.await_bytes(pull, 3_000_000);
-        haul.lab.limit_length(Some(1500));
-        haul.await_bytes(pull, 10_000_000);
-        haul.lab.limit_length(Some(MTU));
-        let ended = copy.finish().expect_code(0);
-        assert_eq!(ended.json()["path_mtu"], PATH_MTU, "{}", ended.json());
-        for line in ["datagrams of 8972 bytes no longer pass", "datagrams of 1472 bytes no longer pass"] {
-            assert!(ended.stderr.contains(line), "{}", ended.stderr);
-        }
-        sides.assert_complete();
-    }
 }
