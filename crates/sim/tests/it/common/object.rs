@@ -75,8 +75,9 @@ impl Case {
 
     /// The object: every byte follows from its place and the seed.
     pub fn object(&self) -> Vec<u8> {
-        let mut rng = Rng::with_seed(self.scenario.seed);
-        std::iter::repeat_with(|| rng.u8(..)).take(self.object_len as usize).collect()
+        let mut bytes = vec![0; self.object_len as usize];
+        Rng::with_seed(self.scenario.seed).fill(&mut bytes);
+        bytes
     }
 
     /// The path and both ends of the transfer.
