@@ -21,7 +21,8 @@ fn push(scenario: &Scenario, passes_udp: bool, more: &[&str]) -> String {
 #[test]
 fn data_does_not_wait_for_a_connection() {
     let Some(_shared) = machine::wait() else { return };
-    let told = push(&Scenario::new(50.0, 100.0), true, &[]);
+    // So long a way that a busy machine has listed the file before TCP has connected.
+    let told = push(&Scenario::new(50.0, 800.0), true, &[]);
     assert!(told.contains(OVERTAKEN), "{told}");
 }
 
