@@ -15,6 +15,8 @@ pub struct Intake<K> {
     object_len: u64,
     /// It is going to grow.
     is_growing: bool,
+    /// UDP payloads of full datagrams, of which the sender chooses one.
+    classes: Vec<u16>,
     /// Until the first datagram tells how the object is cut.
     sink: Option<K>,
     receiver: Option<Receiver<K>>,
@@ -24,10 +26,10 @@ pub struct Intake<K> {
 }
 
 impl<K: Sink> Intake<K> {
-    /// Ready for an object of so many bytes, if not more.
-    pub fn new(object_len: u64, is_growing: bool, sink: K) -> Intake<K> {
+    /// Ready for an object of so many bytes, if not more, in datagrams of one of these sizes.
+    pub fn new(object_len: u64, is_growing: bool, classes: Vec<u16>, sink: K) -> Intake<K> {
         let (last_news, cut_at) = (clock::now(), Time::ZERO);
-        Intake { object_len, is_growing, sink: Some(sink), receiver: None, last_news, cut_at }
+        Intake { object_len, is_growing, classes, sink: Some(sink), receiver: None, last_news, cut_at }
     }
 
     /// The object has grown to so many bytes. Of what is new `have` is here or not wanted.
@@ -76,19 +78,17 @@ impl<K: Sink> Intake<K> {
     /// Take what has come in; of the object everything is wanted but `have`. True if there was anything.
     pub fn take(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Error> {
         let Some(receiver) = &mut self.receiver else { return self.take_first(session, have) };
-        let (classes, cut_at) = (session.options.classes.clone(), &mut self.cut_at);
+        let (classes, cut_at) = (&self.classes, &mut self.cut_at);
         let (object_len, is_growing) = (self.object_len, self.is_growing);
         let any = session.receive(|now, arrival, body| {
-            if let Some(class) = class_of(body)
-                && receiver.is_cut_by(class, arrival.number)
-                && let Some(datagram_len) = classes.get(usize::from(class))
-                && now.since(*cut_at) >= CUT_GAP
-            {
+            take(receiver, now, arrival, body, |class| {
+                let datagram_len = classes.get(usize::from(class))?;
+                if now.since(*cut_at) < CUT_GAP {
+                    return None;
+                }
                 *cut_at = now;
-                let (shape, have) = cut(object_len, is_growing, packet_len(*datagram_len), have);
-                receiver.cut(class, shape, &have);
-            }
-            take(receiver, now, arrival, body)
+                Some(cut(object_len, is_growing, packet_len(*datagram_len), have))
+            })
         })?;
         receiver.set_by_streams(session.link.is_by_streams());
         if any {
@@ -100,7 +100,7 @@ impl<K: Sink> Intake<K> {
     /// The first datagram of data, or question after data that is all lost, tells which size was chosen; from then on
     /// there is a receiver.
     fn take_first(&mut self, session: &mut Session<'_>, have: &Ranges) -> Result<bool, Error> {
-        let (classes, sink, receiver) = (session.options.classes.clone(), &mut self.sink, &mut self.receiver);
+        let (classes, sink, receiver) = (&self.classes, &mut self.sink, &mut self.receiver);
         let (object_len, is_growing) = (self.object_len, self.is_growing);
         let (_, companions) = session.options.protocol();
         let rtt = session.check.report().rtt.unwrap_or(session.rtt);
@@ -119,7 +119,7 @@ impl<K: Sink> Intake<K> {
                 let made = sink.take().map(|sink| Receiver::new(config, sink));
                 *receiver = if is_growing { made.map(Receiver::growing) } else { made };
             }
-            receiver.as_mut().is_none_or(|receiver| take(receiver, now, arrival, body))
+            receiver.as_mut().is_none_or(|receiver| take(receiver, now, arrival, body, |_| None))
         })?;
         Ok(any)
     }
@@ -167,9 +167,15 @@ fn cut(object_len: u64, is_growing: bool, packet_len: u32, have: &Ranges) -> (Sh
 }
 
 /// Whether the receiver took it, or will never: a packet that a full sink refused is to be offered again.
-fn take<K: Sink>(receiver: &mut Receiver<K>, now: Time, arrival: Arrival, body: &[u8]) -> bool {
+fn take<K: Sink>(
+    receiver: &mut Receiver<K>,
+    now: Time,
+    arrival: Arrival,
+    body: &[u8],
+    recut: impl FnOnce(u8) -> Option<(Shape, Ranges)>,
+) -> bool {
     let refused = receiver.stats().refused;
-    receiver.handle_datagram(now, arrival, body);
+    receiver.handle_recut(now, arrival, body, recut);
     receiver.stats().refused == refused
 }
 

@@ -254,7 +254,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
         already: Already::default(),
     });
     await_confirmation(session)?;
-    let mut intake = Intake::new(PROBE_LEN, false, Nothing);
+    let mut intake = Intake::new(PROBE_LEN, false, session.options.classes.clone(), Nothing);
     loop {
         session.begin_turn()?;
         let busy = intake.take(session, &have)?;

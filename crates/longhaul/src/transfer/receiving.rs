@@ -308,7 +308,7 @@ impl<'a, 's> Receiving<'a, 's> {
         let mut parts = Parts::default();
         parts.push(first, 0).map_err(|error| session.abort(error))?;
         Ok(Receiving {
-            intake: Intake::new(parts.end(), parts.has_more(), parts),
+            intake: Intake::new(parts.end(), parts.has_more(), session.options.classes.clone(), parts),
             session,
             have,
             already,

@@ -177,15 +177,50 @@ impl<K: Sink> Receiver<K> {
         self.skip(have);
     }
 
-    /// Whether a datagram of data, or question, of this size class tells that the sender has begun to cut the object anew: one
-    /// that left before it did so has a lower number.
-    pub fn is_cut_by(&self, class: u8, number: DatagramNumber) -> bool {
-        class != self.config.class && number > self.seen.largest()
+    /// A datagram's body came in, as [`Endpoint::handle_datagram`] has it, of a sender that may cut the object anew. That shows in
+    /// data, or a question, of another size class that left after all that came before; then `recut` is asked how the object is
+    /// cut in that class, and which of its bytes were here from the beginning or are not wanted. `None`: not in that way.
+    pub fn handle_recut(
+        &mut self,
+        now: Time,
+        arrival: Arrival,
+        body: &[u8],
+        recut: impl FnOnce(u8) -> Option<(Shape, Ranges)>,
+    ) {
+        let body = Body::decode(body);
+        if let Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) = body
+            && class != self.config.class
+            && arrival.number > self.seen.largest()
+            && let Some((shape, have)) = recut(class)
+        {
+            self.cut(class, shape, &have);
+        }
+        match body {
+            Some(Body::Data { class, timed, packet, data })
+                if class == self.config.class
+                    && packet < self.map.len()
+                    && data.len() as u64 == {
+                        let range = self.config.shape.range(packet);
+                        range.end - range.start
+                    } =>
+            {
+                if timed {
+                    self.note_timed(arrival);
+                }
+                self.on_data(now, arrival, packet, data);
+            }
+            Some(Body::Request(request))
+                if request.class == self.config.class && request.from <= self.map.len() =>
+            {
+                self.on_request(now, arrival, request);
+            }
+            _ => self.stats.malformed += 1,
+        }
     }
 
     /// From now on packets are those of `shape`. What was there stays: a packet of which a part was there comes again. `have`:
     /// all object bytes that were here from the beginning or are not wanted.
-    pub fn cut(&mut self, class: u8, shape: Shape, have: &Ranges) {
+    fn cut(&mut self, class: u8, shape: Shape, have: &Ranges) {
         let before = std::mem::replace(&mut self.config.shape, shape);
         let map = shape.recut(&self.map, &before, have);
         self.uncounted += self.map.count() as i64 - map.count() as i64;
@@ -391,27 +426,7 @@ impl<K: Sink> Endpoint for Receiver<K> {
     type Event = ReceiverEvent;
 
     fn handle_datagram(&mut self, now: Time, arrival: Arrival, body: &[u8]) {
-        match Body::decode(body) {
-            Some(Body::Data { class, timed, packet, data })
-                if class == self.config.class
-                    && packet < self.map.len()
-                    && data.len() as u64 == {
-                        let range = self.config.shape.range(packet);
-                        range.end - range.start
-                    } =>
-            {
-                if timed {
-                    self.note_timed(arrival);
-                }
-                self.on_data(now, arrival, packet, data);
-            }
-            Some(Body::Request(request))
-                if request.class == self.config.class && request.from <= self.map.len() =>
-            {
-                self.on_request(now, arrival, request);
-            }
-            _ => self.stats.malformed += 1,
-        }
+        self.handle_recut(now, arrival, body, |_| None);
     }
 
     fn handle_timeout(&mut self, now: Time) {

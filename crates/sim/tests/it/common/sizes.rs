@@ -13,7 +13,7 @@ use longhaul_proto::path::PathCheck;
 use longhaul_proto::plpmtud::{Look, Plpmtud};
 use longhaul_proto::session::manifest::Ranges;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_proto::wire::{Body, DATA_OVERHEAD, Request, SEAL_OVERHEAD};
+use longhaul_proto::wire::{Body, DATA_OVERHEAD, SEAL_OVERHEAD};
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::{Limits, Options, Side, Sim};
 use std::collections::VecDeque;
@@ -318,16 +318,11 @@ impl Endpoint for Far {
         if body.len() + SEAL_OVERHEAD > self.case.longest(now) {
             return;
         }
-        match Body::decode(body) {
-            Some(Body::Probe { .. }) => return self.check.handle_datagram(now, arrival, body),
-            Some(Body::Data { class, .. } | Body::Request(Request { class, .. }))
-                if self.receiver.is_cut_by(class, arrival.number) =>
-            {
-                self.receiver.cut(class, self.case.shape(class), &self.have);
-            }
-            _ => {}
+        if let Some(Body::Probe { .. }) = Body::decode(body) {
+            return self.check.handle_datagram(now, arrival, body);
         }
-        self.receiver.handle_datagram(now, arrival, body);
+        let (case, have) = (&self.case, &self.have);
+        self.receiver.handle_recut(now, arrival, body, |class| Some((case.shape(class), have.clone())));
     }
 
     fn handle_timeout(&mut self, now: Time) {
