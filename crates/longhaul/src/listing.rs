@@ -61,9 +61,7 @@ pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, Li
 #[derive(Debug)]
 pub struct Room {
     used: usize,
-    /// So much is there already.
-    granted: usize,
-    /// And never more than this.
+    /// Never more than this.
     most: usize,
     listed: Allowance,
 }
@@ -71,15 +69,14 @@ pub struct Room {
 impl Room {
     /// So many bytes, of nobody's budget.
     pub fn of(bytes: usize) -> Room {
-        Room { used: 0, granted: bytes, most: bytes, listed: Allowance::default() }
+        Room { used: 0, most: bytes, listed: Allowance::default() }
     }
 
     /// What a list of so many bytes takes beside other copies, more of it as it is needed. Nothing if there is not even room for
     /// a usual part.
     pub fn beside_others(mut listed: Allowance, packed_len: usize) -> Option<Room> {
         let most = packed_len.saturating_mul(ROOM_PER_BYTE).clamp(PART_ROOM, ROOM_MOST);
-        let granted = listed.take(memory_of(PART_USUAL)).then_some(PART_USUAL)?;
-        Some(Room { used: 0, granted, most, listed })
+        listed.take(memory_of(PART_USUAL)).then_some(Room { used: 0, most, listed })
     }
 
     fn take(&mut self, len: usize) -> Result<(), ListingError> {
@@ -87,17 +84,10 @@ impl Room {
         if self.used > self.most {
             return Err(ListingError::TooLong);
         }
-        if self.used > self.granted {
-            let more = (self.used - self.granted).max(PART_USUAL);
-            if memory_of(self.granted + more) > self.listed.most() {
-                return Err(ListingError::NoRoom);
-            }
-            if !self.listed.take(memory_of(more)) {
-                return Err(ListingError::Crowded);
-            }
-            self.granted += more;
+        if memory_of(self.used) > self.listed.most() {
+            return Err(ListingError::NoRoom);
         }
-        Ok(())
+        if self.listed.reach(memory_of(self.used)) { Ok(()) } else { Err(ListingError::Crowded) }
     }
 
     /// What is taken for what is in it now.

@@ -97,6 +97,11 @@ impl Allowance {
         grown.is_ok()
     }
 
+    /// Have so much in all, or more; `false`, and nothing more is taken, if that is not to be had now.
+    pub fn reach(&mut self, bytes: u64) -> bool {
+        bytes <= self.taken || self.take(bytes - self.taken)
+    }
+
     /// Give back all beyond so much.
     pub fn keep(&mut self, bytes: u64) {
         let rest = self.taken.saturating_sub(bytes);
@@ -138,7 +143,8 @@ mod tests {
         let [mut one, mut other] = [(); 2].map(|()| Allowance::of(&budget, Purpose::Need));
         assert!(one.take(5 << 20) && other.take(3 << 20) && !one.take(1));
         other.keep(2 << 20);
-        assert!(one.take(1 << 20) && !one.take(1));
+        assert!(one.reach(6 << 20) && one.taken == 6 << 20 && !one.take(1));
+        assert!(one.reach(2 << 20) && !one.reach(7 << 20) && one.taken == 6 << 20);
         drop(other);
         assert!(one.take(2 << 20) && !one.take(u64::MAX));
         drop(one);
