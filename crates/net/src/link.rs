@@ -122,12 +122,8 @@ impl Link {
         self.awaited.as_mut()?.answer.take()
     }
 
-    /// Answer the opening of a session as the server. What the peer's address may not get yet is left out.
-    pub fn send_answer(&mut self, connection_id: u64, answer: &[u8]) {
-        self.send_pieces(connection_id, answer);
-    }
-
-    fn send_pieces(&mut self, connection_id: u64, message: &[u8]) {
+    /// Send the opening of a session, or as the server the answer to one. What the peer's address may not get yet is left out.
+    pub fn send_pieces(&mut self, connection_id: u64, message: &[u8]) {
         for piece in cut(connection_id, message) {
             if let Socket::Connected(socket) = &mut self.socket
                 && self.address.take(piece.len())

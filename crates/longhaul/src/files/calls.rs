@@ -1,5 +1,6 @@
 //! The calls that change a disk, bring it up to date or read back what is on it. Tests put a disk of their own under them
-//! (`tests/calls.rs`), so none of these is called in another way; and those that look a name up, for disks that do not tell upper and lower case apart.
+//! (`tests/calls.rs`), so none of these is called in another way; and those that look a name up, for disks that do not tell
+//! upper and lower case apart.
 
 #[cfg(not(test))]
 pub(super) use self::system::*;

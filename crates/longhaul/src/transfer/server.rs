@@ -238,7 +238,7 @@ fn serve_opening(
     if let Some(control) = met.control.resumable() {
         note.decide(&answer, control);
     }
-    link.send_answer(connection_id, &answer);
+    link.send_pieces(connection_id, &answer);
     serve_session(server, met, link, waker, None).map(Some)
 }
 

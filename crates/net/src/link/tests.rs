@@ -147,7 +147,7 @@ fn a_client_keeps_what_comes_before_the_answer_that_it_is_opened_with() {
     let mut there = Link::opened(at, (peer, 3000), taken, server_keys());
     // An early datagram, an answer in pieces, and one more; all that goes there is three times what came from there.
     send_much(&mut there, 0, 1);
-    there.send_answer(ID, &[8; 3000]);
+    there.send_pieces(ID, &[8; 3000]);
     send_much(&mut there, 1, 100);
     let answer = loop {
         receive_something(&mut link);
