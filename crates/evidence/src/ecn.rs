@@ -2,14 +2,15 @@
 
 use crate::Scale;
 use crate::experiment::Experiment;
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
-use crate::sim::{Options, payload_rate, run_jobs};
+use crate::report::{Claim, Findings, Plot, Table, Unit};
+use crate::sim::starts::{Bar, Case, Extent, Met, judge};
+use crate::sim::{Options, payload_rate};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::tcp;
 use longhaul_proto::units::Time;
 use longhaul_sim::flow::{ENDLESS, FlowSim, FlowSpec, ObjectFlow, Protocol, TcpFlow};
-use longhaul_sim::metrics::{Summary, quantile};
+use longhaul_sim::metrics::quantile;
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::queue::QueueDiscipline;
 use longhaul_sim::scenario::Scenario;
@@ -60,6 +61,20 @@ impl Row {
     }
 }
 
+impl Case for Row {
+    fn label(&self) -> String {
+        format!("{}, {}", self.control.name(), self.name())
+    }
+
+    fn is_of(&self, claim: Claim) -> bool {
+        match claim {
+            ALONE => !self.is_beside && (self.is_default() || self.is_low_latency()),
+            BESIDE => self.is_beside && self.is_default(),
+            _ => self.is_low_latency(),
+        }
+    }
+}
+
 /// What is marked after a wait of so much by the queue that marks from a step on: what routers that keep packets
 /// for a few milliseconds do.
 const STEP_MS: f64 = 5.0;
@@ -83,7 +98,9 @@ fn rows(controls: &[ControllerKind], paths: &[(f64, f64)]) -> Vec<Row> {
 }
 
 /// When ours and the rival begin, in seconds.
-const STARTS: [(f64, f64); 4] = [(0.0, 2.3), (3.1, 0.0), (0.7, 0.3), (5.2, 0.0)];
+type Start = (f64, f64);
+
+const STARTS: [Start; 4] = [(0.0, 2.3), (3.1, 0.0), (0.7, 0.3), (5.2, 0.0)];
 
 /// What came of a row and a start.
 #[derive(Clone, Copy, Debug)]
@@ -99,109 +116,63 @@ struct Shared {
     wait_p99_ms: f64,
 }
 
-struct Met {
-    row: Row,
-    shared: Vec<Shared>,
-}
+const BARS: &[Bar<Row, Shared>] = &[
+    Bar {
+        claim: ALONE,
+        holds: |met, _| met.over(|one| one.ours).min >= 0.95 && met.over(|one| one.lost as f64).max == 0.0,
+        figures: |met| {
+            let (ours, lost) = (met.over(|one| one.ours).min, met.over(|one| one.lost as f64).max);
+            format!("{:.1} %, {lost} lost", 100.0 * ours)
+        },
+    },
+    Bar {
+        claim: BESIDE,
+        holds: |met, _| met.over(|one| one.ours).min >= 0.35 && met.over(|one| one.rival).min >= 0.35,
+        figures: |met| {
+            let (ours, rival) = (met.over(|one| one.ours).min, met.over(|one| one.rival).min);
+            format!("{:.1} % and {:.1} % at worst", 100.0 * ours, 100.0 * rival)
+        },
+    },
+    Bar {
+        claim: L4S,
+        holds: |met, _| met.over(|one| one.wait_ms).max <= 2.0,
+        figures: |met| {
+            let (mean, p99) = (met.over(|one| one.wait_ms).max, met.over(|one| one.wait_p99_ms).max);
+            format!("{mean:.2} ms, 99 % at most {p99:.2} ms")
+        },
+    },
+];
 
-impl Met {
-    fn over(&self, figure: impl Fn(&Shared) -> f64) -> Summary {
-        Summary::of(self.shared.iter().map(figure))
-    }
-
-    /// Whether the bar of the row's claim is held.
-    fn holds(&self, claim: Claim) -> bool {
-        match claim {
-            ALONE => self.over(|one| one.ours).min >= 0.95 && self.over(|one| one.lost as f64).max == 0.0,
-            BESIDE => self.over(|one| one.ours).min >= 0.35 && self.over(|one| one.rival).min >= 0.35,
-            _ => self.over(|one| one.wait_ms).max <= 2.0,
-        }
-    }
-
-    fn is_of(&self, claim: Claim) -> bool {
-        let row = &self.row;
-        match claim {
-            ALONE => !row.is_beside && (row.is_default() || row.is_low_latency()),
-            BESIDE => row.is_beside && row.is_default(),
-            _ => row.is_low_latency(),
-        }
-    }
-
-    fn figures(&self, claim: Claim) -> String {
-        let (ours, lost) = (self.over(|one| one.ours), self.over(|one| one.lost as f64).max);
-        match claim {
-            ALONE => format!("{:.1} %, {lost} lost", 100.0 * ours.min),
-            BESIDE => {
-                format!(
-                    "{:.1} % and {:.1} % at worst",
-                    100.0 * ours.min,
-                    100.0 * self.over(|one| one.rival).min
-                )
-            }
-            _ => format!(
-                "{:.2} ms, 99 % at most {:.2} ms",
-                self.over(|one| one.wait_ms).max,
-                self.over(|one| one.wait_p99_ms).max
-            ),
-        }
-    }
-}
-
-/// How long, and who.
-struct Extent {
-    rows: Vec<Row>,
-    starts: &'static [(f64, f64)],
-    from: Time,
-    until: Time,
-}
-
-impl Extent {
-    fn of(scale: Scale) -> Extent {
-        use ControllerKind::{Adaptive, Cubic, NewReno, Prague};
-        let (from, until) = (Time::from_millis(20_000), Time::from_millis(50_000));
-        let extent = |controls: &[ControllerKind], paths: &[(f64, f64)]| Extent {
-            rows: rows(controls, paths),
-            starts: &STARTS,
-            from,
-            until,
-        };
-        scale.pick(
-            extent(&[Adaptive, Cubic, NewReno, Prague], &PATHS),
-            extent(&[Adaptive, Prague], &PATHS),
-            Extent {
-                starts: &STARTS[..1],
-                from: Time::from_millis(400),
-                until: Time::from_millis(800),
-                ..extent(&[Adaptive, Prague], &PATHS[1..])
-            },
-        )
-    }
+fn extent(scale: Scale) -> Extent<Row, Start> {
+    use ControllerKind::{Adaptive, Cubic, NewReno, Prague};
+    let [from, until] = [20_000, 50_000].map(Time::from_millis);
+    let of = |controls: &[ControllerKind], paths: &[(f64, f64)]| Extent {
+        cases: rows(controls, paths),
+        starts: &STARTS,
+        from,
+        until,
+    };
+    scale.pick(
+        of(&[Adaptive, Cubic, NewReno, Prague], &PATHS),
+        of(&[Adaptive, Prague], &PATHS),
+        of(&[Adaptive, Prague], &PATHS[1..]).smoke(),
+    )
 }
 
 fn mark(options: &Options<'_>) -> Findings {
-    let extent = Extent::of(options.scale);
-    let jobs: Vec<(Row, (f64, f64))> =
-        extent.rows.iter().flat_map(|row| extent.starts.iter().map(move |start| (*row, *start))).collect();
-    let shared = run_jobs(options, &jobs, |(row, start)| simulate(row, *start, &extent, options.seed));
-    let met: Vec<Met> = extent
-        .rows
-        .iter()
-        .zip(shared.chunks(extent.starts.len()))
-        .map(|(row, shared)| Met { row: *row, shared: shared.to_vec() })
-        .collect();
+    let extent = extent(options.scale);
+    let met = extent.run(options, |row, start| simulate(row, *start, &extent, options.seed));
     let method = format!(
-        "From {:.0} s to {:.0} s, as a share of what the link carries of object bytes. {} orders of beginning; worst: of \
-         these. Queues have room for two bandwidth-delay products; step marks what waits longer than {STEP_MS} ms, CoDel and \
-         DualPI2 are as in RFC 8289 and RFC 9332. The CUBIC says ECT(0) and keeps 85 % of its window after a mark (RFC 8511). \
-         Waiting: our packets, beyond the way of the empty path.",
-        extent.from.as_secs_f64(),
-        extent.until.as_secs_f64(),
+        "{}. {} orders of beginning; worst: of these. Queues have room for two bandwidth-delay products; step marks \
+         what waits longer than {STEP_MS} ms, CoDel and DualPI2 are as in RFC 8289 and RFC 9332. The CUBIC says ECT(0) and \
+         keeps 85 % of its window after a mark (RFC 8511). Waiting: our packets, beyond the way of the empty path.",
+        extent.method(),
         extent.starts.len()
     );
-    Findings { method: vec![method], tables: vec![table(&met)], statements: judge(&met) }
+    Findings { method: vec![method], tables: vec![table(&met)], statements: judge(BARS, &met) }
 }
 
-fn simulate(row: &Row, (ours_s, rival_s): (f64, f64), extent: &Extent, seed: u64) -> Shared {
+fn simulate(row: &Row, (ours_s, rival_s): Start, extent: &Extent<Row, Start>, seed: u64) -> Shared {
     let scenario = row.scenario(seed);
     let options = SimOptions { measure_from: extent.from, trace: TraceMode::Keep, ..SimOptions::default() };
     let mut sim = FlowSim::with_path(PathConfig::new(&scenario), options);
@@ -258,14 +229,14 @@ fn waits_ms(sim: &mut FlowSim, from: Time) -> Vec<f64> {
     on_way
 }
 
-fn table(met: &[Met]) -> Table {
+fn table(met: &[Met<Row, Shared>]) -> Table {
     Table::of("ecn", "Behind queues that mark", met)
-        .text("case", |one| one.row.name())
-        .text("control", |one| one.row.control.name())
+        .text("case", |one| one.case.name())
+        .text("control", |one| one.case.control.name())
         .column("share, mean", Unit::Share, |one| one.over(|shared| shared.ours).mean)
         .column("worst", Unit::Share, |one| one.over(|shared| shared.ours).min)
         .column("CUBIC, worst", Unit::Share, |one| {
-            one.row.is_beside.then(|| one.over(|shared| shared.rival).min)
+            one.case.is_beside.then(|| one.over(|shared| shared.rival).min)
         })
         .column("lost, most", Unit::Number, |one| one.over(|shared| shared.lost as f64).max)
         .column("marked, mean", Unit::Number, |one| one.over(|shared| shared.marked as f64).mean)
@@ -273,20 +244,4 @@ fn table(met: &[Met]) -> Table {
         .column("wait, 99 %", Unit::Millis, |one| one.over(|shared| shared.wait_p99_ms).max)
         .table()
         .plot(Plot::bars("case", &["share, mean"]).by("control"))
-}
-
-fn judge(met: &[Met]) -> Vec<Statement> {
-    EXPERIMENT
-        .claims
-        .iter()
-        .map(|claim| {
-            let of_claim: Vec<&Met> = met.iter().filter(|one| one.is_of(*claim)).collect();
-            let holds = of_claim.iter().all(|one| one.holds(*claim));
-            let figures: Vec<String> = of_claim
-                .iter()
-                .map(|one| format!("{}, {}: {}", one.row.control.name(), one.row.name(), one.figures(*claim)))
-                .collect();
-            claim.judge(holds, figures.join("; "))
-        })
-        .collect()
 }

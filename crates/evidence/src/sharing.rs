@@ -2,8 +2,9 @@
 
 use crate::Scale;
 use crate::experiment::Experiment;
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
-use crate::sim::{Options, payload_rate, run_jobs};
+use crate::report::{Claim, Findings, Plot, Table, Unit};
+use crate::sim::starts::{Bar, Case, Extent, Met, judge};
+use crate::sim::{Options, payload_rate};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
 use longhaul_sim::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
@@ -149,18 +150,26 @@ struct Shares {
     lost: f64,
 }
 
-/// What came of a row with one control.
-struct Met<'a> {
-    row: &'a Row,
+/// A row with one control.
+#[derive(Clone)]
+struct Contest {
+    row: &'static Row,
     control: Protocol,
-    shares: &'a [Shares],
 }
 
-impl Met<'_> {
-    fn over(&self, figure: impl Fn(&Shares) -> f64) -> Summary {
-        Summary::of(self.shares.iter().map(figure))
+impl Case for Contest {
+    fn label(&self) -> String {
+        self.row.name()
     }
 
+    fn is_of(&self, claim: Claim) -> bool {
+        let is_default =
+            matches!(&self.control, Protocol::Object(flow) if flow.control == ControllerKind::Adaptive);
+        self.row.claim == claim && is_default
+    }
+}
+
+impl Met<Contest, Shares> {
     fn ours(&self) -> Summary {
         self.over(|shares| shares.ours.iter().sum())
     }
@@ -177,55 +186,70 @@ impl Met<'_> {
         self.over(|shares| shares.lost)
     }
 
-    /// Whether the row's bar is held; `cubic` is what CUBIC lost in its place.
-    fn holds(&self, cubic: Option<f64>) -> bool {
-        let (ours, rivals, fair) = (self.ours(), self.rivals(), self.row.fair());
-        match self.row.claim {
-            ONE_BBR => ours.mean >= 0.35 && ours.min >= 0.25 && rivals.mean >= 0.35,
-            BBRS => (0.1..=0.3).contains(&ours.mean),
-            ONE_TCP => ours.min >= 0.35 && rivals.min >= 0.35,
-            CUBICS => ours.mean >= fair / 2.0 && ours.mean <= fair * 1.5,
-            CROWDS => cubic.is_some_and(|cubic| self.lost().mean <= cubic + 0.01) && self.jain().min >= 0.95,
-            ALIKE => self.jain().min >= 0.95 && self.over(|shares| shares.queue_bdp).max <= 0.3,
-            RTTS => self.jain().min >= 0.9,
-            _ => rivals.min >= 0.95,
-        }
+    /// Whether the row's bar is held.
+    fn holds(&self, all: &[Met<Contest, Shares>]) -> bool {
+        BARS.iter().any(|bar| bar.claim == self.case.row.claim && (bar.holds)(self, all))
     }
 
-    fn figures(&self) -> String {
-        let percent = |share: f64| format!("{:.1} %", 100.0 * share);
-        match self.row.rivals {
-            Some(_) => format!("{}, at worst {}", percent(self.ours().mean), percent(self.ours().min)),
-            None => format!("Jain {:.3}, {} lost", self.jain().min, percent(self.lost().mean)),
-        }
+    /// Loses at most a point more than CUBIC does in its place.
+    fn loses_little(&self, all: &[Met<Contest, Shares>]) -> bool {
+        let is_cubic = |case: &Contest| matches!(case.control, Protocol::Tcp(_));
+        let cubic = all.iter().find(|one| std::ptr::eq(one.case.row, self.case.row) && is_cubic(&one.case));
+        cubic.is_some_and(|cubic| self.lost().mean <= cubic.lost().mean + 0.01)
     }
 }
 
-/// How long, and who.
-#[derive(Clone, Copy)]
-struct Extent {
-    rows: &'static [Row],
-    controls: &'static [ControllerKind],
-    starts: &'static [Start],
-    from: Time,
-    until: Time,
+const BARS: &[Bar<Contest, Shares>] = &[
+    Bar {
+        claim: ONE_BBR,
+        holds: |met, _| met.ours().mean >= 0.35 && met.ours().min >= 0.25 && met.rivals().mean >= 0.35,
+        figures: of_ours,
+    },
+    Bar { claim: BBRS, holds: |met, _| (0.1..=0.3).contains(&met.ours().mean), figures: of_ours },
+    Bar {
+        claim: ONE_TCP,
+        holds: |met, _| met.ours().min >= 0.35 && met.rivals().min >= 0.35,
+        figures: of_ours,
+    },
+    Bar {
+        claim: CUBICS,
+        holds: |met, _| {
+            let (ours, fair) = (met.ours().mean, met.case.row.fair());
+            ours >= fair / 2.0 && ours <= fair * 1.5
+        },
+        figures: of_ours,
+    },
+    Bar {
+        claim: CROWDS,
+        holds: |met, all| met.loses_little(all) && met.jain().min >= 0.95,
+        figures: of_alike,
+    },
+    Bar {
+        claim: ALIKE,
+        holds: |met, _| met.jain().min >= 0.95 && met.over(|shares| shares.queue_bdp).max <= 0.3,
+        figures: of_alike,
+    },
+    Bar { claim: RTTS, holds: |met, _| met.jain().min >= 0.9, figures: of_alike },
+    Bar { claim: BEHIND, holds: |met, _| met.rivals().min >= 0.95, figures: of_ours },
+];
+
+fn of_ours(met: &Met<Contest, Shares>) -> String {
+    let ours = met.ours();
+    format!("{:.1} %, at worst {:.1} %", 100.0 * ours.mean, 100.0 * ours.min)
 }
 
-impl Extent {
-    fn of(scale: Scale) -> Extent {
-        let (from, until) = (Time::from_millis(30_000), Time::from_millis(60_000));
-        let full = Extent { rows: ROWS, controls: YARDSTICKS, starts: &STARTS, from, until };
-        let smoke = Extent {
-            rows: &ROWS[9..11],
-            controls: &[ControllerKind::Adaptive],
-            starts: &STARTS[..1],
-            from: Time::from_millis(400),
-            until: Time::from_millis(800),
-        };
-        scale.pick(full, Extent { controls: &[ControllerKind::Adaptive], ..full }, smoke)
-    }
+fn of_alike(met: &Met<Contest, Shares>) -> String {
+    format!("Jain {:.3}, {:.1} % lost", met.jain().min, 100.0 * met.lost().mean)
 }
 
+fn extent(scale: Scale) -> Extent<Contest, Start> {
+    let [from, until] = [30_000, 60_000].map(Time::from_millis);
+    let of = |controls, rows| Extent { cases: contests(controls, rows), starts: &STARTS, from, until };
+    let default = &YARDSTICKS[..1];
+    scale.pick(of(YARDSTICKS, ROWS), of(default, ROWS), of(default, &ROWS[9..11]).smoke())
+}
+
+/// The default first.
 const YARDSTICKS: &[ControllerKind] = &[
     ControllerKind::Adaptive,
     ControllerKind::Cubic,
@@ -235,40 +259,33 @@ const YARDSTICKS: &[ControllerKind] = &[
     ControllerKind::Ledbat,
 ];
 
-fn share(options: &Options<'_>) -> Findings {
-    let extent = Extent::of(options.scale);
-    let ours = extent.controls.iter().map(|control| Protocol::Object(ObjectFlow::new(*control)));
-    let of_row = |row: &'static Row, control: &Protocol| (row, control.clone());
-    let mut cases: Vec<(&Row, Protocol)> =
-        ours.flat_map(|control| extent.rows.iter().map(move |row| of_row(row, &control))).collect();
+/// The rows with each of these controls.
+fn contests(controls: &[ControllerKind], rows: &'static [Row]) -> Vec<Contest> {
+    let with = |control: Protocol| move |row| Contest { row, control: control.clone() };
+    let ours = controls.iter().map(|control| Protocol::Object(ObjectFlow::new(*control)));
+    let mut contests: Vec<Contest> = ours.flat_map(|control| rows.iter().map(with(control))).collect();
     // What CUBIC loses in a crowd is the measure of what may be lost.
-    let crowds = extent.rows.iter().filter(|row| row.claim == CROWDS);
-    cases.extend(crowds.map(|row| (row, Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)))));
-    let jobs: Vec<(&Row, &Protocol, Start)> = cases
-        .iter()
-        .flat_map(|(row, control)| extent.starts.iter().map(move |start| (*row, control, *start)))
-        .collect();
-    let shares =
-        run_jobs(options, &jobs, |(row, control, start)| simulate(row, control, *start, extent, options));
-    let met: Vec<Met<'_>> = cases
-        .iter()
-        .zip(shares.chunks(extent.starts.len()))
-        .map(|((row, control), shares)| Met { row, control: control.clone(), shares })
-        .collect();
-    let method = format!(
-        "From {:.0} s to {:.0} s, as a share of what the link carries of object bytes; lost: of what was sent in that \
-         time. {} starts: ours first, rivals first, all at once, with several gaps; worst: of these. Drop-tail \
-         queues in bandwidth-delay products.",
-        extent.from.as_secs_f64(),
-        extent.until.as_secs_f64(),
-        extent.starts.len()
-    );
-    Findings { method: vec![method], tables: vec![table(&met)], statements: judge(&met) }
+    let crowds = rows.iter().filter(|row| row.claim == CROWDS);
+    contests.extend(crowds.map(with(Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)))));
+    contests
 }
 
-fn simulate(row: &Row, control: &Protocol, start: Start, extent: Extent, options: &Options<'_>) -> Shares {
+fn share(options: &Options<'_>) -> Findings {
+    let extent = extent(options.scale);
+    let met = extent.run(options, |contest, start| simulate(contest, *start, &extent, options.seed));
+    let method = format!(
+        "{}; lost: of what was sent in that time. {} starts: ours first, rivals first, all at once, with several gaps; \
+         worst: of these. Drop-tail queues in bandwidth-delay products.",
+        extent.method(),
+        extent.starts.len()
+    );
+    Findings { method: vec![method], tables: vec![table(&met)], statements: judge(BARS, &met) }
+}
+
+fn simulate(contest: &Contest, start: Start, extent: &Extent<Contest, Start>, seed: u64) -> Shares {
+    let Contest { row, control } = contest;
     let path = Scenario::new(row.rate_mbit, row.rtt_ms);
-    let scenario = Scenario { queue_bdp: Some(row.queue_bdp), seed: options.seed, ..path };
+    let scenario = Scenario { queue_bdp: Some(row.queue_bdp), seed, ..path };
     let limit = payload_rate(&scenario);
     // Twice what fits into the run, so that nobody is done before its end.
     let bytes = limit.bytes_in(extent.until.since(Time::ZERO)) * 2;
@@ -316,48 +333,20 @@ fn name(control: &Protocol) -> String {
     }
 }
 
-/// What CUBIC lost in the place of `row`.
-fn cubic_lost(met: &[Met<'_>], row: &Row) -> Option<f64> {
-    let cubic = met.iter().find(|one| std::ptr::eq(one.row, row) && matches!(one.control, Protocol::Tcp(_)));
-    cubic.map(|one| one.lost().mean)
-}
-
-fn table(met: &[Met<'_>]) -> Table {
-    let rows: Vec<(&Met<'_>, bool)> =
-        met.iter().map(|one| (one, one.holds(cubic_lost(met, one.row)))).collect();
-    Table::of("sharing", "Who gets what", &rows)
-        .text("case", |(one, _)| one.row.name())
-        .text("control", |(one, _)| name(&one.control))
-        .column("share, mean", Unit::Share, |(one, _)| one.ours().mean)
-        .column("worst", Unit::Share, |(one, _)| one.ours().min)
-        .column("even share", Unit::Share, |(one, _)| one.row.fair() * f64::from(one.row.count))
-        .column("rivals", Unit::Share, |(one, _)| one.row.rivals.map(|_| one.rivals().mean))
-        .column("Jain index, worst", Unit::Number, |(one, _)| {
-            one.row.rivals.is_none().then(|| one.jain().min)
+fn table(met: &[Met<Contest, Shares>]) -> Table {
+    Table::of("sharing", "Who gets what", met)
+        .text("case", |one| one.case.row.name())
+        .text("control", |one| name(&one.case.control))
+        .column("share, mean", Unit::Share, |one| one.ours().mean)
+        .column("worst", Unit::Share, |one| one.ours().min)
+        .column("even share", Unit::Share, |one| one.case.row.fair() * f64::from(one.case.row.count))
+        .column("rivals", Unit::Share, |one| one.case.row.rivals.map(|_| one.rivals().mean))
+        .column("Jain index, worst", Unit::Number, |one| {
+            one.case.row.rivals.is_none().then(|| one.jain().min)
         })
-        .column("queue", Unit::Bdp, |(one, _)| one.over(|shares| shares.queue_bdp).mean)
-        .column("lost", Unit::Share, |(one, _)| one.lost().mean)
-        .text("bar held", |(_, holds)| *holds)
+        .column("queue", Unit::Bdp, |one| one.over(|shares| shares.queue_bdp).mean)
+        .column("lost", Unit::Share, |one| one.lost().mean)
+        .text("bar held", |one| one.holds(met))
         .table()
         .plot(Plot::bars("case", &["share, mean"]).by("control"))
-}
-
-fn judge(met: &[Met<'_>]) -> Vec<Statement> {
-    EXPERIMENT
-        .claims
-        .iter()
-        .map(|claim| {
-            let is_default =
-                |one: &&Met<'_>| matches!(&one.control, Protocol::Object(flow) if flow.control == ControllerKind::Adaptive);
-            let of_claim: Vec<&Met<'_>> =
-                met.iter().filter(|one| one.row.claim == *claim).filter(is_default).collect();
-            if of_claim.is_empty() {
-                return claim.leave_open("not simulated at this scale");
-            }
-            let holds = of_claim.iter().all(|one| one.holds(cubic_lost(met, one.row)));
-            let figures: Vec<String> =
-                of_claim.iter().map(|one| format!("{}: {}", one.row.name(), one.figures())).collect();
-            claim.judge(holds, figures.join("; "))
-        })
-        .collect()
 }

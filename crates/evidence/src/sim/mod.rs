@@ -3,6 +3,7 @@
 mod contestant;
 mod over;
 mod single;
+pub(crate) mod starts;
 
 pub use contestant::Contestant;
 pub use over::over;
