@@ -33,11 +33,13 @@ pub struct DirectionCounters {
     pub bytes_delivered: u64,
     /// Dropped by the bottleneck's queue: for lack of room, or to keep it short.
     pub dropped_queue: u64,
+    /// Dropped: above the rate of the scenario's policer.
+    pub dropped_policed: u64,
     /// Dropped: random loss.
     pub dropped_loss: u64,
     /// Dropped: the path was cut, or it was an outage of the scenario.
     pub dropped_cut: u64,
-    /// Dropped: UDP was blocked, or above the rate of a policer.
+    /// Dropped: UDP was blocked, or above the rate of a policer of its own.
     pub dropped_udp: u64,
     /// Dropped: longer than what passed at that time.
     pub dropped_long: u64,

@@ -12,12 +12,12 @@ use crate::Side;
 use crate::counters::{DirectionCounters, LatenessCount, Passed};
 use crate::gso::{NOTE_LEN, SUPER_LEN_MAX, Shape};
 use crate::headers::{Headers, ecn};
-use crate::policer::Policer;
 use crate::ports::Ports;
 use crate::slots::{SLOTS_PER_CHUNK, Slots};
 use longhaul_proto::units::{Rate, Time};
 use longhaul_sim::link::{Link, LinkConfig};
 use longhaul_sim::path::PathConfig;
+use longhaul_sim::policer::{Policer, PolicerConfig};
 use longhaul_sim::queue::Dropped;
 use longhaul_sim::scenario::Scenario;
 use passage::{Arrived, Row, WaitingPackets};
@@ -174,7 +174,7 @@ impl Direction {
 
     /// From now on UDP above this rate is dropped; `None` lifts that.
     pub(crate) fn police_udp(&mut self, now: Time, rate: Option<Rate>, burst_bytes: u64) {
-        self.policer = rate.map(|rate| Policer::new(rate, burst_bytes, now));
+        self.policer = rate.map(|rate| Policer::new(PolicerConfig { rate, burst_bytes }, now));
     }
 
     fn refuses_udp(&mut self, now: Time, held: Held, closed: Closed) -> bool {

@@ -60,7 +60,6 @@ mod lab;
 mod listening;
 mod netlink;
 mod place;
-mod policer;
 mod ports;
 mod privileges;
 mod process_group;

@@ -34,6 +34,8 @@ pub struct Drops {
     pub queue: u64,
     /// A queue had room, but dropped it to stay short.
     pub managed: u64,
+    /// Above the rate of a policer.
+    pub policed: u64,
     /// Lost at random.
     pub loss: u64,
     /// Left the bottleneck during an outage.
@@ -53,6 +55,7 @@ impl Drops {
     pub fn total(&self) -> u64 {
         self.queue
             + self.managed
+            + self.policed
             + self.loss
             + self.outage
             + self.oversize
@@ -80,6 +83,7 @@ impl AddAssign for Drops {
     fn add_assign(&mut self, other: Drops) {
         self.queue += other.queue;
         self.managed += other.managed;
+        self.policed += other.policed;
         self.loss += other.loss;
         self.outage += other.outage;
         self.oversize += other.oversize;

@@ -276,6 +276,7 @@ impl Fabric {
                 match one.reason {
                     DropReason::Full => TraceKind::QueueFull,
                     DropReason::Managed => TraceKind::Managed,
+                    DropReason::Policed => TraceKind::Policed,
                 },
             );
         }
@@ -285,6 +286,7 @@ impl Fabric {
     fn pass(&mut self, slot: u32, hop: HopId, passage: Passage) {
         match passage {
             Passage::QueueFull => self.drop_packet(slot, TraceKind::QueueFull),
+            Passage::Policed => self.drop_packet(slot, TraceKind::Policed),
             Passage::Outage => self.drop_packet(slot, TraceKind::Outage),
             Passage::Lost => self.drop_packet(slot, TraceKind::Lost),
             Passage::Arrives { time, copy, corrupt, held_back, ecn } => {
@@ -328,6 +330,7 @@ impl Fabric {
         match kind {
             TraceKind::QueueFull => drops.queue += 1,
             TraceKind::Managed => drops.managed += 1,
+            TraceKind::Policed => drops.policed += 1,
             TraceKind::Lost => drops.loss += 1,
             TraceKind::Outage => drops.outage += 1,
             TraceKind::Oversize => drops.oversize += 1,

@@ -5,8 +5,8 @@
 //! number; a [`Workload`](workload::Workload) runs flows that come and go and measures them.
 //!
 //! ```text
-//! endpoint → device (back-pressure) → hop: queue, rate → impairments → propagation → next hop … → endpoint
-//!   node.rs   node.rs                 queue/, link.rs    impair.rs     link.rs        fabric.rs
+//! endpoint → device (back-pressure) → hop: policer, queue, rate → impairments → propagation → next hop … → endpoint
+//!   node.rs   node.rs             policer.rs, queue/, link.rs    impair.rs     link.rs        fabric.rs
 //! ```
 //!
 //! - [`scenario`]: one path description, read by the simulator and by the emulated WAN alike.
@@ -43,6 +43,7 @@ mod outcome;
 mod packet;
 pub mod parallel;
 pub mod path;
+pub mod policer;
 mod protocol;
 mod quantities;
 pub mod queue;

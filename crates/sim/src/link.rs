@@ -5,8 +5,10 @@ mod wire;
 pub(crate) use wire::Serializer;
 
 use crate::impair::{Dice, Impairments};
+use crate::policer::{Policer, PolicerConfig};
 use crate::queue::{
-    CoDel, DropTail, Dropped, DualPi2, FairQueue, Gauge, Keep, Occupancy, QueueDiscipline, Waiting,
+    CoDel, DropReason, DropTail, Dropped, DualPi2, FairQueue, Gauge, Keep, Occupancy, QueueDiscipline,
+    Waiting,
 };
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::{Rate, Time};
@@ -21,6 +23,8 @@ pub struct LinkConfig {
     pub rate: Rate,
     /// How long a packet propagates.
     pub delay: Duration,
+    /// What is dropped before the queue.
+    pub policer: Option<PolicerConfig>,
     /// What may wait for it.
     pub queue_bytes: u64,
     /// Who is served next, and what is dropped.
@@ -88,6 +92,8 @@ pub enum LinkChange {
 pub enum Passage {
     /// There was no room in the queue.
     QueueFull,
+    /// A policer dropped it before the queue.
+    Policed,
     /// It left the queue during an outage.
     Outage,
     /// Lost at random, or because it could be marked.
@@ -114,7 +120,7 @@ pub struct LinkTotals {
     pub offered: u64,
     /// Their bytes.
     pub offered_bytes: u64,
-    /// Packets that the queue dropped, for lack of room or to keep it short.
+    /// Packets that the queue dropped, for lack of room or to keep it short, or a policer before it.
     pub dropped: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
@@ -127,7 +133,7 @@ pub struct LinkTotals {
 }
 
 impl LinkTotals {
-    /// Share of the bytes offered that the queue dropped.
+    /// Share of the bytes offered that were dropped.
     pub fn loss_ratio(&self) -> f64 {
         if self.offered_bytes == 0 { 0.0 } else { self.dropped_bytes as f64 / self.offered_bytes as f64 }
     }
@@ -155,6 +161,7 @@ impl LinkTotals {
 #[derive(Debug)]
 pub struct Link {
     wire: Wire,
+    policer: Option<Policer>,
     queue: DropTail,
     kept: Option<Kept>,
     /// In the queue that does not choose, what waits longer is marked.
@@ -176,6 +183,7 @@ impl Link {
         let kept = |queue| Kept { queue, gauge: Gauge::new(config.queue_bytes, measure_from) };
         Link {
             wire: Wire::new(config),
+            policer: config.policer.map(|policer| Policer::new(policer, Time::ZERO)),
             queue: DropTail::new(config.queue_bytes, measure_from),
             kept: match config.discipline {
                 QueueDiscipline::DropTail | QueueDiscipline::Step => None,
@@ -198,6 +206,7 @@ impl Link {
     /// The link is as it is at first, and its steps are all to come, counted from `now`. What has been offered stays.
     pub fn restart(&mut self, config: &LinkConfig, now: Time) {
         self.wire.restart(config, now);
+        self.policer = config.policer.map(|policer| Policer::new(policer, now));
     }
 
     /// From now on the queue is measured anew. What waits stays.
@@ -216,6 +225,9 @@ impl Link {
     /// A packet of `bytes`, with that in its IP header, reaches the queue that does not choose `now`.
     pub fn offer(&mut self, now: Time, bytes: u32, ecn: Ecn) -> Passage {
         self.count_offered(bytes);
+        if !self.admits(now, bytes) {
+            return Passage::Policed;
+        }
         self.queue.advance(now);
         let starts = self.wire.free_at(now);
         let is_marked = ecn.is_capable() && starts.since(now) > self.mark_after;
@@ -229,9 +241,12 @@ impl Link {
         self.carry(now, bytes, ecn, is_marked)
     }
 
-    /// A packet reaches the queue that chooses; what it drops is added to `dropped`.
+    /// A packet reaches the queue that chooses; what that or a policer drops is added to `dropped`.
     pub fn push(&mut self, packet: Waiting, dropped: &mut Vec<Dropped>) {
         self.count_offered(packet.bytes);
+        if !self.admits(packet.since, packet.bytes) {
+            return dropped.push(Dropped { waiting: packet, reason: DropReason::Policed });
+        }
         let Some(kept) = &mut self.kept else { return };
         let before = dropped.len();
         kept.queue.push(packet, dropped);
@@ -292,6 +307,15 @@ impl Link {
         self.totals
     }
 
+    /// Whether a policer lets it pass; counts what it does not.
+    fn admits(&mut self, now: Time, bytes: u32) -> bool {
+        let passes = self.policer.as_mut().is_none_or(|policer| policer.lets_pass(now, bytes.into()));
+        if !passes {
+            self.count_dropped(bytes);
+        }
+        passes
+    }
+
     fn count_offered(&mut self, bytes: u32) {
         self.totals.offered += 1;
         self.totals.offered_bytes += u64::from(bytes);
@@ -319,6 +343,7 @@ mod tests {
         LinkConfig {
             rate: Rate::from_mbps(100.0),
             delay: Duration::from_millis(10),
+            policer: None,
             queue_bytes: 3000,
             discipline: QueueDiscipline::DropTail,
             mark_after: Duration::ZERO,
@@ -355,6 +380,33 @@ mod tests {
         // two packets wait for 120 µs, then two for 120 µs, then one for 120 µs; less 1 ns of one
         assert_eq!(found.mean_bytes, (1500.0 * (5.0 * 120_000.0 - 1.0)) / 1_000_000.0);
         assert_eq!(found.max_bytes, 3000);
+    }
+
+    #[test]
+    fn what_a_policer_drops_never_waits() {
+        let rate = Rate::from_mbps(50.0);
+        for discipline in QueueDiscipline::ALL {
+            let policer = Some(PolicerConfig { rate, burst_bytes: 15_000 });
+            let policed = LinkConfig { policer, discipline, queue_bytes: 1 << 20, ..config() };
+            let mut link = Link::new(&policed, Time::ZERO);
+            let mut dropped = Vec::new();
+            // Twice its rate for 240 ms, as the link carries it.
+            for n in 0..2000u32 {
+                let now = Time(u64::from(n) * 120_000);
+                if link.keeps() {
+                    let (bytes, ecn) = (1500, Ecn::NotEct);
+                    let packet = Waiting { packet: n, flow: 0, bytes, ecn, is_marked: false, since: now };
+                    link.push(packet, &mut dropped);
+                    link.serve(now, &mut dropped);
+                } else {
+                    link.offer(now, 1500, Ecn::NotEct);
+                }
+            }
+            let totals = link.totals();
+            assert_eq!((totals.offered, totals.dropped, totals.carried), (2000, 991, 1009), "{discipline}");
+            assert!(dropped.iter().all(|one| one.reason == DropReason::Policed));
+            assert_eq!(dropped.len(), if link.keeps() { 991 } else { 0 });
+        }
     }
 
     #[test]

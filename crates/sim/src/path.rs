@@ -2,6 +2,7 @@
 
 use crate::impair::{Impairments, mix};
 use crate::link::LinkConfig;
+use crate::policer::PolicerConfig;
 use crate::quantities::{both_ways, millis, rate};
 use crate::scenario::Scenario;
 use longhaul_proto::units::Rate;
@@ -30,9 +31,14 @@ impl PathConfig {
         let rate = rate(scenario.bottleneck_mbit);
         let [forward_delay, reverse_delay] = both_ways(scenario.rtt_ms);
         let packet = rate.time_for(u64::from(scenario.mtu));
+        let policer = scenario.policer_mbit.map(|mbit| PolicerConfig {
+            rate: self::rate(mbit),
+            burst_bytes: scenario.policer_burst_bytes(mbit),
+        });
         let link = |loss: f64, delay: Duration, direction: u64| LinkConfig {
             rate,
             delay,
+            policer,
             queue_bytes: scenario.queue_bytes(),
             discipline: scenario.queue_discipline,
             mark_after: millis(scenario.mark_ms.unwrap_or(MARK_MS)),

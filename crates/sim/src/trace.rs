@@ -44,6 +44,8 @@ pub enum TraceKind {
     Wake,
     /// A queue had room, but dropped it to stay short.
     Managed,
+    /// A policer dropped it.
+    Policed,
 }
 
 /// One line of the trace.
@@ -152,7 +154,7 @@ const NUMBER_MASK: u64 = (1 << 48) - 1;
 /// Hashing goes fastest in pieces of some 10 KB.
 const BUFFER_LEN: usize = 512 * RECORD_LEN;
 
-const KINDS: [TraceKind; 13] = [
+const KINDS: [TraceKind; 14] = [
     TraceKind::Sent,
     TraceKind::Delivered,
     TraceKind::QueueFull,
@@ -166,6 +168,7 @@ const KINDS: [TraceKind; 13] = [
     TraceKind::Timer,
     TraceKind::Wake,
     TraceKind::Managed,
+    TraceKind::Policed,
 ];
 
 #[cfg(test)]

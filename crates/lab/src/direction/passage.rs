@@ -6,7 +6,7 @@ use crate::headers::{Headers, corrupt, set_ecn};
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::Time;
 use longhaul_sim::link::Passage;
-use longhaul_sim::queue::Waiting;
+use longhaul_sim::queue::{DropReason, Waiting};
 use std::ops::Range;
 
 /// What a host handed over, until it is known what becomes of all of it.
@@ -93,7 +93,11 @@ impl Direction {
 
     fn settle_dropped(&mut self) {
         while let Some(one) = self.dropped.pop() {
-            self.settle_waiting(one.waiting.packet, Passage::QueueFull);
+            let passage = match one.reason {
+                DropReason::Full | DropReason::Managed => Passage::QueueFull,
+                DropReason::Policed => Passage::Policed,
+            };
+            self.settle_waiting(one.waiting.packet, passage);
         }
     }
 
@@ -112,6 +116,7 @@ impl Direction {
         arrived.unsettled -= 1;
         match passage {
             Passage::QueueFull => self.counted.dropped_queue += 1,
+            Passage::Policed => self.counted.dropped_policed += 1,
             Passage::Outage => self.counted.dropped_cut += 1,
             Passage::Lost => self.counted.dropped_loss += 1,
             Passage::Arrives { .. } => {}

@@ -206,9 +206,11 @@ proptest! {
     fn super_packets_lose_the_packets_that_would_be_lost(
         streams in prop::collection::vec((0..3000u64, crate::gso::tests::streams()), 1..30),
         loss in 0.0..0.3f64, queue_kb in 3.0..200.0f64, queue_discipline in disciplines(), seed: u64,
+        policer_mbit in prop::option::of(5.0..150.0f64),
     ) {
         let queue_kb = Some(queue_kb);
-        let single = Scenario { loss, queue_kb, queue_discipline, seed, ..Scenario::new(100.0, 5.0) };
+        let single =
+            Scenario { loss, policer_mbit, queue_kb, queue_discipline, seed, ..Scenario::new(100.0, 5.0) };
         let many = Scenario { super_packets: true, ..single.clone() };
         let mut directions = [&single, &many].map(new_lane);
         let (mut now, mut out) = (0, [vec![], vec![]]);
@@ -228,7 +230,7 @@ proptest! {
         }
         let counted = directions.each_mut().map(|direction| {
             let counted = direction.counters(Time::MAX);
-            (counted.packets_in, counted.bytes_in, counted.dropped_queue, counted.dropped_loss,
+            (counted.packets_in, counted.bytes_in, counted.dropped_policed, counted.dropped_queue, counted.dropped_loss,
                 counted.packets_delivered, counted.bytes_delivered, counted.in_flight, direction.passed(0))
         });
         prop_assert_eq!(counted[0], counted[1]);

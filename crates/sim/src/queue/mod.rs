@@ -133,7 +133,7 @@ pub struct Waiting {
     pub since: Time,
 }
 
-/// A packet that a queue dropped.
+/// A packet that a queue, or a policer before it, dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Which.
@@ -142,13 +142,15 @@ pub struct Dropped {
     pub reason: DropReason,
 }
 
-/// Why a queue drops.
+/// Why it was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// There was no room.
     Full,
     /// There was, but packets had waited too long.
     Managed,
+    /// A policer did not let it into the queue.
+    Policed,
 }
 
 /// A queue that keeps packets and chooses among them when the link is free.

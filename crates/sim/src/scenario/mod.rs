@@ -25,7 +25,7 @@ use std::path::Path;
 
 /// A path between two hosts, the same in both directions but for the share of loss.
 ///
-/// In order, a packet meets: the sending host's device (`nic_mbit`), the bottleneck with its queue, the impairments (`loss`, `corrupt`, `duplicate`, `reorder`, `jitter_ms`), and half of `rtt_ms`. Sizes are those of
+/// In order, a packet meets: the sending host's device (`nic_mbit`), the policer, the bottleneck with its queue, the impairments (`loss`, `corrupt`, `duplicate`, `reorder`, `jitter_ms`), and half of `rtt_ms`. Sizes are those of
 /// whole IP packets. In a file, `bottleneck_mbit` and `rtt_ms` must be given; the rest has defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -39,6 +39,11 @@ pub struct Scenario {
     pub bottleneck_mbit: f64,
     /// Round-trip time of an empty path, without serialisation.
     pub rtt_ms: f64,
+    /// A policer before the bottleneck's queue lets pass this rate, in 10⁶ bit/s, and drops the rest; absent: there is none.
+    pub policer_mbit: Option<f64>,
+    /// With `policer_mbit`: what it lets pass at once, as the time that it takes at that rate, in milliseconds; 100 where it
+    /// is not given.
+    pub policer_burst_ms: Option<f64>,
     /// Room of the bottleneck's queue in bandwidth-delay products; 1 where neither this nor `queue_kb` is given.
     pub queue_bdp: Option<f64>,
     /// Room of the bottleneck's queue in 1000 bytes.
@@ -88,6 +93,8 @@ impl Scenario {
             nic_mbit: None,
             bottleneck_mbit,
             rtt_ms,
+            policer_mbit: None,
+            policer_burst_ms: None,
             queue_bdp: None,
             queue_kb: None,
             queue_discipline: QueueDiscipline::DropTail,
@@ -145,6 +152,12 @@ impl Scenario {
         self.bdp().round() as u64
     }
 
+    /// What a policer of this rate lets pass at once, in bytes. At least one packet of the MTU.
+    pub(crate) fn policer_burst_bytes(&self, mbit: f64) -> u64 {
+        let burst_ms = self.policer_burst_ms.unwrap_or(POLICER_BURST_MS);
+        ((mbit * burst_ms * 125.0).round() as u64).max(u64::from(self.mtu))
+    }
+
     /// Refuse what no path can be.
     pub fn validate(&self) -> Result<(), InvalidField> {
         positive("bottleneck_mbit", self.bottleneck_mbit, RATE_MAX_MBIT)?;
@@ -153,6 +166,15 @@ impl Scenario {
         }
         not_negative("rtt_ms", self.rtt_ms, DELAY_MAX_MS)?;
         not_negative("jitter_ms", self.jitter_ms, DELAY_MAX_MS)?;
+        if let Some(mbit) = self.policer_mbit {
+            positive("policer_mbit", mbit, RATE_MAX_MBIT)?;
+        }
+        if let Some(burst_ms) = self.policer_burst_ms {
+            not_negative("policer_burst_ms", burst_ms, DELAY_MAX_MS)?;
+            if self.policer_mbit.is_none() {
+                return refuse("policer_burst_ms", "goes with policer_mbit");
+            }
+        }
         if let Some(bdp) = self.queue_bdp {
             not_negative("queue_bdp", bdp, QUEUE_MAX_BDP)?;
         }
@@ -250,6 +272,8 @@ impl fmt::Display for Scenario {
     }
 }
 
+/// What policers let pass at once is mostly configured as a time; this one is common.
+const POLICER_BURST_MS: f64 = 100.0;
 const REQUIRED: [&str; 2] = ["bottleneck_mbit", "rtt_ms"];
 
 #[cfg(test)]

@@ -18,6 +18,10 @@ fn a_whole_file_is_read() {
     assert_eq!((scenario.nic_mbit, scenario.bottleneck_mbit), (Some(100.0), 622.08));
     assert_eq!((scenario.burst, scenario.mtu, scenario.seed), (Some(3.0), 9000, 7));
     assert_eq!(Scenario::parse(&scenario.to_string()).unwrap(), scenario);
+    let policed =
+        Scenario { policer_mbit: Some(50.0), policer_burst_ms: Some(20.0), ..Scenario::new(200.0, 40.0) };
+    assert_eq!(policed.policer_burst_bytes(50.0), 125_000);
+    assert_eq!(Scenario::parse(&policed.to_string()).unwrap(), policed);
     let scenario = Scenario { super_packets: true, seed: u64::MAX, ..Scenario::new(1e4, 20.0) };
     assert!(scenario.to_string().contains("seed = 18446744073709551615"), "{scenario}");
     let scenario = Scenario { seed: 1, ..scenario };
@@ -68,6 +72,9 @@ fn impossible_values_are_refused_with_their_line() {
         ("queue_discipline = 'codal'", "line 3: there is no queue discipline \"codal\"; did you mean codel?"),
         ("mark_ms = 5", "line 3: mark_ms goes with queue_discipline = \"step\""),
         ("queue_discipline = 'step'\nmark_ms = -1", "line 4: mark_ms must be 0 to"),
+        ("policer_mbit = 0", "line 3: policer_mbit must be above 0"),
+        ("policer_burst_ms = 5", "line 3: policer_burst_ms goes with policer_mbit"),
+        ("policer_mbit = 1\npolicer_burst_ms = -1", "line 4: policer_burst_ms must be 0 to"),
         ("marks = 'lost'", "line 3: unknown variant `lost`, expected one of"),
         ("super_packets = true\nreorder = 0.1", "line 3: super_packets cannot stand beside reorder"),
         ("queue_bdp = 1\nqueue_kb = 1", "line 4: queue_kb cannot stand beside queue_bdp"),

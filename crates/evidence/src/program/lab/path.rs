@@ -100,6 +100,7 @@ impl Record {
         line("bytes delivered", &|way| bytes_text(way.bytes_delivered), true);
         line("delivered, Mb/s", &|way| format!("{:.1}", self.mbps(way)), true);
         line("dropped, queue full", &|way| way.dropped_queue.to_string(), true);
+        line("dropped by a policer", &|way| way.dropped_policed.to_string(), false);
         line("marked by the queue", &|way| way.marked.to_string(), false);
         line("lost at random", &|way| way.dropped_loss.to_string(), true);
         line("dropped, path cut", &|way| way.dropped_cut.to_string(), false);
@@ -150,6 +151,7 @@ impl Record {
                 "bytes_delivered": way.bytes_delivered,
                 "delivered_mbps": self.mbps(way),
                 "dropped_queue": way.dropped_queue,
+                "dropped_policed": way.dropped_policed,
                 "marked": way.marked,
                 "dropped_loss": way.dropped_loss,
                 "dropped_cut": way.dropped_cut,
