@@ -3,11 +3,12 @@
 //! `TARGET=FILE` gives a target one input from a file, such as one that made it fail.
 
 use longhaul_fuzz::{TARGETS, Target, mutate};
+use std::num::NonZero;
 use std::path::PathBuf;
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
-use std::{fs, panic};
+use std::{env, fs, panic, thread};
 
 fn main() -> ExitCode {
     let usual = panic::take_hook();
@@ -15,7 +16,7 @@ fn main() -> ExitCode {
         PANICKED.store(true, Ordering::Relaxed);
         usual(info);
     }));
-    match Job::parse(std::env::args().skip(1)) {
+    match Job::parse(env::args().skip(1)) {
         Ok(job) => job.run(),
         Err(error) => {
             eprintln!("longhaul-fuzz: {error}");
@@ -67,8 +68,31 @@ impl Job {
             }
             println!("{} {} ... ok", target.name, file.display());
         }
-        let failed = self.targets.iter().filter(|target| !self.fuzz(target)).count();
-        if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        let is_sound = match self.targets[..] {
+            [target] => self.fuzz(target),
+            _ => self.fuzz_side_by_side(),
+        };
+        if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+
+    /// Whether all targets took their inputs: as many at a time as there are processors, each in a process of its own, so
+    /// that a thread's panic is known to be its.
+    fn fuzz_side_by_side(&self) -> bool {
+        let next = AtomicUsize::new(0);
+        let take = || self.targets.get(next.fetch_add(1, Ordering::Relaxed));
+        let work = || std::iter::from_fn(take).filter(|target| !self.fuzz_apart(target)).count();
+        let at_a_time = thread::available_parallelism().map_or(1, NonZero::get);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (0..at_a_time).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().map(|worker| worker.join().expect("it counts")).sum::<usize>() == 0
+        })
+    }
+
+    fn fuzz_apart(&self, target: &Target) -> bool {
+        let program = env::current_exe().expect("a process knows its program");
+        let (runs, seed) = (self.runs.to_string(), self.seed.to_string());
+        let ended = Command::new(program).args(["--runs", &runs, "--seed", &seed, target.name]).status();
+        ended.is_ok_and(|status| status.success())
     }
 
     /// Whether a target took all its inputs.
@@ -115,7 +139,7 @@ fn find(name: &str) -> Result<&'static Target, String> {
 /// Keep the input that made a target fail.
 fn report(target: &Target, input: &[u8]) {
     let name = format!("longhaul-fuzz-{}-{}", target.name, &blake3::hash(input).to_hex()[..8]);
-    let file = std::env::temp_dir().join(name);
+    let file = env::temp_dir().join(name);
     match fs::write(&file, input) {
         Ok(()) => println!("fuzz {0} ... FAILED; again: longhaul-fuzz {0}={1}", target.name, file.display()),
         Err(_) => println!("fuzz {} ... FAILED with {input:02x?}", target.name),
