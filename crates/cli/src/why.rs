@@ -16,6 +16,7 @@ pub fn limit_text(limit: Limit) -> Option<&'static str> {
         Limit::Receiver => Some("the receiving host"),
         Limit::Cpu => Some("the sender's processor"),
         Limit::RateCap => Some("the rate cap"),
+        Limit::Policer => Some("a policer"),
     }
 }
 
@@ -24,9 +25,7 @@ fn advice(limit: Limit) -> &'static str {
     match limit {
         Limit::None => "nothing held it back for long enough to tell",
         Limit::Path => "the narrowest link on the way is full; nothing on either host would make it faster",
-        Limit::Loss => {
-            "packets get lost without the path being full; look for a bad link or a policer on the way"
-        }
+        Limit::Loss => "packets get lost without the path being full; look for a bad link on the way",
         Limit::Source => "files could not be read faster at the sender",
         Limit::Target => "files could not be written faster at the receiver",
         Limit::Receiver => {
@@ -35,6 +34,9 @@ fn advice(limit: Limit) -> &'static str {
         }
         Limit::Cpu => "the sending host had no more processor time for it; a larger packet size helps",
         Limit::RateCap => "it went as fast as --rate (or the server's --max-rate) allows",
+        Limit::Policer => {
+            "a policer on the way drops what is faster than its rate; ask who runs that network for more"
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
     "sharing",
     "what a control leaves to others on a path, and they to it: rivals, its like, crowds",
-    &[ONE_BBR, BBRS, ONE_TCP, CUBICS, CROWDS, ALIKE, RTTS, BEHIND],
+    &[ONE_BBR, BBRS, ONE_TCP, CUBICS, CROWDS, ALIKE, RTTS, BEHIND, POLICED],
     share,
 );
 
@@ -36,6 +36,10 @@ const RTTS: Claim =
     Claim::ours("where half of them have four times the others' round trip the index is at least 0.9");
 const BEHIND: Claim = Claim::ours("CUBIC and BBR keep at least 95 % beside it in the background");
 
+const POLICED: Claim = Claim::ours(
+    "alone behind a policer it has at least 92 % of its rate and loses 1 % at most, both from 2 s on",
+);
+
 /// Flows that meet on a path.
 #[derive(Clone, Copy, Debug)]
 struct Row {
@@ -49,11 +53,23 @@ struct Row {
     /// In the background.
     yields: bool,
     rivals: Option<(ControllerKind, u32)>,
+    /// Rate, in Mb/s, and burst, in ms.
+    policer: Option<(f64, f64)>,
 }
 
 impl Row {
     const fn new(claim: Claim, (rate_mbit, rtt_ms, queue_bdp): (f64, f64, f64), count: u32) -> Row {
-        Row { claim, rate_mbit, rtt_ms, queue_bdp, count, has_far: false, yields: false, rivals: None }
+        Row {
+            claim,
+            rate_mbit,
+            rtt_ms,
+            queue_bdp,
+            count,
+            has_far: false,
+            yields: false,
+            rivals: None,
+            policer: None,
+        }
     }
 
     const fn beside(claim: Claim, path: (f64, f64, f64), rival: ControllerKind, count: u32) -> Row {
@@ -64,6 +80,10 @@ impl Row {
         Row { has_far: true, ..self }
     }
 
+    const fn policed(path: (f64, f64, f64), mbit: f64, burst_ms: f64) -> Row {
+        Row { policer: Some((mbit, burst_ms)), ..Row::new(POLICED, path, 1) }
+    }
+
     const fn behind(self) -> Row {
         Row { yields: true, ..self }
     }
@@ -72,10 +92,27 @@ impl Row {
         let Row { rate_mbit, rtt_ms, queue_bdp, .. } = self;
         let path = format!("{rate_mbit} Mb/s, {rtt_ms} ms, queue {queue_bdp}");
         let far = if self.has_far { ", round trips 1 : 4" } else { "" };
+        if let Some((mbit, burst_ms)) = self.policer {
+            return format!("policed to {mbit} Mb/s, burst {burst_ms} ms: {path}");
+        }
         match self.rivals {
             Some((rival, count)) if self.yields => format!("behind {count} {}: {path}", rival.name()),
             Some((rival, count)) => format!("beside {count} {}: {path}", rival.name()),
             None => format!("{} alike{far}: {path}", self.count),
+        }
+    }
+
+    fn scenario(&self, start: Start, seed: u64) -> Scenario {
+        let path = Scenario::new(self.rate_mbit, self.rtt_ms);
+        let path = Scenario { queue_bdp: Some(self.queue_bdp), seed, ..path };
+        let Some((mbit, burst_ms)) = self.policer else { return path };
+        Scenario {
+            policer_mbit: Some(mbit),
+            policer_burst_ms: Some(burst_ms),
+            // Alone on an even path it would do the same after each start.
+            jitter_ms: POLICED_JITTER_MS,
+            seed: seed + (start.ours_s * 10.0) as u64,
+            ..path
         }
     }
 
@@ -116,6 +153,8 @@ const ROWS: &[Row] = &[
     Row::new(RTTS, LONG, 8).far(),
     Row::beside(BEHIND, LONG, ControllerKind::Cubic, 1).behind(),
     Row::beside(BEHIND, LONG, ControllerKind::Bbr, 1).behind(),
+    Row::policed((200.0, 40.0, 1.0), 50.0, 100.0),
+    Row::policed((100.0, 100.0, 1.0), 20.0, 100.0),
 ];
 
 /// When flows begin: the first of ours, the gap between two of ours, the first of the rivals, theirs.
@@ -137,6 +176,7 @@ const STARTS: [Start; 6] = [
     Start { ours_s: 5.2, gap_s: 1.7, rivals_s: 0.0 },
 ];
 const RIVALS_GAP_S: f64 = 0.1;
+const POLICED_JITTER_MS: f64 = 0.2;
 /// In a crowd they come so soon one after another.
 const CROWD_GAP: f64 = 0.25;
 
@@ -231,6 +271,14 @@ const BARS: &[Bar<Contest, Shares>] = &[
     },
     Bar { claim: RTTS, holds: |met, _| met.jain().min >= 0.9, figures: of_alike },
     Bar { claim: BEHIND, holds: |met, _| met.rivals().min >= 0.95, figures: of_ours },
+    Bar {
+        claim: POLICED,
+        holds: |met, _| met.ours().min >= 0.92 && met.lost().max <= 0.01,
+        figures: |met| {
+            let (share, lost) = (met.ours().min, met.lost().max);
+            format!("{:.1} % at worst, {:.1} % lost at most", 100.0 * share, 100.0 * lost)
+        },
+    },
 ];
 
 fn of_ours(met: &Met<Contest, Shares>) -> String {
@@ -284,8 +332,7 @@ fn share(options: &Options<'_>) -> Findings {
 
 fn simulate(contest: &Contest, start: Start, extent: &Extent<Contest, Start>, seed: u64) -> Shares {
     let Contest { row, control } = contest;
-    let path = Scenario::new(row.rate_mbit, row.rtt_ms);
-    let scenario = Scenario { queue_bdp: Some(row.queue_bdp), seed, ..path };
+    let scenario = row.scenario(start, seed);
     let limit = payload_rate(&scenario);
     // Twice what fits into the run, so that nobody is done before its end.
     let bytes = limit.bytes_in(extent.until.since(Time::ZERO)) * 2;
@@ -309,7 +356,8 @@ fn simulate(contest: &Contest, start: Start, extent: &Extent<Contest, Start>, se
     }
     let all = traffic.len();
     let mut workload = Workload::over(&scenario, traffic, extent.until).expect("the path is a sound one");
-    workload.measure_from = extent.from;
+    let from_2_s = Time::from_millis(2000) + Duration::from_secs_f64(start.ours_s);
+    workload.measure_from = if row.policer.is_some() { from_2_s } else { extent.from };
     workload.options.trace = TraceMode::Off;
     let measured = workload.run();
     let share = |index| measured.goodputs(index).iter().sum::<f64>() / limit.0 as f64;
@@ -341,9 +389,7 @@ fn table(met: &[Met<Contest, Shares>]) -> Table {
         .column("worst", Unit::Share, |one| one.ours().min)
         .column("even share", Unit::Share, |one| one.case.row.fair() * f64::from(one.case.row.count))
         .column("rivals", Unit::Share, |one| one.case.row.rivals.map(|_| one.rivals().mean))
-        .column("Jain index, worst", Unit::Number, |one| {
-            one.case.row.rivals.is_none().then(|| one.jain().min)
-        })
+        .column("Jain index, worst", Unit::Number, |one| (one.case.row.count > 1).then(|| one.jain().min))
         .column("queue", Unit::Bdp, |one| one.over(|shares| shares.queue_bdp).mean)
         .column("lost", Unit::Share, |one| one.lost().mean)
         .text("bar held", |one| one.holds(met))

@@ -88,10 +88,11 @@ pub(crate) fn run_singles(options: &Options<'_>, singles: &[Single]) -> Vec<Sing
     run_jobs(options, singles, Single::run)
 }
 
-/// Object bytes that fit through the bottleneck: in packets of the MTU, as the default protocol's.
+/// Object bytes that fit through the bottleneck, or past a policer before it: in packets of the MTU, as the default protocol's.
 pub(crate) fn payload_rate(scenario: &Scenario) -> Rate {
     let mtu = f64::from(scenario.mtu);
-    Rate::from_mbps(scenario.bottleneck_mbit).scale((mtu - OVERHEAD) / mtu)
+    let mbit = scenario.policer_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit);
+    Rate::from_mbps(mbit).scale((mtu - OVERHEAD) / mtu)
 }
 
 /// Headers of IP and UDP, and what the protocol and its seal add.

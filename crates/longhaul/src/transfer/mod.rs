@@ -56,7 +56,7 @@
 //!
 //! `Sending::limit` asks in this order: the socket or the TCP streams are full (path), there is nothing to send
 //! (source), the rate cap; else it is the controller's pace, and behind that the receiver (its disk or its host), the
-//! processor (the pacer came late again and again), random loss, or the path. `LimitMeter` adds up the time under
+//! processor (the pacer came late again and again), a policer, random loss, or the path. `LimitMeter` adds up the time under
 //! each. Losses of the path and drops of the receiving host (`SO_RXQ_OVFL`) are counted apart throughout.
 
 mod absent;

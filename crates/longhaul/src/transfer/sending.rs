@@ -408,6 +408,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                     Limit::Receiver
                 } else if self.recent.cpu_bound {
                     Limit::Cpu
+                } else if snapshot.policer.is_some() {
+                    Limit::Policer
                 } else if snapshot.random_loss >= LOSS_WORTH_A_WORD {
                     Limit::Loss
                 } else {
@@ -417,10 +419,22 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         }
     }
 
+    /// What is known of that limit beside its name.
+    fn figures(&self, limit: Limit) -> String {
+        let policer = self.sender.snapshot().policer.filter(|_| limit == Limit::Policer);
+        let whole =
+            f64::from(self.session.link.packet_len(self.datagram_len as u16)) / self.datagram_len as f64;
+        policer.map_or(String::new(), |policer| {
+            let (mbps, burst_kb) = (policer.rate.as_mbps() * whole, policer.burst_bytes as f64 * whole / 1e3);
+            format!("; {mbps:.1} Mb/s and bursts of {burst_kb:.0} kB pass")
+        })
+    }
+
     fn account(&mut self, now: Time) {
         let limit = self.limit(now);
         if let Some(changed) = self.meter.note(now, limit) {
-            let line = format!("limited by {}: {}", changed.name(), changed.explain());
+            let line =
+                format!("limited by {}: {}{}", changed.name(), changed.explain(), self.figures(changed));
             self.session.remark(line.clone());
             self.remarks.push(line);
         }

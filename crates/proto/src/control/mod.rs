@@ -141,6 +141,15 @@ impl Remembered {
     }
 }
 
+/// A limit on what passes that drops instead of letting it wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policed {
+    /// What it lets pass, counting datagrams as the endpoint does.
+    pub rate: Rate,
+    /// What it lets pass beyond that at once.
+    pub burst_bytes: u64,
+}
+
 /// State of a controller for traces and displays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
@@ -156,6 +165,8 @@ pub struct Snapshot {
     pub random_loss: f64,
     /// The receiver, not the path, bounds the rate.
     pub receiver_bound: bool,
+    /// What it takes to drop all that is faster.
+    pub policer: Option<Policed>,
     /// What it is doing, in a word of its own; empty where there is only one thing it does.
     pub phase: &'static str,
 }

@@ -27,6 +27,8 @@ pub enum Limit {
     Cpu,
     /// The rate that was asked for.
     RateCap,
+    /// A policer on the path: it drops what exceeds its rate.
+    Policer,
 }
 
 impl Limit {
@@ -41,12 +43,13 @@ impl Limit {
             Limit::Receiver => "receiver",
             Limit::Cpu => "cpu",
             Limit::RateCap => "rate_cap",
+            Limit::Policer => "policer",
         }
     }
 }
 
 impl Limit {
-    const ALL: [Limit; 8] = [
+    const ALL: [Limit; 9] = [
         Limit::None,
         Limit::Path,
         Limit::Loss,
@@ -55,6 +58,7 @@ impl Limit {
         Limit::Receiver,
         Limit::Cpu,
         Limit::RateCap,
+        Limit::Policer,
     ];
 
     /// A sentence for people.
@@ -70,6 +74,7 @@ impl Limit {
             }
             Limit::Cpu => "the sender's processor is busy",
             Limit::RateCap => "the rate cap that was asked for",
+            Limit::Policer => "the path drops what exceeds a rate, and lets nothing wait",
         }
     }
 }
@@ -77,20 +82,22 @@ impl Limit {
 /// For how long each limit held. Serialised, a map from each that did to milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitSpans {
-    ns: [u64; Limit::ALL.len()],
+    /// Of all but [`Limit::None`], in the order of the table.
+    ns: [u64; Limit::ALL.len() - 1],
 }
 
 impl LimitSpans {
-    /// Add time in which `limit` held.
+    /// Add time in which `limit` held. Of [`Limit::None`] no account is kept.
     pub fn add(&mut self, limit: Limit, span: Duration) {
-        let sum = &mut self.ns[limit as usize];
+        let Some(index) = (limit as usize).checked_sub(1) else { return };
+        let sum = &mut self.ns[index];
         *sum = sum.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Each limit that held, and how long. Time in which nothing could be told is not among them.
+    /// Each limit that held, and how long.
     pub fn iter(&self) -> impl Iterator<Item = (Limit, Duration)> {
-        let all = Limit::ALL.into_iter().zip(self.ns.map(Duration::from_nanos));
-        all.filter(|(limit, span)| *limit != Limit::None && !span.is_zero())
+        let all = Limit::ALL.into_iter().skip(1).zip(self.ns.map(Duration::from_nanos));
+        all.filter(|(_, span)| !span.is_zero())
     }
 
     /// The limit that held longest; none where nothing could be told.

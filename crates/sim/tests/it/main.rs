@@ -7,6 +7,7 @@ mod many;
 mod network;
 mod object;
 mod pcp;
+mod policer;
 mod queues;
 mod rates;
 mod scenarios;

@@ -76,6 +76,19 @@ fn a_path_that_loses_packets() {
 }
 
 #[test]
+fn a_policer() {
+    let Some(_alone) = machine::measure() else { return };
+    let sides = Sides::new();
+    let policed =
+        Scenario { policer_mbit: Some(50.0), policer_burst_ms: Some(100.0), ..Scenario::new(200.0, 40.0) };
+    let haul = sides.haul(&policed);
+    // TCP may pass it better.
+    let push = || haul.start_cp(sides.push(&haul, &["--transport=object"]));
+    let Some(json) = assert_limited_by("policer", &haul, push) else { return };
+    assert!(json["goodput_mbps"].as_f64().unwrap() > 40.0, "{json}");
+}
+
+#[test]
 fn a_rate_that_was_asked_for() {
     let Some(_alone) = machine::measure() else { return };
     let sides = Sides::new();

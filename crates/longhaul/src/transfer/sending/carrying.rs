@@ -159,7 +159,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             left: self.sender.shape().object_len - delivered,
             settled: stats.covered,
             lost: path_losses(&stats),
-            path_bound: matches!(self.meter.current(), Limit::Path | Limit::Loss),
+            path_bound: matches!(self.meter.current(), Limit::Path | Limit::Loss | Limit::Policer),
             waiting: self.sender.acked() < packets
                 && stats.packets_sent > 0
                 && self.sender.blocked() != Blocked::Source,

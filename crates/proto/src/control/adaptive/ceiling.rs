@@ -18,7 +18,13 @@ pub(super) struct Test {
     /// What called for the test.
     pub loss: f64,
     pub delivered: f64,
+    /// All of that had passed while the path was full.
+    pub is_measured: bool,
     pub queue_ns: f64,
+    /// No queue was there, as far as is known.
+    pub is_dry: bool,
+    /// More was tried than a policer lets pass.
+    pub tries_more: bool,
 }
 
 /// What is known of the bottleneck's limits from having met them.
@@ -49,17 +55,41 @@ impl Ceiling {
     }
 }
 
+impl Test {
+    /// What is sent, bit/s. A known policer needs no proof: its bucket is to stay empty until its rate is measured anew.
+    pub fn rate(&self) -> f64 {
+        self.delivered * if self.tries_more { 1.0 } else { TEST_FACTOR }
+    }
+}
+
 impl Adaptive {
-    /// End of a round in a test: once what was sent at the old rate is through, count; when enough is counted, judge.
-    pub(super) fn judge(&mut self, ack: &AckSample, test: Test) {
+    /// End of a round in a test, which delivered `delivered` bit/s: once what was sent at the old rate is through, count; when
+    /// enough is counted, judge.
+    pub(super) fn judge(&mut self, ack: &AckSample, test: Test, delivered: f64) {
         let Some(counted) = test.counted else {
-            if ack.largest >= test.from {
-                self.state = State::Test(Test { counted: Some(Counted::at(ack)), ..test });
+            if ack.largest < test.from {
+                return;
             }
+            if test.tries_more && self.meet_policer(ack.now, delivered) {
+                self.loss.restart(ack);
+                return;
+            }
+            // Beside an outage it comes unevenly, and what was delivered before says nothing.
+            let is_even = delivered > self.round.delivered_max / 2.0 && !self.round.is_late;
+            let is_dry =
+                test.is_dry && is_even && (test.is_measured || delivered * TEST_FACTOR <= test.delivered);
+            let test = Test { is_dry, tries_more: false, ..test };
+            let is_slower = is_dry && delivered < test.delivered * TEST_FACTOR;
+            self.state = State::Test(if is_slower && !test.is_measured {
+                // A burst that passed before had made the path look faster.
+                Test { from: ack.next_number, delivered, is_measured: true, ..test }
+            } else {
+                Test { counted: Some(Counted::at(ack)), ..test }
+            });
             return;
         };
         let (datagrams, loss) = counted.until(ack, self.datagram_len);
-        let is_long = ack.now >= test.began + TEST_MAX.max(self.rtt * TEST_ROUNDS_MAX);
+        let is_long = ack.now >= test.began + TEST_MAX;
         if datagrams < self.loss.datagrams_to_judge(test.loss) && !is_long {
             return;
         }
@@ -84,7 +114,11 @@ impl Adaptive {
         if !still {
             // It was ours: what was delivered while it lasted is what the path carries.
             self.bandwidth = (test.delivered / (1.0 - loss).max(0.1)).max(RATE_MIN);
-            self.meet_ceiling(ack.now, test.queue_ns);
+            if test.is_dry && self.find_policer(ack) {
+                self.hold_growth(ack.now);
+            } else {
+                self.meet_ceiling(ack.now, test.queue_ns);
+            }
         }
     }
 
@@ -96,6 +130,12 @@ impl Adaptive {
             ceiling.burst_ns /= 2.0;
         }
         ceiling.room_ns = (queue_ns / 2.0 / share).max(ROOM_MIN_NS);
+        self.hold_growth(now);
+    }
+
+    /// The path carries no more: wait before more is tried.
+    pub(super) fn hold_growth(&mut self, now: Time) {
+        let ceiling = &mut self.ceiling;
         ceiling.hold = (ceiling.hold * 2)
             .clamp((self.rtt * HOLD_ROUNDS).max(HOLD_MIN), HOLD_MAX.max(self.rtt * HOLD_ROUNDS));
         ceiling.hold_until = now + ceiling.hold;
@@ -122,7 +162,6 @@ const BURST_FIRST_NS: f64 = 50_000.0;
 /// In a test bursts are shorter by this, to see whether it was them.
 pub(super) const BURST_TEST: f64 = 0.25;
 /// In a test, the share of the delivered rate that is sent.
-pub(super) const TEST_FACTOR: f64 = 0.9;
-/// It takes no longer than this, or so many round trips.
+const TEST_FACTOR: f64 = 0.9;
+/// It takes no longer than this and a round trip or two.
 const TEST_MAX: Duration = Duration::from_secs(1);
-const TEST_ROUNDS_MAX: u32 = 4;

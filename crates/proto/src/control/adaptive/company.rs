@@ -11,7 +11,8 @@ impl Adaptive {
     /// What the link carries as far as known, bit/s. Hosts that bundle arrivals make pairs look faster than they were, and
     /// the train that began is longer: the lower of both counts.
     pub(super) fn link_rate(&self) -> Option<f64> {
-        [self.pairs.link(), self.link].into_iter().flatten().reduce(f64::min)
+        let policer = self.policer.map(|policer| policer.rate);
+        [self.pairs.link(), self.link, policer].into_iter().flatten().reduce(f64::min)
     }
 
     /// The link carries far more than we get.
@@ -62,7 +63,7 @@ impl Adaptive {
     pub(super) fn compete(&mut self, now: Time, window: f64) {
         let config = ControlConfig { rtt: self.rtt, ..self.config };
         self.state = State::Compete(Box::new(Compete::new(now, config, window)));
-        (self.growth, self.startup) = (0.0, None);
+        (self.growth, self.startup, self.policer) = (0.0, None, None);
         // A share that is lost at random can only be told without rivals.
         self.loss.random = 0.0;
         self.refresh.begin_anew();
@@ -94,7 +95,7 @@ impl Adaptive {
 }
 
 /// Who gets less than this share of the link shares it.
-const ALONE_SHARE: f64 = 0.7;
+pub(super) const ALONE_SHARE: f64 = 0.7;
 /// Who gets less than this share is one of many.
 const CROWD_SHARE: f64 = 0.25;
 /// Ticks stray by so much more at most than they do in the mean.

@@ -46,7 +46,12 @@
 //! was delivered is taken as the path's rate, the queue aimed at is from then on shorter than the one that overflowed,
 //! and if there was hardly a queue, bursts become shorter. Only a test raises the share that counts as random: if it
 //! followed what is measured while the bottleneck is full, the sender would make up for its own congestion by sending
-//! more. No test makes more than a fifth random.
+//! more. No test makes more than a fifth random. Where no queue was, only what comes in of what was on its way when the test
+//! began tells what passes: a policer lets a burst go first.
+//!
+//! A *policer* (`policer.rs`) is what such a loss tells where a burst had passed, no queue grew and the link is faster: just less
+//! than its rate is sent, and a little more tried now and then, as after every ceiling, until it drops again (then its rate is
+//! measured anew) or more has passed than it could let pass.
 //!
 //! A *mark* (`marks.rs`) says what a loss says when a queue has no room, and nothing is missing: growth ends, the queue aimed
 //! at is from then on shorter than the one that marked, and beside others the flow competes, until it has all of the link or
@@ -74,6 +79,7 @@ mod delay;
 mod loss;
 mod marks;
 mod pairs;
+mod policer;
 mod receiver;
 mod refresh;
 mod rivals;
@@ -83,13 +89,14 @@ mod target;
 
 use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
-use ceiling::{BURST_TEST, CEILING_GONE, Ceiling, TEST_FACTOR, Test};
+use ceiling::{BURST_TEST, CEILING_GONE, Ceiling, Test};
 use company::LOSS_FACTOR;
 use core::time::Duration;
 use delay::QueueDelay;
 use loss::{Counted, LossWatch};
 use marks::Marks;
 use pairs::Pairs;
+use policer::{Climb, Policer};
 use receiver::ReceiverBound;
 use refresh::Refresh;
 use rivals::{Compete, Dips};
@@ -116,6 +123,8 @@ pub struct Adaptive {
     loss: LossWatch,
     marks: Marks,
     ceiling: Ceiling,
+    policer: Option<Policer>,
+    climb: Climb,
     refresh: Refresh,
     tick: Tick,
     round: Round,
@@ -205,6 +214,8 @@ impl Adaptive {
             loss: LossWatch::default(),
             marks: Marks::default(),
             ceiling: Ceiling::new(rtt),
+            policer: None,
+            climb: Climb::default(),
             refresh: Refresh::new(rtt),
             tick: Tick::default(),
             round: Round::default(),
@@ -237,13 +248,13 @@ impl Adaptive {
     fn rate(&self) -> f64 {
         let rate = match &self.state {
             State::Train => self.bandwidth,
-            State::Test(test) => test.delivered * TEST_FACTOR,
+            State::Test(test) => test.rate(),
             State::Refresh { depth, .. } => self.bandwidth * (1.0 - depth),
             State::Compete(compete) => compete.rate(),
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
                 let factor = (1.0 + self.growth + GAIN * error).clamp(FACTOR_MIN, FACTOR_MAX);
-                self.bandwidth * factor
+                self.within_policer(self.bandwidth * factor)
             }
         };
         rate.min(self.receiver.limit).max(RATE_MIN)
@@ -271,7 +282,9 @@ impl Adaptive {
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
         if span > Duration::ZERO {
-            self.learn_bandwidth(ack.now, delivered / (1.0 - self.loss.random).max(0.1), is_full && !is_late);
+            let carried = delivered / (1.0 - self.loss.random).max(0.1);
+            self.learn_bandwidth(ack.now, carried, is_full && !is_late);
+            self.reckon_policer(carried, span.as_secs_f64());
             self.round.delivered_max = self.round.delivered_max.max(delivered);
             self.round.ticks += 1;
         }
@@ -312,6 +325,9 @@ impl Adaptive {
     }
 
     fn begin_tick(&mut self, ack: &AckSample) {
+        if self.policer.is_none() {
+            self.climb.note(ack);
+        }
         self.tick = Tick {
             began: ack.now,
             arrival: ack.arrival,
@@ -329,7 +345,7 @@ impl Adaptive {
         match &mut self.state {
             State::Test(test) => {
                 let test = *test;
-                self.judge(ack, test);
+                self.judge(ack, test, delivered);
             }
             State::Compete(_) => self.look_beside_rivals(ack.now, delivered),
             _ => self.watch(ack, delivered),
@@ -338,7 +354,7 @@ impl Adaptive {
         if !self.round.queued && !self.round.app_limited && matches!(self.state, State::Cruise) {
             self.bandwidth = self.bandwidth.max(carried);
         }
-        if self.bandwidth > self.ceiling.bandwidth * CEILING_GONE {
+        if self.policer.is_none() && self.bandwidth > self.ceiling.bandwidth * CEILING_GONE {
             self.ceiling.hold = Duration::ZERO;
         }
         let grows = matches!(self.state, State::Cruise)
@@ -349,6 +365,11 @@ impl Adaptive {
         if !grows {
             self.startup = None;
         }
+        if let Some(policer) = self.policer
+            && self.growth == 0.0
+        {
+            self.bandwidth = self.bandwidth.min(policer.rate);
+        }
         self.growth = match (grows, self.startup) {
             (false, _) => 0.0,
             (true, Some(_)) => GROWTH_MAX,
@@ -358,6 +379,9 @@ impl Adaptive {
     }
 
     fn begin_round(&mut self, ack: &AckSample) {
+        if self.growth == 0.0 && self.round.is_settled && !matches!(self.state, State::Test(_)) {
+            self.climb.restart();
+        }
         self.round = Round {
             ends: ack.next_number,
             began: ack.now,
@@ -382,10 +406,23 @@ impl Adaptive {
         if let Some(loss) = excess.filter(|loss| *loss > tolerated) {
             let delivered =
                 if self.growth > 0.0 || self.round.is_late { self.round.delivered_max } else { delivered };
+            let above = self.policer.filter(|_| self.growth > 0.0).map(|policer| policer.rate);
+            let delivered = above.map_or(delivered, |rate| rate.min(delivered));
             (self.growth, self.startup) = (0.0, None);
             let queue_ns = self.round.queue_most_ns;
-            let (began, from) = (ack.now, ack.next_number);
-            self.state = State::Test(Test { began, from, counted: None, loss, delivered, queue_ns });
+            let is_dry = queue_ns <= self.delay.slack_ns(self.target_ns());
+            let (began, from, is_measured, tries_more) = (ack.now, ack.next_number, false, above.is_some());
+            self.state = State::Test(Test {
+                began,
+                from,
+                counted: None,
+                loss,
+                delivered,
+                is_measured,
+                queue_ns,
+                is_dry,
+                tries_more,
+            });
         }
     }
 
@@ -498,7 +535,10 @@ impl Controller for Adaptive {
         // What the path and the target queue hold, and what the receiver may not have acknowledged yet.
         let extra_ns = if self.jump.is_some() { self.delay.queue_ns } else { 0.0 };
         let span_ns = (nanos(self.rtt) as f64 + extra_ns) * 1.25 + 2.0 * self.target_ns() + WINDOW_SLACK_NS;
-        let rate = self.bandwidth * (1.0 + self.growth);
+        // In a test without a queue what was sent faster is still on its way, or lost.
+        let is_dry = matches!(self.state, State::Test(test) if test.is_dry);
+        let growth = if is_dry { GROWTH_MAX } else { self.growth };
+        let rate = self.bandwidth * (1.0 + growth);
         let bytes = rate * span_ns / 8e9 / (1.0 - self.loss.random).max(0.5);
         Some(bytes.max(TRAIN_LEN * self.datagram_len) as u64)
     }
@@ -517,6 +557,7 @@ impl Controller for Adaptive {
             queue_delay: Duration::from_nanos(self.delay.queue_ns.max(0.0) as u64),
             random_loss: self.loss.random,
             receiver_bound: self.receiver.limit < self.bandwidth,
+            policer: self.policer.map(|policer| policer.policed()),
             phase: match &self.state {
                 State::Train => "train",
                 State::Cruise if self.startup.is_some() => "startup",

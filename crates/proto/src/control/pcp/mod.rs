@@ -320,6 +320,7 @@ impl Controller for Pcp {
             queue_delay: self.compensation.queue(),
             random_loss: 0.0,
             receiver_bound: self.receiver.is_bound,
+            policer: None,
             phase: if self.train.is_some() { "probe" } else { "base" },
         }
     }
