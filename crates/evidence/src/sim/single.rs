@@ -91,8 +91,7 @@ pub(crate) fn run_singles(options: &Options<'_>, singles: &[Single]) -> Vec<Sing
 /// Object bytes that fit through the bottleneck, or past a policer before it: in packets of the MTU, as the default protocol's.
 pub(crate) fn payload_rate(scenario: &Scenario) -> Rate {
     let mtu = f64::from(scenario.mtu);
-    let mbit = scenario.policer_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit);
-    Rate::from_mbps(mbit).scale((mtu - OVERHEAD) / mtu)
+    Rate::from_mbps(scenario.passing_mbit()).scale((mtu - OVERHEAD) / mtu)
 }
 
 /// Headers of IP and UDP, and what the protocol and its seal add.

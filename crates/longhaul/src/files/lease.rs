@@ -35,10 +35,7 @@ impl Drop for Lease {
 /// Take over the journal that is there. `None`: there is none that is ours and nobody's at work. An error of
 /// kind `ResourceBusy`: another copy has it.
 pub(super) fn take(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<Lease>> {
-    Ok(match seize(folder, name)? {
-        There::Ours(journal) => Some(journal),
-        There::Foreign | There::Nothing => None,
-    })
+    Ok(seize(folder, name)?.ours())
 }
 
 fn seize(folder: &OwnedFd, name: &[u8]) -> io::Result<There<Lease>> {
@@ -82,8 +79,8 @@ fn hold(journal: File, folder: &OwnedFd, name: &[u8]) -> io::Result<Held> {
 /// Make a new journal in place of any that nobody is at work with. The part files that went with that one go with it.
 pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<Lease> {
     for _ in 0..ATTEMPTS {
-        match openat(folder, name, CREATE, Mode::from_raw_mode(0o600)) {
-            Ok(journal) => match hold(journal.into(), folder, name)? {
+        match create_file(folder, name) {
+            Ok(journal) => match hold(journal, folder, name)? {
                 Held::Ours(journal) => return Ok(journal),
                 Held::Gone => {}
                 // Another copy of the kind then makes one of its own, and this one goes on without a name.
@@ -144,10 +141,15 @@ pub(super) fn remove_orphans(folder: &OwnedFd) {
     }
 }
 
+/// Make a file that was not there, for its owner alone.
+pub(super) fn create_file(folder: &OwnedFd, name: &[u8]) -> Result<File, Errno> {
+    openat(folder, name, CREATE, Mode::from_raw_mode(0o600)).map(File::from)
+}
+
 /// Make a file that is to be renamed soon. It is locked until it is closed, so that nobody takes it for abandoned.
 pub(super) fn create_new(folder: &OwnedFd, name: &[u8]) -> io::Result<File> {
     loop {
-        let file: File = openat(folder, name, CREATE, Mode::from_raw_mode(0o600))?.into();
+        let file = create_file(folder, name)?;
         // Another copy may have seen it before it was locked. Then it is gone when that copy lets go of it.
         let _ = flock(&file, FlockOperation::LockExclusive);
         if is_at(&file, folder, name) {
@@ -165,10 +167,8 @@ pub(super) fn lock(file: &File) -> Result<(), Errno> {
 pub(super) fn remove_abandoned(folder: &OwnedFd, name: &[u8]) {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, name, flags, Mode::empty()).map(File::from) else { return };
-    let is_ours = fstat(&file).is_ok_and(|stat| {
-        stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_uid == rustix::process::geteuid().as_raw()
-    });
-    if is_ours && lock(&file).is_ok() && is_at(&file, folder, name) {
+    if fstat(&file).is_ok_and(|stat| is_our_file(&stat)) && lock(&file).is_ok() && is_at(&file, folder, name)
+    {
         // One that stays takes room and does no harm.
         let _ = unlinkat(folder, name, AtFlags::empty());
     }
@@ -182,13 +182,19 @@ enum There<T> {
     Nothing,
 }
 
+impl<T> There<T> {
+    fn ours(self) -> Option<T> {
+        match self {
+            There::Ours(ours) => Some(ours),
+            There::Foreign | There::Nothing => None,
+        }
+    }
+}
+
 /// Open a part file or journal of ours: a regular file that belongs to us, which nobody else can read or write and which
 /// has no other name. `None` if there is no such thing.
 pub(super) fn open_ours(folder: &OwnedFd, name: &[u8]) -> io::Result<Option<File>> {
-    Ok(match look(folder, name)? {
-        There::Ours(file) => Some(file),
-        There::Foreign | There::Nothing => None,
-    })
+    Ok(look(folder, name)?.ours())
 }
 
 fn look(folder: &OwnedFd, name: &[u8]) -> io::Result<There<File>> {
@@ -208,10 +214,12 @@ fn look(folder: &OwnedFd, name: &[u8]) -> io::Result<There<File>> {
 }
 
 fn is_ours(stat: &Stat) -> bool {
-    stat.st_mode & libc::S_IFMT == libc::S_IFREG
-        && stat.st_mode & 0o7777 == 0o600
-        && stat.st_nlink == 1
-        && stat.st_uid == rustix::process::geteuid().as_raw()
+    is_our_file(stat) && stat.st_mode & 0o7777 == 0o600 && stat.st_nlink == 1
+}
+
+/// Whether it is a regular file that belongs to us.
+fn is_our_file(stat: &Stat) -> bool {
+    stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_uid == rustix::process::geteuid().as_raw()
 }
 
 /// Whether an open file is what `name` names.
@@ -317,7 +325,7 @@ mod tests {
     fn a_journal_that_somebody_takes_away_before_it_is_locked_is_not_held() {
         let (_folder, handle) = folder();
         let name: &[u8] = b".f.longhaul-journal";
-        let opened = || File::from(openat(&handle, name, CREATE, Mode::from_raw_mode(0o600)).unwrap());
+        let opened = || create_file(&handle, name).unwrap();
         let first = opened();
         discard(&handle, name).unwrap();
         assert!(matches!(hold(first.try_clone().unwrap(), &handle, name), Ok(Held::Gone)));

@@ -210,7 +210,7 @@ impl Target {
     /// Make a new part file. Its journal, which names it, is there before.
     pub(super) fn create_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        Ok(create_new(&folder, &part_name(name, self.token(entry)))?)
+        Ok(lease::create_file(&folder, &part_name(name, self.token(entry)))?)
     }
 
     /// Open a part file that was made before.
@@ -405,7 +405,7 @@ impl Target {
             return Ok(file);
         }
         let name = new_name(b"longhaul", self.token);
-        let file = create_new(top, &name)?;
+        let file = lease::create_file(top, &name)?;
         remove_file(top, &name)?;
         Ok(file)
     }
@@ -579,12 +579,6 @@ fn make_all(folders: &mut Folders, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
         }
     }
     folders.open(path)
-}
-
-/// Make a file that was not there.
-fn create_new(folder: &OwnedFd, name: &[u8]) -> Result<File, Errno> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(folder, name, flags, Mode::from_raw_mode(0o600)).map(File::from)
 }
 
 fn random_token() -> PartToken {

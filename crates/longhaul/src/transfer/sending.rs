@@ -211,7 +211,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if let Some(why) = why {
             sending.tell_switch(carrier, why, false);
         }
-        finished.map_or(Ok(()), |report| sending.end_part(report))?;
+        if let Some(report) = finished {
+            sending.end_part(report)?;
+        }
         Ok(sending)
     }
 

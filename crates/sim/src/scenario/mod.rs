@@ -152,6 +152,11 @@ impl Scenario {
         self.bdp().round() as u64
     }
 
+    /// What passes, in 10⁶ bit/s: a policer may be slower than the bottleneck.
+    pub fn passing_mbit(&self) -> f64 {
+        self.policer_mbit.unwrap_or(f64::INFINITY).min(self.bottleneck_mbit)
+    }
+
     /// What a policer of this rate lets pass at once, in bytes. At least one packet of the MTU.
     pub(crate) fn policer_burst_bytes(&self, mbit: f64) -> u64 {
         let burst_ms = self.policer_burst_ms.unwrap_or(POLICER_BURST_MS);

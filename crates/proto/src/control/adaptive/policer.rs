@@ -68,10 +68,7 @@ impl Climb {
 impl Adaptive {
     /// A tick delivered `carried` bit/s for `seconds`, made up for random loss.
     pub(super) fn reckon_policer(&mut self, carried: f64, seconds: f64) {
-        self.policer = self.policer.and_then(|mut policer| {
-            let holds = policer.holds(carried * seconds, seconds);
-            holds.then_some(policer)
-        });
+        self.policer.take_if(|policer| !policer.holds(carried * seconds, seconds));
     }
 
     /// Loss without a queue went away with less, so that what is carried is `self.bandwidth`. If what had passed beyond that

@@ -24,11 +24,6 @@ pub const PACKET_LEN: u32 = DATAGRAM_LEN as u32 - wire::DATA_OVERHEAD as u32;
 
 pub type BulkSim = Sim<Sender<Blank>, Receiver<Blank>>;
 
-/// What passes, bit/s: a policer may be slower than the bottleneck.
-fn rate(scenario: &Scenario) -> f64 {
-    scenario.policer_mbit.unwrap_or(f64::INFINITY).min(scenario.bottleneck_mbit) * 1e6
-}
-
 /// Share of the bottleneck's bits that can be the object's.
 pub fn payload_share(scenario: &Scenario) -> f64 {
     f64::from(PACKET_LEN) / f64::from(scenario.mtu) * (1.0 - scenario.loss)
@@ -85,7 +80,7 @@ impl Bulk {
 
     /// The object: what the path can carry in the time.
     fn object_len(&self) -> u64 {
-        (rate(&self.scenario) / 8.0 * self.seconds * payload_share(&self.scenario)) as u64
+        (self.scenario.passing_mbit() * 1e6 / 8.0 * self.seconds * payload_share(&self.scenario)) as u64
     }
 
     pub fn run(&self) -> Figures {
@@ -112,7 +107,7 @@ impl Bulk {
         let queue = outcome.forward.queue.mean_bytes;
         let required = (stats.packets_required as f64).min(sim.left(id).acked() as f64);
         Figures {
-            share: done / seconds / (rate(&self.scenario) * payload_share(&self.scenario)),
+            share: done / seconds / (self.scenario.passing_mbit() * 1e6 * payload_share(&self.scenario)),
             waste: stats.packets_sent as f64 / required - 1.0,
             queue_bdp: queue / self.scenario.bdp_bytes().max(1) as f64,
             queue_ms: queue * 8e-3 / self.scenario.bottleneck_mbit,
