@@ -121,15 +121,20 @@ impl Source {
         self.version.is_some() && self == other
     }
 
+    /// Whether both have their holes at the same places, or none.
+    pub(super) fn has_same_holes(&self, other: &Source) -> bool {
+        self.extents_hash == other.extents_hash
+    }
+
     /// Up to where a group of one, by its number, is at the same place in the other.
     pub(super) fn common_len(&self, other: &Source) -> u64 {
         let shorter = self.data_len.min(other.data_len);
-        if self.extents_hash == other.extents_hash && self.data_len == other.data_len {
-            shorter
-        } else if [self, other].iter().all(|source| source.extents_hash == extents_hash(None)) {
-            shorter / GROUP_LEN * GROUP_LEN
-        } else {
+        if !self.has_same_holes(other) {
             0
+        } else if self.data_len == other.data_len {
+            shorter
+        } else {
+            shorter / GROUP_LEN * GROUP_LEN
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Recovered {
     pub is_same_version: bool,
     /// It speaks of a file that looks the same, be there versions or not.
     pub is_alike: bool,
+    /// It speaks of a file that had its holes where this one has. If not, the part file may have data there.
+    pub has_same_holes: bool,
     /// Data bytes of groups that were never verified.
     pub ranges: Ranges,
     /// Groups that were verified for this version or for another.
@@ -210,6 +212,7 @@ pub(super) fn recover(wanted: &Source, ours: &Ours, journal: &(impl Stored + ?Si
     }
     let is_same_version = reading.source.is_some_and(|source| source.is(wanted));
     let is_alike = reading.source == Some(*wanted);
+    let has_same_holes = reading.source.is_some_and(|source| source.has_same_holes(wanted));
     reading.go_over(wanted);
     for range in reading.groups.bytes(wanted.data_len) {
         reading.ranges.remove(range);
@@ -221,6 +224,7 @@ pub(super) fn recover(wanted: &Source, ours: &Ours, journal: &(impl Stored + ?Si
         digest,
         is_same_version,
         is_alike,
+        has_same_holes,
         ranges,
         groups,
     })
@@ -491,6 +495,8 @@ mod tests {
             Kind::File { size: DATA_LEN, extents: Some(vec![0..5, 9..DATA_LEN]), version: Some([1; 16]) };
         let sparse = Source::new(&Entry { path: b"f".to_vec(), kind: sparse, mode: 0, mtime: (1, 5) });
         assert_eq!(seen(sparse), (false, vec![]));
+        let holes = |wanted: Source| recover(&wanted, &OURS, &bytes[..]).unwrap().has_same_holes;
+        assert!(holes(source(2 * GROUP_LEN, 2)) && !holes(sparse));
     }
 
     /// A journal that is made up while it is read: of a file of so many groups, all of which are verified, with a marker of ours

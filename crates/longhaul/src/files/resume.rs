@@ -52,6 +52,10 @@ pub(super) fn resume(
     let Some(journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
     let ours = Ours { owner, ..ours() };
     let Some(found) = recover(&Source::new(entry), &ours, &*journal) else { return Ok(None) };
+    // Nothing is sent, or compared, of holes: they have to be holes in the part file from the first on.
+    if !found.has_same_holes {
+        return Ok(None);
+    }
     let Some(part) = lease::open_ours(folder, &part_name(name, found.header.part()))? else {
         return Ok(None);
     };

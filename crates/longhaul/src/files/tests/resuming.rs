@@ -368,6 +368,30 @@ fn a_file_that_grew_goes_on_with_what_it_had() {
     assert_tidy(dest.path());
 }
 
+/// What came of it before would stay where the holes are now, and nothing is sent or hashed of holes.
+#[test]
+fn a_file_that_got_holes_has_nothing_of_its_former_self_in_them() {
+    let (source, dest) = (folder(), folder());
+    let (file, bytes) = (source.path().join("f"), random_bytes(8 * MIB, 1));
+    let holes_from = |start: u64, before: Option<u64>| {
+        let made = fs::File::create(&file).unwrap();
+        made.set_len(8 * MIB).unwrap();
+        made.write_all_at(&bytes[..start as usize], 0).unwrap();
+        made.write_all_at(&bytes[7 * MIB as usize..], 7 * MIB).unwrap();
+        before.into_iter().for_each(|at| made.write_all_at(&bytes[..MIB as usize], at).unwrap());
+    };
+    // Without holes, with a few, with those that it had before, with more.
+    write(&file, &bytes);
+    for (start, before) in [(4, None), (2, Some(5)), (4, None), (2, None)] {
+        interrupt(&file, dest.path(), Road { until: 0.9, ..Road::default() });
+        holes_from(start * MIB, before.map(|at| at * MIB));
+    }
+    let report = copy(&file, dest.path(), Road::default());
+    assert_eq!(report.files_done, 1);
+    assert!(fs::read(dest.path().join("f")).unwrap() == fs::read(&file).unwrap());
+    assert_tidy(dest.path());
+}
+
 #[test]
 fn two_copies_to_one_name_do_not_meet() {
     let (first, second, dest) = (folder(), folder(), folder());
