@@ -4,7 +4,7 @@
 //! refuses it, probes of it and of all smaller sizes go out together, again and again. Where smaller ones are answered and
 //! those of the size in use are not, in one round after the other, the largest that was answered is used from then on. A path
 //! on which nothing passes answers none, and one that merely loses much answers some of each: neither changes anything.
-//! Ten minutes after the last search larger sizes are tried.
+//! What has not carried data for a while is asked for before it does. Ten minutes after the last search larger sizes are tried.
 
 use crate::path::PathCheck;
 use crate::units::Time;
@@ -67,7 +67,7 @@ impl Plpmtud {
             }
             // Silence matters more than what might be gained.
             let is_upward = is_upward && !is_in_doubt;
-            self.search = Some(Search { began: look.now, is_upward, rounds: vec![], next_at: look.now });
+            self.search = Some(Search::new(look.now, is_upward));
         }
         let search = self.search.as_mut()?;
         let is_over = search.is_upward && search.rounds.len() >= PROBES_MAX && look.now >= search.next_at;
@@ -96,6 +96,13 @@ impl Plpmtud {
         None
     }
 
+    /// The size in use may not pass any more: ask at the next look, however it goes.
+    pub fn doubt(&mut self, now: Time) {
+        if self.class > 0 {
+            self.search = Some(Search::new(now, false));
+        }
+    }
+
     /// When to look again at the latest.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.search.as_ref().map(|search| search.next_at)
@@ -108,6 +115,10 @@ impl Plpmtud {
 }
 
 impl Search {
+    fn new(now: Time, is_upward: bool) -> Search {
+        Search { began: now, is_upward, rounds: vec![], next_at: now }
+    }
+
     /// A round of probes goes out.
     fn ask(&mut self, look: &Look, check: &mut PathCheck, (class, largest): (u8, u8)) {
         // The longest first: that a shorter one is answered which left after it means the more.
@@ -212,6 +223,32 @@ mod tests {
         }
         // The first two of the size in use are lost, by chance.
         assert_eq!(search(2, 3000, |ms, len| len < 1472 || ms > 1030), []);
+    }
+
+    #[test]
+    fn a_size_that_is_doubted_is_asked_for_before_anything_was_lost() {
+        for (longest, found) in [(1472, None), (1300, Some(0))] {
+            let mut plpmtud = Plpmtud::new(2, CLASSES.len(), Time::ZERO);
+            let mut check = PathCheck::new(CLASSES.to_vec(), false, 7);
+            let (mut buf, mut last) = (vec![0; 1500], None);
+            while check.poll_transmit(Time::ZERO, &mut buf).is_some() {}
+            plpmtud.doubt(Time::ZERO);
+            for ms in 0..100 {
+                let now = Time::from_millis(ms);
+                let look = Look { now, rtt: RTT, is_in_vain: false, is_refused: false, proven: Time::ZERO };
+                last = last.or(plpmtud.look(&look, &mut check));
+                while let Some(sent) = check.poll_transmit(now, &mut buf) {
+                    if sent.len + wire::SEAL_OVERHEAD <= longest {
+                        let len = wire::encode_reply(&mut buf, sent.number, now, 7);
+                        check.handle_datagram(now, Arrival::new(now, 0), &buf[..len]);
+                    }
+                }
+            }
+            assert_eq!((last, plpmtud.poll_timeout()), (found, None), "{longest}");
+        }
+        let mut smallest = Plpmtud::new(0, CLASSES.len(), Time::ZERO);
+        smallest.doubt(Time::ZERO);
+        assert_eq!(smallest.poll_timeout(), None);
     }
 
     #[test]

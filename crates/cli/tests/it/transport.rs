@@ -90,16 +90,31 @@ fn udp_blocked_midway_leaves_tcp(pull: bool) {
 fn udp_that_comes_back_is_tried_again() {
     let Some(_shared) = machine::wait() else { return };
     let over = Over::path(&Scenario::new(40.0, 60.0), 80_000_000, false);
+    comes_back(&over, None);
+}
+
+#[test]
+fn udp_that_comes_back_on_a_narrower_path_is_tried_in_smaller_datagrams() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::path(&Scenario::new(20.0, 60.0), 40_000_000, true);
+    let ended = comes_back(&over, Some(1400));
+    assert!(ended.stderr.contains("datagrams of 1472 bytes no longer pass"), "{}", ended.stderr);
+}
+
+/// UDP is blocked for a while, and then packets pass up to this length.
+fn comes_back(over: &Over, longest: Option<u32>) -> Ended {
     let ended = over.copy(&["--why", "--congestion=cubic"], |copy| {
         over.await_share(0.1);
         over.haul.lab.block_udp(true);
         copy.await_line("the data goes on over TCP");
+        over.haul.lab.limit_length(longest);
         over.haul.lab.block_udp(false);
     });
     let json = ended.json();
     // Which of the two is a little faster then is another matter.
     assert_eq!(switches(&json)[..2], ["stripe", "object"], "{json}");
     assert!(ended.stderr.contains("UDP passes again"), "{}", ended.stderr);
+    ended
 }
 
 #[test]

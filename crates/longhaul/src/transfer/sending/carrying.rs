@@ -179,9 +179,12 @@ impl<F: Feed> Sending<'_, '_, F> {
             None => {}
             Some(Order::OpenStreams) => self.session.want_streams(first_streams(self.session)),
             Some(Order::Probe) => {
-                let len = self.datagram_len;
-                let class = self.session.options.classes.iter().position(|class| usize::from(*class) == len);
-                self.session.ask(class.unwrap_or(0) as u8);
+                let (len, carrier) = (self.datagram_len, self.carrying.carrier);
+                let mut classes = self.session.options.classes.iter();
+                // While TCP carries the data it matters whether UDP passes at all, in datagrams of whatever size.
+                let in_use =
+                    classes.position(|class| carrier == Carrier::Object && usize::from(*class) == len);
+                self.session.ask(in_use.unwrap_or(0) as u8);
             }
             Some(Order::Go { to, why, trial }) => self.switch(to, why, trial)?,
         }
@@ -199,6 +202,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         if to == Carrier::Object && to != self.carrying.carrier {
             let controller = self.carrying.control.build(self.carrying.udp_rate);
             self.sender.go_by_datagrams(controller);
+            self.size.doubt(clock::now());
         }
         if to != self.carrying.carrier {
             // One TCP stream against one flow over UDP is a fair trial.

@@ -19,6 +19,11 @@ impl Size {
         Size { search: Plpmtud::new(class, classes, now), next: None }
     }
 
+    /// Datagrams carry the data again, which they did not for a while: of what passes nothing is known.
+    pub fn doubt(&mut self, now: Time) {
+        self.search.doubt(now);
+    }
+
     /// When to look again at the latest.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.search.poll_timeout()
