@@ -3,7 +3,8 @@
 //!
 //! - [`udp`], [`wake`], [`clock`], [`prepared`]: datagrams in runs, waiting for several things at once, the time, threads.
 //! - [`noise`], [`join`], [`aead`], [`seal`]: the handshake, how further connections join, keys of what follows.
-//! - [`control`]: the encrypted messages around a copy. [`link`]: its datagrams, over UDP or over a [`tcp_set`].
+//! - [`control`]: the encrypted messages around a copy. [`link`]: its datagrams, over UDP or over a [`tcp_set`];
+//!   [`strays`]: those that come in at a socket open to all.
 //! - [`tcp`]: how TCP connections that carry data are set up and opened, what the kernel knows of them, how many
 //!   are best.
 //! - [`checksum`]: how the shell of another host says whether what we sent came whole.
@@ -29,6 +30,7 @@ pub mod plain;
 pub mod prepared;
 pub mod random;
 pub mod seal;
+pub mod strays;
 pub mod tcp;
 pub mod tcp_set;
 pub mod udp;

@@ -3,11 +3,11 @@
 
 use super::address::Address;
 use super::seal::{Keys, Phase, Spent};
+use super::strays::{Stray, Strays};
 use super::tcp_set::StreamSet;
 use super::udp::{Datagram, ReceiveBuffers, UdpSocket, is_on_the_way};
 use super::wake::{Interest, Waker, wait};
 use crate::clock;
-use crossbeam_channel::Receiver;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::session::opening::{Assembly, Piece, cut};
@@ -16,19 +16,7 @@ use longhaul_proto::wire::{HEADER_LEN, Header, IPV4_UDP_LEN, SEAL_OVERHEAD};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-
-/// A datagram that came in at a socket open to all and belongs to a transfer.
-#[derive(Debug)]
-pub struct Stray {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
-    /// When it reached the host.
-    pub time: Time,
-    /// What its IP header said, if the kernel told.
-    pub ecn: Option<Ecn>,
-    /// Who sent it.
-    pub from: SocketAddr,
-}
+use std::sync::Arc;
 
 /// Where a link's peer is.
 enum Socket {
@@ -44,7 +32,7 @@ enum Socket {
 /// See the [module](self).
 pub struct Link {
     socket: Socket,
-    strays: Option<Receiver<Stray>>,
+    strays: Option<Arc<Strays>>,
     early: Keys,
     main: Option<Keys>,
     buffers: ReceiveBuffers,
@@ -64,7 +52,7 @@ pub struct Link {
     /// The answer to an opening is waited for.
     awaited: Option<Awaited>,
     /// What came before it could be opened.
-    held: Vec<Stray>,
+    held: Strays,
 }
 
 /// An answer that is to come over UDP.
@@ -95,7 +83,7 @@ impl Link {
 
     /// Behind a daemon's common socket, which hands over what is ours. `local` is the address that the peer speaks to, `host`
     /// the one that its control stream comes from.
-    pub fn shared(local: SocketAddr, host: IpAddr, strays: Receiver<Stray>, early: Keys) -> Link {
+    pub fn shared(local: SocketAddr, host: IpAddr, strays: Arc<Strays>, early: Keys) -> Link {
         Link::new(Socket::Shared(local), Some(strays), early, Address::of_client(Some(host)))
     }
 
@@ -103,7 +91,7 @@ impl Link {
     pub fn opened(
         local: SocketAddr,
         (peer, len): (SocketAddr, usize),
-        strays: Receiver<Stray>,
+        strays: Arc<Strays>,
         early: Keys,
     ) -> Link {
         let mut link = Link::new(Socket::Shared(local), Some(strays), early, Address::of_client(None));
@@ -140,7 +128,7 @@ impl Link {
         self
     }
 
-    fn new(socket: Socket, strays: Option<Receiver<Stray>>, early: Keys, address: Address) -> Link {
+    fn new(socket: Socket, strays: Option<Arc<Strays>>, early: Keys, address: Address) -> Link {
         Link {
             socket,
             strays,
@@ -157,7 +145,7 @@ impl Link {
             by_streams: false,
             address,
             awaited: None,
-            held: vec![],
+            held: Strays::default(),
         }
     }
 
@@ -293,11 +281,7 @@ impl Link {
     /// Take what has come in over UDP.
     fn receive_datagrams(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8])) -> io::Result<bool> {
         let mut any = false;
-        let held = if self.awaited.is_none() { std::mem::take(&mut self.held) } else { vec![] };
-        let mut held = held.into_iter();
-        while let Some(mut stray) =
-            held.next().or_else(|| self.strays.as_ref().and_then(|strays| strays.try_recv().ok()))
-        {
+        while let Some(mut stray) = self.next_stray() {
             any = true;
             let Stray { bytes, time, ecn, from } = &mut stray;
             let datagram = Datagram { bytes, time: *time, ecn: *ecn, from: Some(*from), to: None };
@@ -319,7 +303,7 @@ impl Link {
         for datagram in self.buffers.datagrams() {
             let (from, len) = (datagram.from, datagram.bytes.len());
             if let (Some(awaited), Some(from)) = (&mut self.awaited, from) {
-                awaited.take(datagram, from, &mut self.held);
+                awaited.take(datagram, from, &self.held);
                 continue;
             }
             if !open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
@@ -330,6 +314,12 @@ impl Link {
         }
         found.into_iter().for_each(|(from, len)| self.follow(from, len));
         Ok(true)
+    }
+
+    /// What was kept until it can be opened, and what others hand over.
+    fn next_stray(&mut self) -> Option<Stray> {
+        let held = if self.awaited.is_none() { self.held.pop() } else { None };
+        held.or_else(|| self.strays.as_ref()?.pop())
     }
 
     /// An authentic datagram of `len` bytes came from `peer`. The first one tells where the peer is; from another address it
@@ -509,22 +499,19 @@ impl Link {
 
 impl Awaited {
     /// A piece of the answer, or something that can only be opened with it.
-    fn take(&mut self, datagram: Datagram<'_>, from: SocketAddr, held: &mut Vec<Stray>) {
+    fn take(&mut self, datagram: Datagram<'_>, from: SocketAddr, held: &Strays) {
         match Piece::decode(datagram.bytes) {
             Some(piece) if piece.connection_id == self.connection_id => {
                 self.answer = self.pieces.take(&piece).or(self.answer.take());
             }
-            _ if held.len() < HELD_MAX => {
+            _ => {
                 let Datagram { bytes, time, ecn, .. } = datagram;
                 held.push(Stray { bytes: bytes.to_vec(), time, ecn, from });
             }
-            _ => {}
         }
     }
 }
 
-/// Datagrams that wait for an answer: replies to all probes, and first words.
-const HELD_MAX: usize = 256;
 /// Room for any one datagram.
 const SCRATCH: usize = 1 << 16;
 

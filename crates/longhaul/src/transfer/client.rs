@@ -8,7 +8,7 @@ use super::reach::{Remote, contact};
 use super::receiving::{ListingHead, Received, receive};
 use super::rejoin::{self, Rejoin};
 use super::sending::{Sent, send, send_listing};
-use super::session::Session;
+use super::session::{Ahead, Session};
 use super::ssh;
 use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
@@ -231,7 +231,7 @@ pub fn open<'a>(
         waits: Arc::default(),
         waits_told: false,
         breaks: 0,
-        ahead: vec![],
+        ahead: Ahead::default(),
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {

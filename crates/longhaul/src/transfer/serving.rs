@@ -7,7 +7,7 @@ use super::probe;
 use super::reach::random;
 use super::receiving::{ListingHead, aside, await_confirmation, get_expanded, receive, serve_until};
 use super::sending::{send, send_listing};
-use super::session::Session;
+use super::session::{Ahead, Session};
 use super::strangers::Guest;
 use crate::clock;
 use crate::daemon::admission::{Account, Room};
@@ -84,7 +84,7 @@ pub fn serve_session(
         waits: Arc::default(),
         waits_told: false,
         breaks: 0,
-        ahead: vec![],
+        ahead: Ahead::default(),
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)

@@ -88,7 +88,27 @@ pub struct Session<'a> {
     /// How often the control stream has gone on over another connection, as far as was noticed.
     pub breaks: u64,
     /// Data that came before there was anything to take it.
-    pub ahead: Vec<(Time, Arrival, Vec<u8>)>,
+    pub ahead: Ahead,
+}
+
+/// Datagrams that have been opened, as far as little of them goes.
+#[derive(Default)]
+pub struct Ahead {
+    kept: Vec<(Time, Arrival, Vec<u8>)>,
+    cost: usize,
+}
+
+impl Ahead {
+    /// One more. `false`: there is no room for it.
+    fn push(&mut self, now: Time, arrival: Arrival, body: &[u8]) -> bool {
+        let cost = self.cost + size_of::<(Time, Arrival, Vec<u8>)>() + body.len();
+        let fits = cost <= AHEAD_COST_MAX;
+        if fits {
+            self.cost = cost;
+            self.kept.push((now, arrival, body.to_vec()));
+        }
+        fits
+    }
 }
 
 impl Session<'_> {
@@ -236,7 +256,7 @@ impl Session<'_> {
 
     /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`, which says whether it took them.
     pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
-        let ahead = std::mem::take(&mut self.ahead);
+        let ahead = std::mem::take(&mut self.ahead).kept;
         let mut is_alive = !ahead.is_empty();
         for (now, arrival, mut body) in ahead {
             handle(now, arrival, &mut body);
@@ -267,16 +287,10 @@ impl Session<'_> {
         Ok(came? || is_alive)
     }
 
-    /// The same where there is nothing yet to take data: it is kept, as far as little of it goes.
+    /// The same where there is nothing yet to take data: it is kept, if it is not much.
     pub fn receive_ahead(&mut self) -> io::Result<bool> {
-        let mut ahead = vec![];
-        let came = self.receive(|now, arrival, body| {
-            let has_room = ahead.len() < AHEAD_MAX;
-            if has_room {
-                ahead.push((now, arrival, body.to_vec()));
-            }
-            has_room
-        });
+        let mut ahead = Ahead::default();
+        let came = self.receive(|now, arrival, body| ahead.push(now, arrival, body));
         self.ahead = ahead;
         came
     }
@@ -390,9 +404,27 @@ impl Session<'_> {
 const WAITS_FOR_MEMORY: &str = "the copies under way take all the memory that the server gives them (memory-mib there); this one waits for some";
 /// A control stream that was silent for longer was not alive: each side says something three times a second.
 const WORD_GAP: Duration = Duration::from_millis(1500);
-/// Datagrams that may come before there is a receiver: what a client sends while a server looks whether it is there.
-const AHEAD_MAX: usize = 1024;
+/// Memory for datagrams that come before there is a receiver: what a client sends while a server looks whether it is there, a
+/// thousand or more of the usual length.
+const AHEAD_COST_MAX: usize = 2 << 20;
 /// Bytes of the control stream in a datagram that passes everywhere.
 const WORDS_LEN: usize = BASE_DATAGRAM_LEN as usize - SEAL_OVERHEAD - WORDS_PREFIX;
 /// Look at the control stream, timers and the stop flag at least this often.
 pub const HEARTBEAT: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_too_early_takes_bounded_memory_however_long_it_is() {
+        for len in [0, 1441, 65_476] {
+            let mut ahead = Ahead::default();
+            let kept = (0..1 << 20)
+                .take_while(|_| ahead.push(Time::ZERO, Arrival::new(Time::ZERO, 0), &vec![0; len]))
+                .count();
+            assert!(kept * len <= AHEAD_COST_MAX && kept < 1 << 17, "{kept} of {len} bytes");
+            assert!(kept >= (AHEAD_COST_MAX / (len + 100)).min(1000), "{kept} of {len} bytes");
+        }
+    }
+}

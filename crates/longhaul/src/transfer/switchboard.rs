@@ -4,11 +4,10 @@ use super::openings::{Known, Opening};
 use crate::clock;
 use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
-use crate::net::link::Stray;
+use crate::net::strays::{Stray, Strays};
 use crate::net::tcp_set::StreamAcceptor;
 use crate::net::udp::{Datagram, ReceiveBuffers, UdpSocket};
 use crate::net::wake::{Interest, Waker, wait};
-use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_proto::session::opening::{Openings, Piece};
 use longhaul_proto::wire::Header;
 use std::collections::{HashMap, VecDeque};
@@ -29,11 +28,13 @@ struct Board {
     lines: HashMap<u64, LineEnd>,
     /// Datagrams of sessions that are not there yet: a client's first ones may overtake its offer.
     held: VecDeque<(u64, Stray)>,
+    /// The memory that these take.
+    held_cost: usize,
 }
 
 /// Where what belongs to a session goes.
 struct LineEnd {
-    strays: Sender<Stray>,
+    strays: Arc<Strays>,
     waker: Waker,
     acceptor: StreamAcceptor,
     /// Its control stream, and what connections prove to know that go on with it.
@@ -43,7 +44,7 @@ struct LineEnd {
 /// A session's connection to the switchboard.
 pub struct Line {
     /// Datagrams for it.
-    pub strays: Receiver<Stray>,
+    pub strays: Arc<Strays>,
     connection_id: u64,
     board: Arc<Switchboard>,
 }
@@ -74,7 +75,7 @@ impl Switchboard {
         waker: Waker,
         acceptor: StreamAcceptor,
     ) -> Option<Line> {
-        let (sender, strays) = bounded(STRAYS_MAX);
+        let strays = Arc::new(Strays::default());
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if board.lines.contains_key(&connection_id) {
             return None;
@@ -83,10 +84,11 @@ impl Switchboard {
             board.held.drain(..).partition(|(id, _)| *id == connection_id);
         board.held = others;
         for (_, stray) in ours {
-            // A full line loses datagrams like any queue.
-            let _ = sender.try_send(stray);
+            board.held_cost -= stray.cost();
+            strays.push(stray);
         }
-        board.lines.insert(connection_id, LineEnd { strays: sender, waker, acceptor, control: None });
+        let line = LineEnd { strays: strays.clone(), waker, acceptor, control: None };
+        board.lines.insert(connection_id, line);
         Some(Line { strays, connection_id, board: self.clone() })
     }
 
@@ -152,22 +154,24 @@ impl Switchboard {
         let Some(header) = Header::decode(&stray.bytes) else { return };
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = board.lines.get(&header.connection_id) {
-            if line.strays.try_send(stray).is_ok() {
+            if line.strays.push(stray) {
                 line.waker.wake();
             }
             return;
         }
-        if board.held.len() >= HELD_MAX {
-            board.held.pop_front();
-        }
+        board.held_cost += stray.cost();
         board.held.push_back((header.connection_id, stray));
+        while board.held_cost > HELD_COST_MAX
+            && let Some((_, oldest)) = board.held.pop_front()
+        {
+            board.held_cost -= oldest.cost();
+        }
     }
 }
 
-/// Datagrams waiting for a session to take them.
-const STRAYS_MAX: usize = 4096;
-/// Datagrams held for sessions that are not there yet, of all clients together.
-const HELD_MAX: usize = 512;
+/// Memory for datagrams of sessions that are not there yet, of all clients together: the first flights of a dozen. Whoever sends
+/// more, with or without a key, pushes out the oldest.
+const HELD_COST_MAX: usize = 1 << 20;
 
 /// Look at the stop flag this often.
 pub const POLL: Duration = Duration::from_millis(100);
@@ -185,8 +189,12 @@ mod tests {
     }
 
     fn stray(id: u64) -> Stray {
+        long_stray(id, 16)
+    }
+
+    fn long_stray(id: u64, len: usize) -> Stray {
         let header = Header { early: true, connection_id: id, number: 0 }.encode();
-        let bytes = [&header[..], &[0; 16]].concat();
+        let bytes = [&header[..], &vec![0; len]].concat();
         Stray { bytes, time: Time::ZERO, ecn: None, from: "127.0.0.1:9".parse().unwrap() }
     }
 
@@ -201,5 +209,25 @@ mod tests {
         assert_eq!((line.strays.len(), other.strays.len()), (2, 0));
         drop(line);
         assert!(connect(&board, 7).is_some(), "its name is free when it is over");
+    }
+
+    #[test]
+    fn strangers_datagrams_take_bounded_memory_and_the_latest_stay() {
+        let board = Arc::new(Switchboard::default());
+        for id in 0..2000 {
+            board.hand_over(long_stray(id, if id % 2 == 0 { 65_000 } else { 0 }));
+        }
+        let held = |board: &Switchboard| {
+            let board = board.state.lock().unwrap();
+            let cost: usize = board.held.iter().map(|(_, stray)| stray.cost()).sum();
+            assert_eq!(cost, board.held_cost);
+            cost
+        };
+        let full = held(&board);
+        assert!(full <= HELD_COST_MAX && full > HELD_COST_MAX / 2, "{full}");
+        assert_eq!(connect(&board, 0).unwrap().strays.len(), 0);
+        let line = connect(&board, 1998).unwrap();
+        assert_eq!(line.strays.len(), 1);
+        assert!(held(&board) < full);
     }
 }

@@ -1,6 +1,5 @@
 use super::*;
 use crate::seal::Side;
-use crossbeam_channel::unbounded;
 use std::time::Duration;
 
 const PSK: [u8; 32] = [1; 32];
@@ -77,12 +76,12 @@ fn who_is_named_by_what_somebody_recorded_is_not_flooded() {
 #[test]
 fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
     let (mut client, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
-    let (strays, taken) = unbounded();
+    let strays = Arc::new(Strays::default());
     let local = bound("127.0.0.1:0").local_addr().unwrap();
-    let mut link = Link::shared(local, "127.0.0.1".parse().unwrap(), taken, server_keys());
+    let mut link = Link::shared(local, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
     let stray = |number, from: &UdpSocket| {
         let from = from.local_addr().unwrap();
-        strays.send(Stray { bytes: recorded(number, 1169), time: clock::now(), ecn: None, from }).unwrap();
+        assert!(strays.push(Stray { bytes: recorded(number, 1169), time: clock::now(), ecn: None, from }));
     };
     stray(0, &client);
     receive_something(&mut link);
@@ -123,12 +122,12 @@ fn a_datagram_that_the_route_does_not_take_is_lost_and_no_more() {
 #[test]
 fn the_answer_comes_from_the_address_that_was_asked() {
     let mut client = bound("127.0.0.1:0");
-    let (strays, taken) = unbounded();
+    let strays = Arc::new(Strays::default());
     // One of several addresses of this host, and not the one that a route to the client would choose.
     let asked = bound("127.0.0.3:0").local_addr().unwrap();
-    let mut link = Link::shared(asked, "127.0.0.1".parse().unwrap(), taken, server_keys());
+    let mut link = Link::shared(asked, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
     let from = client.local_addr().unwrap();
-    strays.send(Stray { bytes: recorded(0, 100), time: clock::now(), ecn: None, from }).unwrap();
+    assert!(strays.push(Stray { bytes: recorded(0, 100), time: clock::now(), ecn: None, from }));
     receive_something(&mut link);
     send_much(&mut link, 0, 1);
     let mut buffers = ReceiveBuffers::default();
@@ -143,8 +142,7 @@ fn a_client_keeps_what_comes_before_the_answer_that_it_is_opened_with() {
     let peer = client.local_addr().unwrap();
     let mut link = Link::open(client, vec![at], Keys::early_client(&PSK, &SALT, ID)).unwrap();
     link.send_opening(ID, &[7; 3000]);
-    let (_strays, taken) = unbounded();
-    let mut there = Link::opened(at, (peer, 3000), taken, server_keys());
+    let mut there = Link::opened(at, (peer, 3000), Arc::default(), server_keys());
     // An early datagram, an answer in pieces, and one more; all that goes there is three times what came from there.
     send_much(&mut there, 0, 1);
     there.send_pieces(ID, &[8; 3000]);
