@@ -118,6 +118,18 @@ fn comes_back(over: &Over, longest: Option<u32>) -> Ended {
 }
 
 #[test]
+fn tcp_whose_packets_become_too_long_midway_is_begun_anew_with_shorter_ones() {
+    let Some(_shared) = machine::wait() else { return };
+    let over = Over::path(&Scenario::new(50.0, 20.0), 15_000_000, true);
+    let ended = over.copy(&["--transport=stripe", "--streams=2"], |_| {
+        over.await_share(0.3);
+        over.haul.lab.limit_length(Some(1400));
+    });
+    assert_eq!(ended.json()["resumed_bytes"], 0, "it is one and the same run: {}", ended.json());
+    assert!(over.haul.lab.counters().right_to_left.dropped_long > 0, "nothing was too long");
+}
+
+#[test]
 fn policed_udp_loses_to_tcp() {
     let Some(_shared) = machine::wait() else { return };
     let over = Over::path(&Scenario::new(80.0, 20.0), 50_000_000, false);

@@ -216,10 +216,12 @@ impl StreamSet {
         }
     }
 
-    /// A TCP stream is dead.
+    /// A TCP stream is dead. What it carried goes another way.
     fn bury(&mut self, index: usize, why: impl Display) {
         tracing::debug!("a TCP stream is gone: {why}");
-        self.lost.extend(self.streams.remove(index).into_carried());
+        let stream = self.streams.remove(index);
+        stream.socket.reset_when_closed();
+        self.lost.extend(stream.into_carried());
     }
 
     /// Give a run of datagrams to a TCP stream with room. `write` fills bodies until it has none. Returns how many

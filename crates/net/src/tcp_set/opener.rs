@@ -3,7 +3,7 @@
 use super::join::{PATIENCE, join_copy, stream_options};
 use super::stream::StreamSocket;
 use crate::join::JoinKey;
-use crate::tcp::Opener;
+use crate::tcp::{CONTROL_MSS, Opener, TcpOptions};
 use crate::wake::Waker;
 use crossbeam_channel::Sender;
 use longhaul_proto::units::Time;
@@ -31,20 +31,29 @@ pub struct StreamOpener {
     opener: Opener,
     acceptor: Sender<StreamSocket>,
     waker: Waker,
+    /// How many there were when last told.
+    had: usize,
+    /// Some have ended, perhaps because the path's MTU is smaller than their segments.
+    is_narrow: bool,
 }
 
 impl StreamOpener {
     /// Leaves what it opens at `acceptor`, and wakes the session's thread.
     pub fn new(config: StreamOpenerConfig, acceptor: Sender<StreamSocket>, waker: Waker) -> StreamOpener {
-        StreamOpener { config: Arc::new(config), opener: Opener::new("stream-join"), acceptor, waker }
+        let (config, opener) = (Arc::new(config), Opener::new("stream-join"));
+        StreamOpener { config, opener, acceptor, waker, had: 0, is_narrow: false }
     }
 
-    /// There are `have` TCP streams and there should be `wanted`. Opens what is missing; after failures not at once.
+    /// There are `have` TCP streams and there should be `wanted`. Opens what is missing; after failures not at once. What takes
+    /// the place of others has segments that pass wherever the smallest datagrams do: of a path that lets longer ones vanish
+    /// many a kernel hears nothing.
     pub fn ensure(&mut self, have: usize, wanted: usize, now: Time) {
+        self.is_narrow |= have < std::mem::replace(&mut self.had, have);
+        let mss = self.is_narrow.then_some(CONTROL_MSS);
         let missing = wanted.saturating_sub(have + self.opener.opening());
         let (config, acceptor, waker) = (self.config.clone(), self.acceptor.clone(), self.waker.clone());
         let open = move || {
-            let socket = connect(&config)?;
+            let socket = connect(&config, mss)?;
             // A session that is over, or has TCP streams enough, closes it.
             let _ = acceptor.try_send(socket);
             Ok(())
@@ -58,8 +67,8 @@ impl StreamOpener {
     }
 }
 
-fn connect(config: &StreamOpenerConfig) -> io::Result<StreamSocket> {
-    let options = stream_options(config.congestion.as_deref());
+fn connect(config: &StreamOpenerConfig, mss: Option<u32>) -> io::Result<StreamSocket> {
+    let options = TcpOptions { mss, ..stream_options(config.congestion.as_deref()) };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the other side has no address");
     for address in &config.addresses {
         let deadline = Instant::now() + PATIENCE;

@@ -4,12 +4,14 @@ use crate::tcp::TcpInfo;
 use longhaul_proto::streams::records::Records;
 use longhaul_proto::streams::watch::{StreamSample, StreamWatch};
 use longhaul_proto::units::{DatagramNumber, Time};
+use rustix::net::sockopt::set_socket_linger;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// A TCP stream's connection, which never blocks.
 #[derive(Debug)]
@@ -26,6 +28,14 @@ impl StreamSocket {
         match self {
             StreamSocket::Tcp(socket) => socket.as_fd(),
             StreamSocket::Pipe(socket) => socket.as_fd(),
+        }
+    }
+
+    /// What waits in it is not to be sent any more, and the other side is to hear at once that it is closed, not behind that.
+    pub fn reset_when_closed(&self) {
+        if let StreamSocket::Tcp(socket) = self {
+            // One that is dead already takes no options.
+            let _ = set_socket_linger(socket, Some(Duration::ZERO));
         }
     }
 

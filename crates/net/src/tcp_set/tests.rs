@@ -1,6 +1,8 @@
 use super::*;
 use crate::seal::Side;
 use longhaul_proto::wire::DATA_OVERHEAD;
+use std::io::{ErrorKind, Read};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
 const SECRET: [u8; 32] = [5; 32];
@@ -53,4 +55,17 @@ fn a_bundle_that_is_refused_midway_waits_whole_and_in_order_and_holds_up_what_is
     room = 100;
     take(&mut room);
     assert_eq!(take(&mut room), ((0..20).collect(), false), "and what came behind it");
+}
+
+#[test]
+fn a_stream_that_is_given_up_sends_no_more_of_what_waits_in_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let (mut streams, mut keys) = (StreamSet::default(), Keys::main(&SECRET, true, 9, Side::Client));
+    streams.add(StreamSocket::Tcp(near));
+    send(&mut streams, &mut keys, 0..10);
+    streams.leave_all_but("192.0.2.1".parse().unwrap());
+    let ended = far.read_to_end(&mut vec![]).map_err(|error| error.kind());
+    assert_eq!((ended, streams.poll_lost()), (Err(ErrorKind::ConnectionReset), Some(0..10)));
 }
