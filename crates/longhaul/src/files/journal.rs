@@ -9,7 +9,8 @@
 //!   GROUP  2 · index 4 · hash 32     this group is in the part file and verified
 //!   LOST   3 · index 4               this group failed verification and begins anew
 //!   SYNCED 4 · length 8 · seal 16    all that the journal's first `length` bytes speak of is on the disk itself
-//!   KEPT   6 · boot 16 · seal 16     all that stands before this is in the hands of the kernel that was booted then
+//!   KEPT   6 · boot 16 · seal 16     all that stands before this is in the hands of the kernel that was booted then, and of the
+//!                                    mount that was there
 //! ```
 //!
 //! The user is the one of a daemon who sends the file; of other users' journals nothing is taken up, or one would learn
@@ -27,7 +28,7 @@ pub(super) type PartToken = [u8; 8];
 /// With what a receiver seals its journals.
 pub(super) type SealKey = [u8; 32];
 
-/// What tells one run of a host's kernel from the next.
+/// What tells one run of a host's kernel, and one mount of a file system, from the next.
 pub(super) type BootId = [u8; 16];
 
 /// Which user of a daemon a journal is of; zeros where there is no daemon.

@@ -1,10 +1,10 @@
 //! The journals of the files on their way: notes are gathered in memory, a thread writes them out.
 
 use super::calls::{FileExt, fdatasync, set_len};
-use super::journal::{Header, PartToken, Record, Source, seal};
+use super::journal::{BootId, Header, PartToken, Record, Source, seal};
 use super::lease::Lease;
 use super::resume::Resumed;
-use super::sealing::ours;
+use super::sealing::{keeper_of, ours};
 use super::target::Target;
 use longhaul_proto::session::manifest::EntryIndex;
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ struct Log {
     header: Header,
     /// The journal, which is ours for as long as this is open.
     file: Lease,
+    /// Who has what is written to it.
+    keeper: BootId,
     /// All that is in it, for its next seal.
     digest: blake3::Hasher,
     /// Bytes in the journal file.
@@ -48,6 +50,7 @@ impl Logs {
         let digest = blake3::Hasher::new_keyed(&ours().key);
         let mut log = Log {
             header,
+            keeper: keeper_of(&file),
             file,
             digest,
             written_len: 0,
@@ -68,6 +71,7 @@ impl Logs {
     pub(super) fn resume(&self, target: &Target, resumed: Resumed) {
         let mut log = Log {
             header: resumed.header,
+            keeper: keeper_of(&resumed.journal),
             file: resumed.journal,
             digest: resumed.digest,
             written_len: resumed.journal_len,
@@ -224,7 +228,7 @@ impl Log {
         }
         let mut bytes = std::mem::take(&mut self.pending);
         let (len, mut digest) = (bytes.len(), self.digest.clone());
-        let kept = Record::Kept { boot: ours().boot, seal: seal(digest.update(&bytes)) };
+        let kept = Record::Kept { boot: self.keeper, seal: seal(digest.update(&bytes)) };
         kept.write(&self.header, self.written_len + len as u64, &mut bytes);
         if let Err(error) = self.file.write_all_at(&bytes, self.written_len) {
             self.torn = true;

@@ -55,7 +55,8 @@
 //! its data is on the disk (`files/landing.rs`); large ones begin their way there group by group (`files/part.rs`), many
 //! small ones go together with one `syncfs` (`files/disk.rs`). Links, folders and what was there before follow when all is
 //! in place, and only then the copy is finished. An error on the way to the disk fails its file by name and leaves what is
-//! in place; nobody knows which data it met, so the part file goes.
+//! in place; nobody knows which data it met, so the part file goes. Where it is the file in place that did not get there, that
+//! gets the present time, so that the next run does not skip it.
 //!
 //! **Verification.** The sender hashes each group as it reads it for the first time and sends the hash over the
 //! control stream, authenticated. The receiver hashes what it stored. A group that differs is taken back from the
@@ -69,8 +70,9 @@
 //! disk. Each record carries a check value over the journal's header, its position and its content, so a journal
 //! that is torn or changed ends there for its reader. Markers are sealed with a key of the user's: only what was
 //! noted before a marker of our own is taken without reading, so a journal that somebody planted is worth no more
-//! than a claim, and that of another user of a daemon nothing. After a killed process nothing is read again: what the kernel of this boot was given is brought to
-//! the disk, and then counts. After a crash of the host groups that no marker covers are hashed anew. Where the
+//! than a claim, and that of another user of a daemon nothing. After a killed process nothing is read again: what the kernel of this boot was given, through this
+//! mount, is brought to the disk, and then counts. After a crash of the host, or where the file system was mounted anew, groups
+//! that no marker covers are hashed anew; before Linux 6.8, where mounts cannot be told apart, always. Where the
 //! source's version has changed, the journal goes on with the new one, and what it said of the old one becomes
 //! claims.
 

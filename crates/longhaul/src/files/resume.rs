@@ -7,7 +7,7 @@ use super::journal::{Header, Ours, Owner, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{journal_name, part_name};
 use super::recover::{Recovered, Stored, recover};
-use super::sealing::ours;
+use super::sealing::{keeper_of, ours};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
 use std::fs::File;
 use std::io;
@@ -50,7 +50,7 @@ pub(super) fn resume(
     stop: &AtomicBool,
 ) -> io::Result<Option<Resumed>> {
     let Some(journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
-    let ours = Ours { owner, ..ours() };
+    let ours = Ours { owner, boot: keeper_of(&journal), ..ours() };
     let Some(found) = recover(&Source::new(entry), &ours, &*journal) else { return Ok(None) };
     // Nothing is sent, or compared, of holes: they have to be holes in the part file from the first on.
     if !found.has_same_holes {

@@ -2,6 +2,7 @@
 
 use super::journal::{BootId, Ours, SealKey};
 use crate::net::random::random;
+use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -15,6 +16,20 @@ pub(super) fn ours() -> Ours {
     #[cfg(test)]
     let ours = Ours { boot: BOOT.get().unwrap_or(ours.boot), ..ours };
     ours
+}
+
+/// In whose hands is what this process writes to a file: which run of the kernel, and which mount of the file system. What memory
+/// holds goes with either, as when a disk is pulled out and put in again.
+pub(super) fn keeper_of(file: &File) -> BootId {
+    let wanted = StatxFlags::from_bits_retain(MNT_ID_UNIQUE);
+    let found = statx(file, "", AtFlags::EMPTY_PATH, wanted).ok();
+    let mount = found.filter(|found| found.stx_mask & MNT_ID_UNIQUE != 0).map(|found| found.stx_mnt_id);
+    // Where no mount has a number of its own, none is like another.
+    let mount = mount.map_or_else(|| fresh().to_vec(), |number| number.to_le_bytes().to_vec());
+    let hash = blake3::Hasher::new().update(&ours().boot).update(&mount).finalize();
+    let mut id = [0; 16];
+    id.copy_from_slice(&hash.as_bytes()[..16]);
+    id
 }
 
 #[cfg(test)]
@@ -97,6 +112,9 @@ fn fresh() -> SealKey {
     // Without randomness no session comes about either.
     random().expect("the system gives random bytes")
 }
+
+/// `STATX_MNT_ID_UNIQUE` of Linux 6.8: the number of a mount, never given to another until the next boot.
+const MNT_ID_UNIQUE: u32 = 0x4000;
 
 #[cfg(test)]
 mod tests {

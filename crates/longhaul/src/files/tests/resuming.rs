@@ -1,6 +1,7 @@
 //! What an interruption leaves is taken over, and never makes a wrong file.
 
 use super::harness::*;
+use super::recorder::alone;
 use crate::files::Scan;
 use crate::files::hash::group_hash;
 use crate::files::journal::{Header, PartToken, Record, SealKey, Source, seal};
@@ -10,6 +11,7 @@ use fastrand::Rng;
 use longhaul_proto::session::manifest::{FileVersion, Kind};
 use longhaul_proto::session::message::FileOptions;
 use proptest::prelude::*;
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -446,6 +448,27 @@ fn without_resume_leftovers_are_not_looked_at() {
     assert_eq!((report.resumed_bytes, report.files_done), (0, 1));
     assert_eq!(fs::read(dest.path().join("f")).unwrap(), bytes);
     assert_tidy(dest.path());
+}
+
+/// A disk that was pulled out and put in again while the host ran on lacks what memory had of it.
+#[test]
+fn what_another_mount_had_in_memory_is_not_believed_to_be_there() {
+    alone(|| {
+        let (source, disk, dest) = (folder(), folder(), folder());
+        let (file, bytes) = (source.path().join("f"), random_bytes(5 * MIB, 1));
+        write(&file, &bytes);
+        mount_bind(disk.path(), dest.path()).unwrap();
+        interrupt(&file, dest.path(), Road { until: 0.9, ..Road::default() });
+        unmount(dest.path(), UnmountFlags::DETACH).unwrap();
+        let part = fs::File::options().write(true).open(part_in(disk.path())).unwrap();
+        part.write_all_at(&vec![0; MIB as usize], 2 * MIB).unwrap();
+        mount_bind(disk.path(), dest.path()).unwrap();
+        let report = copy(&file, dest.path(), Road::default());
+        let found = fs::read(dest.path().join("f")).unwrap();
+        unmount(dest.path(), UnmountFlags::DETACH).unwrap();
+        assert!(found == bytes);
+        assert!((2 * MIB..4 * MIB).contains(&report.resumed_bytes), "{report:?}");
+    });
 }
 
 #[test]
