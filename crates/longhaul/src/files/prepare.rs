@@ -173,7 +173,12 @@ fn sync_rest(shared: &Shared) -> bool {
     };
     if covered.is_none() {
         for entry in entries.filter(|entry| matches!(target.entry(*entry).kind, Kind::File { .. })) {
-            tell(&target.entry(entry).path, sync(target.open_in_place(entry)));
+            let synced = sync(target.open_in_place(entry));
+            if synced.is_err() {
+                // The system says so once, and the next run is not to skip it. Where that cannot be had there is nothing to be done.
+                let _ = target.distrust(entry);
+            }
+            tell(&target.entry(entry).path, synced);
         }
     }
     for folder in folders(shared) {

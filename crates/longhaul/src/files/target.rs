@@ -17,8 +17,8 @@ use super::twins::Twins;
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, chmodat, fstat, fstatvfs,
-    utimensat,
+    Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chmodat,
+    fadvise, fstat, fstatvfs, utimensat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -290,9 +290,10 @@ impl Target {
         Ok(open_to_read(&folder, name)?)
     }
 
-    /// A part file that holds all data.
+    /// A part file that holds all data. It stays ours alone until it gets its name, so that it can be gone on with if that does not
+    /// come about.
     pub(super) fn complete_part(&self, entry: EntryIndex, part: Arc<Part>) -> io::Result<Complete> {
-        self.dress(entry, &part.file)?;
+        self.fit(entry, &part.file)?;
         Ok(Complete { entry, held: Held::Part(part) })
     }
 
@@ -350,6 +351,7 @@ impl Target {
                 if !lease::is_at(&held.file, &folder, &part) {
                     return Err(io::Error::other("its part file was taken away; copy it again"));
                 }
+                fchmod(&held.file, mode(self.entry(complete.entry)))?;
                 self.put(complete.entry, &folder, &part, name)
             }
         }
@@ -412,6 +414,12 @@ impl Target {
 
     /// Give a file that holds all its data its length, permissions and time.
     fn dress(&self, entry: EntryIndex, file: &File) -> io::Result<()> {
+        fchmod(file, mode(self.entry(entry)))?;
+        self.fit(entry, file)
+    }
+
+    /// All of that but the permissions.
+    fn fit(&self, entry: EntryIndex, file: &File) -> io::Result<()> {
         let wanted = self.entry(entry);
         if let Kind::File { size, .. } = wanted.kind {
             let stat = fstat(file)?;
@@ -419,7 +427,6 @@ impl Target {
                 set_len(file, size)?;
             }
         }
-        fchmod(file, mode(wanted))?;
         Ok(futimens(file, &times(wanted))?)
     }
 
@@ -520,6 +527,14 @@ impl Target {
         // Somebody else's folder keeps the time of what happened in it.
         let _ = utimensat(CWD, itself(&folder).as_str(), &modified(mtime(&before)), AtFlags::empty());
         Ok(())
+    }
+
+    /// Nobody knows what of this file the disk has. Whoever copies next is not to take it for the source's by its time, nor by what
+    /// memory has of it.
+    pub(super) fn distrust(&self, entry: EntryIndex) -> io::Result<()> {
+        let file = self.open_in_place(entry)?;
+        futimens(&file, &modified((0, UTIME_NOW as u32)))?;
+        Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
     }
 
     /// Forget handles of folders that may be gone.

@@ -4,6 +4,7 @@ use super::disk::{Call, Disk, Installed, Weather};
 use super::harness::*;
 use crate::files::part::Part;
 use longhaul_proto::session::manifest::Kind;
+use longhaul_proto::session::message::{FileOptions, Fsync};
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::fs;
 
@@ -74,6 +75,59 @@ fn a_journal_that_cannot_be_removed_is_not_believed_either() {
         interrupted.disk.lose(MIB);
         interrupted.disk.set_weather(Weather { refuses: Some(call), ..Weather::CALM });
         interrupted.assert_ends_right();
+    }
+}
+
+/// What is in place already is brought to the disk too, and it may turn out that it cannot be. The next run is not to take it for
+/// the source's.
+#[test]
+fn what_is_in_place_and_did_not_reach_the_disk_is_copied_again() {
+    let (source, dest) = (folder(), folder());
+    write(source.path().join("f"), &random_bytes(300_000, 1));
+    set_mtime(source.path().join("f"), 1_000_000_000, 5);
+    let disk = Disk::install(dest.path(), 1);
+    let copy_with_fsync = |fsync| {
+        copy_with(&inside(source.path()), dest.path(), Road::default(), &FileOptions { fsync, ..options() })
+    };
+    assert_eq!(copy_with_fsync(Fsync::Never).files_done, 1);
+    disk.lose(MIB / 8);
+    let report = copy_with_fsync(Fsync::Always);
+    assert!(report.failed.first[0].reason.line.contains("cannot be brought to the disk") && !report.durable);
+    let told = fs::metadata(dest.path().join("f")).unwrap().modified().unwrap();
+    disk.forget_lost(true);
+    fs::File::open(dest.path().join("f")).unwrap().set_modified(told).unwrap();
+    let report = copy_with_fsync(Fsync::Always);
+    assert!(report.durable && report.files_done == 1, "{report:?}");
+    let [from, to] = [&source, &dest].map(|top| fs::read(top.path().join("f")).unwrap());
+    assert!(from == to);
+}
+
+/// A large file may be brought to the disk for long before it gets its name. It is lost in one moment only: when all of it is on
+/// the disk, and it has its permissions and not yet its name.
+#[test]
+fn a_kill_at_any_call_of_the_end_of_a_copy_leaves_its_file_or_all_that_came() {
+    let source = folder();
+    let file = source.path().join("f");
+    write(&file, &random_bytes(3 * MIB, 1));
+    for last in 1.. {
+        let dest = folder();
+        let disk = Disk::install(dest.path(), last);
+        let part_of_it = scan_of(&file);
+        let plan = plan_of(&part_of_it.manifest, dest.path(), &options()).unwrap();
+        let mut trip = Trip::begin(part_of_it, plan, Road { until: 0.9, ..Road::default() });
+        trip.run();
+        trip.sink.suspend();
+        disk.set_weather(Weather { last, ..Weather::CALM });
+        copy(&file, dest.path(), Road::default());
+        let (is_over, is_clean) = (!disk.is_down(), disk.is_clean(MIB));
+        disk.set_weather(Weather::CALM);
+        let again = copy(&file, dest.path(), Road::default());
+        let kept = again.resumed_bytes + again.skipped_bytes;
+        assert!(kept >= 5 * MIB / 2 || is_clean, "killed at call {last}: {kept} bytes kept");
+        assert!(fs::read(dest.path().join("f")).unwrap() == fs::read(&file).unwrap());
+        if is_over {
+            return;
+        }
     }
 }
 
