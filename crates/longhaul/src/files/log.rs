@@ -67,8 +67,9 @@ impl Logs {
         Ok(())
     }
 
-    /// Go on with the journal of an earlier run.
-    pub(super) fn resume(&self, target: &Target, resumed: Resumed) {
+    /// Go on with the journal of an earlier run. Where that was of another version, the journal says so, on the disk too, before
+    /// anything of this one is stored: else one who goes on with that version would take this one's data for its own.
+    pub(super) fn resume(&self, target: &Target, resumed: Resumed) -> io::Result<()> {
         let mut log = Log {
             header: resumed.header,
             keeper: keeper_of(&resumed.journal),
@@ -87,7 +88,13 @@ impl Logs {
         for index in resumed.lost {
             log.note(&Record::Lost { index });
         }
+        let is_told = if resumed.is_same_version {
+            Ok(())
+        } else {
+            log.flush().and_then(|()| Ok(fdatasync(&*log.file)?))
+        };
         self.insert(resumed.entry, log);
+        is_told
     }
 
     /// Note something that holds for the part file from now on. A file without a journal is passed over.

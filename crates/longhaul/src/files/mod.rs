@@ -74,7 +74,7 @@
 //! mount, is brought to the disk, and then counts. After a crash of the host, or where the file system was mounted anew, groups
 //! that no marker covers are hashed anew; before Linux 6.8, where mounts cannot be told apart, always. Where the
 //! source's version has changed, the journal goes on with the new one, and what it said of the old one becomes
-//! claims.
+//! claims. That it does so is on the disk before any data of the new one is stored.
 
 mod blocks;
 mod calls;

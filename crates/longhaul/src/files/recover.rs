@@ -89,6 +89,12 @@ impl Groups {
         self.states.iter_mut().for_each(|state| *state &= !IS_CURRENT);
     }
 
+    /// Where these are of another version than what came since, that may stand in their place, whether it is noted or not.
+    fn distrust(&mut self) {
+        let of_another = self.states.iter_mut().filter(|state| **state & IS_CURRENT == 0);
+        of_another.for_each(|state| *state &= IS_THERE);
+    }
+
     /// Their bytes, of a file of so many.
     fn bytes(&self, data_len: u64) -> Ranges {
         let mut bytes = Ranges::new();
@@ -276,7 +282,10 @@ impl Reading {
     /// Take in a record that makes sense; `state`: which markers cover it.
     fn take(&mut self, record: Record, state: u8) {
         match record {
-            Record::Source(source) => self.go_over(&source),
+            Record::Source(source) => {
+                self.go_over(&source);
+                self.groups.distrust();
+            }
             Record::Range(range) => self.ranges.insert(range),
             Record::Group { index, hash } if u64::from(index) < self.count => {
                 self.groups.insert(index, hash, state | IS_CURRENT);
@@ -386,6 +395,9 @@ mod tests {
                     let next = next.version.unwrap()[0];
                     if next != version {
                         disown(&mut groups);
+                        for group in groups.values_mut() {
+                            (group.is_synced, group.is_kept) = (false, false);
+                        }
                     }
                     version = next;
                 }
@@ -405,9 +417,16 @@ mod tests {
                     groups.remove(index);
                     ranges.remove(group_range(*index, DATA_LEN).unwrap());
                 }
-                Record::Synced { .. } => groups.values_mut().for_each(|group| group.is_synced = true),
+                Record::Synced { .. } => {
+                    groups
+                        .values_mut()
+                        .filter(|group| group.is_current)
+                        .for_each(|group| group.is_synced = true);
+                }
                 Record::Kept { boot, .. } => {
-                    groups.values_mut().for_each(|group| group.is_kept = *boot == OURS.boot);
+                    let is_kept = *boot == OURS.boot;
+                    let current = groups.values_mut().filter(|group| group.is_current);
+                    current.for_each(|group| group.is_kept = is_kept);
                 }
             }
         }

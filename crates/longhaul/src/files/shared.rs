@@ -193,8 +193,13 @@ impl Shared {
         }
         self.claims.add_part(entry, &resumed.claims);
         let complete = self.lock_ledger().resume(layout, entry, &resumed.groups);
-        self.logs.resume(&self.target, resumed);
-        complete
+        match self.logs.resume(&self.target, resumed) {
+            Ok(()) => complete,
+            Err(error) => {
+                self.fail_storing(entry, error);
+                false
+            }
+        }
     }
 
     /// An entry that was in order before anything began.

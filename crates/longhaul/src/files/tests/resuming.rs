@@ -5,6 +5,7 @@ use super::recorder::alone;
 use crate::files::Scan;
 use crate::files::hash::group_hash;
 use crate::files::journal::{Header, PartToken, Record, SealKey, Source, seal};
+use crate::files::keeper::Pace;
 use crate::files::names::{journal_name, part_name};
 use crate::files::sealing::ours;
 use fastrand::Rng;
@@ -355,6 +356,32 @@ fn another_file_of_the_same_size_and_time_is_no_mixture() {
     assert_eq!((report.files_done, report.resumed_bytes), (1, 0));
     assert!(fs::read(dest.path().join("f")).unwrap() == bytes);
     assert_tidy(dest.path());
+}
+
+/// Of two files that go to one name in turn, the second is killed before it has noted anything.
+#[test]
+fn the_first_of_two_files_does_not_take_the_second_ones_data_for_its_own() {
+    let (first, second, dest) = (folder(), folder(), folder());
+    for (source, seed) in [(&first, 1), (&second, 2)] {
+        write(source.path().join("f"), &random_bytes(5 * MIB, seed));
+    }
+    let begin = |source: &Path, version, until, pace| {
+        let scan = versioned(&source.join("f"), [version; 16]);
+        let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
+        Trip::begin(scan, plan, Road { until, pace, ..Road::default() })
+    };
+    let mut trip = begin(first.path(), 1, 0.9, Pace::default());
+    trip.run();
+    trip.sink.suspend();
+    let mut trip =
+        begin(second.path(), 2, 1.0, Pace { flush_every: Duration::from_secs(60), ..Pace::default() });
+    let before = fs::read(part_in(dest.path())).unwrap();
+    trip.run_until(|| fs::read(part_in(dest.path())).unwrap() != before);
+    let killed = folder();
+    snapshot(dest.path(), killed.path());
+    drop(trip);
+    copy_scan(versioned(&first.path().join("f"), [1; 16]), killed.path(), Road::default(), &options());
+    assert!(fs::read(killed.path().join("f")).unwrap() == fs::read(first.path().join("f")).unwrap());
 }
 
 #[test]
