@@ -2,7 +2,7 @@
 
 use super::measure;
 use super::probe::{Probe, Received, Stream, median};
-use crate::watched::{check, side_by_side, start};
+use crate::watched::{Verdict, check, side_by_side, start};
 use longhaul_lab::{DirectionCounters, Scenario, Side, TcpSettings, tcp};
 use longhaul_sim::queue::QueueDiscipline;
 use std::thread;
@@ -51,30 +51,27 @@ fn codel_keeps_the_queue_short() {
 #[test]
 fn marks_reach_the_kernel_and_take_the_place_of_drops() {
     measure(|| {
-        let ecn = TcpSettings { ecn: Some(true), ..TcpSettings::default() };
-        for discipline in [QueueDiscipline::CoDelEcn, QueueDiscipline::Step, QueueDiscipline::DualPi2] {
-            for super_packets in [false, true] {
-                let mark_ms = (discipline == QueueDiscipline::Step).then_some(5.0);
-                let scenario = Scenario {
-                    queue_discipline: discipline,
-                    mark_ms,
-                    super_packets,
-                    queue_bdp: Some(4.0),
-                    ..path()
-                };
-                let lab = start(&scenario)?;
-                for side in [Side::Left, Side::Right] {
-                    lab.set_tcp(side, &ecn).map_err(|error| error.to_string())?;
-                }
-                let run = tcp::transfer(&lab, 10_000_000, "cubic").map_err(|error| error.to_string())?;
-                let way = lab.counters().left_to_right;
-                check(way.marked > 0 && way.dropped_queue == 0, || format!("{discipline}: {way:?}"))?;
-                // A step ends the kernel's slow start early, and its CUBIC gives up as much for a mark as for a loss.
-                check(run.mbps > 0.4 * BOTTLENECK_MBIT, || format!("{discipline}: {} Mb/s", run.mbps))?;
-            }
-        }
-        Ok(())
+        let queues = [QueueDiscipline::CoDelEcn, QueueDiscipline::Step, QueueDiscipline::DualPi2]
+            .map(|queue| [(queue, false), (queue, true)]);
+        side_by_side(queues, |both| {
+            side_by_side(both, |(queue, super_packets)| marked_over(queue, super_packets))
+        })
+        .map(drop)
     });
+}
+
+fn marked_over(queue_discipline: QueueDiscipline, super_packets: bool) -> Verdict {
+    let mark_ms = (queue_discipline == QueueDiscipline::Step).then_some(5.0);
+    let lab = start(&Scenario { queue_discipline, mark_ms, super_packets, queue_bdp: Some(4.0), ..path() })?;
+    let ecn = TcpSettings { ecn: Some(true), ..TcpSettings::default() };
+    for side in [Side::Left, Side::Right] {
+        lab.set_tcp(side, &ecn).map_err(|error| error.to_string())?;
+    }
+    let run = tcp::transfer(&lab, 10_000_000, "cubic").map_err(|error| error.to_string())?;
+    let way = lab.counters().left_to_right;
+    check(way.marked > 0 && way.dropped_queue == 0, || format!("{queue_discipline}: {way:?}"))?;
+    // A step ends the kernel's slow start early, and its CUBIC gives up as much for a mark as for a loss.
+    check(run.mbps > 0.4 * BOTTLENECK_MBIT, || format!("{queue_discipline}: {} Mb/s", run.mbps))
 }
 
 /// What became of a flow.

@@ -169,7 +169,7 @@ impl Sink for Nothing {
 }
 
 const PORT: u16 = 7000;
-const AT_A_TIME: usize = 12;
+const AT_A_TIME: usize = 16;
 const ATTEMPTS: u32 = 3;
 /// Many times what a transfer should take.
 const LIMIT: Duration = Duration::from_secs(300);
