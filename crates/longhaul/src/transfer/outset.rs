@@ -43,6 +43,14 @@ enum News {
 }
 
 impl Coming {
+    /// One that has come to nothing.
+    #[cfg(test)]
+    pub fn in_vain(address: SocketAddr, why: Error) -> Coming {
+        let (tell, news) = crossbeam_channel::unbounded();
+        tell.send(News::Met(Err(why))).expect("somebody listens");
+        Coming { address, waker: Waker::new().expect("a waker"), tried_at: Instant::now(), met: None, news }
+    }
+
     /// Since when it is there, and how long it took, if so.
     pub fn poll(&mut self) -> Result<Option<(Instant, Duration)>, Error> {
         while let Ok(news) = self.news.try_recv() {

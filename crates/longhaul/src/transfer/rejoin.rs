@@ -33,11 +33,11 @@ pub fn keep(
     control.doubt_silence(KEEP_ALIVE_EVERY)?;
     let kept = control.clone();
     std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
-        if let Some(first) = first {
-            let Some(socket) = first.into_socket() else { return kept.end() };
-            if let Err(error) = begin_control(socket, &rejoin.key, (rejoin.connection_id, &kept)) {
-                tracing::debug!("the control stream's first connection broke: {error}");
-            }
+        // Where that is not to be had, and a host with a full queue of connections does not answer, another may be.
+        if let Some(socket) = first.and_then(Coming::into_socket)
+            && let Err(error) = begin_control(socket, &rejoin.key, (rejoin.connection_id, &kept))
+        {
+            tracing::debug!("the control stream's first connection broke: {error}");
         }
         while kept.await_need() {
             go_on(&kept, &rejoin);
@@ -109,3 +109,30 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Refused so often within two seconds: the server has ended, and nobody else knows the session.
 const REFUSALS: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::net::tcp_set::control_key;
+    use crate::net::wake::Waker;
+    use std::net::TcpListener;
+
+    /// The other host's queue was full while a copy began over UDP.
+    #[test]
+    fn a_first_connection_in_vain_is_followed_by_another() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let control = ResumableStream::unconnected(Duration::from_secs(60), Waker::new().unwrap()).unwrap();
+        let late = io::Error::from(ErrorKind::TimedOut);
+        let late = Error::Unreachable { host: "far".into(), port: address.port(), source: late };
+        let rejoin = Rejoin { addresses: vec![address], connection_id: 7, key: control_key(&[1; 32], 7) };
+        keep(&control, rejoin, Some(Coming::in_vain(address, late)), Duration::from_secs(60)).unwrap();
+        while listener.accept().is_err() {
+            assert!(!control.is_over(), "it was given up");
+            sleep(Duration::from_millis(1));
+        }
+        control.end();
+    }
+}
