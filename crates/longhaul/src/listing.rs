@@ -8,6 +8,7 @@
 use longhaul_net::budget::Allowance;
 use longhaul_proto::session::manifest::{BadManifest, Entry, Manifest};
 use longhaul_proto::session::message::FileFailure;
+use longhaul_proto::session::truncated::Told;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
@@ -110,9 +111,7 @@ pub fn decode(bytes: &[u8], room: &mut Room) -> Result<(Manifest, Vec<FileFailur
 
 fn read(mut items: Items<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
     let manifest = Manifest { entries: items.list(Entry::memory_len)?, seams: items.item()? };
-    let errors = items.list(|failure: &FileFailure| {
-        size_of::<FileFailure>() + failure.path.len() + failure.reason.line.len()
-    })?;
+    let errors = items.list(FileFailure::memory_len)?;
     manifest.validate()?;
     Ok((manifest, errors))
 }

@@ -11,7 +11,7 @@ use longhaul_proto::session::message::{Already, FileFailure, Message, Report};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::truncated::Truncated;
 use std::ffi::OsString;
-use std::fs;
+use std::{fs, iter};
 
 /// The listing of so many made-up files whose paths have 4000 bytes.
 fn long_paths(count: usize) -> Vec<u8> {
@@ -69,6 +69,21 @@ fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
     });
     copy();
     assert!(peak("eight reports of very many failures", &server) < BOUND);
+}
+
+#[test]
+fn what_a_daemon_says_to_those_who_do_not_listen_takes_bounded_memory() {
+    let there = folder();
+    let server = Server::start(there.path(), &[]);
+    let listing = long_paths(1000);
+    let dry_run = |n| Client::dry_run(&server, &format!("copy-{n}"), &listing);
+    let clients: Vec<_> = (0..40).filter_map(dry_run).collect();
+    let is_answered = |one: &Client| {
+        iter::from_fn(|| one.control.poll())
+            .any(|said| matches!(said, Incoming::Message(Message::Finished(_))))
+    };
+    wait_until("one of the last is told", || clients.last().is_some_and(is_answered));
+    assert!(peak("forty dry runs", &server) < BOUND);
 }
 
 #[test]

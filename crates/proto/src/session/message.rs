@@ -8,7 +8,7 @@ use super::limit::{Limit, LimitSpans};
 use super::manifest::{EntryIndex, Group};
 use super::reason::Reason;
 use super::transport::{Carrier, Switch, Transport};
-use super::truncated::Truncated;
+use super::truncated::{Told, Truncated};
 use crate::control::ControllerKind;
 use crate::object::Companions;
 use crate::ranges::{Ranges, read_ranges};
@@ -185,6 +185,12 @@ pub struct FileFailure {
     pub path: Vec<u8>,
     /// Why.
     pub reason: Reason,
+}
+
+impl Told for FileFailure {
+    fn memory_len(&self) -> usize {
+        size_of::<FileFailure>() + self.path.len() + self.reason.line.len()
+    }
 }
 
 impl fmt::Display for FileFailure {

@@ -9,21 +9,41 @@ use std::marker::PhantomData;
 /// failed must still fit a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncated<T> {
-    /// The first [`SHOWN_MAX`] of them.
+    /// The first [`SHOWN_MAX`] of them, or as many as take [`BYTES_MAX`].
     #[serde(deserialize_with = "read_first", bound(deserialize = "T: Deserialize<'de>"))]
     pub first: Vec<T>,
     /// How many there are beside these.
     pub more: u64,
 }
 
-impl<T> Truncated<T> {
+/// What such a list is made of.
+pub trait Told {
+    /// The memory that it takes.
+    fn memory_len(&self) -> usize;
+}
+
+impl Told for Vec<u8> {
+    fn memory_len(&self) -> usize {
+        size_of::<Vec<u8>>() + self.len()
+    }
+}
+
+impl<T: Told> Truncated<T> {
     /// Add one.
     pub fn push(&mut self, item: T) {
-        if self.first.len() < SHOWN_MAX {
+        // Where one is only counted, so are all behind it.
+        if self.more == 0
+            && self.first.len() < SHOWN_MAX
+            && self.memory_len() + item.memory_len() <= BYTES_MAX
+        {
             self.first.push(item);
         } else {
             self.more = self.more.saturating_add(1);
         }
+    }
+
+    fn memory_len(&self) -> usize {
+        self.first.iter().map(Told::memory_len).sum()
     }
 
     /// Add all of another list.
@@ -31,7 +51,9 @@ impl<T> Truncated<T> {
         self.extend(next.first);
         self.more = self.more.saturating_add(next.more);
     }
+}
 
+impl<T> Truncated<T> {
     /// How many there are in all.
     pub fn count(&self) -> u64 {
         self.more.saturating_add(self.first.len() as u64)
@@ -49,13 +71,13 @@ impl<T> Default for Truncated<T> {
     }
 }
 
-impl<T> Extend<T> for Truncated<T> {
+impl<T: Told> Extend<T> for Truncated<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         items.into_iter().for_each(|item| self.push(item));
     }
 }
 
-impl<T> FromIterator<T> for Truncated<T> {
+impl<T: Told> FromIterator<T> for Truncated<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Truncated<T> {
         let mut list = Truncated::default();
         list.extend(items);
@@ -87,23 +109,42 @@ fn read_first<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result
     from.deserialize_seq(Each(PhantomData))
 }
 
-/// More than anybody reads. With paths of 4096 bytes, the longest there are, and reasons of a line they take a tenth of
-/// what a message may have.
+/// More than anybody reads.
 pub const SHOWN_MAX: usize = 1000;
+/// So many of paths that are twice as long as usual. The longest there are have 4096 bytes, and a server may have to tell hundreds of
+/// clients at a time.
+pub const BYTES_MAX: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn path(at: usize, len: usize) -> Vec<u8> {
+        format!("{at:0len$}").into()
+    }
+
     #[test]
     fn what_is_not_told_is_counted() {
-        let told: Truncated<usize> = (0..5000).collect();
+        let told: Truncated<Vec<u8>> = (0..5000).map(|at| path(at, 200)).collect();
         assert_eq!((told.first.len(), told.more, told.count()), (SHOWN_MAX, 4000, 5000));
-        assert_eq!((told.first.first(), told.first.last()), (Some(&0), Some(&999)));
+        assert_eq!((told.first.first(), told.first.last()), (Some(&path(0, 200)), Some(&path(999, 200))));
         let mut both = told.clone();
         both.append(told);
         assert_eq!((both.first.len(), both.count()), (SHOWN_MAX, 10_000));
-        assert!(Truncated::<u8>::default().is_empty() && !both.is_empty());
+        assert!(Truncated::<Vec<u8>>::default().is_empty() && !both.is_empty());
+    }
+
+    #[test]
+    fn of_long_paths_fewer_are_told_and_none_behind_one_that_is_not() {
+        let mut told: Truncated<Vec<u8>> = (0..1000).map(|at| path(at, 4096)).collect();
+        assert!(
+            (60..64).contains(&told.first.len()) && told.memory_len() <= BYTES_MAX,
+            "{}",
+            told.first.len()
+        );
+        let shown = told.first.clone();
+        told.push(b"short".to_vec());
+        assert_eq!((told.first == shown, told.count()), (true, 1001));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct Client {
 
 impl Client {
     /// Offer a copy; the listing is what comes first of a push, and the names in a pull.
-    pub fn offer(server: &Server, direction: Direction, listing: &[u8]) -> Option<Client> {
+    fn offer(server: &Server, direction: Direction, files: FileOptions, listing: &[u8]) -> Option<Client> {
         let socket = TcpStream::connect(server.address()).unwrap();
         let stream: Stream = tcp_stream(socket, Duration::from_secs(20)).unwrap();
         let head = &listing[..listing.len().min(30_000)];
@@ -29,7 +29,7 @@ impl Client {
             made_s,
             direction,
             copy: random().unwrap(),
-            files: FileOptions { resume: true, ..FileOptions::default() },
+            files,
             transfer: TransferOptions {
                 control: "adaptive".into(),
                 select: None,
@@ -57,11 +57,17 @@ impl Client {
     }
 
     pub fn push(server: &Server, dest: &str, listing: &[u8]) -> Option<Client> {
-        Client::offer(server, Direction::Push { dest: dest.into() }, listing)
+        Client::offer(server, Direction::Push { dest: dest.into() }, resuming(), listing)
+    }
+
+    /// A push in which nothing is to be changed.
+    pub fn dry_run(server: &Server, dest: &str, listing: &[u8]) -> Option<Client> {
+        let files = FileOptions { dry_run: true, ..resuming() };
+        Client::offer(server, Direction::Push { dest: dest.into() }, files, listing)
     }
 
     pub fn pull(server: &Server, source: &str) -> Option<Client> {
-        Client::offer(server, Direction::Pull { sources: vec![source.into()] }, &[])
+        Client::offer(server, Direction::Pull { sources: vec![source.into()] }, resuming(), &[])
     }
 
     /// The line with which the server ends the session.
@@ -82,4 +88,8 @@ impl Client {
         });
         line.unwrap()
     }
+}
+
+fn resuming() -> FileOptions {
+    FileOptions { resume: true, ..FileOptions::default() }
 }
