@@ -4,14 +4,16 @@
 //! source names the folder, crossed off as the source names what is in it, and what is left when the source has gone on
 //! elsewhere is extraneous. So only the names of folders that are being listed are in memory.
 
+use super::calls::statat;
 use super::exclude::Exclude;
 use super::folders::{Folders, list, split};
 use super::names::{is_journal, journal_name, journal_of_part};
 use super::scan::{PATH_MAX, is_below, join};
 use super::spill::Spill;
 use super::target::unnamed;
+use super::twins::{is_alike, is_called};
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest, by_components};
-use rustix::fs::FileType;
+use rustix::fs::{AtFlags, FileType};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -70,6 +72,17 @@ struct Listed {
     journals: HashMap<Vec<u8>, bool>,
 }
 
+impl Listed {
+    /// What the source calls `name` may be here under another spelling, where the file system takes the two for one.
+    fn forget_alike(&mut self, folders: &mut Folders, name: &[u8]) {
+        let Ok(folder) = folders.open(&self.path) else { return };
+        // It is not listed: where case counts it is not there.
+        if statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            self.names.retain(|listed, _| !is_alike(listed, name) || !is_called(&folder, name, listed));
+        }
+    }
+}
+
 impl Sweep {
     pub(super) fn new(top: Arc<OwnedFd>, exclude: Exclude) -> Sweep {
         let folders = Folders::new(top.clone());
@@ -112,7 +125,9 @@ impl Sweep {
         let (above, name) = split(&entry.path);
         match self.open.last_mut() {
             Some(folder) if folder.path == above && !entry.path.is_empty() => {
-                folder.names.remove(name);
+                if folder.names.remove(name).is_none() && !folder.names.is_empty() {
+                    folder.forget_alike(&mut self.folders, name);
+                }
                 if matches!(entry.kind, Kind::File { .. })
                     && !folder.journals.is_empty()
                     && let Some(is_of_use) = folder.journals.get_mut(&journal_name(name))

@@ -46,6 +46,11 @@ fn groups(manifest: &Manifest) -> HashMap<EntryIndex, Box<[EntryIndex]>> {
     groups
 }
 
+/// Whether a file system may take two names for one another.
+pub(super) fn is_alike(one: &[u8], other: &[u8]) -> bool {
+    folded_hash(one) == folded_hash(other)
+}
+
 /// Equal for paths that a file system may take for one another.
 fn folded_hash(path: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -68,7 +73,7 @@ fn leads_to(folders: &mut Folders, path: &[u8], other: &[u8]) -> bool {
 }
 
 /// Whether what `name` leads to is called `other` and nothing else.
-fn is_called(folder: &OwnedFd, name: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_called(folder: &OwnedFd, name: &[u8], other: &[u8]) -> bool {
     let inode = |name| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (stat.st_dev, stat.st_ino));
     if inode(name).is_err() || inode(name) != inode(other) {
         return false;

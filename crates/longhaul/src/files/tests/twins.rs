@@ -2,7 +2,7 @@
 
 use super::calls::fold;
 use super::harness::*;
-use longhaul_proto::session::message::Report;
+use longhaul_proto::session::message::{FileOptions, Report};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -101,6 +101,27 @@ fn a_name_that_changed_its_case_is_no_other_file() {
     let report = copy(&inside(source.path()), dest.path(), Road::default());
     assert_eq!((failures(&report), names(dest.path())), (vec![], vec!["readme".to_string()]));
     assert_eq!(fs::read(dest.path().join("readme")).unwrap(), b"new");
+}
+
+#[test]
+fn what_is_here_under_another_spelling_is_not_removed() {
+    let (source, dest) = (folder(), folder());
+    let _folding = fold(dest.path());
+    write(source.path().join("README"), b"new");
+    write(source.path().join("Dir/x"), b"new");
+    for path in ["readme", "dir/x", "dir/y", "z"] {
+        write(dest.path().join(path), b"older");
+    }
+    let delete = FileOptions { delete: true, ..options() };
+    for removed in [2, 0] {
+        let report = copy_with(&inside(source.path()), dest.path(), Road::default(), &delete);
+        assert_eq!((failures(&report), report.removed.count()), (vec![], removed));
+        assert_eq!(
+            (names(dest.path()), names(&dest.path().join("dir"))),
+            (vec!["dir".into(), "readme".into()], vec!["x".into()])
+        );
+        assert_eq!(fs::read(dest.path().join("readme")).unwrap(), b"new");
+    }
 }
 
 #[test]
