@@ -11,7 +11,7 @@ use super::names::is_ours;
 use super::resume::{Resumed, is_within, resume};
 use super::scan::{mtime, open_to_read};
 use super::target::PERMISSIONS;
-use super::twins::Twins;
+use super::twins::{Taken, Twins};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{Delta, FileOptions};
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat};
@@ -66,6 +66,8 @@ pub(super) struct Looker<'a> {
     folders: Folders,
     manifest: &'a Manifest,
     twins: Twins,
+    /// Of a copy in parts.
+    taken: Option<Arc<Taken>>,
     layout: &'a Layout,
     options: &'a FileOptions,
     stop: &'a AtomicBool,
@@ -119,7 +121,7 @@ impl Blocked {
 
 impl<'a> Looker<'a> {
     pub(super) fn new(
-        top: Option<Arc<OwnedFd>>,
+        (top, taken): (Option<Arc<OwnedFd>>, Option<Arc<Taken>>),
         (manifest, layout): (&'a Manifest, &'a Layout),
         options: &'a FileOptions,
         blocked: Blocked,
@@ -131,6 +133,7 @@ impl<'a> Looker<'a> {
             folders,
             manifest,
             twins: Twins::default(),
+            taken,
             layout,
             options,
             stop,
@@ -189,6 +192,11 @@ impl<'a> Looker<'a> {
             && let Some(other) = self.twins.holder(self.manifest, index, &mut self.folders, <[u8]>::to_vec)
         {
             return Found::Obstacle(FileError::only_case(other));
+        }
+        if there.is_some()
+            && let Some(other) = self.taken.as_ref().and_then(|taken| taken.holder(&folder, path))
+        {
+            return Found::Obstacle(FileError::only_case(&other));
         }
         match (&entry.kind, there) {
             (Kind::Dir, Some(FileType::Directory)) if self.options.new_only => Found::Kept,

@@ -1,11 +1,11 @@
 //! Brings what was stored to the disk itself, and asks what became of it on the way there.
 
-use super::calls::{fstatfs, fsync, sync_file_range, syncfs};
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use super::calls::{fstatfs, fsync, openat, sync_file_range, syncfs};
+use rustix::fs::{Mode, OFlags, fstat, fstatvfs};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
 /// The file system that a destination is in.
 #[derive(Debug, Default)]
@@ -73,6 +73,22 @@ impl Disk {
 /// Open for reading what is held as a place only.
 pub(super) fn reopen(folder: &OwnedFd) -> Result<File, Errno> {
     openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+}
+
+/// Make a file without a name in a folder; `None` where the file system does not allow it.
+pub(super) fn unnamed(folder: &OwnedFd) -> io::Result<Option<File>> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
+        Ok(file) => Ok(Some(file.into())),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Bytes that may still be stored in the file system of a folder; `None` where it does not tell.
+pub(super) fn room(folder: impl AsFd) -> Option<u64> {
+    let stat = fstatvfs(folder).ok()?;
+    (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// Have a stretch of a file begin its way to the disk.

@@ -5,12 +5,12 @@
 //! elsewhere is extraneous. So only the names of folders that are being listed are in memory.
 
 use super::calls::statat;
+use super::disk::unnamed;
 use super::exclude::Exclude;
 use super::folders::{Folders, list, split};
 use super::names::{is_journal, journal_name, journal_of_part};
 use super::scan::{PATH_MAX, is_below, join};
 use super::spill::Spill;
-use super::target::unnamed;
 use super::twins::{is_alike, is_called};
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest, by_components};
 use rustix::fs::{AtFlags, FileType};

@@ -1,6 +1,6 @@
 //! Handles of folders below one folder, opened a component at a time and never through a link.
 
-use super::calls::openat;
+use super::calls::{mkdirat, openat};
 use rustix::fs::{AtFlags, DirEntry, FileType, Mode, OFlags, statat};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -58,6 +58,19 @@ impl Folders {
         }
         Ok(at)
     }
+}
+
+/// Make a folder and those above it.
+pub(super) fn make_all(folders: &mut Folders, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
+    let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at).chain([path.len()]);
+    for end in ends {
+        let (parent, name) = folders.parent(&path[..end])?;
+        match mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    folders.open(path)
 }
 
 /// A path's folder (empty: the top) and its last component.

@@ -2,6 +2,7 @@
 
 use super::claims::Standing;
 use super::compare::{Blocked, Found, Looker};
+use super::disk::room;
 use super::errors::FileError;
 use super::exclude::Exclude;
 use super::extraneous::{Extraneous, Sweep};
@@ -11,7 +12,8 @@ use super::lease::left_part;
 use super::names::{NAME_MAX, is_ours, journal_name};
 use super::resume::Resumed;
 use super::root::{Root, Written};
-use super::target::{Place, room};
+use super::target::Place;
+use super::twins::Taken;
 use longhaul_proto::session::manifest::{
     Entry, EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges, bytes_in, shifted,
 };
@@ -125,6 +127,8 @@ pub struct Planner {
     /// Folders of the part before that go on: those that stay as they are, and those that cannot be made.
     kept: HashSet<Vec<u8>>,
     blocked: Blocked,
+    /// Of a copy in parts.
+    taken: Arc<Taken>,
 }
 
 impl Planner {
@@ -142,6 +146,7 @@ impl Planner {
             sweep: None,
             kept,
             blocked,
+            taken: Arc::default(),
         })
     }
 
@@ -161,6 +166,8 @@ impl Planner {
             self.begin(manifest)?;
         }
         let Some(goal) = self.goal.clone() else { return Ok(plan) };
+        let has_parts = follows || manifest.seams.has_more;
+        let goal = Goal { taken: has_parts.then(|| self.taken.clone()), ..goal };
         let replaced_bytes = self.look(&goal, manifest, &layout, &mut plan, stop)?;
         if let Some(sweep) = &mut self.sweep {
             sweep.part(manifest);
@@ -208,8 +215,9 @@ impl Planner {
         stop: &AtomicBool,
     ) -> Result<u64, FileError> {
         let blocked = std::mem::take(&mut self.blocked);
+        let (top, taken) = (goal.top.clone(), goal.taken.clone());
         let mut looker =
-            Looker::new(goal.top.clone(), (manifest, layout), &self.options, blocked, self.base.owner, stop);
+            Looker::new((top, taken), (manifest, layout), &self.options, blocked, self.base.owner, stop);
         for (index, entry) in manifest.entries.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
                 return Err(FileError::Interrupted);
@@ -409,6 +417,7 @@ struct Goal {
     keeps_top: bool,
     /// Nothing that is there is replaced.
     new_only: bool,
+    taken: Option<Arc<Taken>>,
 }
 
 impl Goal {
@@ -435,7 +444,8 @@ impl Goal {
                 Some(_) => return Err(FileError::NotAFolder.at(&written.parent)),
             };
             let (base, folder, rename) = (base.clone(), written.parent, written.name);
-            return Ok(Goal { base, folder, rename, exists, top: None, keeps_top: false, new_only: false });
+            let (top, taken) = (None, None);
+            return Ok(Goal { base, folder, rename, exists, top, keeps_top: false, new_only: false, taken });
         }
         let exists = match kind {
             None => false,
@@ -445,7 +455,8 @@ impl Goal {
         let keeps_top =
             base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
         let (base, folder) = (base.clone(), dest.into());
-        Ok(Goal { base, folder, rename: None, exists, top: None, keeps_top, new_only: false })
+        let (rename, top, taken) = (None, None, None);
+        Ok(Goal { base, folder, rename, exists, top, keeps_top, new_only: false, taken })
     }
 
     /// Make the folder where it is missing, and hold on to it.
@@ -465,9 +476,9 @@ impl Goal {
                 Arc::new(open(base, &self.folder)?)
             }
         };
-        let rename = self.rename.clone();
+        let (rename, taken) = (self.rename.clone(), self.taken.clone());
         let Goal { keeps_top, new_only, .. } = *self;
-        Ok(Place { top: Some(top), rename, keeps_top, new_only, owner: base.owner, above })
+        Ok(Place { top: Some(top), rename, keeps_top, new_only, owner: base.owner, above, taken })
     }
 }
 

@@ -3,28 +3,28 @@
 use super::calls::{
     fchmod, fsync, futimens, linkat, mkdirat, openat, renameat_with, set_len, symlinkat, unlinkat,
 };
-use super::disk::{self, Disk, reopen};
+use super::disk::{self, Disk, reopen, room, unnamed};
 use super::errors::FileError;
 use super::extents::DataMap;
-use super::folders::{Folders, list, split};
+use super::folders::{Folders, list, make_all, split};
 use super::journal::{Owner, PartToken};
 use super::lease::{self, Lease};
 use super::names::{is_journal, is_new, journal_name, new_name, part_name};
 use super::part::Part;
 use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
-use super::twins::Twins;
+use super::twins::{Taken, Twins};
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use rustix::fs::{
     Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chmodat,
-    fadvise, fstat, fstatvfs, utimensat,
+    fadvise, fstat, utimensat,
 };
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,6 +44,8 @@ pub(super) struct Place {
     pub owner: Owner,
     /// Folders above it that are new, and the one that holds them.
     pub above: Vec<Arc<OwnedFd>>,
+    /// Of a copy in parts.
+    pub taken: Option<Arc<Taken>>,
 }
 
 /// The journals that lie in each folder.
@@ -312,7 +314,15 @@ impl Target {
 
     /// An error if an entry's path leads to what another path of this copy stands for.
     pub(super) fn look_for_twin(&self, entry: EntryIndex) -> io::Result<()> {
-        self.only_case(entry, <[u8]>::to_vec).map_or(Ok(()), Err)
+        self.only_case(entry, <[u8]>::to_vec).map_or_else(|| self.take_place(entry), Err)
+    }
+
+    /// From now on an entry has the place of its path, once there is something. An error if one of another part has it.
+    fn take_place(&self, entry: EntryIndex) -> io::Result<()> {
+        let Some(taken) = &self.place.taken else { return Ok(()) };
+        let (folder, _) = self.parent(entry)?;
+        let other = taken.holder(&folder, self.path(entry));
+        other.map_or(Ok(()), |other| Err(io::Error::other(FileError::only_case(&other))))
     }
 
     fn only_case(&self, entry: EntryIndex, beside: impl Fn(&[u8]) -> Vec<u8>) -> Option<io::Error> {
@@ -344,17 +354,20 @@ impl Target {
         self.look_for_twin(complete.entry)?;
         let (folder, name) = self.parent(complete.entry)?;
         match &complete.held {
-            Held::Unnamed(file) => self.give_name(complete.entry, file, &folder, name),
-            Held::Named(_) => self.put(complete.entry, &folder, &new_name(name, self.token), name),
+            Held::Unnamed(file) => self.give_name(complete.entry, file, &folder, name)?,
+            Held::Named(_) => self.put(complete.entry, &folder, &new_name(name, self.token), name)?,
             Held::Part(held) => {
                 let part = part_name(name, self.token(complete.entry));
                 if !lease::is_at(&held.file, &folder, &part) {
                     return Err(io::Error::other("its part file was taken away; copy it again"));
                 }
                 fchmod(&held.file, mode(self.entry(complete.entry)))?;
-                self.put(complete.entry, &folder, &part, name)
+                self.put(complete.entry, &folder, &part, name)?;
             }
         }
+        // Now it can be told whether others could take its place.
+        let _ = self.take_place(complete.entry);
+        Ok(())
     }
 
     /// A complete file is not put in place: a small one leaves nothing behind, a part file can be gone on with.
@@ -448,6 +461,7 @@ impl Target {
             Err(Errno::EXIST) if !self.place.new_only => {}
             made => {
                 made?;
+                let _ = self.take_place(entry);
                 return Ok(utimensat(&folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?);
             }
         }
@@ -469,7 +483,10 @@ impl Target {
         }
         let (folder, name) = self.parent(entry)?;
         match mkdirat(&folder, name, Mode::from_raw_mode(0o700)) {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                let _ = self.take_place(entry);
+                Ok(())
+            }
             Err(Errno::EXIST) => {
                 self.look_for_twin(entry)?;
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -566,34 +583,6 @@ fn beside(name_of: impl Fn(&[u8]) -> Vec<u8>) -> impl Fn(&[u8]) -> Vec<u8> {
         let name = split(path).1;
         [&path[..path.len() - name.len()], &name_of(name)].concat()
     }
-}
-
-/// Make a file without a name in a folder; `None` where the file system does not allow it.
-pub(super) fn unnamed(folder: &OwnedFd) -> io::Result<Option<File>> {
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    match openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
-        Ok(file) => Ok(Some(file.into())),
-        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Bytes that may still be stored in the file system of a folder; `None` where it does not tell.
-pub(super) fn room(folder: impl AsFd) -> Option<u64> {
-    let stat = fstatvfs(folder).ok()?;
-    (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
-}
-
-fn make_all(folders: &mut Folders, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
-    let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at).chain([path.len()]);
-    for end in ends {
-        let (parent, name) = folders.parent(&path[..end])?;
-        match mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    folders.open(path)
 }
 
 fn random_token() -> PartToken {

@@ -1,14 +1,16 @@
 //! Entries of a part whose paths differ only in case. A file system that does not tell such paths apart has room for one of
 //! them: the one whose name is there keeps its place, the others fail by name. Without this each would replace the one before it.
+//! Those of one part are known before any of them is stored. Of two that are in different parts the one that comes first stays.
 
 use super::calls::statat;
 use super::folders::{Folders, list, split};
 use longhaul_proto::session::manifest::{EntryIndex, Manifest};
 use rustix::fs::AtFlags;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Those of a manifest. They are looked for when the first entry meets its destination.
 #[derive(Debug, Default)]
@@ -34,6 +36,69 @@ impl Twins {
     }
 }
 
+/// What the paths of a copy in parts stand for, in folders that take names of other case for one another.
+#[derive(Debug, Default)]
+pub(super) struct Taken(Mutex<Paths>);
+
+#[derive(Debug, Default)]
+struct Paths {
+    /// Folders looked at lately, and whether they do so.
+    folding: HashMap<Vec<u8>, bool>,
+    /// Hashes of paths without their case, and of the very path that has the place.
+    paths: HashMap<u64, u64>,
+}
+
+impl Taken {
+    /// The name of what has the place in `folder` to which `path` leads, if that is another path's. If nobody has it, this path has
+    /// it from now on, as soon as there is something.
+    pub(super) fn holder(&self, folder: &OwnedFd, path: &[u8]) -> Option<Vec<u8>> {
+        let (above, name) = split(path);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let folds = match known.folding.get(above) {
+            Some(folds) => *folds,
+            None => {
+                let folds = folds(folder, name)?;
+                if known.folding.len() >= FOLDERS_MAX {
+                    known.folding.clear();
+                }
+                known.folding.insert(above.to_vec(), folds);
+                folds
+            }
+        };
+        if !folds {
+            return None;
+        }
+        let (folded, own) = (folded_hash(path), hash(path));
+        let is_full = known.paths.len() >= PATHS_MAX;
+        let holder = known.paths.get(&folded).copied();
+        if holder.is_none() && !is_full {
+            known.paths.insert(folded, own);
+        }
+        if holder.is_none_or(|holder| holder == own) {
+            return None;
+        }
+        let names = list(folder).unwrap_or_default();
+        let other = names.into_iter().map(|(listed, _)| listed).find(|listed| is_alike(listed, name));
+        Some(other.unwrap_or_else(|| name.to_vec()))
+    }
+}
+
+/// Whether a folder takes the name of something in it for one of other case; `None` where this name cannot tell.
+fn folds(folder: &OwnedFd, name: &[u8]) -> Option<bool> {
+    let swap = |byte: &u8| {
+        if byte.is_ascii_lowercase() { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() }
+    };
+    let other: Vec<u8> = name.iter().map(swap).collect();
+    let there = inode(folder, name).ok().filter(|_| other != name)?;
+    if inode(folder, &other) != Ok(there) {
+        return Some(false);
+    }
+    // Two names of one file are both listed.
+    let names = list(folder).ok()?;
+    let count = names.iter().filter(|(listed, _)| listed == name || *listed == other).count();
+    Some(count < 2)
+}
+
 fn groups(manifest: &Manifest) -> HashMap<EntryIndex, Box<[EntryIndex]>> {
     let entries = (0..).zip(&manifest.entries);
     let mut folded: Vec<_> = entries.map(|(index, entry)| (folded_hash(&entry.path), index)).collect();
@@ -53,12 +118,21 @@ pub(super) fn is_alike(one: &[u8], other: &[u8]) -> bool {
 
 /// Equal for paths that a file system may take for one another.
 fn folded_hash(path: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
     match std::str::from_utf8(path) {
-        Ok(text) if !text.is_ascii() => text.to_lowercase().as_bytes().hash(&mut hasher),
-        _ => path.to_ascii_lowercase().hash(&mut hasher),
+        Ok(text) if !text.is_ascii() => hash(text.to_lowercase().as_bytes()),
+        _ => hash(&path.to_ascii_lowercase()),
     }
+}
+
+fn hash(path: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
     hasher.finish()
+}
+
+/// What tells what a name leads to from all else.
+fn inode(folder: &OwnedFd, name: &[u8]) -> Result<(u64, u64), Errno> {
+    statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 /// Whether `path` leads to what has the path `other`.
@@ -74,8 +148,7 @@ fn leads_to(folders: &mut Folders, path: &[u8], other: &[u8]) -> bool {
 
 /// Whether what `name` leads to is called `other` and nothing else.
 pub(super) fn is_called(folder: &OwnedFd, name: &[u8], other: &[u8]) -> bool {
-    let inode = |name| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (stat.st_dev, stat.st_ino));
-    if inode(name).is_err() || inode(name) != inode(other) {
+    if inode(folder, name).is_err() || inode(folder, name) != inode(folder, other) {
         return false;
     }
     // Two names of one file are both listed.
@@ -83,3 +156,8 @@ pub(super) fn is_called(folder: &OwnedFd, name: &[u8], other: &[u8]) -> bool {
     let is_listed = |wanted| names.iter().any(|(listed, _)| listed == wanted);
     is_listed(other) && !is_listed(name)
 }
+
+/// A look tells it again.
+const FOLDERS_MAX: usize = 4096;
+/// Some 30 MB. What comes after that many paths is not compared with them.
+const PATHS_MAX: usize = 1 << 20;

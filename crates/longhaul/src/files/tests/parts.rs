@@ -1,5 +1,6 @@
 //! Copies that are listed, compared and stored in parts.
 
+use super::calls::fold;
 use super::harness::*;
 use crate::files::{Base, PartLimits, Planner, Root, Scan, ScanOptions, SourceSpec, scan_in_parts};
 use fastrand::Rng;
@@ -90,6 +91,70 @@ fn what_is_copied_in_parts_is_what_is_copied_as_a_whole() {
         let again = copy_parts(source.path(), &dest, entries, &options());
         assert_eq!((again.files_done, again.files_skipped), (0, report.files_done), "seed {seed}");
     }
+}
+
+/// Two paths that differ in case only may be in different parts.
+#[test]
+fn of_paths_in_different_parts_that_are_one_here_the_second_is_told_of() {
+    let source = folder();
+    for path in ["Dir/x", "F", "G", "b", "c", "d", "dir/x", "dir/y", "f"] {
+        write(source.path().join(path), path.as_bytes());
+    }
+    write(source.path().join("g"), &random_bytes(2 * MIB, 1));
+    for there in ["", "f"] {
+        let dest = folder();
+        let _folding = fold(dest.path());
+        if !there.is_empty() {
+            write(dest.path().join(there), b"older");
+        }
+        for _ in 0..2 {
+            let report = copy_parts(source.path(), dest.path(), 2, &options());
+            assert_eq!(failed(&report), ["dir", "dir/x", "dir/y", "f", "g"]);
+            for path in ["Dir/x", "F", "G", "b", "c", "d"] {
+                let there = if path == "F" && !there.is_empty() { "f" } else { path };
+                assert_eq!(fs::read(dest.path().join(there)).unwrap(), path.as_bytes());
+            }
+        }
+    }
+}
+
+/// Parts are compared ahead of time, when nothing of those before may be there yet.
+#[test]
+fn of_paths_in_different_parts_that_are_one_here_the_second_is_told_of_when_it_lands() {
+    let (source, dest) = (folder(), folder());
+    let _folding = fold(dest.path());
+    for path in ["Dir/x", "F", "b", "c", "d", "dir/x", "dir/y", "f"] {
+        write(source.path().join(path), path.as_bytes());
+    }
+    let mut planner = Planner::new(Base::new(Root::ambient(), dest.path()), options()).unwrap();
+    let parts = parts_of(&sources(&[&inside(source.path())]), 3);
+    let compared: Vec<_> = parts
+        .into_iter()
+        .map(|part| (planner.plan(&part.manifest, &AtomicBool::default()).unwrap(), part))
+        .collect();
+    let mut all = Report::default();
+    for (at, (plan, part)) in compared.into_iter().enumerate() {
+        let mut trip = Trip::begin(part, plan, Road::default());
+        if at > 0 {
+            trip.sink.go_ahead(true);
+        }
+        trip.run();
+        all.add(trip.sink.suspend());
+    }
+    // What else is in a folder that has no place goes into the one that has it.
+    assert_eq!(failed(&all), ["dir", "dir/x", "f"]);
+    for path in ["Dir/x", "F", "b", "c", "d"] {
+        assert_eq!(fs::read(dest.path().join(path)).unwrap(), path.as_bytes());
+    }
+}
+
+/// The paths of what failed.
+fn failed(report: &Report) -> Vec<String> {
+    let failed = report.failed.first.iter();
+    let mut failed: Vec<_> =
+        failed.map(|failure| String::from_utf8_lossy(&failure.path).into_owned()).collect();
+    failed.sort();
+    failed
 }
 
 /// A tree of several parts of four entries, some of them inside a folder that nobody may write to.
