@@ -89,7 +89,10 @@ fn folds(folder: &OwnedFd, name: &[u8]) -> Option<bool> {
         if byte.is_ascii_lowercase() { byte.to_ascii_uppercase() } else { byte.to_ascii_lowercase() }
     };
     let other: Vec<u8> = name.iter().map(swap).collect();
-    let there = inode(folder, name).ok().filter(|_| other != name)?;
+    if other == name {
+        return None;
+    }
+    let there = inode(folder, name).ok()?;
     if inode(folder, &other) != Ok(there) {
         return Some(false);
     }
@@ -159,5 +162,5 @@ pub(super) fn is_called(folder: &OwnedFd, name: &[u8], other: &[u8]) -> bool {
 
 /// A look tells it again.
 const FOLDERS_MAX: usize = 4096;
-/// Some 30 MB. What comes after that many paths is not compared with them.
+/// 36 MiB. What comes after that many paths is not compared with them.
 const PATHS_MAX: usize = 1 << 20;

@@ -39,6 +39,7 @@
 //! | journals of a resume | a byte for each MiB, and the hashes of a TiB (`files/recover.rs`) |
 //! | manifests | three parts (`PARTS_MAX`) of 16 384 entries or 8 MiB (`files/scan.rs`); a receiver takes 64 MiB for each (`PART_ROOM` in `listing.rs`), or 256 bytes for each byte that came of it, since what must be known as a whole is one part |
 //! | names for `--delete` | those of the folders that are being listed (`files/extraneous.rs`); what is found goes to a file without a name |
+//! | paths of a copy in parts, where the destination does not tell upper and lower case apart | a million, 36 MiB (`files/twins.rs`) |
 //! | a TCP stream of a copy | 64 KiB to be written, 256 KiB read; 64 of them at most |
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
 //! | control messages | two at most before the next is read; those with ranges have 16 MiB, and beyond 64 KiB take their memory from the budget (`Message::memory_max`); 64 MiB that wait to be written (beside the listing) |
