@@ -4,16 +4,15 @@
 //! source names the folder, crossed off as the source names what is in it, and what is left when the source has gone on
 //! elsewhere is extraneous. So only the names of folders that are being listed are in memory.
 
-use super::calls::statat;
 use super::disk::unnamed;
 use super::exclude::Exclude;
 use super::folders::{Folders, list, split};
 use super::names::{is_journal, journal_name, journal_of_part};
 use super::scan::{PATH_MAX, is_below, join};
 use super::spill::Spill;
-use super::twins::{is_alike, is_called};
+use super::twins::{inode, is_alike};
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest, by_components};
-use rustix::fs::{AtFlags, FileType};
+use rustix::fs::FileType;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -76,9 +75,13 @@ impl Listed {
     /// What the source calls `name` may be here under another spelling, where the file system takes the two for one.
     fn forget_alike(&mut self, folders: &mut Folders, name: &[u8]) {
         let Ok(folder) = folders.open(&self.path) else { return };
-        // It is not listed: where case counts it is not there.
-        if statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            self.names.retain(|listed, _| !is_alike(listed, name) || !is_called(&folder, name, listed));
+        // It is not listed: where spelling counts it is not there.
+        let Ok(there) = inode(&folder, name) else { return };
+        let before = self.names.len();
+        self.names.retain(|listed, _| !is_alike(listed, name) || inode(&folder, listed) != Ok(there));
+        if self.names.len() == before {
+            // Not only in case, as where accents are spelled in several ways.
+            self.names.retain(|listed, _| inode(&folder, listed) != Ok(there));
         }
     }
 }

@@ -134,7 +134,7 @@ fn hash(path: &[u8]) -> u64 {
 }
 
 /// What tells what a name leads to from all else.
-fn inode(folder: &OwnedFd, name: &[u8]) -> Result<(u64, u64), Errno> {
+pub(super) fn inode(folder: &OwnedFd, name: &[u8]) -> Result<(u64, u64), Errno> {
     statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
@@ -150,7 +150,7 @@ fn leads_to(folders: &mut Folders, path: &[u8], other: &[u8]) -> bool {
 }
 
 /// Whether what `name` leads to is called `other` and nothing else.
-pub(super) fn is_called(folder: &OwnedFd, name: &[u8], other: &[u8]) -> bool {
+fn is_called(folder: &OwnedFd, name: &[u8], other: &[u8]) -> bool {
     if inode(folder, name).is_err() || inode(folder, name) != inode(folder, other) {
         return false;
     }
