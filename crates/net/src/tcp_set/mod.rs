@@ -112,8 +112,9 @@ impl StreamSet {
 
     /// A connection that both sides trust is a TCP stream from now on. More than there may be are closed.
     pub fn add(&mut self, socket: StreamSocket) {
+        let read_len = if self.streams.len() < WIDE_MAX { READ_LEN } else { 0 };
         if self.streams.len() < STREAMS_MAX as usize
-            && let Ok(stream) = DataStream::new(socket)
+            && let Ok(stream) = DataStream::new(socket, read_len)
         {
             self.streams.push(stream);
         }
@@ -404,6 +405,11 @@ const RUN_LEN: usize = 64 << 10;
 const READS: usize = 2;
 /// TCP streams are looked after so often.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Bytes read from a TCP stream in one call: of so many of them, of the others no more than a record may have, so that all together
+/// take 5 MiB at most.
+const READ_LEN: usize = 256 << 10;
+const WIDE_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests;

@@ -74,15 +74,15 @@ pub struct DataStream {
 }
 
 impl DataStream {
-    /// Over a connection that both sides trust.
-    pub fn new(socket: StreamSocket) -> io::Result<DataStream> {
+    /// Over a connection that both sides trust, of which so many bytes are read in one call, and a record in any case.
+    pub fn new(socket: StreamSocket, read_len: usize) -> io::Result<DataStream> {
         match &socket {
             StreamSocket::Tcp(socket) => socket.set_nonblocking(true)?,
             StreamSocket::Pipe(socket) => socket.set_nonblocking(true)?,
         }
         Ok(DataStream {
             socket,
-            records: Records::new(READ_LEN),
+            records: Records::new(read_len),
             held: VecDeque::new(),
             readable: true,
             writable: true,
@@ -204,6 +204,3 @@ impl DataStream {
         (&mut self.watch, sample)
     }
 }
-
-/// Bytes read from a TCP stream in one call.
-const READ_LEN: usize = 256 << 10;

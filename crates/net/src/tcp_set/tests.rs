@@ -69,3 +69,11 @@ fn a_stream_that_is_given_up_sends_no_more_of_what_waits_in_it() {
     let ended = far.read_to_end(&mut vec![]).map_err(|error| error.kind());
     assert_eq!((ended, streams.poll_lost()), (Err(ErrorKind::ConnectionReset), Some(0..10)));
 }
+
+#[test]
+fn very_many_streams_are_read_with_little_memory() {
+    let mut streams = StreamSet::default();
+    (0..STREAMS_MAX).for_each(|_| streams.add(StreamSocket::Pipe(UnixStream::pair().unwrap().0)));
+    let room: usize = streams.streams.iter_mut().map(|stream| stream.records.room().len()).sum();
+    assert!(room <= 5 << 20, "{room} bytes");
+}
