@@ -13,7 +13,7 @@ use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// 50 MB to copy, either way.
+/// 30 MB to copy, either way.
 struct Sides {
     here: tempfile::TempDir,
     there: tempfile::TempDir,
@@ -22,8 +22,8 @@ struct Sides {
 impl Sides {
     fn new() -> Sides {
         let (here, there) = (folder(), folder());
-        write_noise(here.path().join("file"), 50_000_000, 1);
-        write_noise(there.path().join("file"), 50_000_000, 2);
+        write_noise(here.path().join("file"), 30_000_000, 1);
+        write_noise(there.path().join("file"), 30_000_000, 2);
         Sides { here, there }
     }
 
@@ -82,6 +82,8 @@ fn a_policer() {
     let policed =
         Scenario { policer_mbit: Some(50.0), policer_burst_ms: Some(100.0), ..Scenario::new(200.0, 40.0) };
     let haul = sides.haul(&policed);
+    // What it takes until it is known is to weigh little.
+    write_noise(sides.here.path().join("file"), 50_000_000, 1);
     // TCP may pass it better.
     let push = || haul.start_cp(sides.push(&haul, &["--transport=object"]));
     let Some(json) = assert_limited_by("policer", &haul, push) else { return };

@@ -10,7 +10,7 @@ use std::fs;
 fn stripes_fill_a_path() {
     let Some(_alone) = machine::measure() else { return };
     for pull in [false, true] {
-        let over = Over::path(&Scenario::new(80.0, 30.0), 30_000_000, pull);
+        let over = Over::path(&Scenario::new(80.0, 30.0), 16_000_000, pull);
         let plain = || plain_tcp_mbps(&over.haul.lab, 4, over.len as u64);
         repeat(&over.haul.lab, || {
             // What the host does beside this changes: plain streams before and after.
