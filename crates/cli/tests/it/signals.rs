@@ -2,10 +2,9 @@
 
 use crate::common::tree::{disk_bytes, part_of, write_noise, write_script};
 use crate::common::{PATIENCE, Running, Server, longhaul, send, token_file, wait, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread::sleep;
@@ -42,18 +41,20 @@ fn a_copy_that_waits_for_a_silent_server_can_be_interrupted() {
     drop(connection);
 }
 
-/// Ctrl-C in a terminal reaches ssh as well, which then ends before it has begun.
+/// Ctrl-C in a terminal reaches ssh as well, which then ends before it has begun, and perhaps before the program is told.
 #[test]
 fn an_interrupt_while_ssh_connects_is_an_interrupt() {
     let folder = tempfile::tempdir().unwrap();
     let begun = folder.path().join("begun");
-    let ssh = script(folder.path(), &format!(": >'{}'; exec sleep 60", begun.display()));
+    let ssh = script(folder.path(), &format!("echo $$ >'{}'; exec sleep 60", begun.display()));
     let mut command = longhaul();
-    command.args(["cp", "--ssh"]).arg(&ssh).arg(&ssh).arg("host:").process_group(0);
+    command.args(["cp", "--ssh"]).arg(&ssh).arg(&ssh).arg("host:");
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    wait_until("ssh begins", || begun.exists());
-    let group = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process_group(group, Signal::INT).unwrap();
+    let ssh_id = || Pid::from_raw(std::fs::read_to_string(&begun).ok()?.trim().parse().ok()?);
+    wait_until("ssh begins", || ssh_id().is_some());
+    kill_process(ssh_id().unwrap(), Signal::INT).unwrap();
+    sleep(Duration::from_millis(300));
+    send(&child, Signal::INT);
     assert_eq!(wait(&mut child, PATIENCE), 130);
 }
 

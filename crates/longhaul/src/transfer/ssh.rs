@@ -4,11 +4,13 @@ use crate::error::{Error, RequestError, SshError};
 use crate::net::checksum::{cksum, sha256sum};
 use crate::net::control::Stream;
 use crate::net::patient::{Watch, Watched};
+use rustix::process::Signal;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What runs on the far side. It says which of our programs it found, takes one if it found none, and becomes it. What it
 /// has in its cache counts only if it is what we run, byte for byte: a program that came in part never gets its name, and
@@ -126,6 +128,12 @@ fn no_agent(host: &str, far: &mut FarSide) -> SshError {
             ended => break ended.ok().flatten(),
         }
     };
+    // A terminal's interrupt goes to both, and may not have come to us yet.
+    let is_interrupted = status.is_some_and(|status| status.signal() == Some(Signal::INT.as_raw()));
+    let until = Instant::now() + LATE;
+    while is_interrupted && !far.watch.is_stopped() && Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY);
+    }
     match status.and_then(|status| status.code()) {
         Some(255) => SshError::Login { host: host.into() },
         _ => SshError::NoShell { host: host.into() },
@@ -154,6 +162,8 @@ fn next_line(reader: &mut impl BufRead) -> Option<String> {
 const LINE_MAX: u64 = 4096;
 /// Look for the end of the process so often.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// A busy host has a thread wait so long for its turn.
+const LATE: Duration = Duration::from_secs(2);
 
 /// The program that runs, for the far side to run too.
 struct OwnProgram {
