@@ -42,13 +42,14 @@ pub enum ListingError {
     TooLong,
     /// Other copies take the memory that is needed.
     #[error(
-        "the copies under way take all the memory that the server gives them (memory-mib there); try again later, or copy fewer \
+        "the copies under way take all the memory that there is for them (memory-mib on a server); try again later, or copy fewer \
          files at once"
     )]
     Crowded,
     /// There will never be the memory that it needs.
     #[error(
-        "the list of files takes more memory than the server gives to one copy (memory-mib there); copy its folders one by one"
+        "the list of files takes more memory than there is for one copy (a quarter of the host's; on a server half of memory-mib); \
+         copy its folders one by one"
     )]
     NoRoom,
 }

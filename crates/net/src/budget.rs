@@ -34,9 +34,9 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// Without a bound: of a program that has one session, whose user can see what it takes.
+    /// Of a program that has one session: whoever is on its other side gets half of the host's memory at most.
     fn default() -> Budget {
-        Budget::new(u64::MAX)
+        Budget::of_host(u64::MAX)
     }
 }
 
@@ -113,7 +113,7 @@ impl Allowance {
 impl Default for Allowance {
     /// Of nobody's budget.
     fn default() -> Allowance {
-        Allowance::of(&Arc::default(), Purpose::Need)
+        Allowance::of(&Arc::new(Budget::new(u64::MAX)), Purpose::Need)
     }
 }
 
@@ -150,6 +150,9 @@ mod tests {
         drop(one);
         assert_eq!(budget.taken.load(Ordering::Relaxed), 0);
         assert!(Allowance::default().take(1 << 60) && Budget::of_host(5).bytes_max == 5);
+        // As a client's: a server's list may be as long as it likes.
+        let of_one = Budget::default().bytes_max;
+        assert!(of_one == Budget::of_host(1 << 60).bytes_max && of_one < 1 << 60, "{of_one}");
     }
 
     #[test]

@@ -43,7 +43,7 @@
 //! | a TCP stream of a copy | 64 KiB to be written, 256 KiB read; 64 of them at most |
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
 //! | control messages | two at most before the next is read; those with ranges have 16 MiB, and beyond 64 KiB take their memory from the budget (`Message::memory_max`); 64 MiB that wait to be written (beside the listing) |
-//! | lists, long messages and blocks of all sessions of a daemon | its budget, `memory-mib` (`net/src/budget.rs`): a list waits for its memory, a long message is refused, a copy gets along with the blocks it has |
+//! | lists, long messages and blocks of all sessions of a daemon | its budget, `memory-mib` (`net/src/budget.rs`): a list waits for its memory, a long message is refused, a copy gets along with the blocks it has. Of any other program's: half of the host's memory |
 //! | salts of offers | 65 536 of them (`transfer/replays.rs`) |
 //!
 //! Memory follows what is unsettled and the largest folder, not the number of files or of bytes. A receiver that falls

@@ -401,7 +401,7 @@ impl Session<'_> {
 }
 
 /// Said once.
-const WAITS_FOR_MEMORY: &str = "the copies under way take all the memory that the server gives them (memory-mib there); this one waits for some";
+const WAITS_FOR_MEMORY: &str = "the copies under way take all the memory that there is for them (memory-mib on a server); this one waits for some";
 /// A control stream that was silent for longer was not alive: each side says something three times a second.
 const WORD_GAP: Duration = Duration::from_millis(1500);
 /// Memory for datagrams that come before there is a receiver: what a client sends while a server looks whether it is there, a
