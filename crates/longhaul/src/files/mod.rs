@@ -70,11 +70,11 @@
 //! disk. Each record carries a check value over the journal's header, its position and its content, so a journal
 //! that is torn or changed ends there for its reader. Markers are sealed with a key of the user's: only what was
 //! noted before a marker of our own is taken without reading, so a journal that somebody planted is worth no more
-//! than a claim, and that of another user of a daemon nothing. After a killed process nothing is read again: what the kernel of this boot was given, through this
-//! mount, is brought to the disk, and then counts. After a crash of the host, or where the file system was mounted anew, groups
-//! that no marker covers are hashed anew; before Linux 6.8, where mounts cannot be told apart, always. Where the
-//! source's version has changed, the journal goes on with the new one, and what it said of the old one becomes
-//! claims. That it does so is on the disk before any data of the new one is stored.
+//! than a claim, and that of another user of a daemon nothing. After a killed process nothing is read again: what the
+//! kernel of this boot was given, through this mount, is brought to the disk, and then counts. After a crash of the host,
+//! or where the file system was mounted anew, groups that no marker covers are hashed anew; before Linux 6.8, where mounts
+//! cannot be told apart, always. Where the source's version has changed, the journal goes on with the new one, and what it
+//! said of the old one becomes claims. That it does so is on the disk before any data of the new one is stored.
 
 mod blocks;
 mod calls;

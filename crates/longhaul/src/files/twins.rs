@@ -69,12 +69,13 @@ impl Taken {
             return None;
         }
         let (folded, own) = (folded_hash(path), hash(path));
-        let is_full = known.paths.len() >= PATHS_MAX;
-        let holder = known.paths.get(&folded).copied();
-        if holder.is_none() && !is_full {
-            known.paths.insert(folded, own);
-        }
-        if holder.is_none_or(|holder| holder == own) {
+        let Some(holder) = known.paths.get(&folded) else {
+            if known.paths.len() < PATHS_MAX {
+                known.paths.insert(folded, own);
+            }
+            return None;
+        };
+        if *holder == own {
             return None;
         }
         let names = list(folder).unwrap_or_default();

@@ -49,10 +49,9 @@
 //! Memory follows what is unsettled and the largest folder, not the number of files or of bytes. A receiver that falls
 //! behind lets the sender know (`pressure`) and refuses packets rather than buy memory.
 //!
-//! Beyond its budget each session of a daemon has what it needs to go on: buffers for four blocks of each part at work, lists of
-//! 512 KiB. So what is
-//! under way never waits for others, and who waits for them holds nothing that they need: a part is listed and compared once
-//! all the memory that one usually takes is there.
+//! Beyond its budget each session of a daemon has what it needs to go on: buffers for four blocks of each part at work, lists
+//! of 512 KiB. So what is under way never waits for others, and who waits for them holds nothing that they need: a part is
+//! listed and compared once all the memory that one usually takes is there.
 //!
 //! # Saying why
 //!
