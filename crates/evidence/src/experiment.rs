@@ -113,9 +113,18 @@ impl Experiment {
         !matches!(self.run, Run::Simulator(_))
     }
 
-    /// Who runs it where both can be had.
-    pub fn origin(&self) -> Origin {
-        if self.can_be_measured() { Origin::Lab } else { Origin::Simulator }
+    /// Who can run it; the first is who does where no other is asked for.
+    pub fn origins(&self) -> &'static [Origin] {
+        match self.run {
+            Run::Simulator(_) => &[Origin::Simulator],
+            Run::Lab(_) => &[Origin::Lab],
+            Run::Either(_) => &[Origin::Lab, Origin::Simulator],
+        }
+    }
+
+    /// What the file of such a result is called, without its extension.
+    pub fn file_stem(&self, origin: Origin) -> String {
+        if origin == self.origins()[0] { self.id.into() } else { format!("{}.{}", self.id, origin.words()) }
     }
 
     /// Simulate, and report.

@@ -54,7 +54,7 @@ pub fn simulated() -> impl Iterator<Item = (&'static str, &'static Experiment)> 
 }
 
 impl Results {
-    /// Those of a folder, of each experiment the largest; what cannot be read in it is left out and told by [`Results::bad`].
+    /// Those of a folder, of each experiment the largest of either origin; what cannot be read in it is left out and told by [`Results::bad`].
     pub fn read(folder: &Path) -> Result<Results, ResultError> {
         Results::read_among(listed(), folder)
     }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
-/// Print experiments: names and titles below their group's, or JSON lines.
+/// Print experiments: names, who can run them and titles below their group's, or JSON lines.
 pub fn list(
     experiments: impl Iterator<Item = (&'static str, &'static Experiment)>,
     origin: impl Fn(&Experiment) -> Origin,
@@ -22,11 +22,14 @@ pub fn list(
         }
         let line = if as_json {
             let claims: Vec<&str> = claims.iter().map(|claim| claim.text).collect();
-            let origin = origin(one);
-            serde_json::json!({"experiment": id, "group": group, "title": title, "claims": claims, "origin": origin})
-                .to_string()
+            let (origin, origins) = (origin(one), one.origins());
+            serde_json::json!({
+                "experiment": id, "group": group, "title": title, "claims": claims, "origin": origin, "origins": origins
+            })
+            .to_string()
         } else {
-            format!("  {id:<ID_WIDTH$}  {title}")
+            let who: Vec<&str> = one.origins().iter().map(|origin| origin.command()).collect();
+            format!("  {id:<ID_WIDTH$}  {:<WHO_WIDTH$}  {title}", who.join(", "))
         };
         output::result(&line);
     }
@@ -58,4 +61,5 @@ pub fn can_draw() -> bool {
 
 /// The longest name and some.
 const ID_WIDTH: usize = 16;
+const WHO_WIDTH: usize = "lab, sim".len();
 const BAR: &str = "{msg} {wide_bar} {pos}/{len} {prefix}, {eta} left";

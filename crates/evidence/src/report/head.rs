@@ -61,10 +61,18 @@ pub struct Host {
 
 impl Origin {
     /// In a word.
-    pub fn words(self) -> &'static str {
+    pub const fn words(self) -> &'static str {
         match self {
             Origin::Lab => "measured",
             Origin::Simulator => "simulated",
+        }
+    }
+
+    /// The command that comes to such results.
+    pub fn command(self) -> &'static str {
+        match self {
+            Origin::Lab => "lab",
+            Origin::Simulator => "sim",
         }
     }
 }

@@ -20,6 +20,11 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// What it says of a claim.
+    pub(super) fn statement(&self, claim: &str) -> Option<&Statement> {
+        self.report.statements.iter().find(|one| one.claim == claim)
+    }
+
     /// As JSON lines.
     pub fn lines(&self) -> Vec<Json> {
         let report = report_lines(&self.report);

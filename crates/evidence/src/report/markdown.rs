@@ -1,6 +1,7 @@
 //! The verdicts as a table in Markdown.
 
-use super::{Results, Stored};
+use super::results::Entry;
+use super::{Head, Results};
 use std::fmt::Write as _;
 
 impl Results {
@@ -28,15 +29,12 @@ fn markdown(results: &Results) -> String {
         );
     }
     for group in &results.groups {
-        let measured: Vec<&Stored> = group.entries.iter().filter_map(|entry| entry.result.as_ref()).collect();
-        if measured.is_empty() {
+        if group.entries.iter().all(|entry| entry.results.is_empty()) {
             continue;
         }
         let _ = writeln!(out, "\n## {}\n", escaped(&group.title));
         out.push_str("| experiment | claim | figures | verdict |\n|---|---|---|---|\n");
-        for stored in measured {
-            experiment(&mut out, stored);
-        }
+        group.entries.iter().for_each(|entry| experiment(&mut out, entry));
     }
     let missing: Vec<String> = results.missing().map(|id| format!("`{id}`")).collect();
     if !missing.is_empty() {
@@ -45,23 +43,31 @@ fn markdown(results: &Results) -> String {
     out
 }
 
-fn experiment(out: &mut String, stored: &Stored) {
-    let head = &stored.head;
-    for (number, statement) in stored.report.statements.iter().enumerate() {
-        let name = if number > 0 {
-            String::new()
-        } else {
-            let part = head.only.as_ref().map_or(String::new(), |only| format!(", only {only}"));
-            format!("`{}` ({}, {}, seed {}{part})", head.what, head.origin.words(), head.scale, head.seed)
-        };
-        let source = statement.paper.as_ref().map_or(String::new(), |paper| format!(" ({paper})"));
-        let claim = escaped(&format!("{}{source}", statement.claim));
-        let mut figures = escaped(&statement.figures);
-        if let Some(remark) = &statement.remark {
-            let _ = write!(figures, "; {}", escaped(remark));
+/// What was measured of a claim and what was simulated stand in rows below each other.
+fn experiment(out: &mut String, entry: &Entry) {
+    for (number, claim) in entry.claims().into_iter().enumerate() {
+        let source = claim.paper.as_ref().map_or(String::new(), |paper| format!(" ({paper})"));
+        let mut text = escaped(&format!("{}{source}", claim.claim));
+        for stored in &entry.results {
+            let Some(statement) = stored.statement(&claim.claim) else { continue };
+            let name = if number == 0 {
+                full_name(&stored.head)
+            } else {
+                entry.mark(stored).unwrap_or_default().into()
+            };
+            let mut figures = escaped(&statement.figures);
+            if let Some(remark) = &statement.remark {
+                let _ = write!(figures, "; {}", escaped(remark));
+            }
+            let claim = std::mem::take(&mut text);
+            let _ = writeln!(out, "| {name} | {claim} | {figures} | {} |", statement.verdict.words());
         }
-        let _ = writeln!(out, "| {name} | {claim} | {figures} | {} |", statement.verdict.words());
     }
+}
+
+fn full_name(head: &Head) -> String {
+    let part = head.only.as_ref().map_or(String::new(), |only| format!(", only {only}"));
+    format!("`{}` ({}, {}, seed {}{part})", head.what, head.origin.words(), head.scale, head.seed)
 }
 
 /// As text inside a table's cell.

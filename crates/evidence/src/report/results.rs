@@ -1,7 +1,7 @@
 //! A folder of results beside the list of what there is to run.
 
 use super::stored::{EXTENSION, is_outdone, largest};
-use super::{ResultError, Stored};
+use super::{Report, ResultError, Statement, Stored, Table};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -20,16 +20,43 @@ pub(super) struct Group {
     pub(super) entries: Vec<Entry>,
 }
 
-/// An experiment, and what came of it if it has run.
+/// An experiment, and what came of it: measured, simulated, or both in this order.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) title: String,
-    pub(super) result: Option<Stored>,
+    pub(super) results: Vec<Stored>,
+}
+
+impl Entry {
+    /// What its results speak of, each claim once.
+    pub(super) fn claims(&self) -> Vec<&Statement> {
+        self.distinct(|report| &report.statements, |one| &one.claim)
+    }
+
+    /// Their tables, each name once.
+    pub(super) fn tables(&self) -> Vec<&Table> {
+        self.distinct(|report| &report.tables, |one| &one.name)
+    }
+
+    /// What tells one of them from the others, if there are several.
+    pub(super) fn mark(&self, stored: &Stored) -> Option<&'static str> {
+        (self.results.len() > 1).then(|| stored.head.origin.words())
+    }
+
+    fn distinct<T>(&self, all: fn(&Report) -> &Vec<T>, name: fn(&T) -> &String) -> Vec<&T> {
+        let mut found: Vec<&T> = vec![];
+        for one in self.results.iter().flat_map(|stored| all(&stored.report)) {
+            if found.iter().all(|other| name(other) != name(one)) {
+                found.push(one);
+            }
+        }
+        found
+    }
 }
 
 impl Results {
-    /// Those of a folder, of each experiment the largest; what cannot be read in it is left out and told by [`Results::bad`].
+    /// Those of a folder, of each experiment the largest of either origin; what cannot be read in it is left out and told by [`Results::bad`].
     pub(crate) fn read_among<'a>(
         listed: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
         folder: &Path,
@@ -57,16 +84,16 @@ impl Results {
 
     /// Names of experiments that have a result.
     pub fn present(&self) -> impl Iterator<Item = &str> {
-        self.entries().filter(|entry| entry.result.is_some()).map(|entry| entry.id.as_str())
+        self.entries().filter(|entry| !entry.results.is_empty()).map(|entry| entry.id.as_str())
     }
 
     /// Names of experiments that have none.
     pub fn missing(&self) -> impl Iterator<Item = &str> {
-        self.entries().filter(|entry| entry.result.is_none()).map(|entry| entry.id.as_str())
+        self.entries().filter(|entry| entry.results.is_empty()).map(|entry| entry.id.as_str())
     }
 
     pub(super) fn results(&self) -> impl Iterator<Item = &Stored> {
-        self.entries().filter_map(|entry| entry.result.as_ref())
+        self.entries().flat_map(|entry| &entry.results)
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -80,9 +107,9 @@ impl Results {
     ) -> Results {
         let mut groups: Vec<Group> = vec![];
         for (title, id, about) in listed {
-            let at = found.iter().position(|stored| stored.report.id == id);
-            let result = at.map(|at| found.remove(at));
-            let entry = Entry { id: id.into(), title: about.into(), result };
+            let (results, others) = found.into_iter().partition(|stored| stored.report.id == id);
+            found = others;
+            let entry = Entry { id: id.into(), title: about.into(), results };
             match groups.last_mut() {
                 Some(group) if group.title == title => group.entries.push(entry),
                 _ => groups.push(Group { title: title.into(), entries: vec![entry] }),
@@ -91,7 +118,7 @@ impl Results {
         if !found.is_empty() {
             let entry = |stored: Stored| {
                 let (id, title) = (stored.report.id.clone(), stored.report.title.clone());
-                Entry { id, title, result: Some(stored) }
+                Entry { id, title, results: vec![stored] }
             };
             let entries = found.into_iter().map(entry).collect();
             groups.push(Group { title: "Others".into(), entries });

@@ -21,7 +21,7 @@ pub enum ResultError {
         source: io::Error,
     },
     /// It is not what was written.
-    #[error("{}, line {line}: {reason}; the result is damaged, measure it again: longhaul lab run {id}", path.display())]
+    #[error("{}, line {line}: {reason}; the result is damaged, {again}", path.display())]
     Damaged {
         /// Which file.
         path: PathBuf,
@@ -29,14 +29,11 @@ pub enum ResultError {
         line: usize,
         /// What is wrong there.
         reason: String,
-        /// The experiment's name.
-        id: String,
+        /// How to come to it anew.
+        again: String,
     },
     /// Another version of this program wrote it.
-    #[error(
-        "{}, line {line}: {reason}; the result is of another version, measure it again: longhaul lab run {id}",
-        path.display()
-    )]
+    #[error("{}, line {line}: {reason}; the result is of another version, {again}", path.display())]
     Foreign {
         /// Which file.
         path: PathBuf,
@@ -44,31 +41,30 @@ pub enum ResultError {
         line: usize,
         /// What is not understood there.
         reason: String,
-        /// The experiment's name.
-        id: String,
+        /// How to come to it anew.
+        again: String,
     },
 }
 
 impl Stored {
-    /// Where a folder of results has that of an experiment.
-    pub fn path(folder: &Path, id: &str) -> PathBuf {
-        folder.join(format!("{id}.{EXTENSION}"))
+    /// Where a folder of results has the one of this name ([`Experiment::file_stem`](crate::Experiment::file_stem)).
+    pub fn path(folder: &Path, stem: &str) -> PathBuf {
+        folder.join(format!("{stem}.{EXTENSION}"))
     }
 
     /// Where it may have a whole one of this scale: there, or beside a larger one.
-    pub fn paths(folder: &Path, id: &str, scale: Scale) -> [PathBuf; 2] {
-        [Stored::path(folder, id), Stored::path(folder, &format!("{id}.{}", scale.name()))]
+    pub fn paths(folder: &Path, stem: &str, scale: Scale) -> [PathBuf; 2] {
+        [Stored::path(folder, stem), Stored::path(folder, &format!("{stem}.{}", scale.name()))]
     }
 
     /// Keep it in a folder, in place of an earlier one unless that is larger: then beside it, under a name that tells the
     /// scale and whether it is a part. There is never half of it under its name.
-    pub fn store(&self, folder: &Path) -> io::Result<PathBuf> {
-        let id = &self.report.id;
-        let mut path = Stored::path(folder, id);
+    pub fn store(&self, folder: &Path, stem: &str) -> io::Result<PathBuf> {
+        let mut path = Stored::path(folder, stem);
         // What cannot be read is worth nothing.
         if Stored::read(&path).is_ok_and(|earlier| !self.replaces(&earlier)) {
             let part = if self.head.only.is_some() { "-part" } else { "" };
-            path = Stored::path(folder, &format!("{id}.{}{part}", self.head.scale));
+            path = Stored::path(folder, &format!("{stem}.{}{part}", self.head.scale));
         }
         let part = path.with_extension("part");
         let mut file = BufWriter::new(File::create(&part)?);
@@ -83,12 +79,12 @@ impl Stored {
         let text = fs::read_to_string(path)
             .map_err(|source| ResultError::Unreadable { path: path.to_owned(), source })?;
         lines::read(&text).map_err(|bad| {
-            let id = id_of(path);
+            let again = again(path);
             let (path, line, reason) = (path.to_owned(), bad.number, bad.reason);
             if bad.is_foreign {
-                ResultError::Foreign { path, line, reason, id }
+                ResultError::Foreign { path, line, reason, again }
             } else {
-                ResultError::Damaged { path, line, reason, id }
+                ResultError::Damaged { path, line, reason, again }
             }
         })
     }
@@ -121,27 +117,42 @@ impl Stored {
     }
 }
 
-/// Whether a larger result of the same experiment stands beside this file, which is that one's by its name.
+/// Whether a larger result of the same experiment and origin stands beside this file, which is that one's by its name.
 pub(super) fn is_outdone(path: &Path) -> bool {
-    let whole = Stored::path(path.parent().unwrap_or(Path::new("")), &id_of(path));
+    let (id, is_simulated) = named(path);
+    let stem = if is_simulated { format!("{id}.{SIMULATED}") } else { id };
+    let whole = Stored::path(path.parent().unwrap_or(Path::new("")), &stem);
     whole != path && Stored::read(&whole).is_ok()
 }
 
-/// One of each experiment, by name: the largest.
+/// One of each experiment and origin, by name: the largest. What was measured comes first.
 pub(super) fn largest(mut found: Vec<Stored>) -> Vec<Stored> {
+    let kind = |stored: &Stored| (stored.report.id.clone(), stored.head.origin == Origin::Simulator);
     // A folder has no order.
     found.sort_by_key(|stored| {
-        (stored.report.id.clone(), Reverse((stored.scale_rank(), stored.head.only.is_none(), stored.rows())))
+        (kind(stored), Reverse((stored.scale_rank(), stored.head.only.is_none(), stored.rows())))
     });
-    found.dedup_by(|later, first| later.report.id == first.report.id);
+    found.dedup_by_key(|stored| kind(stored));
     found
 }
 
-/// The experiment whose result is in a file of this name.
-fn id_of(path: &Path) -> String {
+/// The experiment whose result is in a file of this name, and whether it stands beside a measured one.
+fn named(path: &Path) -> (String, bool) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.split('.').next().unwrap_or_default().to_owned()
+    let mut parts = name.split('.');
+    let id = parts.next().unwrap_or_default().to_owned();
+    (id, parts.next() == Some(SIMULATED))
 }
+
+fn again(path: &Path) -> String {
+    match named(path) {
+        (id, false) => format!("measure it again: longhaul lab run {id}"),
+        (id, true) => format!("simulate it again: longhaul sim {id} --json >{}", path.display()),
+    }
+}
+
+/// What the name of a simulated result has in it that stands beside a measured one.
+const SIMULATED: &str = Origin::Simulator.words();
 
 /// What the files of results end in.
 pub(super) const EXTENSION: &str = "jsonl";

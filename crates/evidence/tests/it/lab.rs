@@ -294,27 +294,42 @@ fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
         listed.iter().filter(|one| one["origin"] == "simulator" && one["experiment"] == MISSING).count(),
         1
     );
-    // All but one have a result, one of another seed and one of another build.
-    for one in listed.iter().filter(|one| one["experiment"] != MISSING) {
-        let id = one["experiment"].as_str().unwrap();
+    // What either the lab or the simulator can run has a result of each.
+    let both = listed.iter().flat_map(|one| {
+        let origins = one["origins"].as_array().expect("who can run it").iter().enumerate();
+        origins.map(|(at, origin)| {
+            (one["experiment"].as_str().unwrap(), if at == 0 { "" } else { ".simulated" }, origin)
+        })
+    });
+    let both: Vec<(&str, &str, &Value)> = both.collect();
+    assert!(both.len() > listed.len());
+    // All but two are there, one of another seed and one of another build.
+    for (id, suffix, origin) in
+        both.iter().filter(|(id, suffix, _)| *id != MISSING && [id, *suffix].concat() != HALF)
+    {
         let mut head: Value = serde_json::from_str(head).unwrap();
-        head["what"] = id.into();
-        head["origin"] = one["origin"].clone();
-        head["seed"] = if id == "pcp-sim10" { 2 } else { 1 }.into();
-        if id == "pcp-sim11" {
+        head["what"] = (*id).into();
+        head["origin"] = (*origin).clone();
+        head["seed"] = if *id == "pcp-sim10" { 2 } else { 1 }.into();
+        if *id == "pcp-sim11" {
             head["build"] = "0123456789abcdef".into();
         }
-        fs::write(out.join(id).with_extension("jsonl"), format!("{head}\n{rest}")).unwrap();
+        fs::write(out.join(format!("{id}{suffix}.jsonl")), format!("{head}\n{rest}")).unwrap();
     }
     let done = Running::start(&mut lab_run(&out, &["all", "--smoke"])).finish().expect_code(0);
-    assert_eq!(done.stdout.lines().count(), listed.len(), "{}", done.stdout);
+    assert_eq!(done.stdout.lines().count(), both.len(), "{}", done.stdout);
     let ran: Vec<&str> = done.stdout.lines().filter(|line| !line.contains("taken over")).collect();
-    assert!(ran.len() == 3 && ran.iter().any(|line| line.starts_with(MISSING)), "{ran:?}");
-    for other in ["pcp-sim10 ", "pcp-sim11 "] {
-        assert!(ran.iter().any(|line| line.starts_with(other)), "{ran:?}");
+    assert_eq!(ran.len(), 4, "{ran:?}");
+    for other in [MISSING, HALF, "pcp-sim10", "pcp-sim11"] {
+        assert!(ran.iter().any(|line| line.split(' ').next() == Some(other)), "{ran:?}");
     }
+    let half = lines(&fs::read_to_string(out.join(format!("{HALF}.jsonl"))).unwrap());
+    assert_eq!(
+        (&half[0]["origin"], &half[0]["command"]),
+        (&"simulator".into(), &"longhaul sim fobs-fig3 --seed 1".into())
+    );
     assert!(
-        done.stderr.contains("3 experiments in ") && done.stderr.contains("taken over: fobs-fig1"),
+        done.stderr.contains("4 results in ") && done.stderr.contains("taken over: fobs-fig1"),
         "{}",
         done.stderr
     );
@@ -330,13 +345,15 @@ fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
         ran[0]
     );
     let again = Running::start(&mut lab_run(&out, &["all", "--smoke", "--json"])).finish().expect_code(0);
-    assert!(again.stderr.contains("0 experiments in "), "{}", again.stderr);
+    assert!(again.stderr.contains("0 results in "), "{}", again.stderr);
     let heads = lines(&again.stdout).into_iter().filter(|line| line["kind"] == "run").count();
-    assert_eq!(heads, listed.len());
+    assert_eq!(heads, both.len());
 }
 
 /// Simulated, quick, and without a result at first.
 const MISSING: &str = "pcp-sim9";
+/// Measured, and not simulated at first.
+const HALF: &str = "fobs-fig3.simulated";
 
 #[test]
 fn a_part_that_is_not_there_is_refused_and_a_smaller_result_replaces_nothing() {

@@ -97,17 +97,19 @@ fn browser() -> Option<String> {
     found.map(|file| file.display().to_string())
 }
 
-/// All kinds of plots, at their worst: long names, many series, few and many figures, gaps.
+/// All kinds of plots, at their worst: long names, many series, few and many figures, gaps; and an experiment that was
+/// measured and simulated.
 fn results() -> Results {
     Results::of(vec![
-        stored("psockets-a", vec![lines(), paths()]),
-        stored("streams-auto", vec![many(), spread(), shares()]),
+        stored("psockets-a", Origin::Lab, vec![lines(), paths()]),
+        stored("psockets-a", Origin::Simulator, vec![lines()]),
+        stored("streams-auto", Origin::Lab, vec![many(), spread(), shares()]),
     ])
 }
 
-const PLOTS: usize = 6;
+const PLOTS: usize = 8;
 
-fn stored(id: &str, tables: Vec<Table>) -> Stored {
+fn stored(id: &str, origin: Origin, tables: Vec<Table>) -> Stored {
     const CLAIM: Claim = Claim::paper(
         "PSockets §4 a, Figure 2",
         "several sockets with windows of 64 KB carry together what one cannot, by far",
@@ -124,7 +126,7 @@ fn stored(id: &str, tables: Vec<Table>) -> Stored {
         command: format!("longhaul lab run {id} --quick --out a/folder/with/a/long/path/{}", "x".repeat(60)),
         version: "0.1.0".into(),
         what: id.into(),
-        origin: Origin::Lab,
+        origin,
         scale: "quick".into(),
         seed: 1,
         only: None,

@@ -5,7 +5,7 @@ use crate::Experiment;
 use crate::program::args::LabRunArgs;
 use crate::program::listing::can_draw;
 use crate::program::output::{self, Exit, seconds_text};
-use crate::report::{Stored, Verdict};
+use crate::report::{Origin, Stored, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_cli::failure::Failure;
 use std::time::{Duration, Instant};
@@ -19,26 +19,27 @@ pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
     }
     let begun = Instant::now();
     let session = Session::start(args)?;
-    let plan: Vec<Planned> = crate::all().map(|(_, experiment)| Planned::of(&session, experiment)).collect();
+    let origins = crate::all().flat_map(|(_, one)| one.origins().iter().map(move |origin| (one, *origin)));
+    let plan: Vec<Planned> = origins.map(|(one, origin)| Planned::of(&session, one, origin)).collect();
     let mut course = Course::new(&plan);
     let (mut taken, mut failed) = (vec![], vec![]);
     for planned in &plan {
-        let id = planned.experiment.id;
+        let name = planned.name.as_str();
         if let (true, Some(stored)) = (planned.is_done, &planned.earlier) {
-            taken.push(id);
-            course.over(|| print(args, stored, "taken over, "));
+            taken.push(name);
+            course.over(|| print(args, name, stored, "taken over, "));
             continue;
         }
         course.begin(planned);
         let show = |done, total| course.show(done, total);
-        match session.perform(planned.experiment, &show) {
+        match session.perform(planned.experiment, planned.origin, &show) {
             Ok(stored) => {
                 // What cannot be kept is told all the same.
-                let unkept = session.store(&stored).err();
-                failed.extend(unkept.is_some().then_some(id));
+                let unkept = session.store(planned.experiment, &stored).err();
+                failed.extend(unkept.is_some().then_some(name));
                 course.end(stored.seconds, || {
-                    print(args, &stored, "");
-                    unkept.iter().for_each(|error| output::error(&format!("{id}: {error}")));
+                    print(args, name, &stored, "");
+                    unkept.iter().for_each(|error| output::error(&format!("{name}: {error}")));
                 });
             }
             Err(Failure::Interrupted) => {
@@ -47,14 +48,14 @@ pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
                 return Ok(Exit::Interrupted);
             }
             Err(error) => {
-                failed.push(id);
-                course.over(|| output::error(&format!("{id} failed: {error}")));
+                failed.push(name);
+                course.over(|| output::error(&format!("{name} failed: {error}")));
             }
         }
     }
     course.clear();
     let measured = plan.len() - taken.len() - failed.len();
-    let mut total = format!("{measured} experiments in {}", seconds_text(begun.elapsed().as_secs_f64()));
+    let mut total = format!("{measured} results in {}", seconds_text(begun.elapsed().as_secs_f64()));
     if !taken.is_empty() {
         total.push_str(&format!("; taken over: {} (--again measures them anew)", taken.join(", ")));
     }
@@ -69,28 +70,32 @@ pub fn run(args: &LabRunArgs) -> Result<Exit, Failure> {
 /// An experiment, and what is there of it.
 struct Planned {
     experiment: &'static Experiment,
+    origin: Origin,
+    /// What it is called here: what either can run is in the list twice.
+    name: String,
     earlier: Option<Stored>,
     /// What is there is what would be measured.
     is_done: bool,
 }
 
 impl Planned {
-    fn of(session: &Session<'_>, experiment: &'static Experiment) -> Planned {
+    fn of(session: &Session<'_>, experiment: &'static Experiment, origin: Origin) -> Planned {
         let args = session.args;
+        let name = experiment.file_stem(origin);
         // What cannot be read is measured again.
-        let there = Stored::paths(&args.out, experiment.id, session.scale());
+        let there = Stored::paths(&args.out, &name, session.scale());
         let there: Vec<Stored> = there.iter().filter_map(|path| Stored::read(path).ok()).collect();
-        let wanted = session.head(experiment);
+        let wanted = session.head(experiment, origin);
         let is_of = |stored: &&Stored| stored.is_of(&wanted);
         let done = there.iter().find(is_of).filter(|_| !args.again);
         let is_alike = |stored: &&Stored| stored.head.scale == session.scale().name();
         let earlier = done.or_else(|| there.iter().find(is_alike)).cloned();
-        Planned { is_done: done.is_some(), earlier, experiment }
+        Planned { is_done: done.is_some(), earlier, name, origin, experiment }
     }
 }
 
 /// What came of an experiment: its lines, or how many of its claims held.
-fn print(args: &LabRunArgs, stored: &Stored, how: &str) {
+fn print(args: &LabRunArgs, name: &str, stored: &Stored, how: &str) {
     if args.json {
         stored.lines().iter().for_each(|line| output::result(&line.to_string()));
         return;
@@ -101,12 +106,12 @@ fn print(args: &LabRunArgs, stored: &Stored, how: &str) {
         (count > 0).then(|| format!("{count} {}", verdict.words()))
     });
     let counts: Vec<String> = counts.collect();
-    let (id, took) = (&stored.report.id, seconds_text(stored.seconds));
-    output::result(&format!("{id:<ID_WIDTH$}  {took:>TIME_WIDTH$}  {how}{}", counts.join(", ")));
+    let took = seconds_text(stored.seconds);
+    output::result(&format!("{name:<ID_WIDTH$}  {took:>TIME_WIDTH$}  {how}{}", counts.join(", ")));
 }
 
 /// How far everything is: a bar on a terminal, plain lines elsewhere.
-struct Course {
+struct Course<'a> {
     bar: Option<ProgressBar>,
     number: usize,
     total: usize,
@@ -114,12 +119,12 @@ struct Course {
     left: Vec<Option<f64>>,
     /// Seconds of those that ran.
     took: Vec<f64>,
-    id: &'static str,
+    name: &'a str,
     begun: Instant,
 }
 
-impl Course {
-    fn new(plan: &[Planned]) -> Course {
+impl<'a> Course<'a> {
+    fn new(plan: &[Planned]) -> Course<'a> {
         let bar = can_draw().then(|| {
             let style = ProgressStyle::with_template(BAR).expect("the template is one");
             let bar = ProgressBar::new(plan.len() as u64);
@@ -135,19 +140,19 @@ impl Course {
             total: plan.len(),
             left: seconds.collect(),
             took: vec![],
-            id: "",
+            name: "",
             begun: Instant::now(),
         }
     }
 
-    fn begin(&mut self, planned: &Planned) {
-        (self.id, self.begun) = (planned.experiment.id, Instant::now());
+    fn begin(&mut self, planned: &'a Planned) {
+        (self.name, self.begun) = (&planned.name, Instant::now());
         if self.bar.is_none() {
             output::say(&format!(
                 "[{}/{}] {}, {}",
                 self.number + 1,
                 self.total,
-                self.id,
+                self.name,
                 self.left_text(0.0)
             ));
         }
@@ -159,7 +164,7 @@ impl Course {
         let Some(bar) = &self.bar else { return };
         let share = if total > 0 { done as f64 / total as f64 } else { 0.0 };
         let runs = if total > 0 { format!(" {done}/{total}") } else { String::new() };
-        bar.set_message(format!("{}{runs}, {}", self.id, self.left_text(share)));
+        bar.set_message(format!("{}{runs}, {}", self.name, self.left_text(share)));
     }
 
     /// This experiment took so long.
@@ -171,14 +176,14 @@ impl Course {
 
     /// This one is over without having run to its end.
     fn over(&mut self, print: impl FnOnce()) {
-        if !self.id.is_empty() {
+        if !self.name.is_empty() {
             self.left.remove(0);
         }
         self.next(print);
     }
 
     fn next(&mut self, print: impl FnOnce()) {
-        (self.number, self.id) = (self.number + 1, "");
+        (self.number, self.name) = (self.number + 1, "");
         match &self.bar {
             Some(bar) => {
                 bar.set_position(self.number as u64);
@@ -213,7 +218,7 @@ fn time_left(left: &[Option<f64>], took: &[f64], share: f64, elapsed: f64) -> Op
 }
 
 const BAR: &str = "all {wide_bar} {pos}/{len} {msg}";
-const ID_WIDTH: usize = 16;
+const ID_WIDTH: usize = 26;
 const TIME_WIDTH: usize = 12;
 /// With less of an experiment done its speed says nothing of the rest.
 const SHARE_MIN: f64 = 0.1;

@@ -25,7 +25,7 @@ use session::Session;
 pub fn run(args: &LabArgs) -> Result<Exit, Failure> {
     match &args.command {
         LabCommand::List { json } => {
-            listing::list(crate::all(), Experiment::origin, *json);
+            listing::list(crate::all(), |one| one.origins()[0], *json);
             Ok(Exit::Done)
         }
         LabCommand::Run(args) => match (&args.with, &args.scenario) {
@@ -95,10 +95,10 @@ fn present(session: &Session<'_>, experiment: &'static Experiment) -> Result<(),
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     };
-    let result = session.perform(experiment, &show);
+    let result = session.perform(experiment, experiment.origins()[0], &show);
     bar.finish_and_clear();
     let stored = result?;
-    let kept = session.store(&stored);
+    let kept = session.store(experiment, &stored);
     if session.args.json {
         stored.lines().iter().for_each(|line| output::result(&line.to_string()));
     } else {

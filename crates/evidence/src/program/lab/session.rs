@@ -47,15 +47,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Run an experiment.
+    /// Run an experiment, over an emulated path or in the simulator.
     pub fn perform(
         &self,
         experiment: &'static Experiment,
+        origin: Origin,
         progress: Progress<'_>,
     ) -> Result<Stored, Failure> {
         let begun = Instant::now();
-        let head = self.head(experiment);
-        let report = match experiment.origin() {
+        let head = self.head(experiment, origin);
+        let report = match origin {
             Origin::Lab => self.measure(experiment, progress)?,
             Origin::Simulator => self.simulate(experiment, progress)?,
         };
@@ -65,9 +66,9 @@ impl<'a> Session<'a> {
     }
 
     /// Keep a result, in place of an earlier one that is no larger.
-    pub fn store(&self, stored: &Stored) -> Result<PathBuf, Failure> {
-        let folder = &self.args.out;
-        stored.store(folder).map_err(|error| cannot_store(&Stored::path(folder, &stored.report.id), &error))
+    pub fn store(&self, experiment: &Experiment, stored: &Stored) -> Result<PathBuf, Failure> {
+        let (folder, stem) = (&self.args.out, experiment.file_stem(stored.head.origin));
+        stored.store(folder, &stem).map_err(|error| cannot_store(&Stored::path(folder, &stem), &error))
     }
 
     fn measure(&self, experiment: &Experiment, progress: Progress<'_>) -> Result<Report, Failure> {
@@ -121,21 +122,29 @@ impl<'a> Session<'a> {
     }
 
     /// What a result of this experiment opens with.
-    pub fn head(&self, experiment: &Experiment) -> Head {
-        let is_all = |word: &&str| *word == super::ALL;
-        let command = listing::command_line();
-        // What gives this result again is the experiment's own name.
-        let words = command.split(' ').map(|word| if is_all(&word) { experiment.id } else { word });
+    pub fn head(&self, experiment: &Experiment, origin: Origin) -> Head {
         Head {
-            command: words.filter(|word| *word != "--again").collect::<Vec<_>>().join(" "),
+            command: self.command(experiment, origin),
             version: env!("CARGO_PKG_VERSION").into(),
             what: experiment.id.into(),
-            origin: experiment.origin(),
+            origin,
             scale: self.scale().name().into(),
             seed: self.args.seed,
             only: self.args.only.clone(),
             host: Some(Host::this()),
         }
+    }
+
+    /// What gives such a result again.
+    fn command(&self, experiment: &Experiment, origin: Origin) -> String {
+        let (command, id) = (listing::command_line(), experiment.id);
+        let mut words = command.split(' ');
+        if origin != experiment.origins()[0] {
+            let quick = if self.args.quick { " --quick" } else { "" };
+            return format!("{} sim {id}{quick} --seed {}", words.next().unwrap_or_default(), self.args.seed);
+        }
+        let words = words.map(|word| if word == super::ALL { id } else { word });
+        words.filter(|word| *word != "--again").collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -4,9 +4,11 @@ use super::super::chart::{self, COLOURS, Shape, Style};
 use crate::report::{Plot, Table};
 use maud::{Markup, PreEscaped, html};
 
-pub(super) fn figure(table: &Table, plot: &Plot, id: &str, origin: &Markup) -> Markup {
+/// `mark` tells it from the same plot of another result.
+pub(super) fn figure(table: &Table, plot: &Plot, id: &str, mark: Option<&str>, origin: &Markup) -> Markup {
     let Some(drawing) = chart::draw(table, plot) else { return html! {} };
-    let title = plot.title.as_ref().unwrap_or(&table.title);
+    let title = marked(plot.title.as_ref().unwrap_or(&table.title), mark);
+    let id = mark.map_or(id.to_owned(), |mark| format!("{id}-{mark}"));
     let (title_id, text_id) = (format!("{id}-title"), format!("{id}-text"));
     html! {
         figure #(id) {
@@ -23,6 +25,11 @@ pub(super) fn figure(table: &Table, plot: &Plot, id: &str, origin: &Markup) -> M
             figcaption { (origin) }
         }
     }
+}
+
+/// A headline of several results.
+pub(super) fn marked(title: &str, mark: Option<&str>) -> String {
+    mark.map_or(title.to_owned(), |mark| format!("{title}, {mark}"))
 }
 
 /// How a series looks, for its name in the legend.

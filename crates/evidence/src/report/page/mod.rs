@@ -40,7 +40,7 @@ fn page(results: &Results) -> String {
                 main {
                     (overview(results))
                     @for group in &results.groups {
-                        @if group.entries.iter().any(|entry| entry.result.is_some()) { (self::group(group)) }
+                        @if group.entries.iter().any(|entry| !entry.results.is_empty()) { (self::group(group)) }
                     }
                 }
                 footer { p { "Made by " code { "longhaul lab report" } " from the results of " code { "longhaul lab run" } "." } }
@@ -85,17 +85,23 @@ fn overview(results: &Results) -> Markup {
     }
 }
 
+/// An experiment, in a line for each way in which it was run.
 fn line(entry: &Entry) -> Markup {
-    let Some(stored) = &entry.result else { return html! {} };
+    let claims = entry.claims();
+    let number = |statement: &Statement| claims.iter().position(|claim| claim.claim == statement.claim);
     html! {
-        tr {
-            th scope="row" { a href={ "#" (entry.id) } { (entry.id) } }
-            td.verdicts {
-                @for (number, statement) in stored.report.statements.iter().enumerate() {
-                    a href={ "#" (claim_id(&entry.id, number)) } title=(statement.claim) { (badge(statement.verdict)) } " "
+        @for stored in &entry.results {
+            tr {
+                th scope="row" { a href={ "#" (entry.id) } { (entry.id) } @if let Some(mark) = entry.mark(stored) { ", " (mark) } }
+                td.verdicts {
+                    @for one in &stored.report.statements {
+                        a href={ "#" (claim_id(&entry.id, number(one).unwrap_or_default())) } title=(one.claim) {
+                            (badge(one.verdict))
+                        } " "
+                    }
                 }
+                td { (entry.title) }
             }
-            td { (entry.title) }
         }
     }
 }
@@ -104,59 +110,89 @@ fn group(group: &Group) -> Markup {
     html! {
         section.group {
             h2 { (group.title) }
-            @for stored in group.entries.iter().filter_map(|entry| entry.result.as_ref()) { (experiment(stored)) }
+            @for entry in &group.entries { @if let [first, ..] = &entry.results[..] { (experiment(entry, &first.report.title)) } }
         }
     }
 }
 
-fn experiment(stored: &Stored) -> Markup {
-    let report = &stored.report;
-    let origin = origin(stored);
-    let has_plots = report.tables.iter().any(|table| !table.plots.is_empty());
+/// What came of an experiment: side by side, if it was run in more than one way.
+fn experiment(entry: &Entry, title: &str) -> Markup {
+    let Entry { id, results, .. } = entry;
     html! {
-        article #(report.id) {
-            h3 { a href={ "#" (report.id) } { (report.id) } " " span.title { (report.title) } }
-            p.how {
-                (stored.head.origin.words()) ", " (stored.head.scale)
-                @if let Some(only) = &stored.head.only { ", only " (only) }
-                ", in " (seconds_text(stored.seconds))
-            }
-            @if !report.statements.is_empty() {
-                ol.claims {
-                    @for (number, one) in report.statements.iter().enumerate() {
-                        (statement(one, &claim_id(&report.id, number)))
-                    }
-                }
-            }
+        article #(id) {
+            h3 { a href={ "#" (id) } { (id) } " " span.title { (title) } }
+            @for stored in results { (how(stored)) }
+            ol.claims { @for (number, one) in entry.claims().iter().enumerate() { (claim(one, entry, &claim_id(id, number))) } }
             div.figures {
-                @for (at, table) in report.tables.iter().enumerate() {
-                    @for (number, plot) in table.plots.iter().enumerate() {
-                        (figure::figure(table, plot, &format!("{}-plot-{at}-{number}", report.id), &origin))
-                    }
-                }
+                @for table in entry.tables() { @for stored in results { (figures(stored, &table.name, entry.mark(stored))) } }
             }
-            @for table in report.tables.iter().filter(|table| !table.is_detail) { (table::table(table)) }
-            details open {
-                summary { "Method" }
-                @for line in &report.method { p { (line) } }
-                @if !has_plots { (origin) }
-            }
+            @for table in entry.tables() { @for stored in results { (self::table(stored, &table.name, entry.mark(stored))) } }
+            @for stored in results { (method(stored, entry.mark(stored))) }
         }
     }
 }
 
-fn statement(statement: &Statement, id: &str) -> Markup {
-    let remark = match statement.verdict {
-        Verdict::NotReproduced | Verdict::NotMet => "Why: ",
-        Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => "Note: ",
-    };
+fn how(stored: &Stored) -> Markup {
+    html! {
+        p.how {
+            (stored.head.origin.words()) ", " (stored.head.scale)
+            @if let Some(only) = &stored.head.only { ", only " (only) }
+            ", in " (seconds_text(stored.seconds))
+        }
+    }
+}
+
+/// A claim, and what came of it in each result.
+fn claim(claim: &Statement, entry: &Entry, id: &str) -> Markup {
+    let said =
+        entry.results.iter().filter_map(|stored| Some((entry.mark(stored), stored.statement(&claim.claim)?)));
     html! {
         li #(id) {
-            (badge(statement.verdict)) " " span.claim { (statement.claim) } " "
-            span.source { @if let Some(paper) = &statement.paper { "(" (paper) ")" } @else { "(ours)" } }
-            p { "Here: " (statement.figures) }
-            @if let Some(text) = &statement.remark { p.remark { (remark) (text) } }
+            span.claim { (claim.claim) } " "
+            span.source { @if let Some(paper) = &claim.paper { "(" (paper) ")" } @else { "(ours)" } }
+            div.sides {
+                @for (mark, one) in said {
+                    div {
+                        p { (badge(one.verdict)) " " @if let Some(mark) = mark { (mark) ": " } (one.figures) }
+                        @if let Some(text) = &one.remark { p.remark { (remark(one.verdict)) (text) } }
+                    }
+                }
+            }
         }
+    }
+}
+
+fn figures(stored: &Stored, name: &str, mark: Option<&str>) -> Markup {
+    let (report, origin) = (&stored.report, origin(stored));
+    html! {
+        @for (at, table) in report.tables.iter().enumerate().filter(|(_, table)| table.name == name) {
+            @for (number, plot) in table.plots.iter().enumerate() {
+                (figure::figure(table, plot, &format!("{}-plot-{at}-{number}", report.id), mark, &origin))
+            }
+        }
+    }
+}
+
+fn table(stored: &Stored, name: &str, mark: Option<&str>) -> Markup {
+    let shown = stored.report.tables.iter().filter(|table| table.name == name && !table.is_detail);
+    html! { @for one in shown { (table::table(one, mark)) } }
+}
+
+fn method(stored: &Stored, mark: Option<&str>) -> Markup {
+    let has_plots = stored.report.tables.iter().any(|table| !table.plots.is_empty());
+    html! {
+        details open {
+            summary { "Method" @if let Some(mark) = mark { ", " (mark) } }
+            @for line in &stored.report.method { p { (line) } }
+            @if !has_plots { (origin(stored)) }
+        }
+    }
+}
+
+fn remark(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::NotReproduced | Verdict::NotMet => "Why: ",
+        Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => "Note: ",
     }
 }
 

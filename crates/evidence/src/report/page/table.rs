@@ -1,14 +1,17 @@
 //! A table of figures.
 
 use super::super::cells::cell;
+use super::figure::marked;
 use crate::report::{Column, Table, Unit, Value};
 use maud::{Markup, html};
 
-pub(super) fn table(table: &Table) -> Markup {
+/// `mark` tells it from the same table of another result.
+pub(super) fn table(table: &Table, mark: Option<&str>) -> Markup {
+    let title = marked(&table.title, mark);
     html! {
-        div.scroll tabindex="0" role="region" aria-label=(table.title) {
+        div.scroll tabindex="0" role="region" aria-label=(title) {
             table {
-                caption { (table.title) }
+                caption { (title) }
                 thead { tr { @for column in &table.columns { (head(column)) } } }
                 tbody {
                     @for row in &table.rows {

@@ -145,7 +145,7 @@ fn a_smaller_result_leaves_a_larger_one_alone() {
         one
     };
     let store = |one: &Stored| {
-        let path = one.store(folder.path()).unwrap();
+        let path = one.store(folder.path(), "versus").unwrap();
         assert_eq!(&Stored::read(&path).unwrap(), one);
         path.file_name().unwrap().to_string_lossy().into_owned()
     };
@@ -176,10 +176,44 @@ fn a_smaller_result_leaves_a_larger_one_alone() {
 }
 
 #[test]
+fn what_was_measured_and_what_was_simulated_stand_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |origin: Origin, figures: &str| {
+        let mut one = stored("fobs-fig1");
+        one.head.origin = origin;
+        one.report.statements[0] = PAPER.judge(origin == Origin::Lab, figures);
+        one
+    };
+    let (measured, simulated) =
+        (of(Origin::Lab, "5.1 in the lab"), of(Origin::Simulator, "4.9 on virtual time"));
+    measured.store(folder.path(), "fobs-fig1").unwrap();
+    let path = simulated.store(folder.path(), "fobs-fig1.simulated").unwrap();
+    let results = Results::read(folder.path()).unwrap();
+    assert_eq!((results.present().count(), results.bad().len()), (1, 0));
+    assert!(results.results().eq([&measured, &simulated]));
+    let page = results.page();
+    let claim = page.split("id=\"fobs-fig1-claim-1\"").nth(1).unwrap().split("</li>").next().unwrap();
+    assert!(
+        claim.contains("measured: 5.1 in the lab") && claim.contains("simulated: 4.9 on virtual"),
+        "{claim}"
+    );
+    assert!(page.contains("Both &lt;hauls&gt;, measured") && page.contains("Both &lt;hauls&gt;, simulated"));
+    assert_eq!(page.matches("id=\"fobs-fig1\"").count(), 1);
+    let text = results.markdown();
+    let figures = [" 5.1 in the lab | reproduced |", " |  | 4.9 on virtual time | not reproduced |"];
+    let lines: Vec<usize> =
+        figures.map(|end| text.lines().position(|line| line.ends_with(end)).unwrap()).into();
+    assert_eq!(lines[1], lines[0] + 1, "{text}");
+    std::fs::write(&path, "{}\n").unwrap();
+    let error = Results::read(folder.path()).unwrap().bad()[0].to_string();
+    assert!(error.contains("simulate it again: longhaul sim fobs-fig1 --json >"), "{error}");
+}
+
+#[test]
 fn results_survive_the_disk_and_bad_ones_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let stored = stored("a");
-    let path = stored.store(folder.path()).unwrap();
+    let path = stored.store(folder.path(), "a").unwrap();
     assert_eq!(Stored::read(&path).unwrap(), stored);
     assert_eq!(Results::read(folder.path()).unwrap().present().collect::<Vec<_>>(), ["a"]);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -193,7 +227,7 @@ fn results_survive_the_disk_and_bad_ones_are_named() {
 #[test]
 fn a_copy_under_another_name_is_named_and_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let path = stored("a").store(folder.path()).unwrap();
+    let path = stored("a").store(folder.path(), "a").unwrap();
     std::fs::copy(&path, folder.path().join("a-before.jsonl")).unwrap();
     let results = Results::read(folder.path()).unwrap();
     assert_eq!(results.present().collect::<Vec<_>>(), ["a"]);
