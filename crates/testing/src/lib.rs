@@ -6,6 +6,7 @@ pub mod campaign;
 pub mod documents;
 pub mod machine;
 pub mod process;
+pub mod relay;
 pub mod running;
 pub mod tree;
 

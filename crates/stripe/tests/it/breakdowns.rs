@@ -1,7 +1,6 @@
 //! Lanes that die midway: by reset, in silence, all at once.
 
-use super::common::{PATIENCE, bind, fixed, text, until};
-use super::relay::{Relay, through_relay};
+use super::common::{PATIENCE, Relay, bind, fixed, text, through_relay, until};
 use longhaul_stripe::{StripeOptions, StripeStats, StripedStream};
 use std::io::{ErrorKind, Read, Write};
 use std::thread;

@@ -1,6 +1,7 @@
 //! What the tests share.
 
 use longhaul_stripe::{Streams, StripeOptions, StripedListener, StripedStream};
+pub use longhaul_testing::relay::Relay;
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -15,6 +16,15 @@ pub fn pair(client: &StripeOptions, server: &StripeOptions) -> (StripedStream, S
     let near = client.connect(address).expect("it listens");
     let far = listener.accept_timeout(PATIENCE).expect("somebody has connected").0;
     (near, far)
+}
+
+/// Both ends of a stream through a relay.
+pub fn through_relay(options: &StripeOptions) -> (StripedStream, StripedStream, Relay) {
+    let listener = bind(options);
+    let relay = Relay::start(listener.local_addr().expect("it is bound"));
+    let near = options.connect(relay.address()).expect("it listens");
+    let (far, _) = listener.accept_timeout(PATIENCE).expect("somebody has connected");
+    (near, far, relay)
 }
 
 /// A stream that lives while things happen around it.

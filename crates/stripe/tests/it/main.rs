@@ -3,7 +3,6 @@
 mod breakdowns;
 mod common;
 mod memory;
-mod relay;
 mod strangers;
 mod streams;
 #[cfg(feature = "tokio")]

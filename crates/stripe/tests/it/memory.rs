@@ -1,7 +1,6 @@
 //! What strangers and liars cost in memory: measured of a whole process, in which nothing else runs.
 
-use super::common::{PATIENCE, fixed, live, pass, text, until};
-use super::relay::through_relay;
+use super::common::{PATIENCE, fixed, live, pass, text, through_relay, until};
 use longhaul_testing::process::is_alone;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io::Write;

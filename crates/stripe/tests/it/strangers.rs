@@ -1,7 +1,6 @@
 //! Those who should not get in, and those who got in and misbehave.
 
-use super::common::{PATIENCE, fixed, live, pass, text, until};
-use super::relay::through_relay;
+use super::common::{PATIENCE, fixed, live, pass, text, through_relay, until};
 use longhaul_stripe::{StripeOptions, StripedListener};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

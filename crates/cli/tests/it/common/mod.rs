@@ -3,14 +3,13 @@
 pub mod client;
 pub mod lab;
 pub mod mapping;
-pub mod relay;
 pub mod shim;
 pub mod sides;
 pub mod site;
 pub mod small;
 
 pub use longhaul_testing::running::*;
-pub use longhaul_testing::{PATIENCE, skip, tree, wait_until};
+pub use longhaul_testing::{PATIENCE, relay, skip, tree, wait_until};
 
 use longhaul_testing::machine::{Hold, share};
 use rustix::process::Signal;

@@ -1,6 +1,6 @@
-//! A box between client and server on loopback that passes everything on, TCP and UDP, counts, remembers, and can
-//! slip in datagrams of its own that come from the right address, spoil some, pass nothing on for a while, or give the
-//! client another address.
+//! A box between client and server on loopback that passes everything on, TCP and UDP, counts, remembers, and can break or
+//! slow down any connection in the ways that networks do, slip in bytes and datagrams of its own that come from the right
+//! address, spoil some, pass nothing on for a while, or give the client another address.
 
 use fastrand::Rng;
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The two ways through a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,10 @@ struct Shared {
     /// Towards the server, connected to it.
     far: Mutex<Arc<UdpSocket>>,
     is_cut: AtomicBool,
+    /// New connections are closed at once.
+    refuses: AtomicBool,
+    /// Of the connections to come, and of the first of them.
+    pauses_ms: [AtomicU64; 2],
     /// Of a thousand datagrams so many are lost, come twice, or come with a wrong byte: a third each.
     spoilt_of_1000: AtomicU64,
     client: Mutex<Option<SocketAddr>>,
@@ -53,6 +57,8 @@ struct Connection {
 #[derive(Default)]
 struct Fate {
     swallows: AtomicBool,
+    /// Time for each piece, in milliseconds.
+    pause_ms: AtomicU64,
     /// Bytes that came, both ways together, and of these the ones that were swallowed.
     came: AtomicU64,
     swallowed: AtomicU64,
@@ -72,6 +78,8 @@ impl Relay {
             near,
             far: Mutex::new(far_socket(Ipv4Addr::LOCALHOST, server)),
             is_cut: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
+            pauses_ms: Default::default(),
             spoilt_of_1000: AtomicU64::new(0),
             client: Mutex::default(),
             bytes: Default::default(),
@@ -84,6 +92,11 @@ impl Relay {
             spawn(&shared, |shared| shared.pass_datagrams(Way::ToClient)),
         ];
         Relay { address, shared, threads }
+    }
+
+    /// Where to connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// `longhaul://` of the server as seen through the relay.
@@ -121,14 +134,43 @@ impl Relay {
         self.shared.connections.lock().expect("no thread panicked").len()
     }
 
-    /// Break a connection, counted from 0 in the order in which they came.
+    /// Break a connection, counted from 0 in the order in which they came: both ends get a reset.
     pub fn reset(&self, index: usize) {
         let connections = self.shared.connections.lock().expect("no thread panicked");
         for socket in [&connections[index].client, &connections[index].server] {
-            // Unread bytes and no time to linger: the kernel answers with RST.
+            // No time to linger, and no end that the other side could take for one: the kernel sends a reset, whatever other
+            // descriptors of the connection there are. The threads that pass it on let go of one that is shut down.
             let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
             let _ = socket.shutdown(Shutdown::Both);
+            let _ = rustix::net::connect_unspec(socket);
         }
+    }
+
+    /// Slip bytes of our own into what goes to the server over a connection.
+    pub fn tamper(&self, index: usize, bytes: &[u8]) {
+        let connections = self.shared.connections.lock().expect("no thread panicked");
+        // A connection that has ended meanwhile shows in the test.
+        let _ = (&connections[index].server).write_all(bytes);
+    }
+
+    /// Let a connection pass 64 KiB in so long.
+    pub fn slow_down(&self, index: usize, pause: Duration) {
+        self.fate(index).pause_ms.store(pause.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// The same for all connections that are yet to come.
+    pub fn slow_down_new(&self, pause: Duration) {
+        self.shared.pauses_ms[0].store(pause.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// The same for the first connection, which is yet to come.
+    pub fn slow_down_first(&self, pause: Duration) {
+        self.shared.pauses_ms[1].store(pause.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Whether new connections are closed at once.
+    pub fn refuse(&self, on: bool) {
+        self.shared.refuses.store(on, Ordering::Relaxed);
     }
 
     /// From now on take what comes over a connection, and pass nothing on.
@@ -179,6 +221,11 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.stop();
+        for Connection { client, server, .. } in
+            self.shared.connections.lock().expect("no thread panicked").iter()
+        {
+            let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
+        }
     }
 }
 
@@ -220,9 +267,18 @@ impl Shared {
                 thread::sleep(Duration::from_millis(2));
                 continue;
             };
+            if self.refuses.load(Ordering::Relaxed) {
+                continue;
+            }
             client.set_nonblocking(false).expect("a socket can block");
             let Ok(server) = TcpStream::connect(self.server) else { continue };
-            let fate = Arc::new(Fate::default());
+            for socket in [&client, &server] {
+                socket.set_nodelay(true).expect("it can be set");
+            }
+            let pauses =
+                [self.pauses_ms[0].load(Ordering::Relaxed), self.pauses_ms[1].swap(0, Ordering::Relaxed)];
+            let pause_ms = pauses[0].max(pauses[1]).into();
+            let fate = Arc::new(Fate { pause_ms, ..Fate::default() });
             for (way, from, to) in [(Way::ToServer, &client, &server), (Way::ToClient, &server, &client)] {
                 let (from, to) =
                     (from.try_clone().expect("a descriptor"), to.try_clone().expect("a descriptor"));
@@ -285,13 +341,21 @@ impl Shared {
 
     fn pass_stream(&self, way: Way, (mut from, mut to): (TcpStream, TcpStream), fate: &Fate) {
         let mut buffer = vec![0; 1 << 16];
-        while let Ok(len @ 1..) = from.read(&mut buffer) {
+        let mut due = Instant::now();
+        loop {
+            let waits_since = Instant::now();
+            let Ok(len @ 1..) = from.read(&mut buffer) else { break };
             if way == Way::ToServer {
                 let mut opening = fate.opening.lock().expect("no thread panicked");
                 let room = OPENING - opening.len();
                 opening.extend_from_slice(&buffer[..len.min(room)]);
             }
             fate.came.fetch_add(len as u64, Ordering::Relaxed);
+            let (now, pause) = (Instant::now(), Duration::from_millis(fate.pause_ms.load(Ordering::Relaxed)));
+            // By a clock, so that a thread that the host held up catches up; what nobody sent meanwhile is not made up for.
+            let is_idle = pause.is_zero() || now - waits_since > CATCH_UP;
+            due = if is_idle { now } else { due.max(now - CATCH_UP) } + pause;
+            thread::sleep(due.saturating_duration_since(now));
             // TCP itself would bring it later.
             while self.is_cut.load(Ordering::Relaxed) && !self.is_over() {
                 thread::sleep(POLL);
@@ -306,7 +370,7 @@ impl Shared {
         while self.is_cut.load(Ordering::Relaxed) && !self.is_over() {
             thread::sleep(POLL);
         }
-        let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+        let _ = (from.shutdown(Shutdown::Read), to.shutdown(Shutdown::Write));
     }
 }
 
@@ -319,6 +383,8 @@ enum Accident {
 }
 
 const POLL: Duration = Duration::from_millis(50);
+/// For so long a connection that is slowed down may be held up by the host and be none the slower.
+const CATCH_UP: Duration = Duration::from_millis(500);
 /// Bytes remembered of what a client says first: all of a join.
 const OPENING: usize = 84;
 /// Datagrams remembered of each way.
