@@ -1,4 +1,5 @@
 //! The library as a program uses that embeds it.
 
 mod copy;
+mod memory;
 mod phases;
