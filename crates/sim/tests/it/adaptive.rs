@@ -1,6 +1,5 @@
-//! The default controller: what it makes of a path, how it shares one, what it does when the path changes. The
-//! whole grid is `cargo run --release -p longhaul-sim --example grid`, more ways of sharing are in `--example
-//! share`.
+//! The default controller: what it makes of a path, how it shares one, what it does when the path changes. A whole grid of
+//! paths is the experiment `grid`; `cargo run --release -p longhaul-sim --example share` tries more ways of sharing.
 
 use crate::common::bulk::{Bulk, Figures, Member, Shared, Shares};
 use longhaul_sim::scenario::{Scenario, Step};

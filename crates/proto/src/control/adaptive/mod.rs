@@ -67,8 +67,8 @@
 //! what it took lately (`receiver.rs`), and this is kept apart from the path. Each timeout halves the rate
 //! (circuit breaker), and half of the old rate is taken up when the path is back.
 //!
-//! What it makes of a grid of paths: `cargo run --release -p longhaul-sim --example grid`; how flows share one:
-//! `--example share adaptivex4/3` or `adaptive,tcp:cubic@5`; what it does to others, row by row: the experiment
+//! What it makes of a grid of paths: the experiment `grid`; how flows share one: `cargo run --release -p longhaul-sim
+//! --example share adaptivex4/3` or `adaptive,tcp:cubic@5`; what it does to others, row by row: the experiment
 //! `sharing` and `docs/sharing.md`.
 //!
 //! In the background (`--background`) datagrams are also marked lower effort (RFC 8622).
