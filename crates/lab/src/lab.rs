@@ -6,10 +6,11 @@ use crate::error::LabError;
 use crate::host::{Host, HostDrops};
 use crate::listening::{self, Wire};
 use crate::place::{Place, Side};
-use crate::traffic::{self, Conductor, TrafficCounters};
+use crate::traffic::{self, Conductor, Flows, TrafficCounters};
 use crate::worker::{self, Switches, Track, clock};
 use longhaul_proto::units::Rate;
 use longhaul_sim::scenario::Scenario;
+use longhaul_sim::traffic::Traffic;
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
@@ -72,7 +73,7 @@ impl Lab {
         if !sources.is_empty()
             && let Some(hosts) = lab.pairs.last()
         {
-            let conductor = Conductor::start(scenario, sources, hosts)?;
+            let conductor = Conductor::start(scenario.seed, scenario.mtu, sources, hosts)?;
             lab.traffic = Some(Mutex::new(conductor));
         }
         tracing::debug!(?scenario, "lab started");
@@ -144,6 +145,12 @@ impl Lab {
     pub fn passed(&self, from: impl Into<Place>) -> Passed {
         let from = from.into();
         self.direction(from.side, |direction| direction.passed(from.pair))
+    }
+
+    /// Let `traffic` come from left to right between the first two hosts, under this congestion control of the kernel's: at
+    /// the moments and with the lengths that the simulator draws from the same seed, whatever protocol it has there.
+    pub fn flows(&self, control: &str, traffic: Traffic, seed: u64) -> Result<Flows, LabError> {
+        Flows::start(&self.pairs[0], control, traffic, seed)
     }
 
     /// Count from zero from now on. What is on its way is counted when it is delivered. The scenario's time goes on: see

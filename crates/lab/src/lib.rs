@@ -84,4 +84,4 @@ pub use place::{Place, Side};
 pub use privileges::ensure_privileges;
 pub use process_group::{GroupProcess, ProcessGroup, enter_network, take_terminal};
 pub use settings::{Setting, TcpSettings};
-pub use traffic::TrafficCounters;
+pub use traffic::{Flows, TrafficCounters};

@@ -5,7 +5,7 @@ pub(crate) mod copied;
 pub(crate) mod copies;
 pub(crate) mod datagrams;
 pub(crate) mod figures;
-pub(crate) mod flow_generator;
+pub(crate) mod flows;
 pub(crate) mod iperf;
 pub(crate) mod paths;
 pub(crate) mod peers;

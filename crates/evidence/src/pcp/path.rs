@@ -5,9 +5,9 @@ use super::tcp_sack;
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::{Ends, Moved};
-use crate::lab::flow_generator::{FlowGenerator, random};
+use crate::lab::flows;
 use crate::lab::side_by_side::Halt;
-use longhaul_lab::{Lab, LabError, Scenario, tcp};
+use longhaul_lab::{Flows, Lab, LabError, Scenario, tcp};
 use longhaul_proto::control::{ControllerKind, Remembered};
 use longhaul_sim::flow::{FlowSpec, KnownPath, Protocol, TcpFlow};
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl History {
 /// A path as it is while it is measured.
 pub(super) struct BusyPath {
     // Ends before the lab does.
-    others: FlowGenerator,
+    others: Flows,
     pub(super) lab: Lab,
     known: KnownPath,
     limit: Duration,
@@ -97,8 +97,7 @@ impl BusyPath {
     pub(super) fn start(path: &WidePath, times: Times, halt: Halt<'_>) -> Result<BusyPath, ExperimentError> {
         let Scenario { rtt_ms, mtu, seed, .. } = path.scenario;
         let lab = Lab::start(&path.scenario)?;
-        let others =
-            FlowGenerator::start(&lab, "reno", random(path.cross_gap_s(), WidePath::cross_bytes(), seed))?;
+        let others = lab.flows("reno", path.cross_traffic(), seed)?;
         halt.sleep(times.settle)?;
         lab.reset_counters();
         let known = KnownPath { rtt: Duration::from_secs_f64(rtt_ms / 1e3), mtu };
@@ -112,7 +111,7 @@ impl BusyPath {
         bytes: u64,
         halt: Halt<'_>,
     ) -> Result<Moved, ExperimentError> {
-        self.others.check()?;
+        flows::check(&self.others)?;
         halt.check()?;
         let Some(spec) = history.sender.flow(bytes) else { return self.by_kernel(bytes, halt) };
         history.transfers += 1;

@@ -54,17 +54,6 @@ pub fn describe() -> String {
 }
 
 impl WidePath {
-    /// Seconds between the beginnings of two of the others' flows.
-    pub fn cross_gap_s(&self) -> Distribution {
-        let bytes_per_s = self.cross_load * self.scenario.bottleneck_mbit * 1e6 / 8.0;
-        Distribution::Exponential { mean: CROSS_BYTES / bytes_per_s }
-    }
-
-    /// Bytes that each of the others' flows moves.
-    pub fn cross_bytes() -> Distribution {
-        Distribution::Pareto { shape: CROSS_SHAPE, mean: CROSS_BYTES }
-    }
-
     /// Seconds that each of the first traffic's flows takes over it in the simulator; of those that are stopped at `max`, until
     /// then.
     pub fn simulate(&self, traffic: impl IntoIterator<Item = Traffic>, max: Duration) -> Vec<f64> {
@@ -84,7 +73,7 @@ impl WidePath {
         let rate = Rate::from_mbps(self.scenario.bottleneck_mbit);
         let arrivals = Arrivals::poisson(Time::ZERO, Time::MAX, self.cross_load, rate, CROSS_BYTES);
         Traffic {
-            sizes: Some(WidePath::cross_bytes()),
+            sizes: Some(Distribution::Pareto { shape: CROSS_SHAPE, mean: CROSS_BYTES }),
             is_background: true,
             ..Traffic::new(FlowSpec::new(Protocol::Tcp(tcp), 0), arrivals)
         }

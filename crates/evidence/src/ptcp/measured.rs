@@ -1,21 +1,20 @@
 //! The measurement behind all three figures, over emulated paths.
 
 use super::{
-    BACKGROUND_BYTES, BACKGROUND_LOAD, BACKGROUND_SHAPE, BUFFERS_BDP, COUNTS, Cell, Contender, FULL, HEADERS,
-    MSS, Measured, RATE_MBIT, RTT_MS, START_GAP, VARIANTS, grids, path,
+    BUFFERS_BDP, COUNTS, Cell, Contender, FULL, HEADERS, MSS, Measured, RATE_MBIT, RTT_MS, START_GAP,
+    VARIANTS, background, grids, path,
 };
 use crate::ExperimentError;
 use crate::Scale;
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::{Ends, joined};
-use crate::lab::flow_generator::{FlowGenerator, random, staggered};
+use crate::lab::flows;
 use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
 use longhaul_lab::variants::{Origin, Variant};
-use longhaul_lab::{Lab, Side, TcpSettings};
+use longhaul_lab::{Flows, Lab, Side, TcpSettings};
 use longhaul_proto::control::ControllerKind;
 use longhaul_sim::flow::{ENDLESS, FlowSpec, KnownPath};
 use longhaul_sim::metrics::jain;
-use longhaul_sim::traffic::Distribution;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -124,28 +123,20 @@ impl Job<'_> {
         for end in [Side::Left, Side::Right] {
             lab.set_tcp(end, &TcpSettings { sack: Some(false), ..TcpSettings::default() })?;
         }
-        let bytes_per_s = BACKGROUND_LOAD * RATE_MBIT * 1e6 / 8.0;
-        let gap_s = Distribution::Exponential { mean: BACKGROUND_BYTES / bytes_per_s };
-        let bytes = Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES };
-        let background = FlowGenerator::start(&lab, "reno", random(gap_s, bytes, self.seed))?;
+        let background = lab.flows("reno", background(), self.seed)?;
         let cell = match self.contender {
             Contender::Tcp { kernel, .. } => {
-                let flows = FlowGenerator::start(&lab, kernel, staggered(self.count, START_GAP))?;
-                self.watch(&lab, &background, || flows.check().map(|()| flows.received()), halt)
+                let flows = lab.flows(kernel, self.contender.flows(self.count), self.seed)?;
+                self.watch(&lab, &background, || flows::check(&flows).map(|()| flows.received()), halt)
             }
             Contender::Adaptive => self.adaptive(&lab, &background, halt),
         }?;
-        background.check()?;
+        flows::check(&background)?;
         Ok(Outcome { of: cell, is_late: lab.cpu_limited() })
     }
 
     /// Flows of the default control.
-    fn adaptive(
-        &self,
-        lab: &Lab,
-        background: &FlowGenerator,
-        halt: Halt<'_>,
-    ) -> Result<Cell, ExperimentError> {
+    fn adaptive(&self, lab: &Lab, background: &Flows, halt: Halt<'_>) -> Result<Cell, ExperimentError> {
         let mut ends = vec![];
         for number in 0..self.count {
             let seed = self.seed + number;
@@ -179,7 +170,7 @@ impl Job<'_> {
     fn watch(
         &self,
         lab: &Lab,
-        background: &FlowGenerator,
+        background: &Flows,
         received: impl Fn() -> Result<Vec<u64>, ExperimentError>,
         halt: Halt<'_>,
     ) -> Result<Cell, ExperimentError> {

@@ -8,8 +8,12 @@ mod verdicts;
 use crate::ExperimentError;
 use crate::experiment::{Backend, Experiment};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::{Rate, Time};
+use longhaul_sim::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
 use longhaul_sim::metrics::Summary;
 use longhaul_sim::scenario::Scenario;
+use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
 use std::time::Duration;
 
 /// One for each of the paper's figures. One measurement serves all three.
@@ -171,6 +175,37 @@ fn report(backend: &Backend<'_>, figure: &Figure) -> Result<Findings, Experiment
         .flat_map(|(buffer_bdp, grid)| [wide(figure, *buffer_bdp, grid), long(figure, *buffer_bdp, grid)]);
     let statements = grids.first().map_or(vec![], |(_, grid)| (figure.judge)(grid));
     Ok(Findings { method, tables: tables.collect(), statements })
+}
+
+impl Contender {
+    /// So many of its flows, one after another.
+    fn flows(&self, count: u64) -> Traffic {
+        let flow = match self {
+            Contender::Tcp { name, .. } => {
+                FlowSpec::new(tcp(name.parse().expect("a control that the program has")), ENDLESS)
+            }
+            Contender::Adaptive => FlowSpec::object(ControllerKind::Adaptive, ENDLESS),
+        };
+        Traffic::new(flow, Arrivals::Staggered { from: Time::ZERO, gap: START_GAP, count })
+    }
+}
+
+/// Others' short flows.
+fn background() -> Traffic {
+    let rate = Rate::from_mbps(RATE_MBIT);
+    let short = Arrivals::poisson(Time::ZERO, Time::MAX, BACKGROUND_LOAD, rate, BACKGROUND_BYTES);
+    Traffic {
+        sizes: Some(Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES }),
+        is_background: true,
+        ..Traffic::new(FlowSpec::new(tcp(ControllerKind::NewReno), 0), short)
+    }
+}
+
+/// Without selective acknowledgements, as the paper's.
+fn tcp(control: ControllerKind) -> Protocol {
+    let mut flow = TcpFlow { mss: Some(MSS), ..TcpFlow::new(control) };
+    flow.config.sack = false;
+    Protocol::Tcp(flow)
 }
 
 /// The link with a buffer of so many bandwidth-delay products.

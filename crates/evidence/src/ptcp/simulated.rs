@@ -1,16 +1,13 @@
 //! The same in the simulator.
 
 use super::{
-    BACKGROUND_BYTES, BACKGROUND_LOAD, BACKGROUND_SHAPE, BUFFERS_BDP, COUNTS, Cell, Contender, FULL, MSS,
-    Measured, RATE_MBIT, START_GAP, VARIANTS, grids, path,
+    BUFFERS_BDP, COUNTS, Cell, Contender, FULL, Measured, RATE_MBIT, START_GAP, VARIANTS, background, grids,
+    path,
 };
 use crate::sim::{Options, run_jobs};
-use longhaul_proto::control::ControllerKind;
-use longhaul_proto::units::{Rate, Time};
-use longhaul_sim::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
+use longhaul_proto::units::Time;
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::trace::TraceMode;
-use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
 use longhaul_sim::workload::Workload;
 
 /// Simulate.
@@ -59,16 +56,8 @@ impl Job<'_> {
     fn run(&self) -> Cell {
         let until = Time::from_millis(self.seconds * 1000);
         let scenario = path(self.buffer_bdp, self.seed);
-        let one_after_another = Arrivals::Staggered { from: Time::ZERO, gap: START_GAP, count: self.count };
-        let flows = Traffic::new(self.flow(), one_after_another);
-        let rate = Rate::from_mbps(RATE_MBIT);
-        let short = Arrivals::poisson(Time::ZERO, until, BACKGROUND_LOAD, rate, BACKGROUND_BYTES);
-        let background = Traffic {
-            sizes: Some(Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES }),
-            is_background: true,
-            ..Traffic::new(FlowSpec::new(tcp(ControllerKind::NewReno), 0), short)
-        };
-        let mut workload = Workload::new(PathConfig::new(&scenario), vec![flows, background], until);
+        let traffic = vec![self.contender.flows(self.count), background()];
+        let mut workload = Workload::new(PathConfig::new(&scenario), traffic, until);
         workload.seed = self.seed;
         workload.options.trace = TraceMode::Off;
         let measured = workload.run();
@@ -80,20 +69,4 @@ impl Job<'_> {
             mbps,
         }
     }
-
-    fn flow(&self) -> FlowSpec {
-        match self.contender {
-            Contender::Tcp { name, .. } => {
-                FlowSpec::new(tcp(name.parse().expect("a control that the program has")), ENDLESS)
-            }
-            Contender::Adaptive => FlowSpec::object(ControllerKind::Adaptive, ENDLESS),
-        }
-    }
-}
-
-/// Without selective acknowledgements, as the paper's.
-fn tcp(control: ControllerKind) -> Protocol {
-    let mut flow = TcpFlow { mss: Some(MSS), ..TcpFlow::new(control) };
-    flow.config.sack = false;
-    Protocol::Tcp(flow)
 }

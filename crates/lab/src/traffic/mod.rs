@@ -1,6 +1,6 @@
 //! Flows that share the path (`traffic` in a scenario), by the kernel's own TCP or as paced UDP, between a pair of
-//! hosts of their own. They come when the simulator's would: from the same seed follow the same moments and
-//! lengths.
+//! hosts of their own; and [`Flows`] of the kernel's TCP that an experiment asks for. They come when the simulator's
+//! would: from the same seed follow the same moments and lengths.
 
 mod flow;
 mod plan;
@@ -11,14 +11,15 @@ pub(crate) use plan::{Source, plan};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::worker::clock;
-use longhaul_sim::scenario::Scenario;
+use longhaul_sim::traffic::Traffic;
+use plan::Carrier;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::write;
 use stage::{Doors, Stage};
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// What became of the scenario's traffic since its time began; bytes since the last reset of the counters.
@@ -36,9 +37,39 @@ pub struct TrafficCounters {
     pub bytes_to_left: u64,
 }
 
+/// Flows of the kernel's own TCP ([`Lab::flows`](crate::Lab::flows)). Dropping it cuts them off.
+pub struct Flows(Conductor);
+
+impl Flows {
+    pub(crate) fn start(
+        hosts: &[Host; 2],
+        control: &str,
+        traffic: Traffic,
+        seed: u64,
+    ) -> Result<Flows, LabError> {
+        // A host that makes hundreds of connections a second soon has no port that has not just been used.
+        hosts[0].set_sysctl("net.ipv4.tcp_tw_reuse", "1")?;
+        let carrier = Carrier::Tcp { control: control.into(), _variant: None };
+        let sources = vec![Source { carrier, is_reverse: false, traffic }];
+        Ok(Flows(Conductor::start(seed, 0, sources, hosts)?))
+    }
+
+    /// What each has brought so far, bytes, in the order in which they came.
+    pub fn received(&self) -> Vec<u64> {
+        self.0.running.as_ref().map(|running| running.tally.received().clone()).unwrap_or_default()
+    }
+
+    /// What has become of them; no bytes.
+    pub fn counters(&self) -> TrafficCounters {
+        self.0.counters()
+    }
+}
+
 /// Lets the flows begin and end on a thread of its own. Dropping it cuts them off.
 pub(crate) struct Conductor {
-    scenario: Scenario,
+    seed: u64,
+    /// Of flows over UDP.
+    packet_bytes: u32,
     sources: Arc<Vec<Source>>,
     doors: Doors,
     running: Option<Running>,
@@ -56,19 +87,28 @@ pub(crate) struct Tally {
     pub(crate) begun: AtomicU64,
     pub(crate) done: AtomicU64,
     pub(crate) failed: AtomicU64,
+    received: Mutex<Vec<u64>>,
+}
+
+impl Tally {
+    /// Bytes that each TCP connection has brought, in the order in which they came.
+    pub(crate) fn received(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Conductor {
     /// The scenario's time begins.
     pub(crate) fn start(
-        scenario: &Scenario,
+        seed: u64,
+        packet_bytes: u32,
         sources: Vec<Source>,
         hosts: &[Host; 2],
     ) -> Result<Conductor, LabError> {
         let door = |host: &Host| (host.namespace.clone(), host.v4);
         let doors: [(Arc<OwnedFd>, Ipv4Addr); 2] = [door(&hosts[0]), door(&hosts[1])];
         let mut conductor =
-            Conductor { scenario: scenario.clone(), sources: Arc::new(sources), doors, running: None };
+            Conductor { seed, packet_bytes, sources: Arc::new(sources), doors, running: None };
         conductor.restart()?;
         Ok(conductor)
     }
@@ -80,7 +120,8 @@ impl Conductor {
         let stop = Arc::new(stop.map_err(LabError::at("making an event descriptor"))?);
         let tally = Arc::new(Tally::default());
         let zero = clock().0;
-        let stage = Stage::set(&self.scenario, &self.sources, &self.doors, tally.clone(), zero)?;
+        let stage =
+            Stage::set(self.seed, self.packet_bytes, &self.sources, &self.doors, tally.clone(), zero)?;
         let wake = stop.clone();
         let thread = thread::Builder::new().name("lab-traffic".into());
         let thread = thread.spawn(move || stage.play(&wake)).map_err(LabError::at("starting a thread"))?;

@@ -18,8 +18,13 @@ pub(crate) struct Source {
 
 /// What carries a flow.
 pub(crate) enum Carrier {
-    /// Kernel TCP under a congestion control, which is there as long as this.
-    Tcp(Variant),
+    /// Kernel TCP under a congestion control.
+    Tcp {
+        /// The kernel's name for it.
+        control: String,
+        /// It is there as long as this; where there is none, as long as whoever asks for it says.
+        _variant: Option<Variant>,
+    },
     /// UDP at a rate, in 10⁶ bit/s of whole IP packets.
     Udp(f64),
 }
@@ -40,7 +45,8 @@ fn carrier(asked: &CrossTraffic, protocol: &Protocol) -> Result<Carrier, LabErro
             Ok(Carrier::Udp(asked.rate_mbit.unwrap_or(FIXED_MBIT)))
         }
         Protocol::Tcp(flow) if KERNEL_TCPS.contains(&flow.control) => {
-            Ok(Carrier::Tcp(Variant::require(flow.control.name())?))
+            let variant = Variant::require(flow.control.name())?;
+            Ok(Carrier::Tcp { control: variant.name().into(), _variant: Some(variant) })
         }
         _ => Err(LabError::Scenario(format!(
             "the lab cannot emulate traffic with control = \"{}\"; choose a TCP that a kernel has ({}) or fixed (UDP at \
@@ -82,7 +88,7 @@ mod tests {
         let carriers: Vec<_> = sources
             .iter()
             .map(|source| match &source.carrier {
-                Carrier::Tcp(variant) => (variant.name().to_owned(), source.is_reverse),
+                Carrier::Tcp { control, .. } => (control.clone(), source.is_reverse),
                 Carrier::Udp(mbit) => (mbit.to_string(), source.is_reverse),
             })
             .collect();

@@ -8,7 +8,6 @@ use crate::host::{join_namespace, on_own_thread};
 use crate::place::Side;
 use crate::worker::{clock, timespec};
 use longhaul_proto::units::Time;
-use longhaul_sim::scenario::Scenario;
 use longhaul_sim::traffic::Coming;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -36,8 +35,8 @@ pub(super) struct Stage {
     /// On the left and on the right host.
     ends: [Receivers; 2],
     flows: Vec<Flow>,
-    /// The receiving ends of TCP connections.
-    accepted: Vec<Socket>,
+    /// The receiving ends of TCP connections, with their numbers.
+    accepted: Vec<(Socket, usize)>,
     packet_bytes: u32,
     zero: u64,
     tally: Arc<Tally>,
@@ -55,16 +54,17 @@ struct Receivers {
 }
 
 impl Stage {
-    /// Everything but the flows. The scenario's time begins at `zero`.
+    /// Everything but the flows. Their time begins at `zero`.
     pub(super) fn set(
-        scenario: &Scenario,
+        seed: u64,
+        packet_bytes: u32,
         sources: &Arc<Vec<Source>>,
         doors: &Doors,
         tally: Arc<Tally>,
         zero: u64,
     ) -> Result<Stage, LabError> {
         let arrivals = sources.iter().enumerate().map(|(index, source)| {
-            let coming = source.traffic.coming(scenario.seed, index);
+            let coming = source.traffic.coming(seed, index);
             (Box::new(coming) as Box<dyn Iterator<Item = Coming> + Send>).peekable()
         });
         Ok(Stage {
@@ -74,7 +74,7 @@ impl Stage {
             doors: doors.clone(),
             flows: vec![],
             accepted: vec![],
-            packet_bytes: scenario.mtu,
+            packet_bytes,
             zero,
             tally,
             block: vec![0; BLOCK_BYTES],
@@ -131,7 +131,7 @@ impl Stage {
         join_namespace(&self.doors[from as usize].0).map_err(LabError::at("entering a network namespace"))?;
         let there = &self.ends[to as usize];
         match &source.carrier {
-            Carrier::Tcp(variant) => Flow::tcp(variant.name(), there.tcp, coming.spec.bytes, stop),
+            Carrier::Tcp { control, .. } => Flow::tcp(control, there.tcp, coming.spec.bytes, stop),
             Carrier::Udp(mbit) => {
                 Flow::udp(*mbit, self.packet_bytes, there.udp, coming.spec.bytes, stop, now)
             }
@@ -166,7 +166,7 @@ impl Stage {
     fn wait(&self, stop: &OwnedFd, until: u64) -> Option<Vec<bool>> {
         let mut sockets = vec![PollFd::new(stop, PollFlags::IN)];
         sockets.extend(self.ends.iter().map(|end| PollFd::new(&end.listener, PollFlags::IN)));
-        sockets.extend(self.accepted.iter().map(|socket| PollFd::new(socket, PollFlags::IN)));
+        sockets.extend(self.accepted.iter().map(|(socket, _)| PollFd::new(socket, PollFlags::IN)));
         sockets.extend(self.flows.iter().map(|flow| {
             let wanted = if flow.waits_for_room() { PollFlags::OUT } else { PollFlags::empty() };
             PollFd::new(&flow.socket, wanted)
@@ -204,15 +204,19 @@ impl Stage {
         let (listeners, rest) = ready.split_at(self.ends.len());
         for index in (0..self.accepted.len()).rev().filter(|index| rest[*index]) {
             // The kernel throws a TCP's bytes away without copying them, if asked to.
-            match recv(&self.accepted[index], &mut self.block[..], RecvFlags::TRUNC) {
-                Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR) => {}
+            let (socket, number) = &self.accepted[index];
+            match recv(socket, &mut self.block[..], RecvFlags::TRUNC) {
+                Ok((_, len @ 1..)) => self.tally.received()[*number] += len as u64,
+                Err(Errno::AGAIN | Errno::INTR) => {}
                 Ok((_, 0)) | Err(_) => drop(self.accepted.swap_remove(index)),
             }
         }
         for (end, _) in self.ends.iter().zip(listeners).filter(|(_, is_ready)| **is_ready) {
             while let Ok((socket, _)) = end.listener.accept() {
                 if socket.set_nonblocking(true).is_ok() {
-                    self.accepted.push(socket);
+                    let mut received = self.tally.received();
+                    self.accepted.push((socket, received.len()));
+                    received.push(0);
                 }
             }
         }
@@ -240,7 +244,7 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Two descriptors each, of the 1024 that a process usually may have.
-const FLOWS_MAX: usize = 256;
+/// Two descriptors each: where a process may have fewer, some flows cannot begin, which is told.
+const FLOWS_MAX: usize = 1024;
 const BLOCK_BYTES: usize = 256 * 1024;
 const NAP: Duration = Duration::from_micros(500);
