@@ -3,7 +3,13 @@
 use crate::lab::{self, Bench};
 use crate::report::{Claim, Findings, Origin, Report, Table};
 use crate::{ExperimentError, sim};
+use longhaul_sim::scenario::Scenario;
 use std::fmt;
+
+/// A path that comes with the project, as `scenarios/` has it.
+pub(crate) fn path(name: &str) -> Scenario {
+    Scenario::named(name).unwrap_or_else(|error| panic!("it comes with the program: {error}"))
+}
 
 /// A question, what is claimed of its answer, and how it is put: by the simulator, over emulated paths, or by either.
 #[derive(Clone, Copy)]

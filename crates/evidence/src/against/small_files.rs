@@ -2,7 +2,7 @@
 
 use super::runs::{Runs, Standing, Turn, absent, fastest_but, interleaved, named, standing, times, unknown};
 use crate::ExperimentError;
-use crate::experiment::Experiment;
+use crate::experiment::{self, Experiment};
 use crate::lab::bench::Bench;
 use crate::lab::peers::{self, Kernel, Longhaul, OURS, Payload, Peer, Route, Rsync, Scp};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
@@ -34,16 +34,17 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let tree = Payload::tree(bench, files, FILE_BYTES)?;
     let file = Payload::file(bench, tree.bytes)?;
     bench.expect_runs(rounds * (found.len() + 1));
-    let best_s = tree.bytes as f64 * 8e-6 / MBIT + RTT_MS / 1e3;
+    let scenario = experiment::path("long-haul-100m");
+    let Scenario { bottleneck_mbit, rtt_ms, .. } = scenario;
+    let best_s = tree.bytes as f64 * 8e-6 / bottleneck_mbit + rtt_ms / 1e3;
     let limit = Duration::from_secs_f64((PATIENCE * best_s).max(LIMIT_S_MIN));
     let mut turns = vec![Turn { peer: &Longhaul::AUTO, name: ONE_FILE, payload: &file, limit }];
     turns.extend(super::runs::turns(&found, &tree, limit));
-    let scenario = Scenario::new(MBIT, RTT_MS);
     let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
     let all = interleaved(bench, route, &turns, rounds)?;
     let mut method = vec![format!(
         "{files} files of {FILE_BYTES} bytes, a hundred in each folder, copied {} by each program in turn over \
-             {MBIT} Mb/s, {RTT_MS} ms, clean, with a queue of one bandwidth-delay product; from the start of the program to its \
+             {bottleneck_mbit} Mb/s, {rtt_ms} ms, clean, with a queue of one bandwidth-delay product; from the start of the program to its \
              end with every file at the other side, which are compared. Not done within {PATIENCE} times the time of the \
              rate is a result.",
         times(rounds)
@@ -86,8 +87,6 @@ fn judge(all: &[Runs], absent: &str) -> Vec<Statement> {
     vec![as_one, ahead]
 }
 
-const MBIT: f64 = 100.0;
-const RTT_MS: f64 = 65.0;
 const FILE_BYTES: u64 = 8 << 10;
 const ONE_FILE: &str = "longhaul, one file";
 const AS_ONE_BAR: f64 = 0.85;

@@ -1,7 +1,7 @@
 //! Copies by the program over an emulated path, beside the kernel's TCP.
 
 use super::meeting::{Meeting, Met, Ours, Shares, Way};
-use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, RATE_MBIT, RENO, RTT_MS, path};
+use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, RENO, about_path, path};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::copies::Copies;
@@ -59,7 +59,7 @@ impl Extent {
     fn source_bytes(&self) -> u64 {
         let longest = self.meetings.iter().map(|&meeting| self.timing(meeting).total(meeting));
         let longest = longest.max().unwrap_or_default() + START_TIME_MAX;
-        (longest.as_secs_f64() * RATE_MBIT * 1e6 / 8.0) as u64
+        (longest.as_secs_f64() * path().bottleneck_mbit * 1e6 / 8.0) as u64
     }
 }
 
@@ -97,9 +97,10 @@ pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<Met>), Experim
     let Timing { gap, settle, measure } = extent.timing;
     let method = vec![
         format!(
-            "{RATE_MBIT} Mb/s, {RTT_MS} ms, a drop-tail queue of one bandwidth-delay product. Copies by longhaul cp as it \
+            "{} Copies by longhaul cp as it \
              comes, each to a server of its own; TCP of the kernel's, in clear. What arrives at each one's port, in whole IP \
-             packets, as a share of what the link carries."
+             packets, as a share of what the link carries.",
+            about_path()
         ),
         format!(
             "Programs begin {} s apart, the copies first (with more than one round, last in every other); {} s after the last \
@@ -177,7 +178,7 @@ impl Meeting {
             let shares = after
                 .iter()
                 .zip(&before)
-                .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds / RATE_MBIT);
+                .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds / path().bottleneck_mbit);
             let mut shares: Vec<f64> = shares.collect();
             let rivals = shares.split_off(copies.len()).iter().sum();
             Ok(Shares { ours: shares, rivals, queue_bdp: None })

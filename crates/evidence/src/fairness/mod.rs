@@ -6,7 +6,7 @@ mod meeting;
 mod simulated;
 
 use crate::ExperimentError;
-use crate::experiment::{Backend, Experiment};
+use crate::experiment::{self, Backend, Experiment};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_proto::control::ControllerKind;
 use longhaul_sim::metrics::Summary;
@@ -173,11 +173,15 @@ fn percent(share: Summary) -> String {
 }
 
 fn path() -> Scenario {
-    Scenario { queue_bdp: Some(1.0), ..Scenario::new(RATE_MBIT, RTT_MS) }
+    experiment::path("shared-100m")
 }
 
-const RATE_MBIT: f64 = 100.0;
-const RTT_MS: f64 = 40.0;
+/// The path, for a method.
+fn about_path() -> String {
+    let Scenario { bottleneck_mbit, rtt_ms, .. } = path();
+    format!("{bottleneck_mbit} Mb/s, {rtt_ms} ms, a drop-tail queue of one bandwidth-delay product.")
+}
+
 /// As the kernel names them.
 const CUBIC: &str = "cubic";
 const RENO: &str = "reno";

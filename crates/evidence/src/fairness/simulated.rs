@@ -1,7 +1,7 @@
 //! Flows in the simulator.
 
 use super::meeting::{Meeting, Met, Ours, Shares, Way};
-use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, RATE_MBIT, RTT_MS, path};
+use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, about_path, path};
 use crate::Scale;
 use crate::sim::{Options, payload_rate, run_jobs};
 use fastrand::Rng;
@@ -50,9 +50,10 @@ pub(super) fn meet(options: &Options<'_>) -> (Vec<String>, Vec<Met>) {
     let met = meetings.into_iter().zip(shares).map(|(meeting, shares)| Met { meeting, shares });
     let method = vec![
         format!(
-            "{RATE_MBIT} Mb/s, {RTT_MS} ms, a drop-tail queue of one bandwidth-delay product. What each flow \
+            "{} What each flow \
              delivers from {:.0} s to {:.0} s, as a share of what the link carries of object bytes (1434 of each \
              1500; TCP's headers are shorter). {} run(s) of each; worst: of these.",
+            about_path(),
             extent.from.as_secs_f64(),
             extent.until.as_secs_f64(),
             extent.seeds

@@ -1,6 +1,6 @@
 //! The copies that these experiments are made of: FOBS as the paper has it, and longhaul as it is.
 
-use crate::experiment::Backend;
+use crate::experiment::{self, Backend};
 
 use crate::lab::figures::{Better, median, median_of_all};
 use longhaul_lab::Scenario;
@@ -166,7 +166,7 @@ pub(super) fn loss_text(share: f64) -> String {
 /// From ANL's desktop computer: its 100 Mb/s card is the narrowest place (FOBS §4, §5). Behind it an OC-3, which a sender
 /// of 100 Mb/s cannot fill.
 pub(super) fn desktop_path(haul: &str, rtt_ms: f64) -> Scenario {
-    Scenario { name: format!("{haul} haul"), nic_mbit: Some(CARD_MBIT), ..Scenario::new(OC3_MBIT, rtt_ms) }
+    Scenario { name: format!("{haul} haul"), rtt_ms, ..experiment::path("fobs-nic") }
 }
 
 /// What these paths and copies have in common, for a report's method.

@@ -4,7 +4,7 @@ use super::plan::{Plan, Sweep};
 use super::run::{Fobs, OBJECT_BYTES, failures, percent};
 use super::simulated::Hosts;
 use crate::ExperimentError;
-use crate::experiment::{Backend, Experiment};
+use crate::experiment::{self, Backend, Experiment};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 
@@ -42,9 +42,11 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     let sweep = plan.run(backend)?.pop().expect("a sweep of one path");
     let measured = Sizes { sizes, sweep };
     let path = format!(
-        "{:.1} MB over an OC-12 ({OC12_MBIT} Mb/s, {RTT_MS} ms, no loss), which the sending host's card holds it to; packets \
-         travel whole (the path's MTU is {MTU} bytes). FOBS: F = {ACK_EVERY}, B = 2, circular.",
-        bytes as f64 / 1e6
+        "{:.1} MB over an OC-12 ({OC12_MBIT} Mb/s, {} ms, no loss), which the sending host's card holds it to; packets \
+         travel whole (the path's MTU is {} bytes). FOBS: F = {ACK_EVERY}, B = 2, circular.",
+        bytes as f64 / 1e6,
+        path().rtt_ms,
+        path().mtu
     );
     let hosts = backend.choose(
         "Hosts are ours, the paper gives no costs: 60 µs for a datagram sent, 50 µs for one received, 23 ns a byte. Where the \
@@ -64,8 +66,7 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
 /// NCSA–LCSE: gigabit cards, an OC-12 between them (FOBS §4). The paper gives no round trip; it is a short haul. That the
 /// card has the OC-12's rate keeps a host that is faster than the paper's from throwing away what the OC-12 cannot take.
 fn path() -> Scenario {
-    let oc12 = Scenario::new(OC12_MBIT, RTT_MS);
-    Scenario { name: "NCSA–LCSE".into(), nic_mbit: Some(OC12_MBIT), mtu: MTU, ..oc12 }
+    Scenario { name: "NCSA–LCSE".into(), ..experiment::path("fobs-oc12") }
 }
 
 impl Sizes<'_> {
@@ -125,9 +126,6 @@ impl Sizes<'_> {
 
 /// OC-12, 10⁶ bit/s.
 const OC12_MBIT: f64 = 622.08;
-const RTT_MS: f64 = 26.0;
-/// The most that IP has.
-const MTU: u32 = 65_535;
 const ACK_EVERY: u32 = 256;
 /// The paper's horizontal axis is not given.
 const SIZES: [u32; 9] = [512, 1024, 1472, 2048, 4096, 8192, 16_384, 32_768, 61_440];

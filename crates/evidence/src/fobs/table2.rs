@@ -6,7 +6,7 @@ use super::run::{
     CARD_MBIT, Contention, Fobs, LONG, NO_DEFAULT, OBJECT_BYTES, Runs, failures, method, percent,
 };
 use crate::ExperimentError;
-use crate::experiment::{Backend, Experiment};
+use crate::experiment::{self, Backend, Experiment};
 use crate::lab::bench::Bench;
 use crate::lab::figures::median;
 use crate::lab::striped::{Amount, Partition, Streams, Striped};
@@ -182,8 +182,10 @@ fn best(tried: &[(u32, f64)]) -> u32 {
 }
 
 fn path(loss: f64) -> Scenario {
-    let oc12 = Scenario::new(OC12_MBIT, LONG.1);
-    Scenario { name: "NCSA–CACR".into(), nic_mbit: Some(CARD_MBIT), loss, ..oc12 }
+    let oc12 = experiment::path("fobs-oc12");
+    Scenario {
+        name: "NCSA–CACR".into(), rtt_ms: LONG.1, nic_mbit: Some(CARD_MBIT), mtu: 1500, loss, ..oc12
+    }
 }
 
 fn table(contention: Contention, rows: &[Row]) -> Table {

@@ -4,7 +4,7 @@ use super::TCP_SACK;
 use super::path::{BusyPath, History, METHOD, Sender, Times};
 use super::population::WidePath;
 use crate::ExperimentError;
-use crate::experiment::{Backend, Experiment};
+use crate::experiment::{self, Backend, Experiment};
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::{Moved, joined};
 use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
@@ -343,9 +343,9 @@ fn judge(sizes: &[u64], rows: &[(Sender, Vec<f64>)], beside: &Beside) -> Vec<Sta
     ]
 }
 
-/// The path of Figure 3, ours. TCP's 5 Mb/s at 50 ms follow from about 0.5 % of loss (Mathis: 1.22 × 1448 × 8 / (0.05 s × √0.005) = 4 Mb/s).
+/// The path of Figure 3, ours. Its loss follows from TCP's 5 Mb/s (Mathis: 1.22 × 1448 × 8 / (0.05 s × √0.005) = 4 Mb/s).
 fn lossy_path(seed: u64) -> WidePath {
-    WidePath { scenario: Scenario { loss: 0.005, seed, ..Scenario::new(45.0, 50.0) }, cross_load: 0.3 }
+    WidePath { scenario: Scenario { seed, ..experiment::path("pcp-lossy-45m") }, cross_load: 0.3 }
 }
 
 const SIZES: [u64; 7] = [16_000, 64_000, 250_000, 1_000_000, 4_000_000, 16_000_000, 32_000_000];

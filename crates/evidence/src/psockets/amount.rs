@@ -1,6 +1,6 @@
 //! psockets-b: goodput by amount of data, for several numbers of sockets.
 
-use super::{PAYLOAD_LIMIT_MBPS, WINDOW_BYTES, method, paper_stream, path};
+use super::{WINDOW_BYTES, method, paper_stream, path, payload_limit_mbps};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -101,10 +101,10 @@ fn judge(rows: &[Row], counts: &[u32]) -> Vec<Statement> {
             .judge(
                 spread.0 >= ALIKE,
                 format!(
-                    "the slowest amount has at worst {:.0} % of the fastest, at {} sockets; limit {PAYLOAD_LIMIT_MBPS:.1} \
-                     Mb/s",
+                    "the slowest amount has at worst {:.0} % of the fastest, at {} sockets; limit {:.1} Mb/s",
                     100.0 * spread.0,
-                    spread.1
+                    spread.1,
+                    payload_limit_mbps()
                 ),
             )
             .otherwise(

@@ -8,7 +8,7 @@ mod sockets;
 mod tuning;
 mod windows;
 
-use crate::experiment::Experiment;
+use crate::experiment::{self, Experiment};
 use crate::lab::striped::{Amount, Partition, Streams, Striped};
 use longhaul_lab::Scenario;
 
@@ -22,18 +22,24 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     drops::EXPERIMENT,
 ];
 
-/// Chicago to Ann Arbor: limited by an Ethernet of 100 Mb/s; the round trip follows from the 245 KB that the paper gives
-/// as the product of bandwidth and delay (section 4 d). The paper gives no queue; ours is one such product.
+/// The product of bandwidth and delay is that of section 4 d. The paper gives no queue; ours is one such product.
 fn path() -> Scenario {
-    Scenario { name: "Chicago–Ann Arbor".into(), ..Scenario::new(BOTTLENECK_MBIT, RTT_MS) }
+    experiment::path("chicago-ann-arbor")
+}
+
+/// 1448 payload bytes in each IP packet of 1500: IPv4, TCP, time stamps.
+fn payload_limit_mbps() -> f64 {
+    path().bottleneck_mbit * 1448.0 / 1500.0
 }
 
 /// What all of them do alike, for a report's method.
 fn method() -> String {
+    let Scenario { bottleneck_mbit, rtt_ms, .. } = path();
     format!(
-        "{BOTTLENECK_MBIT} Mb/s, round trip {RTT_MS} ms, queue of one bandwidth-delay product, no loss of its own; \
+        "{bottleneck_mbit} Mb/s, round trip {rtt_ms} ms, queue of one bandwidth-delay product, no loss of its own; \
          kernel TCP under CUBIC, named explicitly. Goodput is that of the program's bytes as they arrive at the striped receiver, which puts them in order, in clear; \
-         the limit is {PAYLOAD_LIMIT_MBPS:.1} Mb/s, what TCP could carry in packets of 1500 bytes."
+         the limit is {:.1} Mb/s, what TCP could carry in packets of 1500 bytes.",
+        payload_limit_mbps()
     )
 }
 
@@ -57,10 +63,6 @@ fn window_name(bytes: u64) -> String {
     }
 }
 
-const BOTTLENECK_MBIT: f64 = 100.0;
-const RTT_MS: f64 = 20.0;
-/// 1448 payload bytes in each IP packet of 1500: IPv4, TCP, time stamps.
-const PAYLOAD_LIMIT_MBPS: f64 = BOTTLENECK_MBIT * 1448.0 / 1500.0;
 /// Section 4 a.
 const WINDOW_BYTES: u64 = 64 << 10;
 /// Section 4 a: "the amount of data" of each experiment. At 76 Mb/s it lasts 7 ms, a third of a round trip, so it cannot

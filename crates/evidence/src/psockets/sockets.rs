@@ -1,6 +1,6 @@
 //! psockets-a: goodput by number of sockets.
 
-use super::{PAYLOAD_LIMIT_MBPS, RTT_MS, method, paper_stream, path};
+use super::{method, paper_stream, path, payload_limit_mbps};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -63,7 +63,7 @@ fn table(points: &[Point]) -> Table {
         .column("equal partitions", Unit::Mbps, |point| point.equal)
         .column("longhaul's", Unit::Mbps, |point| point.longhaul)
         .column("paper", Unit::Mbps, |point| (point.sockets == PAPER_BEST).then_some(PAPER_PEAK_MBPS))
-        .column("of limit", Unit::Share, |point| point.longhaul / PAYLOAD_LIMIT_MBPS)
+        .column("of limit", Unit::Share, |point| point.longhaul / payload_limit_mbps())
         .table()
         .plot(Plot::lines("sockets", &["equal partitions", "longhaul's", "paper"]))
 }
@@ -73,7 +73,7 @@ fn judge(points: &[Point]) -> Vec<Statement> {
     let peak = points.iter().map(|point| point.equal.max(point.longhaul)).fold(0.0, f64::max);
     let equal_peak = points.iter().map(|point| point.equal).fold(0.0, f64::max);
     let enough = points.iter().find(|point| point.equal >= GOOD * equal_peak).unwrap_or(one);
-    let window_kb = one.equal * 1e6 / 8.0 * RTT_MS / 1e3 / 1e3;
+    let window_kb = one.equal * 1e6 / 8.0 * path().rtt_ms / 1e3 / 1e3;
     let expected = (GOOD * equal_peak / one.equal).ceil() as u32;
     let last_too_few =
         points.iter().rfind(|point| point.sockets < enough.sockets).map_or(0, |few| few.sockets);
@@ -95,8 +95,8 @@ fn judge(points: &[Point]) -> Vec<Statement> {
         PEAK.judge(peak > PAPER_PEAK_MBPS, format!("{peak:.1} Mb/s")),
         FILLS
             .judge(
-                peak >= FILLED * PAYLOAD_LIMIT_MBPS,
-                format!("{peak:.1} Mb/s, {:.1} % of it", 100.0 * peak / PAYLOAD_LIMIT_MBPS),
+                peak >= FILLED * payload_limit_mbps(),
+                format!("{peak:.1} Mb/s, {:.1} % of it", 100.0 * peak / payload_limit_mbps()),
             )
             .otherwise("a busy host: repeat it on a quiet one"),
         // Where not every number is tried, any up to the next that was is as good as expected.

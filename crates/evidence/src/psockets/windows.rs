@@ -1,6 +1,6 @@
 //! psockets-d: eight sockets with windows of 1 KB to 4 MB, against iperf3.
 
-use super::{RTT_MS, method, paper_stream, path, window_name};
+use super::{method, paper_stream, path, window_name};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -77,7 +77,7 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
     let peak = rows.iter().map(|row| row.eight).fold(0.0, f64::max);
     let good = |row: &&Row| row.eight >= GOOD * peak;
     let good: Vec<String> = rows.iter().filter(good).map(|row| window_name(row.window_bytes)).collect();
-    let product_kb = super::BOTTLENECK_MBIT * RTT_MS / 8.0;
+    let product_kb = path().bdp_bytes() as f64 / 1e3;
     let best = BEST
         .judge(
             good == [window_name(512 << 10)],

@@ -6,7 +6,7 @@ mod simulated;
 mod verdicts;
 
 use crate::ExperimentError;
-use crate::experiment::{Backend, Experiment};
+use crate::experiment::{self, Backend, Experiment};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::{Rate, Time};
@@ -210,8 +210,7 @@ fn tcp(control: ControllerKind) -> Protocol {
 
 /// The link with a buffer of so many bandwidth-delay products.
 fn path(buffer_bdp: f64, seed: u64) -> Scenario {
-    let link = Scenario::new(RATE_MBIT, RTT_MS);
-    Scenario { queue_bdp: Some(buffer_bdp), mtu: u32::from(MSS) + HEADERS, seed, ..link }
+    Scenario { queue_bdp: Some(buffer_bdp), seed, ..experiment::path("parallel-tcp-10m") }
 }
 
 /// The figures of these contenders from all runs: by buffer, contender, count and seed.

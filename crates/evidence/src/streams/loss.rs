@@ -1,7 +1,7 @@
 //! streams-loss: as many streams as are found, against one, on a path that loses packets.
 
 use crate::ExperimentError;
-use crate::experiment::Experiment;
+use crate::experiment::{self, Experiment};
 use crate::lab::bench::Bench;
 use crate::lab::iperf::{self, Iperf};
 use crate::lab::striped::{Amount, Streams, Striped};
@@ -21,7 +21,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let (skip, measure) = bench.pick((10.0, 50.0), (5.0, 15.0), (0.2, 0.5));
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
     bench.expect_runs(if has_iperf { 3 } else { 2 });
-    let lab = bench.lab(&Scenario { loss: LOSS, ..Scenario::new(BOTTLENECK_MBIT, RTT_MS) })?;
+    let path = Scenario { loss: LOSS, ..experiment::path("long-haul-100m") };
+    let lab = bench.lab(&path)?;
     let run = |streams| {
         let amount = Amount::Seconds { skip, measure };
         Striped { streams, amount, ..Striped::default() }.run(bench, &lab)
@@ -48,8 +49,10 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let figures = format!("{auto_mbps:.1} Mb/s over {} sockets, {single:.1} over one", auto.streams());
     let statement = judge(auto_mbps, single, figures);
     let method = vec![format!(
-        "{BOTTLENECK_MBIT} Mb/s, round trip {RTT_MS} ms, queue of one bandwidth-delay product, random loss of {} %, kernel \
+        "{} Mb/s, round trip {} ms, queue of one bandwidth-delay product, random loss of {} %, kernel \
          TCP under CUBIC. {measure} s after the first {skip} s.",
+        path.bottleneck_mbit,
+        path.rtt_ms,
         LOSS * 100.0
     )];
     Ok(Findings { method, tables: vec![table], statements: vec![statement] })
@@ -63,8 +66,6 @@ fn judge(striped_mbps: f64, single_mbps: f64, figures: String) -> Statement {
 }
 
 /// The long haul of the FOBS paper.
-const BOTTLENECK_MBIT: f64 = 100.0;
-const RTT_MS: f64 = 65.0;
 const LOSS: f64 = 0.001;
 const BAR: f64 = 5.0;
 

@@ -2,6 +2,7 @@
 
 use super::{treated, with_udp};
 use crate::ExperimentError;
+use crate::experiment;
 use crate::lab::bench::Bench;
 use crate::lab::copied::{Copied, CopyError};
 use crate::lab::copies::Copies;
@@ -20,7 +21,7 @@ pub(super) struct Run {
 }
 
 pub(super) fn path() -> Path {
-    with_udp(Treatment::Blocked, Scenario { queue_bdp: Some(1.0), ..Scenario::new(RATE_MBIT, RTT_MS) })
+    with_udp(Treatment::Blocked, Scenario { queue_bdp: Some(1.0), ..experiment::path("long-haul-100m") })
 }
 
 /// What the part is called.
@@ -45,7 +46,7 @@ pub(super) fn measure(bench: &Bench<'_>, path: &Path) -> Result<Vec<Run>, Experi
 impl Run {
     /// Of what a perfect TCP connection would carry.
     fn of_limit(&self) -> Option<f64> {
-        let limit_mbps = RATE_MBIT * 1448.0 / 1500.0;
+        let limit_mbps = path().scenario.bottleneck_mbit * 1448.0 / 1500.0;
         self.outcome.as_ref().ok().map(|copied| copied.goodput_mbps / limit_mbps)
     }
 }
@@ -75,8 +76,6 @@ pub(super) fn judge(runs: &[Run]) -> Statement {
 }
 
 const BYTES: u64 = 40_000_000;
-const RATE_MBIT: f64 = 100.0;
-const RTT_MS: f64 = 65.0;
 const SHARE_MIN: f64 = 0.78;
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -10,7 +10,7 @@ use crate::lab::race::{Load, Outcome, Race};
 use crate::program::args::DemoArgs;
 use crate::program::output::{self, Exit};
 use crate::program::{log, programs, signals};
-use crate::{ExperimentError, Scale};
+use crate::{ExperimentError, Scale, experiment};
 use longhaul_cli::failure::Failure;
 use longhaul_lab::{Counters, Scenario};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Failure> {
     longhaul_lab::ensure_privileges().map_err(|error| Failure::Failed(error.to_string()))?;
     log::start("error")?;
     let stop = signals::stop_flag()?;
-    let paths = PATHS.map(|name| Scenario::named(name).expect("it comes with the program"));
+    let paths = PATHS.map(experiment::path);
     let limit_mbps = paths[0].bottleneck_mbit * PAYLOAD_SHARE;
     let table = Table::new(limit_mbps);
     output::result(&table.head(&intro(args.megabytes, &paths[0], limit_mbps)));
