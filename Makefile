@@ -205,7 +205,8 @@ bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk si
 	$(CARGO) build --locked --release -p longhaul-cli
 	$(CARGO) bench --locked -p longhaul-evidence --bench paths -- $(FILTER)
 	$(CARGO) run --locked --release -p longhaul --example disk
-	$(CARGO) run --locked --release -p longhaul-stripe --example stripe_speed
+	$(CARGO) run --locked --release -p longhaul-evidence --bin longhaul-lab -- lab run streams-loopback --quick \
+		--out $(CARGO_TARGET_DIR)/bench-results
 	$(CARGO) run --locked --release -p longhaul-sim --example speed
 
 .PHONY: advisories
