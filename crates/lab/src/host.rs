@@ -17,6 +17,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io, panic, thread};
 
+/// The namespace and address of a host.
+pub(crate) type Door = (Arc<OwnedFd>, Ipv4Addr);
+
 /// A host of the lab. Its namespace lives as long as this, or as a process that still runs in it.
 pub(crate) struct Host {
     pub(crate) v4: Ipv4Addr,
@@ -48,6 +51,11 @@ impl Host {
             })?;
             Host::furnish(scenario, pair, number)
         })
+    }
+
+    /// What others need to make sockets there.
+    pub(crate) fn door(&self) -> Door {
+        (self.namespace.clone(), self.v4)
     }
 
     /// Run `f` on a thread of its own inside the namespace.

@@ -1,6 +1,7 @@
 //! The lab itself: pairs of hosts and the path between them.
 
 use crate::counters::{Counters, DirectionCounters, Passed};
+use crate::datagrams::Ends;
 use crate::direction::Direction;
 use crate::error::LabError;
 use crate::host::{Host, HostDrops};
@@ -9,6 +10,7 @@ use crate::place::{Place, Side};
 use crate::traffic::{self, Conductor, Flows, TrafficCounters};
 use crate::worker::{self, Switches, Track, clock};
 use longhaul_proto::units::Rate;
+use longhaul_sim::flow::{FlowSpec, KnownPath};
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::traffic::Traffic;
 use std::ffi::OsStr;
@@ -73,7 +75,7 @@ impl Lab {
         if !sources.is_empty()
             && let Some(hosts) = lab.pairs.last()
         {
-            let conductor = Conductor::start(scenario.seed, scenario.mtu, sources, hosts)?;
+            let conductor = Conductor::start(scenario.seed, KnownPath::of(scenario), sources, hosts)?;
             lab.traffic = Some(Mutex::new(conductor));
         }
         tracing::debug!(?scenario, "lab started");
@@ -151,6 +153,12 @@ impl Lab {
     /// the moments and with the lengths that the simulator draws from the same seed, whatever protocol it has there.
     pub fn flows(&self, control: &str, traffic: Traffic, seed: u64) -> Result<Flows, LabError> {
         Flows::start(&self.pairs[0], control, traffic, seed)
+    }
+
+    /// A flow of the simulator's own from left to right between the first two hosts, over UDP sockets, about to begin.
+    pub fn ends(&self, spec: &FlowSpec, path: KnownPath) -> Result<Ends, LabError> {
+        let [left, right] = &self.pairs[0];
+        Ends::new([&left.door(), &right.door()], spec, path)
     }
 
     /// Count from zero from now on. What is on its way is counted when it is delivered. The scenario's time goes on: see
@@ -298,20 +306,6 @@ const EXTRA_RTT_MAX_MS: f64 = 10_000.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_only_simulated_is_refused_before_anything_is_made() {
-        let plain = "bottleneck_mbit = 10\nrtt_ms = 10\n";
-        for (addition, what) in [
-            ("[[traffic]]\ncontrol = 'greedy'", "traffic with control = \"greedy\""),
-            ("[[traffic]]\ncontrol = 'tcp:ledbat'", "traffic with control = \"tcp:ledbat\""),
-        ] {
-            let scenario = Scenario::parse(&format!("{plain}{addition}")).unwrap();
-            let problem = Lab::start(&scenario).map(drop).unwrap_err().to_string();
-            assert!(problem.starts_with(&format!("the lab cannot emulate {what}; ")), "{problem}");
-            assert!(problem.ends_with("run it in the simulator: longhaul sim"), "{problem}");
-        }
-    }
 
     #[test]
     fn all_scenarios_that_come_with_the_project_can_be_emulated() {

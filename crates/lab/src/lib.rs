@@ -51,6 +51,7 @@
 
 mod capture;
 mod counters;
+pub mod datagrams;
 mod direction;
 mod error;
 mod gso;

@@ -2,6 +2,7 @@
 
 use crate::ids::{FlowId, Side};
 use crate::route::Placement;
+use crate::scenario::Scenario;
 use crate::sim::Sim;
 use longhaul_proto::control::{ControlConfig, Remembered, Snapshot};
 use longhaul_proto::ecn::Ecn;
@@ -43,6 +44,13 @@ pub struct KnownPath {
     pub rtt: Duration,
     /// Largest IP packet that passes, in bytes.
     pub mtu: u32,
+}
+
+impl KnownPath {
+    /// What the set-up shows of a scenario's path.
+    pub fn of(scenario: &Scenario) -> KnownPath {
+        KnownPath { rtt: Duration::from_secs_f64(scenario.rtt_ms / 1e3), mtu: scenario.mtu }
+    }
 }
 
 fn build_object(spec: &FlowSpec, flow: &ObjectFlow, path: KnownPath) -> (FlowEnd, FlowEnd) {

@@ -4,10 +4,10 @@ use super::population::WidePath;
 use super::tcp_sack;
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
-use crate::lab::datagrams::{Ends, Moved};
+use crate::lab::datagrams::{Moved, transfer};
 use crate::lab::flows;
 use crate::lab::side_by_side::Halt;
-use longhaul_lab::{Flows, Lab, LabError, Scenario, tcp};
+use longhaul_lab::{Flows, Lab, LabError, tcp};
 use longhaul_proto::control::{ControllerKind, Remembered};
 use longhaul_sim::flow::{FlowSpec, KnownPath, Protocol, TcpFlow};
 use std::time::Duration;
@@ -95,12 +95,11 @@ impl Times {
 impl BusyPath {
     /// With others' traffic for long enough to have settled.
     pub(super) fn start(path: &WidePath, times: Times, halt: Halt<'_>) -> Result<BusyPath, ExperimentError> {
-        let Scenario { rtt_ms, mtu, seed, .. } = path.scenario;
         let lab = Lab::start(&path.scenario)?;
-        let others = lab.flows("reno", path.cross_traffic(), seed)?;
+        let others = lab.flows("reno", path.cross_traffic(), path.scenario.seed)?;
         halt.sleep(times.settle)?;
         lab.reset_counters();
-        let known = KnownPath { rtt: Duration::from_secs_f64(rtt_ms / 1e3), mtu };
+        let known = KnownPath::of(&path.scenario);
         Ok(BusyPath { others, lab, known, limit: times.limit })
     }
 
@@ -119,7 +118,7 @@ impl BusyPath {
         if let Protocol::Object(flow) = &mut spec.protocol {
             flow.remembered = history.learnt;
         }
-        let moved = Ends::new(&self.lab, &spec, self.known)?.transfer(self.limit, halt)?;
+        let moved = transfer(self.lab.ends(&spec, self.known)?, self.limit, halt)?;
         // What it remembers of the path is PCP's; the others begin anew.
         if history.sender == Sender::Pcp {
             history.learnt = moved.learnt.or(history.learnt);

@@ -1,15 +1,16 @@
 //! The measurement behind all three figures, over emulated paths.
 
 use super::{
-    BUFFERS_BDP, COUNTS, Cell, Contender, FULL, HEADERS, MSS, Measured, RATE_MBIT, RTT_MS, START_GAP,
-    VARIANTS, background, grids, path,
+    BUFFERS_BDP, COUNTS, Cell, Contender, FULL, Measured, RATE_MBIT, START_GAP, VARIANTS, background, grids,
+    path,
 };
 use crate::ExperimentError;
 use crate::Scale;
 use crate::lab::bench::Bench;
-use crate::lab::datagrams::{Ends, joined};
+use crate::lab::datagrams::failed;
 use crate::lab::flows;
 use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
+use longhaul_lab::datagrams::joined;
 use longhaul_lab::variants::{Origin, Variant};
 use longhaul_lab::{Flows, Lab, Side, TcpSettings};
 use longhaul_proto::control::ControllerKind;
@@ -141,9 +142,7 @@ impl Job<'_> {
         for number in 0..self.count {
             let seed = self.seed + number;
             let spec = FlowSpec { seed, ..FlowSpec::object(ControllerKind::Adaptive, ENDLESS) };
-            let path =
-                KnownPath { rtt: Duration::from_secs_f64(RTT_MS / 1e3), mtu: u32::from(MSS) + HEADERS };
-            ends.push(Ends::new(lab, &spec, path)?);
+            ends.push(lab.ends(&spec, KnownPath::of(&path(self.buffer_bdp, self.seed)))?);
         }
         let arrived: Vec<AtomicU64> = ends.iter().map(|_| AtomicU64::new(0)).collect();
         let over = AtomicBool::new(false);
@@ -152,7 +151,7 @@ impl Job<'_> {
             let flows = ends.into_iter().zip(&arrived).enumerate().map(|(number, (ends, arrived))| {
                 let over = &over;
                 scope.spawn(move || match within.sleep(START_GAP * number as u32) {
-                    Ok(()) => ends.stream(over, arrived),
+                    Ok(()) => ends.stream(over, arrived).map_err(failed),
                     // It is over before it began.
                     Err(_) => Ok(()),
                 })

@@ -9,21 +9,14 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("crates/proto", &[]),
     ("crates/sim", &["longhaul-proto"]),
-    ("crates/lab", &["longhaul-proto", "longhaul-sim"]),
+    ("crates/lab", &["longhaul-net", "longhaul-proto", "longhaul-sim"]),
     ("crates/net", &["longhaul-proto"]),
     ("crates/stripe", &["longhaul-net", "longhaul-proto"]),
     ("crates/longhaul", &["longhaul-net", "longhaul-proto"]),
     ("crates/cli", &["longhaul", "longhaul-proto"]),
     (
         "crates/evidence",
-        &[
-            "longhaul-cli",
-            "longhaul-lab",
-            "longhaul-net",
-            "longhaul-proto",
-            "longhaul-sim",
-            "longhaul-stripe",
-        ],
+        &["longhaul-cli", "longhaul-lab", "longhaul-proto", "longhaul-sim", "longhaul-stripe"],
     ),
     ("crates/testing", &["longhaul-lab"]),
     ("bindings/c", &["longhaul-stripe"]),

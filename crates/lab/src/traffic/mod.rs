@@ -1,5 +1,5 @@
-//! Flows that share the path (`traffic` in a scenario), by the kernel's own TCP or as paced UDP, between a pair of
-//! hosts of their own; and [`Flows`] of the kernel's TCP that an experiment asks for. They come when the simulator's
+//! Flows that share the path (`traffic` in a scenario), by the kernel's own TCP, as paced UDP or by the simulator's
+//! endpoints over UDP, between a pair of hosts of their own; and [`Flows`] of the kernel's TCP that an experiment asks for. They come when the simulator's
 //! would: from the same seed follow the same moments and lengths.
 
 mod flow;
@@ -11,16 +11,17 @@ pub(crate) use plan::{Source, plan};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::worker::clock;
+use longhaul_sim::flow::KnownPath;
 use longhaul_sim::traffic::Traffic;
 use plan::Carrier;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::write;
 use stage::{Doors, Stage};
-use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// What became of the scenario's traffic since its time began; bytes since the last reset of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +52,8 @@ impl Flows {
         hosts[0].set_sysctl("net.ipv4.tcp_tw_reuse", "1")?;
         let carrier = Carrier::Tcp { control: control.into(), _variant: None };
         let sources = vec![Source { carrier, is_reverse: false, traffic }];
-        Ok(Flows(Conductor::start(seed, 0, sources, hosts)?))
+        let unused = KnownPath { rtt: Duration::ZERO, mtu: 0 };
+        Ok(Flows(Conductor::start(seed, unused, sources, hosts)?))
     }
 
     /// What each has brought so far, bytes, in the order in which they came.
@@ -68,8 +70,8 @@ impl Flows {
 /// Lets the flows begin and end on a thread of its own. Dropping it cuts them off.
 pub(crate) struct Conductor {
     seed: u64,
-    /// Of flows over UDP.
-    packet_bytes: u32,
+    /// What flows over UDP are told.
+    path: KnownPath,
     sources: Arc<Vec<Source>>,
     doors: Doors,
     running: Option<Running>,
@@ -101,14 +103,12 @@ impl Conductor {
     /// The scenario's time begins.
     pub(crate) fn start(
         seed: u64,
-        packet_bytes: u32,
+        path: KnownPath,
         sources: Vec<Source>,
         hosts: &[Host; 2],
     ) -> Result<Conductor, LabError> {
-        let door = |host: &Host| (host.namespace.clone(), host.v4);
-        let doors: [(Arc<OwnedFd>, Ipv4Addr); 2] = [door(&hosts[0]), door(&hosts[1])];
-        let mut conductor =
-            Conductor { seed, packet_bytes, sources: Arc::new(sources), doors, running: None };
+        let doors = hosts.each_ref().map(Host::door);
+        let mut conductor = Conductor { seed, path, sources: Arc::new(sources), doors, running: None };
         conductor.restart()?;
         Ok(conductor)
     }
@@ -120,8 +120,7 @@ impl Conductor {
         let stop = Arc::new(stop.map_err(LabError::at("making an event descriptor"))?);
         let tally = Arc::new(Tally::default());
         let zero = clock().0;
-        let stage =
-            Stage::set(self.seed, self.packet_bytes, &self.sources, &self.doors, tally.clone(), zero)?;
+        let stage = Stage::set(self.seed, self.path, &self.sources, &self.doors, tally.clone(), zero)?;
         let wake = stop.clone();
         let thread = thread::Builder::new().name("lab-traffic".into());
         let thread = thread.spawn(move || stage.play(&wake)).map_err(LabError::at("starting a thread"))?;

@@ -27,6 +27,8 @@ pub(crate) enum Carrier {
     },
     /// UDP at a rate, in 10⁶ bit/s of whole IP packets.
     Udp(f64),
+    /// The simulator's own endpoints over UDP.
+    Endpoints,
 }
 
 /// What is to flow, or why it cannot.
@@ -48,12 +50,7 @@ fn carrier(asked: &CrossTraffic, protocol: &Protocol) -> Result<Carrier, LabErro
             let variant = Variant::require(flow.control.name())?;
             Ok(Carrier::Tcp { control: variant.name().into(), _variant: Some(variant) })
         }
-        _ => Err(LabError::Scenario(format!(
-            "the lab cannot emulate traffic with control = \"{}\"; choose a TCP that a kernel has ({}) or fixed (UDP at \
-             rate_mbit), or run it in the simulator: longhaul sim",
-            asked.control,
-            KERNEL_TCPS.map(|kind| format!("tcp:{}", kind.name())).join(", "),
-        ))),
+        _ => Ok(Carrier::Endpoints),
     }
 }
 
@@ -90,6 +87,7 @@ mod tests {
             .map(|source| match &source.carrier {
                 Carrier::Tcp { control, .. } => (control.clone(), source.is_reverse),
                 Carrier::Udp(mbit) => (mbit.to_string(), source.is_reverse),
+                Carrier::Endpoints => unreachable!("each has a carrier of its own"),
             })
             .collect();
         let expected = [("reno", false), ("3", true), ("100", false)];
@@ -97,12 +95,10 @@ mod tests {
     }
 
     #[test]
-    fn what_no_kernel_has_is_refused_with_what_there_is() {
+    fn what_no_kernel_has_goes_over_udp() {
         for control in ["adaptive", "tcp:adaptive", "udt", "tcp:fixed"] {
-            let problem =
-                planned(&format!("[[traffic]]\ncontrol = '{control}'")).map(drop).unwrap_err().to_string();
-            assert!(problem.contains(&format!("control = \"{control}\"; choose")), "{problem}");
-            assert!(problem.contains("tcp:newreno, tcp:cubic, tcp:bbr"), "{problem}");
+            let sources = planned(&format!("[[traffic]]\ncontrol = '{control}'")).unwrap();
+            assert!(matches!(sources[..], [Source { carrier: Carrier::Endpoints, .. }]), "{control}");
         }
     }
 }

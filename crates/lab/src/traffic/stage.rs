@@ -3,11 +3,13 @@
 use super::Tally;
 use super::flow::{Flow, Progress, open_receivers};
 use super::plan::{Carrier, Source};
+use crate::datagrams::Ends;
 use crate::error::LabError;
-use crate::host::{join_namespace, on_own_thread};
+use crate::host::{Door, join_namespace, on_own_thread};
 use crate::place::Side;
 use crate::worker::{clock, timespec};
 use longhaul_proto::units::Time;
+use longhaul_sim::flow::KnownPath;
 use longhaul_sim::traffic::Coming;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -16,14 +18,15 @@ use rustix::thread::nanosleep;
 use socket2::Socket;
 use std::io;
 use std::iter::Peekable;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The namespaces and addresses of the two hosts.
-pub(super) type Doors = [(Arc<OwnedFd>, Ipv4Addr); 2];
+/// The two hosts.
+pub(super) type Doors = [Door; 2];
 
 type Arrivals = Peekable<Box<dyn Iterator<Item = Coming> + Send>>;
 
@@ -35,9 +38,11 @@ pub(super) struct Stage {
     /// On the left and on the right host.
     ends: [Receivers; 2],
     flows: Vec<Flow>,
+    /// Flows by the simulator's endpoints, each with threads of its own.
+    apart: Vec<Apart>,
     /// The receiving ends of TCP connections, with their numbers.
     accepted: Vec<(Socket, usize)>,
-    packet_bytes: u32,
+    path: KnownPath,
     zero: u64,
     tally: Arc<Tally>,
     block: Vec<u8>,
@@ -57,7 +62,7 @@ impl Stage {
     /// Everything but the flows. Their time begins at `zero`.
     pub(super) fn set(
         seed: u64,
-        packet_bytes: u32,
+        path: KnownPath,
         sources: &Arc<Vec<Source>>,
         doors: &Doors,
         tally: Arc<Tally>,
@@ -73,8 +78,9 @@ impl Stage {
             ends: [Receivers::open(&doors[0])?, Receivers::open(&doors[1])?],
             doors: doors.clone(),
             flows: vec![],
+            apart: vec![],
             accepted: vec![],
-            packet_bytes,
+            path,
             zero,
             tally,
             block: vec![0; BLOCK_BYTES],
@@ -88,6 +94,7 @@ impl Stage {
             let now = clock().0;
             self.begin_flows(now);
             self.drive_by_clock(now);
+            self.look_at_those_apart(now);
             let next = self.next_moment();
             let Some(ready) = self.wait(stop, next) else { break };
             let has_worked = self.drive_by_room(&ready);
@@ -100,6 +107,8 @@ impl Stage {
             }
         }
         self.flows.into_iter().for_each(Flow::cut_off);
+        self.apart.iter().for_each(Apart::cut_off);
+        self.apart.into_iter().for_each(|one| drop(one.thread.join()));
     }
 
     fn begin_flows(&mut self, now: u64) {
@@ -107,7 +116,7 @@ impl Stage {
             while let Some(coming) = self.arrivals[index].next_if(|coming| self.zero + coming.at.0 <= now) {
                 count(&self.tally.begun);
                 match self.begin(index, &coming, now) {
-                    Ok(flow) => self.flows.push(flow),
+                    Ok(()) => {}
                     Err(reason) => {
                         count(&self.tally.failed);
                         if !std::mem::replace(&mut self.has_warned, true) {
@@ -119,23 +128,28 @@ impl Stage {
         }
     }
 
-    fn begin(&self, index: usize, coming: &Coming, now: u64) -> Result<Flow, LabError> {
-        if self.flows.len() >= FLOWS_MAX {
+    fn begin(&mut self, index: usize, coming: &Coming, now: u64) -> Result<(), LabError> {
+        if self.flows.len() + self.apart.len() >= FLOWS_MAX {
             return Err(LabError::Scenario(format!("more than {FLOWS_MAX} flows at a time; ask for fewer")));
         }
         let source = &self.sources[index];
         let (from, to) =
             if source.is_reverse { (Side::Right, Side::Left) } else { (Side::Left, Side::Right) };
         let stop = coming.stop.map_or(u64::MAX, |stop| self.zero.saturating_add(stop.0));
+        if let Carrier::Endpoints = source.carrier {
+            let doors = [&self.doors[from as usize], &self.doors[to as usize]];
+            self.apart.push(Apart::begin(Ends::new(doors, &coming.spec, self.path)?, stop));
+            return Ok(());
+        }
         // Sockets belong to the namespace that the thread is in when it makes them.
         join_namespace(&self.doors[from as usize].0).map_err(LabError::at("entering a network namespace"))?;
         let there = &self.ends[to as usize];
-        match &source.carrier {
-            Carrier::Tcp { control, .. } => Flow::tcp(control, there.tcp, coming.spec.bytes, stop),
-            Carrier::Udp(mbit) => {
-                Flow::udp(*mbit, self.packet_bytes, there.udp, coming.spec.bytes, stop, now)
-            }
-        }
+        self.flows.push(match &source.carrier {
+            Carrier::Tcp { control, .. } => Flow::tcp(control, there.tcp, coming.spec.bytes, stop)?,
+            Carrier::Udp(mbit) => Flow::udp(*mbit, self.path.mtu, there.udp, coming.spec.bytes, stop, now)?,
+            Carrier::Endpoints => return Ok(()),
+        });
+        Ok(())
     }
 
     /// UDP that is due, and flows whose end has come.
@@ -154,11 +168,24 @@ impl Stage {
         }
     }
 
+    /// Those apart whose end has come, or that are done.
+    fn look_at_those_apart(&mut self, now: u64) {
+        self.apart.iter().filter(|one| one.stop <= now).for_each(Apart::cut_off);
+        for one in self.apart.extract_if(.., |one| one.thread.is_finished()) {
+            match one.thread.join() {
+                Ok(Ok(())) if one.stop <= now => {}
+                Ok(Ok(())) => count(&self.tally.done),
+                Ok(Err(_)) | Err(_) => count(&self.tally.failed),
+            }
+        }
+    }
+
     fn next_moment(&mut self) -> u64 {
         let zero = self.zero;
         let arrivals = self.arrivals.iter_mut().filter_map(|arrivals| arrivals.peek());
         let arrivals = arrivals.map(|coming| zero.saturating_add(coming.at.0));
-        arrivals.chain(self.flows.iter().map(Flow::next)).min().unwrap_or(u64::MAX)
+        let looks = (!self.apart.is_empty()).then(|| clock().0 + LOOK_EVERY_NS);
+        arrivals.chain(self.flows.iter().map(Flow::next)).chain(looks).min().unwrap_or(u64::MAX)
     }
 
     /// Wait until that moment or until a socket is ready: which are, in the order listeners, receivers, flows. `None` at
@@ -223,8 +250,29 @@ impl Stage {
     }
 }
 
+/// A flow that threads of its own drive.
+struct Apart {
+    over: Arc<AtomicBool>,
+    /// When it is cut off.
+    stop: u64,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Apart {
+    fn begin(ends: Ends, stop: u64) -> Apart {
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = over.clone();
+        let thread = thread::spawn(move || ends.stream(&seen, &AtomicU64::new(0)));
+        Apart { over, stop, thread }
+    }
+
+    fn cut_off(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Receivers {
-    fn open((namespace, address): &(Arc<OwnedFd>, Ipv4Addr)) -> Result<Receivers, LabError> {
+    fn open((namespace, address): &Door) -> Result<Receivers, LabError> {
         let failed = LabError::at("entering a network namespace");
         let (listener, sink) = on_own_thread(|| match join_namespace(namespace) {
             Ok(()) => open_receivers(*address),
@@ -246,5 +294,7 @@ fn count(counter: &AtomicU64) {
 
 /// Two descriptors each: where a process may have fewer, some flows cannot begin, which is told.
 const FLOWS_MAX: usize = 1024;
+/// How soon those apart are seen to have ended.
+const LOOK_EVERY_NS: u64 = 50_000_000;
 const BLOCK_BYTES: usize = 256 * 1024;
 const NAP: Duration = Duration::from_micros(500);

@@ -4,6 +4,10 @@ use super::measure;
 use super::probe::{Probe, Received, Stream, median, within};
 use crate::watched::{check, start};
 use longhaul_lab::{Lab, Place, SNAP_BYTES, Scenario, Side, TrafficCounters};
+use longhaul_proto::units::Time;
+use longhaul_sim::flow::FlowSpec;
+use longhaul_sim::traffic::{Arrivals, Traffic};
+use longhaul_testing::wait_until;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -81,6 +85,40 @@ fn udp_traffic_keeps_its_rate_and_times() {
             check(found == expected, || format!("{found:?}"))?;
         }
         Ok(())
+    });
+}
+
+#[test]
+fn flows_bring_what_they_were_told_to() {
+    measure(|| {
+        let lab = start(&Scenario::new(20.0, 20.0))?;
+        let spec = FlowSpec::new("tcp:newreno".parse().map_err(|_| "no such protocol")?, 300_000);
+        let arrivals = Arrivals::Staggered { from: Time::ZERO, gap: Duration::from_millis(50), count: 3 };
+        let flows = lab.flows("reno", Traffic::new(spec, arrivals), 1).map_err(|error| error.to_string())?;
+        wait_until("all arrive", || flows.received().iter().sum::<u64>() >= 900_000);
+        check(flows.received() == [300_000; 3], || format!("{:?}", flows.received()))?;
+        let found = flows.counters();
+        let counts = (found.flows_begun, found.flows_done, found.flows_failed);
+        check(counts == (3, 3, 0), || format!("{found:?}"))
+    });
+}
+
+#[test]
+fn traffic_that_no_kernel_has_comes_by_endpoints() {
+    measure(|| {
+        let lab = start(&with_traffic("control = 'adaptive'\nbytes = 1000000\nreverse = true")?)?;
+        wait_until("it is done", || lab.traffic().is_some_and(|found| found.flows_done == 1));
+        let found = traffic(&lab)?;
+        check(found.bytes_to_left > 1_000_000 && found.flows_failed == 0, || format!("{found:?}"))?;
+        let lab = start(&with_traffic("control = 'tcp:ledbat'\ncount = 2\nstop_s = 0.6")?)?;
+        wait_until("both begin", || lab.traffic().is_some_and(|found| found.bytes_to_right > 100_000));
+        wait_until("both end", || {
+            let before = lab.counters().left_to_right.packets_in;
+            thread::sleep(Duration::from_millis(200));
+            lab.counters().left_to_right.packets_in == before
+        });
+        let found = traffic(&lab)?;
+        check((found.flows_begun, found.flows_done, found.flows_failed) == (2, 0, 0), || format!("{found:?}"))
     });
 }
 

@@ -1,0 +1,197 @@
+//! Flows of the simulator over real UDP sockets: the same endpoints, driven by threads at both ends of a path. In
+//! clear, with datagrams as long as sealed ones would be.
+
+use crate::error::LabError;
+use crate::host::{Door, join_namespace, on_own_thread};
+pub use longhaul_net::plain::{Driver, Ran};
+use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
+use longhaul_proto::units::Time;
+use longhaul_sim::flow::{FlowEnd, FlowNews, FlowSpec, KnownPath, Protocol};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
+
+/// A flow with its sockets, about to begin ([`Lab::ends`](crate::Lab::ends)).
+pub struct Ends {
+    /// Sends.
+    pub sender: Driver<Clear>,
+    /// Receives.
+    pub receiver: Driver<Clear>,
+    /// How long after its beginning the sender begins.
+    pub setup: Duration,
+}
+
+impl Ends {
+    /// From one host to the other, over a path that is known to be like this.
+    pub(crate) fn new(doors: [&Door; 2], spec: &FlowSpec, path: KnownPath) -> Result<Ends, LabError> {
+        let (sender, receiver) = spec.build(path);
+        let any = SocketAddr::from((doors[1].1, 0));
+        let receiver = enter(doors[1], || Driver::listen(Clear::new(receiver), any))?;
+        let receiver = receiver.map_err(LabError::at("listening on the receiving host"))?;
+        let to = receiver.local_addr().map_err(LabError::at("listening on the receiving host"))?;
+        let sender = enter(doors[0], || Driver::connect(Clear::new(sender), to))?;
+        let sender = sender.map_err(LabError::at("making a socket on the sending host"))?;
+        // A TCP's is part of what it sends.
+        let setup = match &spec.protocol {
+            Protocol::Object(flow) => path.rtt * flow.setup_round_trips,
+            Protocol::Tcp(_) => Duration::ZERO,
+        };
+        Ok(Ends { sender, receiver, setup })
+    }
+
+    /// Send until the sender knows that all has arrived, which sets `over`, or until it is over; and count the bytes that have
+    /// arrived. A failure makes it over, for whatever goes along.
+    pub fn stream(self, over: &AtomicBool, arrived: &AtomicU64) -> io::Result<()> {
+        let Ends { mut sender, mut receiver, setup } = self;
+        let is_over = || over.load(Ordering::Relaxed);
+        let receive = || {
+            while !is_over() {
+                receiver.run(SLICE, |_| false)?;
+                arrived.store(receiver.endpoint().received_bytes(), Ordering::Relaxed);
+            }
+            Ok(())
+        };
+        let send = || {
+            thread::sleep(setup);
+            run_until(&mut sender, FlowNews::Acknowledged, is_over)?;
+            over.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        both(over, receive, send)
+    }
+}
+
+impl std::fmt::Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ends").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+/// Make something on that host.
+fn enter<T: Send>((namespace, _): &Door, make: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    let made = on_own_thread(|| join_namespace(namespace).map(|()| make()));
+    made.map_err(LabError::at("entering a network namespace"))
+}
+
+/// Run until this is the news, which is true, or until it is over, which is looked for now and then.
+pub fn run_until(end: &mut Driver<Clear>, awaited: FlowNews, is_over: impl Fn() -> bool) -> io::Result<bool> {
+    while !is_over() {
+        if end.run(SLICE, |news| news == awaited)? == Ran::Stopped {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Two ends at a time, until `over`. The failure of one makes it over.
+fn both(
+    over: &AtomicBool,
+    one: impl FnOnce() -> io::Result<()> + Send,
+    other: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let end = |_: &io::Error| over.store(true, Ordering::Relaxed);
+    thread::scope(|scope| {
+        let one = scope.spawn(move || one().inspect_err(end));
+        let other = other().inspect_err(end);
+        other.and(joined(one))
+    })
+}
+
+/// What a thread came to; a panic in it goes on here.
+pub fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+}
+
+/// An endpoint whose datagrams go in clear: where the seal would be, their number and blank space.
+pub struct Clear {
+    end: FlowEnd,
+    framing: usize,
+}
+
+impl Clear {
+    fn new(end: FlowEnd) -> Clear {
+        let framing = end.framing();
+        Clear { end, framing }
+    }
+
+    /// The endpoint itself.
+    pub fn end(&self) -> &FlowEnd {
+        &self.end
+    }
+
+    /// Different bytes that a receiver has.
+    fn received_bytes(&self) -> u64 {
+        match &self.end {
+            FlowEnd::ObjectReceiver(receiver) => receiver.received() * u64::from(receiver.shape().packet_len),
+            FlowEnd::TcpReceiver(receiver) => receiver.delivered_bytes(),
+            FlowEnd::ObjectSender(_) | FlowEnd::TcpSender(..) => 0,
+        }
+    }
+}
+
+impl Endpoint for Clear {
+    type Event = FlowNews;
+
+    fn handle_datagram(&mut self, now: Time, arrival: Arrival, datagram: &[u8]) {
+        if self.framing == 0 {
+            return self.end.handle_datagram(now, arrival, datagram);
+        }
+        if let (Some((number, _)), Some(body)) =
+            (datagram.split_first_chunk::<NUMBER_LEN>(), datagram.get(self.framing..))
+        {
+            let arrival = Arrival { number: u64::from_be_bytes(*number), ..arrival };
+            self.end.handle_datagram(now, arrival, body);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.end.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
+        let (frame, body) = buf.split_at_mut(self.framing);
+        let sent = self.end.poll_transmit(now, body)?;
+        if let Some(place) = frame.first_chunk_mut::<NUMBER_LEN>() {
+            *place = sent.number.to_be_bytes();
+        }
+        Some(Transmit { len: self.framing + sent.len, ..sent })
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.end.poll_timeout()
+    }
+
+    fn poll_event(&mut self) -> Option<FlowNews> {
+        self.end.poll_event()
+    }
+
+    fn framing(&self) -> usize {
+        0
+    }
+}
+
+const NUMBER_LEN: usize = size_of::<u64>();
+/// How soon the end is noticed.
+pub const SLICE: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_fails_ends_the_other_and_is_heard_of() {
+        let over = AtomicBool::new(false);
+        let goes_on = || {
+            while !over.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        let fails = || Err(io::Error::other("no"));
+        assert!(both(&over, fails, goes_on).is_err());
+        over.store(false, Ordering::Relaxed);
+        assert!(both(&over, goes_on, fails).is_err());
+    }
+}
