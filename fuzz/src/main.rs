@@ -16,8 +16,8 @@ fn main() -> ExitCode {
         PANICKED.store(true, Ordering::Relaxed);
         usual(info);
     }));
-    match Job::parse(env::args().skip(1)) {
-        Ok(job) => job.run(),
+    match Arguments::parse(env::args().skip(1)) {
+        Ok(arguments) => arguments.run(),
         Err(error) => {
             eprintln!("longhaul-fuzz: {error}");
             ExitCode::from(2)
@@ -29,32 +29,33 @@ fn main() -> ExitCode {
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// What to do.
-struct Job {
+struct Arguments {
     runs: u64,
     seed: u64,
     targets: Vec<&'static Target>,
     files: Vec<(&'static Target, PathBuf)>,
 }
 
-impl Job {
-    fn parse(mut args: impl Iterator<Item = String>) -> Result<Job, String> {
-        let mut job = Job { runs: RUNS_DEFAULT, seed: SEED_DEFAULT, targets: vec![], files: vec![] };
+impl Arguments {
+    fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
+        let mut arguments =
+            Arguments { runs: RUNS_DEFAULT, seed: SEED_DEFAULT, targets: vec![], files: vec![] };
         while let Some(arg) = args.next() {
             let mut number = || {
                 let value = args.next().unwrap_or_default();
                 value.parse().map_err(|_| format!("{arg} needs a number, not {value:?}"))
             };
             match (arg.as_str(), arg.split_once('=')) {
-                ("--runs", _) => job.runs = number()?,
-                ("--seed", _) => job.seed = number()?,
-                (_, Some((name, file))) => job.files.push((find(name)?, file.into())),
-                (name, None) => job.targets.push(find(name)?),
+                ("--runs", _) => arguments.runs = number()?,
+                ("--seed", _) => arguments.seed = number()?,
+                (_, Some((name, file))) => arguments.files.push((find(name)?, file.into())),
+                (name, None) => arguments.targets.push(find(name)?),
             }
         }
-        if job.targets.is_empty() && job.files.is_empty() {
-            job.targets.extend(TARGETS);
+        if arguments.targets.is_empty() && arguments.files.is_empty() {
+            arguments.targets.extend(TARGETS);
         }
-        Ok(job)
+        Ok(arguments)
     }
 
     fn run(&self) -> ExitCode {

@@ -3,7 +3,7 @@
 use crate::errors::{closed, no_fileno, os_error, timed_out};
 use crate::options;
 use crate::stream::{Stream, address, locked};
-use crate::waiting::{Deadline, aside, seconds};
+use crate::waiting::{Deadline, on_thread, seconds};
 use longhaul_stripe::{StripeOptions, StripedListener};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -30,7 +30,7 @@ pub fn listen(
     let timeout = seconds(timeout)?;
     let options = options::read(streams, key, plain, others)?;
     // Finding an address by name takes its time.
-    let listener = aside(py, move || match host.as_deref() {
+    let listener = on_thread(py, move || match host.as_deref() {
         None | Some("") => listen_anywhere(&options, port),
         Some(host) => options.bind((host, port)),
     })?;

@@ -2,7 +2,7 @@
 
 use crate::errors::{closed, no_fileno, os_error, timed_out};
 use crate::options;
-use crate::waiting::{Deadline, LOOK_AROUND, aside, drop_aside, seconds};
+use crate::waiting::{Deadline, LOOK_AROUND, drop_on_thread, on_thread, seconds};
 use longhaul_stripe::{LaneStats, StripedStream};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
@@ -33,7 +33,7 @@ pub fn connect(
     if let Some(timeout) = timeout {
         options = options.connect_timeout(timeout);
     }
-    let stream = aside(py, move || options.connect((host, port)))?;
+    let stream = on_thread(py, move || options.connect((host, port)))?;
     Stream::new(stream.map_err(|error| os_error(py, &error))?, timeout).map_err(|error| os_error(py, &error))
 }
 
@@ -189,7 +189,7 @@ impl Stream {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(stream) = locked(&self.open).take() else { return Ok(()) };
-        let outcome = aside(py, move || {
+        let outcome = on_thread(py, move || {
             let delivered = stream.try_clone().and_then(StripedStream::close);
             // Whoever still reads in another thread is to come to an end.
             stream.shutdown(Shutdown::Both).and(delivered)
@@ -264,7 +264,7 @@ impl Stream {
         // is to come to an end.
         if let Some(stream) = locked(&self.open).take() {
             let _ = stream.shutdown(Shutdown::Both);
-            drop_aside(stream);
+            drop_on_thread(stream);
         }
         Ok(())
     }
@@ -285,7 +285,7 @@ impl Drop for Stream {
         let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // It waits until all is delivered, for which the other end, maybe in this program, may need the interpreter.
         if open.is_some() {
-            drop_aside(open);
+            drop_on_thread(open);
         }
     }
 }

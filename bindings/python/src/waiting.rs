@@ -34,7 +34,10 @@ impl Deadline {
 
 /// Do what takes its time in a thread of its own and wait for it. If a signal's handler raises something, such as
 /// KeyboardInterrupt, that is returned and the work is left to itself.
-pub fn aside<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
+pub fn on_thread<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
     let (sender, receiver) = bounded(1);
     let started = thread::Builder::new().name("longhaul".into()).spawn(move || {
         // Nobody waits any more if a signal came: what came of the work is dropped.
@@ -53,7 +56,7 @@ pub fn aside<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> T + Send 
 }
 
 /// Drop what takes its time to go in a thread of its own.
-pub fn drop_aside<T: Send + 'static>(what: T) {
+pub fn drop_on_thread<T: Send + 'static>(what: T) {
     // Without a thread it goes at once, on this one.
     let _ = thread::Builder::new().name("longhaul".into()).spawn(move || drop(what));
 }

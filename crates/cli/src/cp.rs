@@ -17,7 +17,7 @@ pub fn run(args: &CpArgs) -> Exit {
     let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
     let outcome = log::start("off").and_then(|()| {
         let mut request = request(args, &mut display)?;
-        request.options.began = Some(longhaul::clock::program_start());
+        request.options.began = Some(output::program_start());
         let stop = signals::stop_flag()?;
         let Request { sources, dest, options } = &request;
         let copy = || longhaul::copy(sources, dest, options, &mut display, stop.clone());

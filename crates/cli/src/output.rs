@@ -7,7 +7,8 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,12 @@ pub fn error(line: &str) {
     say(&format!("error: {line}"));
 }
 
+/// When the program began. The first call, which belongs at the top of `main`, fixes it.
+pub fn program_start() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}
+
 /// Print a result to standard output, at once.
 pub fn result(text: &str) {
     let mut out = io::stdout().lock();
@@ -75,8 +82,7 @@ pub fn json(summary: &impl Serialize) {
 /// The JSON of a copy that ended early.
 pub fn failed_summary(error: &str, control: &str) -> Summary {
     Summary {
-        seconds: longhaul::clock::program_start().elapsed().as_secs_f64(),
-        transport: "object".into(),
+        seconds: program_start().elapsed().as_secs_f64(),
         control: control.into(),
         error: Some(error.into()),
         ..Summary::default()

@@ -16,7 +16,7 @@ pub fn run(args: &ProbeArgs) -> Exit {
     let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
     let outcome = log::start("off").and_then(|()| {
         let at = place(&args.host)?;
-        let began = Some(longhaul::clock::program_start());
+        let began = Some(output::program_start());
         let options = CopyOptions { began, ..options(args)? };
         Ok(longhaul::probe(&at, &options, args.seconds, &mut display, signals::stop_flag()?)?)
     });
@@ -44,7 +44,7 @@ pub fn run(args: &ProbeArgs) -> Exit {
 pub fn failed_report(host: &str, error: &str) -> ProbeReport {
     ProbeReport {
         host: host.into(),
-        seconds: longhaul::clock::program_start().elapsed().as_secs_f64(),
+        seconds: output::program_start().elapsed().as_secs_f64(),
         error: Some(error.into()),
         ..ProbeReport::default()
     }

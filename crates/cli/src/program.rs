@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Run the program `longhaul`.
 pub fn main() -> ExitCode {
-    longhaul::clock::program_start();
+    output::program_start();
     let exit = match Cli::try_parse() {
         Ok(cli) => run(cli.command),
         Err(error) => refuse(&error),
@@ -37,8 +37,8 @@ fn run(command: Command) -> Exit {
     })
 }
 
-/// As many descriptors as this user may have: each copy takes some for its sockets, TCP streams, folders and files on their way. What
-/// the shell gives is meant for programs that use select(2).
+/// As many descriptors as this user may have: each copy takes some for its sockets, TCP streams, folders and files on
+/// their way. What the shell gives is meant for programs that use select(2).
 fn have_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // Where it is refused, the old limit holds.

@@ -47,7 +47,7 @@ pub fn fill_in(summary: &mut Summary, latest: &Progress) {
     summary.files = latest.files_total;
     (summary.bytes, summary.skipped_bytes, summary.resumed_bytes) = (done, skipped, resumed);
     summary.goodput_mbps = moved as f64 * 8e-6 / summary.seconds.max(1e-9);
-    summary.transport = latest.carrier.name().into();
+    summary.transport = latest.carrier;
     summary.encrypted = moved > 0;
     (summary.limits, summary.limited_by) = (latest.limits, latest.limits.longest());
 }
@@ -138,10 +138,10 @@ mod tests {
             limits: spans(&[(Limit::Loss, 3), (Limit::Path, 1)]),
             ..Progress::default()
         };
-        let mut summary = Summary { seconds: 4.0, transport: "object".into(), ..Summary::default() };
+        let mut summary = Summary { seconds: 4.0, ..Summary::default() };
         fill_in(&mut summary, &latest);
         assert_eq!((summary.files, summary.bytes, summary.resumed_bytes), (4, 9_000_000, 3_000_000));
-        assert_eq!((summary.transport.as_str(), summary.limited_by), ("stripe", Limit::Loss));
+        assert_eq!((summary.transport, summary.limited_by), (longhaul::Carrier::Stripe, Limit::Loss));
         assert!(summary.encrypted && (summary.goodput_mbps - 10.0).abs() < 1e-9, "{}", summary.goodput_mbps);
     }
 

@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::experiment::Experiment;
 use crate::report::{Claim, Findings, Plot, Table, Unit};
-use crate::sim::starts::{Bar, Case, Extent, Met, judge};
+use crate::sim::starts::{Bar, Case, CaseOutcomes, Extent, judge};
 use crate::sim::{Options, payload_rate};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::ecn::Ecn;
@@ -119,25 +119,30 @@ struct Shared {
 const BARS: &[Bar<Row, Shared>] = &[
     Bar {
         claim: ALONE,
-        holds: |met, _| met.over(|one| one.ours).min >= 0.95 && met.over(|one| one.lost as f64).max == 0.0,
-        figures: |met| {
-            let (ours, lost) = (met.over(|one| one.ours).min, met.over(|one| one.lost as f64).max);
+        holds: |outcomes, _| {
+            outcomes.over(|one| one.ours).min >= 0.95 && outcomes.over(|one| one.lost as f64).max == 0.0
+        },
+        figures: |outcomes| {
+            let (ours, lost) = (outcomes.over(|one| one.ours).min, outcomes.over(|one| one.lost as f64).max);
             format!("{:.1} %, {lost} lost", 100.0 * ours)
         },
     },
     Bar {
         claim: BESIDE,
-        holds: |met, _| met.over(|one| one.ours).min >= 0.35 && met.over(|one| one.rival).min >= 0.35,
-        figures: |met| {
-            let (ours, rival) = (met.over(|one| one.ours).min, met.over(|one| one.rival).min);
+        holds: |outcomes, _| {
+            outcomes.over(|one| one.ours).min >= 0.35 && outcomes.over(|one| one.rival).min >= 0.35
+        },
+        figures: |outcomes| {
+            let (ours, rival) = (outcomes.over(|one| one.ours).min, outcomes.over(|one| one.rival).min);
             format!("{:.1} % and {:.1} % at worst", 100.0 * ours, 100.0 * rival)
         },
     },
     Bar {
         claim: L4S,
-        holds: |met, _| met.over(|one| one.wait_ms).max <= 2.0,
-        figures: |met| {
-            let (mean, p99) = (met.over(|one| one.wait_ms).max, met.over(|one| one.wait_p99_ms).max);
+        holds: |outcomes, _| outcomes.over(|one| one.wait_ms).max <= 2.0,
+        figures: |outcomes| {
+            let (mean, p99) =
+                (outcomes.over(|one| one.wait_ms).max, outcomes.over(|one| one.wait_p99_ms).max);
             format!("{mean:.2} ms, 99 % at most {p99:.2} ms")
         },
     },
@@ -161,7 +166,7 @@ fn extent(scale: Scale) -> Extent<Row, Start> {
 
 fn mark(options: &Options<'_>) -> Findings {
     let extent = extent(options.scale);
-    let met = extent.run(options, |row, start| simulate(row, *start, &extent, options.seed));
+    let outcomes = extent.run(options, |row, start| simulate(row, *start, &extent, options.seed));
     let method = format!(
         "{}. {} orders of beginning; worst: of these. Queues have room for two bandwidth-delay products; step marks \
          what waits longer than {STEP_MS} ms, CoDel and DualPI2 are as in RFC 8289 and RFC 9332. The CUBIC says ECT(0) and \
@@ -169,7 +174,7 @@ fn mark(options: &Options<'_>) -> Findings {
         extent.method(),
         extent.starts.len()
     );
-    Findings { method: vec![method], tables: vec![table(&met)], statements: judge(BARS, &met) }
+    Findings { method: vec![method], tables: vec![table(&outcomes)], statements: judge(BARS, &outcomes) }
 }
 
 fn simulate(row: &Row, (ours_s, rival_s): Start, extent: &Extent<Row, Start>, seed: u64) -> Shared {
@@ -229,8 +234,8 @@ fn waits_ms(sim: &mut FlowSim, from: Time) -> Vec<f64> {
     on_way
 }
 
-fn table(met: &[Met<Row, Shared>]) -> Table {
-    Table::of("ecn", "Behind queues that mark", met)
+fn table(outcomes: &[CaseOutcomes<Row, Shared>]) -> Table {
+    Table::of("ecn", "Behind queues that mark", outcomes)
         .text("case", |one| one.case.name())
         .text("control", |one| one.case.control.name())
         .column("share, mean", Unit::Share, |one| one.over(|shared| shared.ours).mean)

@@ -3,7 +3,7 @@
 use crate::Scale;
 use crate::experiment::Experiment;
 use crate::report::{Claim, Findings, Plot, Table, Unit};
-use crate::sim::starts::{Bar, Case, Extent, Met, judge};
+use crate::sim::starts::{Bar, Case, CaseOutcomes, Extent, judge};
 use crate::sim::{Options, payload_rate};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
@@ -209,7 +209,7 @@ impl Case for Contest {
     }
 }
 
-impl Met<Contest, Shares> {
+impl CaseOutcomes<Contest, Shares> {
     fn ours(&self) -> Summary {
         self.over(|shares| shares.ours.iter().sum())
     }
@@ -227,12 +227,12 @@ impl Met<Contest, Shares> {
     }
 
     /// Whether the row's bar is held.
-    fn holds(&self, all: &[Met<Contest, Shares>]) -> bool {
+    fn holds(&self, all: &[CaseOutcomes<Contest, Shares>]) -> bool {
         BARS.iter().any(|bar| bar.claim == self.case.row.claim && (bar.holds)(self, all))
     }
 
     /// Loses at most a point more than CUBIC does in its place.
-    fn loses_little(&self, all: &[Met<Contest, Shares>]) -> bool {
+    fn loses_little(&self, all: &[CaseOutcomes<Contest, Shares>]) -> bool {
         let is_cubic = |case: &Contest| matches!(case.control, Protocol::Tcp(_));
         let cubic = all.iter().find(|one| std::ptr::eq(one.case.row, self.case.row) && is_cubic(&one.case));
         cubic.is_some_and(|cubic| self.lost().mean <= cubic.lost().mean + 0.01)
@@ -242,52 +242,56 @@ impl Met<Contest, Shares> {
 const BARS: &[Bar<Contest, Shares>] = &[
     Bar {
         claim: ONE_BBR,
-        holds: |met, _| met.ours().mean >= 0.35 && met.ours().min >= 0.25 && met.rivals().mean >= 0.35,
+        holds: |outcomes, _| {
+            outcomes.ours().mean >= 0.35 && outcomes.ours().min >= 0.25 && outcomes.rivals().mean >= 0.35
+        },
         figures: of_ours,
     },
-    Bar { claim: BBRS, holds: |met, _| (0.1..=0.3).contains(&met.ours().mean), figures: of_ours },
+    Bar { claim: BBRS, holds: |outcomes, _| (0.1..=0.3).contains(&outcomes.ours().mean), figures: of_ours },
     Bar {
         claim: ONE_TCP,
-        holds: |met, _| met.ours().min >= 0.35 && met.rivals().min >= 0.35,
+        holds: |outcomes, _| outcomes.ours().min >= 0.35 && outcomes.rivals().min >= 0.35,
         figures: of_ours,
     },
     Bar {
         claim: CUBICS,
-        holds: |met, _| {
-            let (ours, fair) = (met.ours().mean, met.case.row.fair());
+        holds: |outcomes, _| {
+            let (ours, fair) = (outcomes.ours().mean, outcomes.case.row.fair());
             ours >= fair / 2.0 && ours <= fair * 1.5
         },
         figures: of_ours,
     },
     Bar {
         claim: CROWDS,
-        holds: |met, all| met.loses_little(all) && met.jain().min >= 0.95,
+        holds: |outcomes, all| outcomes.loses_little(all) && outcomes.jain().min >= 0.95,
         figures: of_alike,
     },
     Bar {
         claim: ALIKE,
-        holds: |met, _| met.jain().min >= 0.95 && met.over(|shares| shares.queue_bdp).max <= 0.3,
+        holds: |outcomes, _| {
+            outcomes.jain().min >= 0.95 && outcomes.over(|shares| shares.queue_bdp).max <= 0.3
+        },
         figures: of_alike,
     },
-    Bar { claim: RTTS, holds: |met, _| met.jain().min >= 0.9, figures: of_alike },
-    Bar { claim: BEHIND, holds: |met, _| met.rivals().min >= 0.95, figures: of_ours },
+    Bar { claim: RTTS, holds: |outcomes, _| outcomes.jain().min >= 0.9, figures: of_alike },
+    Bar { claim: BEHIND, holds: |outcomes, _| outcomes.rivals().min >= 0.95, figures: of_ours },
     Bar {
         claim: POLICED,
-        holds: |met, _| met.ours().min >= 0.92 && met.lost().max <= 0.01,
-        figures: |met| {
-            let (share, lost) = (met.ours().min, met.lost().max);
+        holds: |outcomes, _| outcomes.ours().min >= 0.92 && outcomes.lost().max <= 0.01,
+        figures: |outcomes| {
+            let (share, lost) = (outcomes.ours().min, outcomes.lost().max);
             format!("{:.1} % at worst, {:.1} % lost at most", 100.0 * share, 100.0 * lost)
         },
     },
 ];
 
-fn of_ours(met: &Met<Contest, Shares>) -> String {
-    let ours = met.ours();
+fn of_ours(outcomes: &CaseOutcomes<Contest, Shares>) -> String {
+    let ours = outcomes.ours();
     format!("{:.1} %, at worst {:.1} %", 100.0 * ours.mean, 100.0 * ours.min)
 }
 
-fn of_alike(met: &Met<Contest, Shares>) -> String {
-    format!("Jain {:.3}, {:.1} % lost", met.jain().min, 100.0 * met.lost().mean)
+fn of_alike(outcomes: &CaseOutcomes<Contest, Shares>) -> String {
+    format!("Jain {:.3}, {:.1} % lost", outcomes.jain().min, 100.0 * outcomes.lost().mean)
 }
 
 fn extent(scale: Scale) -> Extent<Contest, Start> {
@@ -320,14 +324,14 @@ fn contests(controls: &[ControllerKind], rows: &'static [Row]) -> Vec<Contest> {
 
 fn share(options: &Options<'_>) -> Findings {
     let extent = extent(options.scale);
-    let met = extent.run(options, |contest, start| simulate(contest, *start, &extent, options.seed));
+    let outcomes = extent.run(options, |contest, start| simulate(contest, *start, &extent, options.seed));
     let method = format!(
         "{}; lost: of what was sent in that time. {} starts: ours first, rivals first, all at once, with several gaps; \
          worst: of these. Drop-tail queues in bandwidth-delay products.",
         extent.method(),
         extent.starts.len()
     );
-    Findings { method: vec![method], tables: vec![table(&met)], statements: judge(BARS, &met) }
+    Findings { method: vec![method], tables: vec![table(&outcomes)], statements: judge(BARS, &outcomes) }
 }
 
 fn simulate(contest: &Contest, start: Start, extent: &Extent<Contest, Start>, seed: u64) -> Shares {
@@ -381,8 +385,8 @@ fn name(control: &Protocol) -> String {
     }
 }
 
-fn table(met: &[Met<Contest, Shares>]) -> Table {
-    Table::of("sharing", "Who gets what", met)
+fn table(outcomes: &[CaseOutcomes<Contest, Shares>]) -> Table {
+    Table::of("sharing", "Who gets what", outcomes)
         .text("case", |one| one.case.row.name())
         .text("control", |one| name(&one.case.control))
         .column("share, mean", Unit::Share, |one| one.ours().mean)
@@ -392,7 +396,7 @@ fn table(met: &[Met<Contest, Shares>]) -> Table {
         .column("Jain index, worst", Unit::Number, |one| (one.case.row.count > 1).then(|| one.jain().min))
         .column("queue", Unit::Bdp, |one| one.over(|shares| shares.queue_bdp).mean)
         .column("lost", Unit::Share, |one| one.lost().mean)
-        .text("bar held", |one| one.holds(met))
+        .text("bar held", |one| one.holds(outcomes))
         .table()
         .plot(Plot::bars("case", &["share, mean"]).by("control"))
 }

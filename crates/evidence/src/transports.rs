@@ -151,12 +151,12 @@ fn judge(runs: &[Runs]) -> [Statement; 3] {
                 SOON.judge(holds, format!("at most {ratio:.2} times: {}", run.path))
             }
         };
-    let untold = paths(&|run| !run.is_told());
-    let told = match untold.len() {
+    let unexplained = paths(&|run| !run.is_told());
+    let told = match unexplained.len() {
         0 => format!("{count} of {count}", count = runs.len()),
-        _ => format!("not {}", untold.join("; ")),
+        _ => format!("not {}", unexplained.join("; ")),
     };
-    [near, soon, COMPLETES.judge(untold.is_empty(), told)]
+    [near, soon, COMPLETES.judge(unexplained.is_empty(), told)]
 }
 
 /// What carried an automatic copy, and why it changed.

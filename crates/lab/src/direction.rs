@@ -20,7 +20,7 @@ use longhaul_sim::path::PathConfig;
 use longhaul_sim::policer::{Policer, PolicerConfig};
 use longhaul_sim::queue::Dropped;
 use longhaul_sim::scenario::Scenario;
-use passage::{Arrived, Row, WaitingPackets};
+use passage::{Arrived, PacketRun, WaitingPackets};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(crate) struct Direction {
     serve_at: Option<Time>,
     /// What such a queue has dropped, while it is looked at.
     dropped: Vec<Dropped>,
-    row: Option<Row>,
+    run: Option<PacketRun>,
     policer: Option<Policer>,
     /// Bytes of the longest packet that passes.
     longest: u64,
@@ -111,7 +111,7 @@ impl Direction {
             waiting: WaitingPackets::default(),
             serve_at: None,
             dropped: Vec::new(),
-            row: None,
+            run: None,
             policer: None,
             longest: u64::MAX,
             ways: extra.iter().map(way).collect(),
@@ -235,9 +235,9 @@ impl Direction {
     pub(crate) fn counters(&mut self, now: Time) -> DirectionCounters {
         self.serve_until(now);
         let flying: u64 = self.ways.iter().map(Way::packets).sum();
-        let in_row = self.row.as_ref().map_or(0, Row::packets);
+        let in_run = self.run.as_ref().map_or(0, PacketRun::packets);
         DirectionCounters {
-            in_flight: flying + u64::from(in_row) + self.link.kept_packets() as u64,
+            in_flight: flying + u64::from(in_run) + self.link.kept_packets() as u64,
             marked: self.link.totals().marked - self.marked_before,
             waiting_bytes: self.link.occupancy(now),
             lateness: self.lateness.summary(),

@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::host::{Host, HostDrops};
 use crate::listening::{self, Wire};
 use crate::place::{Place, Side};
-use crate::traffic::{self, Conductor, Flows, TrafficCounters};
+use crate::traffic::{self, TrafficGenerator, Flows, TrafficCounters};
 use crate::worker::{self, Switches, Track, clock};
 use longhaul_proto::units::Rate;
 use longhaul_sim::flow::{FlowSpec, KnownPath};
@@ -28,7 +28,7 @@ use std::time::Duration;
 pub struct Lab {
     pairs: Vec<[Host; 2]>,
     /// Of the pairs, the last is that of the scenario's traffic.
-    traffic: Option<Mutex<Conductor>>,
+    traffic: Option<Mutex<TrafficGenerator>>,
     tracks: [Arc<Track>; 2],
     switches: Arc<Switches>,
     workers: Vec<JoinHandle<()>>,
@@ -75,8 +75,8 @@ impl Lab {
         if !sources.is_empty()
             && let Some(hosts) = lab.pairs.last()
         {
-            let conductor = Conductor::start(scenario.seed, KnownPath::of(scenario), sources, hosts)?;
-            lab.traffic = Some(Mutex::new(conductor));
+            let generator = TrafficGenerator::start(scenario.seed, KnownPath::of(scenario), sources, hosts)?;
+            lab.traffic = Some(Mutex::new(generator));
         }
         tracing::debug!(?scenario, "lab started");
         Ok(lab)

@@ -33,9 +33,9 @@
 //! # }
 //! ```
 //!
-//! A `Direction` (`lab/src/direction.rs`) of the path tells a `Link` what comes and the time of a real clock, and moves packets when
-//! the link says so. Rate, queue disciplines, impairments and steps are written once, in `sim/src/link.rs` and
-//! `sim/src/queue`. `scenarios/` is the table of paths; `Scenario::named` takes one from there.
+//! A `Direction` (`lab/src/direction.rs`) of the path tells a `Link` what comes and the time of a real clock, and
+//! moves packets when the link says so. Rate, queue disciplines, impairments and steps are written once, in
+//! `sim/src/link.rs` and `sim/src/queue`. `scenarios/` is the table of paths; `Scenario::named` takes one from there.
 //!
 //! With `super_packets` in a scenario the hosts' devices take what TCP and UDP hand to a card that segments by
 //! itself: up to 64 KiB with one read and one write. The path still decides packet by packet (`lab/src/gso.rs`,
@@ -44,7 +44,7 @@
 //! the same packets one at a time, with every queue discipline. What moves or changes single packets is refused
 //! beside it.
 //!
-//! Programs that a user brings (`lab run --with`, `lab shell`) run in a *process group* (`lab/src/process_group.rs`): a process
+//! Programs that a user brings run in a *process group* (`lab/src/process_group.rs`): a process
 //! namespace whose first process is killed when the lab ends, or by the kernel when the lab's process ends in
 //! whatever way. That takes the others with it, those in the background included, and no list of children has to be
 //! kept.

@@ -45,12 +45,10 @@ impl Location {
         }
         let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(bytes.len());
         match end_of_host(&bytes[..slash]) {
-            Some(at) if at > 0 => {
-                let wrong = |what| LocationError::Ssh { given: arg.clone(), what };
-                let host = ssh_host(&bytes[..at]).map_err(wrong)?;
-                let path = far_path(&bytes[at + 1..]).map_err(wrong)?;
-                Ok(Location::Ssh { host, path })
-            }
+            Some(at) if at > 0 => Ok(Location::Ssh {
+                host: ssh_host(&bytes[..at], arg)?,
+                path: far_path(&bytes[at + 1..], arg)?,
+            }),
             _ if bytes.is_empty() => Err(LocationError::Empty),
             _ => Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes.into())))),
         }
@@ -67,27 +65,26 @@ fn end_of_host(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The host as ssh takes it, which knows no brackets.
-fn ssh_host(written: &[u8]) -> Result<String, &'static str> {
-    let written = std::str::from_utf8(written).map_err(|_| "the host name is not UTF-8")?;
+fn ssh_host(written: &[u8], arg: &OsString) -> Result<String, LocationError> {
+    let written = std::str::from_utf8(written).map_err(|_| LocationError::HostNotText)?;
     let (user, host) = match written.rsplit_once('@') {
         Some((user, host)) => (format!("{user}@"), host),
         None => (String::new(), written),
     };
     let bare = host.strip_prefix('[').map(|rest| rest.strip_suffix(']'));
-    let host =
-        bare.unwrap_or(Some(host)).ok_or("an address in brackets ends with ]:, as in [2001:db8::1]:path")?;
+    let host = bare.unwrap_or(Some(host)).ok_or_else(|| LocationError::OpenBracket(arg.clone()))?;
     if host.is_empty() {
-        return Err("there is no host name before the colon");
+        return Err(LocationError::NoHostBeforeColon(arg.clone()));
     }
     if user.starts_with('-') || host.starts_with('-') {
-        return Err("a host name cannot begin with '-'");
+        return Err(LocationError::BeginsWithDash(arg.clone()));
     }
     Ok(user + host)
 }
 
 /// A path on a host reached by ssh, where no shell looks at it: the agent begins in the home folder, which is all that
 /// `~` can mean.
-fn far_path(written: &[u8]) -> Result<Vec<u8>, &'static str> {
+fn far_path(written: &[u8], arg: &OsString) -> Result<Vec<u8>, LocationError> {
     let path = match written.strip_prefix(b"~") {
         None => written,
         Some(b"") => b"",
@@ -95,10 +92,7 @@ fn far_path(written: &[u8]) -> Result<Vec<u8>, &'static str> {
             let name = below.iter().position(|b| *b != b'/').unwrap_or(below.len());
             &below[name..]
         }
-        Some(_) => {
-            return Err("of home folders only one's own is known, as ~/; write another's whole path, \
-                        and ./~name for a name that begins with ~");
-        }
+        Some(_) => return Err(LocationError::OthersHome(arg.clone())),
     };
     Ok(if path.is_empty() { b"." } else { path }.into())
 }
@@ -323,8 +317,8 @@ pub struct Summary {
     pub seconds: f64,
     /// Data bytes moved by this run × 8 / seconds / 10⁶.
     pub goodput_mbps: f64,
-    /// What carried most of the data: `object` (UDP), `stripe` (TCP) or `ssh`.
-    pub transport: String,
+    /// What carried most of the data.
+    pub transport: Carrier,
     /// Name of the controller.
     pub control: String,
     /// Whether the data travelled sealed.

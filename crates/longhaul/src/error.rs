@@ -354,14 +354,21 @@ pub enum LocationError {
     /// It is empty.
     #[error("an empty path names nothing; use . for this folder")]
     Empty,
-    /// What stands before the colon is no host, or what stands behind it no path there.
-    #[error("{given:?}: {what}")]
-    Ssh {
-        /// As it was given.
-        given: OsString,
-        /// What is wrong with it.
-        what: &'static str,
-    },
+    /// An address in brackets has no end.
+    #[error("{0:?}: an address in brackets ends with ]:, as in [2001:db8::1]:path")]
+    OpenBracket(OsString),
+    /// Nothing stands before the colon.
+    #[error("{0:?}: there is no host name before the colon")]
+    NoHostBeforeColon(OsString),
+    /// Ssh would take the host or the user for an option.
+    #[error("{0:?}: a host name cannot begin with '-'")]
+    BeginsWithDash(OsString),
+    /// The home folder of somebody else is named.
+    #[error(
+        "{0:?}: of home folders only one's own is known, as ~/; write another's whole path, and ./~name for a name that \
+         begins with ~"
+    )]
+    OthersHome(OsString),
     /// The host name is not UTF-8.
     #[error("the host name is not UTF-8")]
     HostNotText,

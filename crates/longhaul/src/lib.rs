@@ -35,7 +35,6 @@ pub use daemon::ServeOptions;
 pub use error::{DamagedToken, Error, LocationError, PolicyError, RequestError, SshError};
 pub use files::{FileError, PatternError, PatternProblem};
 pub use listing::ListingError;
-pub use longhaul_net::clock;
 pub use longhaul_net::control::HandshakeError;
 pub use longhaul_net::noise::Identity;
 pub use transfer::client::copy;
@@ -43,4 +42,4 @@ pub use transfer::probe::{ProbeReport, probe};
 pub use transfer::server::{AgentOptions, agent, serve};
 
 use longhaul_net as net;
-use longhaul_net::history;
+use longhaul_net::{clock, history};

@@ -8,7 +8,7 @@
 use longhaul_net::budget::Allowance;
 use longhaul_proto::session::manifest::{BadManifest, Entry, Manifest};
 use longhaul_proto::session::message::FileFailure;
-use longhaul_proto::session::truncated::Told;
+use longhaul_proto::session::truncated::MemoryLen;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read};
@@ -42,13 +42,13 @@ pub enum ListingError {
     TooLong,
     /// Other copies take the memory that is needed.
     #[error(
-        "the copies under way take all the memory that there is for them (memory-mib on a server); try again later, or copy fewer \
-         files at once"
+        "the copies under way take all the memory that there is for them (a setting of a server's); try again later, or copy \
+         fewer files at once"
     )]
-    Crowded,
+    Busy,
     /// There will never be the memory that it needs.
     #[error(
-        "the list of files takes more memory than there is for one copy (a quarter of the host's; on a server half of memory-mib); \
+        "the list of files takes more memory than there is for one copy (a quarter of the host's; on a server half of what it is set to); \
          copy its folders one by one"
     )]
     NoRoom,
@@ -89,7 +89,7 @@ impl Room {
         if memory_of(self.used) > self.listed.most() {
             return Err(ListingError::NoRoom);
         }
-        if self.listed.reach(memory_of(self.used)) { Ok(()) } else { Err(ListingError::Crowded) }
+        if self.listed.reach(memory_of(self.used)) { Ok(()) } else { Err(ListingError::Busy) }
     }
 
     /// What is taken for what is in it now.
@@ -265,7 +265,7 @@ mod tests {
             )
         };
         assert!(matches!(decode_beside(0, 3 * all), Some(Ok(true))));
-        assert!(matches!(decode_beside(2 * all + 1, 3 * all), Some(Err(ListingError::Crowded))));
+        assert!(matches!(decode_beside(2 * all + 1, 3 * all), Some(Err(ListingError::Busy))));
         assert!(decode_beside(3 * all, 3 * all).is_none());
         assert!(matches!(decode_beside(0, all), Some(Err(ListingError::NoRoom))));
     }

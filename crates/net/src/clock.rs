@@ -1,4 +1,4 @@
-//! The driver's clock: nanoseconds since its first use, which is the program's start where that matters.
+//! The driver's clock: nanoseconds since its first use.
 
 use longhaul_proto::units::Time;
 use std::sync::OnceLock;
@@ -6,12 +6,8 @@ use std::time::Instant;
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// When the program began. The first call, which belongs at the top of `main`, fixes it.
-pub fn program_start() -> Instant {
-    *START.get_or_init(Instant::now)
-}
-
 /// Now, since the first use of the clock.
 pub fn now() -> Time {
-    Time(u64::try_from(program_start().elapsed().as_nanos()).unwrap_or(u64::MAX))
+    let start = START.get_or_init(Instant::now);
+    Time(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }

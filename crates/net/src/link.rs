@@ -2,7 +2,7 @@
 //! TCP streams.
 
 use super::address::Address;
-use super::seal::{Keys, Phase, Spent};
+use super::seal::{KeyPhase, Keys, Spent};
 use super::strays::{Stray, Strays};
 use super::tcp_set::StreamSet;
 use super::udp::{Datagram, ReceiveBuffers, UdpSocket, is_on_the_way};
@@ -30,7 +30,7 @@ enum Socket {
 }
 
 /// See the [module](self).
-pub struct Link {
+pub struct PeerLink {
     socket: Socket,
     strays: Option<Arc<Strays>>,
     early: Keys,
@@ -62,29 +62,31 @@ struct Awaited {
     answer: Option<Vec<u8>>,
 }
 
-impl Link {
+impl PeerLink {
     /// A client's, over a socket of its own: it has chosen whom it talks to.
-    pub fn open(socket: UdpSocket, peers: Vec<SocketAddr>, early: Keys) -> io::Result<Link> {
+    pub fn open(socket: UdpSocket, peers: Vec<SocketAddr>, early: Keys) -> io::Result<PeerLink> {
         if let [peer] = peers[..] {
             match socket.connect(peer) {
-                Ok(()) => return Ok(Link::new(Socket::Connected(socket), None, early, Address::chosen())),
+                Ok(()) => {
+                    return Ok(PeerLink::new(Socket::Connected(socket), None, early, Address::chosen()));
+                }
                 // There may be a way later; else TCP carries the data.
                 Err(error) if is_on_the_way(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Link::new(Socket::Open(socket, peers), None, early, Address::chosen()))
+        Ok(PeerLink::new(Socket::Open(socket, peers), None, early, Address::chosen()))
     }
 
     /// An agent's, over a socket of its own: the peer, which may be at `host`, speaks first.
-    pub fn waiting(socket: UdpSocket, host: Option<IpAddr>, early: Keys) -> Link {
-        Link::new(Socket::Open(socket, vec![]), None, early, Address::of_client(host))
+    pub fn waiting(socket: UdpSocket, host: Option<IpAddr>, early: Keys) -> PeerLink {
+        PeerLink::new(Socket::Open(socket, vec![]), None, early, Address::of_client(host))
     }
 
     /// Behind a daemon's common socket, which hands over what is ours. `local` is the address that the peer speaks to, `host`
     /// the one that its control stream comes from.
-    pub fn shared(local: SocketAddr, host: IpAddr, strays: Arc<Strays>, early: Keys) -> Link {
-        Link::new(Socket::Shared(local), Some(strays), early, Address::of_client(Some(host)))
+    pub fn shared(local: SocketAddr, host: IpAddr, strays: Arc<Strays>, early: Keys) -> PeerLink {
+        PeerLink::new(Socket::Shared(local), Some(strays), early, Address::of_client(Some(host)))
     }
 
     /// The same for a session that was opened over UDP, with `len` bytes from `peer`: nobody knows whether that is really there.
@@ -93,8 +95,8 @@ impl Link {
         (peer, len): (SocketAddr, usize),
         strays: Arc<Strays>,
         early: Keys,
-    ) -> Link {
-        let mut link = Link::new(Socket::Shared(local), Some(strays), early, Address::of_client(None));
+    ) -> PeerLink {
+        let mut link = PeerLink::new(Socket::Shared(local), Some(strays), early, Address::of_client(None));
         link.follow(peer, len);
         link
     }
@@ -123,13 +125,13 @@ impl Link {
     }
 
     /// With TCP streams whose acceptor others know already.
-    pub fn with_streams(mut self, streams: StreamSet) -> Link {
+    pub fn with_streams(mut self, streams: StreamSet) -> PeerLink {
         self.streams = streams;
         self
     }
 
-    fn new(socket: Socket, strays: Option<Arc<Strays>>, early: Keys, address: Address) -> Link {
-        Link {
+    fn new(socket: Socket, strays: Option<Arc<Strays>>, early: Keys, address: Address) -> PeerLink {
+        PeerLink {
             socket,
             strays,
             early,
@@ -259,7 +261,10 @@ impl Link {
 
     /// Take what has come in and hand each authentic body to `handle`, which says whether it took it: what came over a
     /// TCP stream is then offered again, what came over UDP is gone. True if there was anything.
-    pub fn receive(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
+    pub fn receive(
+        &mut self,
+        mut handle: impl FnMut(KeyPhase, Arrival, &mut [u8]) -> bool,
+    ) -> io::Result<bool> {
         self.streams.take_newcomers();
         let any = match &mut self.main {
             Some(keys) => self.streams.receive(keys, clock::now, &mut handle),
@@ -268,7 +273,7 @@ impl Link {
         self.by_streams |= any;
         let mut by_udp = false;
         let outcome = self.receive_datagrams(|phase, arrival, body| {
-            by_udp |= phase == Phase::Main;
+            by_udp |= phase == KeyPhase::Main;
             handle(phase, arrival, body);
         });
         self.by_streams &= !by_udp;
@@ -279,7 +284,10 @@ impl Link {
     }
 
     /// Take what has come in over UDP.
-    fn receive_datagrams(&mut self, mut handle: impl FnMut(Phase, Arrival, &mut [u8])) -> io::Result<bool> {
+    fn receive_datagrams(
+        &mut self,
+        mut handle: impl FnMut(KeyPhase, Arrival, &mut [u8]),
+    ) -> io::Result<bool> {
         let mut any = false;
         while let Some(mut stray) = self.next_stray() {
             any = true;
@@ -353,7 +361,7 @@ impl Link {
     /// loss: what this sends is small and repeated.
     pub fn send_one(
         &mut self,
-        phase: Phase,
+        phase: KeyPhase,
         scratch: &mut Vec<u8>,
         write: impl FnOnce(&mut [u8]) -> Option<Transmit>,
     ) -> bool {
@@ -361,9 +369,9 @@ impl Link {
         let Some(transmit) = write(&mut scratch[HEADER_LEN..]) else { return false };
         let len = transmit.len + SEAL_OVERHEAD;
         let keys = match (phase, &mut self.main) {
-            (Phase::Early, _) => &mut self.early,
-            (Phase::Main, Some(keys)) => keys,
-            (Phase::Main, None) => return true,
+            (KeyPhase::Early, _) => &mut self.early,
+            (KeyPhase::Main, Some(keys)) => keys,
+            (KeyPhase::Main, None) => return true,
         };
         keys.seal(&mut scratch[..len], transmit.number);
         match &mut self.socket {
@@ -387,7 +395,7 @@ impl Link {
         write: impl FnOnce(&mut [u8]) -> Option<Transmit>,
     ) -> bool {
         if !self.by_streams {
-            return self.send_one(Phase::Main, scratch, write);
+            return self.send_one(KeyPhase::Main, scratch, write);
         }
         scratch.resize(SCRATCH, 0);
         let Some(transmit) = write(scratch) else { return false };
@@ -519,13 +527,13 @@ fn open(
     early: &mut Keys,
     main: Option<&mut Keys>,
     datagram: Datagram<'_>,
-    handle: &mut impl FnMut(Phase, Arrival, &mut [u8]),
+    handle: &mut impl FnMut(KeyPhase, Arrival, &mut [u8]),
 ) -> bool {
     let Datagram { bytes, time, ecn, .. } = datagram;
     let Some(header) = Header::decode(bytes) else { return false };
     let (phase, keys) = match (header.early, main) {
-        (true, _) => (Phase::Early, early),
-        (false, Some(keys)) => (Phase::Main, keys),
+        (true, _) => (KeyPhase::Early, early),
+        (false, Some(keys)) => (KeyPhase::Main, keys),
         (false, None) => return false,
     };
     let Ok(body) = keys.open(&header, bytes) else { return false };

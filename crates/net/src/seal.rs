@@ -7,7 +7,7 @@ use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD, TAG_LEN};
 
 /// Which keys a datagram is under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum KeyPhase {
     /// The path check.
     Early,
     /// The transfer.

@@ -81,8 +81,8 @@ pub fn new_socket(address: SocketAddr) -> io::Result<Socket> {
     Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))
 }
 
-/// Bytes of a segment of a control stream, which carries little: its packets are no longer than those of the smallest datagrams that
-/// the path check tries, so that it goes on where longer ones begin to vanish.
+/// Bytes of a segment of a control stream, which carries little: its packets are no longer than those of the smallest
+/// datagrams that the path check tries, so that it goes on where longer ones begin to vanish.
 pub const CONTROL_MSS: u32 = (BASE_DATAGRAM_LEN as u32) - TCP_OVER_UDP;
 
 /// Said once: it will be the same for every socket.

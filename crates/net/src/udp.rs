@@ -1,5 +1,6 @@
 //! A UDP socket that moves many datagrams a system call (GSO, GRO), tells when each reached the host (kernel
-//! timestamps), what its IP header said of queues (ECN), and how many the host dropped (`SO_RXQ_OVFL`). Where the system lacks one of these it does without.
+//! timestamps), what its IP header said of queues (ECN), and how many the host dropped (`SO_RXQ_OVFL`). Where the
+//! system lacks one of these it does without.
 
 use super::drops::DropMeter;
 use crate::clock;

@@ -16,7 +16,7 @@
 //! - [`stripe`]: a byte stream over several lanes (PSockets, Sivakumar, Bailey & Grossman).
 #![forbid(unsafe_code)]
 
-pub mod blocks;
+pub mod bitmap;
 pub mod control;
 pub mod ecn;
 pub mod endpoint;

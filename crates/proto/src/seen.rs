@@ -11,17 +11,17 @@ pub struct Seen {
     any: bool,
     /// Largest number at each of the last acknowledgements: the runs reach back to the oldest of them, so that each
     /// stretch is told several times.
-    spoken: VecDeque<DatagramNumber>,
+    acked: VecDeque<DatagramNumber>,
 }
 
 const SEEN_WORDS: usize = 1024;
 const SEEN_BITS: u64 = SEEN_WORDS as u64 * 64;
 /// Acknowledgements that repeat a stretch of numbers.
-const RETOLD: usize = 12;
+const REPEATS: usize = 12;
 
 impl Default for Seen {
     fn default() -> Seen {
-        Seen { bits: Box::new([0; SEEN_WORDS]), largest: 0, any: false, spoken: VecDeque::new() }
+        Seen { bits: Box::new([0; SEEN_WORDS]), largest: 0, any: false, acked: VecDeque::new() }
     }
 }
 
@@ -66,18 +66,19 @@ impl Seen {
     }
 
     /// An acknowledgement goes out.
-    pub fn spoken(&mut self) {
-        self.spoken.push_back(self.largest);
-        if self.spoken.len() > RETOLD {
-            self.spoken.pop_front();
+    pub fn note_ack(&mut self) {
+        self.acked.push_back(self.largest);
+        if self.acked.len() > REPEATS {
+            self.acked.pop_front();
         }
     }
 
     /// Runs from the largest number downwards, for [`Ack::runs`](crate::wire::Ack::runs).
     pub fn runs(&self) -> Vec<u64> {
-        let told = if self.spoken.len() < RETOLD { 0 } else { self.spoken[0] };
-        let floor =
-            told.min(self.largest.saturating_sub(RUNS_MIN)).max((self.largest + 1).saturating_sub(SEEN_BITS));
+        let repeated = if self.acked.len() < REPEATS { 0 } else { self.acked[0] };
+        let floor = repeated
+            .min(self.largest.saturating_sub(RUNS_MIN))
+            .max((self.largest + 1).saturating_sub(SEEN_BITS));
         let mut runs = vec![];
         let (mut state, mut run, mut at) = (true, 0, self.largest + 1);
         while at > floor {

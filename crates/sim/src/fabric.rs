@@ -1,7 +1,7 @@
 //! What all flows of a simulation share: events, hops, packets, counters, trace.
 
 use crate::counters::Counters;
-use crate::engine::{EventQueue, LaneId};
+use crate::engine::{EventQueue, TrackId};
 use crate::ids::Side;
 use crate::link::{Link, Passage};
 use crate::options::Options;
@@ -42,9 +42,9 @@ struct Hop {
     /// By the side where the packets come from.
     links: [Link; 2],
     /// Where packets wait that have left the link for another hop; opened when there is one to go to.
-    transit: [Option<LaneId>; 2],
+    transit: [Option<TrackId>; 2],
     /// When the link is free for the next packet of a queue that chooses.
-    service: [Option<LaneId>; 2],
+    service: [Option<TrackId>; 2],
     device_rate: Rate,
     mtu: u32,
 }
@@ -56,7 +56,7 @@ pub(crate) struct FlowState {
     pub serial: u32,
     pub route: Route,
     /// Where packets arrive, by the side that they arrive at.
-    pub arrivals: [LaneId; 2],
+    pub arrivals: [TrackId; 2],
     pub access_delay: Duration,
     pub mtu: u32,
     /// By direction.
@@ -64,9 +64,9 @@ pub(crate) struct FlowState {
     pub is_gone: bool,
 }
 
-/// What a lane of a hop holds.
+/// What a track of a hop holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum HopLane {
+pub(crate) enum HopTrack {
     /// Packets on their way to the next hop.
     Transit,
     /// The moment at which the link is free.
@@ -93,19 +93,19 @@ impl Fabric {
         self.queue.now()
     }
 
-    /// Add a hop; `own` is told the lanes that are opened for it.
+    /// Add a hop; `own` is told the tracks that are opened for it.
     pub(crate) fn add_hop(
         &mut self,
         path: &PathConfig,
-        mut own: impl FnMut(LaneId, HopLane, HopId, Side),
+        mut own: impl FnMut(TrackId, HopTrack, HopId, Side),
     ) -> HopId {
         let id = HopId(u32::try_from(self.hops.len()).expect("fewer than 2³² hops"));
         let links = [&path.forward, &path.reverse].map(|config| Link::new(config, self.options.measure_from));
         let mut service = [None; 2];
         for side in Side::BOTH.into_iter().filter(|side| links[side.index()].keeps()) {
-            let lane = self.queue.open_lane();
-            own(lane, HopLane::Service, id, side);
-            service[side.index()] = Some(lane);
+            let track = self.queue.open_track();
+            own(track, HopTrack::Service, id, side);
+            service[side.index()] = Some(track);
         }
         let (device_rate, mtu) = (path.device_rate, path.mtu);
         self.hops.push(Hop { links, transit: [None; 2], service, device_rate, mtu });
@@ -113,7 +113,7 @@ impl Fabric {
     }
 
     /// Make a route usable: packets can pass from each of its hops to the next.
-    pub(crate) fn join(&mut self, route: &Route, mut own: impl FnMut(LaneId, HopLane, HopId, Side)) {
+    pub(crate) fn join(&mut self, route: &Route, mut own: impl FnMut(TrackId, HopTrack, HopId, Side)) {
         let hops = route.hops();
         for side in Side::BOTH {
             let leaving = match side {
@@ -123,9 +123,9 @@ impl Fabric {
             for id in leaving {
                 let queue = &mut self.queue;
                 self.hops[id.index()].transit[side.index()].get_or_insert_with(|| {
-                    let lane = queue.open_lane();
-                    own(lane, HopLane::Transit, *id, side);
-                    lane
+                    let track = queue.open_track();
+                    own(track, HopTrack::Transit, *id, side);
+                    track
                 });
             }
         }
@@ -193,7 +193,7 @@ impl Fabric {
     /// Packets in queues that choose, and between hops.
     pub(crate) fn within(&self, from: Side) -> u64 {
         let hop = |hop: &Hop| {
-            let transit = hop.transit[from.index()].map_or(0, |lane| self.queue.len(lane));
+            let transit = hop.transit[from.index()].map_or(0, |track| self.queue.len(track));
             (hop.links[from.index()].kept_packets() + transit) as u64
         };
         self.hops.iter().map(hop).sum()
@@ -264,8 +264,8 @@ impl Fabric {
             self.pass(waiting.packet, hop, passage);
         }
         let next = self.link(hop, from).serve_at(now);
-        if let Some(lane) = self.hops[hop.index()].service[from.index()] {
-            self.queue.set_timer(lane, next);
+        if let Some(track) = self.hops[hop.index()].service[from.index()] {
+            self.queue.set_timer(track, next);
         }
     }
 
@@ -316,10 +316,10 @@ impl Fabric {
         if flow.serial != owner.serial || flow.is_gone {
             self.drop_packet(slot, TraceKind::Gone);
         } else if is_last {
-            let lane = flow.arrivals[owner.from.other().index()];
-            self.queue.schedule(lane, time + flow.access_delay, slot);
-        } else if let Some(lane) = self.hops[hop.index()].transit[owner.from.index()] {
-            self.queue.schedule(lane, time, slot);
+            let track = flow.arrivals[owner.from.other().index()];
+            self.queue.schedule(track, time + flow.access_delay, slot);
+        } else if let Some(track) = self.hops[hop.index()].transit[owner.from.index()] {
+            self.queue.schedule(track, time, slot);
         }
     }
 

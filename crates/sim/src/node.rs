@@ -1,6 +1,6 @@
 //! A simulated host: drives one endpoint by its call-order contract.
 
-use crate::engine::{EventQueue, LaneId};
+use crate::engine::{EventQueue, TrackId};
 use crate::fabric::Fabric;
 use crate::link::Serializer;
 use crate::packet::{Owner, ReplayWindow};
@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Node<E> {
     pub endpoint: E,
-    pub lanes: Lanes,
+    pub tracks: Tracks,
     /// Of the packets that it sends.
     owner: Owner,
     device: Serializer,
@@ -28,26 +28,26 @@ pub(crate) struct Node<E> {
 
 /// Where a host's events wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct Tracks {
     /// Datagrams in the device, not yet transmitted.
-    pub device: LaneId,
+    pub device: TrackId,
     /// Datagrams on their way to this host.
-    pub arrivals: LaneId,
+    pub arrivals: TrackId,
     /// The endpoint's deadline.
-    pub timer: LaneId,
+    pub timer: TrackId,
 }
 
-impl Lanes {
-    pub(crate) fn open(queue: &mut EventQueue) -> Lanes {
-        Lanes { device: queue.open_lane(), arrivals: queue.open_lane(), timer: queue.open_lane() }
+impl Tracks {
+    pub(crate) fn open(queue: &mut EventQueue) -> Tracks {
+        Tracks { device: queue.open_track(), arrivals: queue.open_track(), timer: queue.open_track() }
     }
 }
 
 impl<E: Endpoint> Node<E> {
-    pub(crate) fn new(endpoint: E, lanes: Lanes, owner: Owner, device: Rate, ahead: Duration) -> Node<E> {
+    pub(crate) fn new(endpoint: E, tracks: Tracks, owner: Owner, device: Rate, ahead: Duration) -> Node<E> {
         Node {
             endpoint,
-            lanes,
+            tracks,
             owner,
             device: Serializer::new(device),
             started: false,
@@ -130,7 +130,7 @@ impl<E: Endpoint> Node<E> {
     fn transmit(&mut self, fabric: &mut Fabric) {
         let now = fabric.now();
         loop {
-            self.blocked = fabric.queue.len(self.lanes.device) >= fabric.options.device_slots;
+            self.blocked = fabric.queue.len(self.tracks.device) >= fabric.options.device_slots;
             if self.blocked {
                 return;
             }
@@ -154,7 +154,7 @@ impl<E: Endpoint> Node<E> {
                 fabric.drop_packet(slot, TraceKind::Oversize);
             } else {
                 let leaves = self.device.transmit(now, size);
-                fabric.queue.schedule(self.lanes.device, leaves, slot);
+                fabric.queue.schedule(self.tracks.device, leaves, slot);
             }
         }
     }
@@ -168,17 +168,17 @@ impl<E: Endpoint> Node<E> {
             Some(at) if at <= now && timer_handled => Some(now + TIMER_GRANULARITY),
             other => other,
         };
-        fabric.queue.set_timer(self.lanes.timer, at);
+        fabric.queue.set_timer(self.tracks.timer, at);
     }
 
-    /// Close the lanes; whatever was in the device or on its way to this host is gone.
+    /// Close the tracks; whatever was in the device or on its way to this host is gone.
     pub(crate) fn close(self, fabric: &mut Fabric) -> E {
-        for lane in [self.lanes.device, self.lanes.arrivals] {
-            for slot in fabric.queue.close_lane(lane) {
+        for track in [self.tracks.device, self.tracks.arrivals] {
+            for slot in fabric.queue.close_track(track) {
                 fabric.drop_packet(slot, TraceKind::Gone);
             }
         }
-        fabric.queue.close_lane(self.lanes.timer).for_each(drop);
+        fabric.queue.close_track(self.tracks.timer).for_each(drop);
         self.endpoint
     }
 }

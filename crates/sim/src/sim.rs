@@ -1,11 +1,11 @@
 //! The simulation: flows over one path, event after event.
 
 use crate::counters::Counters;
-use crate::engine::LaneId;
-use crate::fabric::{Fabric, FlowState, HopLane};
+use crate::engine::TrackId;
+use crate::fabric::{Fabric, FlowState, HopTrack};
 use crate::ids::{FlowEvent, FlowId, Side};
 use crate::link::{LinkChange, LinkStep, LinkTotals};
-use crate::node::{Lanes, Node};
+use crate::node::{Node, Tracks};
 use crate::options::Options;
 use crate::outcome::{Direction, End, Limits, Outcome, Run};
 use crate::packet::Owner;
@@ -30,8 +30,8 @@ pub struct Sim<L: Endpoint, R: Endpoint> {
     flows: Vec<Option<Flow<L, R>>>,
     free_slots: Vec<u32>,
     serials: u32,
-    owners: Vec<LaneOwner>,
-    wakes: LaneId,
+    owners: Vec<TrackOwner>,
+    wakes: TrackId,
     happened: Vec<FlowEvent<L::Event, R::Event>>,
     handled: u64,
 }
@@ -43,9 +43,9 @@ struct Flow<L, R> {
     serial: u32,
 }
 
-/// What the events of a lane are.
+/// What the events of a track are.
 #[derive(Clone, Copy, Debug)]
-enum LaneOwner {
+enum TrackOwner {
     Device(u32, Side),
     Arrivals(u32, Side),
     Timer(u32, Side),
@@ -54,21 +54,21 @@ enum LaneOwner {
     Wakes,
 }
 
-/// Remember what the events of a lane are.
-fn own(owners: &mut Vec<LaneOwner>, lane: LaneId, owner: LaneOwner) {
-    let needed = owners.len().max(lane.index() + 1);
+/// Remember what the events of a track are.
+fn own(owners: &mut Vec<TrackOwner>, track: TrackId, owner: TrackOwner) {
+    let needed = owners.len().max(track.index() + 1);
     owners.resize(needed, owner);
-    owners[lane.index()] = owner;
+    owners[track.index()] = owner;
 }
 
-/// Remember what the events of a hop's lane are.
-fn own_hop(owners: &mut Vec<LaneOwner>) -> impl FnMut(LaneId, HopLane, HopId, Side) {
-    |lane, kind, hop, side| {
+/// Remember what the events of a hop's track are.
+fn own_hop(owners: &mut Vec<TrackOwner>) -> impl FnMut(TrackId, HopTrack, HopId, Side) {
+    |track, kind, hop, side| {
         let owner = match kind {
-            HopLane::Transit => LaneOwner::Transit,
-            HopLane::Service => LaneOwner::Service(hop, side),
+            HopTrack::Transit => TrackOwner::Transit,
+            HopTrack::Service => TrackOwner::Service(hop, side),
         };
-        own(owners, lane, owner);
+        own(owners, track, owner);
     }
 }
 
@@ -81,13 +81,13 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
     /// A path without flows, built by hand.
     pub fn with_path(path: PathConfig, options: Options) -> Sim<L, R> {
         let mut fabric = Fabric::new(options);
-        let wakes = fabric.queue.open_lane();
+        let wakes = fabric.queue.open_track();
         let mut sim = Sim {
             fabric,
             flows: Vec::new(),
             free_slots: Vec::new(),
             serials: 0,
-            owners: vec![LaneOwner::Wakes],
+            owners: vec![TrackOwner::Wakes],
             wakes,
             happened: Vec::new(),
             handled: 0,
@@ -124,13 +124,13 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
         self.serials += 1;
         let route = &placement.route;
         self.fabric.join(route, own_hop(&mut self.owners));
-        let lanes = Side::BOTH.map(|side| self.open_lanes(slot, side));
+        let tracks = Side::BOTH.map(|side| self.open_tracks(slot, side));
         self.fabric.set_flow(
             slot,
             FlowState {
                 serial: id.serial,
                 route: route.clone(),
-                arrivals: [lanes[0].arrivals, lanes[1].arrivals],
+                arrivals: [tracks[0].arrivals, tracks[1].arrivals],
                 access_delay: placement.access_delay,
                 mtu: self.fabric.mtu(route),
                 counters: [Counters::default(); 2],
@@ -140,10 +140,10 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
         let device = placement.access_rate.unwrap_or_else(|| self.fabric.device_rate(route.hops()[0]));
         let ahead = self.fabric.options.right_clock_ahead;
         let owner = |from| Owner { slot, serial: id.serial, from };
-        lanes.iter().for_each(|lanes| self.fabric.queue.set_timer(lanes.timer, Some(placement.start)));
+        tracks.iter().for_each(|tracks| self.fabric.queue.set_timer(tracks.timer, Some(placement.start)));
         self.flows[slot as usize] = Some(Flow {
-            left: Node::new(left, lanes[0], owner(Side::Left), device, Duration::ZERO),
-            right: Node::new(right, lanes[1], owner(Side::Right), device, ahead),
+            left: Node::new(left, tracks[0], owner(Side::Left), device, Duration::ZERO),
+            right: Node::new(right, tracks[1], owner(Side::Right), device, ahead),
             serial: id.serial,
         });
         id
@@ -194,13 +194,13 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
         self.happened.clear();
         let Some(event) = self.fabric.queue.pop() else { return false };
         self.handled += 1;
-        match self.owners[event.lane.index()] {
-            LaneOwner::Device(slot, side) => self.on_device(slot, side, event.item),
-            LaneOwner::Arrivals(slot, side) => self.on_arrival(slot, side, event.item),
-            LaneOwner::Timer(slot, side) => self.on_timer(slot, side),
-            LaneOwner::Transit => self.fabric.enter_hop(event.item),
-            LaneOwner::Service(hop, from) => self.fabric.serve(hop, from),
-            LaneOwner::Wakes => {
+        match self.owners[event.track.index()] {
+            TrackOwner::Device(slot, side) => self.on_device(slot, side, event.item),
+            TrackOwner::Arrivals(slot, side) => self.on_arrival(slot, side, event.item),
+            TrackOwner::Timer(slot, side) => self.on_timer(slot, side),
+            TrackOwner::Transit => self.fabric.enter_hop(event.item),
+            TrackOwner::Service(hop, from) => self.fabric.serve(hop, from),
+            TrackOwner::Wakes => {
                 let side = if event.item % 2 == 0 { Side::Left } else { Side::Right };
                 self.on_wake(event.item / 2, side);
             }
@@ -277,12 +277,12 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
 
     /// How many datagrams are on their way from one side to the other: in a device, in a queue or propagating.
     pub fn in_flight(&self, from: Side) -> u64 {
-        let lanes = |flow: &Flow<L, R>| match from {
-            Side::Left => [flow.left.lanes.device, flow.right.lanes.arrivals],
-            Side::Right => [flow.right.lanes.device, flow.left.lanes.arrivals],
+        let tracks = |flow: &Flow<L, R>| match from {
+            Side::Left => [flow.left.tracks.device, flow.right.tracks.arrivals],
+            Side::Right => [flow.right.tracks.device, flow.left.tracks.arrivals],
         };
-        let at_hosts = self.flows.iter().flatten().flat_map(lanes);
-        at_hosts.map(|lane| self.fabric.queue.len(lane) as u64).sum::<u64>() + self.fabric.within(from)
+        let at_hosts = self.flows.iter().flatten().flat_map(tracks);
+        at_hosts.map(|track| self.fabric.queue.len(track) as u64).sum::<u64>() + self.fabric.within(from)
     }
 
     /// What one direction of a hop has done.
@@ -336,12 +336,12 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
         flow.filter(|flow| flow.serial == id.serial).expect("the flow has not been removed")
     }
 
-    fn open_lanes(&mut self, slot: u32, side: Side) -> Lanes {
-        let lanes = Lanes::open(&mut self.fabric.queue);
-        own(&mut self.owners, lanes.device, LaneOwner::Device(slot, side));
-        own(&mut self.owners, lanes.arrivals, LaneOwner::Arrivals(slot, side));
-        own(&mut self.owners, lanes.timer, LaneOwner::Timer(slot, side));
-        lanes
+    fn open_tracks(&mut self, slot: u32, side: Side) -> Tracks {
+        let tracks = Tracks::open(&mut self.fabric.queue);
+        own(&mut self.owners, tracks.device, TrackOwner::Device(slot, side));
+        own(&mut self.owners, tracks.arrivals, TrackOwner::Arrivals(slot, side));
+        own(&mut self.owners, tracks.timer, TrackOwner::Timer(slot, side));
+        tracks
     }
 
     fn on_device(&mut self, slot: u32, side: Side, packet: u32) {

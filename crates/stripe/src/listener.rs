@@ -345,16 +345,16 @@ impl Porter {
 #[derive(Default)]
 struct Complaints {
     last: Option<Instant>,
-    untold: u64,
+    unreported: u64,
 }
 
 impl Complaints {
     fn add(&mut self, line: &str) {
         if self.last.is_some_and(|last| last.elapsed() < COMPLAIN_EVERY) {
-            self.untold += 1;
+            self.unreported += 1;
             return;
         }
-        match std::mem::take(&mut self.untold) {
+        match std::mem::take(&mut self.unreported) {
             0 => tracing::warn!("{line}"),
             more => tracing::warn!("{line} (and {more} others since the last such line)"),
         }

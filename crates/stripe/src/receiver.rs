@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub struct Engine {
     sending: Sending,
     /// Whoever has it may lock what sends and the state, but not the other way round.
-    receiver: Mutex<Receiver>,
+    receiver: Mutex<LaneReceiver>,
 }
 
 impl Deref for Engine {
@@ -37,12 +37,12 @@ impl Engine {
     }
 
     /// Be the one that receives.
-    fn receiver(&self) -> MutexGuard<'_, Receiver> {
+    fn receiver(&self) -> MutexGuard<'_, LaneReceiver> {
         locked(&self.receiver)
     }
 
     /// Be the one that receives, if nobody is.
-    fn try_receiver(&self) -> Option<MutexGuard<'_, Receiver>> {
+    fn try_receiver(&self) -> Option<MutexGuard<'_, LaneReceiver>> {
         match self.receiver.try_lock() {
             Ok(receiver) => Some(receiver),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -160,7 +160,7 @@ fn time_for_ack(core: &Sending, mut state: MutexGuard<'_, State>) -> Duration {
 
 /// What receives: the receiving thread, or the program while it waits for something to read.
 #[derive(Default)]
-pub struct Receiver {
+pub struct LaneReceiver {
     lanes: Vec<ReceiveLane>,
     /// Buffers to read into.
     spare: Vec<Vec<u8>>,
@@ -190,7 +190,7 @@ impl std::fmt::Display for Ended {
     }
 }
 
-impl Receiver {
+impl LaneReceiver {
     /// Take over new lanes, forget those that died.
     fn adopt(&mut self, state: &mut State) {
         for (lane, opener) in state.new_receivers.drain(..) {

@@ -23,7 +23,7 @@ pub struct Sending {
     /// What the threads share.
     pub core: Arc<Core>,
     /// Whoever has it may lock the state, but not the other way round.
-    sender: Mutex<Sender>,
+    sender: Mutex<LaneSender>,
 }
 
 impl Deref for Sending {
@@ -41,7 +41,7 @@ impl Sending {
     }
 
     /// Be the one that sends.
-    fn sender(&self) -> MutexGuard<'_, Sender> {
+    fn sender(&self) -> MutexGuard<'_, LaneSender> {
         locked(&self.sender)
     }
 
@@ -124,7 +124,7 @@ fn send_here(core: &Sending) {
 
 /// What sends: the sending thread, or while that sleeps, whoever has something to send.
 #[derive(Default)]
-pub struct Sender {
+pub struct LaneSender {
     lanes: Vec<SendLane>,
     /// The sending thread sleeps until then, or until it is woken.
     asleep_until: Option<Time>,
@@ -177,7 +177,7 @@ impl Chunk {
     }
 }
 
-impl Sender {
+impl LaneSender {
     /// For how long there was room and nothing to send, since this was last asked.
     fn take_starved(&mut self, now: Time) -> Duration {
         self.count_starved(now);

@@ -332,7 +332,7 @@ impl State {
             return true;
         }
         let said = self.out.is_complete() || self.peer_stopped;
-        let heard = self.inc.is_complete() || self.read_shut && !self.notices.is_untold(&Frame::Stop);
+        let heard = self.inc.is_complete() || self.read_shut && !self.notices.is_unsent(&Frame::Stop);
         self.failure.is_none() && said && heard && !self.inc.owes_ack()
     }
 

@@ -8,7 +8,7 @@ use longhaul::{CopyOptions, Location, ServeOptions};
 use longhaul_net::control::{self, Control, ServerKey, Stream, psk_of_token};
 use longhaul_net::wake::Waker;
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest};
-use longhaul_proto::session::message::{Answer, Direction, FileFailure, Message, Offer};
+use longhaul_proto::session::message::{Answer, FileFailure, Message, Offer, Operation};
 use std::fs;
 use std::io::{self, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -50,10 +50,10 @@ pub fn session_server(bytes: &[u8]) {
     let (address, top) = &*DAEMON;
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     let name = format!("run-{run}");
-    let direction = if said.pulls {
-        Direction::Pull { sources: vec![b"source".to_vec()] }
+    let operation = if said.pulls {
+        Operation::Pull { sources: vec![b"source".to_vec()] }
     } else {
-        Direction::Push { dest: name.clone().into() }
+        Operation::Push { dest: name.clone().into() }
     };
     let head = if said.pulls { vec![] } else { said.listing.clone() };
     let mut early_salt = [0; 32];
@@ -61,7 +61,7 @@ pub fn session_server(bytes: &[u8]) {
     let offer = Offer {
         connection_id: run,
         early_salt,
-        direction,
+        operation,
         listing_len: head.len() as u64,
         listing_head: head[..head.len().min(control::OFFER_MAX / 2)].to_vec(),
         ..offer()

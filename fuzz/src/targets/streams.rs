@@ -6,7 +6,7 @@ use longhaul_net::{control, wake};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
 use longhaul_proto::session::message::{
-    Already, Answer, Direction, FileFailure, FileOptions, GroupHash, Message, Offer, Report, SenderStatus,
+    Already, Answer, FileFailure, FileOptions, GroupHash, Message, Offer, Operation, Report, SenderStatus,
     TransferOptions,
 };
 use longhaul_proto::session::reason::{Cause, Reason};
@@ -206,8 +206,8 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
     let messages = messages();
     let mut seeds: Vec<_> = messages.iter().map(|message| tagged(0, to_bytes(message))).collect();
     seeds.push(tagged(1, to_bytes(&offer())));
-    let pull = Direction::Pull { sources: vec![b"a".to_vec(), b"b/".to_vec()] };
-    seeds.push(tagged(1, to_bytes(&Offer { direction: pull, ..offer() })));
+    let pull = Operation::Pull { sources: vec![b"a".to_vec(), b"b/".to_vec()] };
+    seeds.push(tagged(1, to_bytes(&Offer { operation: pull, ..offer() })));
     seeds.push(tagged(2, to_bytes(&answer())));
     seeds.push(tagged(2, to_bytes(&Answer::Refuse(Reason::new(Cause::Refused, "no")))));
     seeds
@@ -266,7 +266,7 @@ pub(super) fn offer() -> Offer {
         aes: true,
         early_salt: [1; 32],
         made_s: 1_700_000_000,
-        direction: Direction::Push { dest: b"in/".to_vec() },
+        operation: Operation::Push { dest: b"in/".to_vec() },
         copy: [4; 16],
         files: FileOptions { resume: true, exclude: vec!["*.o".into()], ..FileOptions::default() },
         transfer: TransferOptions {

@@ -454,7 +454,7 @@ fn flood(relay: &Relay, way: Way, quota: Quota<'_>, send: impl Fn(&[u8])) {
 }
 
 /// This many connections, of which the n-th says what `words` has for it and then waits.
-fn crowd(server: &Server, count: usize, words: impl Fn(usize) -> Vec<u8>) -> Vec<TcpStream> {
+fn connect_many(server: &Server, count: usize, words: impl Fn(usize) -> Vec<u8>) -> Vec<TcpStream> {
     let connect = |n| {
         let mut socket = TcpStream::connect(server.address()).unwrap();
         // It may have been shown out already.
@@ -468,7 +468,7 @@ fn crowd(server: &Server, count: usize, words: impl Fn(usize) -> Vec<u8>) -> Vec
 fn two_hundred_strangers_do_not_keep_a_friend_out() {
     let there = folder();
     let server = Server::start(there.path(), &[]);
-    let strangers = crowd(&server, 200, |n| match n % 5 {
+    let strangers = connect_many(&server, 200, |n| match n % 5 {
         0 => vec![],
         1 => b"GET / HTTP/1.1\r\n\r\n".to_vec(),
         2 => b"LHC\x01".to_vec(),
@@ -484,7 +484,7 @@ fn strangers_who_say_a_word_and_wait_are_shown_out() {
     let there = folder();
     let server = Server::start(there.path(), &[]);
     // More than a server takes at a time.
-    let strangers = crowd(&server, 300, |_| b"LHC\x01".to_vec());
+    let strangers = connect_many(&server, 300, |_| b"LHC\x01".to_vec());
     let deadline = Instant::now() + Duration::from_secs(20);
     while server.cp([OsString::from("/etc/hostname"), server.url("").into()]).code != 0 {
         assert!(Instant::now() < deadline, "strangers hold all places");

@@ -37,7 +37,7 @@ fn campaign(seeds: std::ops::Range<u64>) {
     let tools = folder();
     let shim = Shim::compile(tools.path());
     let mut tally = Tally::default();
-    let rounds = campaign::run(seeds, AT_A_TIME, |seed| Round::new(seed, shim.as_ref()).run());
+    let rounds = campaign::run(seeds, AT_A_TIME, |seed| CampaignRound::new(seed, shim.as_ref()).run());
     rounds.iter().for_each(|round| tally.add(round));
     println!("{tally:?}");
     let expected = tally.delivered.saturating_sub(tally.tears * UNDER_WAY_MAX) as f64 * KEPT_MIN;
@@ -114,7 +114,7 @@ impl Tally {
 }
 
 /// A tree that is copied until it is there.
-struct Round<'a> {
+struct CampaignRound<'a> {
     seed: u64,
     rng: Rng,
     sides: Sides,
@@ -127,11 +127,11 @@ struct Round<'a> {
     tally: Tally,
 }
 
-impl<'a> Round<'a> {
-    fn new(seed: u64, shim: Option<&'a Shim>) -> Round<'a> {
+impl<'a> CampaignRound<'a> {
+    fn new(seed: u64, shim: Option<&'a Shim>) -> CampaignRound<'a> {
         let mut rng = Rng::with_seed(seed);
         let sides = Sides::new(rng.bool());
-        let mut round = Round {
+        let mut round = CampaignRound {
             seed,
             rng,
             sides,
@@ -336,7 +336,7 @@ impl<'a> Round<'a> {
     }
 }
 
-impl Drop for Round<'_> {
+impl Drop for CampaignRound<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             println!("it was seed {}, after {:?}", self.seed, self.tally);

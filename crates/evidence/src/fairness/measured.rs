@@ -1,6 +1,6 @@
 //! Copies by the program over an emulated path, beside the kernel's TCP.
 
-use super::meeting::{Meeting, Met, Ours, Shares, Way};
+use super::mix::{FlowMix, MixOutcomes, Ours, Shares, Way};
 use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, RENO, about_path, path};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// What is to meet, and for how long.
 struct Extent {
-    meetings: Vec<Meeting>,
+    mixes: Vec<FlowMix>,
     rounds: usize,
     timing: Timing,
     /// For a flow by itself.
@@ -23,41 +23,41 @@ struct Extent {
 
 impl Extent {
     fn of(bench: &Bench<'_>) -> Extent {
-        let copy = Meeting::of(Ours::DEFAULT, 1);
+        let copy = FlowMix::of(Ours::DEFAULT, 1);
         let yielding = [CUBIC_ALONE, BACKGROUND_ALONE, BACKGROUND_ALONE.beside(CUBIC, 1)];
-        let udp = Meeting::of(Ours { way: Way::Udp, ..Ours::DEFAULT }, 1).beside(CUBIC, 1);
-        let full = || -> Vec<Meeting> {
+        let udp = FlowMix::of(Ours { way: Way::Udp, ..Ours::DEFAULT }, 1).beside(CUBIC, 1);
+        let full = || -> Vec<FlowMix> {
             let rivals = [CUBIC, RENO, BBR]
                 .into_iter()
                 .flat_map(|rival| [1, 4].map(|count| copy.beside(rival, count)));
-            let alike = ALIKE_COPIES.map(|count| Meeting::of(Ours::DEFAULT, count));
+            let alike = ALIKE_COPIES.map(|count| FlowMix::of(Ours::DEFAULT, count));
             alike.into_iter().chain(rivals).chain([udp]).chain(yielding).collect()
         };
-        let few = [Meeting::of(Ours::DEFAULT, 3), copy.beside(CUBIC, 1), udp, copy.beside(BBR, 1)];
+        let few = [FlowMix::of(Ours::DEFAULT, 3), copy.beside(CUBIC, 1), udp, copy.beside(BBR, 1)];
         let timing = |gap_s: f64, settle_s: f64, measure_s: f64| {
             let [gap, settle, measure] = [gap_s, settle_s, measure_s].map(Duration::from_secs_f64);
             Timing { gap, settle, measure }
         };
         let quick = few.into_iter().chain(yielding).collect();
         let smoke = vec![copy.beside(CUBIC, 1)];
-        let usual: Vec<Meeting> = bench.pick(full(), quick, smoke);
-        let is_wanted = |meeting: &Meeting| bench.wants(&meeting.name(), usual.contains(meeting));
-        let meetings = full().into_iter().filter(is_wanted).collect();
+        let usual: Vec<FlowMix> = bench.pick(full(), quick, smoke);
+        let is_wanted = |mix: &FlowMix| bench.wants(&mix.name(), usual.contains(mix));
+        let mixes = full().into_iter().filter(is_wanted).collect();
         let (rounds, timing, alone) = bench.pick(
             (3, timing(2.0, 10.0, 20.0), timing(0.0, 5.0, 10.0)),
             (1, timing(1.0, 2.5, 4.0), timing(0.0, 2.0, 2.0)),
             (1, timing(0.1, 0.2, 0.3), timing(0.0, 0.2, 0.3)),
         );
-        Extent { meetings, rounds, timing, alone }
+        Extent { mixes, rounds, timing, alone }
     }
 
-    fn timing(&self, meeting: Meeting) -> Timing {
-        if [CUBIC_ALONE, BACKGROUND_ALONE].contains(&meeting) { self.alone } else { self.timing }
+    fn timing(&self, mix: FlowMix) -> Timing {
+        if [CUBIC_ALONE, BACKGROUND_ALONE].contains(&mix) { self.alone } else { self.timing }
     }
 
     /// More than any copy gets through before it is stopped.
     fn source_bytes(&self) -> u64 {
-        let longest = self.meetings.iter().map(|&meeting| self.timing(meeting).total(meeting));
+        let longest = self.mixes.iter().map(|&mix| self.timing(mix).total(mix));
         let longest = longest.max().unwrap_or_default() + START_TIME_MAX;
         (longest.as_secs_f64() * path().bottleneck_mbit * 1e6 / 8.0) as u64
     }
@@ -75,23 +75,23 @@ struct Timing {
 
 impl Timing {
     /// All of it.
-    fn total(self, meeting: Meeting) -> Duration {
-        self.gap * meeting.programs() + self.settle + self.measure
+    fn total(self, mix: FlowMix) -> Duration {
+        self.gap * mix.programs() + self.settle + self.measure
     }
 }
 
 /// How it was measured, and what came of it.
-pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<Met>), ExperimentError> {
+pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<MixOutcomes>), ExperimentError> {
     let extent = Extent::of(bench);
     bench.check_parts()?;
-    bench.expect_runs(extent.meetings.len() * extent.rounds);
+    bench.expect_runs(extent.mixes.len() * extent.rounds);
     let lab = bench.lab(&path())?;
     let source = Rc::new(Payload::file(bench, extent.source_bytes())?);
-    let mut met: Vec<Met> = extent.meetings.iter().map(|&meeting| Met { meeting, shares: vec![] }).collect();
+    let mut outcomes: Vec<MixOutcomes> = extent.mixes.iter().map(|&mix| MixOutcomes { mix, shares: vec![] }).collect();
     for round in 0..extent.rounds {
-        for one in &mut met {
-            let timing = extent.timing(one.meeting);
-            one.shares.push(one.meeting.measure(bench, &lab, &source, timing, round % 2 == 1)?);
+        for one in &mut outcomes {
+            let timing = extent.timing(one.mix);
+            one.shares.push(one.mix.measure(bench, &lab, &source, timing, round % 2 == 1)?);
         }
     }
     let Timing { gap, settle, measure } = extent.timing;
@@ -111,7 +111,7 @@ pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<Met>), Experim
             extent.rounds
         ),
     ];
-    Ok((method, met))
+    Ok((method, outcomes))
 }
 
 /// A program that sends.
@@ -136,7 +136,7 @@ impl Flow {
     }
 }
 
-impl Meeting {
+impl FlowMix {
     /// Let copies meet on that path. The others begin first if `rivals_first`.
     fn measure(
         self,
@@ -230,8 +230,8 @@ mod tests {
     fn every_program_begins_in_a_gap_of_its_own() {
         let second = Duration::from_secs(1);
         let timing = Timing { gap: second, settle: 2 * second, measure: 3 * second };
-        assert_eq!(timing.total(Meeting::of(Ours::DEFAULT, 0).beside("cubic", 4)), 6 * second);
-        assert_eq!(timing.total(Meeting::of(Ours::DEFAULT, 3)), 8 * second);
+        assert_eq!(timing.total(FlowMix::of(Ours::DEFAULT, 0).beside("cubic", 4)), 6 * second);
+        assert_eq!(timing.total(FlowMix::of(Ours::DEFAULT, 3)), 8 * second);
         assert_eq!(timing.total(BACKGROUND_ALONE.beside("cubic", 1)), 7 * second);
     }
 }

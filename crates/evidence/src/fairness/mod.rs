@@ -1,8 +1,8 @@
-//! fairness: how what longhaul sends shares a path, with its like, beside TCP, and behind it. In the simulator
-//! flows under several controls, over emulated paths copies by the program.
+//! fairness: how longhaul shares a path with other copies, beside TCP, and in the background of TCP. The simulator
+//! runs flows under several controllers; over emulated paths the program makes copies.
 
 mod measured;
-mod meeting;
+mod mix;
 mod simulated;
 
 use crate::ExperimentError;
@@ -11,7 +11,7 @@ use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_proto::control::ControllerKind;
 use longhaul_sim::metrics::Summary;
 use longhaul_sim::scenario::Scenario;
-use meeting::{Meeting, Met, Ours, Way};
+use mix::{FlowMix, MixOutcomes, Ours, Way};
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     "fairness",
@@ -34,16 +34,16 @@ const BEHIND: Claim =
 const FILLS: Claim = Claim::ours("ours in the background by itself fills at least 90 % of the link");
 
 fn run(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
-    let (method, met) = match backend {
+    let (method, outcomes) = match backend {
         Backend::Simulator(options) => simulated::meet(options),
         Backend::Lab(bench) => measured::meet(bench)?,
     };
-    let mut tables = vec![alike_table(&met), beside_table(&met), background_table(&met)];
+    let mut tables = vec![alike_table(&outcomes), beside_table(&outcomes), background_table(&outcomes)];
     tables.retain(|table| !table.rows.is_empty());
     tables.iter_mut().for_each(Table::drop_empty_columns);
-    let mut statements = judge(&met);
+    let mut statements = judge(&outcomes);
     if let Backend::Lab(bench) = backend {
-        let alike = met.iter().filter(|one| one.meeting.is_alike()).count();
+        let alike = outcomes.iter().filter(|one| one.mix.is_alike()).count();
         let coverage = bench.coverage_of(alike, measured::ALIKE_COPIES.len());
         statements[0] = coverage.of_every("numbers of copies", statements.remove(0));
     } else {
@@ -53,18 +53,18 @@ fn run(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     Ok(Findings { method, tables, statements })
 }
 
-fn find(met: &[Met], meeting: Meeting) -> Option<&Met> {
-    met.iter().find(|one| one.meeting == meeting)
+fn find(outcomes: &[MixOutcomes], mix: FlowMix) -> Option<&MixOutcomes> {
+    outcomes.iter().find(|one| one.mix == mix)
 }
 
-fn alike_table(met: &[Met]) -> Table {
+fn alike_table(outcomes: &[MixOutcomes]) -> Table {
     Table::of(
         "alike",
         "Among themselves",
-        &met.iter().filter(|one| one.meeting.is_alike()).collect::<Vec<_>>(),
+        &outcomes.iter().filter(|one| one.mix.is_alike()).collect::<Vec<_>>(),
     )
-    .column("flows", Unit::Number, |one| one.meeting.count)
-    .text("round trips", |one| if one.meeting.has_far { "1 : 4" } else { "equal" })
+    .column("flows", Unit::Number, |one| one.mix.count)
+    .text("round trips", |one| if one.mix.has_far { "1 : 4" } else { "equal" })
     .column("Jain index, mean", Unit::Number, |one| one.jain().mean)
     .column("worst", Unit::Number, |one| one.jain().min)
     .column("least flow", Unit::Share, |one| one.each().min)
@@ -75,12 +75,12 @@ fn alike_table(met: &[Met]) -> Table {
     .plot(Plot::lines("flows", &["Jain index, mean"]).by("round trips"))
 }
 
-fn beside_table(met: &[Met]) -> Table {
-    let beside = met.iter().filter(|one| one.meeting.count == 1 && one.meeting.ours.way != Way::Background);
-    let beside = beside.filter_map(|one| Some((one, one.meeting.rivals?.1)));
+fn beside_table(outcomes: &[MixOutcomes]) -> Table {
+    let beside = outcomes.iter().filter(|one| one.mix.count == 1 && one.mix.ours.way != Way::Background);
+    let beside = beside.filter_map(|one| Some((one, one.mix.rivals?.1)));
     Table::of("beside", "One of ours beside TCPs", &beside.collect::<Vec<_>>())
-        .text("one flow", |(one, _)| one.meeting.ours.name())
-        .text("beside", |(one, _)| one.meeting.rivals_name())
+        .text("one flow", |(one, _)| one.mix.ours.name())
+        .text("beside", |(one, _)| one.mix.rivals_name())
         .column("its share", Unit::Share, |(one, _)| one.ours().mean)
         .column("worst", Unit::Share, |(one, _)| one.ours().min)
         .column("the others' share", Unit::Share, |(one, _)| one.rivals().mean)
@@ -91,14 +91,13 @@ fn beside_table(met: &[Met]) -> Table {
         .plot(Plot::bars("beside", &["of an even share"]).by("one flow"))
 }
 
-fn background_table(met: &[Met]) -> Table {
-    let cubic = find(met, CUBIC_ALONE).map(|one| one.rivals().mean);
-    let alone =
-        met.iter().filter(|one| one.meeting.ours.way == Way::Background && one.meeting.rivals.is_none());
-    let both = |one: &Met| find(met, one.meeting.beside(CUBIC, 1));
-    let kept = |one: &Met| Some(both(one)?.over_rivals(cubic?));
+fn background_table(outcomes: &[MixOutcomes]) -> Table {
+    let cubic = find(outcomes, CUBIC_ALONE).map(|one| one.rivals().mean);
+    let alone = outcomes.iter().filter(|one| one.mix.ours.way == Way::Background && one.mix.rivals.is_none());
+    let both = |one: &MixOutcomes| find(outcomes, one.mix.beside(CUBIC, 1));
+    let kept = |one: &MixOutcomes| Some(both(one)?.over_rivals(cubic?));
     Table::of("background", "Behind CUBIC", &alone.collect::<Vec<_>>())
-        .text("flow in the background", |one| one.meeting.ours.control.name())
+        .text("flow in the background", |one| one.mix.ours.control.name())
         .column("share by itself", Unit::Share, |one| one.ours().mean)
         .column("beside CUBIC", Unit::Share, |one| both(one).map(|both| both.ours().mean))
         .column("CUBIC's share", Unit::Share, |one| both(one).map(|both| both.rivals().mean))
@@ -112,19 +111,19 @@ fn background_table(met: &[Met]) -> Table {
         ))
 }
 
-fn judge(met: &[Met]) -> Vec<Statement> {
-    let background = judge_background(met);
+fn judge(outcomes: &[MixOutcomes]) -> Vec<Statement> {
+    let background = judge_background(outcomes);
     [
-        vec![judge_alike(met, ALIKE, false, JAIN_ALIKE), judge_alike(met, RTTS, true, JAIN_RTTS)],
-        judge_beside(met),
+        vec![judge_alike(outcomes, ALIKE, false, JAIN_ALIKE), judge_alike(outcomes, RTTS, true, JAIN_RTTS)],
+        judge_beside(outcomes),
         background,
     ]
     .concat()
 }
 
-fn judge_alike(met: &[Met], claim: Claim, has_far: bool, least: f64) -> Statement {
-    let alike = met.iter().filter(|one| one.meeting.is_alike() && one.meeting.has_far == has_far);
-    let worst: Vec<(u32, f64)> = alike.map(|one| (one.meeting.count, one.jain().min)).collect();
+fn judge_alike(outcomes: &[MixOutcomes], claim: Claim, has_far: bool, least: f64) -> Statement {
+    let alike = outcomes.iter().filter(|one| one.mix.is_alike() && one.mix.has_far == has_far);
+    let worst: Vec<(u32, f64)> = alike.map(|one| (one.mix.count, one.jain().min)).collect();
     if worst.is_empty() {
         return claim.leave_open(NOT_MEASURED);
     }
@@ -133,12 +132,13 @@ fn judge_alike(met: &[Met], claim: Claim, has_far: bool, least: f64) -> Statemen
     claim.judge(worst.iter().all(|(_, index)| *index >= least), figures.join(", ")).otherwise(SHORT)
 }
 
-fn judge_beside(met: &[Met]) -> Vec<Statement> {
-    let cubic = |way| find(met, Meeting::of(Ours { way, ..Ours::DEFAULT }, 1).beside(CUBIC, 1));
-    let judge = |claim: Claim, bar: f64, share: fn(&Met) -> Summary| match cubic(Way::Default).map(share) {
-        Some(share) => claim.judge(share.min >= bar, percent(share)).otherwise(WHY_UNFAIR),
-        None => claim.leave_open(NOT_MEASURED),
-    };
+fn judge_beside(outcomes: &[MixOutcomes]) -> Vec<Statement> {
+    let cubic = |way| find(outcomes, FlowMix::of(Ours { way, ..Ours::DEFAULT }, 1).beside(CUBIC, 1));
+    let judge =
+        |claim: Claim, bar: f64, share: fn(&MixOutcomes) -> Summary| match cubic(Way::Default).map(share) {
+            Some(share) => claim.judge(share.min >= bar, percent(share)).otherwise(WHY_UNFAIR),
+            None => claim.leave_open(NOT_MEASURED),
+        };
     let udp = match cubic(Way::Udp).map(|one| (one.ours(), one.rivals())) {
         Some((ours, rivals)) => {
             let figures = format!("CUBIC {}; the copy {}", percent(rivals), percent(ours));
@@ -146,12 +146,16 @@ fn judge_beside(met: &[Met]) -> Vec<Statement> {
         }
         None => UDP_FAIR.leave_open(NOT_MEASURED),
     };
-    vec![judge(CUBIC_KEEPS, CUBIC_MIN, Met::rivals), judge(OURS_KEEPS, OURS_MIN, Met::ours), udp]
+    vec![
+        judge(CUBIC_KEEPS, CUBIC_MIN, MixOutcomes::rivals),
+        judge(OURS_KEEPS, OURS_MIN, MixOutcomes::ours),
+        udp,
+    ]
 }
 
-fn judge_background(met: &[Met]) -> Vec<Statement> {
-    let alone = find(met, BACKGROUND_ALONE);
-    let behind = match (find(met, CUBIC_ALONE), find(met, BACKGROUND_ALONE.beside(CUBIC, 1))) {
+fn judge_background(outcomes: &[MixOutcomes]) -> Vec<Statement> {
+    let alone = find(outcomes, BACKGROUND_ALONE);
+    let behind = match (find(outcomes, CUBIC_ALONE), find(outcomes, BACKGROUND_ALONE.beside(CUBIC, 1))) {
         (Some(cubic), Some(_)) if cubic.rivals().mean <= 0.0 => {
             BEHIND.leave_open("CUBIC by itself carried nothing while it was measured")
         }
@@ -161,7 +165,7 @@ fn judge_background(met: &[Met]) -> Vec<Statement> {
         }
         _ => BEHIND.leave_open(NOT_MEASURED),
     };
-    let fills = alone.map(Met::ours).map_or_else(
+    let fills = alone.map(MixOutcomes::ours).map_or_else(
         || FILLS.leave_open(NOT_MEASURED),
         |alone| FILLS.judge(alone.min >= BACKGROUND_MIN, percent(alone)).otherwise(SHORT),
     );
@@ -186,27 +190,27 @@ fn about_path() -> String {
 const CUBIC: &str = "cubic";
 const RENO: &str = "reno";
 const BBR: &str = "bbr";
-const CUBIC_ALONE: Meeting = Meeting::of(Ours::DEFAULT, 0).beside(CUBIC, 1);
-const BACKGROUND_ALONE: Meeting =
-    Meeting::of(Ours { control: ControllerKind::Adaptive, way: Way::Background }, 1);
+const CUBIC_ALONE: FlowMix = FlowMix::of(Ours::DEFAULT, 0).beside(CUBIC, 1);
+const BACKGROUND_ALONE: FlowMix =
+    FlowMix::of(Ours { control: ControllerKind::Adaptive, way: Way::Background }, 1);
 const JAIN_ALIKE: f64 = 0.95;
 const JAIN_RTTS: f64 = 0.85;
 const CUBIC_MIN: f64 = 0.4;
 const OURS_MIN: f64 = 0.3;
 const BACKGROUND_MIN: f64 = 0.9;
-const NOT_MEASURED: &str = "such a meeting did not take place";
+const NOT_MEASURED: &str = "this was not measured";
 const WHY_UNFAIR: &str = "see over UDP: if that is fair, the copy has taken to parallel TCP connections, which together take more \
      than one does";
 const SHORT: &str = "those that began last may not have had the time to come to their share; a quick run sees a few seconds only";
 
 #[cfg(test)]
 mod tests {
-    use super::meeting::Shares;
+    use super::mix::Shares;
     use super::*;
     use crate::report::Verdict;
 
-    fn met(meeting: Meeting, ours: &[f64], rivals: f64) -> Met {
-        Met { meeting, shares: vec![Shares { ours: ours.into(), rivals, queue_bdp: None }] }
+    fn measured(mix: FlowMix, ours: &[f64], rivals: f64) -> MixOutcomes {
+        MixOutcomes { mix, shares: vec![Shares { ours: ours.into(), rivals, queue_bdp: None }] }
     }
 
     fn verdicts(statements: Vec<Statement>) -> Vec<Verdict> {
@@ -217,34 +221,34 @@ mod tests {
     fn cubic_is_judged_by_what_it_has_by_itself() {
         let both = BACKGROUND_ALONE.beside(CUBIC, 1);
         let judge = |kept: f64| {
-            let alone = [met(CUBIC_ALONE, &[], 0.9), met(BACKGROUND_ALONE, &[0.89], 0.0)];
-            let both = met(both, &[0.1], kept);
+            let alone = [measured(CUBIC_ALONE, &[], 0.9), measured(BACKGROUND_ALONE, &[0.89], 0.0)];
+            let both = measured(both, &[0.1], kept);
             verdicts(judge_background(&alone.into_iter().chain([both]).collect::<Vec<_>>()))
         };
         assert_eq!(judge(0.82), [Verdict::Met, Verdict::NotMet]);
         assert_eq!(judge(0.80), [Verdict::NotMet, Verdict::NotMet]);
-        let stalled = [met(CUBIC_ALONE, &[], 0.0), met(both, &[0.1], 0.5)];
+        let stalled = [measured(CUBIC_ALONE, &[], 0.0), measured(both, &[0.1], 0.5)];
         assert_eq!(verdicts(judge_background(&stalled)), [Verdict::Open; 2]);
     }
 
     #[test]
     fn one_unfair_meeting_or_run_is_enough() {
-        let alike = |count| Meeting::of(Ours::DEFAULT, count);
-        let judge_alike = |met: &[Met]| {
-            let judge = |has_far| judge_alike(met, ALIKE, has_far, JAIN_ALIKE).verdict;
+        let alike = |count| FlowMix::of(Ours::DEFAULT, count);
+        let judge_alike = |outcomes: &[MixOutcomes]| {
+            let judge = |has_far| judge_alike(outcomes, ALIKE, has_far, JAIN_ALIKE).verdict;
             [judge(false), judge(true)]
         };
-        let fair = || met(alike(2), &[0.5, 0.5], 0.0);
-        let unfair = || met(alike(3), &[0.8, 0.1, 0.1], 0.0);
+        let fair = || measured(alike(2), &[0.5, 0.5], 0.0);
+        let unfair = || measured(alike(3), &[0.8, 0.1, 0.1], 0.0);
         assert_eq!(judge_alike(&[fair(), fair()]), [Verdict::Met, Verdict::Open]);
         assert_eq!(judge_alike(&[fair(), unfair()]), [Verdict::NotMet, Verdict::Open]);
-        let far = Met { meeting: Meeting { has_far: true, ..alike(3) }, ..unfair() };
+        let far = MixOutcomes { mix: FlowMix { has_far: true, ..alike(3) }, ..unfair() };
         assert_eq!(judge_alike(&[fair(), far]), [Verdict::Met, Verdict::NotMet]);
-        let mut beside = [met(alike(1).beside(CUBIC, 1), &[0.5], 0.5)];
+        let mut beside = [measured(alike(1).beside(CUBIC, 1), &[0.5], 0.5)];
         assert_eq!(verdicts(judge_beside(&beside)), [Verdict::Met, Verdict::Met, Verdict::Open]);
         beside[0].shares.push(Shares { ours: vec![0.7], rivals: 0.3, queue_bdp: None });
         assert_eq!(verdicts(judge_beside(&beside)), [Verdict::NotMet, Verdict::Met, Verdict::Open]);
-        beside[0].meeting.ours.way = Way::Udp;
+        beside[0].mix.ours.way = Way::Udp;
         assert_eq!(verdicts(judge_beside(&beside)), [Verdict::Open, Verdict::Open, Verdict::NotMet]);
     }
 

@@ -1,6 +1,6 @@
 //! Flows in the simulator.
 
-use super::meeting::{Meeting, Met, Ours, Shares, Way};
+use super::mix::{FlowMix, MixOutcomes, Ours, Shares, Way};
 use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, about_path, path};
 use crate::Scale;
 use crate::sim::{Options, payload_rate, run_jobs};
@@ -23,7 +23,7 @@ struct Extent {
     until: Time,
     /// Between the beginnings of flows of a kind that share the path among themselves.
     gap: Duration,
-    /// Each meeting takes place with so many seeds, which decide when in a gap a flow begins.
+    /// Each mix takes place with so many seeds, which decide when in a gap a flow begins.
     seeds: u64,
 }
 
@@ -40,14 +40,14 @@ impl Extent {
 }
 
 /// How it was simulated, and what came of it.
-pub(super) fn meet(options: &Options<'_>) -> (Vec<String>, Vec<Met>) {
+pub(super) fn meet(options: &Options<'_>) -> (Vec<String>, Vec<MixOutcomes>) {
     let extent = Extent::of(options.scale);
-    let meetings = meetings(options.scale);
-    let seeds = |meeting| (0..extent.seeds).map(move |nth| (meeting, options.seed + nth));
-    let jobs: Vec<(Meeting, u64)> = meetings.iter().copied().flat_map(seeds).collect();
-    let shares = run_jobs(options, &jobs, |(meeting, seed)| meeting.simulate(extent, *seed));
+    let mixes = mixes(options.scale);
+    let seeds = |mix| (0..extent.seeds).map(move |nth| (mix, options.seed + nth));
+    let jobs: Vec<(FlowMix, u64)> = mixes.iter().copied().flat_map(seeds).collect();
+    let shares = run_jobs(options, &jobs, |(mix, seed)| mix.simulate(extent, *seed));
     let shares = shares.chunks(extent.seeds as usize).map(<[Shares]>::to_vec);
-    let met = meetings.into_iter().zip(shares).map(|(meeting, shares)| Met { meeting, shares });
+    let outcomes = mixes.into_iter().zip(shares).map(|(mix, shares)| MixOutcomes { mix, shares });
     let method = vec![
         format!(
             "{} What each flow \
@@ -64,24 +64,24 @@ pub(super) fn meet(options: &Options<'_>) -> (Vec<String>, Vec<Met>) {
             extent.gap.as_secs_f64()
         ),
     ];
-    (method, met.collect())
+    (method, outcomes.collect())
 }
 
-fn meetings(scale: Scale) -> Vec<Meeting> {
+fn mixes(scale: Scale) -> Vec<FlowMix> {
     let alike = [false, true]
         .into_iter()
-        .flat_map(|has_far| COUNTS.map(|count| Meeting { has_far, ..Meeting::of(Ours::DEFAULT, count) }));
+        .flat_map(|has_far| COUNTS.map(|count| FlowMix { has_far, ..FlowMix::of(Ours::DEFAULT, count) }));
     let counts: &[u32] = scale.pick(&[1, 4, 16], &[1, 4], &[1]);
-    let one = |control, way| Meeting::of(Ours { control, way }, 1);
+    let one = |control, way| FlowMix::of(Ours { control, way }, 1);
     let beside = [CUBIC, BBR].into_iter().flat_map(|rival| counts.iter().map(move |count| (rival, *count)));
     let beside =
         beside.flat_map(|(rival, count)| OURS.map(|control| one(control, Way::Default).beside(rival, count)));
     let yielding = YIELDING.map(|control| one(control, Way::Background));
-    let behind = yielding.map(|meeting| meeting.beside(CUBIC, 1));
+    let behind = yielding.map(|mix| mix.beside(CUBIC, 1));
     alike.chain(beside).chain([CUBIC_ALONE]).chain(yielding).chain(behind).collect()
 }
 
-impl Meeting {
+impl FlowMix {
     fn simulate(self, extent: Extent, seed: u64) -> Shares {
         let scenario = Scenario { seed, ..path() };
         let limit = payload_rate(&scenario);

@@ -56,7 +56,7 @@ impl Default for Dumbbell {
 
 /// Who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sender {
+pub enum SenderKind {
     /// The paper's, that remembers what earlier flows between the same hosts found.
     Pcp,
     /// The same without memory: every flow is the first.
@@ -70,29 +70,29 @@ pub enum Sender {
     Adaptive,
 }
 
-impl Sender {
+impl SenderKind {
     /// In the order of columns.
-    pub const ALL: [Sender; 5] =
-        [Sender::Pcp, Sender::PcpFresh, Sender::Tcp, Sender::Cubic, Sender::Adaptive];
+    pub const ALL: [SenderKind; 5] =
+        [SenderKind::Pcp, SenderKind::PcpFresh, SenderKind::Tcp, SenderKind::Cubic, SenderKind::Adaptive];
 
     /// In tables.
     pub fn name(self) -> &'static str {
         match self {
-            Sender::Pcp => "PCP",
-            Sender::PcpFresh => "PCP without history",
-            Sender::Tcp => "TCP",
-            Sender::Cubic => "CUBIC",
-            Sender::Adaptive => "adaptive",
+            SenderKind::Pcp => "PCP",
+            SenderKind::PcpFresh => "PCP without history",
+            SenderKind::Tcp => "TCP",
+            SenderKind::Cubic => "CUBIC",
+            SenderKind::Adaptive => "adaptive",
         }
     }
 
     /// The protocol with packets of [`PACKET_BYTES`], and the bytes of data in each.
     fn protocol(self) -> (Protocol, u32) {
         let mut protocol = match self {
-            Sender::Pcp | Sender::PcpFresh => Protocol::Object(ObjectFlow::new(ControllerKind::Pcp)),
-            Sender::Tcp => Protocol::Tcp(tcp_sack()),
-            Sender::Cubic => Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)),
-            Sender::Adaptive => Protocol::Object(ObjectFlow::new(ControllerKind::Adaptive)),
+            SenderKind::Pcp | SenderKind::PcpFresh => Protocol::Object(ObjectFlow::new(ControllerKind::Pcp)),
+            SenderKind::Tcp => Protocol::Tcp(tcp_sack()),
+            SenderKind::Cubic => Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)),
+            SenderKind::Adaptive => Protocol::Object(ObjectFlow::new(ControllerKind::Adaptive)),
         };
         let payload = match &mut protocol {
             Protocol::Object(flow) => {
@@ -178,13 +178,13 @@ pub struct Point {
     pub at: f64,
     /// Which of the networks compared; empty where there is one.
     pub network: &'static str,
-    /// In the order of [`Sender::ALL`].
+    /// In the order of [`SenderKind::ALL`].
     pub samples: Vec<Sample>,
 }
 
 impl Point {
     /// What a sender's flows took.
-    pub fn of(&self, sender: Sender) -> &Sample {
+    pub fn of(&self, sender: SenderKind) -> &Sample {
         &self.samples[sender as usize]
     }
 }
@@ -192,7 +192,7 @@ impl Point {
 impl Dumbbell {
     /// Simulate flows of one kind. What is measured comes when the hosts know each other: the paper tells of two
     /// round trips above fair queueing at low loads, which only history allows (§3.4).
-    pub fn run(&self, sender: Sender, span: Duration, seed: u64) -> Sample {
+    pub fn run(&self, sender: SenderKind, span: Duration, seed: u64) -> Sample {
         let (protocol, payload) = sender.protocol();
         let from = Time::ZERO + self.warm_up();
         let until = from + span;
@@ -201,7 +201,7 @@ impl Dumbbell {
             sizes: Some(self.sizes(f64::from(payload))),
             pairs: pairs.clone(),
             pick: Pick::AtRandom,
-            remembers: sender == Sender::Pcp,
+            remembers: sender == SenderKind::Pcp,
             ..Traffic::new(FlowSpec::new(protocol, 0), self.arrivals(until))
         };
         let path = PathConfig::new(&self.scenario(seed));
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn all_senders_meet_the_same_flows() {
         let dumbbell = Dumbbell { is_heavy_tailed: true, flow_packets: 50.0, ..Dumbbell::default() };
-        let samples = Sender::ALL.map(|sender| dumbbell.run(sender, Duration::from_secs(2), 3));
+        let samples = SenderKind::ALL.map(|sender| dumbbell.run(sender, Duration::from_secs(2), 3));
         let [first, others @ ..] = &samples;
         assert!(first.ideal_s.len() > 20);
         for sample in &samples {
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn nobody_beats_the_ideal_on_a_quiet_link() {
         let dumbbell = Dumbbell { load: 0.1, ..Dumbbell::default() };
-        for sender in Sender::ALL {
+        for sender in SenderKind::ALL {
             let sample = dumbbell.run(sender, Duration::from_secs(5), 1);
             let (ours, ideal) = (sample.response().mean, sample.ideal().mean);
             assert!(ours > 0.95 * ideal && ours < 5.0 * ideal, "{}: {ours} {ideal}", sender.name());

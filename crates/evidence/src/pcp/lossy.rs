@@ -1,7 +1,7 @@
 //! Figure 3: one path with background loss, transfers of all sizes, and TCP beside PCP.
 
 use super::TCP_SACK;
-use super::path::{BusyPath, History, METHOD, Sender, Times};
+use super::path::{BusyPath, History, METHOD, SenderKind, Times};
 use super::population::WidePath;
 use crate::ExperimentError;
 use crate::experiment::{self, Backend, Experiment};
@@ -41,8 +41,8 @@ const UNAFFECTED: Claim = Claim::paper(
 
 /// Transfers one after another over a path of their own.
 #[derive(Clone, Copy, Debug)]
-struct Job {
-    sender: Sender,
+struct Series {
+    sender: SenderKind,
     bytes: u64,
     /// PCP transfers that go on all the time beside them.
     pcp_beside: usize,
@@ -54,9 +54,9 @@ struct Job {
 /// What was moved, and how long each transfer took.
 struct Raw {
     sizes: &'static [u64],
-    senders: &'static [Sender],
+    senders: &'static [SenderKind],
     beside_bytes: u64,
-    measured: Vec<(Job, Vec<f64>)>,
+    measured: Vec<(Series, Vec<f64>)>,
 }
 
 fn run(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
@@ -70,7 +70,7 @@ fn run(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         let rate = |&bytes: &u64| mbps(bytes, &seconds(&measured, sender, bytes, 0));
         (sender, sizes.iter().map(rate).collect())
     });
-    let rows: Vec<(Sender, Vec<f64>)> = rows.collect();
+    let rows: Vec<(SenderKind, Vec<f64>)> = rows.collect();
     let mut about = method(&lossy_path(seed));
     about.push(backend.choose("PCP remembers the transfers before.", METHOD).into());
     Ok(Findings {
@@ -87,14 +87,14 @@ fn run(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
 fn simulate(options: &Options<'_>) -> Raw {
     let sizes = options.scale.pick(&SIZES[..], &SIZES[2..], &SIZES[..1]);
     let count = options.scale.pick(100, 20, 2);
-    let (senders, seed) = (&Sender::SIMULATED, options.seed);
+    let (senders, seed) = (&SenderKind::SIMULATED, options.seed);
     let beside_bytes = sizes.last().copied().unwrap_or(BESIDE_BYTES).min(BESIDE_BYTES);
-    let mut jobs: Vec<Job> = senders
+    let mut jobs: Vec<Series> = senders
         .iter()
-        .flat_map(|&sender| sizes.iter().map(move |&bytes| Job { sender, bytes, pcp_beside: 0, count, seed }))
+        .flat_map(|&sender| sizes.iter().map(move |&bytes| Series { sender, bytes, pcp_beside: 0, count, seed }))
         .collect();
-    jobs.push(Job { sender: Sender::Tcp, bytes: beside_bytes, pcp_beside: PCP_BESIDE, count, seed });
-    let times = run_jobs(options, &jobs, Job::simulate);
+    jobs.push(Series { sender: SenderKind::Tcp, bytes: beside_bytes, pcp_beside: PCP_BESIDE, count, seed });
+    let times = run_jobs(options, &jobs, Series::simulate);
     Raw { sizes, senders, beside_bytes, measured: jobs.into_iter().zip(times).collect() }
 }
 
@@ -102,15 +102,15 @@ fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
     let sizes = bench.pick(&SIZES[..], &SIZES[1..5], &SIZES[..1]);
     let (labs, each) = bench.pick((20, 5), (4, 1), (1, 1));
     let count = |bytes: u64| bench.pick(20, if bytes > 2_000_000 { 2 } else { 4 }, 1);
-    let senders = bench.pick(&Sender::MEASURED[..], &Sender::MEASURED[..], &Sender::MEASURED[..2]);
+    let senders = bench.pick(&SenderKind::MEASURED[..], &SenderKind::MEASURED[..], &SenderKind::MEASURED[..2]);
     let beside_bytes = sizes.last().copied().unwrap_or(BESIDE_BYTES).min(BESIDE_BYTES);
     let seed = bench.options.seed;
     // The long ones first, so that nobody waits for the last of them alone.
     let mut jobs = beside_jobs(seed..seed + labs, beside_bytes, each);
     for &bytes in sizes.iter().rev() {
-        let job = |&sender: &Sender| Job { sender, bytes, pcp_beside: 0, count: count(bytes), seed };
+        let job = |&sender: &SenderKind| Series { sender, bytes, pcp_beside: 0, count: count(bytes), seed };
         // TCP alone is timed at that size already.
-        let is_new = |job: &Job| job.sender != Sender::Tcp || job.bytes != beside_bytes;
+        let is_new = |job: &Series| job.sender != SenderKind::Tcp || job.bytes != beside_bytes;
         jobs.extend(senders.iter().map(job).filter(is_new));
     }
     bench.expect_runs(jobs.len());
@@ -118,21 +118,21 @@ fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
 }
 
 /// TCP alone and beside four of PCP, over paths with these seeds.
-fn beside_jobs(seeds: Range<u64>, bytes: u64, count: u64) -> Vec<Job> {
-    let job = |seed, pcp_beside| Job { sender: Sender::Tcp, bytes, pcp_beside, count, seed };
+fn beside_jobs(seeds: Range<u64>, bytes: u64, count: u64) -> Vec<Series> {
+    let job = |seed, pcp_beside| Series { sender: SenderKind::Tcp, bytes, pcp_beside, count, seed };
     seeds.flat_map(|seed| [job(seed, 0), job(seed, PCP_BESIDE)]).collect()
 }
 
 /// Seconds of every transfer of these jobs, whatever their order.
-fn seconds(measured: &[(Job, Vec<f64>)], sender: Sender, bytes: u64, pcp_beside: usize) -> Vec<f64> {
-    let is_of = |job: &Job| (job.sender, job.bytes, job.pcp_beside) == (sender, bytes, pcp_beside);
+fn seconds(measured: &[(Series, Vec<f64>)], sender: SenderKind, bytes: u64, pcp_beside: usize) -> Vec<f64> {
+    let is_of = |job: &Series| (job.sender, job.bytes, job.pcp_beside) == (sender, bytes, pcp_beside);
     measured.iter().filter(|(job, _)| is_of(job)).flat_map(|(_, times)| times).copied().collect()
 }
 
 /// Seconds of every transfer of each job; first those that do not depend on a quiet host.
-fn run_all(bench: &Bench<'_>, jobs: Vec<Job>) -> Result<Vec<(Job, Vec<f64>)>, ExperimentError> {
+fn run_all(bench: &Bench<'_>, jobs: Vec<Series>) -> Result<Vec<(Series, Vec<f64>)>, ExperimentError> {
     let limits = Times::new(bench, bench.pick(600, 30, 5));
-    let (probing, patient): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::is_probing);
+    let (probing, patient): (Vec<Series>, Vec<Series>) = jobs.into_iter().partition(Series::is_probing);
     let mut measured = vec![];
     for (jobs, at_a_time) in [(patient, PATIENT_AT_A_TIME), (probing, PROBING_AT_A_TIME)] {
         let times = side_by_side(bench, at_a_time, &jobs, |job, halt| job.run(limits, halt))?;
@@ -158,10 +158,10 @@ fn method(path: &WidePath) -> Vec<String> {
     ]
 }
 
-impl Job {
+impl Series {
     /// Whether what it measures depends on when packets arrive, to the tenth of a millisecond.
     fn is_probing(&self) -> bool {
-        matches!(self.sender, Sender::Pcp | Sender::Adaptive) || self.pcp_beside > 0
+        matches!(self.sender, SenderKind::Pcp | SenderKind::Adaptive) || self.pcp_beside > 0
     }
 
     /// Seconds of each transfer in the simulator.
@@ -171,11 +171,11 @@ impl Job {
             remembers: true,
             ..Traffic::new(spec, Arrivals::Chained { from: FIRST, gap_s, count, sources })
         };
-        let flow = |sender: Sender| -> FlowSpec {
+        let flow = |sender: SenderKind| -> FlowSpec {
             sender.flow(self.bytes).expect("there is no kernel in the simulator")
         };
         let transfers = chain(flow(self.sender), self.count, 1);
-        let pcp = chain(flow(Sender::Pcp), u64::MAX, self.pcp_beside as u64);
+        let pcp = chain(flow(SenderKind::Pcp), u64::MAX, self.pcp_beside as u64);
         let beside = Traffic { is_background: true, ..pcp };
         lossy_path(self.seed).simulate([transfers, beside], SIMULATED_MAX)
     }
@@ -187,7 +187,7 @@ impl Job {
         let within = halt.until(&over);
         let (moved, beside) = thread::scope(|scope| {
             let beside = (0..self.pcp_beside).map(|_| {
-                let mut history = History::new(Sender::Pcp);
+                let mut history = History::new(SenderKind::Pcp);
                 let (busy, over) = (&busy, &over);
                 scope.spawn(move || again_and_again(over, || busy.transfer(&mut history, self.bytes, within)))
             });
@@ -236,7 +236,7 @@ fn mbps(bytes: u64, seconds: &[f64]) -> f64 {
     bytes as f64 * 8e-6 / Summary::of(seconds.iter().copied()).mean
 }
 
-fn by_size_table(sizes: &[u64], rows: &[(Sender, Vec<f64>)]) -> Table {
+fn by_size_table(sizes: &[u64], rows: &[(SenderKind, Vec<f64>)]) -> Table {
     let names: Vec<&str> = rows.iter().map(|(sender, _)| sender.name()).collect();
     let sizes: Vec<(usize, u64)> = sizes.iter().copied().enumerate().collect();
     Table::of("sizes", "Rate of a transfer by its size", &sizes)
@@ -246,19 +246,19 @@ fn by_size_table(sizes: &[u64], rows: &[(Sender, Vec<f64>)]) -> Table {
         .plot(Plot::lines("size", &names).log_x())
 }
 
-impl Sender {
+impl SenderKind {
     /// What the paper says of its rate.
     fn paper(self) -> &'static str {
         match self {
-            Sender::Pcp => "more than 15 Mb/s",
-            Sender::Tcp => "5 Mb/s at most",
-            Sender::Kernel | Sender::Cubic | Sender::Adaptive => "",
+            SenderKind::Pcp => "more than 15 Mb/s",
+            SenderKind::Tcp => "5 Mb/s at most",
+            SenderKind::Kernel | SenderKind::Cubic | SenderKind::Adaptive => "",
         }
     }
 }
 
 /// The largest rate at any size, beside what the paper says of it.
-fn fastest(rows: &[(Sender, Vec<f64>)]) -> Table {
+fn fastest(rows: &[(SenderKind, Vec<f64>)]) -> Table {
     Table::of("fastest", "Rate at the best size", rows)
         .text("sender", |(sender, _)| sender.name())
         .column("rate", Unit::Mbps, |(_, rates)| best(rates))
@@ -278,8 +278,8 @@ struct Beside {
 }
 
 impl Beside {
-    fn of(measured: &[(Job, Vec<f64>)], bytes: u64) -> Beside {
-        let with = |pcp_beside| seconds(measured, Sender::Tcp, bytes, pcp_beside);
+    fn of(measured: &[(Series, Vec<f64>)], bytes: u64) -> Beside {
+        let with = |pcp_beside| seconds(measured, SenderKind::Tcp, bytes, pcp_beside);
         Beside { bytes, alone_s: with(0), with_pcp_s: with(PCP_BESIDE) }
     }
 
@@ -310,12 +310,12 @@ impl Beside {
     }
 }
 
-fn judge(sizes: &[u64], rows: &[(Sender, Vec<f64>)], beside: &Beside) -> Vec<Statement> {
-    let of = |sender: Sender| {
+fn judge(sizes: &[u64], rows: &[(SenderKind, Vec<f64>)], beside: &Beside) -> Vec<Statement> {
+    let of = |sender: SenderKind| {
         rows.iter().find(|(one, _)| *one == sender).map_or(&[][..], |(_, rates)| rates.as_slice())
     };
-    let (tcp, pcp) = (best(of(Sender::Tcp)), best(of(Sender::Pcp)));
-    let rates = of(Sender::Adaptive).iter().zip(of(Sender::Pcp));
+    let (tcp, pcp) = (best(of(SenderKind::Tcp)), best(of(SenderKind::Pcp)));
+    let rates = of(SenderKind::Adaptive).iter().zip(of(SenderKind::Pcp));
     let large: Vec<_> = sizes.iter().zip(rates).filter(|(size, _)| **size >= LARGE_BYTES).collect();
     let is_fast = !large.is_empty() && large.iter().all(|(_, (ours, pcp))| ours >= pcp);
     let compared = large
@@ -373,14 +373,14 @@ mod tests {
 
     fn verdicts(tcp: f64, pcp: f64, with_pcp_s: [f64; 2]) -> Vec<Verdict> {
         let rows = vec![
-            (Sender::Pcp, vec![1.0, pcp]),
-            (Sender::Tcp, vec![1.0, tcp]),
-            (Sender::Adaptive, vec![2.0, 25.0]),
+            (SenderKind::Pcp, vec![1.0, pcp]),
+            (SenderKind::Tcp, vec![1.0, tcp]),
+            (SenderKind::Adaptive, vec![2.0, 25.0]),
         ];
         judged(&[1_000_000, 4_000_000], rows, with_pcp_s).into_iter().map(|one| one.verdict).collect()
     }
 
-    fn judged(sizes: &[u64], rows: Vec<(Sender, Vec<f64>)>, with_pcp_s: [f64; 2]) -> Vec<Statement> {
+    fn judged(sizes: &[u64], rows: Vec<(SenderKind, Vec<f64>)>, with_pcp_s: [f64; 2]) -> Vec<Statement> {
         let beside = Beside { bytes: 4_000_000, alone_s: vec![7.8, 8.2], with_pcp_s: with_pcp_s.into() };
         judge(sizes, &rows, &beside)
     }
@@ -389,7 +389,7 @@ mod tests {
     fn large_files_are_compared_size_by_size() {
         let sizes = [1_000_000, 4_000_000, 16_000_000];
         let rows =
-            |ours: [f64; 3]| vec![(Sender::Pcp, vec![9.0, 10.0, 20.0]), (Sender::Adaptive, ours.into())];
+            |ours: [f64; 3]| vec![(SenderKind::Pcp, vec![9.0, 10.0, 20.0]), (SenderKind::Adaptive, ours.into())];
         let fast = |ours| judged(&sizes, rows(ours), [8.0; 2]).remove(3);
         assert_eq!(fast([1.0, 10.0, 20.0]).verdict, Verdict::Met, "small ones are another matter");
         let slower = fast([30.0, 30.0, 19.0]);
@@ -412,9 +412,9 @@ mod tests {
         let probing: Vec<usize> =
             jobs.iter().filter(|job| job.is_probing()).map(|job| job.pcp_beside).collect();
         assert_eq!(probing, [PCP_BESIDE; 2]);
-        let other = Job { bytes: 16_000, ..jobs[0] };
-        let jobs = [jobs[3], other, jobs[0], jobs[2], Job { sender: Sender::Pcp, ..jobs[0] }, jobs[1]];
-        let measured: Vec<(Job, Vec<f64>)> =
+        let other = Series { bytes: 16_000, ..jobs[0] };
+        let jobs = [jobs[3], other, jobs[0], jobs[2], Series { sender: SenderKind::Pcp, ..jobs[0] }, jobs[1]];
+        let measured: Vec<(Series, Vec<f64>)> =
             jobs.into_iter().zip((0..).map(|n| vec![f64::from(n)])).collect();
         let beside = Beside::of(&measured, BESIDE_BYTES);
         assert_eq!((beside.alone_s, beside.with_pcp_s), (vec![2.0, 3.0], vec![0.0, 5.0]));

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
+pub(super) enum SenderKind {
     Pcp,
     /// The paper's user-level TCP.
     Tcp,
@@ -25,27 +25,31 @@ pub(super) enum Sender {
     Adaptive,
 }
 
-impl Sender {
-    pub(super) const MEASURED: [Sender; 4] = [Sender::Pcp, Sender::Tcp, Sender::Kernel, Sender::Adaptive];
-    pub(super) const SIMULATED: [Sender; 4] = [Sender::Pcp, Sender::Tcp, Sender::Cubic, Sender::Adaptive];
+impl SenderKind {
+    pub(super) const MEASURED: [SenderKind; 4] =
+        [SenderKind::Pcp, SenderKind::Tcp, SenderKind::Kernel, SenderKind::Adaptive];
+    pub(super) const SIMULATED: [SenderKind; 4] =
+        [SenderKind::Pcp, SenderKind::Tcp, SenderKind::Cubic, SenderKind::Adaptive];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Sender::Pcp => "PCP",
-            Sender::Tcp => "TCP-SACK",
-            Sender::Kernel => "kernel TCP, CUBIC",
-            Sender::Cubic => "CUBIC",
-            Sender::Adaptive => "longhaul, adaptive",
+            SenderKind::Pcp => "PCP",
+            SenderKind::Tcp => "TCP-SACK",
+            SenderKind::Kernel => "kernel TCP, CUBIC",
+            SenderKind::Cubic => "CUBIC",
+            SenderKind::Adaptive => "longhaul, adaptive",
         }
     }
 
     pub(super) fn flow(self, bytes: u64) -> Option<FlowSpec> {
         match self {
-            Sender::Pcp => Some(FlowSpec::object(ControllerKind::Pcp, bytes)),
-            Sender::Tcp => Some(FlowSpec::new(Protocol::Tcp(tcp_sack()), bytes)),
-            Sender::Adaptive => Some(FlowSpec::object(ControllerKind::Adaptive, bytes)),
-            Sender::Cubic => Some(FlowSpec::new(Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)), bytes)),
-            Sender::Kernel => None,
+            SenderKind::Pcp => Some(FlowSpec::object(ControllerKind::Pcp, bytes)),
+            SenderKind::Tcp => Some(FlowSpec::new(Protocol::Tcp(tcp_sack()), bytes)),
+            SenderKind::Adaptive => Some(FlowSpec::object(ControllerKind::Adaptive, bytes)),
+            SenderKind::Cubic => {
+                Some(FlowSpec::new(Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)), bytes))
+            }
+            SenderKind::Kernel => None,
         }
     }
 }
@@ -53,13 +57,13 @@ impl Sender {
 /// What one sender has learnt of the path by its transfers so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct History {
-    sender: Sender,
+    sender: SenderKind,
     learnt: Option<Remembered>,
     transfers: u64,
 }
 
 impl History {
-    pub(super) fn new(sender: Sender) -> History {
+    pub(super) fn new(sender: SenderKind) -> History {
         History { sender, learnt: None, transfers: 0 }
     }
 }
@@ -120,7 +124,7 @@ impl BusyPath {
         }
         let moved = transfer(self.lab.ends(&spec, self.known)?, self.limit, halt)?;
         // What it remembers of the path is PCP's; the others begin anew.
-        if history.sender == Sender::Pcp {
+        if history.sender == SenderKind::Pcp {
             history.learnt = moved.learnt.or(history.learnt);
         }
         Ok(moved)

@@ -1,6 +1,6 @@
 //! Figures 4 to 11: response times on a shared link, against one thing that varies.
 
-use super::dumbbell::{Dumbbell, Length, Point, Sample, Sender};
+use super::dumbbell::{Dumbbell, Length, Point, Sample, SenderKind};
 use super::{TCP_SACK, verdicts};
 use crate::experiment::Experiment;
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
@@ -40,9 +40,9 @@ impl Figure {
             .iter()
             .flat_map(|&at| (self.networks)(at).into_iter().map(move |(name, network)| (at, name, network)))
             .collect();
-        let jobs: Vec<(Dumbbell, Sender, u64)> = networks
+        let jobs: Vec<(Dumbbell, SenderKind, u64)> = networks
             .iter()
-            .flat_map(|&(_, _, network)| Sender::ALL.map(|sender| (network, sender)))
+            .flat_map(|&(_, _, network)| SenderKind::ALL.map(|sender| (network, sender)))
             .flat_map(|(network, sender)| (0..length.seeds).map(move |n| (network, sender, options.seed + n)))
             .collect();
         let samples =
@@ -53,7 +53,7 @@ impl Figure {
             .map(|(at, network, _)| Point {
                 at,
                 network,
-                samples: samples.by_ref().take(Sender::ALL.len()).collect(),
+                samples: samples.by_ref().take(SenderKind::ALL.len()).collect(),
             })
             .collect();
         Findings {
@@ -65,20 +65,20 @@ impl Figure {
 
     /// Mean response times side by side.
     fn table(&self, points: &[Point]) -> Table {
-        let mut names = Sender::ALL.map(Sender::name).to_vec();
+        let mut names = SenderKind::ALL.map(SenderKind::name).to_vec();
         names.push("ideal");
         let plot = Plot::lines(self.axis.0, &names).by("router").log_y();
         Table::of("responses", "Mean response time of a flow", points)
             .column(self.axis.0, self.axis.1, |point| point.at)
             .text("router", |point| point.network)
-            .columns(&Sender::ALL.map(Sender::name), Unit::Seconds, |point, at| {
+            .columns(&SenderKind::ALL.map(SenderKind::name), Unit::Seconds, |point, at| {
                 point.samples[at].response().mean
             })
-            .column("ideal", Unit::Seconds, |point| point.of(Sender::Pcp).ideal().mean)
-            .column("PCP sd", Unit::Seconds, |point| point.of(Sender::Pcp).response().sd)
-            .column("TCP sd", Unit::Seconds, |point| point.of(Sender::Tcp).response().sd)
-            .column("PCP loss", Unit::Share, |point| point.of(Sender::Pcp).loss())
-            .column("TCP loss", Unit::Share, |point| point.of(Sender::Tcp).loss())
+            .column("ideal", Unit::Seconds, |point| point.of(SenderKind::Pcp).ideal().mean)
+            .column("PCP sd", Unit::Seconds, |point| point.of(SenderKind::Pcp).response().sd)
+            .column("TCP sd", Unit::Seconds, |point| point.of(SenderKind::Tcp).response().sd)
+            .column("PCP loss", Unit::Share, |point| point.of(SenderKind::Pcp).loss())
+            .column("TCP loss", Unit::Share, |point| point.of(SenderKind::Tcp).loss())
             .table()
             .plot(plot)
     }
@@ -87,7 +87,7 @@ impl Figure {
 /// Every sender at every point, for programs.
 fn details(axis: (&'static str, Unit), points: &[Point]) -> Table {
     let senders =
-        points.iter().flat_map(|point| Sender::ALL.map(move |sender| (point, sender, point.of(sender))));
+        points.iter().flat_map(|point| SenderKind::ALL.map(move |sender| (point, sender, point.of(sender))));
     Table::of("senders", "Every sender", &senders.collect::<Vec<_>>())
         .column(axis.0, axis.1, |(point, ..)| point.at)
         .text("router", |(point, ..)| point.network)

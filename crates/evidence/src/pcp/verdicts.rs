@@ -1,6 +1,6 @@
 //! What the figures of the PCP paper's simulations say of its claims.
 
-use super::dumbbell::{Point, Sender};
+use super::dumbbell::{Point, SenderKind};
 use crate::report::{Claim, Statement};
 
 /// On Figure 4.
@@ -63,12 +63,12 @@ const fn claim(place: &'static str, text: &'static str) -> Claim {
 /// See [`LOAD`].
 pub fn load(points: &[Point]) -> Vec<Statement> {
     let [faster_claim, steadier_claim, near_claim, loss_claim] = &LOAD;
-    let steadier = points.iter().all(|point| sd(point, Sender::Pcp) < sd(point, Sender::Tcp));
-    let most_loss = points.iter().map(|point| point.of(Sender::Pcp).loss()).fold(0.0, f64::max);
+    let steadier = points.iter().all(|point| sd(point, SenderKind::Pcp) < sd(point, SenderKind::Tcp));
+    let most_loss = points.iter().map(|point| point.of(SenderKind::Pcp).loss()).fold(0.0, f64::max);
     vec![
         faster(faster_claim, points),
         steadier_claim
-            .judge(steadier, each(points, |point| format!("{:.2} against {:.2} s", sd(point, Sender::Pcp), sd(point, Sender::Tcp))))
+            .judge(steadier, each(points, |point| format!("{:.2} against {:.2} s", sd(point, SenderKind::Pcp), sd(point, SenderKind::Tcp))))
             .otherwise(LOAD_REMARK),
         near(near_claim, points),
         loss_claim.judge(most_loss < 1e-4, format!("{:.3} % at most", most_loss * 100.0)).otherwise(
@@ -82,11 +82,16 @@ pub fn load(points: &[Point]) -> Vec<Statement> {
 pub fn fair_queueing(points: &[Point]) -> Vec<Statement> {
     let [varies, slower] = &FAIR_QUEUEING;
     let pairs: Vec<(&Point, &Point)> = points.chunks_exact(2).map(|pair| (&pair[0], &pair[1])).collect();
-    let varies_less = pairs.iter().all(|(tail, fair)| sd(fair, Sender::Pcp) <= sd(tail, Sender::Pcp));
-    let ratio = |pair: &(&Point, &Point)| mean(pair.1, Sender::Tcp) / mean(pair.0, Sender::Tcp);
+    let varies_less = pairs.iter().all(|(tail, fair)| sd(fair, SenderKind::Pcp) <= sd(tail, SenderKind::Pcp));
+    let ratio = |pair: &(&Point, &Point)| mean(pair.1, SenderKind::Tcp) / mean(pair.0, SenderKind::Tcp);
     let mean_ratio = pairs.iter().map(ratio).sum::<f64>() / pairs.len() as f64;
     let sds = pairs.iter().map(|(tail, fair)| {
-        format!("{:.2} against {:.2} s at {}", sd(fair, Sender::Pcp), sd(tail, Sender::Pcp), percent(tail.at))
+        format!(
+            "{:.2} against {:.2} s at {}",
+            sd(fair, SenderKind::Pcp),
+            sd(tail, SenderKind::Pcp),
+            percent(tail.at)
+        )
     });
     vec![
         varies
@@ -122,8 +127,8 @@ pub fn length(points: &[Point]) -> Vec<Statement> {
 pub fn round_trip(points: &[Point]) -> Vec<Statement> {
     let [overruns, slow_start, tracks] = &ROUND_TRIP;
     let (Some(small), Some(large)) = (points.first(), points.last()) else { return Vec::new() };
-    let loss = |point: &Point| point.of(Sender::Tcp).loss();
-    let ratio = mean(large, Sender::Tcp) / ideal(large);
+    let loss = |point: &Point| point.of(SenderKind::Tcp).loss();
+    let ratio = mean(large, SenderKind::Tcp) / ideal(large);
     vec![
         overruns.judge(
             loss(small) > loss(large),
@@ -144,13 +149,13 @@ pub fn round_trip(points: &[Point]) -> Vec<Statement> {
 pub fn random_loss(points: &[Point]) -> Vec<Statement> {
     let [explodes, barely] = &RANDOM_LOSS;
     let (Some(clean), Some(lossy)) = (points.first(), points.last()) else { return Vec::new() };
-    let ratio = |sender: Sender| mean(lossy, sender) / mean(clean, sender);
-    let text = |sender: Sender| {
+    let ratio = |sender: SenderKind| mean(lossy, sender) / mean(clean, sender);
+    let text = |sender: SenderKind| {
         format!("{:.2} s without, {:.2} s at {}", mean(clean, sender), mean(lossy, sender), percent(lossy.at))
     };
     vec![
-        explodes.judge(ratio(Sender::Tcp) >= 3.0, text(Sender::Tcp)),
-        barely.judge(ratio(Sender::Pcp) <= 1.5, text(Sender::Pcp)).otherwise(
+        explodes.judge(ratio(SenderKind::Tcp) >= 3.0, text(SenderKind::Tcp)),
+        barely.judge(ratio(SenderKind::Pcp) <= 1.5, text(SenderKind::Pcp)).otherwise(
             "a lost packet of a train fails the probe, and the last packets of a flow wait for their repair",
         ),
     ]
@@ -158,12 +163,12 @@ pub fn random_loss(points: &[Point]) -> Vec<Statement> {
 
 /// Whether PCP's mean is below TCP's everywhere.
 fn faster(claim: &Claim, points: &[Point]) -> Statement {
-    let holds = points.iter().all(|point| mean(point, Sender::Pcp) < mean(point, Sender::Tcp));
+    let holds = points.iter().all(|point| mean(point, SenderKind::Pcp) < mean(point, SenderKind::Tcp));
     claim
         .judge(
             holds,
             each(points, |point| {
-                format!("{:.2} against {:.2} s", mean(point, Sender::Pcp), mean(point, Sender::Tcp))
+                format!("{:.2} against {:.2} s", mean(point, SenderKind::Pcp), mean(point, SenderKind::Tcp))
             }),
         )
         .otherwise(LOAD_REMARK)
@@ -171,7 +176,7 @@ fn faster(claim: &Claim, points: &[Point]) -> Statement {
 
 /// Whether PCP's mean is near the ideal everywhere.
 fn near(claim: &Claim, points: &[Point]) -> Statement {
-    let ratio = |point: &Point| mean(point, Sender::Pcp) / ideal(point);
+    let ratio = |point: &Point| mean(point, SenderKind::Pcp) / ideal(point);
     claim.judge(points.iter().all(|point| ratio(point) <= NEAR), each(points, |point| format!("{:.1} times", ratio(point)))).otherwise(
         "the ideal router tells every flow its share after one round trip and again at every change; PCP needs two more \
          with history, as in the paper, and a probe to find what others have left; the paper gives no figures, and its \
@@ -179,16 +184,16 @@ fn near(claim: &Claim, points: &[Point]) -> Statement {
     )
 }
 
-fn mean(point: &Point, sender: Sender) -> f64 {
+fn mean(point: &Point, sender: SenderKind) -> f64 {
     point.of(sender).response().mean
 }
 
-fn sd(point: &Point, sender: Sender) -> f64 {
+fn sd(point: &Point, sender: SenderKind) -> f64 {
     point.of(sender).response().sd
 }
 
 fn ideal(point: &Point) -> f64 {
-    point.of(Sender::Pcp).ideal().mean
+    point.of(SenderKind::Pcp).ideal().mean
 }
 
 fn percent(share: f64) -> String {

@@ -1,6 +1,6 @@
 //! Figure 2: the time that 250 KB take over wide-area paths.
 
-use super::path::{BusyPath, History, METHOD, Sender, Times};
+use super::path::{BusyPath, History, METHOD, SenderKind, Times};
 use super::population::{WidePath, describe, paths};
 use super::{TCP_SACK, tcp_sack};
 use crate::ExperimentError;
@@ -41,8 +41,8 @@ const AS_FAST: Claim =
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Row {
-    One(Sender),
+enum RowKind {
+    One(SenderKind),
     /// Four of PCP at the same time.
     FourPcp,
     /// PCP that remembers nothing, in the simulator.
@@ -51,38 +51,38 @@ enum Row {
     QuickTcp,
 }
 
-impl Row {
-    const MEASURED: [Row; 5] = [
-        Row::One(Sender::Pcp),
-        Row::One(Sender::Tcp),
-        Row::FourPcp,
-        Row::One(Sender::Kernel),
-        Row::One(Sender::Adaptive),
+impl RowKind {
+    const MEASURED: [RowKind; 5] = [
+        RowKind::One(SenderKind::Pcp),
+        RowKind::One(SenderKind::Tcp),
+        RowKind::FourPcp,
+        RowKind::One(SenderKind::Kernel),
+        RowKind::One(SenderKind::Adaptive),
     ];
-    const SIMULATED: [Row; 7] = [
-        Row::One(Sender::Pcp),
-        Row::One(Sender::Tcp),
-        Row::FourPcp,
-        Row::QuickTcp,
-        Row::FreshPcp,
-        Row::One(Sender::Cubic),
-        Row::One(Sender::Adaptive),
+    const SIMULATED: [RowKind; 7] = [
+        RowKind::One(SenderKind::Pcp),
+        RowKind::One(SenderKind::Tcp),
+        RowKind::FourPcp,
+        RowKind::QuickTcp,
+        RowKind::FreshPcp,
+        RowKind::One(SenderKind::Cubic),
+        RowKind::One(SenderKind::Adaptive),
     ];
 
     fn name(self) -> &'static str {
         match self {
-            Row::One(sender) => sender.name(),
-            Row::FourPcp => "4 parallel PCP",
-            Row::FreshPcp => "PCP without history",
-            Row::QuickTcp => "TCP-SACK, timer of 0.2 s",
+            RowKind::One(sender) => sender.name(),
+            RowKind::FourPcp => "4 parallel PCP",
+            RowKind::FreshPcp => "PCP without history",
+            RowKind::QuickTcp => "TCP-SACK, timer of 0.2 s",
         }
     }
 
     /// The paper's mean, seconds.
     fn paper_s(self) -> Option<f64> {
         match self {
-            Row::One(Sender::Pcp) => Some(0.52),
-            Row::One(Sender::Tcp) => Some(1.33),
+            RowKind::One(SenderKind::Pcp) => Some(0.52),
+            RowKind::One(SenderKind::Tcp) => Some(1.33),
             _ => None,
         }
     }
@@ -102,14 +102,14 @@ fn run(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
 }
 
 /// How it was done, the rows, the paths, and for each path the seconds of every transfer by row.
-type Raw = (String, &'static [Row], Vec<WidePath>, Vec<Vec<Vec<f64>>>);
+type Raw = (String, &'static [RowKind], Vec<WidePath>, Vec<Vec<Vec<f64>>>);
 
 fn simulate(options: &Options<'_>) -> Raw {
     let count = options.scale.pick(100, 4, 1);
     let mut chosen = paths(options.seed);
     chosen.truncate(options.scale.pick(usize::MAX, usize::MAX, 8));
-    let rows = &Row::SIMULATED;
-    let jobs: Vec<(&WidePath, Row)> =
+    let rows = &RowKind::SIMULATED;
+    let jobs: Vec<(&WidePath, RowKind)> =
         chosen.iter().flat_map(|path| rows.iter().map(move |&row| (path, row))).collect();
     let times = run_jobs(options, &jobs, |&(path, row)| responses(row, path, count));
     let times = times.chunks(rows.len()).map(<[Vec<f64>]>::to_vec).collect();
@@ -124,18 +124,18 @@ fn simulate(options: &Options<'_>) -> Raw {
 }
 
 /// What the transfers over a path took, seconds; of those that were stopped, until then.
-fn responses(row: Row, path: &WidePath, count: u64) -> Vec<f64> {
+fn responses(row: RowKind, path: &WidePath, count: u64) -> Vec<f64> {
     let sender = match row {
-        Row::One(sender) => sender,
-        Row::FourPcp | Row::FreshPcp => Sender::Pcp,
-        Row::QuickTcp => Sender::Tcp,
+        RowKind::One(sender) => sender,
+        RowKind::FourPcp | RowKind::FreshPcp => SenderKind::Pcp,
+        RowKind::QuickTcp => SenderKind::Tcp,
     };
     let mut spec = sender.flow(BYTES).expect("there is no kernel in the simulator");
-    if row == Row::QuickTcp {
+    if row == RowKind::QuickTcp {
         let quick = TcpFlow { config: tcp::Config::default(), ..tcp_sack() };
         spec = FlowSpec::new(Protocol::Tcp(quick), BYTES);
     }
-    let arrivals = if row == Row::FourPcp {
+    let arrivals = if row == RowKind::FourPcp {
         // They begin together, at intervals that leave room for slow ones.
         let until = FIRST + FOUR_EVERY * (count.div_ceil(4) as u32) + FOUR_EVERY / 2;
         let gap_s = Distribution::Constant(FOUR_EVERY.as_secs_f64());
@@ -143,14 +143,14 @@ fn responses(row: Row, path: &WidePath, count: u64) -> Vec<f64> {
     } else {
         Arrivals::Chained { from: FIRST, gap_s: Distribution::Exponential { mean: GAP_S }, count, sources: 1 }
     };
-    let remembers = matches!(row, Row::One(Sender::Pcp) | Row::FourPcp);
+    let remembers = matches!(row, RowKind::One(SenderKind::Pcp) | RowKind::FourPcp);
     let transfers = Traffic { remembers, ..Traffic::new(spec, arrivals) };
     path.simulate([transfers], SIMULATED_MAX)
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
     let (of_paths, rounds, limit_s) = bench.pick((76, 10, 60), (8, 2, 15), (1, 1, 3));
-    let rows = bench.pick(&Row::MEASURED[..], &Row::MEASURED[..], &Row::MEASURED[..3]);
+    let rows = bench.pick(&RowKind::MEASURED[..], &RowKind::MEASURED[..], &RowKind::MEASURED[..3]);
     let population = paths(bench.options.seed);
     // Evenly from all, so that every host is an end of some.
     let every = population.len() / of_paths;
@@ -169,7 +169,7 @@ fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
 /// Seconds of every transfer over a path, by row.
 fn over(
     path: &WidePath,
-    rows: &[Row],
+    rows: &[RowKind],
     rounds: usize,
     limits: Times,
     halt: Halt<'_>,
@@ -180,9 +180,9 @@ fn over(
     let mut histories: Vec<Vec<History>> = rows
         .iter()
         .map(|row| match row {
-            Row::One(sender) => one(*sender),
-            Row::FourPcp => vec![History::new(Sender::Pcp); 4],
-            Row::FreshPcp | Row::QuickTcp => unreachable!("only in the simulator"),
+            RowKind::One(sender) => one(*sender),
+            RowKind::FourPcp => vec![History::new(SenderKind::Pcp); 4],
+            RowKind::FreshPcp | RowKind::QuickTcp => unreachable!("only in the simulator"),
         })
         .collect();
     let mut is_late = false;
@@ -209,7 +209,7 @@ fn over(
 
 /// A row's times.
 struct Timed {
-    row: Row,
+    row: RowKind,
     /// Over the paths, of their means.
     of_paths: Summary,
     of_transfers: Summary,
@@ -218,7 +218,7 @@ struct Timed {
 }
 
 impl Timed {
-    fn of(row: Row, times: &[Vec<Vec<f64>>], at: usize) -> Timed {
+    fn of(row: RowKind, times: &[Vec<Vec<f64>>], at: usize) -> Timed {
         let path_means: Vec<f64> =
             times.iter().map(|rows| Summary::of(rows[at].iter().copied()).mean).collect();
         let transfers: Vec<f64> = times.iter().flat_map(|rows| rows[at].iter().copied()).collect();
@@ -285,13 +285,15 @@ fn each_path(paths: &[WidePath], timed: &[Timed]) -> Table {
 }
 
 fn judge(timed: &[Timed]) -> Vec<Statement> {
-    let of = |row: Row| timed.iter().find(|one| one.row == row);
-    let one = |sender: Sender| of(Row::One(sender));
-    let (Some(pcp), Some(tcp), Some(four)) = (one(Sender::Pcp), one(Sender::Tcp), of(Row::FourPcp)) else {
+    let of = |row: RowKind| timed.iter().find(|one| one.row == row);
+    let one = |sender: SenderKind| of(RowKind::One(sender));
+    let (Some(pcp), Some(tcp), Some(four)) =
+        (one(SenderKind::Pcp), one(SenderKind::Tcp), of(RowKind::FourPcp))
+    else {
         return CLAIMS.iter().map(|claim| claim.leave_open(TOO_SHORT)).collect();
     };
     let times = tcp.of_paths.mean / pcp.of_paths.mean;
-    let quick = of(Row::QuickTcp)
+    let quick = of(RowKind::QuickTcp)
         .map(|quick| format!(" ({:.2} with TCP's timer at 0.2 s)", quick.of_paths.mean / pcp.of_paths.mean));
     let why = |quiet: &'static str| if times < 1.0 { BUSY_HOST } else { quiet };
     let against_tcp = four.of_paths.mean / tcp.of_paths.mean;
@@ -326,7 +328,7 @@ fn judge(timed: &[Timed]) -> Vec<Statement> {
                 format!("{:.2} s each, {against_tcp:.2} of TCP's time", four.of_paths.mean),
             )
             .otherwise(why("where nothing is lost the four share what one has for itself")),
-        match one(Sender::Adaptive).zip(one(Sender::Kernel).or(one(Sender::Cubic))) {
+        match one(SenderKind::Adaptive).zip(one(SenderKind::Kernel).or(one(SenderKind::Cubic))) {
             None => AS_FAST.leave_open(TOO_SHORT),
             Some((ours, kernel)) => AS_FAST
                 .judge(
@@ -363,17 +365,17 @@ mod tests {
     use crate::report::Verdict;
 
     /// One time for each of two paths, by row.
-    fn timed(of: impl Fn(Row) -> [f64; 2]) -> Vec<Timed> {
+    fn timed(of: impl Fn(RowKind) -> [f64; 2]) -> Vec<Timed> {
         let times: Vec<Vec<Vec<f64>>> =
-            (0..2).map(|path| Row::MEASURED.iter().map(|&row| vec![of(row)[path]]).collect()).collect();
-        Row::MEASURED.iter().enumerate().map(|(at, &row)| Timed::of(row, &times, at)).collect()
+            (0..2).map(|path| RowKind::MEASURED.iter().map(|&row| vec![of(row)[path]]).collect()).collect();
+        RowKind::MEASURED.iter().enumerate().map(|(at, &row)| Timed::of(row, &times, at)).collect()
     }
 
     #[test]
     fn the_papers_own_figures_pass() {
         let timed = timed(|row| match row {
-            Row::One(Sender::Tcp) => [0.5, 5.5],
-            Row::FourPcp => [1.0, 5.0],
+            RowKind::One(SenderKind::Tcp) => [0.5, 5.5],
+            RowKind::FourPcp => [1.0, 5.0],
             _ => [0.4, 0.6],
         });
         let verdicts: Vec<Verdict> = judge(&timed).into_iter().map(|one| one.verdict).collect();
@@ -384,7 +386,7 @@ mod tests {
     #[test]
     fn the_distribution_ends_with_all_paths() {
         let table = distribution(&timed(|_| [0.4, 0.6]));
-        assert_eq!(table.rows.len(), 2 * Row::MEASURED.len());
+        assert_eq!(table.rows.len(), 2 * RowKind::MEASURED.len());
         assert!(table.rows.last().is_some_and(|row| row[1..].iter().all(|share| *share == 1.0.into())));
         assert_eq!(table.rows[0][1], 0.5.into());
     }

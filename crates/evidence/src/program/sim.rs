@@ -9,7 +9,7 @@ use crate::{Experiment, Scale};
 use longhaul_cli::failure::Failure;
 use longhaul_proto::suggest::unknown;
 use longhaul_sim::flow::UnknownProtocol;
-use longhaul_sim::scenario::{Scenario, ScenarioError};
+use longhaul_sim::scenario::Scenario;
 use std::path::Path;
 use std::time::Instant;
 
@@ -51,9 +51,7 @@ fn transfers(args: &SimArgs, mut contestants: Vec<Contestant>) -> Result<(), Fai
         let text = "--quick is for experiments; over a scenario --bytes says how much is simulated";
         return Err(Failure::Usage(text.into()));
     }
-    let mut scenario = Scenario::load(path).map_err(|error| match error {
-        ScenarioError::Unreadable { .. } | ScenarioError::Invalid { .. } => Failure::Usage(error.to_string()),
-    })?;
+    let mut scenario = Scenario::load(path).map_err(|error| Failure::Usage(error.to_string()))?;
     scenario.seed = args.seed.unwrap_or(scenario.seed);
     if scenario.name.is_empty() {
         scenario.name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -64,7 +64,7 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
         for contender in &contenders {
             for &count in counts {
                 let first = bench.options.seed;
-                jobs.extend((first..first + seeds).map(|seed| Job {
+                jobs.extend((first..first + seeds).map(|seed| PtcpRun {
                     buffer_bdp,
                     contender,
                     count,
@@ -75,7 +75,7 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
         }
     }
     bench.expect_runs(jobs.len());
-    let cells = side_by_side(bench, AT_A_TIME, &jobs, Job::run)?;
+    let cells = side_by_side(bench, AT_A_TIME, &jobs, PtcpRun::run)?;
     let programs: Vec<&str> =
         variants.iter().filter(|(_, variant)| variant.origin() == Origin::Program).map(|one| one.0).collect();
     if !programs.is_empty() {
@@ -110,7 +110,7 @@ fn variants(wanted: &[&'static str]) -> (Vec<(&'static str, Variant)>, Vec<Strin
 }
 
 /// A run.
-struct Job<'a> {
+struct PtcpRun<'a> {
     buffer_bdp: f64,
     contender: &'a Contender,
     count: u64,
@@ -118,7 +118,7 @@ struct Job<'a> {
     times: Times,
 }
 
-impl Job<'_> {
+impl PtcpRun<'_> {
     fn run(&self, halt: Halt<'_>) -> Result<Outcome<Cell>, ExperimentError> {
         let lab = Lab::start(&path(self.buffer_bdp, self.seed))?;
         for end in [Side::Left, Side::Right] {

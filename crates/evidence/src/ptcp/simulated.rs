@@ -22,7 +22,7 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
         for contender in &contenders {
             for &count in counts {
                 let first = options.seed;
-                jobs.extend((first..first + seeds).map(|seed| Job {
+                jobs.extend((first..first + seeds).map(|seed| PtcpRun {
                     buffer_bdp,
                     contender,
                     count,
@@ -32,7 +32,7 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
             }
         }
     }
-    let cells = run_jobs(options, &jobs, Job::run);
+    let cells = run_jobs(options, &jobs, PtcpRun::run);
     let method = format!(
         "TCPs without selective acknowledgements over {RATE_MBIT} Mb/s; flows begin {} ms after one another and run until \
          {seconds} s; the means of {seeds} seed(s). Utilisation: data delivered over capacity ({:.1} % is full: headers); \
@@ -44,7 +44,7 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
 }
 
 /// A run.
-struct Job<'a> {
+struct PtcpRun<'a> {
     buffer_bdp: f64,
     contender: &'a Contender,
     count: u64,
@@ -52,7 +52,7 @@ struct Job<'a> {
     seed: u64,
 }
 
-impl Job<'_> {
+impl PtcpRun<'_> {
     fn run(&self) -> Cell {
         let until = Time::from_millis(self.seconds * 1000);
         let scenario = path(self.buffer_bdp, self.seed);

@@ -23,20 +23,20 @@ pub(crate) struct Extent<C, S: 'static> {
 }
 
 /// What came of a case, with each start.
-pub(crate) struct Met<C, O> {
+pub(crate) struct CaseOutcomes<C, O> {
     pub case: C,
     pub outcomes: Vec<O>,
 }
 
 /// Whether a case passes, among all that were simulated.
-type Judge<C, O> = fn(&Met<C, O>, &[Met<C, O>]) -> bool;
+type Judge<C, O> = fn(&CaseOutcomes<C, O>, &[CaseOutcomes<C, O>]) -> bool;
 
 /// What a claim asks of each case that it is about.
 pub(crate) struct Bar<C, O> {
     pub claim: Claim,
     pub holds: Judge<C, O>,
     /// Its figures, in words.
-    pub figures: fn(&Met<C, O>) -> String,
+    pub figures: fn(&CaseOutcomes<C, O>) -> String,
 }
 
 impl<C: Case, S: Sync> Extent<C, S> {
@@ -50,12 +50,14 @@ impl<C: Case, S: Sync> Extent<C, S> {
         &self,
         options: &Options<'_>,
         simulate: impl Fn(&C, &S) -> O + Sync,
-    ) -> Vec<Met<C, O>> {
+    ) -> Vec<CaseOutcomes<C, O>> {
         let with_each = |case| self.starts.iter().map(move |start| (case, start));
         let jobs: Vec<(&C, &S)> = self.cases.iter().flat_map(with_each).collect();
         let outcomes = run_jobs(options, &jobs, |(case, start)| simulate(case, start));
         let of_cases = self.cases.iter().zip(outcomes.chunks(self.starts.len()));
-        of_cases.map(|(case, outcomes)| Met { case: case.clone(), outcomes: outcomes.to_vec() }).collect()
+        of_cases
+            .map(|(case, outcomes)| CaseOutcomes { case: case.clone(), outcomes: outcomes.to_vec() })
+            .collect()
     }
 
     /// The first words of the experiment's method.
@@ -65,7 +67,7 @@ impl<C: Case, S: Sync> Extent<C, S> {
     }
 }
 
-impl<C, O> Met<C, O> {
+impl<C, O> CaseOutcomes<C, O> {
     /// A figure over all starts.
     pub fn over(&self, figure: impl Fn(&O) -> f64) -> Summary {
         Summary::of(self.outcomes.iter().map(figure))
@@ -73,13 +75,13 @@ impl<C, O> Met<C, O> {
 }
 
 /// Judge each claim by the cases that it is about.
-pub(crate) fn judge<C: Case, O>(bars: &[Bar<C, O>], met: &[Met<C, O>]) -> Vec<Statement> {
+pub(crate) fn judge<C: Case, O>(bars: &[Bar<C, O>], all: &[CaseOutcomes<C, O>]) -> Vec<Statement> {
     let judge = |bar: &Bar<C, O>| {
-        let those: Vec<&Met<C, O>> = met.iter().filter(|one| one.case.is_of(bar.claim)).collect();
+        let those: Vec<&CaseOutcomes<C, O>> = all.iter().filter(|one| one.case.is_of(bar.claim)).collect();
         if those.is_empty() {
             return bar.claim.leave_open("not simulated at this scale");
         }
-        let holds = those.iter().all(|one| (bar.holds)(one, met));
+        let holds = those.iter().all(|one| (bar.holds)(one, all));
         let figures = those.iter().map(|one| format!("{}: {}", one.case.label(), (bar.figures)(one)));
         bar.claim.judge(holds, figures.collect::<Vec<_>>().join("; "))
     };

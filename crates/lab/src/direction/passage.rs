@@ -23,7 +23,7 @@ pub(super) struct Arrived {
 }
 
 /// Packets of a super-packet that the link passed one after the other: they go on together.
-pub(super) struct Row {
+pub(super) struct PacketRun {
     arrived: Arrived,
     shape: Shape,
     which: Range<u32>,
@@ -154,22 +154,22 @@ impl Direction {
     fn settle_one_of_many(&mut self, arrived: &Arrived, shape: Shape, n: u32, passage: Passage) {
         let slot = arrived.held.slot;
         if let Passage::Arrives { time, ecn, .. } = passage {
-            match &mut self.row {
-                Some(row) if row.arrived.held.slot == slot && row.which.end == n && row.ecn == ecn => {
-                    (row.which.end, row.time) = (n + 1, time);
+            match &mut self.run {
+                Some(run) if run.arrived.held.slot == slot && run.which.end == n && run.ecn == ecn => {
+                    (run.which.end, run.time) = (n + 1, time);
                 }
                 _ => {
                     self.end_row();
-                    self.row = Some(Row { arrived: *arrived, shape, which: n..n + 1, ecn, time });
+                    self.run = Some(PacketRun { arrived: *arrived, shape, which: n..n + 1, ecn, time });
                 }
             }
         }
         if arrived.unsettled > 0 {
             return;
         }
-        let last_row = self.row.as_ref().filter(|row| row.arrived.held.slot == slot);
-        let goes_on = last_row.is_some_and(Row::is_whole);
-        if last_row.is_some() {
+        let last_run = self.run.as_ref().filter(|run| run.arrived.held.slot == slot);
+        let goes_on = last_run.is_some_and(PacketRun::is_whole);
+        if last_run.is_some() {
             self.end_row();
         }
         if !goes_on {
@@ -177,19 +177,19 @@ impl Direction {
         }
     }
 
-    /// The packets in a row go on: in the slot that they came in if they are all of it.
+    /// The packets of the run go on: in the slot that they came in if they are all of it.
     fn end_row(&mut self) {
-        let Some(row) = self.row.take() else { return };
-        let Arrived { pair, held: whole, .. } = row.arrived;
-        if row.is_whole() {
-            set_ecn(&mut self.slots.bytes_mut(whole.slot)[self.note_len..whole.len as usize], row.ecn);
-            return self.ways[pair].schedule(row.time, whole);
+        let Some(run) = self.run.take() else { return };
+        let Arrived { pair, held: whole, .. } = run.arrived;
+        if run.is_whole() {
+            set_ecn(&mut self.slots.bytes_mut(whole.slot)[self.note_len..whole.len as usize], run.ecn);
+            return self.ways[pair].schedule(run.time, whole);
         }
         let slot = self.slots.take();
         let (from, into) = self.slots.pair_mut(whole.slot, slot);
-        let len = row.shape.cut(&from[..whole.len as usize], &row.which, into) as u32;
-        set_ecn(&mut into[self.note_len..len as usize], row.ecn);
-        self.ways[pair].schedule(row.time, Held { slot, len, load: Load::of(&row.shape, &row.which) });
+        let len = run.shape.cut(&from[..whole.len as usize], &run.which, into) as u32;
+        set_ecn(&mut into[self.note_len..len as usize], run.ecn);
+        self.ways[pair].schedule(run.time, Held { slot, len, load: Load::of(&run.shape, &run.which) });
     }
 }
 
@@ -200,7 +200,7 @@ impl Arrived {
     }
 }
 
-impl Row {
+impl PacketRun {
     /// How many they are.
     pub(super) fn packets(&self) -> u32 {
         self.which.len() as u32

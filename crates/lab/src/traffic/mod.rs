@@ -4,7 +4,7 @@
 
 mod flow;
 mod plan;
-mod stage;
+mod flows;
 
 pub(crate) use plan::{Source, plan};
 
@@ -16,7 +16,7 @@ use longhaul_sim::traffic::Traffic;
 use plan::Carrier;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::write;
-use stage::{Doors, Stage};
+use flows::{HostPair, Flows};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ pub struct TrafficCounters {
 }
 
 /// Flows of the kernel's own TCP ([`Lab::flows`](crate::Lab::flows)). Dropping it cuts them off.
-pub struct Flows(Conductor);
+pub struct Flows(TrafficGenerator);
 
 impl Flows {
     pub(crate) fn start(
@@ -53,7 +53,7 @@ impl Flows {
         let carrier = Carrier::Tcp { control: control.into(), _variant: None };
         let sources = vec![Source { carrier, is_reverse: false, traffic }];
         let unused = KnownPath { rtt: Duration::ZERO, mtu: 0 };
-        Ok(Flows(Conductor::start(seed, unused, sources, hosts)?))
+        Ok(Flows(TrafficGenerator::start(seed, unused, sources, hosts)?))
     }
 
     /// What each has brought so far, bytes, in the order in which they came.
@@ -68,12 +68,12 @@ impl Flows {
 }
 
 /// Lets the flows begin and end on a thread of its own. Dropping it cuts them off.
-pub(crate) struct Conductor {
+pub(crate) struct TrafficGenerator {
     seed: u64,
     /// What flows over UDP are told.
     path: KnownPath,
     sources: Arc<Vec<Source>>,
-    doors: Doors,
+    pair: HostPair,
     running: Option<Running>,
 }
 
@@ -99,18 +99,18 @@ impl Tally {
     }
 }
 
-impl Conductor {
+impl TrafficGenerator {
     /// The scenario's time begins.
     pub(crate) fn start(
         seed: u64,
         path: KnownPath,
         sources: Vec<Source>,
         hosts: &[Host; 2],
-    ) -> Result<Conductor, LabError> {
-        let doors = hosts.each_ref().map(Host::door);
-        let mut conductor = Conductor { seed, path, sources: Arc::new(sources), doors, running: None };
-        conductor.restart()?;
-        Ok(conductor)
+    ) -> Result<TrafficGenerator, LabError> {
+        let pair = hosts.each_ref().map(Host::door);
+        let mut generator = TrafficGenerator { seed, path, sources: Arc::new(sources), pair, running: None };
+        generator.restart()?;
+        Ok(generator)
     }
 
     /// Cut everything off and begin again.
@@ -120,10 +120,10 @@ impl Conductor {
         let stop = Arc::new(stop.map_err(LabError::at("making an event descriptor"))?);
         let tally = Arc::new(Tally::default());
         let zero = clock().0;
-        let stage = Stage::set(self.seed, self.path, &self.sources, &self.doors, tally.clone(), zero)?;
+        let flows = Flows::new(self.seed, self.path, &self.sources, &self.pair, tally.clone(), zero)?;
         let wake = stop.clone();
         let thread = thread::Builder::new().name("lab-traffic".into());
-        let thread = thread.spawn(move || stage.play(&wake)).map_err(LabError::at("starting a thread"))?;
+        let thread = thread.spawn(move || flows.run(&wake)).map_err(LabError::at("starting a thread"))?;
         self.running = Some(Running { tally, stop, thread });
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Conductor {
     }
 }
 
-impl Drop for Conductor {
+impl Drop for TrafficGenerator {
     fn drop(&mut self) {
         self.end();
     }

@@ -7,7 +7,7 @@ use crate::files::Root;
 use crate::net::control::{ServerKey, TokenId, psk_of_token};
 use crate::net::noise::Psk;
 use crate::net::random::random;
-use longhaul_proto::session::message::Direction;
+use longhaul_proto::session::message::Operation;
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -113,7 +113,7 @@ pub(crate) struct Room {
     pub access: Access,
 }
 
-/// What a direction does with a folder.
+/// What an operation does with a folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Read,
@@ -147,17 +147,17 @@ impl Account {
         Account { user, psk, rooms: vec![Room { name: String::new(), root, access }] }
     }
 
-    /// Where a copy in this direction goes to or comes from, and its paths below that. What cannot be is told; of folders
-    /// that are closed to this user no word is said.
-    pub fn room(&self, direction: &Direction) -> Result<(Option<Room>, Direction), Reason> {
+    /// The folder that this operation writes to or reads from, and its paths below that; else why it is refused. Folders
+    /// that are closed to this user are not mentioned.
+    pub fn room(&self, operation: &Operation) -> Result<(Option<Room>, Operation), Reason> {
         let one = |path: &[u8], wanted| self.one_room(path, wanted);
-        match direction {
-            Direction::Probe => Ok((None, Direction::Probe)),
-            Direction::Push { dest } => {
+        match operation {
+            Operation::Probe => Ok((None, Operation::Probe)),
+            Operation::Push { dest } => {
                 let (room, dest) = one(dest, Use::Write)?;
-                Ok((Some(room.clone()), Direction::Push { dest }))
+                Ok((Some(room.clone()), Operation::Push { dest }))
             }
-            Direction::Pull { sources } => {
+            Operation::Pull { sources } => {
                 let found = sources.iter().map(|path| one(path, Use::Read)).collect::<Result<Vec<_>, _>>()?;
                 let Some((room, _)) = found.first() else { return Err(refused("nothing is asked for")) };
                 let room = (*room).clone();
@@ -166,7 +166,7 @@ impl Account {
                     return Err(refused(line));
                 }
                 let sources = found.into_iter().map(|(_, path)| path).collect();
-                Ok((Some(room), Direction::Pull { sources }))
+                Ok((Some(room), Operation::Pull { sources }))
             }
         }
     }
@@ -245,12 +245,12 @@ mod tests {
         Policy { identity: Some(Identity::generate().unwrap()), users, ..Policy::default() }
     }
 
-    fn push(path: &str) -> Direction {
-        Direction::Push { dest: path.into() }
+    fn push(path: &str) -> Operation {
+        Operation::Push { dest: path.into() }
     }
 
-    fn pull(paths: &[&str]) -> Direction {
-        Direction::Pull { sources: paths.iter().map(|path| path.as_bytes().to_vec()).collect() }
+    fn pull(paths: &[&str]) -> Operation {
+        Operation::Pull { sources: paths.iter().map(|path| path.as_bytes().to_vec()).collect() }
     }
 
     #[test]
@@ -261,11 +261,11 @@ mod tests {
             [("data", at, Access::ReadOnly), ("in", at, Access::WriteOnly), ("both", at, Access::ReadWrite)];
         let rules = Rules::new(policy(vec![user("alice", 1, &grants)])).unwrap();
         let alice = rules.find(Some([1; 8])).1.unwrap();
-        let goes = |direction| alice.room(&direction).map(|(room, rest)| (room.unwrap().name, rest)).ok();
+        let goes = |operation| alice.room(&operation).map(|(room, rest)| (room.unwrap().name, rest)).ok();
         assert_eq!(goes(pull(&["data/a/", "/data/b"])), Some(("data".into(), pull(&["a/", "b"]))));
         assert_eq!(goes(push("in")), Some(("in".into(), push(""))));
         assert_eq!(goes(push("both/x/y")), Some(("both".into(), push("x/y"))));
-        let line = |direction| alice.room(&direction).map(drop).unwrap_err().line;
+        let line = |operation| alice.room(&operation).map(drop).unwrap_err().line;
         assert!(line(push("data/x")).contains("read-only"));
         assert!(line(pull(&["in/x"])).contains("write-only"));
         assert!(line(pull(&["data/x", "both/y"])).contains("same folder"));

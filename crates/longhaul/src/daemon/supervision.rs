@@ -1,4 +1,4 @@
-//! What of a server's rules and records goes along with one session.
+//! Applies a server's limits to one session, and tells the server's records of its files.
 
 use super::admission::Account;
 use super::records::{Event, FileNote, Records, Way, Who};
@@ -13,16 +13,16 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Whose session it is, and where that is told.
+/// Whose session it is, and where events of it are noted.
 #[derive(Clone)]
-pub(crate) struct Ward {
+pub(crate) struct SessionOwner {
     pub account: Arc<Account>,
     pub from: IpAddr,
     pub way: Way,
     pub records: Arc<dyn Records>,
 }
 
-impl Ward {
+impl SessionOwner {
     pub fn who(&self) -> Who<'_> {
         Who { user: &self.account.user.name, from: self.from, way: self.way }
     }
@@ -30,7 +30,7 @@ impl Ward {
 
 /// Goes along with a session.
 pub(crate) struct Supervision {
-    ward: Ward,
+    owner: SessionOwner,
     share: Option<Share>,
     /// The parts of the copy that are at work, the oldest first, and the number of each one's first entry.
     parts: VecDeque<(EntryIndex, Tally)>,
@@ -44,17 +44,17 @@ pub(crate) struct Supervision {
 
 impl Supervision {
     /// `prefix` stands before the paths of what is told of files.
-    pub fn new(ward: Ward, share: Option<Share>, prefix: Vec<u8>, is_dry_run: bool) -> Supervision {
-        Supervision { ward, share, parts: VecDeque::new(), prefix, renamed: false, is_dry_run }
+    pub fn new(owner: SessionOwner, share: Option<Share>, prefix: Vec<u8>, is_dry_run: bool) -> Supervision {
+        Supervision { owner, share, parts: VecDeque::new(), prefix, renamed: false, is_dry_run }
     }
 
-    /// How fast it may go, which went so fast of late.
+    /// How fast the session may go, of which `used` is the rate of late.
     pub fn rate(&self, used: Option<Rate>) -> Option<Rate> {
         self.share.as_ref().and_then(|share| share.rate(used))
     }
 
-    /// This is what the session copies from now on as well, the entries from `first` on; `renamed`: the copy's only file gets
-    /// the name that the client gave.
+    /// Another part begins, whose entries are numbered from `first`. `renamed`: the copy's only file gets the name that the
+    /// client gave.
     pub fn begin(
         &mut self,
         first: EntryIndex,
@@ -63,7 +63,7 @@ impl Supervision {
         renamed: bool,
     ) {
         self.renamed = renamed;
-        if !self.is_dry_run && self.ward.records.wants_files() {
+        if !self.is_dry_run && self.owner.records.wants_files() {
             self.parts.push_back((first, Tally::new(manifest(), layout.clone())));
         }
     }
@@ -99,13 +99,13 @@ impl Supervision {
         self.parts.pop_front();
     }
 
-    /// Sending the oldest part came to its end: so it went with what was read.
+    /// The oldest part has been sent. `report` is the receiver's.
     pub fn sent(&mut self, report: &Report) {
         self.tell_sent(Some(report));
         self.end_part();
     }
 
-    /// The session is over. Where parts are left it broke off, and with it the files that were under way.
+    /// The session is over. If parts are left it broke off: the files that had begun failed.
     pub fn end(&mut self) {
         while !self.parts.is_empty() {
             self.tell_sent(None);
@@ -155,34 +155,34 @@ impl Supervision {
             false => [&self.prefix[..], between, &what.path].concat(),
         };
         let file = FileNote { path: &path, bytes: size, hash, failure };
-        self.ward.records.note(&Event::File { who: self.ward.who(), file });
+        self.owner.records.note(&Event::File { who: self.owner.who(), file });
     }
 }
 
 /// Tells the records how far a session is.
 pub(crate) struct Meter {
-    ward: Ward,
+    owner: SessionOwner,
     moved: u64,
     rate: Rate,
 }
 
 impl Meter {
     /// The session begins.
-    pub fn begin(ward: Ward) -> Meter {
-        ward.records.note(&Event::Began(ward.who()));
-        Meter { ward, moved: 0, rate: Rate::default() }
+    pub fn begin(owner: SessionOwner) -> Meter {
+        owner.records.note(&Event::Began(owner.who()));
+        Meter { owner, moved: 0, rate: Rate::default() }
     }
 
     /// It has ended.
     pub fn end(mut self, ok: bool) {
         self.tell(0, Rate::default());
-        self.ward.records.note(&Event::Ended { who: self.ward.who(), ok });
+        self.owner.records.note(&Event::Ended { who: self.owner.who(), ok });
     }
 
     fn tell(&mut self, bytes: u64, rate: Rate) {
         let before = std::mem::replace(&mut self.rate, rate);
         if bytes > 0 || before != rate {
-            self.ward.records.note(&Event::Moved { who: self.ward.who(), bytes, before, rate });
+            self.owner.records.note(&Event::Moved { who: self.owner.who(), bytes, before, rate });
         }
     }
 }

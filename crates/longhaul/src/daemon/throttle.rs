@@ -47,7 +47,7 @@ impl Throttle {
 }
 
 impl Share {
-    /// How fast this copy may go now, which used so much of late (`None`: it has not begun).
+    /// How fast this copy may go now. `used`: its rate of late; `None` before it has begun.
     pub fn rate(&self, used: Option<Rate>) -> Option<Rate> {
         let total = self.throttle.admission.rules().policy().limits.rates.rate_now();
         let mut flows = self.throttle.lock();
@@ -85,8 +85,8 @@ fn part<'a>(rate: Rate, id: u64, flows: impl Iterator<Item = &'a Flow>) -> Rate 
     Rate(portion(rate.0, mine, wants).max(1))
 }
 
-/// Of `capacity` what one gets who wants `mine`, one of `wants`: each has what it wants up to a level at which all is
-/// used. What is left over when everybody has what he wants is shared.
+/// Max-min fair share of `capacity` for a flow that wants `mine`, which is one of `wants`. What is left over when all have
+/// what they want is shared equally.
 fn portion(capacity: u64, mine: u64, mut wants: Vec<u64>) -> u64 {
     wants.sort_unstable();
     let (mut left, count) = (capacity, wants.len() as u64);

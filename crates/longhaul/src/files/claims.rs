@@ -1,4 +1,4 @@
-//! What the receiver claims to have of files that are to come, until the sender's hashes confirm it or not.
+//! Groups that the receiver claims to have, until the sender's hashes confirm or refute it.
 
 use super::extents::DataMap;
 use super::version::Identity;
@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The file that is in place of one that is to come, and what it may have in common with it.
+/// The file at the destination that is to be replaced, and which of its groups may be equal to the new one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
     pub entry: EntryIndex,
-    /// Groups 0 to this, this one left out, may be there; but for those that the part file has.
+    /// The groups below this one may be there, without those that the part file has.
     pub end: u32,
     /// It has the right size: if all of its groups are equal it is the same file, and stays.
     pub may_stay: bool,
@@ -38,7 +38,7 @@ struct Inner {
     standing: Option<Standing>,
     /// Groups of the file in place that were not looked at yet.
     left: u32,
-    /// Groups that are equal in place and are only there.
+    /// Groups that are equal in place and not in the part file.
     equal: Vec<(u32, [u8; 32])>,
     /// The file in place is not the same: what is equal goes into the part file.
     differs: bool,

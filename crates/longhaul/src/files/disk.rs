@@ -101,8 +101,8 @@ pub(super) fn await_sync(file: &File, offset: u64, len: u64) -> io::Result<()> {
     range(file, offset, len, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
 }
 
-/// What is known by now to have gone wrong on the way to the disk, and what closing the file would tell: network file
-/// systems take that as the time to store what they hold. Told once; the file stays open.
+/// The error, if one is known, that the file's data met on the way to the disk. Network file systems store their data when
+/// a descriptor is closed, so a copy of the descriptor is. The kernel reports each error once.
 pub(super) fn ask(file: &File) -> io::Result<()> {
     let second = file.try_clone()?.into_raw_fd();
     // SAFETY: the descriptor is ours alone and is not used again, whatever closing says.
@@ -112,7 +112,7 @@ pub(super) fn ask(file: &File) -> io::Result<()> {
     errors_so_far(file)
 }
 
-/// Behind any end of a file there is nothing to wait for; what is told is about all of the file.
+/// Waits for a range beyond the end of any file, so for nothing: what is reported is about the whole file.
 fn errors_so_far(file: &File) -> io::Result<()> {
     await_sync(file, BEYOND, 1)
 }
@@ -125,13 +125,13 @@ fn range(file: &File, offset: u64, len: u64, how: libc::c_uint) -> io::Result<()
     }
 }
 
-/// From so many on, files go to the disk with all else that waits in their file system: writing that out takes longer than
-/// a pass for a few files, and less than one for each of many.
+/// From so many files on, the whole file system is synced instead of each file: slower than a few single syncs, faster than
+/// many.
 pub(super) const MANY: usize = 8;
 
 const BEYOND: u64 = 1 << 62;
 
-/// File systems in which `syncfs` leaves nothing to do. Of others, such as FUSE, not all pass it on to who keeps the data.
+/// File systems in which `syncfs` brings everything to the disk. Others, such as FUSE, may not pass it on.
 const THOROUGH: [u64; 4] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // XFS

@@ -1,4 +1,4 @@
-//! What the destination has and the source has not, to be removed at the end (`--delete`).
+//! What the destination has and the source has not, to be removed at the end (`FileOptions::delete`).
 //!
 //! Folders are compared one at a time, as the source lists them: the names that a folder holds here are noted when the
 //! source names the folder, crossed off as the source names what is in it, and what is left when the source has gone on

@@ -13,11 +13,11 @@
 //!                                    mount that was there
 //! ```
 //!
-//! The user is the one of a daemon who sends the file; of other users' journals nothing is taken up, or one would learn
-//! of another's file what it has in common with a guess. Numbers are little-endian; a version of zeros is none. A check is the start of a BLAKE3 hash over the header,
-//! the record's position and the record, so that a journal ends for its reader where it was torn or changed, or
-//! belongs to another part file. A seal is a keyed hash over the journal up to there: who has not our key cannot
-//! make us believe that a part file holds what it does not.
+//! The user is the one of a daemon who sends the file; of other users' journals nothing is taken up, or one would
+//! learn of another's file what it has in common with a guess. Numbers are little-endian; a version of zeros is none.
+//! A check is the start of a BLAKE3 hash over the header, the record's position and the record, so that a journal
+//! ends for its reader where it was torn or changed, or belongs to another part file. A seal is a keyed hash over the
+//! journal up to there: who has not our key cannot make us believe that a part file holds what it does not.
 
 use longhaul_proto::session::manifest::{Entry, FileVersion, GROUP_LEN, Kind};
 use std::ops::Range;

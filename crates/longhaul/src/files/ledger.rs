@@ -19,7 +19,7 @@ pub(super) struct Ledger {
 struct Bad {
     times: u32,
     /// The network thread has not heard of it yet: what it hands over still counts the wrong data as there.
-    untold: bool,
+    unreported: bool,
 }
 
 /// A file's groups.
@@ -100,7 +100,7 @@ impl Ledger {
     /// A claimed group is not what the sender has, which hashes to this. Takes no data of it until it is begun anew.
     pub(super) fn refuse(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) {
         self.set(layout, group, State::Expected, hash);
-        self.bad.entry(group).or_default().untold = true;
+        self.bad.entry(group).or_default().unreported = true;
     }
     pub(super) fn computed(&mut self, layout: &Layout, group: Group, hash: [u8; 32]) -> Verdict {
         let (state, known) = self.get(group);
@@ -152,22 +152,22 @@ impl Ledger {
 
     /// Whether data of this group is of use: it is not there yet, and it is not what was found to be wrong.
     pub(super) fn takes_data(&self, group: Group) -> bool {
-        let untold = self.bad.get(&group).is_some_and(|bad| bad.untold);
-        !untold && matches!(self.get(group).0, State::Unknown | State::Expected)
+        let unreported = self.bad.get(&group).is_some_and(|bad| bad.unreported);
+        !unreported && matches!(self.get(group).0, State::Unknown | State::Expected)
     }
 
     /// A group came in wrong: takes no data of it until it is begun anew, and says how often that has been by now.
     pub(super) fn reject(&mut self, group: Group) -> u32 {
         let bad = self.bad.entry(group).or_default();
         bad.times += 1;
-        bad.untold = true;
+        bad.unreported = true;
         bad.times
     }
 
     /// From now on, data of this group is new data.
     pub(super) fn begin_anew(&mut self, group: Group) {
         if let Some(bad) = self.bad.get_mut(&group) {
-            bad.untold = false;
+            bad.unreported = false;
         }
     }
 

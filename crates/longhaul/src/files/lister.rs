@@ -40,7 +40,7 @@ impl Lister {
             scan_in_parts(&root, &sources, &options, limits, &mut |scan| {
                 let listing = match scan.is_crowded {
                     false => listing::encode(&scan.manifest, &scan.errors),
-                    true => Err(ListingError::Crowded),
+                    true => Err(ListingError::Busy),
                 };
                 let is_sound = listing.is_ok();
                 let listed = listing.map(|listing| Listed { scan: Arc::new(scan), listing });

@@ -19,7 +19,7 @@
 //! **Scan.** Folders are opened one component at a time, never through a link below the top, and listed sorted.
 //! What cannot be listed becomes an error for the report and the rest goes on.
 //!
-//! **Confined root.** `serve --root` holds a `cap-std` directory handle: paths that users write are resolved with
+//! **Confined root.** A daemon holds a `cap-std` directory handle of each folder: paths that users write are resolved with
 //! `openat2` and cannot leave it, neither by `..` nor through links. Below a destination, every folder is opened
 //! component by component with `O_NOFOLLOW`. A manifest that names an absolute path, `..`, or a path below a file
 //! is refused before anything is done (`Manifest::validate`). Set-user-ID, set-group-ID and sticky bits are
@@ -28,7 +28,7 @@
 //! **Plan.** The receiver compares the manifest with what is there: a regular file of the same size and time
 //! is skipped and has only its permissions and time put right. Room is checked beforehand.
 //!
-//! **Claims.** A resume, `--checksum` and `--delta` are one mechanism. The receiver *claims* groups: from a part
+//! **Claims.** A resume, a comparison by hashes and a delta are one mechanism. The receiver *claims* groups: from a part
 //! file that an interrupted run left, or from the file in place. The sender reads them beside what it sends and
 //! gives their hashes as ever; a writer looks at the claimed group once its hash is there (`files/look.rs`), and
 //! `Settled` tells the sender what was confirmed and what is to be sent. No group lands that the sender of *this*
@@ -38,20 +38,22 @@
 //!
 //! **Versions.** A file of several groups carries a version (`files/version.rs`): a hash over all by which the
 //! source's file system tells that it was changed or replaced, under a key of the sending user's, so that nobody else
-//! can have another file taken for it. Verified groups of the same version need no claim, so a resume reads nothing. The sender compares the same identity after each group that it reads, and has dirty
-//! pages written out before it, since a store through a mapping leaves no trace while a page is dirty.
+//! can have another file taken for it. Verified groups of the same version need no claim, so a resume reads nothing.
+//! The sender compares the identity again after each group that it reads. It has dirty pages written out first, since
+//! a store through a mapping leaves no trace while a page is dirty.
 //!
 //! **Landing.** A file of several groups is received into `.NAME.TOKEN.longhaul-part` beside its destination, a
 //! name that no other copy has. When all its groups are verified it gets its length, permissions and time and is
 //! renamed: whoever looks sees the old file or the new one. A small file is written in one go into a file without a
 //! name (`O_TMPFILE`), which is then linked in, by way of `.NAME.TOKEN.longhaul-new` where it replaces another; until
-//! it has come in whole its pieces wait in a spool, also without a name (`files/spool.rs`). `--delete` comes last, and not at all if anything could not be listed or copied. Then
-//! folders get their permissions and times; the destination folder itself keeps its own if it holds what the source
-//! has not, since then it is a place and no copy (`holds_others` in `files/plan.rs`). Where a file system takes two
-//! paths of the copy for one, the second of them fails by name (`files/twins.rs`).
+//! it has come in whole its pieces wait in a spool, also without a name (`files/spool.rs`). Extraneous files are
+//! deleted last, and not at all if anything could not be listed or copied. Then folders get their permissions and
+//! times; the destination folder itself keeps its own if it holds what the source has not, since then it is a place
+//! and no copy (`holds_others` in `files/plan.rs`). Where a file system takes two paths of the copy for one, the
+//! second of them fails by name (`files/twins.rs`).
 //!
-//! **Durability.** With `--fsync` the order is data, name, folder, report; by default it is data, name for files that have a
-//! part file. A complete file waits, without its name, until
+//! **Durability.** With `Fsync::Always` the order is data, name, folder, report; by default it is data, name for
+//! files that have a part file. A complete file waits, without its name, until
 //! its data is on the disk (`files/landing.rs`); large ones begin their way there group by group (`files/part.rs`), many
 //! small ones go together with one `syncfs` (`files/disk.rs`). Links, folders and what was there before follow when all is
 //! in place, and only then the copy is finished. An error on the way to the disk fails its file by name and leaves what is
@@ -123,10 +125,13 @@ mod writer;
 
 pub use errors::FileError;
 pub use exclude::{Exclude, PatternError, PatternProblem};
-pub use lister::{Listed, Lister};
 pub use plan::{Base, Plan, Planner, plan};
 pub use reader::{Reader, Wake};
 pub use root::Root;
-pub use scan::{PartLimits, Scan, ScanOptions, SourceSpec, scan, scan_in_parts};
-pub use sealing::prime;
-pub use sink::{Backlog, FileSink, SinkEvent};
+pub use scan::{Scan, ScanOptions, SourceSpec, scan};
+pub use sink::FileSink;
+
+pub(crate) use lister::{Listed, Lister};
+pub(crate) use scan::PartLimits;
+pub(crate) use sealing::prime;
+pub(crate) use sink::{Backlog, SinkEvent};

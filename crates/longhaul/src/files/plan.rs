@@ -224,7 +224,7 @@ impl Planner {
             }
             let (path, is_continued) = (&entry.path, index < manifest.seams.continued as usize);
             let index = index as EntryIndex;
-            // What stood in its way was told before.
+            // What is in its way was reported with the part before.
             let is_settled = is_continued && (self.kept.contains(path) || looker.is_blocked(path));
             let found = match is_settled {
                 true => Found::Kept,
@@ -247,8 +247,8 @@ impl Planner {
     }
 }
 
-/// What a folder holds and a copy into it does not name. Then it is not a copy of the source's folder but a place to put
-/// things, such as /tmp or somebody's home, and its permissions matter to others.
+/// Entries of the destination folder that the copy does not name. If there are any, the folder is no copy of the source's
+/// but a place to put things, such as /tmp or somebody's home, and keeps its own permissions.
 #[derive(Debug)]
 enum Others {
     Named(HashSet<Vec<u8>>),
@@ -285,7 +285,7 @@ impl Plan {
     pub fn forecast(&self) -> Report {
         let mut report = Report { to_copy: self.to_copy.clone(), ..self.report() };
         if !self.source_incomplete && self.failures.is_empty() && self.extraneous.is_clear() {
-            // What cannot be read back is not told; the copy itself would say so.
+            // If the list cannot be read back, the forecast leaves it out; the copy itself would fail with a line.
             let _ = self.extraneous.for_each(|path| report.removed.push(path.to_vec()));
         } else {
             report.removal_put_off = !self.extraneous.is_empty();
@@ -293,7 +293,7 @@ impl Plan {
         report
     }
 
-    /// What the sender is told that is not needed. In a dry run that is all but what is to be compared.
+    /// The ranges that the sender need not send. In a dry run all but what is to be compared.
     pub fn have_to_begin_with(&self, layout: &Layout) -> Ranges {
         if !self.dry_run {
             return self.have.clone();

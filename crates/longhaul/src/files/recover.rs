@@ -1,5 +1,4 @@
-//! Reads what a journal says of what has been received. That of a file of 50 TB has 2 GB: it is read piece by piece, and of
-//! each group little is kept.
+//! Reads a journal. That of a file of 50 TB has 2 GB: it is read piece by piece, and little is kept of each group.
 
 use super::journal::{HEADER_LEN, Header, Ours, RECORD_MAX, Record, Seal, Source, group_range, seal};
 use longhaul_proto::session::manifest::{GROUP_LEN, Ranges};
@@ -17,9 +16,9 @@ pub(super) struct Recovered {
     pub digest: blake3::Hasher,
     /// The journal speaks of the very version that is to be received.
     pub is_same_version: bool,
-    /// It speaks of a file that looks the same, be there versions or not.
+    /// It is about a file of the same size and time, whether it has a version or not.
     pub is_alike: bool,
-    /// It speaks of a file that had its holes where this one has. If not, the part file may have data there.
+    /// It is about a file that had its holes where this one has. If not, the part file may have data in them.
     pub has_same_holes: bool,
     /// Data bytes of groups that were never verified.
     pub ranges: Ranges,
@@ -186,8 +185,8 @@ impl<'a, S: Stored + ?Sized> Window<'a, S> {
     }
 }
 
-/// Read a journal, to go on with `wanted`; `None` if it is no journal, or another user's. It is gone through three times: for where its sound part
-/// ends, for its seals, and for what it says of each group.
+/// Read a journal, to go on with `wanted`; `None` if it is no journal, or another user's. It is gone through three
+/// times: for where its sound part ends, for its seals, and for what it says of each group.
 pub(super) fn recover(wanted: &Source, ours: &Ours, journal: &(impl Stored + ?Sized)) -> Option<Recovered> {
     let mut start = Window::new(journal, 0);
     let header = Header::read(start.next(HEADER_LEN)).filter(|header| header.owner() == ours.owner)?;

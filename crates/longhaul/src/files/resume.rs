@@ -37,10 +37,10 @@ pub(super) struct Resumed {
     pub kept: Ranges,
 }
 
-/// Look for a part file and a journal that speaks of it. Groups that were verified for the very version that is to come
-/// are taken as they are, unless they may not have reached the disk, or with `distrust`: then they are read and hashed
-/// again. All else is claimed. What another user of a daemon left is not looked at. Nothing is found when `stop` is set meanwhile; where another copy is at work with the
-/// file, that is the error.
+/// Look for a part file and a journal that speaks of it. Groups that were verified for the very version that is to
+/// come are taken as they are, unless they may not have reached the disk, or with `distrust`: then they are read and
+/// hashed again. All else is claimed. What another user of a daemon left is not looked at. Nothing is found when
+/// `stop` is set meanwhile; where another copy is at work with the file, that is the error.
 pub(super) fn resume(
     folder: &OwnedFd,
     name: &[u8],

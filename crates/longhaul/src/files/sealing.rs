@@ -1,4 +1,4 @@
-//! The key with which this user's receivers seal their journals, and its senders tell versions of files.
+//! This user's key: receivers seal journals with it, and senders derive from it the key of file versions.
 
 use super::journal::{BootId, Ours, SealKey};
 use crate::net::random::random;
@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The key, and the boot that this is; of no user of a daemon's.
+/// This user's key and the id of this boot, for a copy that belongs to no user of a daemon.
 pub(super) fn ours() -> Ours {
     static OURS: OnceLock<Ours> = OnceLock::new();
     let ours = *OURS.get_or_init(|| Ours { key: seal_key(), boot: boot_id(), owner: [0; 16] });
@@ -18,13 +18,13 @@ pub(super) fn ours() -> Ours {
     ours
 }
 
-/// In whose hands is what this process writes to a file: which run of the kernel, and which mount of the file system. What memory
-/// holds goes with either, as when a disk is pulled out and put in again.
+/// Identifies the page cache that this process writes a file into: this boot of the kernel and this mount of the file
+/// system. What is only in memory is lost with either, as when a disk is pulled out and put in again.
 pub(super) fn keeper_of(file: &File) -> BootId {
     let wanted = StatxFlags::from_bits_retain(MNT_ID_UNIQUE);
     let found = statx(file, "", AtFlags::EMPTY_PATH, wanted).ok();
     let mount = found.filter(|found| found.stx_mask & MNT_ID_UNIQUE != 0).map(|found| found.stx_mnt_id);
-    // Where no mount has a number of its own, none is like another.
+    // Where the kernel does not number mounts, each is taken for a new one.
     let mount = mount.map_or_else(|| fresh().to_vec(), |number| number.to_le_bytes().to_vec());
     let hash = blake3::Hasher::new().update(&ours().boot).update(&mount).finalize();
     let mut id = [0; 16];
@@ -34,17 +34,17 @@ pub(super) fn keeper_of(file: &File) -> BootId {
 
 #[cfg(test)]
 thread_local! {
-    /// What this thread takes for the boot that this is.
+    /// The id that this thread takes for that of this boot.
     static BOOT: std::cell::Cell<Option<BootId>> = const { std::cell::Cell::new(None) };
 }
 
-/// From now on the host has been booted anew, as far as this thread knows.
+/// For this thread the host has just been booted anew.
 #[cfg(test)]
 pub(super) fn reboot() {
     BOOT.set(Some(random().expect("the system gives random bytes")));
 }
 
-/// Under which this user's senders tell versions of files. Where it cannot be kept, no version is like one of another run.
+/// The key of this user's file versions. Where it cannot be kept, no version equals one of another run.
 pub(super) fn version_key() -> &'static [u8; 32] {
     static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     KEY.get_or_init(|| blake3::derive_key("longhaul 2026-11 versions of files", &ours().key))
@@ -55,7 +55,7 @@ pub fn prime() {
     ours();
 }
 
-/// Where the kernel does not tell, no boot is like another.
+/// A random one where the kernel does not tell.
 fn boot_id() -> BootId {
     let told = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| fresh().to_vec());
     let mut id = [0; 16];
@@ -63,8 +63,8 @@ fn boot_id() -> BootId {
     id
 }
 
-/// Made when it is first needed. Where it cannot be kept, one that is good for this process: what an interrupted copy left
-/// is then read again before it counts, at both ends.
+/// Made when it is first needed. Where it cannot be kept, it is good for this process only: then both ends read again what
+/// an interrupted copy left.
 fn seal_key() -> SealKey {
     let kept = file().ok_or_else(|| io::Error::other("there is no home folder")).and_then(|file| keep(&file));
     kept.unwrap_or_else(|error| {

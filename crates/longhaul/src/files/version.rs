@@ -1,4 +1,4 @@
-//! By what a file system tells that a file was changed, or replaced by another.
+//! Versions of files: how a file system shows that a file was changed, or replaced by another.
 
 use super::sealing::version_key;
 use longhaul_proto::session::manifest::FileVersion;
@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What all the file system says of a file that any change of its contents changes.
+/// All attributes of a file that change when its contents do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     hash: FileVersion,
@@ -22,7 +22,7 @@ impl Identity {
         Identity::under(version_key(), file)
     }
 
-    /// All of that can be read by anybody on this host. Under a key nobody else can tell another file to be of the same
+    /// Anybody on this host can read these attributes. The key keeps others from passing another file off as the same
     /// version.
     fn under(key: &[u8; 32], file: impl AsFd) -> Result<Identity, Errno> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -52,7 +52,7 @@ impl Identity {
         (RELIABLE.contains(&kind) && self.is_settled(SystemTime::now())).then_some(self.hash)
     }
 
-    /// Whether a change from `now` on gets another time than the last one had. A clock that was set back says nothing.
+    /// Whether a change after `now` is sure to get another ctime than the last one. If the clock was set back, it is not.
     fn is_settled(&self, now: SystemTime) -> bool {
         // Whole seconds are what coarse file systems keep.
         let tick = if self.ctime.1 == 0 { COARSE_TICK } else { TICK };

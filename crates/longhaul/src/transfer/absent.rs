@@ -2,7 +2,7 @@
 //! copy once more: the session that waits for it gives way then, with what it holds.
 
 use crate::net::control::rejoin::ResumableStream;
-use longhaul_proto::session::message::{CopyId, Direction, Offer};
+use longhaul_proto::session::message::{CopyId, Offer, Operation};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyKey {
     user: String,
-    direction: Direction,
+    operation: Operation,
     copy: CopyId,
 }
 
 impl CopyKey {
     /// That which a user asks for.
     pub fn of(user: &str, offer: &Offer) -> CopyKey {
-        CopyKey { user: user.into(), direction: offer.direction.clone(), copy: offer.copy }
+        CopyKey { user: user.into(), operation: offer.operation.clone(), copy: offer.copy }
     }
 
     fn is_push(&self) -> bool {
-        matches!(self.direction, Direction::Push { .. })
+        matches!(self.operation, Operation::Push { .. })
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use std::thread;
 
     fn push(user: &str, dest: &str, copy: u8) -> CopyKey {
-        CopyKey { user: user.into(), direction: Direction::Push { dest: dest.into() }, copy: [copy; 16] }
+        CopyKey { user: user.into(), operation: Operation::Push { dest: dest.into() }, copy: [copy; 16] }
     }
 
     /// A session with a thread that waits for its client's words, and the client's end.

@@ -1,15 +1,15 @@
 //! The side that was told to copy.
 
+use super::connect::{Remote, connect};
 use super::identity::copy_id;
-use super::outset::{Meeting, reach_and_list};
-use super::overture;
-use super::proposal::{Agreed, Proposal, Wish};
-use super::reach::{Remote, contact};
+use super::proposal::{Agreed, OfferFields, Proposal};
 use super::receiving::{ListingHead, Received, receive};
 use super::rejoin::{self, Rejoin};
 use super::sending::{Sent, send, send_listing};
 use super::session::{Ahead, Session};
 use super::ssh;
+use super::start::{Reached, reach_and_list};
+use super::udp_handshake;
 use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
 use crate::error::{Error, RequestError};
@@ -20,7 +20,7 @@ use crate::net::control::Control;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::wake::{Waker, precise_timers};
-use longhaul_proto::session::message::{Direction, FileFailure, Message, Report, SenderStatus};
+use longhaul_proto::session::message::{FileFailure, Message, Operation, Report, SenderStatus};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::os::unix::ffi::OsStrExt;
@@ -37,13 +37,13 @@ pub fn copy(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Error> {
-    let job = Job::plan(sources, dest, options)?;
+    let request = CopyRequest::plan(sources, dest, options)?;
     let options = &begun(options);
     precise_timers();
     let stopped = stop.clone();
-    let outcome = match job.kind {
-        JobKind::Push { sources } => push(&job.remote, sources, job.far, options, observer, stop),
-        JobKind::Pull { dest } => pull(&job.remote, job.far, dest, options, observer, stop),
+    let outcome = match request.kind {
+        CopyKind::Push { sources } => push(&request.remote, sources, request.far, options, observer, stop),
+        CopyKind::Pull { dest } => pull(&request.remote, request.far, dest, options, observer, stop),
     };
     outcome.map_err(|error| error.unless_stopped(&stopped))
 }
@@ -53,16 +53,16 @@ pub fn begun(options: &CopyOptions) -> CopyOptions {
     CopyOptions { began: Some(options.began.unwrap_or_else(Instant::now)), ..options.clone() }
 }
 
-enum JobKind {
+enum CopyKind {
     Push { sources: Vec<PathBuf> },
     Pull { dest: PathBuf },
 }
 
-struct Job {
+struct CopyRequest {
     remote: Remote,
     /// Paths over there.
     far: Vec<Vec<u8>>,
-    kind: JobKind,
+    kind: CopyKind,
 }
 
 /// Where it is and the path there; the path alone if it is on this host.
@@ -76,15 +76,19 @@ pub fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
     }
 }
 
-impl Job {
+impl CopyRequest {
     /// Sort out which side is where.
-    fn plan(sources: &[Location], dest: &Location, options: &CopyOptions) -> Result<Job, RequestError> {
+    fn plan(
+        sources: &[Location],
+        dest: &Location,
+        options: &CopyOptions,
+    ) -> Result<CopyRequest, RequestError> {
         check_options(options)?;
-        let job = match split(dest) {
+        let request = match split(dest) {
             Ok((remote, path)) => {
                 let local = sources.iter().map(|s| split(s).err()).collect::<Option<Vec<_>>>();
                 let sources = local.ok_or(RequestError::BothRemote)?;
-                Job { remote, far: vec![path], kind: JobKind::Push { sources } }
+                CopyRequest { remote, far: vec![path], kind: CopyKind::Push { sources } }
             }
             Err(dest) => {
                 let far = sources.iter().map(|s| split(s).ok()).collect::<Option<Vec<_>>>();
@@ -93,21 +97,21 @@ impl Job {
                 if far.iter().any(|(other, _)| *other != remote) {
                     return Err(RequestError::SeveralHosts);
                 }
-                Job {
+                CopyRequest {
                     remote,
                     far: far.into_iter().map(|(_, path)| path).collect(),
-                    kind: JobKind::Pull { dest },
+                    kind: CopyKind::Pull { dest },
                 }
             }
         };
-        if matches!(job.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
+        if matches!(request.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
             return Err(RequestError::NoSsh);
         }
-        if let (JobKind::Push { .. }, Some(name)) = (&job.kind, &options.congestion) {
+        if let (CopyKind::Push { .. }, Some(name)) = (&request.kind, &options.congestion) {
             check_congestion(name).map_err(RequestError::Congestion)?;
         }
-        job.remote.check_token(options)?;
-        Ok(job)
+        request.remote.check_token(options)?;
+        Ok(request)
     }
 }
 
@@ -164,16 +168,18 @@ impl Opened<'_> {
 
 /// Shake hands. What of the listing did not fit the offer follows it.
 pub fn open<'a>(
-    meeting: Meeting,
-    wish: &Wish<'_>,
+    reached: Reached,
+    fields: &OfferFields<'_>,
     options: &CopyOptions,
     observer: &'a mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Opened<'a>, Error> {
-    let mut proposal = Proposal::new(wish, options)?;
-    let mut agreed = match meeting {
-        Meeting::Met(contact, _) => proposal.over(*contact, options, Waker::new()?, None)?,
-        Meeting::Coming(coming) => overture::play(&mut proposal, coming, options, observer, &stop)?,
+    let mut proposal = Proposal::new(fields, options)?;
+    let mut agreed = match reached {
+        Reached::Connected(connection, _) => proposal.over(*connection, options, Waker::new()?, None)?,
+        Reached::Connecting(connecting) => {
+            udp_handshake::shake_hands(&mut proposal, connecting, options, observer, &stop)?
+        }
     };
     let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
     agreed.link.answered(&agreed.secret);
@@ -183,7 +189,7 @@ pub fn open<'a>(
     confirm(&control);
     let key = stream_key(&secret, connection_id);
     // Who only receives sends nothing by it.
-    let congestion = transfer.congestion.clone().filter(|_| wish.sends);
+    let congestion = transfer.congestion.clone().filter(|_| fields.sends);
     if let Some(control) = control.resumable() {
         let patience = Duration::from_millis(transfer.stall_timeout_ms.max(1000));
         let key = control_key(&secret, connection_id);
@@ -241,7 +247,7 @@ pub fn open<'a>(
     if is_early {
         opened.session.remark("the daemon answered over UDP; nothing waits for the TCP connection".into());
     }
-    send_listing(&opened.session, &wish.listing[proposal.head_len..], wish.listing.len());
+    send_listing(&opened.session, &fields.listing[proposal.head_len..], fields.listing.len());
     Ok(opened)
 }
 
@@ -251,9 +257,9 @@ fn confirm(control: &Control) {
 }
 
 /// Reach the other host, with nothing else to do meanwhile.
-pub fn meet(remote: &Remote, options: &CopyOptions, stop: &Arc<AtomicBool>) -> Result<Meeting, Error> {
-    let met = contact(remote, options, std::slice::from_ref(stop), |_| {})?;
-    Ok(Meeting::Met(Box::new(met), Instant::now()))
+pub fn meet(remote: &Remote, options: &CopyOptions, stop: &Arc<AtomicBool>) -> Result<Reached, Error> {
+    let met = connect(remote, options, std::slice::from_ref(stop), |_| {})?;
+    Ok(Reached::Connected(Box::new(met), Instant::now()))
 }
 
 fn push(
@@ -264,20 +270,21 @@ fn push(
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Error> {
-    let may_overtake = |first: &Listed| overture::may(remote, options, &first.listing);
-    let (mut meeting, (first, lister)) =
+    let may_overtake = |first: &Listed| udp_handshake::is_possible(remote, options, &first.listing);
+    let (mut reached, (first, lister)) =
         reach_and_list(remote, &sources, options, observer, &stop, may_overtake)?;
     first.scan.warnings().iter().for_each(|line| observer.warning(line));
-    if let (Remote::Daemon { .. }, Meeting::Met(_, at)) = (remote, &meeting)
+    if let (Remote::Daemon { .. }, Reached::Connected(_, at)) = (remote, &reached)
         && at.elapsed() >= PATIENCE_OF_DAEMONS
     {
         // It does not wait so long for somebody who says nothing.
-        meeting = meet(remote, options, &stop)?;
+        reached = meet(remote, options, &stop)?;
     }
     let dest = far.pop().unwrap_or_default();
     let copy = copy_id(&sources, options);
-    let wish = Wish { direction: Direction::Push { dest }, copy, listing: &first.listing, sends: true };
-    let mut opened = open(meeting, &wish, options, observer, stop)?;
+    let fields =
+        OfferFields { operation: Operation::Push { dest }, copy, listing: &first.listing, sends: true };
+    let mut opened = open(reached, &fields, options, observer, stop)?;
     let host = remote.name();
     opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
     let outcome = send(&mut opened.session, first, lister);
@@ -301,15 +308,16 @@ fn pull(
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Error> {
     observer.progress(&Progress::default());
-    let meeting = meet(remote, options, &stop)?;
+    let reached = meet(remote, options, &stop)?;
     let names = options.files_from.as_ref().map(|names| {
         let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());
         listing::encode_names(&bytes.collect::<Vec<_>>())
     });
     let listing = names.transpose()?.unwrap_or_default();
     let copy = copy_id(&[&dest], options);
-    let wish = Wish { direction: Direction::Pull { sources: far }, copy, listing: &listing, sends: false };
-    let mut opened = open(meeting, &wish, options, observer, stop)?;
+    let fields =
+        OfferFields { operation: Operation::Pull { sources: far }, copy, listing: &listing, sends: false };
+    let mut opened = open(reached, &fields, options, observer, stop)?;
     let base = Base::new(Root::ambient(), dest);
     let head = ListingHead { total: None, bytes: vec![] };
     let outcome = receive(&mut opened.session, base, options.files.clone(), head);
@@ -320,7 +328,7 @@ fn pull(
     Ok(summarise(options, report, status, Totals { total, files, packet_len }))
 }
 
-/// Who asked for `--delete` expects a copy that equals its source.
+/// Who has extraneous files deleted expects a copy that equals its source.
 fn warn_of_what_stays(report: &Report, observer: &mut dyn Observer) {
     if report.removal_put_off {
         observer.warning(
@@ -355,7 +363,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         bytes: in_place,
         seconds,
         goodput_mbps: moved as f64 * 8e-6 / seconds.max(1e-9),
-        transport: status.carrier().name().into(),
+        transport: status.carrier(),
         control: options.control.name().into(),
         encrypted: true,
         packets_required: status.packets_required,

@@ -38,12 +38,12 @@
 //! | groups of files that have not landed yet | a byte for each MiB, and 50 for each that waits for its data or its hash |
 //! | journals of a resume | a byte for each MiB, and the hashes of a TiB (`files/recover.rs`) |
 //! | manifests | three parts (`PARTS_MAX`) of 16 384 entries or 8 MiB (`files/scan.rs`); a receiver takes 64 MiB for each (`PART_ROOM` in `listing.rs`), or 256 bytes for each byte that came of it, since what must be known as a whole is one part |
-//! | names for `--delete` | those of the folders that are being listed (`files/extraneous.rs`); what is found goes to a file without a name |
+//! | names of what may be extraneous | those of the folders that are being listed (`files/extraneous.rs`); what is found goes to a file without a name |
 //! | paths of a copy in parts, where the destination does not tell upper and lower case apart | a million, 36 MiB (`files/twins.rs`) |
 //! | a TCP stream of a copy | 64 KiB to be written, 256 KiB read; 64 of them at most |
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
 //! | control messages | two at most before the next is read; those with ranges have 16 MiB, and beyond 64 KiB take their memory from the budget (`Message::memory_max`); 64 MiB that wait to be written (beside the listing) |
-//! | lists, long messages and blocks of all sessions of a daemon | its budget, `memory-mib` (`net/src/budget.rs`): a list waits for its memory, a long message is refused, a copy gets along with the blocks it has. Of any other program's: half of the host's memory |
+//! | lists, long messages and blocks of all sessions of a daemon | its budget, `ServeOptions::memory_bytes` (`net/src/budget.rs`): a list waits for its memory, a long message is refused, a copy gets along with the blocks it has. Of any other program's: half of the host's memory |
 //! | salts of offers | 65 536 of them (`transfer/replays.rs`) |
 //!
 //! Memory follows what is unsettled and the largest folder, not the number of files or of bytes. A receiver that falls
@@ -61,17 +61,15 @@
 //! each. Losses of the path and drops of the receiving host (`SO_RXQ_OVFL`) are counted apart throughout.
 
 mod absent;
+mod accept;
 pub mod client;
+mod connect;
 mod identity;
-mod intake;
-mod meeting;
+mod object_receiver;
 mod openings;
-mod outset;
-mod overture;
 mod ports;
 pub mod probe;
 mod proposal;
-mod reach;
 mod receiving;
 mod refusals;
 mod rejoin;
@@ -81,5 +79,7 @@ pub mod server;
 mod serving;
 mod session;
 mod ssh;
+mod start;
 mod strangers;
 mod switchboard;
+mod udp_handshake;

@@ -4,10 +4,10 @@
 //! for the number of streams are those of a copy; only the bytes come from nowhere and go nowhere.
 
 use super::client::{begun, meet, open, split};
+use super::connect::Remote;
 use super::identity::copy_id;
-use super::intake::Intake;
-use super::proposal::Wish;
-use super::reach::Remote;
+use super::object_receiver::ObjectReceiver;
+use super::proposal::OfferFields;
 use super::receiving::await_confirmation;
 use super::sending::{Feed, Sent, send_for};
 use super::session::{HEARTBEAT, Session};
@@ -18,7 +18,7 @@ use crate::net::wake::precise_timers;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::choice::{MARGIN, ODD_LOSS, QUEUE};
 use longhaul_proto::session::manifest::Ranges;
-use longhaul_proto::session::message::{Already, Direction, Message, PROBE_LEN};
+use longhaul_proto::session::message::{Already, Message, Operation, PROBE_LEN};
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
 use serde::Serialize;
@@ -110,9 +110,9 @@ fn run_trial(
 ) -> Result<Found, Error> {
     let mut meter = Meter { told: observer, samples: vec![] };
     let copy = copy_id::<&Path>(&[], options);
-    let wish = Wish { direction: Direction::Probe, copy, listing: &[], sends: true };
-    let meeting = meet(remote, options, &stop)?;
-    let mut opened = open(meeting, &wish, options, &mut meter, stop)?;
+    let fields = OfferFields { operation: Operation::Probe, copy, listing: &[], sends: true };
+    let reached = meet(remote, options, &stop)?;
+    let mut opened = open(reached, &fields, options, &mut meter, stop)?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
     let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
     opened.close();
@@ -254,29 +254,29 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
         already: Already::default(),
     });
     await_confirmation(session)?;
-    let mut intake = Intake::new(PROBE_LEN, false, session.options.classes.clone(), Nothing);
+    let mut object = ObjectReceiver::new(PROBE_LEN, false, session.options.classes.clone(), Nothing);
     loop {
         session.begin_turn()?;
-        let busy = intake.take(session, &have)?;
+        let busy = object.take(session, &have)?;
         while let Some(message) = session.poll_message()? {
             if let Message::Bye(_) = message {
-                return Ok(format!("was probed with {} packets", received(&intake)));
+                return Ok(format!("was probed with {} packets", received(&object)));
             }
         }
         let now = clock::now();
-        intake.acknowledge(session, now);
+        object.acknowledge(session, now);
         session.run_check(now);
         session.tend_streams(now);
-        session.check_silence(now, intake.last_news().max(session.last_word))?;
+        session.check_silence(now, object.last_news().max(session.last_word))?;
         if !busy {
-            let deadline = intake.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
+            let deadline = object.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
             session.link.wait(&session.waker, now, deadline)?;
         }
     }
 }
 
-fn received<K: Sink>(intake: &Intake<K>) -> u64 {
-    intake.receiver().map_or(0, |receiver| receiver.received())
+fn received<K: Sink>(object: &ObjectReceiver<K>) -> u64 {
+    object.receiver().map_or(0, |receiver| receiver.received())
 }
 
 #[cfg(test)]

@@ -1,30 +1,30 @@
 //! What a client asks of another host, and how the two come to agree on it.
 
-use super::outset::Coming;
-use super::reach::{Contact, candidates, open_link, random, unspecified};
+use super::connect::{Connection, candidates, open_link, random, unspecified};
 use super::replays::Moment;
 use super::ssh;
+use super::start::Connecting;
 use crate::api::CopyOptions;
 use crate::clock;
 use crate::error::Error;
 use crate::net::aead::has_aes;
 use crate::net::control::{Beginning, ClientKey, Control, HandshakeError, OFFER_MAX};
-use crate::net::link::Link;
-use crate::net::seal::{Keys, Phase};
+use crate::net::link::PeerLink;
+use crate::net::seal::{KeyPhase, Keys};
 use crate::net::udp::UdpSocket;
 use crate::net::wake::Waker;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Answer, CopyId, Direction, Offer, TransferOptions};
+use longhaul_proto::session::message::{Answer, CopyId, Offer, Operation, TransferOptions};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// What the offer says, beside what is the same for all.
-pub struct Wish<'a> {
+pub struct OfferFields<'a> {
     /// What is asked of the other side.
-    pub direction: Direction,
+    pub operation: Operation,
     /// Which copy it is.
     pub copy: CopyId,
     /// The compressed listing, where there is one.
@@ -47,7 +47,7 @@ pub struct Proposal {
 /// What came of it.
 pub struct Agreed {
     /// Datagrams.
-    pub link: Link,
+    pub link: PeerLink,
     /// Messages.
     pub control: Control,
     /// Wakes the thread that runs the session.
@@ -63,36 +63,36 @@ pub struct Agreed {
     /// Ssh: the process.
     pub far: Option<ssh::FarSide>,
     /// The control stream's first connection, if it is still under way.
-    pub connecting: Option<Coming>,
+    pub connecting: Option<Connecting>,
 }
 
 impl Proposal {
-    /// As it was wished for.
-    pub fn new(wish: &Wish<'_>, options: &CopyOptions) -> Result<Proposal, Error> {
+    /// With these fields.
+    pub fn new(fields: &OfferFields<'_>, options: &CopyOptions) -> Result<Proposal, Error> {
         let transfer = transfer_options(options);
-        let check = PathCheck::new(transfer.classes.clone(), wish.sends, u64::from_be_bytes(random()?));
+        let check = PathCheck::new(transfer.classes.clone(), fields.sends, u64::from_be_bytes(random()?));
         let mut offer = Offer {
             connection_id: u64::from_be_bytes(random()?),
             aes: has_aes(),
             early_salt: random()?,
             made_s: Moment::now().wall_s,
-            direction: wish.direction.clone(),
-            copy: wish.copy,
+            operation: fields.operation.clone(),
+            copy: fields.copy,
             files: options.files.clone(),
             transfer,
-            listing_len: wish.listing.len() as u64,
+            listing_len: fields.listing.len() as u64,
             listing_head: vec![],
         };
         let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
         let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
-        let head_len = wish.listing.len().min(room);
-        offer.listing_head = wish.listing[..head_len].to_vec();
+        let head_len = fields.listing.len().min(room);
+        offer.listing_head = fields.listing[..head_len].to_vec();
         Ok(Proposal { offer, check, head_len, scratch: vec![] })
     }
 
     /// For datagrams to a daemon.
-    pub fn link(&self, key: &ClientKey, peer: SocketAddr) -> Result<Link, Error> {
-        Ok(Link::open(UdpSocket::bind(unspecified(peer), false)?, vec![peer], self.early(key))?)
+    pub fn link(&self, key: &ClientKey, peer: SocketAddr) -> Result<PeerLink, Error> {
+        Ok(PeerLink::open(UdpSocket::bind(unspecified(peer), false)?, vec![peer], self.early(key))?)
     }
 
     fn early(&self, key: &ClientKey) -> Keys {
@@ -100,10 +100,11 @@ impl Proposal {
     }
 
     /// The path check's train is on its way while the handshake is.
-    pub fn send_probes(&mut self, link: &mut Link) {
+    pub fn send_probes(&mut self, link: &mut PeerLink) {
         let check = &mut self.check;
         if self.offer.transfer.transport.allows_udp() {
-            while link.send_one(Phase::Early, &mut self.scratch, |buf| check.poll_transmit(clock::now(), buf))
+            while link
+                .send_one(KeyPhase::Early, &mut self.scratch, |buf| check.poll_transmit(clock::now(), buf))
             {
             }
         }
@@ -112,22 +113,22 @@ impl Proposal {
     /// Shake hands over a connection; go on with what was `begun` over UDP, if anything.
     pub fn over(
         &mut self,
-        contact: Contact,
+        connection: Connection,
         options: &CopyOptions,
         waker: Waker,
-        begun: Option<(Box<Beginning>, Link)>,
+        begun: Option<(Box<Beginning>, PeerLink)>,
     ) -> Result<Agreed, Error> {
         let is_begun = begun.is_some();
-        let (beginning, mut link) = match (begun, contact.udp) {
+        let (beginning, mut link) = match (begun, connection.udp) {
             (Some((beginning, link)), _) => (beginning, Some(link)),
             (None, peer) => {
-                let beginning = Box::new(Beginning::new(&contact.key, &self.offer)?);
-                (beginning, peer.map(|peer| self.link(&contact.key, peer)).transpose()?)
+                let beginning = Box::new(Beginning::new(&connection.key, &self.offer)?);
+                (beginning, peer.map(|peer| self.link(&connection.key, peer)).transpose()?)
             }
         };
-        let mut addresses: Vec<SocketAddr> = contact.udp.into_iter().collect();
-        let (key, mut contact) = (contact.key.clone(), contact);
-        let (far, name) = contact.far.take().map_or((None, None), |(far, name)| (Some(far), Some(name)));
+        let mut addresses: Vec<SocketAddr> = connection.udp.into_iter().collect();
+        let (key, mut connection) = (connection.key.clone(), connection);
+        let (far, name) = connection.far.take().map_or((None, None), |(far, name)| (Some(far), Some(name)));
         if let Some(far) = &far {
             far.watch.until(Instant::now() + options.stall_timeout);
         }
@@ -138,7 +139,7 @@ impl Proposal {
                 self.send_probes(link);
             }
         };
-        let outcome = beginning.over(contact.into_stream(options)?, waker.clone(), meanwhile);
+        let outcome = beginning.over(connection.into_stream(options)?, waker.clone(), meanwhile);
         let (control, answer) = outcome.map_err(|error| match (error, &name) {
             (HandshakeError::NotLonghaul(what), Some(host)) => {
                 Error::AgentSilent { host: host.clone(), what }

@@ -3,7 +3,7 @@
 mod parts;
 
 use self::parts::{Compared, Next, Part, PartEnd, Parts};
-use super::intake::Intake;
+use super::object_receiver::ObjectReceiver;
 use super::sending::Totals;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
@@ -84,7 +84,7 @@ pub fn receive(
     let outcome = receiving.run();
     receiving.warn_of_drops();
     let seen =
-        Seen { datagram_len: receiving.intake.datagram_len().unwrap_or(0), status: receiving.status.clone() };
+        Seen { datagram_len: receiving.object.datagram_len().unwrap_or(0), status: receiving.status.clone() };
     match outcome {
         Ok((mut last, mut whole)) => {
             let drops = receiving.session.link.drops();
@@ -189,7 +189,7 @@ fn await_room(session: &mut Session<'_>, packed_len: usize) -> Result<Room, Erro
         }
         session.last_word = clock::now();
         session.waits.fetch_or(waited > WAIT_LONG, Ordering::Relaxed);
-        if waited > ROOM_PATIENCE { Err(session.abort(ListingError::Crowded)) } else { Ok(None) }
+        if waited > ROOM_PATIENCE { Err(session.abort(ListingError::Busy)) } else { Ok(None) }
     })
 }
 
@@ -211,7 +211,7 @@ fn get_listing(
                     total.get_or_insert(told);
                     bytes.extend(&part);
                     if bytes.len() as u64 > PACKED_AT_HAND && !packed.take(part.len() as u64) {
-                        return Err(session.abort(ListingError::Crowded));
+                        return Err(session.abort(ListingError::Busy));
                     }
                 }
                 Some(_) => {}
@@ -223,7 +223,7 @@ fn get_listing(
 
 /// Have something done that takes its time at the disk, on a thread of its own so that probes are answered meanwhile. The
 /// flag that it is given is set when the session ends before it does.
-pub fn aside<T: Send + 'static>(
+pub fn on_thread<T: Send + 'static>(
     session: &mut Session<'_>,
     name: &str,
     work: impl FnOnce(Arc<AtomicBool>) -> T + Send + 'static,
@@ -258,7 +258,7 @@ fn compare(
     manifest: Arc<Manifest>,
 ) -> Result<(Planner, Plan), Error> {
     let began = clock::now();
-    let outcome = aside(session, "compare", move |over| {
+    let outcome = on_thread(session, "compare", move |over| {
         let plan = planner.plan(&manifest, &over);
         plan.map(|plan| (planner, plan))
     })?;
@@ -287,7 +287,7 @@ struct Receiving<'a, 's> {
     /// Object bytes that are not needed.
     have: Ranges,
     already: Already,
-    intake: Intake<Parts>,
+    object: ObjectReceiver<Parts>,
     next: Next,
     status: SenderStatus,
     last_progress: Time,
@@ -308,7 +308,12 @@ impl<'a, 's> Receiving<'a, 's> {
         let mut parts = Parts::default();
         parts.push(first, 0).map_err(|error| session.abort(error))?;
         Ok(Receiving {
-            intake: Intake::new(parts.end(), parts.has_more(), session.options.classes.clone(), parts),
+            object: ObjectReceiver::new(
+                parts.end(),
+                parts.has_more(),
+                session.options.classes.clone(),
+                parts,
+            ),
             session,
             have,
             already,
@@ -322,19 +327,19 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn parts(&mut self) -> &mut Parts {
-        self.intake.sink()
+        self.object.sink()
     }
 
     /// Until the last part is done with: what there is to report of it, and of all.
     fn run(&mut self) -> Result<(Report, Report), Error> {
         loop {
             self.session.begin_turn()?;
-            let busy = self.intake.take(self.session, &self.have)?;
+            let busy = self.object.take(self.session, &self.have)?;
             self.take_messages()?;
             self.heed_sink();
             let now = clock::now();
             // Again after a piece was taken back; the sink hears of it once.
-            if self.intake.acknowledge(self.session, now) && !self.complete_told {
+            if self.object.acknowledge(self.session, now) && !self.complete_told {
                 self.complete_told = true;
                 self.parts().object_complete();
             }
@@ -354,7 +359,7 @@ impl<'a, 's> Receiving<'a, 's> {
             if busy {
                 continue;
             }
-            let timer = self.intake.poll_timeout().unwrap_or(Time::MAX);
+            let timer = self.object.poll_timeout().unwrap_or(Time::MAX);
             let patience = if self.session.link.streams().is_holding() { OFFER_AGAIN } else { HEARTBEAT };
             let deadline = timer.min(now + patience);
             self.session.link.wait(&self.session.waker, now, deadline)?;
@@ -405,7 +410,7 @@ impl<'a, 's> Receiving<'a, 's> {
         }
         self.have.extend(known.iter().cloned());
         let (end, is_growing) = (base + layout.object_len(), manifest.seams.has_more);
-        self.intake.grow(end, is_growing, &known);
+        self.object.grow(end, is_growing, &known);
         self.complete_told = false;
         self.already.add(already);
         self.session.control.send(Message::Start { have, claimed, already });
@@ -458,7 +463,7 @@ impl<'a, 's> Receiving<'a, 's> {
                     // Of what an earlier run left, too.
                     ranges.iter().for_each(|range| self.have.remove(range.clone()));
                     // Before the first datagram no acknowledgement can be late.
-                    let receiver = self.intake.receiver_mut();
+                    let receiver = self.object.receiver_mut();
                     let epoch = receiver.map_or(0, |receiver| receiver.take_back(&ranges));
                     self.complete_told = false;
                     self.session.control.send(Message::Resend { epoch, ranges });
@@ -490,7 +495,7 @@ impl<'a, 's> Receiving<'a, 's> {
         let backlog = self.parts().backlog();
         let pressure = (255 * backlog.queued_bytes / backlog.limit_bytes.max(1)).min(255) as u8;
         let drops = self.session.link.drops();
-        if let Some(receiver) = self.intake.receiver_mut() {
+        if let Some(receiver) = self.object.receiver_mut() {
             receiver.set_host_state(drops, pressure);
         }
     }
@@ -498,7 +503,7 @@ impl<'a, 's> Receiving<'a, 's> {
     /// These bytes need not come.
     fn skip(&mut self, ranges: &Ranges) {
         self.have.extend(ranges.iter().cloned());
-        if let Some(receiver) = self.intake.receiver_mut() {
+        if let Some(receiver) = self.object.receiver_mut() {
             // Together with what lies around them: a packet may cross the border of two ranges.
             let whole = ranges.iter().filter_map(|range| self.have.get(&range.start).cloned());
             receiver.skip(&whole.collect());
@@ -506,11 +511,11 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 
     fn check_stall(&mut self, now: Time) -> Result<(), Error> {
-        self.session.check_silence(now, self.intake.last_news().max(self.session.last_word))
+        self.session.check_silence(now, self.object.last_news().max(self.session.last_word))
     }
 
     fn tell_progress(&mut self, now: Time) {
-        let (done, all) = self.intake.receiver().map_or((0, false), |receiver| {
+        let (done, all) = self.object.receiver().map_or((0, false), |receiver| {
             let done = receiver.received() * u64::from(receiver.shape().packet_len);
             (done, receiver.received() == receiver.shape().packets())
         });
@@ -538,7 +543,7 @@ impl<'a, 's> Receiving<'a, 's> {
     /// Datagrams that this host dropped are nobody else's fault: say what helps.
     fn warn_of_drops(&mut self) {
         let (drops, refused) = (self.session.link.drops(), self.session.link.refused());
-        let received = self.intake.receiver().map_or(0, |receiver| receiver.stats().received);
+        let received = self.object.receiver().map_or(0, |receiver| receiver.stats().received);
         tracing::debug!(
             "{received} datagrams received, {drops} dropped by this host, {refused} not authentic or repeated"
         );

@@ -38,7 +38,7 @@ struct Counts {
 #[derive(Clone, Copy, Default)]
 struct Count {
     /// Since the log was last told.
-    untold: u64,
+    unreported: u64,
     told: Option<Instant>,
 }
 
@@ -71,11 +71,11 @@ impl Counts {
     /// Whether this one gets a line of its own: none of its kind was told of for a while.
     fn note(&mut self, kind: Kind, from: Option<IpAddr>, now: Instant) -> bool {
         let count = &mut self.kinds[kind as usize];
-        if count.untold == 0 && count.told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY) {
+        if count.unreported == 0 && count.told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY) {
             count.told = Some(now);
             return true;
         }
-        count.untold += 1;
+        count.unreported += 1;
         self.since.get_or_insert(now);
         if self.addresses.len() < ADDRESSES_MAX {
             self.addresses.extend(from.map(network));
@@ -92,10 +92,10 @@ impl Counts {
         let since = self.since.take()?;
         let (mut all, mut parts) = (0, vec![]);
         for (count, what) in self.kinds.iter_mut().zip(KINDS) {
-            let untold = std::mem::take(&mut count.untold);
-            if untold > 0 {
-                (all, count.told) = (all + untold, Some(now));
-                parts.push(format!("{untold} {what}"));
+            let unreported = std::mem::take(&mut count.unreported);
+            if unreported > 0 {
+                (all, count.told) = (all + unreported, Some(now));
+                parts.push(format!("{unreported} {what}"));
             }
         }
         let addresses = match std::mem::take(&mut self.addresses).len() {

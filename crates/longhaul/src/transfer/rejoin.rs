@@ -1,6 +1,6 @@
 //! Goes on with a control stream whose connection broke, or brings nothing, over another one that the client makes.
 
-use super::outset::Coming;
+use super::start::Connecting;
 use crate::net::control::KEEP_ALIVE_EVERY;
 use crate::net::control::rejoin::ResumableStream;
 use crate::net::join::JoinKey;
@@ -27,14 +27,14 @@ pub struct Rejoin {
 pub fn keep(
     control: &Arc<ResumableStream>,
     rejoin: Rejoin,
-    first: Option<Coming>,
+    first: Option<Connecting>,
     patience: Duration,
 ) -> io::Result<()> {
     control.doubt_silence(KEEP_ALIVE_EVERY)?;
     let kept = control.clone();
     std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
         // Where that is not to be had, and a host with a full queue of connections does not answer, another may be.
-        if let Some(socket) = first.and_then(Coming::into_socket)
+        if let Some(socket) = first.and_then(Connecting::into_socket)
             && let Err(error) = begin_control(socket, &rejoin.key, (rejoin.connection_id, &kept))
         {
             tracing::debug!("the control stream's first connection broke: {error}");
@@ -128,7 +128,7 @@ mod tests {
         let late = io::Error::from(ErrorKind::TimedOut);
         let late = Error::Unreachable { host: "far".into(), port: address.port(), source: late };
         let rejoin = Rejoin { addresses: vec![address], connection_id: 7, key: control_key(&[1; 32], 7) };
-        keep(&control, rejoin, Some(Coming::in_vain(address, late)), Duration::from_secs(60)).unwrap();
+        keep(&control, rejoin, Some(Connecting::in_vain(address, late)), Duration::from_secs(60)).unwrap();
         while listener.accept().is_err() {
             assert!(!control.is_over(), "it was given up");
             sleep(Duration::from_millis(1));

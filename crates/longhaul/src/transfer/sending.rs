@@ -1,19 +1,19 @@
 //! The side that has the files.
 
-mod carrying;
+mod carrier;
 mod feed;
 mod parts;
 mod prepare;
 mod size;
 
-use self::carrying::{Carrying, Control};
+use self::carrier::{CarrierState, Control};
 pub use self::feed::Feed;
 use self::feed::{PartEnd, PartStart};
 use self::parts::Parts;
 pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use self::size::Size;
-use super::intake::packet_len;
+use super::object_receiver::packet_len;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
 use crate::clock;
@@ -121,7 +121,7 @@ struct Sending<'a, 's, F> {
     recent: Recent,
     remarks: Vec<String>,
     hashes: Vec<GroupHash>,
-    carrying: Carrying,
+    carrier: CarrierState,
 }
 
 /// Counters a moment ago, for recent rates.
@@ -172,7 +172,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let control = Control { kind, config: control };
         let mut sender = Sender::new(config, feed, control.build(None));
         sender.hold(&claimed);
-        let carrying = Carrying::new(session, carrier, &path, control);
+        let state = CarrierState::new(session, carrier, &path, control);
         if carrier == Carrier::Object {
             let rate = path.rate.map_or("unknown".into(), |r| {
                 format!("{}{}", if r.is_bottleneck { "" } else { "at least " }, r.rate)
@@ -204,7 +204,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             recent: Recent { at: now, ..Recent::default() },
             remarks: vec![],
             hashes: vec![],
-            carrying,
+            carrier: state,
         };
         let first = prepare::first_streams(sending.session);
         sending.settle_carrier(carrier, first);
@@ -256,7 +256,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             if more {
                 continue;
             }
-            self.carrying.note_idle(now, self.sender.blocked());
+            self.carrier.note_idle(now, self.sender.blocked());
             let timers = [self.sender.poll_timeout(), self.size.poll_timeout()];
             let deadline = timers.into_iter().flatten().fold(now + HEARTBEAT, Time::min);
             self.session.link.wait(&self.session.waker, now, deadline)?;
@@ -359,7 +359,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if self.session.control.is_behind() {
             return Ok(false);
         }
-        if self.carrying.carrier() != Carrier::Object {
+        if self.carrier.current() != Carrier::Object {
             return Ok(self.transmit_by_streams());
         }
         if self.session.link.is_congested() && !self.session.link.flush()? {
@@ -389,7 +389,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if self.session.link.is_congested() {
             return Limit::Path;
         }
-        if self.carrying.is_full() {
+        if self.carrier.is_full() {
             return if self.sender.stats().pressure > PRESSURE_TARGET { Limit::Target } else { Limit::Path };
         }
         match self.sender.blocked() {
@@ -494,7 +494,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             rtt: self.sender.rtt().smoothed(),
             limited_by: self.meter.current(),
             limits: self.meter.total(),
-            carrier: self.carrying.carrier(),
+            carrier: self.carrier.current(),
             skipped_bytes: self.already.skipped_bytes,
             resumed_bytes: self.already.resumed_bytes,
         });
@@ -533,7 +533,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             remarks: self.remarks.clone(),
             ..SenderStatus::default()
         };
-        self.carrying.tell(&stats, &mut status);
+        self.carrier.tell(&stats, &mut status);
         status
     }
 }

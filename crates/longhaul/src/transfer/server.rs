@@ -1,7 +1,7 @@
 //! The side that is asked: a daemon that serves folders, or the agent at the far end of an ssh.
 
 use super::absent::Absent;
-use super::meeting::{Caller, Doors, Ended, Met, Server, shake_hands};
+use super::accept::{AcceptedClient, Accounts, Caller, Ended, Server, shake_hands};
 use super::openings::{OPENINGS_MAX, Opening};
 use super::ports::{bind_both, bind_in};
 use super::refusals::{Kind, Refusals};
@@ -21,7 +21,7 @@ use crate::files::{Root, prime};
 use crate::net::budget::{Budget, share_heaps};
 use crate::net::control::{HandshakeError, Stream, read_first, tcp_stream, unconnected_stream};
 use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
-use crate::net::link::Link;
+use crate::net::link::PeerLink;
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, control_key, stream_key};
 use crate::net::wake::{Interest, Waker, wait};
 use std::io::{self, ErrorKind, Read};
@@ -45,7 +45,7 @@ pub fn serve(
     let switchboard = Arc::new(Switchboard::default());
     let server = Arc::new(Server {
         throttle: Some(Arc::new(Throttle::new(options.admission.clone()))),
-        doors: Doors::Daemon(options.admission),
+        accounts: Accounts::Daemon(options.admission),
         places: Arc::default(),
         budget: Arc::new(Budget::of_host(options.memory_bytes)),
         absent: Absent::default(),
@@ -211,10 +211,11 @@ fn serve_connection(
     let mut stream = tcp_stream(socket, deadline.saturating_duration_since(Instant::now()))?;
     stream.reader = Box::new(io::Cursor::new(first).chain(stream.reader));
     let caller = Caller { stream, from: peer.ip(), is_unseen: false };
-    let Accepted { met, line, streams, waker } = accept(server, switchboard, Waker::new()?, caller)?;
+    let Accepted { client, line, streams, waker } = accept(server, switchboard, Waker::new()?, caller)?;
     drop(note);
-    let link = Link::shared(local, peer.ip(), line.strays.clone(), met.early_keys()).with_streams(streams);
-    serve_session(server, met, link, waker, Some(guest)).map(Some)
+    let link =
+        PeerLink::shared(local, peer.ip(), line.strays.clone(), client.early_keys()).with_streams(streams);
+    serve_session(server, client, link, waker, Some(guest)).map(Some)
 }
 
 /// Who opens a session by datagrams is answered so. Nothing is done for him but to look at what is there, until he has shown
@@ -230,21 +231,21 @@ fn serve_opening(
     let (waker, len) = (Waker::new()?, first.len());
     let (stream, answer) = unconnected_stream(first, HANDSHAKE_PATIENCE, waker.clone())?;
     let caller = Caller { stream, from: from.ip(), is_unseen: true };
-    let Accepted { met, line, streams, waker } = accept(server, switchboard, waker, caller)?;
+    let Accepted { client, line, streams, waker } = accept(server, switchboard, waker, caller)?;
     drop(undecided);
-    let (connection_id, strays) = (met.offer.connection_id, line.strays.clone());
-    let mut link = Link::opened(local, (from, len), strays, met.early_keys()).with_streams(streams);
+    let (connection_id, strays) = (client.offer.connection_id, line.strays.clone());
+    let mut link = PeerLink::opened(local, (from, len), strays, client.early_keys()).with_streams(streams);
     let answer = std::mem::take(&mut *answer.lock().unwrap_or_else(PoisonError::into_inner));
-    if let Some(control) = met.control.resumable() {
+    if let Some(control) = client.control.resumable() {
         note.decide(&answer, control);
     }
     link.send_pieces(connection_id, &answer);
-    serve_session(server, met, link, waker, None).map(Some)
+    serve_session(server, client, link, waker, None).map(Some)
 }
 
 /// A session at a daemon that is to begin.
 struct Accepted {
-    met: Met,
+    client: AcceptedClient,
     line: Line,
     streams: StreamSet,
     waker: Waker,
@@ -259,17 +260,17 @@ fn accept(
 ) -> Result<Accepted, Ended> {
     let streams = StreamSet::default();
     let mut line = None;
-    let met = shake_hands(server, caller, &waker, |offer, secret| {
+    let client = shake_hands(server, caller, &waker, |offer, secret| {
         let acceptor =
             streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
         line = switchboard.connect(offer.connection_id, waker.clone(), acceptor);
         line.is_some()
     })?;
     let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
-    if let Some(control) = met.control.resumable() {
-        line.let_go_on(control_key(&met.secret, met.offer.connection_id), control.clone());
+    if let Some(control) = client.control.resumable() {
+        line.let_go_on(control_key(&client.secret, client.offer.connection_id), control.clone());
     }
-    Ok(Accepted { met, line, streams, waker })
+    Ok(Accepted { client, line, streams, waker })
 }
 
 /// The first bytes tell what somebody wants, who may leave before saying it.
@@ -312,7 +313,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         Err(error) => (0, Some(error.reason())),
     };
     let server = Server {
-        doors: Doors::Login(Arc::new(Account::of_login(root, options.access, psk))),
+        accounts: Accounts::Login(Arc::new(Account::of_login(root, options.access, psk))),
         throttle: None,
         places: Arc::default(),
         budget: Arc::default(),
@@ -337,7 +338,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
     let streams = StreamSet::default();
     let mut acceptor = None;
     let from = Ipv4Addr::UNSPECIFIED.into();
-    let met = shake_hands(&server, Caller { stream, from, is_unseen: false }, &waker, |offer, secret| {
+    let client = shake_hands(&server, Caller { stream, from, is_unseen: false }, &waker, |offer, secret| {
         let key = stream_key(secret, offer.connection_id);
         acceptor = Some((offer.connection_id, streams.acceptor_of(key, &offer.transfer, waker.clone())));
         true
@@ -347,8 +348,8 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
     if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
         admit_streams(listener, id, acceptor)?;
     }
-    let link = Link::waiting(bound.socket, ssh_client(), met.early_keys()).with_streams(streams);
-    serve_session(&server, met, link, waker, None).map(drop).map_err(|ended| ended.error)
+    let link = PeerLink::waiting(bound.socket, ssh_client(), client.early_keys()).with_streams(streams);
+    serve_session(&server, client, link, waker, None).map(drop).map_err(|ended| ended.error)
 }
 
 /// Admit TCP streams of this one transfer for as long as the process lives.

@@ -1,13 +1,13 @@
 //! A session at the side that is asked, once it has been accepted.
 
 use super::absent::{CopyKey, VANISHED_PATIENCE, Waiting};
-use super::meeting::{Ended, Met, Server, shown_folder, take_place};
-use super::outset::list_first;
+use super::accept::{AcceptedClient, Ended, Server, shown_folder, take_place};
+use super::connect::random;
 use super::probe;
-use super::reach::random;
-use super::receiving::{ListingHead, aside, await_confirmation, get_expanded, receive, serve_until};
+use super::receiving::{ListingHead, await_confirmation, get_expanded, on_thread, receive, serve_until};
 use super::sending::{send, send_listing};
 use super::session::{Ahead, Session};
+use super::start::list_first;
 use super::strangers::Guest;
 use crate::clock;
 use crate::daemon::admission::{Account, Room};
@@ -19,12 +19,12 @@ use crate::files::{Base, Exclude, ScanOptions, SourceSpec};
 use crate::listing::{self, ListingError};
 use crate::net::aead::has_aes;
 use crate::net::budget::Allowance;
-use crate::net::link::Link;
+use crate::net::link::PeerLink;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set;
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Delta, Direction, FileOptions, Fsync, Offer};
+use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Offer, Operation};
 use longhaul_proto::units::Time;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -35,24 +35,24 @@ use std::time::Instant;
 /// Serve who has been accepted. A line of what came of it.
 pub fn serve_session(
     server: &Server,
-    met: Met,
-    mut link: Link,
+    client: AcceptedClient,
+    mut link: PeerLink,
     waker: Waker,
     guest: Option<Guest<'_>>,
 ) -> Result<String, Ended> {
-    let user = met.ward.account.user.name.clone();
-    let Met { control, mut offer, secret, rtt, ward, room, inside, mut place } = met;
-    if server.doors.syncs_all() {
+    let user = client.owner.account.user.name.clone();
+    let AcceptedClient { control, mut offer, secret, rtt, owner, room, inside, mut place } = client;
+    if server.accounts.syncs_all() {
         offer.files.fsync = Fsync::Always;
     }
     precise_timers();
     link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
-    let sends = matches!(offer.direction, Direction::Pull { .. });
+    let sends = matches!(offer.operation, Operation::Pull { .. });
     let mut transfer = offer.transfer.clone();
     if !server.is_ssh {
         transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
     }
-    let mut meter = Meter::begin(ward.clone());
+    let mut meter = Meter::begin(owner.clone());
     let mut session = Session {
         link,
         control,
@@ -92,24 +92,24 @@ pub fn serve_session(
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
     }
     let began = clock::now();
-    let newcomer = (&*ward.account, &offer);
+    let newcomer = (&*owner.account, &offer);
     let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
         if let Some(control) = session.control.resumable() {
             control.allow(session.stall_timeout());
-            server.absent.note(CopyKey::of(&ward.account.user.name, &offer), control);
+            server.absent.note(CopyKey::of(&owner.account.user.name, &offer), control);
         }
-        let account = ward.account.clone();
-        let share = server.throttle.as_ref().map(|throttle| throttle.join(&ward.account, sends));
-        let prefix = shown_folder(&offer.direction, &inside);
-        session.supervision = Some(Supervision::new(ward, share, prefix, offer.files.dry_run));
+        let account = owner.account.clone();
+        let share = server.throttle.as_ref().map(|throttle| throttle.join(&owner.account, sends));
+        let prefix = shown_folder(&offer.operation, &inside);
+        session.supervision = Some(Supervision::new(owner, share, prefix, offer.files.dry_run));
         match (inside, room) {
-            (Direction::Push { dest }, Some(room)) => {
+            (Operation::Push { dest }, Some(room)) => {
                 let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
                 // Over ssh it is the user of this host.
                 let base = if server.is_ssh { base } else { base.of_user(&account.user.name) };
                 take_push(room.access, &mut session, base, offer)
             }
-            (Direction::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
+            (Operation::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
             _ => probe::answer(&mut session),
         }
     });
@@ -120,7 +120,7 @@ pub fn serve_session(
     let is_known = session.confirmed || place.is_some();
     match &outcome {
         // Also who is in the middle of a long message is to hear that there is no memory for it.
-        Ok(_) | Err(Error::Listing(ListingError::Crowded)) => session.control.finish_heard(),
+        Ok(_) | Err(Error::Listing(ListingError::Busy)) => session.control.finish_heard(),
         Err(_) => session.control.finish(),
     }
     meter.end(outcome.is_ok());
@@ -163,8 +163,8 @@ fn await_vanished(server: &Server, session: &mut Session<'_>, key: &CopyKey) -> 
 }
 
 fn take_push(access: Access, session: &mut Session<'_>, base: Base, offer: Offer) -> Result<String, Error> {
-    let shown = match &offer.direction {
-        Direction::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
+    let shown = match &offer.operation {
+        Operation::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
         _ => String::new(),
     };
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
@@ -210,7 +210,7 @@ fn give_pull(
         waits: session.waits.clone(),
     };
     let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
-    let listed = aside(session, "list", move |over| list_first(root, paths, options, &over))?;
+    let listed = on_thread(session, "list", move |over| list_first(root, paths, options, &over))?;
     let (first, lister) = listed.map_err(|error| session.abort(error))?;
     first.scan.warnings().into_iter().for_each(|line| session.warn(line));
     send_listing(session, &first.listing, first.listing.len());

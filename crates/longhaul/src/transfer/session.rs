@@ -1,15 +1,15 @@
 //! What sending and receiving have in common.
 
-use crate::api::{Observer, Phase as CopyPhase, Progress, Remark};
+use crate::api::{Observer, Phase, Progress, Remark};
 use crate::clock;
 use crate::daemon::supervision::Supervision;
 use crate::error::Error;
 use crate::listing::ListingError;
 use crate::net::budget::Budget;
 use crate::net::control::{Control, Incoming};
-use crate::net::link::Link;
+use crate::net::link::PeerLink;
 use crate::net::random::random;
-use crate::net::seal::Phase;
+use crate::net::seal::KeyPhase;
 use crate::net::tcp_set::{StreamOpener, StreamSocket};
 use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// An agreed transfer: the control stream is open, datagrams may flow.
 pub struct Session<'a> {
     /// Datagrams.
-    pub link: Link,
+    pub link: PeerLink,
     /// Messages.
     pub control: Control,
     /// Wakes the thread that runs this.
@@ -49,7 +49,7 @@ pub struct Session<'a> {
     /// Where it tells what happens.
     pub observer: &'a mut dyn Observer,
     /// What was last said to be going on before data moves, and when.
-    pub told: Option<(CopyPhase, Time)>,
+    pub told: Option<(Phase, Time)>,
     /// Buffer for single datagrams.
     pub scratch: Vec<u8>,
     /// When the other side last said anything over the control stream.
@@ -158,7 +158,7 @@ impl Session<'_> {
                     return Ok(None);
                 }
                 Some(Incoming::Closed) => return Err(Error::PeerLeft),
-                Some(Incoming::NoRoom) => return Err(self.abort(ListingError::Crowded)),
+                Some(Incoming::NoRoom) => return Err(self.abort(ListingError::Busy)),
                 Some(Incoming::Pipe(pipe)) => {
                     self.link.streams().add(StreamSocket::Pipe(pipe));
                     continue;
@@ -268,16 +268,16 @@ impl Session<'_> {
             // Read for each datagram: never before its arrival, however long the process was off the processor.
             let now = clock::now();
             match (phase, control) {
-                (Phase::Main, _) => {
+                (KeyPhase::Main, _) => {
                     // Its keys were told in the answer to the offer.
                     *confirmed = true;
                     return handle(now, arrival, body);
                 }
-                (Phase::Early, Some(control)) if is_client => match Body::decode(body) {
+                (KeyPhase::Early, Some(control)) if is_client => match Body::decode(body) {
                     Some(Body::Words { position, bytes }) => control.take_early(position, bytes),
                     _ => check.handle_datagram(now, arrival, body),
                 },
-                (Phase::Early, _) => check.handle_datagram(now, arrival, body),
+                (KeyPhase::Early, _) => check.handle_datagram(now, arrival, body),
             }
             true
         });
@@ -303,7 +303,7 @@ impl Session<'_> {
             && let Some((position, bytes)) = control.early_words(WORDS_LEN)
         {
             let number = self.check.take_number();
-            self.link.send_one(Phase::Early, &mut self.scratch, |buf| {
+            self.link.send_one(KeyPhase::Early, &mut self.scratch, |buf| {
                 Some(Transmit { number, len: encode_words(buf, position, &bytes) })
             });
         }
@@ -323,7 +323,7 @@ impl Session<'_> {
         // A probe to nowhere would count as sent.
         while self.link.has_peer()
             && check.next_len().is_some_and(|len| self.link.allows(len))
-            && self.link.send_one(Phase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
+            && self.link.send_one(KeyPhase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
         {
         }
     }
@@ -360,7 +360,7 @@ impl Session<'_> {
     }
 
     /// Say what is going on while there is no data to speak of: at once if it is something new, else ten times a second.
-    pub fn tell_phase(&mut self, phase: CopyPhase) {
+    pub fn tell_phase(&mut self, phase: Phase) {
         let now = clock::now();
         if self.told.is_none_or(|(before, at)| before != phase || now.since(at) >= HEARTBEAT) {
             self.told = Some((phase, now));
@@ -401,7 +401,7 @@ impl Session<'_> {
 }
 
 /// Said once.
-const WAITS_FOR_MEMORY: &str = "the copies under way take all the memory that there is for them (memory-mib on a server); this one waits for some";
+const WAITS_FOR_MEMORY: &str = "the copies under way take all the memory that there is for them (a setting of a server's); this one waits for some";
 /// A control stream that was silent for longer was not alive: each side says something three times a second.
 const WORD_GAP: Duration = Duration::from_millis(1500);
 /// Memory for datagrams that come before there is a receiver: what a client sends while a server looks whether it is there, a

@@ -326,7 +326,7 @@ const KEPT_MAX: usize = 16 << 20;
 const KEPT_LIMIT: usize = KEPT_MAX + OUTBOX_MAX;
 /// Looked at again this often whether it has.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
-/// Told to have been taken at least after so many bytes; else with each sign of life.
+/// Acknowledged at least after so many bytes; else with each sign of life.
 const TELL_TAKEN: u64 = 1 << 20;
 /// How long the last word of who ends without ceremony may take.
 const LAST_WORD: Duration = Duration::from_millis(200);

@@ -8,7 +8,7 @@ use crate::noise::to_bytes;
 use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::manifest::Group;
 use longhaul_proto::session::message::Message;
-use longhaul_proto::session::message::{Direction, FileOptions, GroupHash, TransferOptions};
+use longhaul_proto::session::message::{FileOptions, GroupHash, Operation, TransferOptions};
 use longhaul_proto::session::transport::Transport;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn offer() -> Offer {
         aes: true,
         early_salt: [1; 32],
         made_s: 1_700_000_000,
-        direction: Direction::Push { dest: b"x".to_vec() },
+        operation: Operation::Push { dest: b"x".to_vec() },
         copy: [4; 16],
         files: FileOptions::default(),
         transfer,

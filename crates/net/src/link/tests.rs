@@ -22,7 +22,7 @@ fn recorded(number: u64, len: usize) -> Vec<u8> {
     datagram
 }
 
-fn receive_something(link: &mut Link) {
+fn receive_something(link: &mut PeerLink) {
     let waker = Waker::new().unwrap();
     for _ in 0..600 {
         if link.receive(|_, _, _| true).unwrap() {
@@ -44,10 +44,10 @@ fn heard(socket: &mut UdpSocket) -> usize {
 }
 
 /// Have the link send this many early datagrams of 1000 bytes.
-fn send_much(link: &mut Link, from: u64, count: u64) {
+fn send_much(link: &mut PeerLink, from: u64, count: u64) {
     let mut scratch = vec![];
     for number in from..from + count {
-        link.send_one(Phase::Early, &mut scratch, |_| Some(Transmit { number, len: 1000 }));
+        link.send_one(KeyPhase::Early, &mut scratch, |_| Some(Transmit { number, len: 1000 }));
     }
 }
 
@@ -56,7 +56,7 @@ fn who_is_named_by_what_somebody_recorded_is_not_flooded() {
     // The control stream comes from 127.0.0.1; the victim is another host.
     let (socket, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
     let at = socket.local_addr().unwrap();
-    let mut link = Link::waiting(socket, Some("127.0.0.1".parse().unwrap()), server_keys());
+    let mut link = PeerLink::waiting(socket, Some("127.0.0.1".parse().unwrap()), server_keys());
     victim.send_run(&recorded(0, 1169), 1200, Some(at)).unwrap();
     receive_something(&mut link);
     send_much(&mut link, 0, 100);
@@ -78,7 +78,7 @@ fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
     let (mut client, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
     let strays = Arc::new(Strays::default());
     let local = bound("127.0.0.1:0").local_addr().unwrap();
-    let mut link = Link::shared(local, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
+    let mut link = PeerLink::shared(local, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
     let stray = |number, from: &UdpSocket| {
         let from = from.local_addr().unwrap();
         assert!(strays.push(Stray { bytes: recorded(number, 1169), time: clock::now(), ecn: None, from }));
@@ -109,7 +109,7 @@ fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
 fn a_datagram_that_the_route_does_not_take_is_lost_and_no_more() {
     let (near, mut far) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
     let peer = far.local_addr().unwrap();
-    let mut link = Link::open(near, vec![peer], Keys::early_client(&PSK, &SALT, ID)).unwrap();
+    let mut link = PeerLink::open(near, vec![peer], Keys::early_client(&PSK, &SALT, ID)).unwrap();
     link.set_main_keys(Keys::main(&SECRET, true, ID, Side::Client));
     // Longer than any datagram: the system says of it what it says where a route has become narrow.
     let sent = link.send_run(1, 66_000, |_| Some(Transmit { number: 0, len: 66_000 - SEAL_OVERHEAD }));
@@ -125,7 +125,7 @@ fn the_answer_comes_from_the_address_that_was_asked() {
     let strays = Arc::new(Strays::default());
     // One of several addresses of this host, and not the one that a route to the client would choose.
     let asked = bound("127.0.0.3:0").local_addr().unwrap();
-    let mut link = Link::shared(asked, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
+    let mut link = PeerLink::shared(asked, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
     let from = client.local_addr().unwrap();
     assert!(strays.push(Stray { bytes: recorded(0, 100), time: clock::now(), ecn: None, from }));
     receive_something(&mut link);
@@ -140,9 +140,9 @@ fn a_client_keeps_what_comes_before_the_answer_that_it_is_opened_with() {
     let shared = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), true).unwrap();
     let (at, client) = (shared.local_addr().unwrap(), bound("127.0.0.1:0"));
     let peer = client.local_addr().unwrap();
-    let mut link = Link::open(client, vec![at], Keys::early_client(&PSK, &SALT, ID)).unwrap();
+    let mut link = PeerLink::open(client, vec![at], Keys::early_client(&PSK, &SALT, ID)).unwrap();
     link.send_opening(ID, &[7; 3000]);
-    let mut there = Link::opened(at, (peer, 3000), Arc::default(), server_keys());
+    let mut there = PeerLink::opened(at, (peer, 3000), Arc::default(), server_keys());
     // An early datagram, an answer in pieces, and one more; all that goes there is three times what came from there.
     send_much(&mut there, 0, 1);
     there.send_pieces(ID, &[8; 3000]);

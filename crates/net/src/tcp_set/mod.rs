@@ -30,7 +30,7 @@ pub use longhaul_proto::streams::join::{CONTROL_MAGIC, FIRST_MAGIC, MAGIC, MAGIC
 pub use opener::{StreamOpener, StreamOpenerConfig};
 pub use stream::StreamSocket;
 
-use super::seal::Phase;
+use super::seal::KeyPhase;
 use super::seal::{Keys, Refused};
 use super::wake::Waker;
 use crate::join::JoinKey;
@@ -187,7 +187,7 @@ impl StreamSet {
         &mut self,
         keys: &mut Keys,
         now: impl Fn() -> Time,
-        handle: &mut impl FnMut(Phase, Arrival, &mut [u8]) -> bool,
+        handle: &mut impl FnMut(KeyPhase, Arrival, &mut [u8]) -> bool,
     ) -> bool {
         if self.streams.is_empty() {
             return false;
@@ -341,11 +341,11 @@ fn read_stream(
     stream: &mut DataStream,
     keys: &mut Keys,
     now: &impl Fn() -> Time,
-    handle: &mut impl FnMut(Phase, Arrival, &mut [u8]) -> bool,
+    handle: &mut impl FnMut(KeyPhase, Arrival, &mut [u8]) -> bool,
 ) -> Result<bool, Ended> {
     let mut any = false;
     while let Some((number, body)) = stream.held.front_mut() {
-        if !handle(Phase::Main, Arrival::new(now(), *number), body) {
+        if !handle(KeyPhase::Main, Arrival::new(now(), *number), body) {
             return Ok(any);
         }
         stream.held.pop_front();
@@ -364,7 +364,7 @@ fn read_stream(
             for number in header.number.. {
                 let Some(body) = next_body(&mut bundle)? else { break };
                 // What one body waits for those behind it wait for too.
-                if !stream.held.is_empty() || !handle(Phase::Main, Arrival::new(now(), number), body) {
+                if !stream.held.is_empty() || !handle(KeyPhase::Main, Arrival::new(now(), number), body) {
                     stream.held.push_back((number, body.to_vec()));
                 }
             }

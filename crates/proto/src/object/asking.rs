@@ -1,9 +1,8 @@
-//! Asking the receiver for its map at the end of a round (RBUDP: "done with round k", answered with the bitmap).
+//! Asking the receiver for its bitmap at the end of a round (RBUDP: "done with round k", answered with the bitmap).
 //!
-//! `--select rounds` (RBUDP) sends every missing packet once, then asks for the receiver's map with a datagram of
-//! its own (`REQUEST`), and goes on when the whole map was told (`object/asking.rs`): `T ≈ S/R + rounds · RTT`. A
-//! receiver that speaks only when asked still sends a word every 200 ms, or a long round and a dead path would look
-//! alike.
+//! The selector `rounds` sends every missing packet once. Then the sender asks for the bitmap with a datagram of its
+//! own (`REQUEST`), and the next round begins when all of it has come: `T ≈ S/R + rounds · RTT`. A receiver that
+//! acknowledges only when asked still sends something every 200 ms: otherwise a long round would look like a dead path.
 
 use crate::ranges::Ranges;
 use crate::units::{DatagramNumber, PacketNumber, Time};
@@ -19,7 +18,7 @@ pub struct Asking {
     /// The round that goes on or is asked about, counted from 1.
     round: u32,
     /// Packets that parts of the answer spoke of.
-    told: Ranges,
+    answered: Ranges,
     /// Questions in a row that nobody answered.
     unanswered: u32,
     ask_at: Time,
@@ -30,8 +29,8 @@ pub struct Asking {
 impl Asking {
     /// In the first round.
     pub fn new(class: u8, packets: u64) -> Asking {
-        let told = Ranges::new();
-        Asking { class, packets, round: 1, told, unanswered: 0, ask_at: Time::ZERO, asked: None }
+        let answered = Ranges::new();
+        Asking { class, packets, round: 1, answered, unanswered: 0, ask_at: Time::ZERO, asked: None }
     }
 
     /// From now on there are so many packets.
@@ -41,7 +40,7 @@ impl Asking {
 
     /// From now on there are so many packets of another length, of which nothing has been told.
     pub fn cut(&mut self, class: u8, packets: u64) {
-        (self.class, self.packets, self.told) = (class, packets, Ranges::new());
+        (self.class, self.packets, self.answered) = (class, packets, Ranges::new());
     }
 
     /// The round that goes on, counted from 1.
@@ -64,7 +63,7 @@ impl Asking {
         self.asked = Some((number, now));
         self.ask_at = now + (patience * (1 << self.unanswered.min(6))).min(patience.max(PATIENCE_MAX));
         self.unanswered += 1;
-        let from = self.first_untold().unwrap_or(self.packets);
+        let from = self.first_gap().unwrap_or(self.packets);
         Request { class: self.class, round: self.round, from }
     }
 
@@ -73,23 +72,23 @@ impl Asking {
         let Some(answer) = ack.answer.filter(|answer| answer.round == self.round) else { return false };
         let slice_end = ack.slice_start.saturating_add(64 * ack.slice.len() as u64);
         let rest = if answer.last { slice_end.max(ack.low)..self.packets } else { 0..0 };
-        for told in [0..ack.low, ack.slice_start..slice_end, rest] {
-            if !told.is_empty() {
-                self.told.insert(told);
+        for part in [0..ack.low, ack.slice_start..slice_end, rest] {
+            if !part.is_empty() {
+                self.answered.insert(part);
             }
         }
         (self.unanswered, self.ask_at) = (0, now + patience);
-        if self.first_untold().is_some() {
+        if self.first_gap().is_some() {
             return false;
         }
         self.round = self.round.saturating_add(1);
-        self.told = Ranges::new();
+        self.answered = Ranges::new();
         self.ask_at = Time::ZERO;
         true
     }
 
-    fn first_untold(&self) -> Option<PacketNumber> {
-        self.told.gaps(&(0..self.packets)).next().map(|gap| gap.start)
+    fn first_gap(&self) -> Option<PacketNumber> {
+        self.answered.gaps(&(0..self.packets)).next().map(|gap| gap.start)
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Flight {
     /// Number of the first record.
     base: DatagramNumber,
     /// Number of the oldest record that is neither settled nor in a TCP stream; of the next, if there is none.
-    loose_from: DatagramNumber,
+    udp_from: DatagramNumber,
     outstanding: u64,
     /// Of those, in TCP streams.
     in_streams: u64,
@@ -64,8 +64,8 @@ impl Flight {
         self.base + self.records.len() as u64
     }
 
-    /// Datagrams on their way by themselves, not in TCP streams.
-    pub fn loose(&self) -> u64 {
+    /// Datagrams on their way over UDP.
+    pub fn in_datagrams(&self) -> u64 {
         self.outstanding - self.in_streams
     }
 
@@ -110,7 +110,7 @@ impl Flight {
     }
 
     /// When a datagram that is still recorded left, if it went by itself: in a TCP stream it waits for its turn.
-    pub fn loose_sent_time(&self, number: DatagramNumber) -> Option<Time> {
+    pub fn udp_sent_time(&self, number: DatagramNumber) -> Option<Time> {
         let index = number.checked_sub(self.base)?;
         self.records.get(index as usize).filter(|r| !r.by_stream).map(|r| r.sent)
     }
@@ -123,17 +123,17 @@ impl Flight {
 
     /// The oldest unsettled datagram that went by itself, and when it left: for those in TCP streams no time is too
     /// long.
-    pub fn oldest_loose(&self) -> Option<(DatagramNumber, Time)> {
-        self.sent_time(self.loose_from).map(|sent| (self.loose_from, sent))
+    pub fn oldest_by_udp(&self) -> Option<(DatagramNumber, Time)> {
+        self.sent_time(self.udp_from).map(|sent| (self.udp_from, sent))
     }
 
-    /// Have [`loose_from`](Flight::loose_from) be what it is. It never goes back, so this takes little.
+    /// Have [`udp_from`](Flight::udp_from) be what it is. It never goes back, so this takes little.
     fn pass_settled(&mut self) {
-        self.loose_from = self.loose_from.max(self.base);
-        while let Some(record) = self.records.get((self.loose_from - self.base) as usize)
+        self.udp_from = self.udp_from.max(self.base);
+        while let Some(record) = self.records.get((self.udp_from - self.base) as usize)
             && (record.by_stream || record.state == State::Settled)
         {
-            self.loose_from += 1;
+            self.udp_from += 1;
         }
     }
 
@@ -229,7 +229,7 @@ impl Flight {
                 let acked = is_acked(record.packet);
                 if !acked && record.by_stream {
                     // It stays, and what went by itself behind it may be lost all the same.
-                    if self.loose() == 0 {
+                    if self.in_datagrams() == 0 {
                         break;
                     }
                     index += 1;
@@ -262,7 +262,7 @@ impl Flight {
     /// Forget everything on its way: what it carries is to be sent again.
     pub fn clear(&mut self) {
         self.base = self.next_number();
-        self.loose_from = self.base;
+        self.udp_from = self.base;
         self.records.clear();
         self.newest.clear();
         self.given_up.clear();
@@ -306,16 +306,16 @@ mod tests {
         }
         flight.push(0, Time::from_millis(5), true, false);
         assert_eq!(
-            flight.oldest_loose(),
+            flight.oldest_by_udp(),
             Some((3, Time::from_millis(5))),
             "in a stream it waits for its turn"
         );
         let mut lost = vec![];
         assert_eq!(flight.lose(0..3, |_| false, |packet| lost.push(packet)), 3);
         assert_eq!(lost, [1, 2], "of the first another copy is on its way");
-        assert_eq!((flight.loose(), flight.in_streams()), (1, 0));
-        assert_eq!(flight.oldest_loose(), Some((3, Time::from_millis(5))));
+        assert_eq!((flight.in_datagrams(), flight.in_streams()), (1, 0));
+        assert_eq!(flight.oldest_by_udp(), Some((3, Time::from_millis(5))));
         flight.settle(3..4, |_| {});
-        assert_eq!(flight.oldest_loose(), None);
+        assert_eq!(flight.oldest_by_udp(), None);
     }
 }

@@ -20,7 +20,7 @@ pub use selector::{Selector, SelectorKind, View};
 pub use sender::Sender;
 pub use sending::{Blocked, SenderConfig, SenderEvent, SenderStats};
 
-use crate::blocks::Blocks;
+use crate::bitmap::Bitmap;
 use crate::ranges::Ranges;
 use crate::units::PacketNumber;
 use std::ops::Range;
@@ -79,10 +79,10 @@ impl Shape {
 
     /// A set of packets as it is after a cut into packets of another length: those that lie wholly within what was in the set or
     /// in `more`.
-    fn recut(&self, packets: &Blocks, before: &Shape, more: &Ranges) -> Blocks {
+    fn recut(&self, packets: &Bitmap, before: &Shape, more: &Ranges) -> Bitmap {
         let mut bytes = more.clone();
         bytes.extend(packets.runs().map(|run| before.bytes(run)));
-        let mut recut = Blocks::new(self.packets());
+        let mut recut = Bitmap::new(self.packets());
         bytes.iter().for_each(|range| recut.insert_range(self.packets_within(range)));
         recut
     }

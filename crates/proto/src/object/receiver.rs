@@ -1,17 +1,16 @@
 //! The receiving side.
 //!
-//! `Receiver<K: Sink>` in `object/receiver.rs`. It checks number and length of a packet, hands its bytes to the
-//! sink, and only if the sink took them marks it in the map. A full sink refuses; the packet then counts as
-//! arrived but not as received and comes again. It acknowledges after F new packets (`--ack-every`) or a quarter
-//! of a round trip, at once at first, and after the end answers late data with "complete", since that word can
-//! get lost too.
+//! It checks number and length of a packet, hands its bytes to the sink, and marks the packet in the bitmap if the
+//! sink took them. A full sink refuses: the packet then counts as arrived but not as received, and comes again. An
+//! acknowledgement goes out after F new packets or a quarter of a round trip, at the beginning at once. After the end
+//! late data is answered with "complete", since an earlier "complete" may have been lost.
 //!
 //! An acknowledgement says four things that do not depend on its predecessors having arrived: counters that only
 //! grow; all packets below `low` are in; runs of datagram numbers that came in, each told in several
 //! acknowledgements in a row; a slice of the map, so that whatever else was lost is told in the end.
 
 use super::{AckPolicy, NEVER, Shape};
-use crate::blocks::Blocks;
+use crate::bitmap::Bitmap;
 use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use crate::ranges::Ranges;
@@ -69,7 +68,7 @@ pub struct ReceiverStats {
 pub struct Receiver<K> {
     config: ReceiverConfig,
     sink: K,
-    map: Blocks,
+    map: Bitmap,
     /// What is to be added to the map's count so that cuts do not change it.
     uncounted: i64,
     /// Numbers seen lately.
@@ -120,13 +119,13 @@ struct Timed {
     number: DatagramNumber,
     time: Time,
     /// In so many more acknowledgements.
-    untold: u8,
+    repeats_left: u8,
 }
 
 impl<K: Sink> Receiver<K> {
     /// Ready to receive.
     pub fn new(config: ReceiverConfig, sink: K) -> Receiver<K> {
-        let mut map = Blocks::new(config.shape.packets());
+        let mut map = Bitmap::new(config.shape.packets());
         for range in config.have.iter() {
             map.insert_range(config.shape.packets_within(range));
         }
@@ -335,7 +334,11 @@ impl<K: Sink> Receiver<K> {
     }
 
     fn note_timed(&mut self, arrival: Arrival) {
-        self.timed.push_front(Timed { number: arrival.number, time: arrival.time, untold: TIMED_TOLD });
+        self.timed.push_front(Timed {
+            number: arrival.number,
+            time: arrival.time,
+            repeats_left: TIMED_REPEATS,
+        });
         self.timed.truncate(MAX_TIMED);
         self.ack_now = true;
     }
@@ -344,8 +347,8 @@ impl<K: Sink> Receiver<K> {
     fn tell_timed(&mut self) -> Vec<(DatagramNumber, Time)> {
         let told = self.timed.iter().map(|timed| (timed.number, timed.time)).collect();
         self.timed.retain_mut(|timed| {
-            timed.untold -= 1;
-            timed.untold > 0
+            timed.repeats_left -= 1;
+            timed.repeats_left > 0
         });
         told
     }
@@ -443,7 +446,7 @@ impl<K: Sink> Endpoint for Receiver<K> {
             self.ack_now = false;
             (self.unspoken, self.unspoken_since) = (0, None);
             let ack = self.compose_news(now);
-            self.seen.spoken();
+            self.seen.note_ack();
             ack
         } else {
             return None;
@@ -472,7 +475,7 @@ impl<K: Sink> Endpoint for Receiver<K> {
 /// 10 Gb/s there are still some thousand a second.
 const STREAMS_EVERY: u32 = 256;
 /// Acknowledgements in a row that tell of a timed arrival.
-const TIMED_TOLD: u8 = 4;
+const TIMED_REPEATS: u8 = 4;
 /// Late data after completion is answered this often: the sender missed the word, once is not enough.
 const REMINDER_GAP: Duration = Duration::from_millis(5);
 

@@ -1,6 +1,6 @@
 //! Which packet goes next.
 
-use crate::blocks::Blocks;
+use crate::bitmap::Bitmap;
 use crate::suggest::UnknownName;
 use crate::units::PacketNumber;
 use core::fmt;
@@ -10,9 +10,9 @@ use core::str::FromStr;
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Packets that the receiver has.
-    pub acked: &'a Blocks,
+    pub acked: &'a Bitmap,
     /// Packets that the receiver has or that are on their way.
-    pub busy: &'a Blocks,
+    pub busy: &'a Bitmap,
 }
 
 /// Picks the next packet of those that the receiver has not. FOBS §3.1, third phase: "some user-defined algorithm".
@@ -196,7 +196,7 @@ mod tests {
     /// Drive a selector to the end; `lost` says which sends get lost. Returns the order of sends.
     fn drive(kind: SelectorKind, len: u64, lost: impl Fn(usize) -> bool) -> Vec<PacketNumber> {
         let mut selector = kind.build(7);
-        let (mut acked, mut busy, mut order) = (Blocks::new(len), Blocks::new(len), vec![]);
+        let (mut acked, mut busy, mut order) = (Bitmap::new(len), Bitmap::new(len), vec![]);
         loop {
             let Some(packet) = selector.next(View { acked: &acked, busy: &busy }) else {
                 if acked.is_full() {
@@ -231,7 +231,7 @@ mod tests {
             // FOBS §3.1: an (n+1)th resend only after all other unacknowledged packets went out n times.
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut selector = SelectorKind::CircularStrict.build(0);
-            let mut acked = Blocks::new(len);
+            let mut acked = Bitmap::new(len);
             let mut times = vec![0u32; len as usize];
             while let Some(packet) = selector.next(View { acked: &acked, busy: &acked }) {
                 let least = (0..len).filter(|p| !acked.contains(*p)).map(|p| times[p as usize]).min().unwrap();
@@ -247,7 +247,7 @@ mod tests {
         fn a_round_sends_each_missing_packet_once_and_no_other(len in 1u64..1000, seed: u64) {
             let mut rng = fastrand::Rng::with_seed(seed);
             let mut selector = SelectorKind::Rounds.build(0);
-            let mut acked = Blocks::new(len);
+            let mut acked = Bitmap::new(len);
             (0..len).filter(|_| rng.u32(0..10) == 0).for_each(|packet| { acked.insert(packet); });
             while !acked.is_full() {
                 prop_assert_eq!(selector.round_is_over(), Some(false));

@@ -1,14 +1,13 @@
 //! The sending side.
 //!
-//! `Sender<S: Source>` in `object/sender.rs`. Every datagram has a number of its own, never used twice, also when
-//! it carries a packet that was sent before: an acknowledgement of a number is never ambiguous, and every
-//! round-trip sample is sound. `flight.rs` remembers which packet each number carried. A datagram is given up as
-//! lost when later ones were acknowledged and it left longer ago than the reordering seen so far, or after a
-//! timeout (RFC 6298 with the peer's delay added).
+//! Every datagram has a number of its own, never used twice, also when it carries a packet that was sent before: an
+//! acknowledgement of a number is never ambiguous, and every round-trip sample is sound. `flight.rs` remembers which
+//! packet each number carried. A datagram is given up as lost when later ones were acknowledged and it left longer ago
+//! than the reordering seen so far, or after a timeout (RFC 6298 with the peer's delay added).
 //!
-//! The selector sees two maps: *acked* and *busy* (acked or on its way). `circular` goes round over what is not
+//! The selector sees two bitmaps: *acked* and *busy* (acked or in flight). `circular` goes round over what is not
 //! busy and returns for losses after at most `LAP` packets, so that files complete soon after their data and the
-//! mixed part of the map stays short; `circular-strict` is the paper's order.
+//! mixed part of the bitmap stays short; `circular-strict` is the paper's order.
 //!
 //! When everything is on its way and the path is known to lose packets, the sender repeats the newest ones ahead
 //! of any sign of loss, one in a hundred of all at most (`HEDGE_SHARE`, `HEDGE_MIN`): otherwise the loss of the
@@ -25,7 +24,7 @@ use super::flight::Flight;
 use super::selector::{Selector, View};
 use super::sending::{Blocked, Channel, SenderConfig, SenderEvent, SenderStats, Totals};
 use super::{MAX_DELAY, Shape};
-use crate::blocks::Blocks;
+use crate::bitmap::Bitmap;
 use crate::control::{AckSample, Controller, Remembered, Sent, Snapshot, TimedArrival};
 use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
@@ -50,11 +49,11 @@ pub struct Sender<S> {
     pacer: Pacer,
     rtt: Rtt,
     /// Packets that the receiver has.
-    acked: Blocks,
+    acked: Bitmap,
     /// Packets that the receiver has or that are on their way.
-    busy: Blocks,
+    busy: Bitmap,
     /// Packets sent at least once.
-    tried: Blocks,
+    tried: Bitmap,
     /// Bytes that the receiver claims to have: packets that touch them are busy until that is settled.
     claimed: Ranges,
     /// How datagrams travel at present.
@@ -70,8 +69,9 @@ pub struct Sender<S> {
     cut_from: DatagramNumber,
     /// Bytes in the longest packet of earlier cuts.
     longest_before: u32,
-    /// Datagrams given up since data was last found to have come in, and when what was found then had left at the latest.
+    /// Datagrams given up since an acknowledgement last named data that came in.
     vanished: u64,
+    /// When the newest datagram that one named had left.
     proven: Time,
     /// Datagrams left to send of the controller's train.
     train_left: u32,
@@ -89,7 +89,7 @@ pub struct Sender<S> {
     events: VecDeque<SenderEvent>,
     complete: bool,
     stats: SenderStats,
-    /// Of those, what the controller is not to hear of: it went by TCP streams.
+    /// Of these, what went by TCP streams: the controller does not hear of it.
     base: Totals,
     /// What the controller was last told: it never goes back.
     told: Totals,
@@ -99,7 +99,7 @@ impl<S: Source> Sender<S> {
     /// Ready to send.
     pub fn new(config: SenderConfig, source: S, controller: Box<dyn Controller>) -> Sender<S> {
         let packets = config.shape.packets();
-        let mut acked = Blocks::new(packets);
+        let mut acked = Bitmap::new(packets);
         for range in config.have.iter() {
             acked.insert_range(config.shape.packets_within(range));
         }
@@ -228,8 +228,8 @@ impl<S: Source> Sender<S> {
         }
     }
 
-    /// More of the object has become known, all of which begins with a new packet: it has `object_len` bytes from now on. Of
-    /// what is new the receiver has, or does not want, `have`, and it claims to have `claimed`.
+    /// The object has grown to `object_len` bytes; the new ones begin with a new packet. Of these the receiver has, or does
+    /// not want, `have`, and it claims to have `claimed`.
     pub fn grow(&mut self, object_len: u64, have: &Ranges, claimed: &Ranges) {
         let before = self.config.shape.packets();
         self.config.shape.object_len = object_len;
@@ -264,7 +264,7 @@ impl<S: Source> Sender<S> {
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.largest < self.cut_from {
-            // Its packets are others. What it tells is told again.
+            // Its packet numbers are those of an earlier cut. What it says comes again in later ones.
             return;
         }
         if ack.epoch < self.epoch || ack.largest >= self.flight.next_number() {
@@ -274,8 +274,7 @@ impl<S: Source> Sender<S> {
         self.stats.acks += 1;
         self.marking.heard(ack, self.flight.next_number());
         self.tell_timed(now, ack);
-        let latest_sent =
-            self.flight.loose_sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
+        let latest_sent = self.flight.udp_sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
         if let Some(sent) = self.flight.sent_time(ack.largest) {
             self.largest_sent = self.largest_sent.max(sent);
         }
@@ -359,7 +358,7 @@ impl<S: Source> Sender<S> {
         if ack.delay > ack_delay_max {
             stats.receiver_late += now.since(stats.last_news).min(ack.delay);
         }
-        // What comes out of TCP streams meanwhile the controller has not sent.
+        // What comes out of TCP streams meanwhile was not sent under this controller.
         let landed = self.base.in_streams.saturating_sub(self.flight.in_streams());
         let received = stats.received.saturating_sub(self.base.received + landed);
         let distinct = stats.distinct.saturating_sub(self.base.distinct + landed);
@@ -368,7 +367,7 @@ impl<S: Source> Sender<S> {
         if self.marking.is_sound() {
             self.told.marked = self.told.marked.max(stats.marked.saturating_sub(self.base.marked));
         }
-        // Whoever held an acknowledgement back for longer than it took had his clock set meanwhile.
+        // A delay longer than the round trip means that the receiver's clock was set meanwhile: no sample.
         let rtt = latest_sent.and_then(|sent| now.since(sent).checked_sub(ack.delay));
         if let Some(rtt) = rtt {
             self.rtt.sample(rtt);
@@ -389,7 +388,7 @@ impl<S: Source> Sender<S> {
             latest: ack.latest,
             largest: ack.largest,
             next_number: self.flight.next_number(),
-            in_flight: self.flight.loose() * len,
+            in_flight: self.flight.in_datagrams() * len,
             app_limited: std::mem::take(&mut self.app_limited),
             time_lost: self.time_lost(),
         };
@@ -451,7 +450,7 @@ impl<S: Source> Sender<S> {
         }
         let len = self.datagram_len();
         let window = self.controller.window().unwrap_or(u64::MAX).max(2 * len);
-        self.flight.loose() * len + len > window || self.flight.len() >= FLIGHT_MAX
+        self.flight.in_datagrams() * len + len > window || self.flight.len() >= FLIGHT_MAX
     }
 }
 
@@ -546,7 +545,7 @@ impl<S: Source> Endpoint for Sender<S> {
         if by_stream {
             self.stats.packets_by_streams += 1;
         } else {
-            let in_flight = self.flight.loose() * bytes;
+            let in_flight = self.flight.in_datagrams() * bytes;
             self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
         }
         Some(Transmit { number, len })

@@ -8,24 +8,22 @@
 //! ```
 //! A trial moves real data: it costs nothing but the difference between the two for a few seconds.
 //!
-//! Silence alone says little: the whole path may be cut, or the other side busy. So when an acknowledgement is
-//! overdue both ways are asked at once, and what the control stream answers UDP must answer too.
+//! **UDP is silent.** Silence alone says little: the whole path may be cut, or the other side busy. So when an
+//! acknowledgement is overdue, questions go out over UDP and over the control stream at once, and TCP streams are
+//! opened meanwhile. They take over if UDP answers nothing while the other side's loop answers over the control
+//! stream. Keep-alives do not count: a thread of their own sends them, even where the loop is stuck. After an outage
+//! of everything TCP recovers at its own time, so only UDP questions count that left after the first answer came.
 //!
-//! `session/choice.rs` decides, without I/O, which of the two carries the data (`--transport auto`). When an
-//! acknowledgement is overdue both ways are asked; UDP that answers nothing while the other side's own loop answers
-//! over the control stream means TCP streams. Keep-alives would not do: a thread of their own sends them, also
-//! where the loop is stuck. Of a path that was cut, TCP makes up for what it lost at its own time, so UDP is
-//! believed blocked only by questions that were asked after the first answer came. TCP streams open meanwhile. UDP
-//! that loses much, or delivers far less than the path check's train, means a *trial*, in which TCP streams carry
-//! real data for a few seconds and the better one stays. Not so where a queue stands: a link that is full is full for
-//! TCP too, and what several connections would gain there they would take from others. Trials are rare and ever rarer, since on a path that
-//! simply is slow each costs a little; one of UDP that was silent needs eight answers to ten questions first.
+//! **UDP is slow.** Where it loses much, or delivers far less than the path check's train, a trial decides. There is
+//! none while a queue stands: a full link is full for TCP too, and what several connections gain there they take from
+//! others. Trials become rarer, since on a path that is simply slow each costs a little. Before UDP is tried after a
+//! silence, it has to answer eight of ten questions.
 
 mod asking;
 
 use super::transport::{Carrier, Transport};
 use crate::units::{Rate, Time};
-use asking::{Doubt, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, Round};
+use asking::{Doubt, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, ProbeRound};
 use core::time::Duration;
 use std::collections::VecDeque;
 
@@ -123,7 +121,7 @@ pub struct Choice {
     /// UDP carries the data and is suspected to be blocked.
     doubt: Option<Doubt>,
     /// TCP streams carry it, and UDP is being asked whether it passes again.
-    round: Option<Round>,
+    round: Option<ProbeRound>,
     probe_at: Time,
     probe_pause: Duration,
 }

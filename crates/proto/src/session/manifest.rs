@@ -111,6 +111,7 @@ pub struct Seams {
 
 /// Why a manifest from the other side was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BadManifest {
     /// A path that would leave the destination, or that no file system takes.
     #[error("the other side sent an unsafe path: {0:?}")]

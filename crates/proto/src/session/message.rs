@@ -8,7 +8,7 @@ use super::limit::{Limit, LimitSpans};
 use super::manifest::{EntryIndex, Group};
 use super::reason::Reason;
 use super::transport::{Carrier, Switch, Transport};
-use super::truncated::{Told, Truncated};
+use super::truncated::{MemoryLen, Truncated};
 use crate::control::ControllerKind;
 use crate::object::Companions;
 use crate::ranges::{Ranges, read_ranges};
@@ -19,9 +19,9 @@ use std::fmt;
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
 
-/// Which way the object travels.
+/// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Direction {
+pub enum Operation {
     /// Client to server.
     Push {
         /// Where it goes, as the user wrote it.
@@ -136,8 +136,8 @@ pub struct Offer {
     /// When it was made, in seconds since 1970 by the client's clock.
     pub made_s: u64,
     /// Which way.
-    pub direction: Direction,
-    /// Which copy, of all of this user's in this direction: the same when it is run again.
+    pub operation: Operation,
+    /// Which copy, of all of this user's with this operation: the same when it is run again.
     pub copy: CopyId,
     /// About the files.
     pub files: FileOptions,
@@ -187,7 +187,7 @@ pub struct FileFailure {
     pub reason: Reason,
 }
 
-impl Told for FileFailure {
+impl MemoryLen for FileFailure {
     fn memory_len(&self) -> usize {
         size_of::<FileFailure>() + self.path.len() + self.reason.line.len()
     }

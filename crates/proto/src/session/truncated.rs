@@ -17,18 +17,18 @@ pub struct Truncated<T> {
 }
 
 /// What such a list is made of.
-pub trait Told {
+pub trait MemoryLen {
     /// The memory that it takes.
     fn memory_len(&self) -> usize;
 }
 
-impl Told for Vec<u8> {
+impl MemoryLen for Vec<u8> {
     fn memory_len(&self) -> usize {
         size_of::<Vec<u8>>() + self.len()
     }
 }
 
-impl<T: Told> Truncated<T> {
+impl<T: MemoryLen> Truncated<T> {
     /// Add one.
     pub fn push(&mut self, item: T) {
         // Where one is only counted, so are all behind it.
@@ -43,7 +43,7 @@ impl<T: Told> Truncated<T> {
     }
 
     fn memory_len(&self) -> usize {
-        self.first.iter().map(Told::memory_len).sum()
+        self.first.iter().map(MemoryLen::memory_len).sum()
     }
 
     /// Add all of another list.
@@ -71,13 +71,13 @@ impl<T> Default for Truncated<T> {
     }
 }
 
-impl<T: Told> Extend<T> for Truncated<T> {
+impl<T: MemoryLen> Extend<T> for Truncated<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
         items.into_iter().for_each(|item| self.push(item));
     }
 }
 
-impl<T: Told> FromIterator<T> for Truncated<T> {
+impl<T: MemoryLen> FromIterator<T> for Truncated<T> {
     fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Truncated<T> {
         let mut list = Truncated::default();
         list.extend(items);
@@ -111,8 +111,8 @@ fn read_first<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result
 
 /// More than anybody reads.
 pub const SHOWN_MAX: usize = 1000;
-/// So many of paths that are twice as long as usual. The longest there are have 4096 bytes, and a server may have to tell hundreds of
-/// clients at a time.
+/// So many of paths that are twice as long as usual. The longest there are have 4096 bytes, and a server may have to
+/// tell hundreds of clients at a time.
 pub const BYTES_MAX: usize = 256 << 10;
 
 #[cfg(test)]

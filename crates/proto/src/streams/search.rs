@@ -74,7 +74,7 @@ pub struct Search {
     /// … of as many as there may be.
     streams_most: u32,
     wanted: u32,
-    phase: Phase,
+    phase: SearchPhase,
     course: Course,
     /// What was tried in this round, each number once.
     tried: Vec<Try>,
@@ -92,7 +92,7 @@ pub struct Search {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum SearchPhase {
     /// Spans and bytes count from when all streams were there.
     Settle {
         all_there: Option<Time>,
@@ -130,7 +130,7 @@ impl Search {
             streams_max,
             streams_most: streams_max,
             wanted,
-            phase: Phase::Hold(Hold::new(0.0, false)),
+            phase: SearchPhase::Hold(Hold::new(0.0, false)),
             course: Course::Up,
             tried: vec![],
             is_first_round: true,
@@ -152,7 +152,7 @@ impl Search {
     /// these find their speed.
     pub fn at_hand(&self) -> u32 {
         match self.phase {
-            Phase::Settle { gains: true, .. } => self.leap_to(),
+            SearchPhase::Settle { gains: true, .. } => self.leap_to(),
             _ => self.wanted,
         }
     }
@@ -160,15 +160,15 @@ impl Search {
     /// What it is doing.
     pub fn doing(&self) -> Doing {
         match self.phase {
-            Phase::Settle { .. } => Doing::Settling,
-            Phase::Measure { .. } => Doing::Measuring,
-            Phase::Hold(_) => Doing::Holding,
+            SearchPhase::Settle { .. } => Doing::Settling,
+            SearchPhase::Measure { .. } => Doing::Measuring,
+            SearchPhase::Hold(_) => Doing::Holding,
         }
     }
 
     /// The number that was chosen, while it is kept and not for now only.
     pub fn chosen(&self) -> Option<u32> {
-        matches!(&self.phase, Phase::Hold(hold) if hold.is_settled()).then_some(self.wanted)
+        matches!(&self.phase, SearchPhase::Hold(hold) if hold.is_settled()).then_some(self.wanted)
     }
 
     /// What was tried in this round.
@@ -180,9 +180,9 @@ impl Search {
     pub fn on_interval(&mut self, interval: &Interval) -> bool {
         let before = self.wanted;
         match self.phase {
-            Phase::Settle { .. } => self.settle(interval),
-            Phase::Measure { .. } => self.measure(interval),
-            Phase::Hold(_) => self.hold(interval),
+            SearchPhase::Settle { .. } => self.settle(interval),
+            SearchPhase::Measure { .. } => self.measure(interval),
+            SearchPhase::Hold(_) => self.hold(interval),
         }
         self.wanted != before
     }
@@ -197,7 +197,7 @@ impl Search {
 
     fn begin_try(&mut self, streams: u32) {
         self.wanted = streams.clamp(1, self.streams_max);
-        self.phase = Phase::Settle {
+        self.phase = SearchPhase::Settle {
             all_there: None,
             short_since: None,
             chunk: Sum::default(),
@@ -208,7 +208,9 @@ impl Search {
 
     /// Wait until all streams are there and slow start is over: throughput has stopped growing.
     fn settle(&mut self, interval: &Interval) {
-        let Phase::Settle { all_there, short_since, chunk, last_rate, .. } = &mut self.phase else { return };
+        let SearchPhase::Settle { all_there, short_since, chunk, last_rate, .. } = &mut self.phase else {
+            return;
+        };
         if interval.streams < self.wanted {
             if interval.acked == 0 {
                 // Where nothing passes no stream can be had, and that says nothing of later.
@@ -248,7 +250,7 @@ impl Search {
         let waits = interval.now.since(began) < span_of(interval.rtt, SETTLE_MAX);
         if grows && waits && !is_by_chance {
             let opens_ahead = may_leap && (!self.tried.is_empty() || self.is_far(interval));
-            if let Phase::Settle { chunk, last_rate, gains, .. } = &mut self.phase {
+            if let SearchPhase::Settle { chunk, last_rate, gains, .. } = &mut self.phase {
                 (*chunk, *last_rate, *gains) = (Sum::default(), rate, opens_ahead);
             }
             return;
@@ -257,7 +259,7 @@ impl Search {
         if may_leap {
             return self.leap(rate);
         }
-        self.phase = Phase::Measure { sum: Sum::default(), chunk: Sum::default() };
+        self.phase = SearchPhase::Measure { sum: Sum::default(), chunk: Sum::default() };
     }
 
     /// Whether most streams have lost something since they were first looked at.
@@ -278,7 +280,7 @@ impl Search {
     }
 
     fn measure(&mut self, interval: &Interval) {
-        let Phase::Measure { sum, chunk } = &mut self.phase else { return };
+        let SearchPhase::Measure { sum, chunk } = &mut self.phase else { return };
         if interval.streams < self.wanted {
             return self.begin_try(self.wanted);
         }
@@ -351,7 +353,7 @@ impl Search {
         let is_worth_it = tried.is_full || tried.rate >= best.rate * GAIN_CLEAR;
         if self.course != Course::Narrow && self.is_by_chance && is_worth_it {
             // It will soon be too few, or else the path stays full.
-            self.phase = Phase::Hold(Hold::for_now(tried.rate));
+            self.phase = SearchPhase::Hold(Hold::for_now(tried.rate));
             return;
         }
         let (best, _) = self.best_and_smallest_good();
@@ -413,13 +415,14 @@ impl Search {
     }
 
     fn keep(&mut self, streams: u32, usual: f64) {
-        self.phase = Phase::Hold(Hold::new(usual, self.tried.iter().any(|tried| tried.streams > streams)));
+        self.phase =
+            SearchPhase::Hold(Hold::new(usual, self.tried.iter().any(|tried| tried.streams > streams)));
         self.wanted = streams;
     }
 
     /// Keep the number, or add to it where throughput sags, until throughput has moved away for a while.
     fn hold(&mut self, interval: &Interval) {
-        let Phase::Hold(hold) = &mut self.phase else { return };
+        let SearchPhase::Hold(hold) = &mut self.phase else { return };
         match hold.on_interval(interval, self.ignores_queue, self.wanted, self.streams_max) {
             Advice::Keep => {}
             Advice::Use(streams) => self.wanted = streams,

@@ -30,6 +30,7 @@ pub type LaneId = u32;
 
 /// What a peer must not do. The lane on which it came is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Violation {
     /// Bytes that are no frame.
     #[error("sent what is no frame of this protocol")]

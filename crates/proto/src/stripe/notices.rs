@@ -61,9 +61,9 @@ impl Notices {
     }
 
     /// Whether such a frame is to be told and on no lane.
-    pub fn is_untold(&self, like: &Frame) -> bool {
-        let untold = |notice: &Notice| !matches!(notice.state, State::Sent(..));
-        self.list.iter().any(|notice| discriminant(&notice.frame) == discriminant(like) && untold(notice))
+    pub fn is_unsent(&self, like: &Frame) -> bool {
+        let waits = |notice: &Notice| !matches!(notice.state, State::Sent(..));
+        self.list.iter().any(|notice| discriminant(&notice.frame) == discriminant(like) && waits(notice))
     }
 
     /// A lane has died, and perhaps what it carried.
@@ -114,7 +114,7 @@ mod tests {
         notices.repeat(&Frame::End(0), SECOND, Time::from_millis(999));
         assert!(!notices.is_due(2, false));
         notices.repeat(&Frame::End(0), SECOND, Time::from_millis(1000));
-        assert!(notices.is_untold(&Frame::End(0)) && !notices.is_untold(&Frame::Stop));
+        assert!(notices.is_unsent(&Frame::End(0)) && !notices.is_unsent(&Frame::Stop));
         assert_eq!(notices.next(1, false, Time::ZERO), None);
         assert_eq!(notices.next(2, false, Time::from_millis(1000)), Some(Frame::End(9)));
         notices.repeat(&Frame::End(0), SECOND, Time::from_millis(5000));

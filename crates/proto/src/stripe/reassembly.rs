@@ -25,7 +25,7 @@ pub struct Reassembly {
     /// Data is thrown away, as nobody reads it.
     discarding: bool,
     /// Bytes that came in since the last acknowledgement.
-    untold: u64,
+    unacked: u64,
     /// Something must be told at once.
     urgent: bool,
     /// Buffers that were emptied, to be used again.
@@ -43,7 +43,7 @@ impl Reassembly {
             told_limit: bound,
             end: None,
             discarding: false,
-            untold: 0,
+            unacked: 0,
             urgent: false,
             spare: vec![],
         }
@@ -69,7 +69,7 @@ impl Reassembly {
             self.recycle(bytes);
             return Ok(());
         }
-        self.untold += end - offset;
+        self.unacked += end - offset;
         self.insert_new(offset, bytes);
         self.advance();
         if self.end == Some(self.received) {
@@ -148,12 +148,12 @@ impl Reassembly {
     pub fn wants_ack(&self) -> bool {
         let moved = self.limit() - self.told_limit;
         // Nothing follows what is complete, so its limit is of no interest.
-        self.urgent || self.untold >= ACK_BYTES || moved >= self.bound / LIMIT_STEP && !self.is_complete()
+        self.urgent || self.unacked >= ACK_BYTES || moved >= self.bound / LIMIT_STEP && !self.is_complete()
     }
 
     /// Whether one should leave soon.
     pub fn owes_ack(&self) -> bool {
-        self.untold > 0 || self.wants_ack()
+        self.unacked > 0 || self.wants_ack()
     }
 
     /// An acknowledgement must leave: the last one may be lost.
@@ -163,7 +163,7 @@ impl Reassembly {
 
     /// What to tell the other side.
     pub fn ack(&mut self) -> Ack {
-        (self.urgent, self.untold) = (false, 0);
+        (self.urgent, self.unacked) = (false, 0);
         self.told_limit = self.limit();
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for (&start, piece) in self.pieces.range(self.received..) {

@@ -13,13 +13,13 @@ use std::ops::Range;
 pub(super) struct Congestion {
     controller: Box<dyn Controller>,
     board: Scoreboard,
-    phase: Phase,
+    phase: RecoveryPhase,
     /// Selective acknowledgements are in use.
     sack: bool,
     /// Whole bytes of a full segment.
     full: u64,
     totals: Totals,
-    /// Where [`Phase::Repair`] or [`Phase::Timeout`] last ended or will end (RFC 6582's and RFC 6675's recovery point).
+    /// Where [`RecoveryPhase::Repair`] or [`RecoveryPhase::Timeout`] last ended or will end (RFC 6582's and RFC 6675's recovery point).
     recovery_point: SegmentIndex,
     /// Without selective acknowledgements: duplicates in a row.
     duplicates: u32,
@@ -46,7 +46,7 @@ pub(super) struct Totals {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Phase {
+enum RecoveryPhase {
     /// Nothing is being repaired.
     Open,
     /// Fast recovery.
@@ -68,7 +68,7 @@ pub(super) enum Next {
 
 /// What an acknowledgement says, in segments.
 #[derive(Clone, Debug)]
-pub(super) struct Told<I> {
+pub(super) struct AckedSegments<I> {
     /// All below has arrived.
     pub end: SegmentIndex,
     /// So has this.
@@ -83,7 +83,7 @@ impl Congestion {
         Congestion {
             controller,
             board: Scoreboard::new(),
-            phase: Phase::Open,
+            phase: RecoveryPhase::Open,
             sack,
             full,
             totals: Totals::default(),
@@ -128,7 +128,7 @@ impl Congestion {
 
     /// It is the repair of a loss, not the window, that says how much may be sent.
     pub fn is_repairing(&self) -> bool {
-        matches!(self.phase, Phase::Repair { .. })
+        matches!(self.phase, RecoveryPhase::Repair { .. })
     }
 
     /// Bytes that count against the window.
@@ -138,7 +138,11 @@ impl Congestion {
     }
 
     /// What arrived, in the controller's terms, is returned; losses have been told to it.
-    pub fn on_ack<I: Iterator<Item = Range<SegmentIndex>>>(&mut self, now: Time, told: Told<I>) -> News {
+    pub fn on_ack<I: Iterator<Item = Range<SegmentIndex>>>(
+        &mut self,
+        now: Time,
+        told: AckedSegments<I>,
+    ) -> News {
         let mut news = News::default();
         let is_advance = told.end > self.board.una();
         self.board.acknowledge(told.end, &mut news);
@@ -149,8 +153,8 @@ impl Congestion {
             self.credit_duplicates(&mut news, told.is_duplicate);
         }
         self.count(&news);
-        if !matches!(self.phase, Phase::Open) && self.board.una() >= self.recovery_point {
-            self.phase = Phase::Open;
+        if !matches!(self.phase, RecoveryPhase::Open) && self.board.una() >= self.recovery_point {
+            self.phase = RecoveryPhase::Open;
             (self.duplicates, self.inflation) = (0, 0);
         }
         if self.sack {
@@ -170,7 +174,7 @@ impl Congestion {
         }
         self.controller.on_timeout(now);
         let lost = self.board.lose_all();
-        self.phase = Phase::Timeout;
+        self.phase = RecoveryPhase::Timeout;
         self.recovery_point = self.board.next();
         (self.duplicates, self.inflation, self.first_resend_due) = (0, 0, false);
         self.tell_loss(now, lost, false);
@@ -178,7 +182,7 @@ impl Congestion {
 
     /// What goes next (RFC 6675 §4, NextSeg), if anything. `has_new`: something never sent could go.
     pub fn choose(&mut self, has_new: bool) -> Option<Next> {
-        if matches!(self.phase, Phase::Open) {
+        if matches!(self.phase, RecoveryPhase::Open) {
             return has_new.then_some(Next::New);
         }
         if let Some(lost) = self.board.next_lost() {
@@ -187,7 +191,7 @@ impl Congestion {
         if has_new {
             return Some(Next::New);
         }
-        let Phase::Repair { is_rescued, .. } = self.phase else { return None };
+        let RecoveryPhase::Repair { is_rescued, .. } = self.phase else { return None };
         if !self.sack {
             return None;
         }
@@ -201,7 +205,7 @@ impl Congestion {
             return true;
         }
         match self.phase {
-            Phase::Repair { prr: Some(prr), .. } => prr.may_send(weight),
+            RecoveryPhase::Repair { prr: Some(prr), .. } => prr.may_send(weight),
             _ => self
                 .controller
                 .window()
@@ -220,7 +224,7 @@ impl Congestion {
             Next::Rescue(index) => self.board.rescue(index, number, now, covered),
         }
         self.first_resend_due &= next == Next::New;
-        if let Phase::Repair { prr, is_rescued } = &mut self.phase {
+        if let RecoveryPhase::Repair { prr, is_rescued } = &mut self.phase {
             *is_rescued |= matches!(next, Next::Rescue(_));
             if let Some(prr) = prr {
                 prr.on_sent(bytes);
@@ -243,13 +247,13 @@ impl Congestion {
 
     fn repair_by_sack(&mut self, now: Time, news: &News, is_advance: bool) {
         let lost = self.board.find_lost();
-        if matches!(self.phase, Phase::Open) && self.board.is_first_lost() {
+        if matches!(self.phase, RecoveryPhase::Open) && self.board.is_first_lost() {
             self.begin_repair(now, lost, self.board.unsacked() + news.delivered);
         } else {
             self.tell_loss(now, lost, false);
         }
         let in_flight = self.in_flight();
-        if let Phase::Repair { prr: Some(prr), .. } = &mut self.phase {
+        if let RecoveryPhase::Repair { prr: Some(prr), .. } = &mut self.phase {
             prr.on_ack(news.delivered, in_flight, is_advance && lost == 0, self.full);
         }
     }
@@ -270,7 +274,7 @@ impl Congestion {
     fn on_duplicate(&mut self, now: Time) {
         let full = self.full as i64;
         match self.phase {
-            Phase::Open => {
+            RecoveryPhase::Open => {
                 self.duplicates = self.duplicates.saturating_add(1);
                 self.inflation = full * i64::from(self.duplicates.min(DUPLICATES_MAX - 1));
                 let is_above = self.recovery_point == 0 || self.board.una() > self.recovery_point;
@@ -280,22 +284,22 @@ impl Congestion {
                     self.begin_repair(now, lost, self.board.unsacked());
                 }
             }
-            Phase::Repair { .. } => self.inflation += full,
-            Phase::Timeout => {}
+            RecoveryPhase::Repair { .. } => self.inflation += full,
+            RecoveryPhase::Timeout => {}
         }
     }
 
     /// New data was acknowledged; in repair, not all of it (RFC 6582 §3.2 (3)).
     fn on_partial(&mut self, now: Time, acknowledged: u64) {
         match self.phase {
-            Phase::Open => (self.duplicates, self.inflation) = (0, 0),
-            Phase::Repair { .. } => {
+            RecoveryPhase::Open => (self.duplicates, self.inflation) = (0, 0),
+            RecoveryPhase::Repair { .. } => {
                 let lost = self.board.lose_first();
                 self.inflation += self.full as i64 - acknowledged as i64;
                 self.first_resend_due = true;
                 self.tell_loss(now, lost, false);
             }
-            Phase::Timeout => {}
+            RecoveryPhase::Timeout => {}
         }
     }
 
@@ -307,7 +311,7 @@ impl Congestion {
         let target = self.controller.window().filter(|window| self.sack && *window < flight);
         let prr = target.map(|window| Prr::new(window.max(self.full), flight));
         self.first_resend_due = prr.is_none();
-        self.phase = Phase::Repair { prr, is_rescued: false };
+        self.phase = RecoveryPhase::Repair { prr, is_rescued: false };
     }
 
     fn tell_loss(&mut self, now: Time, lost_bytes: u64, new_episode: bool) {

@@ -11,10 +11,10 @@
 //! | marks of queues counted and told | RFC 3168, RFC 9768 |
 //! | acknowledgements delayed, windows closed and probed | RFC 1122 §4.2.3, RFC 9293 §3.8.6 |
 //!
-//! Not there: data in the other direction, urgent data, path MTU discovery, loss found by time (RFC 8985), undoing a reduction that turns out wrong, and a word of the receiver's own end:
-//! whoever drives a receiver keeps it for a while after [`ReceiverEvent::Complete`], so that a lost last
-//! acknowledgement can be said again. A controller's probe trains are not sent: no acknowledgement tells the
-//! arrival of each segment.
+//! Not there: data in the other direction, urgent data, path MTU discovery, loss found by time (RFC 8985), undoing a
+//! reduction that turns out wrong, and a word of the receiver's own end: whoever drives a receiver keeps it for a
+//! while after [`ReceiverEvent::Complete`], so that a lost last acknowledgement can be said again. A controller's
+//! probe trains are not sent: no acknowledgement tells the arrival of each segment.
 
 mod congestion;
 mod prr;

@@ -43,7 +43,7 @@ pub struct ReceiverStats {
 pub struct Receiver<K> {
     config: Config,
     sink: K,
-    phase: Phase,
+    state: ConnectionState,
     /// Valid from the first SYN on.
     peer: Peer,
     store: Reassembly,
@@ -67,7 +67,7 @@ pub struct Receiver<K> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ConnectionState {
     Listening,
     /// Answered a SYN `attempts` times; when the next answer is due, if one is.
     Answering {
@@ -104,7 +104,7 @@ impl<K: Sink> Receiver<K> {
     pub fn new(config: Config, sink: K) -> Receiver<K> {
         Receiver {
             sink,
-            phase: Phase::Listening,
+            state: ConnectionState::Listening,
             peer: Peer { connection: 0, mss: config.mss, sack: false, scale: 0, scales: false },
             store: Reassembly::new(window_limit(&config, true)),
             end: None,
@@ -143,8 +143,8 @@ impl<K: Sink> Receiver<K> {
     }
 
     fn on_syn(&mut self, now: Time, connection: u32, stamp_us: u32, options: Options) {
-        let is_known = self.phase != Phase::Listening && connection == self.peer.connection;
-        if options.mss == 0 || (self.phase == Phase::Open && !is_known) {
+        let is_known = self.state != ConnectionState::Listening && connection == self.peer.connection;
+        if options.mss == 0 || (self.state == ConnectionState::Open && !is_known) {
             self.stats.malformed += 1;
             return;
         }
@@ -159,9 +159,9 @@ impl<K: Sink> Receiver<K> {
                 scale: self.config.scale().filter(|_| scales).unwrap_or(0),
                 scales,
             };
-            self.phase = Phase::Answering { attempts: 0, due: None };
+            self.state = ConnectionState::Answering { attempts: 0, due: None };
         }
-        if let Phase::Answering { due, .. } = &mut self.phase {
+        if let ConnectionState::Answering { due, .. } = &mut self.state {
             self.echo_us = stamp_us;
             *due = Some(now);
         }
@@ -240,8 +240,8 @@ impl<K: Sink> Receiver<K> {
     }
 
     fn open(&mut self) {
-        if self.phase != Phase::Open {
-            self.phase = Phase::Open;
+        if self.state != ConnectionState::Open {
+            self.state = ConnectionState::Open;
             self.events.push_back(ReceiverEvent::Connected);
         }
     }
@@ -306,7 +306,7 @@ impl<K: Sink> Endpoint for Receiver<K> {
             self.stats.malformed += 1;
             return;
         };
-        let is_ours = self.phase != Phase::Listening && segment.connection == self.peer.connection;
+        let is_ours = self.state != ConnectionState::Listening && segment.connection == self.peer.connection;
         match segment.body {
             Body::Syn(options) => self.on_syn(now, segment.connection, segment.stamp_us, options),
             Body::Data { sequence, fin, bytes } if is_ours => {
@@ -326,14 +326,14 @@ impl<K: Sink> Endpoint for Receiver<K> {
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         self.retry_sink(now);
-        let len = match self.phase {
-            Phase::Answering { attempts, due: Some(due) } if now >= due => {
+        let len = match self.state {
+            ConnectionState::Answering { attempts, due: Some(due) } if now >= due => {
                 let attempts = attempts + 1;
                 let due = (attempts < ANSWERS_MAX).then(|| now + SYN_TIMEOUT * (1 << (attempts - 1)));
-                self.phase = Phase::Answering { attempts: attempts.min(ANSWERS_MAX), due };
+                self.state = ConnectionState::Answering { attempts: attempts.min(ANSWERS_MAX), due };
                 self.write_syn_ack(now, buf)
             }
-            Phase::Open if self.ack.is_due => self.write_ack(now, buf),
+            ConnectionState::Open if self.ack.is_due => self.write_ack(now, buf),
             _ => return None,
         };
         self.number += 1;
@@ -341,8 +341,8 @@ impl<K: Sink> Endpoint for Receiver<K> {
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        let answer = match self.phase {
-            Phase::Answering { due, .. } => due,
+        let answer = match self.state {
+            ConnectionState::Answering { due, .. } => due,
             _ => None,
         };
         [answer, self.ack.deadline, self.sink_retry].into_iter().flatten().min()

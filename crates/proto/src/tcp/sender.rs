@@ -1,6 +1,6 @@
 //! The sending side.
 
-use super::congestion::{Congestion, Next, Told};
+use super::congestion::{AckedSegments, Congestion, Next};
 use super::rto::RetransmitTimer;
 use super::scoreboard::{News, SegmentIndex};
 use super::segment::{BLOCKS_MAX, Blocks, Body, HEADER_LEN, Options, Segment, unwrap48};
@@ -60,7 +60,7 @@ pub struct Sender<S> {
     congestion: Congestion,
     pacer: Pacer,
     timer: RetransmitTimer,
-    phase: Phase,
+    state: ConnectionState,
     /// What the receiver's windows are shifted by.
     scale: u8,
     /// End of what the receiver has room for. It never takes back what it granted.
@@ -83,7 +83,7 @@ pub struct Sender<S> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ConnectionState {
     Opening,
     Open,
     Done,
@@ -99,7 +99,7 @@ impl<S: Source> Sender<S> {
             congestion: Congestion::new(controller, config.sack, config.datagram_len()),
             pacer: Pacer::new(),
             timer: RetransmitTimer::new(&config),
-            phase: Phase::Opening,
+            state: ConnectionState::Opening,
             scale: 0,
             window_edge: 0,
             window_told: 0,
@@ -147,8 +147,8 @@ impl<S: Source> Sender<S> {
     }
 
     fn on_syn_ack(&mut self, now: Time, stamp_us: u32, echo_us: u32, options: Options) {
-        self.owes_ack = self.phase != Phase::Done;
-        if self.phase != Phase::Opening || options.mss == 0 {
+        self.owes_ack = self.state != ConnectionState::Done;
+        if self.state != ConnectionState::Opening || options.mss == 0 {
             return;
         }
         self.config.mss = self.config.mss.min(options.mss);
@@ -163,7 +163,7 @@ impl<S: Source> Sender<S> {
             self.rtt_min = rtt;
         }
         self.timer.on_progress(now, false);
-        self.phase = Phase::Open;
+        self.state = ConnectionState::Open;
         self.events.push_back(SenderEvent::Connected);
     }
 
@@ -186,7 +186,7 @@ impl<S: Source> Sender<S> {
         self.open_window(now, next, ack.window);
         let is_duplicate = end == una && una < sent && told_before == ack.window;
         let blocks = self.blocks(&ack.blocks, next);
-        let told = Told { end, blocks: blocks.into_iter().flatten(), is_duplicate };
+        let told = AckedSegments { end, blocks: blocks.into_iter().flatten(), is_duplicate };
         let news = self.congestion.on_ack(now, told);
         if end > una {
             if let Some(rtt) = age(now, ack.echo_us) {
@@ -198,7 +198,7 @@ impl<S: Source> Sender<S> {
             self.report(now, arrival, &news);
         }
         if end == self.cut.count() {
-            self.phase = Phase::Done;
+            self.state = ConnectionState::Done;
             self.timer.stop();
             self.events.push_back(SenderEvent::Complete);
         }
@@ -280,7 +280,7 @@ impl<S: Source> Sender<S> {
 
     /// SYN, its acknowledgement, or a probe of the window.
     fn write_control(&mut self, now: Time, buf: &mut [u8]) -> Option<usize> {
-        if self.phase == Phase::Opening && self.timer.deadline().is_none() {
+        if self.state == ConnectionState::Opening && self.timer.deadline().is_none() {
             self.timer.start(now);
             self.stats.syns += 1;
             let options = Options {
@@ -291,7 +291,7 @@ impl<S: Source> Sender<S> {
             };
             return Some(self.segment(now, Body::Syn(options)).encode(buf));
         }
-        if self.phase != Phase::Open {
+        if self.state != ConnectionState::Open {
             return None;
         }
         let next = self.cut.bytes(0..self.congestion.board().next()).end;
@@ -389,10 +389,10 @@ impl<S: Source> Endpoint for Sender<S> {
         };
         match body {
             Body::SynAck(options) => self.on_syn_ack(now, stamp_us, echo_us, options),
-            Body::Ack { next, window, marked, blocks } if self.phase == Phase::Open => {
+            Body::Ack { next, window, marked, blocks } if self.state == ConnectionState::Open => {
                 self.on_ack(now, Ack { stamp_us, echo_us, next, window, marked, blocks });
             }
-            Body::Ack { .. } if self.phase == Phase::Done => {}
+            Body::Ack { .. } if self.state == ConnectionState::Done => {}
             _ => self.stats.malformed += 1,
         }
     }
@@ -402,7 +402,7 @@ impl<S: Source> Endpoint for Sender<S> {
             return;
         }
         self.timer.on_run_out();
-        if self.phase == Phase::Open {
+        if self.state == ConnectionState::Open {
             if self.congestion.board().is_empty() {
                 self.probe_due = true;
             } else {
@@ -415,8 +415,8 @@ impl<S: Source> Endpoint for Sender<S> {
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         self.is_paced = false;
         let control = self.write_control(now, buf);
-        let len = match self.phase {
-            Phase::Open if control.is_none() => self.write_data(now, buf),
+        let len = match self.state {
+            ConnectionState::Open if control.is_none() => self.write_data(now, buf),
             _ => control,
         }?;
         let number = self.next_number;
@@ -439,7 +439,7 @@ impl<S: Source> Endpoint for Sender<S> {
 
     /// RFC 3168 §6.1.1: the SYN is none to be marked.
     fn ecn(&self) -> Ecn {
-        if self.phase == Phase::Opening { Ecn::NotEct } else { self.config.ecn }
+        if self.state == ConnectionState::Opening { Ecn::NotEct } else { self.config.ecn }
     }
 }
 

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Why a scenario could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ScenarioError {
     /// The file could not be read.
     #[error("cannot read the scenario {}: {source}", file.display())]

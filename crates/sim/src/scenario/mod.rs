@@ -25,7 +25,8 @@ use std::path::Path;
 
 /// A path between two hosts, the same in both directions but for the share of loss.
 ///
-/// In order, a packet meets: the sending host's device (`nic_mbit`), the policer, the bottleneck with its queue, the impairments (`loss`, `corrupt`, `duplicate`, `reorder`, `jitter_ms`), and half of `rtt_ms`. Sizes are those of
+/// In order, a packet meets: the sending host's device (`nic_mbit`), the policer, the bottleneck with its queue, the
+/// impairments (`loss`, `corrupt`, `duplicate`, `reorder`, `jitter_ms`), and half of `rtt_ms`. Sizes are those of
 /// whole IP packets. In a file, `bottleneck_mbit` and `rtt_ms` must be given; the rest has defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -4,7 +4,7 @@ use super::{Server, wait_until};
 use longhaul_net::control::{self, Control, Incoming, Stream, psk_of_token, tcp_stream};
 use longhaul_net::random::random;
 use longhaul_net::wake::Waker;
-use longhaul_proto::session::message::{Direction, FileOptions, Message, Offer, TransferOptions};
+use longhaul_proto::session::message::{FileOptions, Message, Offer, Operation, TransferOptions};
 use longhaul_proto::session::transport::Transport;
 use std::fs;
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ pub struct Client {
 
 impl Client {
     /// Offer a copy; the listing is what comes first of a push, and the names in a pull.
-    fn offer(server: &Server, direction: Direction, files: FileOptions, listing: &[u8]) -> Option<Client> {
+    fn offer(server: &Server, operation: Operation, files: FileOptions, listing: &[u8]) -> Option<Client> {
         let socket = TcpStream::connect(server.address()).unwrap();
         let stream: Stream = tcp_stream(socket, Duration::from_secs(20)).unwrap();
         let head = &listing[..listing.len().min(30_000)];
@@ -27,7 +27,7 @@ impl Client {
             aes: true,
             early_salt: random().unwrap(),
             made_s,
-            direction,
+            operation,
             copy: random().unwrap(),
             files,
             transfer: TransferOptions {
@@ -57,17 +57,17 @@ impl Client {
     }
 
     pub fn push(server: &Server, dest: &str, listing: &[u8]) -> Option<Client> {
-        Client::offer(server, Direction::Push { dest: dest.into() }, resuming(), listing)
+        Client::offer(server, Operation::Push { dest: dest.into() }, resuming(), listing)
     }
 
     /// A push in which nothing is to be changed.
     pub fn dry_run(server: &Server, dest: &str, listing: &[u8]) -> Option<Client> {
         let files = FileOptions { dry_run: true, ..resuming() };
-        Client::offer(server, Direction::Push { dest: dest.into() }, files, listing)
+        Client::offer(server, Operation::Push { dest: dest.into() }, files, listing)
     }
 
     pub fn pull(server: &Server, source: &str) -> Option<Client> {
-        Client::offer(server, Direction::Pull { sources: vec![source.into()] }, resuming(), &[])
+        Client::offer(server, Operation::Pull { sources: vec![source.into()] }, resuming(), &[])
     }
 
     /// The line with which the server ends the session.

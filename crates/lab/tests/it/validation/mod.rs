@@ -10,7 +10,7 @@ mod runs;
 use longhaul_lab::Scenario;
 use longhaul_proto::control::ControllerKind;
 use longhaul_testing::{machine, skip};
-use runs::{Job, Means};
+use runs::{Comparison, Means};
 
 /// Scenarios, and how many bytes are sent over them: at least 15 s for either rule. The short run sends half as much.
 const PATHS: [(&str, u64); 3] =
@@ -34,7 +34,7 @@ fn our_tcp_is_like_the_kernels_and_like_the_simulators_over_many_seeds() {
 fn validate(seeds: u64, divisor: u64, bounds: Bounds) {
     let Some(_alone) = machine::measure() else { return };
     println!("{:<30} {:>8} {:>8} {:>8}  Mb/s", "", "kernel", "user", "sim");
-    let mut pending: Vec<(Job, Vec<Means>)> =
+    let mut pending: Vec<(Comparison, Vec<Means>)> =
         jobs(seeds, divisor).into_iter().map(|job| (job, vec![])).collect();
     // A busy machine disturbs both kinds of TCP, each in its own way; and the more seeds, the less is chance.
     let mut always_taken = true;
@@ -53,7 +53,7 @@ fn validate(seeds: u64, divisor: u64, bounds: Bounds) {
 }
 
 /// Measure what has not come out right so far; how many have still not if any.
-fn measure(pending: &mut Vec<(Job, Vec<Means>)>, bounds: Bounds) -> Result<(), usize> {
+fn measure(pending: &mut Vec<(Comparison, Vec<Means>)>, bounds: Bounds) -> Result<(), usize> {
     let results = runs::measure(pending.iter().map(|(job, _)| job));
     for ((job, found), result) in pending.iter_mut().zip(results) {
         job.first_seed += job.seeds;
@@ -67,7 +67,7 @@ fn measure(pending: &mut Vec<(Job, Vec<Means>)>, bounds: Bounds) -> Result<(), u
 }
 
 /// Every rule on every path.
-fn jobs(seeds: u64, divisor: u64) -> Vec<Job> {
+fn jobs(seeds: u64, divisor: u64) -> Vec<Comparison> {
     let mut jobs = Vec::new();
     for (path, bytes) in PATHS {
         let scenario = Scenario::named(path).expect("it is among the scenarios");
@@ -75,7 +75,7 @@ fn jobs(seeds: u64, divisor: u64) -> Vec<Job> {
         let seeds = if scenario.loss > 0.0 { seeds } else { 1 };
         for (kind, kernel) in RULES {
             let name = format!("{kernel}, {path}");
-            jobs.push(Job {
+            jobs.push(Comparison {
                 name,
                 scenario: scenario.clone(),
                 bytes: bytes / divisor,
@@ -97,7 +97,7 @@ struct Bounds {
 }
 
 /// Judge the mean of what was found so far.
-fn judge(job: &Job, found: &[Means], bounds: Bounds) -> bool {
+fn judge(job: &Comparison, found: &[Means], bounds: Bounds) -> bool {
     let mean = |of: fn(&Means) -> f64| found.iter().map(of).sum::<f64>() / found.len() as f64;
     let (kernel, user, sim) = (mean(|m| m.kernel), mean(|m| m.user), mean(|m| m.sim));
     let is_like_kernel = (user / kernel - 1.0).abs() <= bounds.kernel;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A stream over a path by one rule, in three ways.
-pub struct Job {
+pub struct Comparison {
     pub name: String,
     pub scenario: Scenario,
     pub bytes: u64,
@@ -49,10 +49,10 @@ struct Task {
 }
 
 /// Run all jobs; a few transfers at a time, which wait for their paths most of the time.
-pub fn measure<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<Result<Means, String>> {
-    let jobs: Vec<&Job> = jobs.collect();
+pub fn measure<'a>(jobs: impl Iterator<Item = &'a Comparison>) -> Vec<Result<Means, String>> {
+    let jobs: Vec<&Comparison> = jobs.collect();
     let mut tasks = Vec::new();
-    for (job, Job { seeds, first_seed, .. }) in jobs.iter().enumerate() {
+    for (job, Comparison { seeds, first_seed, .. }) in jobs.iter().enumerate() {
         for seed in *first_seed..first_seed + seeds {
             tasks.extend([By::Kernel, By::User, By::Simulator].map(|by| Task { job, seed, by }));
         }
@@ -84,7 +84,7 @@ fn means(results: &[(Task, Result<f64, String>)], job: usize) -> Result<Means, S
 }
 
 /// A transfer that the machine disturbed is made again.
-fn persist(job: &Job, task: Task) -> Result<f64, String> {
+fn persist(job: &Comparison, task: Task) -> Result<f64, String> {
     let scenario = Scenario { seed: job.scenario.seed + task.seed, ..job.scenario.clone() };
     let run = || match task.by {
         By::Kernel => over_lab(&scenario, |lab| {
@@ -111,13 +111,13 @@ fn over_lab(scenario: &Scenario, transfer: impl FnOnce(&Lab) -> Result<f64, Stri
     if lab.cpu_limited() { Err("the emulator was too slow".into()) } else { Ok(seconds) }
 }
 
-fn sender(job: &Job, rtt: Duration) -> Sender<Nothing> {
+fn sender(job: &Comparison, rtt: Duration) -> Sender<Nothing> {
     let config = Config::default();
     let control = ControlConfig { paced: false, ..ControlConfig::new(config.datagram_len(), rtt) };
     Sender::new(config, job.bytes, Nothing, job.kind.build(control))
 }
 
-fn user_level(lab: &Lab, job: &Job) -> Result<f64, String> {
+fn user_level(lab: &Lab, job: &Comparison) -> Result<f64, String> {
     let address = SocketAddr::from((lab.address(Side::Right), PORT));
     let receiver = Receiver::new(Config::default(), Nothing);
     let right = lab.enter(Side::Right, || Driver::listen(receiver, address));
@@ -144,7 +144,7 @@ fn user_level(lab: &Lab, job: &Job) -> Result<f64, String> {
     })
 }
 
-fn simulated(scenario: &Scenario, job: &Job) -> f64 {
+fn simulated(scenario: &Scenario, job: &Comparison) -> f64 {
     let (left, right) = (sender(job, Duration::from_secs(1)), Receiver::new(Config::default(), Nothing));
     let run = run_pair(scenario, left, right, Limits::default(), |sim, _| {
         sim.events().iter().any(|event| matches!(event, FlowEvent::Left(_, SenderEvent::Complete)))

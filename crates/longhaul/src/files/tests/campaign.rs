@@ -1,7 +1,7 @@
 //! Copies over bad roads onto bad disks, one after another: whatever was lost, torn or damaged, no file is ever wrong.
 //!
 //! A *wrong* file holds neither the whole of a version that its source had nor what was there before. One that nobody asked to
-//! bring to the disk may be torn by a power cut, and until then only: the guide says so, and that `--checksum` finds it.
+//! bring to the disk may be torn by a power cut, and until then only: the guide says so, and that comparing hashes finds it.
 
 use super::disk::{Call, Disk, Fault, Installed, Weather};
 use super::harness::*;
@@ -40,7 +40,7 @@ fn a_long_campaign_of_faults_makes_no_wrong_file() {
 fn campaign(seeds: Range<u64>, kept_min: f64) {
     let begun = Instant::now();
     // On a thread of its own, which alone is told of boots.
-    let round = |seed| thread::spawn(move || Round::new(seed).run()).join();
+    let round = |seed| thread::spawn(move || CampaignRound::new(seed).run()).join();
     let rounds =
         campaign::run(seeds, AT_A_TIME, |seed| round(seed).unwrap_or_else(|panic| resume_unwind(panic)));
     let mut tally = Tally::default();
@@ -104,7 +104,7 @@ enum Ending {
 }
 
 /// Files that are copied until they are there.
-struct Round {
+struct CampaignRound {
     seed: u64,
     rng: Rng,
     disk: Installed,
@@ -124,8 +124,8 @@ struct Round {
     story: Vec<String>,
 }
 
-impl Round {
-    fn new(seed: u64) -> Round {
+impl CampaignRound {
+    fn new(seed: u64) -> CampaignRound {
         let (source, dest) = (folder(), folder());
         let mut rng = Rng::with_seed(seed);
         let mut files = Files::default();
@@ -145,7 +145,7 @@ impl Round {
         }
         let disk = Disk::install(dest.path(), rng.u64(..));
         let has_versions = rng.u8(..4) > 0;
-        Round {
+        CampaignRound {
             seed,
             rng,
             disk,
@@ -200,10 +200,10 @@ impl Round {
 
     fn copy_well(&mut self, options: FileOptions) {
         self.disk.set_weather(Weather::CALM);
-        let was_told = self.disk.has_untold();
-        let copy = |round: &mut Round| round.copy(Road::default(), Ending::Done, &options);
+        let was_reported = self.disk.has_unreported();
+        let copy = |round: &mut CampaignRound| round.copy(Road::default(), Ending::Done, &options);
         let mut report = copy(self).expect("it can be compared");
-        if was_told && !report.failed.first.is_empty() {
+        if was_reported && !report.failed.first.is_empty() {
             report = copy(self).expect("it can be compared");
         }
         assert_eq!(report.failed.first, [], "seed {}", self.seed);
@@ -426,7 +426,7 @@ impl Round {
     }
 }
 
-impl Drop for Round {
+impl Drop for CampaignRound {
     fn drop(&mut self) {
         if thread::panicking() {
             println!("it was seed {}, after {:#?}", self.seed, self.story);

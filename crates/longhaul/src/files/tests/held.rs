@@ -84,8 +84,8 @@ impl Files {
         self.0.values_mut().for_each(|held| held.is_torn = false);
     }
 
-    /// Every name at the destination holds the whole of something that it may hold, as far as is promised. How many do not for
-    /// which nothing was promised.
+    /// Every file at the destination that was promised to be whole has a content that it may have. Returns how many of the
+    /// others do not.
     pub fn assert_whole(&mut self, dest: &Path, seed: u64) -> u64 {
         let mut torn = 0;
         for (name, held) in &mut self.0 {

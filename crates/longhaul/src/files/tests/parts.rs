@@ -2,7 +2,8 @@
 
 use super::calls::fold;
 use super::harness::*;
-use crate::files::{Base, PartLimits, Planner, Root, Scan, ScanOptions, SourceSpec, scan_in_parts};
+use crate::files::scan::scan_in_parts;
+use crate::files::{Base, PartLimits, Planner, Root, Scan, ScanOptions, SourceSpec};
 use fastrand::Rng;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind};
 use longhaul_proto::session::message::{FileOptions, Report};

@@ -109,8 +109,7 @@ fn a_single_file_is_on_the_disk_with_the_folders_made_for_it() {
     });
 }
 
-/// Without being asked for, too. That another program brings its own things to the disk may bring a name there without its
-/// data.
+/// Also where durability was not asked for: when another program syncs, the name may reach the disk before the data.
 #[test]
 fn a_large_file_is_on_the_disk_before_it_has_its_name() {
     alone(|| {

@@ -288,7 +288,7 @@ impl Next {
             None => {
                 let mut room = Allowance::of(&self.budget, Purpose::Need);
                 if total > PACKED_AT_HAND && !room.take(total) {
-                    return Err(ListingError::Crowded.into());
+                    return Err(ListingError::Busy.into());
                 }
                 (Packed { base, bytes: Vec::new(), _room: room }, total)
             }

@@ -198,7 +198,7 @@ impl Feed for Parts {
         let part = part.ok_or(Error::Protocol("compares what was not listed"))?;
         let pieces = have.len() + claimed.len();
         if pieces > PIECES_AT_HAND && !part.said.take(pieces as u64 * PIECE_MEMORY) {
-            return Err(ListingError::Crowded.into());
+            return Err(ListingError::Busy.into());
         }
         let (scan, layout) = (part.scan.clone(), part.layout.clone());
         let buffers = Allowance::of(&self.budget, Purpose::Speed);

@@ -33,13 +33,13 @@ impl Size {
 impl<F: Feed> Sending<'_, '_, F> {
     /// Another size is to be used as soon as the receiver has said what it needs of all that was listed.
     pub(super) fn is_between_sizes(&self) -> bool {
-        self.size.next.is_some() && self.carrying.carrier() == Carrier::Object
+        self.size.next.is_some() && self.carrier.current() == Carrier::Object
     }
 
     /// Find out which size passes, and use that.
     pub(super) fn tend_size(&mut self, now: Time) {
         let is_refused = self.session.link.take_too_long();
-        if self.carrying.carrier() != Carrier::Object {
+        if self.carrier.current() != Carrier::Object {
             self.size.search.rest();
             return;
         }
@@ -76,7 +76,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             return;
         };
         self.size.next = None;
-        let control = &mut self.carrying.control;
+        let control = &mut self.carrier.control;
         (control.config.datagram_len, control.config.path_rate) = (datagram_len.into(), None);
         self.sender.cut(class, shape, &more, control.build(None));
         let passed = std::mem::replace(&mut self.datagram_len, usize::from(datagram_len));

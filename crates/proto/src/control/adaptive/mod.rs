@@ -71,7 +71,7 @@
 //! --example share adaptivex4/3` or `adaptive,tcp:cubic@5`; what it does to others, row by row: the experiment
 //! `sharing` and `docs/sharing.md`.
 //!
-//! In the background (`--background`) datagrams are also marked lower effort (RFC 8622).
+//! In the background (`ControlConfig::background`) datagrams are also marked lower effort (RFC 8622).
 
 mod ceiling;
 mod company;

@@ -135,8 +135,9 @@ fn delay_ns(timed: &TimedArrival) -> i64 {
     timed.arrival.0.wrapping_sub(timed.sent.0) as i64
 }
 
-/// The probability with which delays that lie like this over `span_ns` are taken for not growing (with a `burden`: for falling so fast; below zero: for growing so slowly). Flat or falling
-/// (PCP §3.1): surely; otherwise the probability that a path whose delays do not grow shows such a slope.
+/// The probability with which delays that lie like this over `span_ns` are taken for not growing (with a `burden`:
+/// for falling so fast; below zero: for growing so slowly). Flat or falling (PCP §3.1): surely; otherwise the
+/// probability that a path whose delays do not grow shows such a slope.
 fn acceptance(line: &Line, burden: f64, span_ns: f64, gap_ns: f64) -> f64 {
     let slope = line.slope() + burden;
     if slope * span_ns <= FLAT_NS {

@@ -72,7 +72,7 @@ impl<S: Source> Sender<S> {
             self.stats.given_up += lost.count;
             self.vanished += lost.count;
             let len = self.datagram_len();
-            let in_flight = self.flight.loose() * len;
+            let in_flight = self.flight.in_datagrams() * len;
             let new_episode = lost.largest >= self.episode_from;
             if new_episode {
                 self.episode_from = self.flight.next_number();
@@ -97,7 +97,7 @@ impl<S: Source> Sender<S> {
     }
 
     pub(super) fn timeout_at(&self) -> Option<Time> {
-        self.flight.oldest_loose().map(|(_, sent)| sent.max(self.stats.last_news) + self.timeout())
+        self.flight.oldest_by_udp().map(|(_, sent)| sent.max(self.stats.last_news) + self.timeout())
     }
 
     /// When a datagram is lost that later ones overtook, though nothing more was acknowledged since (RFC 8985 §6.2,
@@ -105,7 +105,7 @@ impl<S: Source> Sender<S> {
     /// losses among the last datagrams of an object would wait for the timeout.
     pub(super) fn overtaken_at(&self) -> Option<Time> {
         let waits_for_question = self.selector.round_is_over().is_some();
-        let is_overtaken = self.flight.oldest_loose()?.0 + 1 < self.stats.covered && !waits_for_question;
+        let is_overtaken = self.flight.oldest_by_udp()?.0 + 1 < self.stats.covered && !waits_for_question;
         let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
         is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
     }

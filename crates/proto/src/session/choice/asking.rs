@@ -16,7 +16,7 @@ pub(super) struct Doubt {
 
 /// Probes, some times a second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Round {
+pub(super) struct ProbeRound {
     began: Time,
     sent: u64,
     sent_at: Time,
@@ -74,7 +74,7 @@ impl Choice {
         if self.round.is_none() && look.now < self.probe_at {
             return None;
         }
-        let new = Round { began: look.now, sent: 0, sent_at: look.now, answers: look.udp_answers };
+        let new = ProbeRound { began: look.now, sent: 0, sent_at: look.now, answers: look.udp_answers };
         let round = self.round.get_or_insert(new);
         let answers = look.udp_answers - round.answers;
         let patience = ROUND_PATIENCE.max(look.rtt * ROUND_PATIENCE_RTTS);

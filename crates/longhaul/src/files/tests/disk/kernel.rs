@@ -28,7 +28,7 @@ pub struct State {
     /// Changes of names since.
     pub changes: Vec<Change>,
     /// Something was lost, and nobody who brought all to the disk was told.
-    pub untold: bool,
+    pub unreported: bool,
     /// Files of which a loss was told to the process that is at work.
     pub told: BTreeSet<u64>,
     /// Whether the last calls that change names and lengths failed, the latest in the lowest bit.
@@ -57,7 +57,7 @@ pub struct Inode {
     /// What the disk has.
     pub len: u64,
     pub dress: Dress,
-    pub untold: bool,
+    pub unreported: bool,
 }
 
 /// `None`: zeros.
@@ -130,7 +130,7 @@ impl State {
             let kept: Vec<u64> = inode.dirty.range(pages).map(|(page, _)| *page).collect();
             inode.dirty.retain(|page, _| kept.binary_search(page).is_err() || self.rng.f64() >= share);
         } else if inode.store(pages, |_| self.rng.f64() < share) {
-            (inode.untold, self.untold) = (true, true);
+            (inode.unreported, self.unreported) = (true, true);
             self.note(Fault::Lost);
         }
     }
@@ -171,7 +171,7 @@ impl State {
 impl Inode {
     pub fn of(file: File) -> Inode {
         let (len, dress) = (file.metadata().unwrap().len(), dress_of(&file));
-        Inode { file, dirty: BTreeMap::new(), lost: BTreeMap::new(), len, dress, untold: false }
+        Inode { file, dirty: BTreeMap::new(), lost: BTreeMap::new(), len, dress, unreported: false }
     }
 
     pub fn reopen(&self) -> File {

@@ -107,7 +107,7 @@ impl Disk {
             inodes: BTreeMap::new(),
             names: BTreeMap::new(),
             changes: vec![],
-            untold: false,
+            unreported: false,
             told: BTreeSet::new(),
             refused: 0,
         };
@@ -144,9 +144,9 @@ impl Disk {
                 let node = node(&folder, &name).unwrap();
                 match node {
                     Node::File(inode) => {
-                        let untold = before.get(&inode).is_some_and(|inode| inode.untold);
+                        let unreported = before.get(&inode).is_some_and(|inode| inode.unreported);
                         let file = File::open(item.path()).unwrap();
-                        state.inodes.insert(inode, Inode { untold, ..Inode::of(file) });
+                        state.inodes.insert(inode, Inode { unreported, ..Inode::of(file) });
                     }
                     Node::Folder(_) => folders.push(item.path()),
                     Node::Link(_) => {}
@@ -157,9 +157,9 @@ impl Disk {
     }
 
     /// Whether the next who brings all to the disk is told of an error.
-    pub fn has_untold(&self) -> bool {
+    pub fn has_unreported(&self) -> bool {
         let state = self.lock();
-        state.untold || state.inodes.values().any(|inode| inode.untold)
+        state.unreported || state.inodes.values().any(|inode| inode.unreported)
     }
 
     /// From now on calls are counted anew and meet this: another process is at work. One that was killed between hearing of
@@ -169,7 +169,7 @@ impl Disk {
         let told = std::mem::take(&mut state.told);
         for at in told.into_iter().filter(|_| state.is_down).collect::<Vec<_>>() {
             if let Some(inode) = state.inodes.get_mut(&at) {
-                inode.untold = true;
+                inode.unreported = true;
             }
         }
         (state.weather, state.calls, state.is_down) = (weather, 0, false);
@@ -197,9 +197,9 @@ impl Disk {
     pub fn lose(&self, len: u64) {
         let mut state = self.lock();
         for inode in state.inodes.values_mut().filter(|inode| inode.file.metadata().unwrap().len() > len) {
-            inode.untold |= inode.store(0..u64::MAX, |_| true);
+            inode.unreported |= inode.store(0..u64::MAX, |_| true);
         }
-        state.untold = true;
+        state.unreported = true;
     }
 
     /// Whether it has all of files that are longer than that.
@@ -211,10 +211,10 @@ impl Disk {
     }
 
     /// Memory forgets what it could not write: what is read from now on is what the disk has. Of files that nobody has open it
-    /// forgets `untold` errors too.
-    pub fn forget_lost(&self, untold: bool) {
+    /// forgets `unreported` errors too.
+    pub fn forget_lost(&self, unreported: bool) {
         for inode in self.lock().inodes.values_mut() {
-            inode.untold &= !untold;
+            inode.unreported &= !unreported;
             let writable = inode.reopen();
             let len = inode.file.metadata().unwrap().len();
             for (page, old) in std::mem::take(&mut inode.lost) {
@@ -371,8 +371,8 @@ impl Disk {
         };
         let lost = if met.is_err() { state.rng.f64() } else { 0.0 };
         inode.store(0..u64::MAX, |_| state.rng.f64() < lost);
-        let untold = std::mem::take(&mut inode.untold);
-        if untold || met.is_err() {
+        let unreported = std::mem::take(&mut inode.unreported);
+        if unreported || met.is_err() {
             state.told.insert(at);
         }
         met?;
@@ -380,7 +380,7 @@ impl Disk {
         if dress {
             inode.dress = dress_of(&inode.file);
         }
-        if untold { Err(Errno::IO) } else { Ok(()) }
+        if unreported { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// Bring all to the disk.
@@ -393,16 +393,16 @@ impl Disk {
         let state = &mut *state;
         for inode in state.inodes.values_mut() {
             let lost = if met.is_err() && state.rng.bool() { 1.0 } else { 0.0 };
-            inode.untold |= inode.store(0..u64::MAX, |_| state.rng.f64() < lost);
+            inode.unreported |= inode.store(0..u64::MAX, |_| state.rng.f64() < lost);
             if met.is_ok() {
                 inode.len = inode.file.metadata().map_err(|_| Errno::IO)?.len();
                 inode.dress = dress_of(&inode.file);
             }
         }
-        let untold = std::mem::take(&mut state.untold);
+        let unreported = std::mem::take(&mut state.unreported);
         met?;
         state.sync_names(None);
-        if untold { Err(Errno::IO) } else { Ok(()) }
+        if unreported { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// Begin to bring a stretch to the disk, or wait for that: then what went wrong is told.
@@ -419,11 +419,11 @@ impl Disk {
             state.write_back(at, range, met.is_err());
             return Ok(());
         }
-        let untold = state.inodes.get_mut(&at).is_some_and(|inode| std::mem::take(&mut inode.untold));
-        if untold {
+        let unreported = state.inodes.get_mut(&at).is_some_and(|inode| std::mem::take(&mut inode.unreported));
+        if unreported {
             state.told.insert(at);
         }
-        if untold { Err(Errno::IO) } else { Ok(()) }
+        if unreported { Err(Errno::IO) } else { Ok(()) }
     }
 }
 

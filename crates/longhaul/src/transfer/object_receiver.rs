@@ -11,7 +11,7 @@ use longhaul_proto::wire::{self, Body, Request};
 use std::time::Duration;
 
 /// Receives one object.
-pub struct Intake<K> {
+pub struct ObjectReceiver<K> {
     object_len: u64,
     /// It is going to grow.
     is_growing: bool,
@@ -25,11 +25,19 @@ pub struct Intake<K> {
     cut_at: Time,
 }
 
-impl<K: Sink> Intake<K> {
+impl<K: Sink> ObjectReceiver<K> {
     /// Ready for an object of so many bytes, if not more, in datagrams of one of these sizes.
-    pub fn new(object_len: u64, is_growing: bool, classes: Vec<u16>, sink: K) -> Intake<K> {
+    pub fn new(object_len: u64, is_growing: bool, classes: Vec<u16>, sink: K) -> ObjectReceiver<K> {
         let (last_news, cut_at) = (clock::now(), Time::ZERO);
-        Intake { object_len, is_growing, classes, sink: Some(sink), receiver: None, last_news, cut_at }
+        ObjectReceiver {
+            object_len,
+            is_growing,
+            classes,
+            sink: Some(sink),
+            receiver: None,
+            last_news,
+            cut_at,
+        }
     }
 
     /// The object has grown to so many bytes. Of what is new `have` is here or not wanted.

@@ -10,7 +10,7 @@ const WORDS: usize = (CHUNK_PACKETS / 64) as usize;
 /// A set of packet numbers below a fixed bound. A chunk that is wholly in or wholly out takes a few bytes, a mixed one
 /// 8 KiB at most, so memory follows what is unsettled, not the object's size.
 #[derive(Clone, Debug)]
-pub struct Blocks {
+pub struct Bitmap {
     chunks: Vec<Chunk>,
     len: u64,
     count: u64,
@@ -29,11 +29,11 @@ enum Chunk {
     },
 }
 
-impl Blocks {
+impl Bitmap {
     /// The empty set over packets `0..len`.
-    pub fn new(len: u64) -> Blocks {
+    pub fn new(len: u64) -> Bitmap {
         let chunks = vec![Chunk::Empty; len.div_ceil(CHUNK_PACKETS) as usize];
-        Blocks { chunks, len, count: 0, low: 0 }
+        Bitmap { chunks, len, count: 0, low: 0 }
     }
 
     /// From now on there are `len` packets, no fewer than before; the new ones are not in the set.
@@ -351,7 +351,7 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_set((mut len, ops) in len_and_ops(), from in 0..140_000u64) {
-            let mut blocks = Blocks::new(len);
+            let mut blocks = Bitmap::new(len);
             let mut model = BTreeSet::new();
             for op in ops {
                 match op {
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn settled_chunks_hold_no_bits() {
-        let mut blocks = Blocks::new(1 << 30);
+        let mut blocks = Bitmap::new(1 << 30);
         blocks.insert_range(0..1 << 29);
         blocks.insert(1 << 29);
         assert!(blocks.heap_bytes() < 420_000, "{}", blocks.heap_bytes());

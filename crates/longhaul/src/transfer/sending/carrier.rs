@@ -20,8 +20,8 @@ use longhaul_proto::units::{Rate, Time, nanos};
 use std::time::Duration;
 
 /// What carries the data, and what is known of it.
-pub struct Carrying {
-    carrier: Carrier,
+pub struct CarrierState {
+    current: Carrier,
     choice: Choice,
     pub(super) control: Control,
     /// What UDP delivered when it was last given up.
@@ -46,9 +46,9 @@ pub struct Carrying {
     rtt: Option<[Duration; 2]>,
 }
 
-impl Carrying {
+impl CarrierState {
     /// Begin with `carrier`.
-    pub fn new(session: &Session<'_>, carrier: Carrier, path: &PathReport, control: Control) -> Carrying {
+    pub fn new(session: &Session<'_>, carrier: Carrier, path: &PathReport, control: Control) -> CarrierState {
         let now = clock::now();
         let config = ChoiceConfig {
             transport: session.options.transport,
@@ -58,8 +58,8 @@ impl Carrying {
             has_pipe: session.is_ssh,
             is_hasty: control.kind == ControllerKind::default() && !session.options.background,
         };
-        Carrying {
-            carrier,
+        CarrierState {
+            current: carrier,
             choice: Choice::new(config, now),
             control,
             udp_rate: None,
@@ -79,13 +79,13 @@ impl Carrying {
     }
 
     /// What carries the data.
-    pub fn carrier(&self) -> Carrier {
-        self.carrier
+    pub fn current(&self) -> Carrier {
+        self.current
     }
 
     /// Whether no TCP stream had room when something was last to be sent.
     pub fn is_full(&self) -> bool {
-        self.full && self.carrier != Carrier::Object
+        self.full && self.current != Carrier::Object
     }
 
     /// The thread is going to sleep.
@@ -128,8 +128,8 @@ impl Control {
 impl<F: Feed> Sending<'_, '_, F> {
     /// Look after what carries the data.
     pub(super) fn carry(&mut self, now: Time) -> Result<(), Error> {
-        if let Some(since) = self.carrying.idle_since.take() {
-            self.carrying.idle += now.since(since);
+        if let Some(since) = self.carrier.idle_since.take() {
+            self.carrier.idle += now.since(since);
         }
         let patience = STREAM_PATIENCE.min(self.session.stall_timeout() / 4);
         let sender = &self.sender;
@@ -137,7 +137,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         while let Some(numbers) = self.session.link.streams().poll_lost() {
             self.sender.lose(numbers);
         }
-        let span = now.since(self.carrying.looked_at);
+        let span = now.since(self.carrier.looked_at);
         if span >= LOOK_EVERY {
             self.look_at_streams(now, span);
             self.choose(now)?;
@@ -151,7 +151,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         let (packets, delivered) = (self.sender.shape().packets(), self.sender.acked_bytes());
         if !self.sender.is_heard() {
             // What an earlier size lost says nothing of this one.
-            self.carrying.choice.restart(now);
+            self.carrier.choice.restart(now);
         }
         let look = Look {
             now,
@@ -175,11 +175,11 @@ impl<F: Feed> Sending<'_, '_, F> {
             streams: self.session.link.streams().len(),
             no_streams: self.session.no_streams.clone(),
         };
-        match self.carrying.choice.look(&look) {
+        match self.carrier.choice.look(&look) {
             None => {}
             Some(Order::OpenStreams) => self.session.want_streams(first_streams(self.session)),
             Some(Order::Probe) => {
-                let (len, carrier) = (self.datagram_len, self.carrying.carrier);
+                let (len, carrier) = (self.datagram_len, self.carrier.current);
                 let mut classes = self.session.options.classes.iter();
                 // While TCP carries the data it matters whether UDP passes at all, in datagrams of whatever size.
                 let in_use =
@@ -192,19 +192,19 @@ impl<F: Feed> Sending<'_, '_, F> {
     }
 
     fn switch(&mut self, to: Carrier, why: String, trial: bool) -> Result<(), Error> {
-        if self.carrying.carrier == Carrier::Object {
+        if self.carrier.current == Carrier::Object {
             // What UDP delivered before it fell silent says nothing of what it will.
-            self.carrying.udp_rate = Some(self.recent.goodput).filter(|rate| trial && rate.0 > 0);
+            self.carrier.udp_rate = Some(self.recent.goodput).filter(|rate| trial && rate.0 > 0);
         }
         if to == Carrier::Ssh {
             self.session.open_pipe()?;
         }
-        if to == Carrier::Object && to != self.carrying.carrier {
-            let controller = self.carrying.control.build(self.carrying.udp_rate);
+        if to == Carrier::Object && to != self.carrier.current {
+            let controller = self.carrier.control.build(self.carrier.udp_rate);
             self.sender.go_by_datagrams(controller);
             self.size.doubt(clock::now());
         }
-        if to != self.carrying.carrier {
+        if to != self.carrier.current {
             // One TCP stream against one flow over UDP is a fair trial.
             let first = if trial { 1 } else { first_streams(self.session) };
             self.settle_carrier(to, first);
@@ -215,22 +215,22 @@ impl<F: Feed> Sending<'_, '_, F> {
 
     /// From now on this carries the data; so many TCP streams to begin with, where the user does not say.
     pub(super) fn settle_carrier(&mut self, carrier: Carrier, first: usize) {
-        self.carrying.carrier = carrier;
+        self.carrier.current = carrier;
         if carrier != Carrier::Object {
             self.sender.go_by_streams();
         }
-        if carrier == Carrier::Ssh && self.carrying.by_ssh_from.is_none() {
-            self.carrying.by_ssh_from = Some(self.sender.stats().packets_by_streams);
+        if carrier == Carrier::Ssh && self.carrier.by_ssh_from.is_none() {
+            self.carrier.by_ssh_from = Some(self.sender.stats().packets_by_streams);
         }
         if carrier == Carrier::Stripe {
             // A short copy may be over before anybody looks at them.
-            self.carrying.streams = first.min(self.session.link.streams().len());
+            self.carrier.streams = first.min(self.session.link.streams().len());
         }
         let (streams, background) = (self.session.options.streams, self.session.options.background);
         if carrier == Carrier::Stripe && streams.is_none() && !background {
-            self.carrying.tuner = Some(Tuner::new(first as u32, SEARCH_MAX));
+            self.carrier.tuner = Some(Tuner::new(first as u32, SEARCH_MAX));
         }
-        if carrier != Carrier::Object && background && !std::mem::replace(&mut self.carrying.warned, true) {
+        if carrier != Carrier::Object && background && !std::mem::replace(&mut self.carrier.warned, true) {
             self.session.warn(
                 "a copy in the background has no say over TCP, which now carries the data beside other traffic as any TCP \
                  does; a rate bounds it"
@@ -241,7 +241,7 @@ impl<F: Feed> Sending<'_, '_, F> {
 
     /// Tell both users.
     pub(super) fn tell_switch(&mut self, to: Carrier, why: String, trial: bool) {
-        let seconds = clock::now().since(self.carrying.began).as_secs_f64();
+        let seconds = clock::now().since(self.carrier.began).as_secs_f64();
         let switch = Switch { seconds, to, why, trial };
         let line = switch.to_string();
         if trial {
@@ -249,28 +249,28 @@ impl<F: Feed> Sending<'_, '_, F> {
         } else {
             self.session.observer.warning(&line);
         }
-        self.carrying.switches.push(switch);
+        self.carrier.switches.push(switch);
     }
 
     /// How the TCP streams do, and how many there should be.
     fn look_at_streams(&mut self, now: Time, span: Duration) {
         let acked = self.sender.acked_bytes();
-        let news = acked.saturating_sub(self.carrying.acked);
-        let idle = std::mem::take(&mut self.carrying.idle);
-        (self.carrying.looked_at, self.carrying.acked) = (now, acked);
-        if self.carrying.carrier != Carrier::Stripe {
+        let news = acked.saturating_sub(self.carrier.acked);
+        let idle = std::mem::take(&mut self.carrier.idle);
+        (self.carrier.looked_at, self.carrier.acked) = (now, acked);
+        if self.carrier.current != Carrier::Stripe {
             return;
         }
         let streams = self.session.link.streams();
         let count = streams.len();
         let survey = *streams.survey();
         if let (Some(rtt), Some(least)) = (survey.rtt, survey.rtt_least) {
-            self.carrying.rtt = Some([rtt, least]);
+            self.carrier.rtt = Some([rtt, least]);
         }
         let mut wanted = first_streams(self.session);
         let mut at_hand = wanted;
-        if let Some(tuner) = &mut self.carrying.tuner {
-            let [rtt, _] = self.carrying.rtt.unwrap_or([self.session.rtt; 2]);
+        if let Some(tuner) = &mut self.carrier.tuner {
+            let [rtt, _] = self.carrier.rtt.unwrap_or([self.session.rtt; 2]);
             let streams = count.min(tuner.search().wanted() as usize) as u32;
             tuner.look(now, &Progress { span, acked: news, streams, rtt, idle }, &survey);
             let search = tuner.search();
@@ -279,7 +279,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         self.session.link.streams().set_active(wanted);
         // Those that are there stay: to close them and open them again would cost more than it gives.
         self.session.want_streams(at_hand.max(self.session.streams_wanted).min(STREAMS_MAX as usize));
-        self.carrying.streams = wanted.min(count);
+        self.carrier.streams = wanted.min(count);
     }
 
     /// Give TCP streams what they take. True if there is more to send at once.
@@ -291,7 +291,7 @@ impl<F: Feed> Sending<'_, '_, F> {
                 .session
                 .link
                 .send_by_streams(self.datagram_len, now, |buf| sender.poll_transmit(now, buf));
-            self.carrying.full = sent.is_none();
+            self.carrier.full = sent.is_none();
             if sent.is_none_or(|datagrams| datagrams == 0) {
                 return false;
             }

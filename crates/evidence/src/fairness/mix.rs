@@ -5,7 +5,7 @@ use longhaul_sim::metrics::{Summary, jain};
 
 /// Who shares the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Meeting {
+pub(super) struct FlowMix {
     pub(super) ours: Ours,
     /// How many of ours.
     pub(super) count: u32,
@@ -52,16 +52,16 @@ impl Way {
     }
 }
 
-impl Meeting {
-    pub(super) const fn of(ours: Ours, count: u32) -> Meeting {
-        Meeting { ours, count, has_far: false, rivals: None }
+impl FlowMix {
+    pub(super) const fn of(ours: Ours, count: u32) -> FlowMix {
+        FlowMix { ours, count, has_far: false, rivals: None }
     }
 
-    pub(super) const fn beside(self, control: &'static str, connections: u32) -> Meeting {
-        Meeting { rivals: Some((control, connections)), ..self }
+    pub(super) const fn beside(self, control: &'static str, connections: u32) -> FlowMix {
+        FlowMix { rivals: Some((control, connections)), ..self }
     }
 
-    /// What a meeting of copies is called.
+    /// What a mix of copies is called.
     pub(super) fn name(self) -> String {
         let way = self.ours.way.name();
         let copies = match self.count {
@@ -100,13 +100,13 @@ pub(super) struct Shares {
     pub(super) queue_bdp: Option<f64>,
 }
 
-/// A meeting, and what came of each time it took place.
-pub(super) struct Met {
-    pub(super) meeting: Meeting,
+/// A mix, and what came of each time it took place.
+pub(super) struct MixOutcomes {
+    pub(super) mix: FlowMix,
     pub(super) shares: Vec<Shares>,
 }
 
-impl Met {
+impl MixOutcomes {
     /// Of all of ours together.
     pub(super) fn ours(&self) -> Summary {
         self.over(|shares| shares.ours.iter().sum())
@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn names_say_who_is_there() {
-        let copy = Meeting::of(Ours::DEFAULT, 1);
-        assert_eq!(Meeting::of(Ours::DEFAULT, 3).name(), "3 copies");
+        let copy = FlowMix::of(Ours::DEFAULT, 1);
+        assert_eq!(FlowMix::of(Ours::DEFAULT, 3).name(), "3 copies");
         assert_eq!(copy.beside("bbr", 4).name(), "1 copy beside 4 bbr");
         let ours = Ours { way: Way::Background, ..Ours::DEFAULT };
-        assert_eq!(Meeting::of(ours, 1).beside("cubic", 1).name(), "1 copy in the background beside 1 cubic");
-        assert_eq!(Meeting::of(Ours::DEFAULT, 0).beside("cubic", 1).name(), "1 cubic");
+        assert_eq!(FlowMix::of(ours, 1).beside("cubic", 1).name(), "1 copy in the background beside 1 cubic");
+        assert_eq!(FlowMix::of(Ours::DEFAULT, 0).beside("cubic", 1).name(), "1 cubic");
     }
 }

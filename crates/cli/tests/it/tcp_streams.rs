@@ -38,22 +38,22 @@ impl Pushed {
 
 const STRIPE: &[&str] = &["--transport=stripe", "--streams=3", "--stall-timeout=4s"];
 
-/// The lanes' places among the connections: the control stream came first.
-const LANES: std::ops::Range<usize> = 1..4;
+/// The TCP streams' places among the connections: the control stream came first.
+const STREAMS: std::ops::Range<usize> = 1..4;
 
-/// Wait until every lane has carried far more than it takes to join.
-fn await_lanes(relay: &Relay) {
-    wait_until("all lanes join", || relay.connections() >= LANES.end);
-    wait_until("all lanes carry data", || LANES.into_iter().all(|lane| relay.came(lane) > 200_000));
+/// Wait until every stream has carried far more than it takes to join.
+fn await_streams(relay: &Relay) {
+    wait_until("all streams join", || relay.connections() >= STREAMS.end);
+    wait_until("all streams carry data", || STREAMS.into_iter().all(|stream| relay.came(stream) > 200_000));
 }
 
 #[test]
-fn lanes_that_are_reset_are_replaced() {
+fn tcp_streams_that_are_reset_are_replaced() {
     let pushed = Pushed::new();
     let relay = Relay::start(pushed.server.address());
     let mut copy = pushed.push(&relay.url(""), STRIPE);
-    await_lanes(&relay);
-    LANES.for_each(|lane| relay.reset(lane));
+    await_streams(&relay);
+    STREAMS.for_each(|stream| relay.reset(stream));
     wait_until("others take their places", || relay.connections() >= 7 || !copy.is_running());
     let json = pushed.finish(copy);
     assert!(relay.connections() >= 7, "{}: {json}", relay.connections());
@@ -61,11 +61,11 @@ fn lanes_that_are_reset_are_replaced() {
 }
 
 #[test]
-fn a_lane_that_swallows_everything_is_given_up() {
+fn a_tcp_stream_that_swallows_everything_is_given_up() {
     let pushed = Pushed::new();
     let relay = Relay::start(pushed.server.address());
     let copy = pushed.push(&relay.url(""), STRIPE);
-    await_lanes(&relay);
+    await_streams(&relay);
     relay.swallow(2);
     let json = pushed.finish(copy);
     assert!(relay.swallowed(2) > 0, "it was given something: {json}");
@@ -89,7 +89,7 @@ fn a_copy_goes_on_over_another_transport() {
     }
 }
 
-/// The first words of a lane; the copies' real connection id is not known to strangers.
+/// The first words of a TCP stream; the copies' real connection id is not known to strangers.
 fn hello(id: u64) -> Vec<u8> {
     [&b"LHL\x02"[..], &id.to_be_bytes(), &[7; 32]].concat()
 }

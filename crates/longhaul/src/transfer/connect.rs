@@ -5,7 +5,7 @@ use crate::api::{CopyOptions, Token};
 use crate::daemon::token::client_key;
 use crate::error::{Error, RequestError, SshError};
 use crate::net::control::{ClientKey, Stream, tcp_stream};
-use crate::net::link::Link;
+use crate::net::link::PeerLink;
 use crate::net::patient::Watch;
 use crate::net::seal::Keys;
 use crate::net::tcp::{CONTROL_MSS, new_socket};
@@ -60,7 +60,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], Error> {
 }
 
 /// What carries the handshake.
-pub enum Line {
+pub enum Channel {
     /// A TCP connection to a daemon.
     Tcp(TcpStream),
     /// The pipes of an ssh.
@@ -68,9 +68,9 @@ pub enum Line {
 }
 
 /// A connection to the other host, before the handshake.
-pub struct Contact {
+pub struct Connection {
     /// Both directions of it.
-    pub line: Line,
+    pub channel: Channel,
     /// What it is opened with.
     pub key: Box<ClientKey>,
     /// Daemon: where its UDP port is.
@@ -79,20 +79,20 @@ pub struct Contact {
     pub far: Option<(ssh::FarSide, String)>,
 }
 
-impl Contact {
+impl Connection {
     /// Both directions, ready for the handshake.
     pub fn into_stream(self, options: &CopyOptions) -> io::Result<Stream> {
-        match self.line {
-            Line::Tcp(socket) => tcp_stream(socket, connect_patience(options)),
-            Line::Pipes(stream) => Ok(stream),
+        match self.channel {
+            Channel::Tcp(socket) => tcp_stream(socket, connect_patience(options)),
+            Channel::Pipes(stream) => Ok(stream),
         }
     }
 
     /// The TCP connection, if it is one.
     pub fn into_socket(self) -> Option<TcpStream> {
-        match self.line {
-            Line::Tcp(socket) => Some(socket),
-            Line::Pipes(_) => None,
+        match self.channel {
+            Channel::Tcp(socket) => Some(socket),
+            Channel::Pipes(_) => None,
         }
     }
 }
@@ -102,18 +102,18 @@ fn connect_patience(options: &CopyOptions) -> Duration {
 }
 
 /// Reach the other host. Any of the flags `stops` ends what takes its time. `trying` is told where a daemon is tried.
-pub fn contact(
+pub fn connect(
     remote: &Remote,
     options: &CopyOptions,
     stops: &[Arc<AtomicBool>],
     trying: impl FnMut(SocketAddr),
-) -> Result<Contact, Error> {
+) -> Result<Connection, Error> {
     match remote {
         Remote::Daemon { host, port } => {
             let socket = connect_tcp(host, *port, connect_patience(options), trying)?;
             let udp = socket.peer_addr()?;
             let key = Box::new(key_of(options)?);
-            Ok(Contact { line: Line::Tcp(socket), key, udp: Some(udp), far: None })
+            Ok(Connection { channel: Channel::Tcp(socket), key, udp: Some(udp), far: None })
         }
         Remote::Ssh { host } => {
             let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
@@ -125,8 +125,8 @@ pub fn contact(
             let broke = |source| SshError::Broke { host: host.clone(), during: "", source };
             stream.writer.write_all(&psk).map_err(broke)?;
             let name = bare_host(host).to_string();
-            Ok(Contact {
-                line: Line::Pipes(stream),
+            Ok(Connection {
+                channel: Channel::Pipes(stream),
                 key: Box::new(psk.into()),
                 udp: None,
                 far: Some((far, name)),
@@ -179,13 +179,13 @@ pub fn candidates(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>) -> Vec<
 }
 
 /// Over UDP to whichever of these answers. Without any it stays silent.
-pub fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<Link, Error> {
+pub fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<PeerLink, Error> {
     let any = match peers.first() {
         Some(first) if peers.iter().all(SocketAddr::is_ipv4) => unspecified(*first),
         Some(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
         None => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
     };
-    Ok(Link::open(UdpSocket::bind(any, false)?, peers, early)?)
+    Ok(PeerLink::open(UdpSocket::bind(any, false)?, peers, early)?)
 }
 
 /// Each gets what the path is looked at with. A host has a few addresses; more are no host's.

@@ -1,6 +1,6 @@
 //! How a push begins: the other host is reached and the files are listed, both at a time.
 
-use super::reach::{Contact, Remote, contact};
+use super::connect::{Connection, Remote, connect};
 use super::session::HEARTBEAT;
 use crate::api::{CopyOptions, Observer, Phase, Progress};
 use crate::error::Error;
@@ -17,21 +17,21 @@ use std::time::{Duration, Instant};
 pub type Listing = (Listed, Lister);
 
 /// How far the other host is reached.
-pub enum Meeting {
+pub enum Reached {
     /// Since then.
-    Met(Box<Contact>, Instant),
+    Connected(Box<Connection>, Instant),
     /// The TCP connection is under way; UDP need not wait for it.
-    Coming(Coming),
+    Connecting(Connecting),
 }
 
 /// A daemon whose TCP connection is under way.
-pub struct Coming {
+pub struct Connecting {
     /// Where that leads to.
     pub address: SocketAddr,
     /// Rung when there is news of it.
     pub waker: Waker,
     tried_at: Instant,
-    met: Option<(Box<Contact>, Instant)>,
+    connected: Option<(Box<Connection>, Instant)>,
     news: Receiver<News>,
 }
 
@@ -39,16 +39,22 @@ pub struct Coming {
 enum News {
     /// It is tried there since then.
     Trying(SocketAddr, Instant),
-    Met(Result<(Box<Contact>, Instant), Error>),
+    Connected(Result<(Box<Connection>, Instant), Error>),
 }
 
-impl Coming {
+impl Connecting {
     /// One that has come to nothing.
     #[cfg(test)]
-    pub fn in_vain(address: SocketAddr, why: Error) -> Coming {
+    pub fn in_vain(address: SocketAddr, why: Error) -> Connecting {
         let (tell, news) = crossbeam_channel::unbounded();
-        tell.send(News::Met(Err(why))).expect("somebody listens");
-        Coming { address, waker: Waker::new().expect("a waker"), tried_at: Instant::now(), met: None, news }
+        tell.send(News::Connected(Err(why))).expect("somebody listens");
+        Connecting {
+            address,
+            waker: Waker::new().expect("a waker"),
+            tried_at: Instant::now(),
+            connected: None,
+            news,
+        }
     }
 
     /// Since when it is there, and how long it took, if so.
@@ -56,27 +62,27 @@ impl Coming {
         while let Ok(news) = self.news.try_recv() {
             match news {
                 News::Trying(_, at) => self.tried_at = at,
-                News::Met(met) => self.met = Some(met?),
+                News::Connected(connected) => self.connected = Some(connected?),
             }
         }
-        Ok(self.met.as_ref().map(|(_, at)| (*at, at.duration_since(self.tried_at))))
+        Ok(self.connected.as_ref().map(|(_, at)| (*at, at.duration_since(self.tried_at))))
     }
 
-    /// The contact, once it is there.
-    pub fn take(&mut self) -> Option<Contact> {
-        self.met.take().map(|(contact, _)| *contact)
+    /// The connection, once it is there.
+    pub fn take(&mut self) -> Option<Connection> {
+        self.connected.take().map(|(connection, _)| *connection)
     }
 
     /// Wait for its connection. `None`: it is not to be had.
     pub fn into_socket(self) -> Option<TcpStream> {
-        let met = self.met.map(Ok).or_else(|| {
+        let connected = self.connected.map(Ok).or_else(|| {
             self.news.iter().find_map(|news| match news {
-                News::Met(met) => Some(met),
+                News::Connected(connected) => Some(connected),
                 News::Trying(..) => None,
             })
         });
-        match met? {
-            Ok((contact, _)) => contact.into_socket(),
+        match connected? {
+            Ok((connection, _)) => connection.into_socket(),
             Err(error) => {
                 tracing::warn!("no TCP connection for the control stream: {error}");
                 None
@@ -94,13 +100,13 @@ pub fn reach_and_list(
     observer: &mut dyn Observer,
     stop: &Arc<AtomicBool>,
     may_overtake: impl Fn(&Listed) -> bool,
-) -> Result<(Meeting, Listing), Error> {
+) -> Result<(Reached, Listing), Error> {
     let over = Arc::new(AtomicBool::new(false));
     let waker = Waker::new()?;
     observer.progress(&Progress::default());
     let news = reach(remote, options, vec![stop.clone(), over.clone()], &waker)?;
     let (tell, listing) = crossbeam_channel::bounded(1);
-    let (mut address, mut met, mut listed) = (None, None, None);
+    let (mut address, mut connected, mut listed) = (None, None, None);
     let outcome = std::thread::scope(|scope| {
         let (listing_over, list_waker) = (over.clone(), waker.clone());
         let listed_here = move || {
@@ -117,8 +123,10 @@ pub fn reach_and_list(
             loop {
                 match news.try_recv() {
                     Ok(News::Trying(tried, at)) => address = Some((tried, at)),
-                    Ok(News::Met(outcome)) => broken = outcome.map(|found| met = Some(found)).err(),
-                    Err(TryRecvError::Disconnected) if met.is_none() && broken.is_none() => {
+                    Ok(News::Connected(outcome)) => {
+                        broken = outcome.map(|found| connected = Some(found)).err()
+                    }
+                    Err(TryRecvError::Disconnected) if connected.is_none() && broken.is_none() => {
                         broken = Some(Error::Panicked);
                     }
                     Err(_) => break,
@@ -133,11 +141,11 @@ pub fn reach_and_list(
                 return Err(broken);
             }
             let overtakes = |listed: &Listing| address.is_some() && may_overtake(&listed.0);
-            if listed.as_ref().is_some_and(|listed| met.is_some() || overtakes(listed)) {
+            if listed.as_ref().is_some_and(|listed| connected.is_some() || overtakes(listed)) {
                 return Ok(());
             }
             // Ssh may be asking for a password as long as that is not done.
-            let phase = if met.is_none() { Phase::Connecting } else { Phase::Comparing };
+            let phase = if connected.is_none() { Phase::Connecting } else { Phase::Comparing };
             observer.progress(&Progress { phase, ..Progress::default() });
             waker.wait_many(vec![], HEARTBEAT)?;
         }
@@ -148,14 +156,14 @@ pub fn reach_and_list(
     }
     outcome?;
     let listing = listed.ok_or(Error::Panicked)?;
-    let meeting = match (met, address) {
-        (Some((contact, at)), _) => Meeting::Met(contact, at),
+    let reached = match (connected, address) {
+        (Some((connection, at)), _) => Reached::Connected(connection, at),
         (None, Some((address, tried_at))) => {
-            Meeting::Coming(Coming { address, waker, tried_at, met: None, news })
+            Reached::Connecting(Connecting { address, waker, tried_at, connected: None, news })
         }
         (None, None) => return Err(Error::Panicked),
     };
-    Ok((meeting, listing))
+    Ok((reached, listing))
 }
 
 /// Reach the other host on a thread of its own.
@@ -167,17 +175,17 @@ fn reach(
 ) -> Result<Receiver<News>, Error> {
     let (tell, news) = crossbeam_channel::unbounded();
     let (remote, options, waker) = (remote.clone(), options.clone(), waker.clone());
-    let connect = move || {
+    let work = move || {
         let told = |tell: &Sender<News>, news| {
             // Nobody waits for it any more if the listing was in vain.
             let _ = tell.send(news);
             waker.wake();
         };
-        let met =
-            contact(&remote, &options, &stops, |address| told(&tell, News::Trying(address, Instant::now())));
-        told(&tell, News::Met(met.map(|contact| (Box::new(contact), Instant::now()))));
+        let connected =
+            connect(&remote, &options, &stops, |address| told(&tell, News::Trying(address, Instant::now())));
+        told(&tell, News::Connected(connected.map(|connection| (Box::new(connection), Instant::now()))));
     };
-    std::thread::Builder::new().name("connect".into()).spawn(connect).map_err(Error::Threads)?;
+    std::thread::Builder::new().name("connect".into()).spawn(work).map_err(Error::Threads)?;
     Ok(news)
 }
 

@@ -1,13 +1,13 @@
 //! How a client is let in: who it is, what it may do, and where its copy goes.
 
 use super::absent::{Absent, CopyKey};
-use super::reach::random;
+use super::connect::random;
 use super::replays::{Moment, Replays};
 use crate::daemon::admission::{Account, Admission, Room};
 use crate::daemon::places::{Place, Places};
 use crate::daemon::policy::Access;
 use crate::daemon::records::{Event, Records, Way};
-use crate::daemon::supervision::Ward;
+use crate::daemon::supervision::SessionOwner;
 use crate::daemon::throttle::Throttle;
 use crate::error::Error;
 use crate::net::aead::has_aes;
@@ -15,7 +15,7 @@ use crate::net::budget::Budget;
 use crate::net::control::{self, Control, ServerKey, Stream, TokenId};
 use crate::net::seal::Keys;
 use crate::net::wake::Waker;
-use longhaul_proto::session::message::{Answer, Direction, Offer, TransferOptions};
+use longhaul_proto::session::message::{Answer, Offer, Operation, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::wire;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// What every session of a server shares.
 pub struct Server {
-    pub doors: Doors,
+    pub accounts: Accounts,
     pub throttle: Option<Arc<Throttle>>,
     pub places: Arc<Places>,
     pub budget: Arc<Budget>,
@@ -44,55 +44,55 @@ pub struct Server {
 }
 
 /// Who may come in.
-pub enum Doors {
+pub enum Accounts {
     /// Whoever the daemon's policy lets in.
     Daemon(Admission),
     /// Who logged in by ssh.
     Login(Arc<Account>),
 }
 
-impl Doors {
+impl Accounts {
     /// Who comes with this token's id, or without one, and what to answer with.
     fn find(&self, id: Option<TokenId>) -> (ServerKey, Option<Arc<Account>>) {
         match self {
-            Doors::Daemon(admission) => admission.rules().find(id),
-            Doors::Login(account) => (account.psk.into(), Some(account.clone())),
+            Accounts::Daemon(admission) => admission.rules().find(id),
+            Accounts::Login(account) => (account.psk.into(), Some(account.clone())),
         }
     }
 
     /// Whether all that is received is to be on the disk before it is reported, asked for or not.
     pub fn syncs_all(&self) -> bool {
-        matches!(self, Doors::Daemon(admission) if admission.rules().policy().fsync)
+        matches!(self, Accounts::Daemon(admission) if admission.rules().policy().fsync)
     }
 
     /// Sessions of all users together.
     fn sessions_max(&self) -> usize {
         match self {
-            Doors::Daemon(admission) => admission.rules().policy().limits.sessions.unwrap_or(SESSIONS_MAX),
-            Doors::Login(_) => 1,
+            Accounts::Daemon(admission) => admission.rules().policy().limits.sessions.unwrap_or(SESSIONS_MAX),
+            Accounts::Login(_) => 1,
         }
     }
 }
 
 /// A client that was accepted.
-pub struct Met {
+pub struct AcceptedClient {
     pub control: Control,
     pub offer: Offer,
     pub secret: [u8; 32],
     pub rtt: Duration,
-    pub ward: Ward,
+    pub owner: SessionOwner,
     /// Where it goes or comes from, if the copy touches files, and its paths there.
     pub room: Option<Room>,
-    pub inside: Direction,
+    pub inside: Operation,
     /// Given back when the session ends. `None`: the offer may be a replay, which takes nobody's place.
     pub place: Option<Place>,
 }
 
-impl Met {
+impl AcceptedClient {
     /// For datagrams before the handshake is done.
     pub fn early_keys(&self) -> Keys {
-        let Met { ward, offer, secret, .. } = self;
-        Keys::early_server(&ward.account.psk, &offer.early_salt, secret, offer.connection_id)
+        let AcceptedClient { owner, offer, secret, .. } = self;
+        Keys::early_server(&owner.account.psk, &offer.early_salt, secret, offer.connection_id)
     }
 }
 
@@ -126,7 +126,7 @@ pub fn shake_hands(
     Caller { mut stream, from, is_unseen }: Caller,
     waker: &Waker,
     accepted: impl FnOnce(&Offer, &[u8; 32]) -> bool,
-) -> Result<Met, Ended> {
+) -> Result<AcceptedClient, Ended> {
     let secret = random()?;
     stream.budget = server.budget.clone();
     let (mut entry, mut refused) = (None, None);
@@ -153,9 +153,10 @@ pub fn shake_hands(
             Err(reason) => {
                 // An offer that may be a replay says nothing of who sent it.
                 refused = is_first.then(|| account.user.name.clone());
-                let way = way_of(&offer.direction);
-                let ward = Ward { account: account.clone(), from, way, records: server.records.clone() };
-                server.records.note(&Event::Refused(ward.who()));
+                let way = way_of(&offer.operation);
+                let owner =
+                    SessionOwner { account: account.clone(), from, way, records: server.records.clone() };
+                server.records.note(&Event::Refused(owner.who()));
                 Answer::Refuse(reason)
             }
             Ok(admitted) => {
@@ -169,16 +170,16 @@ pub fn shake_hands(
             }
         }
     };
-    let accepted = control::accept(stream, |id| server.doors.find(id), waker.clone(), decide);
+    let accepted = control::accept(stream, |id| server.accounts.find(id), waker.clone(), decide);
     let (control, offer, account) = accepted.map_err(|error| Ended { user: refused, error: error.into() })?;
     let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer").into()) };
-    let way = way_of(&offer.direction);
-    let ward = Ward { account, from, way, records: server.records.clone() };
-    Ok(Met { control, offer, secret, rtt: RTT_GUESS, ward, room, inside, place })
+    let way = way_of(&offer.operation);
+    let owner = SessionOwner { account, from, way, records: server.records.clone() };
+    Ok(AcceptedClient { control, offer, secret, rtt: RTT_GUESS, owner, room, inside, place })
 }
 
-fn way_of(direction: &Direction) -> Way {
-    if matches!(direction, Direction::Pull { .. }) { Way::Out } else { Way::In }
+fn way_of(operation: &Operation) -> Way {
+    if matches!(operation, Operation::Pull { .. }) { Way::Out } else { Way::In }
 }
 
 /// A place among the sessions of a server; else why there is none. An earlier session for the same copy, whose client is
@@ -186,11 +187,11 @@ fn way_of(direction: &Direction) -> Way {
 pub fn take_place(server: &Server, account: &Account, offer: &Offer) -> Result<Place, Reason> {
     let user = &account.user;
     server.absent.give_way(&CopyKey::of(&user.name, offer));
-    server.places.take(&user.name, user.limits.sessions, server.doors.sessions_max())
+    server.places.take(&user.name, user.limits.sessions, server.accounts.sessions_max())
 }
 
 /// Where an offer leads; else why it cannot be accepted.
-fn admit(server: &Server, account: &Account, offer: &Offer) -> Result<(Option<Room>, Direction), Reason> {
+fn admit(server: &Server, account: &Account, offer: &Offer) -> Result<(Option<Room>, Operation), Reason> {
     if let Some(reason) = &server.unable {
         return Err(reason.clone());
     }
@@ -200,11 +201,11 @@ fn admit(server: &Server, account: &Account, offer: &Offer) -> Result<(Option<Ro
     if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
         return refuse("the datagram sizes offered make no sense");
     }
-    let (room, inside) = account.room(&offer.direction)?;
+    let (room, inside) = account.room(&offer.operation)?;
     if offer.files.delete && room.as_ref().is_some_and(|room| room.access == Access::WriteOnly) {
         return refuse("nothing can be removed there: it is write-only for you");
     }
-    if way_of(&offer.direction) == Way::Out {
+    if way_of(&offer.operation) == Way::Out {
         check_control(server, account, &offer.transfer)?;
     }
     Ok((room, inside))
@@ -223,7 +224,7 @@ fn check_control(server: &Server, account: &Account, transfer: &TransferOptions)
         );
         return Err(Reason::new(Cause::Refused, line));
     }
-    let is_daemon = matches!(server.doors, Doors::Daemon(_));
+    let is_daemon = matches!(server.accounts, Accounts::Daemon(_));
     if is_daemon && kind.needs_rate() && transfer.rate_cap.is_none() {
         let line = format!("the controller {} needs the rate to keep", kind.name());
         return Err(Reason::new(Cause::Refused, line));
@@ -232,10 +233,10 @@ fn check_control(server: &Server, account: &Account, transfer: &TransferOptions)
 }
 
 /// What stands before the paths of what a copy has in it, as the client wrote it.
-pub fn shown_folder(direction: &Direction, inside: &Direction) -> Vec<u8> {
-    match (direction, inside) {
-        (Direction::Push { dest }, _) => dest.clone(),
-        (Direction::Pull { sources }, Direction::Pull { sources: inner }) => match (&sources[..], &inner[..])
+pub fn shown_folder(operation: &Operation, inside: &Operation) -> Vec<u8> {
+    match (operation, inside) {
+        (Operation::Push { dest }, _) => dest.clone(),
+        (Operation::Pull { sources }, Operation::Pull { sources: inner }) => match (&sources[..], &inner[..])
         {
             // A folder of the server itself: what is in it goes along.
             ([only], [inner]) if inner.is_empty() => only.clone(),

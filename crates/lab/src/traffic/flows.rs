@@ -26,15 +26,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The two hosts.
-pub(super) type Doors = [Door; 2];
+pub(super) type HostPair = [Door; 2];
 
 type Arrivals = Peekable<Box<dyn Iterator<Item = Coming> + Send>>;
 
 /// All that flows, and all that is to.
-pub(super) struct Stage {
+pub(super) struct Flows {
     sources: Arc<Vec<Source>>,
     arrivals: Vec<Arrivals>,
-    doors: Doors,
+    pair: HostPair,
     /// On the left and on the right host.
     ends: [Receivers; 2],
     flows: Vec<Flow>,
@@ -58,25 +58,25 @@ struct Receivers {
     udp: SocketAddr,
 }
 
-impl Stage {
+impl Flows {
     /// Everything but the flows. Their time begins at `zero`.
-    pub(super) fn set(
+    pub(super) fn new(
         seed: u64,
         path: KnownPath,
         sources: &Arc<Vec<Source>>,
-        doors: &Doors,
+        pair: &HostPair,
         tally: Arc<Tally>,
         zero: u64,
-    ) -> Result<Stage, LabError> {
+    ) -> Result<Flows, LabError> {
         let arrivals = sources.iter().enumerate().map(|(index, source)| {
             let coming = source.traffic.coming(seed, index);
             (Box::new(coming) as Box<dyn Iterator<Item = Coming> + Send>).peekable()
         });
-        Ok(Stage {
+        Ok(Flows {
             arrivals: arrivals.collect(),
             sources: sources.clone(),
-            ends: [Receivers::open(&doors[0])?, Receivers::open(&doors[1])?],
-            doors: doors.clone(),
+            ends: [Receivers::open(&pair[0])?, Receivers::open(&pair[1])?],
+            pair: pair.clone(),
             flows: vec![],
             apart: vec![],
             accepted: vec![],
@@ -89,7 +89,7 @@ impl Stage {
     }
 
     /// Until `stop` can be read.
-    pub(super) fn play(mut self, stop: &OwnedFd) {
+    pub(super) fn run(mut self, stop: &OwnedFd) {
         loop {
             let now = clock().0;
             self.begin_flows(now);
@@ -137,12 +137,12 @@ impl Stage {
             if source.is_reverse { (Side::Right, Side::Left) } else { (Side::Left, Side::Right) };
         let stop = coming.stop.map_or(u64::MAX, |stop| self.zero.saturating_add(stop.0));
         if let Carrier::Endpoints = source.carrier {
-            let doors = [&self.doors[from as usize], &self.doors[to as usize]];
-            self.apart.push(Apart::begin(Ends::new(doors, &coming.spec, self.path)?, stop));
+            let pair = [&self.pair[from as usize], &self.pair[to as usize]];
+            self.apart.push(Apart::begin(Ends::new(pair, &coming.spec, self.path)?, stop));
             return Ok(());
         }
         // Sockets belong to the namespace that the thread is in when it makes them.
-        join_namespace(&self.doors[from as usize].0).map_err(LabError::at("entering a network namespace"))?;
+        join_namespace(&self.pair[from as usize].0).map_err(LabError::at("entering a network namespace"))?;
         let there = &self.ends[to as usize];
         self.flows.push(match &source.carrier {
             Carrier::Tcp { control, .. } => Flow::tcp(control, there.tcp, coming.spec.bytes, stop)?,

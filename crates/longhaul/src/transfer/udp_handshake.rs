@@ -8,10 +8,10 @@
 //! Each datagram goes once. Where no answer comes in time, TCP carries the same message, and the server, if it has answered
 //! that, says the same again: what gets lost or is not let through costs the time that it takes to notice, and no more.
 
-use super::outset::Coming;
+use super::connect::{Remote, key_of};
 use super::proposal::{Agreed, Proposal};
-use super::reach::{Remote, key_of};
 use super::session::HEARTBEAT;
+use super::start::Connecting;
 use crate::api::{CopyOptions, Observer, Phase, Progress};
 use crate::clock;
 use crate::error::Error;
@@ -20,20 +20,20 @@ use longhaul_proto::session::message::Answer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether there may be an overture with so long a listing.
-pub fn may(remote: &Remote, options: &CopyOptions, listing: &[u8]) -> bool {
+/// Whether a handshake over UDP is of use with so long a listing.
+pub fn is_possible(remote: &Remote, options: &CopyOptions, listing: &[u8]) -> bool {
     matches!(remote, Remote::Daemon { .. }) && options.transport.allows_udp() && listing.len() <= LISTING_MAX
 }
 
 /// Shake hands over UDP, or over TCP as soon as that is there and no answer has come.
-pub fn play(
+pub fn shake_hands(
     proposal: &mut Proposal,
-    mut coming: Coming,
+    mut connecting: Connecting,
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Agreed, Error> {
-    let (key, address) = (key_of(options)?, coming.address);
+    let (key, address) = (key_of(options)?, connecting.address);
     let (mut link, mut beginning) =
         (proposal.link(&key, address)?, Box::new(Beginning::new(&key, &proposal.offer)?));
     let patience = Duration::from_millis(proposal.offer.transfer.stall_timeout_ms.max(1000));
@@ -43,18 +43,18 @@ pub fn play(
     loop {
         link.receive(|_, _, _| true)?;
         if let Some(answer) = link.take_answer() {
-            match beginning.answered(&answer, patience, coming.waker.clone()) {
+            match beginning.answered(&answer, patience, connecting.waker.clone()) {
                 Ok((control, Answer::Accept { aes, udp_secret: secret, .. })) => {
                     return Ok(Agreed {
                         link,
                         control,
-                        waker: coming.waker.clone(),
+                        waker: connecting.waker.clone(),
                         aes,
                         secret,
                         rtt: offered.elapsed(),
                         addresses: vec![address],
                         far: None,
-                        connecting: Some(coming),
+                        connecting: Some(connecting),
                     });
                 }
                 Ok(_) => return Err(Error::Protocol("neither accepts nor refuses")),
@@ -65,19 +65,19 @@ pub fn play(
             return Err(Error::Interrupted);
         }
         // The connection took a round trip, and the answer takes one.
-        let left = coming.poll()?.map(|(at, rtt)| {
+        let left = connecting.poll()?.map(|(at, rtt)| {
             let until = at.max(offered + rtt) + rtt / GRACE_RTTS + GRACE;
             until.saturating_duration_since(Instant::now())
         });
         if left.is_some_and(|left| left.is_zero())
-            && let Some(contact) = coming.take()
+            && let Some(connection) = connecting.take()
         {
-            let begun = (contact.udp == Some(address)).then_some((beginning, link));
-            return proposal.over(contact, options, coming.waker, begun);
+            let begun = (connection.udp == Some(address)).then_some((beginning, link));
+            return proposal.over(connection, options, connecting.waker, begun);
         }
         observer.progress(&Progress { phase: Phase::Connecting, ..Progress::default() });
         let now = clock::now();
-        link.wait(&coming.waker, now, now + left.unwrap_or(HEARTBEAT).min(HEARTBEAT))?;
+        link.wait(&connecting.waker, now, now + left.unwrap_or(HEARTBEAT).min(HEARTBEAT))?;
     }
 }
 
