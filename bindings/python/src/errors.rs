@@ -1,15 +1,20 @@
 //! Errors as Python knows them: subclasses of `OSError`, by their numbers.
 
 use pyo3::create_exception;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyConnectionRefusedError, PyOSError};
 use pyo3::prelude::*;
 use std::io;
 
 create_exception!(longhaul, CopyError, PyOSError, "A copy that was not done, or not all of it.");
 
-/// As an `OSError`: a `ConnectionRefusedError`, say, if its number is that of one.
+/// As an `OSError`: a `TimeoutError`, say, if its number is that of one. Whatever a listener refuses for is a
+/// `ConnectionRefusedError`.
 pub fn os_error(py: Python<'_>, error: &io::Error) -> PyErr {
-    numbered(py, longhaul_stripe::errno::of(error), error.to_string())
+    let (errno, line) = (longhaul_stripe::errno::of(error), error.to_string());
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        return PyConnectionRefusedError::new_err((errno, line));
+    }
+    numbered(py, errno, line)
 }
 
 /// An `OSError` with a number and a line.

@@ -1,3 +1,4 @@
+import errno
 import gc
 import io
 import os
@@ -189,8 +190,9 @@ class Errors(unittest.TestCase):
 
     def test_a_wrong_key(self):
         with longhaul.listen(LOCALHOST, 0, key="right") as listener:
-            with self.assertRaisesRegex(ConnectionRefusedError, "key"):
+            with self.assertRaisesRegex(ConnectionRefusedError, "key") as refused:
                 longhaul.connect(LOCALHOST, listener.port, key="wrong")
+            self.assertEqual(refused.exception.errno, errno.EKEYREJECTED)
             with self.assertRaises(OSError):
                 longhaul.connect(LOCALHOST, listener.port, plain=True)
 

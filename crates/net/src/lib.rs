@@ -19,7 +19,6 @@ pub mod clock;
 pub mod control;
 pub mod deadline;
 mod drops;
-pub mod errno;
 pub mod history;
 pub mod join;
 pub mod link;

@@ -36,7 +36,7 @@
 //! connects without waiting for anybody.
 //!
 //! * **Hand-over.** To wake a thread for each block would cost more than to send or receive it. So what sends and
-//!   what receives are things that one thread has at a time (`Sender`, `Receiver`), and whoever has something to do
+//!   what receives are things that one thread has at a time (`LaneSender`, `LaneReceiver`), and whoever has something to do
 //!   takes them while our thread sleeps: a program that writes sends in its own call, and leaves to `stripe-send`
 //!   only to wait for room and to look after time; a program that waits for bytes receives them itself, and one
 //!   that writes much takes in acknowledgements, which another thread could not while the socket is locked.
@@ -64,6 +64,7 @@
 //!   (`streams/search/tests.rs`) and measured by `longhaul lab run streams-auto`.
 //! * **Memory**: the buffer each way at each end (64 MiB unless set), and 256 KiB per lane.
 
+pub mod errno;
 mod halves;
 mod handle;
 mod handshake;
@@ -82,8 +83,8 @@ mod tokio;
 
 pub use halves::{ReadHalf, WriteHalf};
 pub use listener::StripedListener;
-pub use longhaul_net::errno;
 pub use longhaul_net::tcp::TcpInfo;
+pub use longhaul_proto::stripe::hello::Refusal;
 pub use options::{Partition, Streams, StripeOptions};
 pub use stats::{LaneStats, StripeStats};
 pub use stream::StripedStream;

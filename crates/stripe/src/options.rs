@@ -15,6 +15,19 @@ pub use longhaul_proto::stripe::outgoing::Partition;
 /// let stream = options.connect("far.example.org:7701")?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
+///
+/// A listener that refuses a stream makes an error of the kind [`ConnectionRefused`](std::io::ErrorKind) that holds a
+/// [`Refusal`](crate::Refusal):
+///
+/// ```no_run
+/// use longhaul_stripe::{Refusal, StripedStream};
+/// if let Err(error) = StripedStream::connect("far.example.org:7701") {
+///     match error.get_ref().and_then(|why| why.downcast_ref()) {
+///         Some(Refusal::Key) => println!("it has another key"),
+///         _ => println!("{error}"),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct StripeOptions {
     pub(super) streams: Streams,

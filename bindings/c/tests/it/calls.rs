@@ -258,7 +258,7 @@ fn what_cannot_be_reached_is_an_error_with_a_line() {
         lh_options_key(keyed, b"right".as_ptr().cast(), 5);
         let (door, port) = serve(keyed);
         lh_options_key(keyed, b"wrong".as_ptr().cast(), 5);
-        assert_eq!((lh_dial(LOCALHOST.as_ptr(), port, keyed), errno()), (-1, libc::ECONNREFUSED));
+        assert_eq!((lh_dial(LOCALHOST.as_ptr(), port, keyed), errno()), (-1, libc::EKEYREJECTED));
         assert!(line().contains("key"), "{}", line());
         lh_options_free(keyed);
         assert_eq!(lh_close(door), 0);

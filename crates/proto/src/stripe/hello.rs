@@ -40,6 +40,7 @@ pub enum Purpose {
 
 /// Why a connection is refused. Said in clear, so it tells no more than it must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The other side has another key, or no key where one is needed.
     #[error("the two sides do not have the same key")]

@@ -1,7 +1,7 @@
 //! Those who should not get in, and those who got in and misbehave.
 
 use super::common::{PATIENCE, fixed, live, pass, text, through_relay, until};
-use longhaul_stripe::{StripeOptions, StripedListener};
+use longhaul_stripe::{Refusal, StripeOptions, StripedListener};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -24,6 +24,8 @@ fn a_wrong_secret_is_told_and_a_live_stream_unharmed() {
     for wrong in [fixed(2).key(b"wrong"), fixed(2)] {
         let error = wrong.connect(address).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        let refusal = error.get_ref().and_then(|why| why.downcast_ref());
+        assert_eq!(refusal, Some(&Refusal::Key));
         assert!(error.to_string().contains("same key"), "{error}");
     }
     let error = fixed(2).key(b"right").plain().connect(address).unwrap_err();
