@@ -5,11 +5,10 @@ use crate::options;
 use crate::waiting::{LOOK_AROUND, seconds};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use longhaul::{
-    Cause, CopyOptions, Delta, Error, Fsync, Location, Observer, Phase, Remark, RequestError, Summary, Token,
-    Transport,
+    Cause, CopyOptions, Delta, Error, Fsync, Location, Observer, Phase, Rate, Remark, RequestError, Summary,
+    Token, Transport,
 };
-use longhaul_proto::streams::Streams;
-use longhaul_proto::units::Rate;
+use longhaul_stripe::Streams;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -2,7 +2,7 @@
 //! clear, with datagrams as long as sealed ones would be.
 
 use crate::error::LabError;
-use crate::host::{Door, join_namespace, on_own_thread};
+use crate::host::{HostHandle, join_namespace, on_own_thread};
 pub use longhaul_net::plain::{Driver, Ran};
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::units::Time;
@@ -25,13 +25,13 @@ pub struct Ends {
 
 impl Ends {
     /// From one host to the other, over a path that is known to be like this.
-    pub(crate) fn new(doors: [&Door; 2], spec: &FlowSpec, path: KnownPath) -> Result<Ends, LabError> {
+    pub(crate) fn new(hosts: [&HostHandle; 2], spec: &FlowSpec, path: KnownPath) -> Result<Ends, LabError> {
         let (sender, receiver) = spec.build(path);
-        let any = SocketAddr::from((doors[1].1, 0));
-        let receiver = enter(doors[1], || Driver::listen(Clear::new(receiver), any))?;
+        let any = SocketAddr::from((hosts[1].1, 0));
+        let receiver = enter(hosts[1], || Driver::listen(Clear::new(receiver), any))?;
         let receiver = receiver.map_err(LabError::at("listening on the receiving host"))?;
         let to = receiver.local_addr().map_err(LabError::at("listening on the receiving host"))?;
-        let sender = enter(doors[0], || Driver::connect(Clear::new(sender), to))?;
+        let sender = enter(hosts[0], || Driver::connect(Clear::new(sender), to))?;
         let sender = sender.map_err(LabError::at("making a socket on the sending host"))?;
         // A TCP's is part of what it sends.
         let setup = match &spec.protocol {
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Ends {
 }
 
 /// Make something on that host.
-fn enter<T: Send>((namespace, _): &Door, make: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+fn enter<T: Send>((namespace, _): &HostHandle, make: impl FnOnce() -> T + Send) -> Result<T, LabError> {
     let made = on_own_thread(|| join_namespace(namespace).map(|()| make()));
     made.map_err(LabError::at("entering a network namespace"))
 }

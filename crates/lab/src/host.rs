@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io, panic, thread};
 
 /// The namespace and address of a host.
-pub(crate) type Door = (Arc<OwnedFd>, Ipv4Addr);
+pub(crate) type HostHandle = (Arc<OwnedFd>, Ipv4Addr);
 
 /// A host of the lab. Its namespace lives as long as this, or as a process that still runs in it.
 pub(crate) struct Host {
@@ -54,7 +54,7 @@ impl Host {
     }
 
     /// What others need to make sockets there.
-    pub(crate) fn door(&self) -> Door {
+    pub(crate) fn handle(&self) -> HostHandle {
         (self.namespace.clone(), self.v4)
     }
 

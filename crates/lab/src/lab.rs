@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::host::{Host, HostDrops};
 use crate::listening::{self, Wire};
 use crate::place::{Place, Side};
-use crate::traffic::{self, TrafficGenerator, Flows, TrafficCounters};
+use crate::traffic::{self, Flows, TrafficCounters, TrafficGenerator};
 use crate::worker::{self, Switches, Track, clock};
 use longhaul_proto::units::Rate;
 use longhaul_sim::flow::{FlowSpec, KnownPath};
@@ -158,7 +158,7 @@ impl Lab {
     /// A flow of the simulator's own from left to right between the first two hosts, over UDP sockets, about to begin.
     pub fn ends(&self, spec: &FlowSpec, path: KnownPath) -> Result<Ends, LabError> {
         let [left, right] = &self.pairs[0];
-        Ends::new([&left.door(), &right.door()], spec, path)
+        Ends::new([&left.handle(), &right.handle()], spec, path)
     }
 
     /// Count from zero from now on. What is on its way is counted when it is delivered. The scenario's time goes on: see

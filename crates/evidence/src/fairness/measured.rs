@@ -87,7 +87,8 @@ pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<MixOutcomes>),
     bench.expect_runs(extent.mixes.len() * extent.rounds);
     let lab = bench.lab(&path())?;
     let source = Rc::new(Payload::file(bench, extent.source_bytes())?);
-    let mut outcomes: Vec<MixOutcomes> = extent.mixes.iter().map(|&mix| MixOutcomes { mix, shares: vec![] }).collect();
+    let mut outcomes: Vec<MixOutcomes> =
+        extent.mixes.iter().map(|&mix| MixOutcomes { mix, shares: vec![] }).collect();
     for round in 0..extent.rounds {
         for one in &mut outcomes {
             let timing = extent.timing(one.mix);

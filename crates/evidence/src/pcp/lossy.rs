@@ -91,7 +91,9 @@ fn simulate(options: &Options<'_>) -> Raw {
     let beside_bytes = sizes.last().copied().unwrap_or(BESIDE_BYTES).min(BESIDE_BYTES);
     let mut jobs: Vec<Series> = senders
         .iter()
-        .flat_map(|&sender| sizes.iter().map(move |&bytes| Series { sender, bytes, pcp_beside: 0, count, seed }))
+        .flat_map(|&sender| {
+            sizes.iter().map(move |&bytes| Series { sender, bytes, pcp_beside: 0, count, seed })
+        })
         .collect();
     jobs.push(Series { sender: SenderKind::Tcp, bytes: beside_bytes, pcp_beside: PCP_BESIDE, count, seed });
     let times = run_jobs(options, &jobs, Series::simulate);
@@ -102,7 +104,8 @@ fn measure(bench: &Bench<'_>) -> Result<Raw, ExperimentError> {
     let sizes = bench.pick(&SIZES[..], &SIZES[1..5], &SIZES[..1]);
     let (labs, each) = bench.pick((20, 5), (4, 1), (1, 1));
     let count = |bytes: u64| bench.pick(20, if bytes > 2_000_000 { 2 } else { 4 }, 1);
-    let senders = bench.pick(&SenderKind::MEASURED[..], &SenderKind::MEASURED[..], &SenderKind::MEASURED[..2]);
+    let senders =
+        bench.pick(&SenderKind::MEASURED[..], &SenderKind::MEASURED[..], &SenderKind::MEASURED[..2]);
     let beside_bytes = sizes.last().copied().unwrap_or(BESIDE_BYTES).min(BESIDE_BYTES);
     let seed = bench.options.seed;
     // The long ones first, so that nobody waits for the last of them alone.
@@ -388,8 +391,9 @@ mod tests {
     #[test]
     fn large_files_are_compared_size_by_size() {
         let sizes = [1_000_000, 4_000_000, 16_000_000];
-        let rows =
-            |ours: [f64; 3]| vec![(SenderKind::Pcp, vec![9.0, 10.0, 20.0]), (SenderKind::Adaptive, ours.into())];
+        let rows = |ours: [f64; 3]| {
+            vec![(SenderKind::Pcp, vec![9.0, 10.0, 20.0]), (SenderKind::Adaptive, ours.into())]
+        };
         let fast = |ours| judged(&sizes, rows(ours), [8.0; 2]).remove(3);
         assert_eq!(fast([1.0, 10.0, 20.0]).verdict, Verdict::Met, "small ones are another matter");
         let slower = fast([30.0, 30.0, 19.0]);

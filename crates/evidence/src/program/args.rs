@@ -72,6 +72,7 @@ Examples:
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use clap::error::ErrorKind;
 
     #[test]
     fn every_command_in_the_documents_parses() {
@@ -80,6 +81,17 @@ mod tests {
         let parsed =
             ours.map(|words| Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}")));
         assert!(parsed.count() > 10, "fewer than there are");
+    }
+
+    #[test]
+    fn every_flag_that_a_sentence_of_the_documents_gives_to_a_command_is_there() {
+        let commands = longhaul_testing::documents::mentioned_commands();
+        let ours = commands.iter().filter(|words| ["demo", "sim", "lab"].contains(&words[1].as_str()));
+        let known = ours.map(|words| match Cli::try_parse_from(words) {
+            Err(error) if error.kind() == ErrorKind::UnknownArgument => panic!("{words:?}: {error}"),
+            _ => {}
+        });
+        assert!(known.count() > 10, "fewer than there are");
     }
 
     #[test]

@@ -2,21 +2,21 @@
 //! endpoints over UDP, between a pair of hosts of their own; and [`Flows`] of the kernel's TCP that an experiment asks for. They come when the simulator's
 //! would: from the same seed follow the same moments and lengths.
 
+mod driver;
 mod flow;
 mod plan;
-mod flows;
 
 pub(crate) use plan::{Source, plan};
 
 use crate::error::LabError;
 use crate::host::Host;
 use crate::worker::clock;
+use driver::{FlowDriver, HostPair};
 use longhaul_sim::flow::KnownPath;
 use longhaul_sim::traffic::Traffic;
 use plan::Carrier;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::write;
-use flows::{HostPair, Flows};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,7 +107,7 @@ impl TrafficGenerator {
         sources: Vec<Source>,
         hosts: &[Host; 2],
     ) -> Result<TrafficGenerator, LabError> {
-        let pair = hosts.each_ref().map(Host::door);
+        let pair = hosts.each_ref().map(Host::handle);
         let mut generator = TrafficGenerator { seed, path, sources: Arc::new(sources), pair, running: None };
         generator.restart()?;
         Ok(generator)
@@ -120,10 +120,10 @@ impl TrafficGenerator {
         let stop = Arc::new(stop.map_err(LabError::at("making an event descriptor"))?);
         let tally = Arc::new(Tally::default());
         let zero = clock().0;
-        let flows = Flows::new(self.seed, self.path, &self.sources, &self.pair, tally.clone(), zero)?;
+        let driver = FlowDriver::new(self.seed, self.path, &self.sources, &self.pair, tally.clone(), zero)?;
         let wake = stop.clone();
         let thread = thread::Builder::new().name("lab-traffic".into());
-        let thread = thread.spawn(move || flows.run(&wake)).map_err(LabError::at("starting a thread"))?;
+        let thread = thread.spawn(move || driver.run(&wake)).map_err(LabError::at("starting a thread"))?;
         self.running = Some(Running { tally, stop, thread });
         Ok(())
     }

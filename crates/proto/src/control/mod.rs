@@ -3,6 +3,7 @@
 mod about;
 mod adaptive;
 mod bbr;
+mod config;
 mod fixed;
 mod greedy;
 mod kind;
@@ -17,9 +18,10 @@ pub mod window;
 
 pub use adaptive::Adaptive;
 pub use bbr::Bbr;
+pub use config::ControlConfig;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
-pub use kind::{ControlConfig, ControllerKind};
+pub use kind::ControllerKind;
 pub use pcp::Pcp;
 pub use sabul::Sabul;
 pub use switch::Switch;

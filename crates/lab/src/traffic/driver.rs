@@ -5,7 +5,7 @@ use super::flow::{Flow, Progress, open_receivers};
 use super::plan::{Carrier, Source};
 use crate::datagrams::Ends;
 use crate::error::LabError;
-use crate::host::{Door, join_namespace, on_own_thread};
+use crate::host::{HostHandle, join_namespace, on_own_thread};
 use crate::place::Side;
 use crate::worker::{clock, timespec};
 use longhaul_proto::units::Time;
@@ -26,12 +26,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The two hosts.
-pub(super) type HostPair = [Door; 2];
+pub(super) type HostPair = [HostHandle; 2];
 
 type Arrivals = Peekable<Box<dyn Iterator<Item = Coming> + Send>>;
 
 /// All that flows, and all that is to.
-pub(super) struct Flows {
+pub(super) struct FlowDriver {
     sources: Arc<Vec<Source>>,
     arrivals: Vec<Arrivals>,
     pair: HostPair,
@@ -58,7 +58,7 @@ struct Receivers {
     udp: SocketAddr,
 }
 
-impl Flows {
+impl FlowDriver {
     /// Everything but the flows. Their time begins at `zero`.
     pub(super) fn new(
         seed: u64,
@@ -67,12 +67,12 @@ impl Flows {
         pair: &HostPair,
         tally: Arc<Tally>,
         zero: u64,
-    ) -> Result<Flows, LabError> {
+    ) -> Result<FlowDriver, LabError> {
         let arrivals = sources.iter().enumerate().map(|(index, source)| {
             let coming = source.traffic.coming(seed, index);
             (Box::new(coming) as Box<dyn Iterator<Item = Coming> + Send>).peekable()
         });
-        Ok(Flows {
+        Ok(FlowDriver {
             arrivals: arrivals.collect(),
             sources: sources.clone(),
             ends: [Receivers::open(&pair[0])?, Receivers::open(&pair[1])?],
@@ -272,7 +272,7 @@ impl Apart {
 }
 
 impl Receivers {
-    fn open((namespace, address): &Door) -> Result<Receivers, LabError> {
+    fn open((namespace, address): &HostHandle) -> Result<Receivers, LabError> {
         let failed = LabError::at("entering a network namespace");
         let (listener, sink) = on_own_thread(|| match join_namespace(namespace) {
             Ok(()) => open_receivers(*address),
