@@ -15,9 +15,9 @@
 //! (`evidence/src/report`); what both can run is defined once (`Experiment::either`). The two ends of a striped
 //! stream are threads of `longhaul-lab`, with sockets of their own host. Throughput is counted as bytes
 //! that arrive, not as bytes that can be read: those come in leaps where a lane loses packets. Where it is the
-//! protocols that are measured and not the program, the simulator's endpoints run over UDP sockets of the hosts,
-//! and many of the kernel's TCPs are looked after by one thread at each end; several paths can then be measured at
-//! a time. Other programs that copy are behind one trait (`evidence/src/lab/peers`), longhaul too; each of their
+//! protocols that are measured and not the program, the simulator's endpoints run over UDP sockets of the hosts
+//! (`Lab::ends`), and many of the kernel's TCPs come as the simulator's traffic does (`Lab::flows`); several paths can
+//! then be measured at a time. Other programs that copy are behind one trait (`evidence/src/lab/peers`), longhaul too; each of their
 //! copies has a path and servers of its own, is timed from outside and compared with what was sent. Plain TCP is
 //! `longhaul-lab` again (`lab-plain`, `evidence/src/lab/plain.rs`). docs/lab.md has the list.
 //!

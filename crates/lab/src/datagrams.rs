@@ -3,7 +3,8 @@
 
 use crate::error::LabError;
 use crate::host::{HostHandle, join_namespace, on_own_thread};
-pub use longhaul_net::plain::{Driver, Ran};
+use longhaul_net::plain::{Driver, Ran};
+use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::units::Time;
 use longhaul_sim::flow::{FlowEnd, FlowNews, FlowSpec, KnownPath, Protocol};
@@ -11,16 +12,27 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// What came of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// From the beginning of its set-up until the receiver had everything, if it came so far.
+    pub delivered: Option<Duration>,
+    /// The same until the sender knew.
+    pub acknowledged: Option<Duration>,
+    /// Datagrams that the receiving host dropped for want of buffer.
+    pub drops: u64,
+    /// What the sender's controller has learnt of the path, for the next.
+    pub learnt: Option<Remembered>,
+}
 
 /// A flow with its sockets, about to begin ([`Lab::ends`](crate::Lab::ends)).
 pub struct Ends {
-    /// Sends.
-    pub sender: Driver<Clear>,
-    /// Receives.
-    pub receiver: Driver<Clear>,
+    sender: Driver<Clear>,
+    receiver: Driver<Clear>,
     /// How long after its beginning the sender begins.
-    pub setup: Duration,
+    setup: Duration,
 }
 
 impl Ends {
@@ -39,6 +51,32 @@ impl Ends {
             Protocol::Tcp(_) => Duration::ZERO,
         };
         Ok(Ends { sender, receiver, setup })
+    }
+
+    /// Move everything, within `limit` and as long as it is `wanted`.
+    pub fn transfer(self, limit: Duration, wanted: impl Fn() -> bool) -> io::Result<Moved> {
+        let Ends { mut sender, mut receiver, setup } = self;
+        let (start, over) = (Instant::now(), AtomicBool::new(false));
+        let is_over = || over.load(Ordering::Relaxed);
+        let goes_on = || start.elapsed() < limit && wanted();
+        let (mut delivered, mut acknowledged) = (None, None);
+        let receive = || {
+            delivered = run_until(&mut receiver, FlowNews::Delivered, is_over)?.then(|| start.elapsed());
+            // The last acknowledgement may get lost.
+            run_until(&mut receiver, FlowNews::Delivered, is_over).map(drop)
+        };
+        let send = || {
+            while start.elapsed() < setup && goes_on() {
+                thread::sleep(SLICE.min(setup.saturating_sub(start.elapsed())));
+            }
+            let is_done = run_until(&mut sender, FlowNews::Acknowledged, || is_over() || !goes_on())?;
+            acknowledged = is_done.then(|| start.elapsed());
+            over.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        both(&over, receive, send)?;
+        let learnt = sender.endpoint().end.learnt();
+        Ok(Moved { delivered, acknowledged, drops: receiver.drops(), learnt })
     }
 
     /// Send until the sender knows that all has arrived, which sets `over`, or until it is over; and count the bytes that have
@@ -76,7 +114,7 @@ fn enter<T: Send>((namespace, _): &HostHandle, make: impl FnOnce() -> T + Send) 
 }
 
 /// Run until this is the news, which is true, or until it is over, which is looked for now and then.
-pub fn run_until(end: &mut Driver<Clear>, awaited: FlowNews, is_over: impl Fn() -> bool) -> io::Result<bool> {
+fn run_until(end: &mut Driver<Clear>, awaited: FlowNews, is_over: impl Fn() -> bool) -> io::Result<bool> {
     while !is_over() {
         if end.run(SLICE, |news| news == awaited)? == Ran::Stopped {
             return Ok(true);
@@ -105,7 +143,7 @@ pub fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// An endpoint whose datagrams go in clear: where the seal would be, their number and blank space.
-pub struct Clear {
+struct Clear {
     end: FlowEnd,
     framing: usize,
 }
@@ -114,11 +152,6 @@ impl Clear {
     fn new(end: FlowEnd) -> Clear {
         let framing = end.framing();
         Clear { end, framing }
-    }
-
-    /// The endpoint itself.
-    pub fn end(&self) -> &FlowEnd {
-        &self.end
     }
 
     /// Different bytes that a receiver has.
@@ -174,7 +207,7 @@ impl Endpoint for Clear {
 
 const NUMBER_LEN: usize = size_of::<u64>();
 /// How soon the end is noticed.
-pub const SLICE: Duration = Duration::from_millis(20);
+const SLICE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,13 @@
 //! Transfers: the kernel's, ours over real UDP, ours in the simulator.
 
-use longhaul_lab::{Lab, Scenario, Side, tcp};
-use longhaul_net::plain::{Driver, Ran};
-use longhaul_proto::control::{ControlConfig, ControllerKind};
-use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
-use longhaul_proto::tcp::{Config, Receiver, ReceiverEvent, Sender, SenderEvent};
-use longhaul_sim::{FlowEvent, Limits, run_pair};
-use std::net::SocketAddr;
+use longhaul_lab::{Lab, Scenario, tcp};
+use longhaul_proto::control::ControllerKind;
+use longhaul_sim::flow::{FlowNews, FlowSim, FlowSpec, KnownPath, Protocol, TcpFlow};
+use longhaul_sim::{FlowEvent, Limits, Placement};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A stream over a path by one rule, in three ways.
 pub struct Comparison {
@@ -111,64 +108,27 @@ fn over_lab(scenario: &Scenario, transfer: impl FnOnce(&Lab) -> Result<f64, Stri
     if lab.cpu_limited() { Err("the emulator was too slow".into()) } else { Ok(seconds) }
 }
 
-fn sender(job: &Comparison, rtt: Duration) -> Sender<Nothing> {
-    let config = Config::default();
-    let control = ControlConfig { paced: false, ..ControlConfig::new(config.datagram_len(), rtt) };
-    Sender::new(config, job.bytes, Nothing, job.kind.build(control))
+fn flow(job: &Comparison) -> FlowSpec {
+    FlowSpec::new(Protocol::Tcp(TcpFlow::new(job.kind)), job.bytes)
 }
 
 fn user_level(lab: &Lab, job: &Comparison) -> Result<f64, String> {
-    let address = SocketAddr::from((lab.address(Side::Right), PORT));
-    let receiver = Receiver::new(Config::default(), Nothing);
-    let right = lab.enter(Side::Right, || Driver::listen(receiver, address));
-    let mut right = right.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-    let sender = sender(job, Duration::from_secs(1));
-    let left = lab.enter(Side::Left, || Driver::connect(sender, address));
-    let mut left = left.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
-    thread::scope(|scope| {
-        let receiving = scope.spawn(move || {
-            let ran = right.run(LIMIT, |event| event == ReceiverEvent::Complete)?;
-            // The last acknowledgement may get lost.
-            right.run(Duration::from_millis(500), |_| false)?;
-            std::io::Result::Ok((ran, right.drops()))
-        });
-        let start = Instant::now();
-        let sent = left.run(LIMIT, |event| event == SenderEvent::Complete);
-        let seconds = start.elapsed().as_secs_f64();
-        let (received, drops) = receiving.join().map_err(|_| "panicked")?.map_err(|e| e.to_string())?;
-        match (sent.map_err(|e| e.to_string())?, received, drops) {
-            (Ran::Stopped, Ran::Stopped, 0) => Ok(seconds),
-            (Ran::Stopped, Ran::Stopped, _) => Err(format!("the receiving host dropped {drops} datagrams")),
-            _ => Err(format!("not done after {seconds:.0} s")),
-        }
-    })
+    let ends = lab.ends(&flow(job), KnownPath::of(&job.scenario)).map_err(|error| error.to_string())?;
+    let moved = ends.transfer(LIMIT, || true).map_err(|error| error.to_string())?;
+    match (moved.acknowledged, moved.drops) {
+        (Some(after), 0) => Ok(after.as_secs_f64()),
+        (Some(_), drops) => Err(format!("the receiving host dropped {drops} datagrams")),
+        (None, _) => Err(format!("not done after {} s", LIMIT.as_secs())),
+    }
 }
 
 fn simulated(scenario: &Scenario, job: &Comparison) -> f64 {
-    let (left, right) = (sender(job, Duration::from_secs(1)), Receiver::new(Config::default(), Nothing));
-    let run = run_pair(scenario, left, right, Limits::default(), |sim, _| {
-        sim.events().iter().any(|event| matches!(event, FlowEvent::Left(_, SenderEvent::Complete)))
-    });
-    run.outcome.time.as_secs_f64()
+    let mut sim = FlowSim::new(scenario);
+    let id = sim.add(&flow(job), &Placement::default());
+    sim.run(Limits::default(), |sim| sim.events().contains(&FlowEvent::Left(id, FlowNews::Acknowledged)));
+    sim.now().as_secs_f64()
 }
 
-/// A stream of zeros that nobody keeps.
-struct Nothing;
-
-impl Source for Nothing {
-    fn read_at(&mut self, _: u64, buf: &mut [u8]) -> Result<(), NotReady> {
-        buf.fill(0);
-        Ok(())
-    }
-}
-
-impl Sink for Nothing {
-    fn write_at(&mut self, _: u64, _: &[u8]) -> Result<(), Full> {
-        Ok(())
-    }
-}
-
-const PORT: u16 = 7000;
 /// With 16 of them two processors are too few: user-level TCP then falls a tenth behind.
 const AT_A_TIME: usize = 8;
 const ATTEMPTS: u32 = 3;
