@@ -14,15 +14,15 @@ use std::ops::Range;
 
 /// Length of what precedes each packet.
 pub(crate) const NOTE_LEN: usize = 10;
-/// As much as a host hands over at once: that, and the longest that IP can say.
+/// The most that a host hands over at once: the note and the longest IP packet.
 pub(crate) const SUPER_LEN_MAX: usize = NOTE_LEN + 65_536;
 
-/// How many packets there are in one that was handed over, and how they are made from it.
+/// How a super-packet is cut into packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Where the transport header begins; the IP header follows the note.
     transport_at: usize,
-    /// Where the payload begins; all of that goes before each packet's.
+    /// Where the payload begins. The headers before it are repeated in each packet.
     payload_at: usize,
     /// Payload of each packet but the last.
     piece_len: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Of what a host handed over as many in one; `None` if it is a single packet.
+    /// Of a super-packet; `None` for a single packet.
     pub(crate) fn of(bytes: &[u8]) -> Option<Shape> {
         let kind = *bytes.get(1)? & !KIND_ECN;
         let is_tcp = matches!(kind, KIND_TCP_V4 | KIND_TCP_V6);

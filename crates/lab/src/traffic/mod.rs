@@ -1,6 +1,6 @@
 //! Flows that share the path (`traffic` in a scenario), by the kernel's own TCP, as paced UDP or by the simulator's
-//! endpoints over UDP, between a pair of hosts of their own; and [`Flows`] of the kernel's TCP that an experiment asks for. They come when the simulator's
-//! would: from the same seed follow the same moments and lengths.
+//! endpoints over UDP, between a pair of hosts of their own; and [`Flows`] of the kernel's TCP that an experiment
+//! asks for. They come when the simulator's would: from the same seed follow the same moments and lengths.
 
 mod driver;
 mod flow;

@@ -1,5 +1,5 @@
-//! Sessions whose clients are away. A client that was killed does not come back, and shows it when its user asks for the same
-//! copy once more: the session that waits for it gives way then, with what it holds.
+//! Sessions that wait for clients which are away. A client that was killed does not come back. When its user starts the same
+//! copy again, the session that still waits for it ends, and releases the files that it holds.
 
 use crate::net::control::rejoin::ResumableStream;
 use longhaul_proto::session::message::{CopyId, Offer, Operation};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Which copy a session makes. Another one to the same place is not in its way: nothing ends that is not run again.
+/// Which copy a session makes. Only the same copy started again ends a session, not another copy to the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyKey {
     user: String,
@@ -16,7 +16,7 @@ pub struct CopyKey {
 }
 
 impl CopyKey {
-    /// That which a user asks for.
+    /// Of a user's offer.
     pub fn of(user: &str, offer: &Offer) -> CopyKey {
         CopyKey { user: user.into(), operation: offer.operation.clone(), copy: offer.copy }
     }
@@ -26,7 +26,7 @@ impl CopyKey {
     }
 }
 
-/// The sessions of a server, each with whose it is and what it copies.
+/// The sessions of a server that may wait for their clients.
 #[derive(Default)]
 pub struct Absent(Mutex<Vec<Known>>);
 
@@ -55,11 +55,11 @@ impl Absent {
         known.push(Known { key, control });
     }
 
-    /// A user asks for a copy: sessions for the same one whose client is away end. Waits a little for what they hold, and
-    /// until it is clear whether a client is away that was killed a moment ago.
+    /// A user starts this copy: sessions of the same copy whose client is away end. Waits a little until they have released
+    /// their files, and until it is clear whether the client of one is away.
     pub fn give_way(&self, key: &CopyKey) {
         let began = Instant::now();
-        // Of any number of clients that fetch the same none is in the other's way.
+        // Clients that pull the same files do not disturb each other.
         let is_push = key.is_push();
         loop {
             let is_unclear = |control: &ResumableStream| {
@@ -77,7 +77,7 @@ impl Absent {
         }
     }
 
-    /// The same once more, of sessions whose client may have vanished with its host: nothing but silence tells that.
+    /// The same for clients that vanished with their host, which only their silence shows.
     pub fn awaits_vanished(&self, key: &CopyKey) -> Waiting {
         self.end_absent(key, |control| key.is_push() && control.quiet() >= AWAY_AFTER)
     }
@@ -101,19 +101,19 @@ impl Absent {
     }
 }
 
-/// A client that is there sends data or acknowledges it, connection or not, and says over its connection three times a second
-/// that it is there.
+/// A client that is there sends or acknowledges data even while it has no control connection, and sends a keep-alive three
+/// times a second while it has one.
 fn is_away(control: &ResumableStream) -> bool {
     control.quiet() >= if control.is_broken() { AWAY_AFTER } else { SILENT_AFTER }
 }
 
-/// More than a round trip, which is the longest that what a client sent before it was killed still comes.
+/// More than a round trip: for so long packets may arrive that a killed client had sent.
 const AWAY_AFTER: Duration = Duration::from_secs(1);
-/// A connection that brought nothing for so long belongs to nobody: its client would have come back over another one.
+/// After so long a silence the client is gone: if it were there, it would have connected anew.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// For a session to end. The new client waits meanwhile.
 const ENDING: Duration = Duration::from_secs(5);
-/// Until a client has spoken again, or its session is given up and has ended.
+/// Long enough for a client to be heard again, or for its session to be given up and to end.
 pub const VANISHED_PATIENCE: Duration = Duration::from_secs(SILENT_AFTER.as_secs() + ENDING.as_secs());
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 

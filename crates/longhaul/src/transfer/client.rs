@@ -65,7 +65,7 @@ struct CopyRequest {
     kind: CopyKind,
 }
 
-/// Where it is and the path there; the path alone if it is on this host.
+/// The other host and the path there; `Err` with the path if it is on this host.
 pub fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
     match location {
         Location::Local(path) => Err(path.clone()),
@@ -148,7 +148,7 @@ fn check_streams(options: &CopyOptions) -> Result<(), RequestError> {
     Ok(())
 }
 
-/// A daemon may have given up on a connection this long after it was made, or be about to.
+/// A connection without a handshake is so old after this that the daemon may have closed it.
 const PATIENCE_OF_DAEMONS: Duration = Duration::from_secs(5);
 
 /// The open session and what must live as long.

@@ -5,10 +5,10 @@ use longhaul_proto::session::message::CopyId;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, absolute};
 
-/// The same when the same user runs the same command again at the same host. Of the paths `local` to this host.
+/// Equal for each run of the same command by the same user at the same host. `local`: its paths on this host.
 pub fn copy_id<P: AsRef<Path>>(local: &[P], options: &CopyOptions) -> CopyId {
     let system = rustix::system::uname();
-    // Hosts of one name are told apart by it, and those made from one image by their names.
+    // Hosts may share a name, and hosts made from one image share a machine id; hardly any share both.
     let machine = std::fs::read("/etc/machine-id").unwrap_or_default();
     let user = rustix::process::geteuid().as_raw().to_be_bytes();
     let paths = local.iter().map(|path| absolute(path).unwrap_or_else(|_| path.as_ref().to_owned()));

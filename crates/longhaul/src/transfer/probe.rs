@@ -141,7 +141,7 @@ fn summarise(host: &str, trials: Vec<Outcome>) -> Result<ProbeReport, Error> {
         (None, Some(_)) => (Carrier::Stripe, why_not(Carrier::Object).unwrap_or_else(|| "TCP passes".into())),
         (Some(object), Some(stripe)) => choose(object, stripe, &report),
     };
-    // How many were tried when the time was over tells nothing where none are wanted.
+    // The number of TCP streams is of use only where they are recommended.
     report.streams = report.streams.filter(|_| transport == Carrier::Stripe);
     report.ok = true;
     report.available_mbps = report.object_mbps.into_iter().chain(report.stripe_mbps).reduce(f64::max);

@@ -29,15 +29,15 @@ pub struct Refusals(Mutex<Counts>);
 #[derive(Default)]
 struct Counts {
     kinds: [Count; KINDS.len()],
-    /// Where the counted ones came from, up to [`ADDRESSES_MAX`].
+    /// The addresses of those that were counted, at most [`ADDRESSES_MAX`].
     addresses: HashSet<IpAddr>,
-    /// When the first came that was counted.
+    /// When the first of them was counted.
     since: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Count {
-    /// Since the log was last told.
+    /// Counted since this kind's last line in the log.
     unreported: u64,
     told: Option<Instant>,
 }
@@ -68,7 +68,7 @@ impl Refusals {
 }
 
 impl Counts {
-    /// Whether this one gets a line of its own: none of its kind was told of for a while.
+    /// Whether this one gets a line of its own: there was none of its kind for a while. Otherwise it is counted.
     fn note(&mut self, kind: Kind, from: Option<IpAddr>, now: Instant) -> bool {
         let count = &mut self.kinds[kind as usize];
         if count.unreported == 0 && count.told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY) {
@@ -124,7 +124,7 @@ const KINDS: [&str; 7] = [
 /// A line of a hundred bytes a minute is 50 MB a year.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Beyond that it does not matter how many, and each takes memory.
+/// More are not counted: each takes memory.
 const ADDRESSES_MAX: usize = 1024;
 
 /// What one host can have addresses in.

@@ -1,4 +1,4 @@
-//! Goes on with a control stream whose connection broke, or brings nothing, over another one that the client makes.
+//! A client's control stream whose connection broke, or is silent, goes on over a new connection.
 
 use super::start::Connecting;
 use crate::net::control::KEEP_ALIVE_EVERY;
@@ -22,8 +22,8 @@ pub struct Rejoin {
     pub key: JoinKey,
 }
 
-/// See that `control` has a connection until it is over, its `first` one if that is still under way; it may be without one for
-/// as long as `patience`.
+/// Keep `control` connected until it is over, for as long as `patience` without a connection. `first`: its first connection,
+/// if that is still being made.
 pub fn keep(
     control: &Arc<ResumableStream>,
     rejoin: Rejoin,
@@ -33,7 +33,7 @@ pub fn keep(
     control.doubt_silence(KEEP_ALIVE_EVERY)?;
     let kept = control.clone();
     std::thread::Builder::new().name("control-rejoin".into()).spawn(move || {
-        // Where that is not to be had, and a host with a full queue of connections does not answer, another may be.
+        // If the first one fails, as at a host whose queue of connections is full, a later one may not.
         if let Some(socket) = first.and_then(Connecting::into_socket)
             && let Err(error) = begin_control(socket, &rejoin.key, (rejoin.connection_id, &kept))
         {
@@ -47,22 +47,22 @@ pub fn keep(
     Ok(())
 }
 
-/// Make another connection; try again until there is one, or the one before speaks again, or it is over.
+/// Connect again: try until there is a connection, or the old one brings something again, or the control stream is over.
 fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
     let (mut refused, mut pause) = (0, FIRST_PAUSE);
     while control.needs_another() {
         match rejoin.dial(control) {
             Ok(()) => return,
-            // It has ended, or its server is another one since.
+            // The session has ended, or the server was started anew.
             Err(StreamError::Refused) if control.is_broken() => return control.end(),
-            // Or its last words are still on their way.
+            // Or what it said last is still on its way.
             Err(error) if is_refusal(&error) => {
                 refused += 1;
                 if refused >= REFUSALS {
                     return control.end();
                 }
             }
-            // Whoever else answers there may be in the way for a while only.
+            // Something else answers there, perhaps only for a while.
             Err(error) => tracing::debug!("the control stream cannot go on yet: {error}"),
         }
         sleep(pause);
@@ -70,7 +70,7 @@ fn go_on(control: &ResumableStream, rejoin: &Rejoin) {
     }
 }
 
-/// Nobody listens there, or whoever does has nobody to pass the connection on to.
+/// Nobody listens there, or a relay does that cannot reach the server.
 fn is_refusal(error: &StreamError) -> bool {
     let StreamError::Io(error) = error else { return matches!(error, StreamError::Refused) };
     matches!(

@@ -538,8 +538,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 }
 
-/// Datagrams that the path lost, by the receiver's count: those that must have come by, less those that did, less those
-/// that its host dropped.
+/// Datagrams that the path lost: all up to the newest that arrived, less those that arrived, less those that the receiving
+/// host dropped.
 fn path_losses(stats: &SenderStats) -> u64 {
     stats.covered.saturating_sub(stats.received).saturating_sub(stats.receiver_drops)
 }
