@@ -3,7 +3,7 @@
 use crate::program::args::SimArgs;
 use crate::program::listing;
 use crate::program::output::{self, Exit};
-use crate::report::{Head, Origin, Report, end_line, head_line, report_lines, text};
+use crate::report::{Head, Origin, Report, Stored, text};
 use crate::sim::{self, Contestant, Options};
 use crate::{Experiment, Scale};
 use longhaul_cli::failure::Failure;
@@ -96,9 +96,6 @@ fn present(
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     let scale = if args.quick { Scale::Quick } else { Scale::Full };
-    if args.json {
-        output::result(&head_line(&head(what, scale, seed)).to_string());
-    }
     let bar = listing::progress_bar(what, "simulations");
     let show = |done: usize, total: usize| {
         bar.set_length(total as u64);
@@ -108,15 +105,12 @@ fn present(
     let report = simulate(&Options { scale, seed, threads, contestants: &[], progress: &show });
     bar.finish_and_clear();
     let report = report?;
-    let seconds = begun.elapsed().as_secs_f64();
+    let stored = Stored { head: head(what, scale, seed), report, seconds: begun.elapsed().as_secs_f64() };
     if args.json {
-        for line in report_lines(&report) {
-            output::result(&line.to_string());
-        }
-        output::result(&end_line(seconds).to_string());
+        stored.lines().iter().for_each(|line| output::result(&line.to_string()));
     } else {
-        output::result(&text::report(&report));
-        output::result(&format!("\nseed {seed}, {}, {}", scale.name(), output::seconds_text(seconds)));
+        output::result(&text::report(&stored.report));
+        output::result(&format!("\nseed {seed}, {}, {}", scale.name(), output::seconds_text(stored.seconds)));
     }
     Ok(())
 }

@@ -27,27 +27,14 @@ impl Stored {
 
     /// As JSON lines.
     pub fn lines(&self) -> Vec<Json> {
-        let report = report_lines(&self.report);
-        [head_line(&self.head)].into_iter().chain(report).chain([end_line(self.seconds)]).collect()
+        let Stored { head, report, seconds } = self;
+        let method = Line::Method { title: report.title.clone(), text: report.method.clone() };
+        let tables = report.tables.iter().flat_map(Line::of_table);
+        let statements = report.statements.iter().cloned().map(Line::Statement);
+        let end = Line::End { seconds: (seconds * 1e3).round() / 1e3 };
+        let opening = [Line::Run(head.clone()), method].into_iter();
+        opening.chain(tables).chain(statements).chain([end]).map(|line| line.json()).collect()
     }
-}
-
-/// What all results say first.
-pub fn head_line(head: &Head) -> Json {
-    Line::Run(head.clone()).json()
-}
-
-/// The lines of a report between head and end.
-pub fn report_lines(report: &Report) -> Vec<Json> {
-    let method = Line::Method { title: report.title.clone(), text: report.method.clone() };
-    let tables = report.tables.iter().flat_map(Line::of_table);
-    let statements = report.statements.iter().cloned().map(Line::Statement);
-    [method].into_iter().chain(tables).chain(statements).map(|line| line.json()).collect()
-}
-
-/// What all results say last.
-pub fn end_line(seconds: f64) -> Json {
-    Line::End { seconds: (seconds * 1e3).round() / 1e3 }.json()
 }
 
 /// What is wrong with a line: its number from 1, and what.

@@ -27,7 +27,7 @@ pub(crate) use chart::values_without_a_bar;
 
 pub use cells::cell;
 pub use head::{Head, Host, Origin};
-pub use lines::{Stored, end_line, head_line, report_lines};
+pub use lines::Stored;
 pub use model::{Claim, Findings, Report, Source, Statement, Verdict};
 pub use plot::{Plot, PlotKind};
 pub use results::Results;
