@@ -11,7 +11,15 @@ use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 /// The machine is not another's alone as long as this is there.
-pub struct Hold(#[expect(dead_code, reason = "what counts is that they are locked")] Arc<[File]>);
+pub struct Hold(Arc<[File]>);
+
+impl Hold {
+    /// The same for a thread that works for the test which has it.
+    pub fn lend(&self) -> Hold {
+        HELD.set(Arc::downgrade(&self.0));
+        Hold(self.0.clone())
+    }
+}
 
 thread_local! {
     /// A thread, and so a test, holds the machine once.

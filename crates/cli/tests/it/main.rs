@@ -3,6 +3,7 @@
 mod addresses;
 mod alone;
 mod audit;
+mod auto;
 mod bad_input;
 mod campaign;
 mod common;
@@ -22,7 +23,6 @@ mod signals;
 mod ssh;
 mod strangers;
 mod tcp_streams;
-mod transport;
 mod udp_handshake;
 mod unit;
 mod usage;

@@ -87,7 +87,7 @@ fn a_copy_in_parts_goes_on_when_the_mtu_shrinks_twice() {
     for pull in [false, true] {
         let sides = Sides::new(pull);
         // More than one part, of small files of all lengths.
-        for folder in 0..7 {
+        for folder in 0..6 {
             let folder_path = sides.from().join(format!("d{folder}"));
             fs::create_dir(&folder_path).expect("a folder");
             for file in 0..3_000 {

@@ -2,64 +2,60 @@
 
 use super::measure_programs;
 use super::trace::{self, Sample};
-use crate::watched::{Verdict, check};
+use crate::watched::{Verdict, check, side_by_side};
 use longhaul_lab::variants::{Origin, Variant};
 use longhaul_lab::{Lab, Scenario, Side, TcpSettings};
 use longhaul_sim::path::PathConfig;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+type Rule = fn() -> Verdict;
+
+/// All at once: four such connections leave much of the machine idle.
 #[test]
-fn scalable_grows_by_a_hundredth_and_gives_an_eighth() {
+fn windows_grow_and_are_cut_as_the_formulas_say() {
+    let rules: [(&str, Rule); 4] =
+        [("scalable", scalable), ("hstcp", hstcp), ("htcp", htcp), ("htcp, full queue", htcp_with_a_queue)];
     measure_programs(|| {
-        let course = Course::losing("lh_scalable")?;
-        course.check_cuts(|_, _| 7.0 / 8.0)?;
-        // A hundredth for each segment above 100, 1/w below, as Reno.
-        course.check_growth(|sample, _| sample.window / sample.window.min(100.0))
+        side_by_side(rules, |(name, rule)| rule().map_err(|why| format!("{name}: {why}"))).map(|_| ())
     });
 }
 
-#[test]
-fn hstcp_follows_the_rfcs_functions_of_the_window() {
-    measure_programs(|| {
-        let course = Course::losing("lh_hstcp")?;
-        course.check_cuts(|before, _| 1.0 - decrease(before.window))?;
-        course.check_growth(|sample, _| increase(sample.window))
-    });
+fn scalable() -> Verdict {
+    let course = Course::losing("lh_scalable")?;
+    course.check_cuts(|_, _| 7.0 / 8.0)?;
+    // A hundredth for each segment above 100, 1/w below, as Reno.
+    course.check_growth(|sample, _| sample.window / sample.window.min(100.0))
 }
 
-#[test]
-fn htcp_grows_by_the_time_since_the_loss() {
-    measure_programs(|| {
-        let course = Course::losing("lh_htcp")?;
-        // After slow start there is no throughput to compare with yet, or a much smaller one.
-        course.check_cuts(|_, _| 0.5)?;
-        course.check_growth(|sample, since_loss_s| alpha(since_loss_s, sample.rtt_min_us / 1e6, 0.5))
-    });
+fn hstcp() -> Verdict {
+    let course = Course::losing("lh_hstcp")?;
+    course.check_cuts(|before, _| 1.0 - decrease(before.window))?;
+    course.check_growth(|sample, _| increase(sample.window))
 }
 
-/// Where the queue holds half a round trip, RTTmin / RTTmax is 2/3.
-#[test]
-fn htcp_gives_up_what_empties_the_queue() {
-    measure_programs(|| {
-        let course =
-            Course::over(&Scenario { queue_bdp: Some(0.5), ..Scenario::new(20.0, 40.0) }, "lh_htcp", 7.0)?;
-        // The first ones follow slow start, whose throughput is that of a path not yet full.
-        let [_, _, losses @ ..] = &course.losses[..] else { return Err("less than three losses".into()) };
-        check(!losses.is_empty(), || "only two losses".into())?;
-        let rtt_max_us = course.samples.iter().map(|sample| sample.rtt_us).fold(0.0, f64::max);
-        for loss in losses {
-            let (kept, expected) = (course.kept(*loss), course.samples[*loss].rtt_min_us / rtt_max_us);
-            println!("  kept {kept:.3} of the window, RTTmin / RTTmax {expected:.3}");
-            check((0.6..0.72).contains(&expected), || {
-                format!("RTTmin / RTTmax is {expected:.3} on this path")
-            })?;
-            check((kept - expected).abs() < 0.06, || {
-                format!("kept {kept:.3} of the window, not {expected:.3}")
-            })?;
-        }
-        Ok(())
-    });
+fn htcp() -> Verdict {
+    let course = Course::losing("lh_htcp")?;
+    // After slow start there is no throughput to compare with yet, or a much smaller one.
+    course.check_cuts(|_, _| 0.5)?;
+    course.check_growth(|sample, since_loss_s| alpha(since_loss_s, sample.rtt_min_us / 1e6, 0.5))
+}
+
+/// Where the queue holds half a round trip, RTTmin / RTTmax is 2/3. Then H-TCP gives up what empties the queue.
+fn htcp_with_a_queue() -> Verdict {
+    let course =
+        Course::over(&Scenario { queue_bdp: Some(0.5), ..Scenario::new(20.0, 40.0) }, "lh_htcp", 7.0)?;
+    // The first ones follow slow start, whose throughput is that of a path not yet full.
+    let [_, _, losses @ ..] = &course.losses[..] else { return Err("less than three losses".into()) };
+    check(!losses.is_empty(), || "only two losses".into())?;
+    let rtt_max_us = course.samples.iter().map(|sample| sample.rtt_us).fold(0.0, f64::max);
+    for loss in losses {
+        let (kept, expected) = (course.kept(*loss), course.samples[*loss].rtt_min_us / rtt_max_us);
+        println!("  kept {kept:.3} of the window, RTTmin / RTTmax {expected:.3}");
+        check((0.6..0.72).contains(&expected), || format!("RTTmin / RTTmax is {expected:.3} on this path"))?;
+        check((kept - expected).abs() < 0.06, || format!("kept {kept:.3} of the window, not {expected:.3}"))?;
+    }
+    Ok(())
 }
 
 /// A connection that always sends.

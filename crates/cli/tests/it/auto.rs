@@ -1,4 +1,4 @@
-//! What carries the data, chosen and changed midway, over an emulated path.
+//! What carries the data where that is left to the copy: chosen, and changed midway, over an emulated path.
 
 use crate::common::lab::Haul;
 use crate::common::sides::Sides;
