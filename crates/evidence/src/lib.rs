@@ -17,7 +17,7 @@
 //! that arrive, not as bytes that can be read: those come in leaps where a lane loses packets. Where it is the
 //! protocols that are measured and not the program, the simulator's endpoints run over UDP sockets of the hosts
 //! (`Lab::ends`), and many of the kernel's TCPs come as the simulator's traffic does (`Lab::flows`); several paths can
-//! then be measured at a time. Other programs that copy are behind one trait (`evidence/src/lab/peers`), longhaul too; each of their
+//! then be measured at a time. Other programs that copy are behind one trait (`evidence/src/lab/copiers`), longhaul too; each of their
 //! copies has a path and servers of its own, is timed from outside and compared with what was sent. Plain TCP is
 //! `longhaul-lab` again (`lab-plain`, `evidence/src/lab/plain.rs`). docs/lab.md has the list.
 //!

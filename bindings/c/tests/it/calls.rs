@@ -46,20 +46,20 @@ fn text(len: usize) -> Vec<u8> {
 
 #[test]
 fn the_calls_of_sockets_make_a_stream() {
-    let door = lh_socket(libc::AF_INET, libc::SOCK_STREAM, 0);
+    let listener = lh_socket(libc::AF_INET, libc::SOCK_STREAM, 0);
     let mut at = address(0);
     // SAFETY: all pointers are good.
     unsafe {
-        assert_eq!(lh_bind(door, (&raw const at).cast(), ADDRESS_LEN), 0, "{}", line());
-        at = address(port_of(door));
-        assert_eq!(lh_listen(door, 5), 0, "{}", line());
+        assert_eq!(lh_bind(listener, (&raw const at).cast(), ADDRESS_LEN), 0, "{}", line());
+        at = address(port_of(listener));
+        assert_eq!(lh_listen(listener, 5), 0, "{}", line());
         let near = lh_socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, libc::IPPROTO_TCP);
         assert_eq!(lh_connect(near, (&raw const at).cast(), ADDRESS_LEN), 0, "{}", line());
         let (mut peer, mut len) = (address(0), ADDRESS_LEN);
-        let far = lh_accept(door, (&raw mut peer).cast(), &mut len);
+        let far = lh_accept(listener, (&raw mut peer).cast(), &mut len);
         assert_eq!((u16::from_be(peer.sin_port), len), (port_of(near), ADDRESS_LEN));
         assert_eq!(lh_getpeername(near, (&raw mut peer).cast(), &mut len), 0);
-        assert_eq!(u16::from_be(peer.sin_port), port_of(door));
+        assert_eq!(u16::from_be(peer.sin_port), port_of(listener));
         assert_eq!(lh_connect(near, (&raw const at).cast(), ADDRESS_LEN), -1);
         assert_eq!(errno(), libc::EISCONN);
 
@@ -74,7 +74,7 @@ fn the_calls_of_sockets_make_a_stream() {
         send_all(far, b"pong");
         assert_eq!(lh_recv(near, room.as_mut_ptr().cast(), 4, libc::MSG_WAITALL), 4);
         assert_eq!(&room[..4], b"pong");
-        for fd in [near, far, door] {
+        for fd in [near, far, listener] {
             assert_eq!(lh_close(fd), 0, "{}", line());
         }
     }
@@ -216,7 +216,7 @@ fn options_are_checked_and_heeded() {
         ] {
             assert_eq!(good, 0, "{}", line());
         }
-        let (door, port) = serve(options);
+        let (listener, port) = serve(options);
         let (near, at) = (lh_socket(libc::AF_INET, libc::SOCK_STREAM, 0), address(port));
         assert_eq!(lh_set_options(near, options), 0, "{}", line());
         assert_eq!(lh_options_congestion(options, c"no such thing".as_ptr()), 0);
@@ -224,7 +224,7 @@ fn options_are_checked_and_heeded() {
         assert!(line().contains("no such thing"), "{}", line());
         lh_options_free(options);
         assert_eq!(lh_connect(near, (&raw const at).cast(), ADDRESS_LEN), 0, "{}", line());
-        let far = lh_accept(door, null_mut(), null_mut());
+        let far = lh_accept(listener, null_mut(), null_mut());
         let began = Instant::now();
         let mut stats = LhStats::default();
         while stats.lanes < 3 {
@@ -232,7 +232,7 @@ fn options_are_checked_and_heeded() {
             assert_eq!(lh_stats(near, &mut stats, size_of::<LhStats>()), 0);
             thread::sleep(Duration::from_millis(5));
         }
-        assert_eq!((lh_close(near), lh_close(far), lh_close(door)), (0, 0, 0));
+        assert_eq!((lh_close(near), lh_close(far), lh_close(listener)), (0, 0, 0));
     }
 }
 
@@ -256,12 +256,12 @@ fn what_cannot_be_reached_is_an_error_with_a_line() {
 
         let keyed = lh_options_new();
         lh_options_key(keyed, b"right".as_ptr().cast(), 5);
-        let (door, port) = serve(keyed);
+        let (listener, port) = serve(keyed);
         lh_options_key(keyed, b"wrong".as_ptr().cast(), 5);
         assert_eq!((lh_dial(LOCALHOST.as_ptr(), port, keyed), errno()), (-1, libc::EKEYREJECTED));
         assert!(line().contains("key"), "{}", line());
         lh_options_free(keyed);
-        assert_eq!(lh_close(door), 0);
+        assert_eq!(lh_close(listener), 0);
     }
 }
 

@@ -28,18 +28,18 @@ fn timeouts_pass_and_closing_ends_waiting() {
     set_timeout(near, libc::SO_RCVTIMEO, 20_000);
     assert_eq!((receive(near, &mut [0]), errno()), (-1, libc::EAGAIN));
     set_timeout(near, libc::SO_RCVTIMEO, 0);
-    let (door, _) = serve(null());
-    set_timeout(door, libc::SO_RCVTIMEO, 20_000);
+    let (listener, _) = serve(null());
+    set_timeout(listener, libc::SO_RCVTIMEO, 20_000);
     // SAFETY: null is allowed.
-    assert_eq!((unsafe { lh_accept(door, null_mut(), null_mut()) }, errno()), (-1, libc::EAGAIN));
-    set_timeout(door, libc::SO_RCVTIMEO, 0);
+    assert_eq!((unsafe { lh_accept(listener, null_mut(), null_mut()) }, errno()), (-1, libc::EAGAIN));
+    set_timeout(listener, libc::SO_RCVTIMEO, 0);
     thread::scope(|scope| {
         let reading = scope.spawn(|| receive(near, &mut [0]));
         // SAFETY: null is allowed.
-        let accepting = scope.spawn(|| (unsafe { lh_accept(door, null_mut(), null_mut()) }, errno()));
+        let accepting = scope.spawn(|| (unsafe { lh_accept(listener, null_mut(), null_mut()) }, errno()));
         // Most likely both wait by then; if not, the outcome is the same but for the number.
         thread::sleep(Duration::from_millis(50));
-        assert_eq!((lh_close(near), lh_close(door)), (0, 0));
+        assert_eq!((lh_close(near), lh_close(listener)), (0, 0));
         assert!(reading.join().unwrap() <= 0);
         assert_eq!(accepting.join().unwrap(), (-1, libc::EBADF));
     });

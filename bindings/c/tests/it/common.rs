@@ -36,9 +36,9 @@ pub const ADDRESS_LEN: socklen_t = size_of::<sockaddr_in>() as socklen_t;
 pub fn serve(options: *const LhOptions) -> (c_int, u16) {
     // SAFETY: all pointers are good.
     unsafe {
-        let door = lh_serve(LOCALHOST.as_ptr(), 0, options);
-        assert!(door >= 0, "{}", line());
-        (door, port_of(door))
+        let listener = lh_serve(LOCALHOST.as_ptr(), 0, options);
+        assert!(listener >= 0, "{}", line());
+        (listener, port_of(listener))
     }
 }
 
@@ -53,12 +53,12 @@ pub fn port_of(fd: c_int) -> u16 {
 
 /// Both ends of a stream over loopback.
 pub fn pair() -> (c_int, c_int) {
-    let (door, port) = serve(null());
+    let (listener, port) = serve(null());
     // SAFETY: all pointers are good.
     let ends =
-        unsafe { (lh_dial(LOCALHOST.as_ptr(), port, null()), lh_accept(door, null_mut(), null_mut())) };
+        unsafe { (lh_dial(LOCALHOST.as_ptr(), port, null()), lh_accept(listener, null_mut(), null_mut())) };
     assert!(ends.0 >= 0 && ends.1 >= 0, "{}", line());
-    assert_eq!(lh_close(door), 0);
+    assert_eq!(lh_close(listener), 0);
     ends
 }
 

@@ -4,7 +4,7 @@ use super::runs::{Runs, interleaved, named, times, turns};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
-use crate::lab::peers::{self, Cost, Kernel, Longhaul, Payload, Peer, Route, Rsync, Scp, Udt, Uftp};
+use crate::lab::copiers::{self, Copier, Cost, Kernel, Longhaul, Payload, Route, Rsync, Scp, Udt, Uftp};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const CHEAP: Claim = Claim::ours(
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let size_s = bench.pick(20.0, 2.5, 0.1);
     let rounds = bench.pick(5, 1, 1);
-    let peers: Vec<Box<dyn Peer>> = vec![
+    let copiers: Vec<Box<dyn Copier>> = vec![
         Box::new(Longhaul::OBJECT),
         Box::new(Longhaul::STRIPE),
         Box::new(Kernel::CUBIC),
@@ -29,12 +29,12 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Box::new(Uftp),
         Box::new(Udt::default()),
     ];
-    let (found, missing) = peers::present(peers);
+    let (found, missing) = copiers::present(copiers);
     bench.expect_runs(rounds * found.len());
     let payload = Payload::file(bench, (MBIT * 1e6 / 8.0 * size_s) as u64)?;
     let limit = Duration::from_secs_f64(PATIENCE * size_s).max(LIMIT_MIN);
     let scenario = Scenario::new(MBIT, RTT_MS);
-    let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::CUBIC_NAME, round: 0 };
+    let route = Route { scenario: &scenario, is_loopback: false, congestion: copiers::CUBIC_NAME, round: 0 };
     let all = interleaved(bench, route, &turns(&found, &payload, limit), rounds)?;
     let mut method = vec![format!(
         "A file of {size_s} s at {MBIT} Mb/s, {RTT_MS} ms, clean, copied {} by each program in turn: user and \
@@ -42,7 +42,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              the kernel does for arriving packets is done on behalf of the emulator and not in these figures.",
         times(rounds)
     )];
-    method.extend(peers::setups(peers::CUBIC_NAME, &found, &missing));
+    method.extend(copiers::setups(copiers::CUBIC_NAME, &found, &missing));
     Ok(Findings { method, tables: vec![table(&all)], statements: vec![judge(&all)] })
 }
 

@@ -4,9 +4,9 @@ use super::runs::{Runs, Standing, fastest_but, interleaved, named, standing, tim
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
+use crate::lab::copiers::{self, Copier, Kernel, Longhaul, OURS, Payload, Route, Rsync, Scp};
 use crate::lab::figures::median;
 use crate::lab::iperf::{self, Iperf};
-use crate::lab::peers::{self, Kernel, Longhaul, OURS, Payload, Peer, Route, Rsync, Scp};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Value};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const FASTER: Claim = Claim::ours("longhaul faster than scp and than rsync, over
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let bytes = bench.pick(2 << 30, 256 << 20, 8 << 20);
     let rounds = bench.pick(7, 2, 1);
-    let peers: Vec<Box<dyn Peer>> = vec![
+    let copiers: Vec<Box<dyn Copier>> = vec![
         Box::new(Longhaul::AUTO),
         Box::new(Longhaul::OBJECT),
         Box::new(Longhaul::STRIPE),
@@ -32,7 +32,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         Box::new(Rsync::Ssh),
         Box::new(Scp),
     ];
-    let (found, missing) = peers::present(peers);
+    let (found, missing) = copiers::present(copiers);
     let payload = Payload::file(bench, bytes)?;
     let has_iperf = iperf::is_installed();
     bench.expect_runs(rounds * (found.len() + usize::from(has_iperf)));
@@ -46,7 +46,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             iperf_mbps.push(one.run(bench, &lab, true)?);
         }
     }
-    let route = Route { scenario: &scenario, is_loopback: true, congestion: peers::CUBIC_NAME, round: 0 };
+    let route = Route { scenario: &scenario, is_loopback: true, congestion: copiers::CUBIC_NAME, round: 0 };
     let limit = Duration::from_secs_f64(bytes as f64 * 8e-6 / RATE_MBIT_MIN).max(LIMIT_MIN);
     let all = interleaved(bench, route, &turns(&found, &payload, limit), rounds)?;
     let mut method = vec![format!(
@@ -56,7 +56,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         bytes >> 20,
         times(rounds)
     )];
-    method.extend(peers::setups(peers::CUBIC_NAME, &found, &missing));
+    method.extend(copiers::setups(copiers::CUBIC_NAME, &found, &missing));
     if !has_iperf {
         method.push(iperf::MISSING.into());
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_claims_programs_are_called_so() {
-        let peers: [Box<dyn Peer>; 3] = [Box::new(Scp), Box::new(Rsync::Ssh), Box::new(Rsync::Daemon)];
-        assert_eq!(peers.map(|peer| peer.name()), RIVALS);
+        let copiers: [Box<dyn Copier>; 3] = [Box::new(Scp), Box::new(Rsync::Ssh), Box::new(Rsync::Daemon)];
+        assert_eq!(copiers.map(|copier| copier.name()), RIVALS);
     }
 }

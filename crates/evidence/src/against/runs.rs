@@ -2,14 +2,14 @@
 
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
+use crate::lab::copiers::{Copier, Cost, Missing, Payload, Route, Undone, copy_once};
 use crate::lab::figures::{Better, median_of_all};
-use crate::lab::peers::{Cost, Missing, Payload, Peer, Route, Undone, copy_once};
 use crate::report::{Rows, Unit};
 use std::time::Duration;
 
 /// What a program does in each round, and how long it may take.
 pub(super) struct Turn<'a> {
-    pub(super) peer: &'a dyn Peer,
+    pub(super) copier: &'a dyn Copier,
     /// What a table calls it.
     pub(super) name: &'static str,
     pub(super) payload: &'a Payload,
@@ -17,9 +17,13 @@ pub(super) struct Turn<'a> {
 }
 
 /// A turn of the same for each of them.
-pub(super) fn turns<'a>(peers: &'a [Box<dyn Peer>], payload: &'a Payload, limit: Duration) -> Vec<Turn<'a>> {
-    let turn = |peer: &'a dyn Peer| Turn { peer, name: peer.name(), payload, limit };
-    peers.iter().map(AsRef::as_ref).map(turn).collect()
+pub(super) fn turns<'a>(
+    copiers: &'a [Box<dyn Copier>],
+    payload: &'a Payload,
+    limit: Duration,
+) -> Vec<Turn<'a>> {
+    let turn = |copier: &'a dyn Copier| Turn { copier, name: copier.name(), payload, limit };
+    copiers.iter().map(AsRef::as_ref).map(turn).collect()
 }
 
 /// All copies by one program under the same circumstances.
@@ -45,7 +49,7 @@ pub(super) fn interleaved(
     for round in 0..rounds {
         for (turn, runs) in turns.iter().zip(&mut all) {
             let route = Route { round: route.round + round as u64, ..route };
-            match copy_once(bench, turn.peer, route, turn.payload, turn.limit)? {
+            match copy_once(bench, turn.copier, route, turn.payload, turn.limit)? {
                 Ok(cost) => runs.done.push(cost),
                 Err(why) => runs.failed.push(why),
             }
@@ -195,7 +199,7 @@ pub(super) fn broken(name: &'static str) -> Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::peers::Absent;
+    use crate::lab::copiers::Absent;
 
     #[test]
     fn what_was_not_done_is_slower_than_everything() {

@@ -4,7 +4,7 @@ use super::runs::{Runs, Standing, Turn, absent, fastest_but, interleaved, named,
 use crate::ExperimentError;
 use crate::experiment::{self, Experiment};
 use crate::lab::bench::Bench;
-use crate::lab::peers::{self, Kernel, Longhaul, OURS, Payload, Peer, Route, Rsync, Scp};
+use crate::lab::copiers::{self, Copier, Kernel, Longhaul, OURS, Payload, Route, Rsync, Scp};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -22,14 +22,14 @@ const AHEAD: Claim = Claim::ours("longhaul ahead of every other program in media
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let files = bench.pick(20_000, 3000, 200);
     let rounds = bench.pick(5, 1, 1);
-    let peers: Vec<Box<dyn Peer>> = vec![
+    let copiers: Vec<Box<dyn Copier>> = vec![
         Box::new(Longhaul::AUTO),
         Box::new(Kernel::TAR),
         Box::new(Rsync::Daemon),
         Box::new(Rsync::Ssh),
         Box::new(Scp),
     ];
-    let (found, missing) = peers::present(peers);
+    let (found, missing) = copiers::present(copiers);
     let absent = absent(&missing);
     let tree = Payload::tree(bench, files, FILE_BYTES)?;
     let file = Payload::file(bench, tree.bytes)?;
@@ -38,9 +38,9 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let Scenario { bottleneck_mbit, rtt_ms, .. } = scenario;
     let best_s = tree.bytes as f64 * 8e-6 / bottleneck_mbit + rtt_ms / 1e3;
     let limit = Duration::from_secs_f64((PATIENCE * best_s).max(LIMIT_S_MIN));
-    let mut turns = vec![Turn { peer: &Longhaul::AUTO, name: ONE_FILE, payload: &file, limit }];
+    let mut turns = vec![Turn { copier: &Longhaul::AUTO, name: ONE_FILE, payload: &file, limit }];
     turns.extend(super::runs::turns(&found, &tree, limit));
-    let route = Route { scenario: &scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
+    let route = Route { scenario: &scenario, is_loopback: false, congestion: copiers::BBR_NAME, round: 0 };
     let all = interleaved(bench, route, &turns, rounds)?;
     let mut method = vec![format!(
         "{files} files of {FILE_BYTES} bytes, a hundred in each folder, copied {} by each program in turn over \
@@ -49,7 +49,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              rate is a result.",
         times(rounds)
     )];
-    method.extend(peers::setups(peers::BBR_NAME, &found, &missing));
+    method.extend(copiers::setups(copiers::BBR_NAME, &found, &missing));
     Ok(Findings { method, tables: vec![table(&all, files)], statements: judge(&all, &absent) })
 }
 

@@ -4,8 +4,8 @@ use super::runs::{Runs, Standing, absent, fastest_but, interleaved, named, stand
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
+use crate::lab::copiers::{self, Copier, OURS, Payload, Route};
 use crate::lab::paths::{self, Path};
-use crate::lab::peers::{self, OURS, Payload, Peer, Route};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let is_wanted = |path: &&Path| bench.wants(path.name(), is_whole || path.is_quick);
     let paths: Vec<&Path> = all.iter().filter(is_wanted).collect();
     bench.check_parts()?;
-    let (found, missing) = peers::present(peers::all());
+    let (found, missing) = copiers::present(copiers::all());
     let absent = absent(&missing);
     let far = |paths: &[&Path]| paths.iter().filter(|path| path.scenario.rtt_ms >= FAR_MS).count();
     let coverage = bench.coverage_of(far(&paths), far(&listed.iter().collect::<Vec<_>>()));
@@ -60,7 +60,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         sizes_s.iter().map(f64::to_string).collect::<Vec<_>>().join(", "),
         times(rounds)
     )];
-    method.extend(peers::setups(peers::BBR_NAME, &found, &missing));
+    method.extend(copiers::setups(copiers::BBR_NAME, &found, &missing));
     let mut tables = vec![leaders(&cells)];
     tables.extend(sizes_s.iter().map(|&size_s| table(&cells, size_s)));
     Ok(Findings { method, tables, statements: vec![coverage.of_every("such paths", judge(&cells, &absent))] })
@@ -70,12 +70,13 @@ fn cell(
     bench: &Bench<'_>,
     path: &Path,
     size_s: f64,
-    found: &[Box<dyn Peer>],
+    found: &[Box<dyn Copier>],
     rounds: usize,
 ) -> Result<Cell, ExperimentError> {
     let payload = Payload::file(bench, (path.scenario.bottleneck_mbit * 1e6 / 8.0 * size_s) as u64)?;
     let limit = Duration::from_secs_f64((PATIENCE * best_s(&path.scenario, payload.bytes)).max(LIMIT_S_MIN));
-    let route = Route { scenario: &path.scenario, is_loopback: false, congestion: peers::BBR_NAME, round: 0 };
+    let route =
+        Route { scenario: &path.scenario, is_loopback: false, congestion: copiers::BBR_NAME, round: 0 };
     let runs = interleaved(bench, route, &turns(found, &payload, limit), rounds)?;
     Ok(Cell { path: path.name().into(), rtt_ms: path.scenario.rtt_ms, size_s, runs })
 }

@@ -3,7 +3,7 @@
 
 use super::bench::Bench;
 use super::copied::{Copied, CopyError};
-use super::peers::{Longhaul, NAME, PORT, Payload, clear, no_room};
+use super::copiers::{Longhaul, NAME, PORT, Payload, clear, no_room};
 use super::process::Process;
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;

@@ -2,13 +2,13 @@
 
 pub(crate) mod bench;
 pub(crate) mod copied;
+pub(crate) mod copiers;
 pub(crate) mod copies;
 pub(crate) mod datagrams;
 pub(crate) mod figures;
 pub(crate) mod flows;
 pub(crate) mod iperf;
 pub(crate) mod paths;
-pub(crate) mod peers;
 pub mod plain;
 pub(crate) mod process;
 pub mod race;

@@ -3,15 +3,15 @@
 
 use super::bench::{Bench, Options};
 use super::copied::Copied;
+use super::copiers::{BBR_NAME, Copier, PORT, Payload, Route, Uftp, copy_once};
 use super::copies::Copies;
-use super::peers::{BBR_NAME, PORT, Payload, Peer, Route, Uftp, copy_once};
 use crate::ExperimentError;
 use longhaul_lab::{Counters, Lab, LabError, Scenario, tcp};
 use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
-pub use super::peers::Load;
+pub use super::copiers::Load;
 
 /// A path, and what is to be copied over it.
 pub struct Race<'a> {

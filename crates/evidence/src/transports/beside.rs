@@ -3,9 +3,9 @@
 use super::{treated, with_udp};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
+use crate::lab::copiers::Payload;
 use crate::lab::copies::Copies;
 use crate::lab::paths::{Path, Treatment};
-use crate::lab::peers::Payload;
 use crate::lab::striped::{Amount, CONGESTION_CONTROL, Streams, Striped};
 use crate::report::{Claim, Plot, Statement, Table, Unit};
 use longhaul_lab::{Lab, Scenario, Side};

@@ -3,7 +3,7 @@
 //! Every process that uses a program holds a shared lock on the program's *users* file, which names the sources
 //! that it was made from, and has a keeper: a shell that waits for the end of its input, which is the end of the
 //! process or of the [`Keeper`]. It then unregisters the program if it gets the users file for itself, that is, if
-//! it was the last one's. Whatever changes what is registered happens under the lock of the *door*.
+//! it was the last one's. Whatever changes what is registered happens under the *main lock*.
 
 use super::available;
 use super::build;
@@ -34,7 +34,7 @@ impl Keeper {
         let folder = build::folder()?;
         // First of all: from here on nothing stays registered, whatever happens.
         let mut keeper = Keeper::start(program.name, &folder)?;
-        let door = open_door(&folder)?;
+        let main_lock = take_main_lock(&folder)?;
         let path = users_file(&folder, program.name);
         let users = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let users = users.map_err(LabError::at("opening a lock file"))?;
@@ -49,7 +49,7 @@ impl Keeper {
         }
         lock(&users, FlockOperation::LockShared)?;
         keeper.users = Some(users);
-        drop(door);
+        drop(main_lock);
         Ok(keeper)
     }
 
@@ -57,7 +57,7 @@ impl Keeper {
         let (flock, bpftool) = (FLOCK.path()?, BPFTOOL.path()?);
         let mut shell = Command::new("sh");
         shell.args(["-c", WAIT_AND_REMOVE, "longhaul-keeper"]).args([&flock, &bpftool]);
-        shell.args([folder.join(DOOR), users_file(folder, name)]).arg(name);
+        shell.args([folder.join(MAIN_LOCK), users_file(folder, name)]).arg(name);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Apart from the group that Ctrl-C goes to.
         shell.process_group(0).current_dir("/");
@@ -84,7 +84,7 @@ impl Drop for Keeper {
 /// Remove a registration that no process uses; whether there was one.
 pub(super) fn remove_unused(name: &str) -> Result<bool, LabError> {
     let folder = build::folder()?;
-    let _door = open_door(&folder)?;
+    let _main_lock = take_main_lock(&folder)?;
     match File::open(users_file(&folder, name)) {
         Ok(users) if !lock(&users, FlockOperation::NonBlockingLockExclusive)? => return Ok(false),
         Ok(_) => {}
@@ -95,7 +95,7 @@ pub(super) fn remove_unused(name: &str) -> Result<bool, LabError> {
     Ok(true)
 }
 
-/// Under the door's lock, as all that follows.
+/// Under the main lock, as all that follows.
 fn register(program: &Program, folder: &Path) -> Result<(), LabError> {
     let object = build::object(program, folder)?;
     let mut bpftool = Command::new(BPFTOOL.path()?);
@@ -116,10 +116,10 @@ fn is_registered(name: &str) -> bool {
     available().iter().any(|one| one == name)
 }
 
-fn open_door(folder: &Path) -> Result<File, LabError> {
-    let door = File::create(folder.join(DOOR)).map_err(LabError::at("opening a lock file"))?;
-    lock(&door, FlockOperation::LockExclusive)?;
-    Ok(door)
+fn take_main_lock(folder: &Path) -> Result<File, LabError> {
+    let main_lock = File::create(folder.join(MAIN_LOCK)).map_err(LabError::at("opening a lock file"))?;
+    lock(&main_lock, FlockOperation::LockExclusive)?;
+    Ok(main_lock)
 }
 
 /// False if it would have to be waited for.
@@ -138,8 +138,8 @@ fn users_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.users"))
 }
 
-const DOOR: &str = "door";
+const MAIN_LOCK: &str = "door";
 
-/// Arguments: flock, bpftool, the door, the users file, the name. The keeper outlives a terminal and its Ctrl-C.
+/// Arguments: flock, bpftool, the main lock, the users file, the name. The keeper outlives a terminal and its Ctrl-C.
 const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP QUIT; cat >/dev/null; \
     exec \"$1\" \"$3\" \"$1\" --nonblock \"$4\" \"$2\" struct_ops unregister name \"$5\"";

@@ -181,11 +181,11 @@ fn a_wrong_key_is_named_on_both_sides() {
     assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongKey)));
 }
 
-type Met = Result<u8, HandshakeError>;
+type Outcome = Result<u8, HandshakeError>;
 
 /// A client and a server that speak these versions. `relay` passes the client's first flight on. What came of it on either
 /// side: the version they speak.
-fn meet(client: Versions, server: Versions, relay: impl FnOnce(&mut Vec<u8>)) -> (Met, Met) {
+fn meet(client: Versions, server: Versions, relay: impl FnOnce(&mut Vec<u8>)) -> (Outcome, Outcome) {
     let ((a, mut middle), (mut far, b)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     let accepting = std::thread::spawn(move || {
         let met = accept_as(server, stream(b), shared([9; 32]), Waker::new().unwrap(), answer);

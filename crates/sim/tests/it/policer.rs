@@ -19,7 +19,7 @@ fn policed(mbit: f64, burst_ms: f64, link_mbit: f64, rtt_ms: f64) -> Scenario {
 
 /// What came of a copy of so many seconds.
 #[derive(Debug)]
-struct Met {
+struct Measured {
     /// Of what the policer lets pass, start and end included.
     share: f64,
     /// Of what was sent after the first two seconds.
@@ -27,7 +27,7 @@ struct Met {
     named: Option<Policed>,
 }
 
-fn meet(scenario: &Scenario, seconds: f64) -> Met {
+fn meet(scenario: &Scenario, seconds: f64) -> Measured {
     let (mut early, mut late, mut named) = (None, (0, 0), None);
     let look = |sim: &mut BulkSim, id: FlowId| {
         let counters = sim.counters(Side::Left);
@@ -40,7 +40,7 @@ fn meet(scenario: &Scenario, seconds: f64) -> Met {
     let figures = Bulk::new(scenario.clone(), seconds).run_with(look);
     let early = early.expect("it lasts longer than 2 s");
     let lost = (late.1 - early.1) as f64 / (late.0 - early.0) as f64;
-    Met { share: figures.share, lost, named }
+    Measured { share: figures.share, lost, named }
 }
 
 #[test]

@@ -143,7 +143,7 @@ mod tests {
 
     /// What a path makes of what could be marked.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Path {
+    enum PathKind {
         Keeps,
         /// Some are marked.
         Congested,
@@ -152,19 +152,19 @@ mod tests {
         Drops,
     }
 
-    fn arrives(path: Path, number: DatagramNumber, sent: Ecn) -> Option<Ecn> {
+    fn arrives(path: PathKind, number: DatagramNumber, sent: Ecn) -> Option<Ecn> {
         match path {
             _ if !sent.is_capable() => Some(sent),
-            Path::Keeps => Some(sent),
-            Path::Congested => Some(if number.is_multiple_of(3) { Ecn::Ce } else { sent }),
-            Path::Clears => Some(Ecn::NotEct),
-            Path::Forges => Some(Ecn::Ce),
-            Path::Drops => None,
+            PathKind::Keeps => Some(sent),
+            PathKind::Congested => Some(if number.is_multiple_of(3) { Ecn::Ce } else { sent }),
+            PathKind::Clears => Some(Ecn::NotEct),
+            PathKind::Forges => Some(Ecn::Ce),
+            PathKind::Drops => None,
         }
     }
 
     /// Send so many at a time over a path, and hear of one of the last few after each; what datagrams said, and the end.
-    fn run(path: Path, wanted: Ecn, steps: &[(u64, u64)]) -> (Marking, Vec<Ecn>) {
+    fn run(path: PathKind, wanted: Ecn, steps: &[(u64, u64)]) -> (Marking, Vec<Ecn>) {
         let (mut marking, mut sent) = (Marking::new(wanted), vec![]);
         for (count, back) in steps {
             sent.extend((0..*count).map(|_| marking.ecn()));
@@ -193,13 +193,13 @@ mod tests {
         fn a_path_that_keeps_marks_is_trusted_and_one_that_takes_them_off_is_not(
             steps in steps(), wanted in prop_oneof![Just(Ecn::Ect0), Just(Ecn::Ect1)]
         ) {
-            for path in [Path::Keeps, Path::Congested] {
+            for path in [PathKind::Keeps, PathKind::Congested] {
                 let (marking, sent) = run(path, wanted, &steps);
                 prop_assert!(marking.is_sound() && marking.ecn() == wanted, "{:?}: {:?}", path, marking);
                 let silent = sent.iter().filter(|sent| **sent == Ecn::NotEct).count();
                 prop_assert!(silent < 5000, "{:?}: {} could not be marked", path, silent);
             }
-            for path in [Path::Clears, Path::Drops] {
+            for path in [PathKind::Clears, PathKind::Drops] {
                 let (marking, sent) = run(path, wanted, &steps);
                 prop_assert_eq!(marking.ecn(), Ecn::NotEct, "{:?}", path);
                 let tried = sent.iter().filter(|sent| sent.is_capable()).count();
@@ -209,7 +209,7 @@ mod tests {
 
         #[test]
         fn a_path_that_marks_everything_is_tried_now_and_then(steps in steps()) {
-            let (marking, sent) = run(Path::Forges, Ecn::Ect0, &steps);
+            let (marking, sent) = run(PathKind::Forges, Ecn::Ect0, &steps);
             prop_assert!(!marking.is_sound());
             let tried = sent.iter().filter(|sent| sent.is_capable()).count();
             prop_assert!(tried > 40 && tried < sent.len() / 2, "{} of {}", tried, sent.len());
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_path_that_begins_to_drop_what_could_be_marked_is_noticed_and_tried_later() {
-        let (mut marking, sent) = run(Path::Keeps, Ecn::Ect0, &[(100, 0); 3]);
+        let (mut marking, sent) = run(PathKind::Keeps, Ecn::Ect0, &[(100, 0); 3]);
         let next = sent.len() as u64;
         assert!(marking.is_sound());
         marking.doubt(next);

@@ -1,7 +1,7 @@
 //! The kernel's own TCP with nothing around it: a file by `sendfile` over one or several connections, a folder as a
 //! tar stream. Both ends are this program: [`crate::lab::plain`].
 
-use super::{Absent, Peer, Setting, Started, Wire};
+use super::{Absent, Copier, Setting, Started, Wire};
 use crate::ExperimentError;
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -47,7 +47,7 @@ impl Kernel {
     };
 }
 
-impl Peer for Kernel {
+impl Copier for Kernel {
     fn name(&self) -> &'static str {
         self.name
     }

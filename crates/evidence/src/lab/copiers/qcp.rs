@@ -2,7 +2,7 @@
 
 use super::payload::NAME;
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Setting, Started, tool, version_of};
+use super::{Absent, Copier, Setting, Started, tool, version_of};
 use crate::ExperimentError;
 
 /// qcp over an sshd of its own, by its congestion control.
@@ -14,7 +14,7 @@ pub(super) enum Qcp {
     Bbr,
 }
 
-impl Peer for Qcp {
+impl Copier for Qcp {
     fn name(&self) -> &'static str {
         match self {
             Qcp::Cubic => "qcp",

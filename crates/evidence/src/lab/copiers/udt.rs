@@ -1,7 +1,7 @@
 //! UDT 4, by a small program of ours around Debian's libudt: a file to a receiver that answers when it has it.
 
 use super::payload::NAME;
-use super::{Absent, Peer, Setting, Started, Wire};
+use super::{Absent, Copier, Setting, Started, Wire};
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
 use std::cell::OnceCell;
@@ -23,7 +23,7 @@ impl Udt {
     }
 }
 
-impl Peer for Udt {
+impl Copier for Udt {
     fn name(&self) -> &'static str {
         "UDT"
     }
@@ -65,7 +65,7 @@ fn compile() -> Result<Folder, Absent> {
     if is_compiled { Ok(folder) } else { Err(Absent::NotCompiled) }
 }
 
-const SOURCE: &str = include_str!("../../../peers/udt.cpp");
+const SOURCE: &str = include_str!("../../../copiers/udt.cpp");
 const PROGRAM: &str = "udt";
 const PORT: u16 = 9000;
 const PORT_TEXT: &str = "9000";

@@ -1,7 +1,7 @@
 //! GridFTP: `globus-url-copy` to an anonymous `globus-gridftp-server`.
 
 use super::payload::{NAME, no_room};
-use super::{Absent, Peer, Setting, Started, Wire, version_of};
+use super::{Absent, Copier, Setting, Started, Wire, version_of};
 use crate::ExperimentError;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 /// GridFTP over parallel TCP connections.
 pub(super) struct GridFtp;
 
-impl Peer for GridFtp {
+impl Copier for GridFtp {
     fn name(&self) -> &'static str {
         "GridFTP x 8"
     }

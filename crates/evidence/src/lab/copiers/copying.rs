@@ -1,6 +1,6 @@
 //! One copy: started, timed, checked, and nothing left of it.
 
-use super::Peer;
+use super::Copier;
 use super::hosts::{TCP_BUFFER_BYTES_MAX, host_congestion_control};
 use super::payload::Payload;
 use super::setting::Setting;
@@ -156,10 +156,10 @@ pub(crate) struct Route<'a> {
     pub(crate) round: u64,
 }
 
-/// Copy by `peer` over a path of its own.
+/// Copy by `copier` over a path of its own.
 pub(crate) fn copy_once(
     bench: &Bench<'_>,
-    peer: &dyn Peer,
+    copier: &dyn Copier,
     route: Route<'_>,
     payload: &Payload,
     limit: Duration,
@@ -180,7 +180,7 @@ pub(crate) fn copy_once(
     };
     let rtt_ms = if route.is_loopback { 0.0 } else { scenario.rtt_ms };
     let setting = Setting { bench, lab: &lab, payload, to, mbit, rtt_ms };
-    let started = match peer.start(&setting) {
+    let started = match copier.start(&setting) {
         Err(ExperimentError::Program { program, reason }) => {
             bench.count_run();
             return Ok(Err(Undone::Failed(format!("{program}: {reason}"))));

@@ -1,4 +1,4 @@
-//! Programs that copy files, ours among them, each behind [`Peer`]: whether it is there, how it is set up, and how
+//! Programs that copy files, ours among them, each behind [`Copier`]: whether it is there, how it is set up, and how
 //! its two sides are started on the hosts of a lab.
 //!
 //! Every copy is made over a lab of its own with servers of its own ([`copy_once`]): what a program that was given
@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A program that copies files from one host to another.
-pub(crate) trait Peer {
+pub(crate) trait Copier {
     /// What tables call it.
     fn name(&self) -> &'static str;
 
@@ -59,7 +59,7 @@ pub(crate) trait Peer {
 }
 
 /// All that are known, ours first.
-pub(crate) fn all() -> Vec<Box<dyn Peer>> {
+pub(crate) fn all() -> Vec<Box<dyn Copier>> {
     vec![
         Box::new(Longhaul::AUTO),
         Box::new(Kernel::BBR),
@@ -94,21 +94,22 @@ impl Missing {
 }
 
 /// Those that can be used here, and those that cannot.
-pub(crate) fn present(peers: Vec<Box<dyn Peer>>) -> (Vec<Box<dyn Peer>>, Vec<Missing>) {
+pub(crate) fn present(copiers: Vec<Box<dyn Copier>>) -> (Vec<Box<dyn Copier>>, Vec<Missing>) {
     let (mut found, mut missing) = (vec![], vec![]);
-    for peer in peers {
-        match peer.find() {
-            Ok(_) => found.push(peer),
-            Err(why) => missing.push(Missing { name: peer.name(), why }),
+    for copier in copiers {
+        match copier.find() {
+            Ok(_) => found.push(copier),
+            Err(why) => missing.push(Missing { name: copier.name(), why }),
         }
     }
     (found, missing)
 }
 
 /// What every comparison's method says of the hosts, of each program (version and setup), and of those that are missing.
-pub(crate) fn setups(congestion: &str, found: &[Box<dyn Peer>], missing: &[Missing]) -> Vec<String> {
-    let line =
-        |peer: &dyn Peer| format!("{} ({}): {}.", peer.name(), peer.find().unwrap_or_default(), peer.setup());
+pub(crate) fn setups(congestion: &str, found: &[Box<dyn Copier>], missing: &[Missing]) -> Vec<String> {
+    let line = |copier: &dyn Copier| {
+        format!("{} ({}): {}.", copier.name(), copier.find().unwrap_or_default(), copier.setup())
+    };
     let lines = found.iter().map(AsRef::as_ref).map(line);
     [hosts_setup(congestion)].into_iter().chain(lines).chain(missing.iter().map(Missing::line)).collect()
 }
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_left_out_by_name_with_the_remedy() {
         struct Unknown;
-        impl Peer for Unknown {
+        impl Copier for Unknown {
             fn name(&self) -> &'static str {
                 "absent"
             }

@@ -1,7 +1,7 @@
 //! Tsunami UDP: blocks at a rate that it is told, which the receiving end fetches and asks for again over TCP.
 
 use super::payload::NAME;
-use super::{Absent, Peer, Setting, Started, Wire, said_by, tool};
+use super::{Absent, Copier, Setting, Started, Wire, said_by, tool};
 use crate::ExperimentError;
 use crate::lab::copied::CopyError;
 use crate::lab::process::Ended;
@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 /// tsunami from a tsunamid.
 pub(super) struct Tsunami;
 
-impl Peer for Tsunami {
+impl Copier for Tsunami {
     fn name(&self) -> &'static str {
         "Tsunami"
     }

@@ -1,7 +1,7 @@
 //! rsync, to its daemon and over ssh.
 
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Setting, Started, Wire, version_of};
+use super::{Absent, Copier, Setting, Started, Wire, version_of};
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) enum Rsync {
     Ssh,
 }
 
-impl Peer for Rsync {
+impl Copier for Rsync {
     fn name(&self) -> &'static str {
         match self {
             Rsync::Daemon => "rsync daemon",

@@ -2,13 +2,13 @@
 
 use super::payload::NAME;
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Setting, Started};
+use super::{Absent, Copier, Setting, Started};
 use crate::ExperimentError;
 
 /// scp over an sshd of its own.
 pub(crate) struct Scp;
 
-impl Peer for Scp {
+impl Copier for Scp {
     fn name(&self) -> &'static str {
         "scp"
     }

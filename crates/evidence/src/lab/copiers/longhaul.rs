@@ -1,6 +1,6 @@
 //! longhaul itself: `longhaul cp` to a `longhaul serve`.
 
-use super::{Absent, Payload, Peer, Setting, Started};
+use super::{Absent, Copier, Payload, Setting, Started};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::copied::{Copied, CopyError};
@@ -85,7 +85,7 @@ fn judge(ended: &Ended) -> Result<(), CopyError> {
     }
 }
 
-impl Peer for Longhaul {
+impl Copier for Longhaul {
     fn name(&self) -> &'static str {
         self.name
     }

@@ -1,6 +1,6 @@
 //! UFTP: multicast file transfer in rounds, here to a single host and at a rate that it is told.
 
-use super::{Absent, Peer, Setting, Started, Wire, version_of};
+use super::{Absent, Copier, Setting, Started, Wire, version_of};
 use crate::ExperimentError;
 use crate::lab::copied::CopyError;
 use crate::lab::process::Ended;
@@ -8,7 +8,7 @@ use crate::lab::process::Ended;
 /// uftp to a uftpd.
 pub(crate) struct Uftp;
 
-impl Peer for Uftp {
+impl Copier for Uftp {
     fn name(&self) -> &'static str {
         "uftp"
     }

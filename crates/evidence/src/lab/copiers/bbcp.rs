@@ -2,13 +2,13 @@
 
 use super::payload::NAME;
 use super::sshd::{self, Sshd};
-use super::{Absent, Peer, Setting, Started, tool, version_of};
+use super::{Absent, Copier, Setting, Started, tool, version_of};
 use crate::ExperimentError;
 
 /// bbcp over an sshd of its own.
 pub(super) struct Bbcp;
 
-impl Peer for Bbcp {
+impl Copier for Bbcp {
     fn name(&self) -> &'static str {
         "bbcp x 8"
     }
