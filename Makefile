@@ -95,7 +95,7 @@ peers: ## Install the programs that the lab compares longhaul with, as far as th
 test: setup fmt deny lint doc fuzz bindings unit ## Run every check and test
 
 .PHONY: test-long
-test-long: last-release test-static ## Run all tests with cases drawn anew, and what takes minutes each: many more seeds, transfers and rounds
+test-long: last-release test-static test-wheel ## Run all tests with cases drawn anew, and what takes minutes each: many more seeds, transfers and rounds
 	LONGHAUL_LAST_RELEASE=$(if $(LAST_RELEASE),$(abspath $(LAST_RELEASE_FOLDER))/target/debug/longhaul) \
 		$(CARGO) test $(WHOLE) --tests --no-fail-fast -- --include-ignored
 
@@ -170,26 +170,40 @@ header-check:
 	$(TOOLS)/bin/cbindgen --quiet --verify --config bindings/c/cbindgen.toml bindings/c -o $(C_HEADER) >/dev/null \
 		|| { echo "$(C_HEADER) does not match the library: make header" >&2; exit 1; }
 
-.PHONY: python
-python: ## Build the Python package and run its tests, against programs in C and Rust too
-	@if [ -x $(MATURIN) ]; then $(MAKE) --no-print-directory python-tests; \
-		else echo "skipped: the Python package needs maturin, which make setup has not installed"; fi
+# A Python that is new enough for the package, wherever it comes from.
+PYTHON = $(firstword $(shell for python in python3 /usr/bin/python3; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$python"; done))
+run_python_tests = cd bindings/python/tests && LONGHAUL_C_FILE=$(PEERS)/file LONGHAUL_PROGRAM=$(DEV)/longhaul \
+	LONGHAUL_RUST_ECHO=$(DEV)/examples/stripe_echo $(1) -W error -m unittest
 
+.PHONY: python
+python: ## Run the tests of the Python package, against programs in C and Rust too
+	@if [ -n "$(PYTHON)" ]; then $(MAKE) --no-print-directory python-tests; \
+		else echo "skipped: the Python package needs Python 3.11 or newer"; fi
+
+# On a folder as a wheel has it inside.
 .PHONY: python-tests
-python-tests: programs
+python-tests: python-peers
+	rm -rf $(PEERS)/package && mkdir -p $(PEERS)/package
+	cp -r bindings/python/python/longhaul $(PEERS)/package
+	cp $(DEV)/lib_longhaul.so $(PEERS)/package/longhaul/_longhaul.abi3.so
+	$(call run_python_tests,PYTHONPATH=$(PEERS)/package $(PYTHON))
+
+.PHONY: python-peers
+python-peers: programs
 	$(MAKE) -s install-c DESTDIR= PREFIX=$(PEERS) C_LIBRARIES=$(DEV)
 	cc -o $(PEERS)/file bindings/c/examples/file.c -I$(PEERS)/include -L$(PEERS)/lib -llonghaul \
 		-Wl,-rpath,$(PEERS)/lib
-	rm -rf $(PEERS)/wheels
-	$(MATURIN) build --quiet --locked --profile dev --features longhaul-stripe/tokio --strip --compatibility linux \
-		-m bindings/python/Cargo.toml -o $(PEERS)/wheels
-	$(TOOLS)/python/bin/pip install --quiet --no-index --no-deps --force-reinstall $(PEERS)/wheels/*.whl
-	cd bindings/python/tests && LONGHAUL_C_FILE=$(PEERS)/file LONGHAUL_PROGRAM=$(DEV)/longhaul \
-		LONGHAUL_RUST_ECHO=$(DEV)/examples/stripe_echo $(abspath $(TOOLS))/python/bin/python -W error -m unittest
+
+.PHONY: test-wheel
+test-wheel: wheel python-peers ## Install the wheel in an environment of its own and run the Python tests on it
+	$(TOOLS)/python/bin/pip install --quiet --no-index --no-deps --force-reinstall $(CARGO_TARGET_DIR)/wheels/*.whl
+	$(call run_python_tests,$(abspath $(TOOLS))/python/bin/python)
 
 .PHONY: wheel
 wheel: ## Build the Python package for this machine: target/wheels
 	@.ci/setup maturin
+	rm -rf $(CARGO_TARGET_DIR)/wheels
 	CARGO_PROFILE_RELEASE_DEBUG=0 $(MATURIN) build --locked --release --strip --compatibility linux \
 		-m bindings/python/Cargo.toml -o $(CARGO_TARGET_DIR)/wheels
 
