@@ -138,18 +138,6 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     refused(bench.with("true", &one_file), &["--pcap and --pcap-right need a file each"]);
     refused(bench.shell(&one_file, ""), &["--pcap and --pcap-right need a file each"]);
     assert!(!Path::new("x.pcap").exists());
-    let bench = Bench::new(&format!("{PATH}[[traffic]]\ncontrol = 'udt'\n"));
-    if Path::new("/dev/net/tun").exists() {
-        let ended = Running::start(&mut bench.with("true", &[])).finish();
-        if !is_without_lab(&ended) {
-            let ended = ended.expect_code(2);
-            assert!(
-                ended.stderr.contains("traffic with control = \"udt\"; choose a TCP"),
-                "{}",
-                ended.stderr
-            );
-        }
-    }
 }
 
 #[test]

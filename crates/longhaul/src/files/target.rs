@@ -206,7 +206,17 @@ impl Target {
 
     /// What tells this part file's name from others'.
     pub(super) fn token(&self, entry: EntryIndex) -> PartToken {
-        self.resumed.get(&entry).copied().unwrap_or(self.token)
+        self.resumed.get(&entry).copied().unwrap_or_else(|| self.own_token(entry))
+    }
+
+    /// Each entry has its own: a file system may take names for one another that differ only in case.
+    fn own_token(&self, entry: EntryIndex) -> PartToken {
+        (u64::from_be_bytes(self.token) ^ u64::from(entry)).to_be_bytes()
+    }
+
+    /// The name of what is to be renamed soon.
+    fn new_name(&self, entry: EntryIndex, name: &[u8]) -> Vec<u8> {
+        new_name(name, self.own_token(entry))
     }
 
     /// Make a new part file. Its journal, which names it, is there before.
@@ -335,7 +345,7 @@ impl Target {
         let (folder, name) = self.parent(entry)?;
         let held = match self.create_unnamed(&folder)? {
             Some(file) => Held::Unnamed(file),
-            None => Held::Named(lease::create_new(&folder, &new_name(name, self.token))?),
+            None => Held::Named(lease::create_new(&folder, &self.new_name(entry, name))?),
         };
         let complete = Complete { entry, held };
         let file = complete.file();
@@ -355,7 +365,9 @@ impl Target {
         let (folder, name) = self.parent(complete.entry)?;
         match &complete.held {
             Held::Unnamed(file) => self.give_name(complete.entry, file, &folder, name)?,
-            Held::Named(_) => self.put(complete.entry, &folder, &new_name(name, self.token), name)?,
+            Held::Named(_) => {
+                self.put(complete.entry, &folder, &self.new_name(complete.entry, name), name)?
+            }
             Held::Part(held) => {
                 let part = part_name(name, self.token(complete.entry));
                 if !lease::is_at(&held.file, &folder, &part) {
@@ -379,7 +391,7 @@ impl Target {
             }
             Held::Named(_) => {
                 if let Ok((folder, name)) = self.parent(complete.entry) {
-                    let _ = remove_file(&folder, &new_name(name, self.token));
+                    let _ = remove_file(&folder, &self.new_name(complete.entry, name));
                 }
             }
         }
@@ -405,7 +417,7 @@ impl Target {
             Err(Errno::EXIST) if !self.place.new_only => {}
             other => return Ok(other?),
         }
-        let new = new_name(name, self.token);
+        let new = self.new_name(entry, name);
         let _ = lease::lock(file);
         link(&new)?;
         self.put(entry, folder, &new, name).inspect_err(|_| {
@@ -465,7 +477,7 @@ impl Target {
                 return Ok(utimensat(&folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?);
             }
         }
-        let new = new_name(name, self.token);
+        let new = self.new_name(entry, name);
         symlinkat(target.as_slice(), &folder, new.as_slice())?;
         let landed = utimensat(&folder, new.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(io::Error::from)

@@ -232,7 +232,10 @@ impl Writer {
             if !shared.step(entry, &[Status::Waiting], Status::Started) {
                 return target.reopen_part(entry);
             }
-            shared.logs.begin(target, entry, target.token(entry))?;
+            // Without a journal there is no part file either. Another writer of this file then meets the same error.
+            shared.logs.begin(target, entry, target.token(entry)).inspect_err(|_| {
+                shared.step(entry, &[Status::Started], Status::Waiting);
+            })?;
             target.create_part(entry)
         })
     }

@@ -10,9 +10,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub fn openat(folder: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
+    let _turn = turn(&folder);
     let name = named(&folder, name)?;
     let make = || system::openat(&folder, name.as_slice(), flags, mode);
     let is_unnamed = flags.contains(OFlags::TMPFILE);
@@ -23,25 +24,30 @@ pub fn openat(folder: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> R
 }
 
 pub fn statat(folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Stat> {
+    let _turn = turn(&folder);
     system::statat(&folder, named(&folder, name)?.as_slice(), flags)
 }
 
 pub fn mkdirat(folder: impl AsFd, name: impl Arg, mode: Mode) -> Result<()> {
+    let _turn = turn(&folder);
     let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::mkdirat(&folder, name.as_slice(), mode))
 }
 
 pub fn symlinkat(target: &[u8], folder: impl AsFd, name: impl Arg) -> Result<()> {
+    let _turn = turn(&folder);
     let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::symlinkat(target, &folder, name.as_slice()))
 }
 
 pub fn linkat(from: impl AsFd, path: &str, folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
+    let _turn = turn(&folder);
     let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::linkat(&from, path, &folder, name.as_slice(), flags))
 }
 
 pub fn unlinkat(folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
+    let _turn = turn(&folder);
     let name = named(&folder, name)?;
     rename(&folder, &[&name], || system::unlinkat(&folder, name.as_slice(), flags))
 }
@@ -54,6 +60,7 @@ pub fn renameat_with(
     to: impl Arg,
     flags: RenameFlags,
 ) -> Result<()> {
+    let _turn = turn(&folder);
     let (from, to) = (named(&folder, from)?, named(&same, to)?);
     let real = || system::renameat_with(&folder, from.as_slice(), &same, to.as_slice(), flags);
     rename(&folder, &[&from, &to], real)
@@ -197,15 +204,26 @@ impl Drop for Folding {
     }
 }
 
+/// Whether a folder does not tell upper and lower case apart.
+fn is_folding(folder: &impl AsFd) -> bool {
+    let is_below = |path: PathBuf| FOLDING.lock().unwrap().iter().any(|top| path.starts_with(top));
+    !FOLDING.lock().unwrap().is_empty() && std::fs::read_link(itself(folder)).is_ok_and(is_below)
+}
+
+/// A call below such a folder is one step for all others, as it is in a file system: to find the name and to do something
+/// with it.
+fn turn(folder: &impl AsFd) -> Option<MutexGuard<'static, ()>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    is_folding(folder).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// The name to which a name leads.
 fn named(folder: &impl AsFd, name: impl Arg) -> std::result::Result<Vec<u8>, Errno> {
     let name = name.as_cow_c_str()?.to_bytes().to_vec();
-    let is_folding = |path: PathBuf| FOLDING.lock().unwrap().iter().any(|top| path.starts_with(top));
-    let path = itself(folder);
-    if FOLDING.lock().unwrap().is_empty() || !std::fs::read_link(&path).is_ok_and(is_folding) {
+    if !is_folding(folder) {
         return Ok(name);
     }
-    let listed = std::fs::read_dir(path).into_iter().flatten();
+    let listed = std::fs::read_dir(itself(folder)).into_iter().flatten();
     let mut listed = listed.map_while(|item| Some(item.ok()?.file_name().into_vec()));
     Ok(listed.find(|listed| listed.eq_ignore_ascii_case(&name)).unwrap_or(name))
 }
