@@ -3,7 +3,7 @@
 use super::disk::{Call, Disk, itself};
 use crate::files::calls::system;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat, StatFs, Timestamps};
-use rustix::io::{Errno, Result};
+use rustix::io::Result;
 use rustix::path::Arg;
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub fn openat(folder: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
-    let _turn = turn(&folder);
-    let name = named(&folder, name)?;
+    let turn = Turn::at(&folder);
+    let name = turn.named(&folder, name)?;
     let make = || system::openat(&folder, name.as_slice(), flags, mode);
     let is_unnamed = flags.contains(OFlags::TMPFILE);
     match Disk::under(&folder).filter(|_| is_unnamed || flags.contains(OFlags::CREATE)) {
@@ -24,31 +24,31 @@ pub fn openat(folder: impl AsFd, name: impl Arg, flags: OFlags, mode: Mode) -> R
 }
 
 pub fn statat(folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Stat> {
-    let _turn = turn(&folder);
-    system::statat(&folder, named(&folder, name)?.as_slice(), flags)
+    let turn = Turn::at(&folder);
+    system::statat(&folder, turn.named(&folder, name)?.as_slice(), flags)
 }
 
 pub fn mkdirat(folder: impl AsFd, name: impl Arg, mode: Mode) -> Result<()> {
-    let _turn = turn(&folder);
-    let name = named(&folder, name)?;
+    let turn = Turn::at(&folder);
+    let name = turn.named(&folder, name)?;
     rename(&folder, &[&name], || system::mkdirat(&folder, name.as_slice(), mode))
 }
 
 pub fn symlinkat(target: &[u8], folder: impl AsFd, name: impl Arg) -> Result<()> {
-    let _turn = turn(&folder);
-    let name = named(&folder, name)?;
+    let turn = Turn::at(&folder);
+    let name = turn.named(&folder, name)?;
     rename(&folder, &[&name], || system::symlinkat(target, &folder, name.as_slice()))
 }
 
 pub fn linkat(from: impl AsFd, path: &str, folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
-    let _turn = turn(&folder);
-    let name = named(&folder, name)?;
+    let turn = Turn::at(&folder);
+    let name = turn.named(&folder, name)?;
     rename(&folder, &[&name], || system::linkat(&from, path, &folder, name.as_slice(), flags))
 }
 
 pub fn unlinkat(folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
-    let _turn = turn(&folder);
-    let name = named(&folder, name)?;
+    let turn = Turn::at(&folder);
+    let name = turn.named(&folder, name)?;
     rename(&folder, &[&name], || system::unlinkat(&folder, name.as_slice(), flags))
 }
 
@@ -60,8 +60,8 @@ pub fn renameat_with(
     to: impl Arg,
     flags: RenameFlags,
 ) -> Result<()> {
-    let _turn = turn(&folder);
-    let (from, to) = (named(&folder, from)?, named(&same, to)?);
+    let turn = Turn::at(&folder);
+    let (from, to) = (turn.named(&folder, from)?, turn.named(&folder, to)?);
     let real = || system::renameat_with(&folder, from.as_slice(), &same, to.as_slice(), flags);
     rename(&folder, &[&from, &to], real)
 }
@@ -204,26 +204,27 @@ impl Drop for Folding {
     }
 }
 
-/// Whether a folder does not tell upper and lower case apart.
-fn is_folding(folder: &impl AsFd) -> bool {
-    let is_below = |path: PathBuf| FOLDING.lock().unwrap().iter().any(|top| path.starts_with(top));
-    !FOLDING.lock().unwrap().is_empty() && std::fs::read_link(itself(folder)).is_ok_and(is_below)
-}
-
 /// A call below such a folder is one step for all others, as it is in a file system: to find the name and to do something
-/// with it.
-fn turn(folder: &impl AsFd) -> Option<MutexGuard<'static, ()>> {
-    static TURN: Mutex<()> = Mutex::new(());
-    is_folding(folder).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
-}
+/// with it. Elsewhere nobody waits.
+struct Turn(Option<MutexGuard<'static, ()>>);
 
-/// The name to which a name leads.
-fn named(folder: &impl AsFd, name: impl Arg) -> std::result::Result<Vec<u8>, Errno> {
-    let name = name.as_cow_c_str()?.to_bytes().to_vec();
-    if !is_folding(folder) {
-        return Ok(name);
+impl Turn {
+    fn at(folder: &impl AsFd) -> Turn {
+        static ONE: Mutex<()> = Mutex::new(());
+        let is_below = |path: PathBuf| FOLDING.lock().unwrap().iter().any(|top| path.starts_with(top));
+        let folds =
+            !FOLDING.lock().unwrap().is_empty() && std::fs::read_link(itself(folder)).is_ok_and(is_below);
+        Turn(folds.then(|| ONE.lock().unwrap_or_else(PoisonError::into_inner)))
     }
-    let listed = std::fs::read_dir(itself(folder)).into_iter().flatten();
-    let mut listed = listed.map_while(|item| Some(item.ok()?.file_name().into_vec()));
-    Ok(listed.find(|listed| listed.eq_ignore_ascii_case(&name)).unwrap_or(name))
+
+    /// The name to which a name leads.
+    fn named(&self, folder: &impl AsFd, name: impl Arg) -> Result<Vec<u8>> {
+        let name = name.as_cow_c_str()?.to_bytes().to_vec();
+        if self.0.is_none() {
+            return Ok(name);
+        }
+        let listed = std::fs::read_dir(itself(folder)).into_iter().flatten();
+        let mut listed = listed.map_while(|item| Some(item.ok()?.file_name().into_vec()));
+        Ok(listed.find(|listed| listed.eq_ignore_ascii_case(&name)).unwrap_or(name))
+    }
 }
