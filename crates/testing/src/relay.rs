@@ -34,6 +34,7 @@ struct Shared {
     /// Towards the server, connected to it.
     far: Mutex<Arc<UdpSocket>>,
     is_cut: AtomicBool,
+    blocks_udp: AtomicBool,
     /// New connections are closed at once.
     refuses: AtomicBool,
     /// Of the connections to come, and of the first of them.
@@ -78,6 +79,7 @@ impl Relay {
             near,
             far: Mutex::new(far_socket(Ipv4Addr::LOCALHOST, server)),
             is_cut: AtomicBool::new(false),
+            blocks_udp: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
             pauses_ms: Default::default(),
             spoilt_of_1000: AtomicU64::new(0),
@@ -117,6 +119,11 @@ impl Relay {
     /// Whether nothing passes: as if somebody had pulled the cable, so that no connection breaks by itself.
     pub fn cut(&self, is_cut: bool) {
         self.shared.is_cut.store(is_cut, Ordering::Relaxed);
+    }
+
+    /// From now on no datagram passes.
+    pub fn block_udp(&self) {
+        self.shared.blocks_udp.store(true, Ordering::Relaxed);
     }
 
     /// Spoil so many of a thousand datagrams.
@@ -304,7 +311,7 @@ impl Shared {
             };
             // Time to look whether it is over, or the other side's port is closed for now.
             let Ok(len) = received else { continue };
-            if self.is_cut.load(Ordering::Relaxed) {
+            if self.is_cut.load(Ordering::Relaxed) || self.blocks_udp.load(Ordering::Relaxed) {
                 continue;
             }
             let datagram = &mut buffer[..len];

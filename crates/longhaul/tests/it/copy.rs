@@ -4,7 +4,8 @@ use longhaul::daemon::policy::{Access, Policy};
 use longhaul::{
     Cause, CopyOptions, FileOptions, Location, Observer, Rate, Remark, ServeOptions, Summary, Transport,
 };
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use longhaul_testing::relay::Relay;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,26 +94,6 @@ fn seconds_count_from_the_copy_or_the_probe_and_not_from_an_earlier_one() {
     assert!(third.seconds >= 3600.0, "{}", third.seconds);
 }
 
-/// An address at which TCP leads to `server`, and UDP nowhere.
-fn without_udp(server: SocketAddr) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for near in listener.incoming() {
-            let (near, far) = (near.unwrap(), TcpStream::connect(server).unwrap());
-            for (mut from, mut to) in [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))]
-                .map(|(from, to)| (from.unwrap(), to.unwrap()))
-            {
-                std::thread::spawn(move || {
-                    let _ = std::io::copy(&mut from, &mut to);
-                    let _ = to.shutdown(Shutdown::Write);
-                });
-            }
-        }
-    });
-    address
-}
-
 #[test]
 fn a_caller_can_tell_why_a_copy_was_not_made() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -126,8 +107,9 @@ fn a_caller_can_tell_why_a_copy_was_not_made() {
     let stranger = CopyOptions { token: Some("another token".into()), ..options() };
     assert_eq!(cause(daemon.place("copy"), &stranger, false), Cause::WrongToken);
     assert_eq!(cause(daemon.place("copy"), &options(), true), Cause::Interrupted);
-    let blocked = format!("longhaul://{}/copy", without_udp(daemon.at));
-    let blocked = Location::parse(&blocked.into()).unwrap();
+    let relay = Relay::start(daemon.at);
+    relay.block_udp();
+    let blocked = Location::parse(&relay.url("copy").into()).unwrap();
     let by_udp = CopyOptions { transport: Transport::Object, ..options() };
     assert_eq!(cause(blocked, &by_udp, false), Cause::UdpBlocked);
 }
