@@ -2,7 +2,7 @@
 //! clear, with datagrams as long as sealed ones would be.
 
 use crate::error::LabError;
-use crate::host::{HostHandle, join_namespace, on_own_thread};
+use crate::host::{self, HostHandle};
 use longhaul_net::plain::{Driver, Ran};
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
@@ -109,8 +109,7 @@ impl std::fmt::Debug for Ends {
 
 /// Make something on that host.
 fn enter<T: Send>((namespace, _): &HostHandle, make: impl FnOnce() -> T + Send) -> Result<T, LabError> {
-    let made = on_own_thread(|| join_namespace(namespace).map(|()| make()));
-    made.map_err(LabError::at("entering a network namespace"))
+    host::enter(namespace, make).map_err(LabError::at("entering a network namespace"))
 }
 
 /// Run until this is the news, which is true, or until it is over, which is looked for now and then.

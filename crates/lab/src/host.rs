@@ -60,10 +60,7 @@ impl Host {
 
     /// Run `f` on a thread of its own inside the namespace.
     pub(crate) fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> io::Result<T> {
-        on_own_thread(|| {
-            join_namespace(&self.namespace)?;
-            Ok(f())
-        })
+        enter(&self.namespace, f)
     }
 
     /// A command that will run inside the namespace and die with the thread that starts it.
@@ -171,6 +168,11 @@ fn device_index() -> io::Result<u32> {
 /// Move this thread, which nobody else should use, into a network namespace.
 pub(crate) fn join_namespace(namespace: &OwnedFd) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+}
+
+/// Run `f` on a thread of its own inside a namespace.
+pub(crate) fn enter<T: Send>(namespace: &OwnedFd, f: impl FnOnce() -> T + Send) -> io::Result<T> {
+    on_own_thread(|| join_namespace(namespace).map(|()| f()))
 }
 
 /// A namespace belongs to a thread: change it only on one that nobody else uses.

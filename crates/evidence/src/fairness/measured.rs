@@ -176,10 +176,11 @@ impl FlowMix {
                     reason,
                 });
             }
+            let mbit = path().bottleneck_mbit;
             let shares = after
                 .iter()
                 .zip(&before)
-                .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds / path().bottleneck_mbit);
+                .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds / mbit);
             let mut shares: Vec<f64> = shares.collect();
             let rivals = shares.split_off(copies.len()).iter().sum();
             Ok(Shares { ours: shares, rivals, queue_bdp: None })

@@ -132,7 +132,7 @@ impl Direction {
         let Passage::Arrives { time, copy, corrupt: changed, held_back, ecn } = passage else {
             return self.slots.release(held.slot);
         };
-        self.end_row();
+        self.end_run();
         self.counted.reordered += u64::from(held_back);
         let bytes = &mut self.slots.bytes_mut(held.slot)[self.note_len..held.len as usize];
         set_ecn(bytes, ecn);
@@ -159,7 +159,7 @@ impl Direction {
                     (run.which.end, run.time) = (n + 1, time);
                 }
                 _ => {
-                    self.end_row();
+                    self.end_run();
                     self.run = Some(PacketRun { arrived: *arrived, shape, which: n..n + 1, ecn, time });
                 }
             }
@@ -170,7 +170,7 @@ impl Direction {
         let last_run = self.run.as_ref().filter(|run| run.arrived.held.slot == slot);
         let goes_on = last_run.is_some_and(PacketRun::is_whole);
         if last_run.is_some() {
-            self.end_row();
+            self.end_run();
         }
         if !goes_on {
             self.slots.release(slot);
@@ -178,7 +178,7 @@ impl Direction {
     }
 
     /// The packets of the run go on: in the slot that they came in if they are all of it.
-    fn end_row(&mut self) {
+    fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
         let Arrived { pair, held: whole, .. } = run.arrived;
         if run.is_whole() {

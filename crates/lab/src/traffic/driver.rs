@@ -5,7 +5,7 @@ use super::flow::{Flow, Progress, open_receivers};
 use super::plan::{Carrier, Source};
 use crate::datagrams::Ends;
 use crate::error::LabError;
-use crate::host::{HostHandle, join_namespace, on_own_thread};
+use crate::host::{HostHandle, enter, join_namespace};
 use crate::place::Side;
 use crate::worker::{clock, timespec};
 use longhaul_proto::units::Time;
@@ -136,19 +136,19 @@ impl FlowDriver {
         let (from, to) =
             if source.is_reverse { (Side::Right, Side::Left) } else { (Side::Left, Side::Right) };
         let stop = coming.stop.map_or(u64::MAX, |stop| self.zero.saturating_add(stop.0));
-        if let Carrier::Endpoints = source.carrier {
-            let pair = [&self.pair[from as usize], &self.pair[to as usize]];
-            self.apart.push(Apart::begin(Ends::new(pair, &coming.spec, self.path)?, stop));
-            return Ok(());
-        }
         // Sockets belong to the namespace that the thread is in when it makes them.
         join_namespace(&self.pair[from as usize].0).map_err(LabError::at("entering a network namespace"))?;
-        let there = &self.ends[to as usize];
-        self.flows.push(match &source.carrier {
-            Carrier::Tcp { control, .. } => Flow::tcp(control, there.tcp, coming.spec.bytes, stop)?,
-            Carrier::Udp(mbit) => Flow::udp(*mbit, self.path.mtu, there.udp, coming.spec.bytes, stop, now)?,
-            Carrier::Endpoints => return Ok(()),
-        });
+        let (there, bytes) = (&self.ends[to as usize], coming.spec.bytes);
+        match &source.carrier {
+            Carrier::Tcp { control, .. } => self.flows.push(Flow::tcp(control, there.tcp, bytes, stop)?),
+            Carrier::Udp(mbit) => {
+                self.flows.push(Flow::udp(*mbit, self.path.mtu, there.udp, bytes, stop, now)?);
+            }
+            Carrier::Endpoints => {
+                let pair = [&self.pair[from as usize], &self.pair[to as usize]];
+                self.apart.push(Apart::begin(Ends::new(pair, &coming.spec, self.path)?, stop));
+            }
+        }
         Ok(())
     }
 
@@ -273,11 +273,8 @@ impl Apart {
 
 impl Receivers {
     fn open((namespace, address): &HostHandle) -> Result<Receivers, LabError> {
-        let failed = LabError::at("entering a network namespace");
-        let (listener, sink) = on_own_thread(|| match join_namespace(namespace) {
-            Ok(()) => open_receivers(*address),
-            Err(error) => Err(failed(error)),
-        })?;
+        let opened = enter(namespace, || open_receivers(*address));
+        let (listener, sink) = opened.map_err(LabError::at("entering a network namespace"))??;
         let address = |socket: &Socket| {
             let address = socket.local_addr().and_then(|address| {
                 address.as_socket().ok_or_else(|| io::Error::other("it is no Internet address"))
