@@ -91,13 +91,13 @@ impl Writer {
     /// Put a complete file in place if its data is as safe as it is to be.
     fn put_in_place(&self, complete: &Complete, safe: io::Result<()>) {
         let (shared, entry) = (&self.shared, complete.entry);
-        // Nobody can go on with a part file that has no place to go to.
-        let has_place = if complete.is_small() { Ok(()) } else { shared.target.look_for_twin(entry) };
-        let safe = safe.and(has_place);
-        if safe.is_err() {
-            shared.logs.give_up(&shared.target, entry);
-        }
+        let is_safe = safe.is_ok();
         if let Err(error) = safe.and_then(|()| shared.target.put_in_place(complete)) {
+            // Nobody can go on with a part file that has no place to go to.
+            let has_place = complete.is_small() || shared.target.look_for_twin(entry).is_ok();
+            if !is_safe || !has_place {
+                shared.logs.give_up(&shared.target, entry);
+            }
             shared.target.discard(complete);
             return shared.fail_storing(entry, error);
         }

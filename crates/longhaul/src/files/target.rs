@@ -239,10 +239,16 @@ impl Target {
         if lock(&self.swept).insert(split(&self.entry(entry).path).0.to_vec()) {
             lease::remove_orphans(&folder);
         }
-        lease::create(&folder, &journal_name(name)).map_err(|error| match error.kind() {
+        let journal = lease::create(&folder, &journal_name(name)).map_err(|error| match error.kind() {
             io::ErrorKind::ResourceBusy => self.only_case(entry, beside(journal_name)).unwrap_or(error),
             _ => error,
-        })
+        })?;
+        // A twin may have got its name since, and then have let go of the journal, which is the same file.
+        if let Some(error) = self.only_case(entry, <[u8]>::to_vec) {
+            lease::give_up(&journal, &folder, &journal_name(name));
+            return Err(error);
+        }
+        Ok(journal)
     }
 
     pub(super) fn remove_part(&self, entry: EntryIndex) -> io::Result<()> {

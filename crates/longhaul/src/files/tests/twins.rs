@@ -32,7 +32,12 @@ fn one_of_each_arrives(source: &Path, dest: &Path) {
             assert!(why.contains("differs only in case from"), "{path}: {why}");
             assert!(!there.contains(&path), "{path} is there: {there:?}");
         }
-        assert_eq!(report.failed.count() as usize, names(source).len() - there.len());
+        assert_eq!(
+            report.failed.count() as usize,
+            names(source).len() - there.len(),
+            "{there:?} {:?}",
+            failures(&report)
+        );
         assert_eq!(there.len() * 2, names(source).len(), "{there:?}");
         for name in &there {
             let (from, to) = (source.join(name), dest.join(name));
