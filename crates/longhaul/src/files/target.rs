@@ -128,7 +128,8 @@ impl Target {
         Target {
             manifest,
             layout,
-            token: random_token(),
+            // Without randomness no session comes about either.
+            token: random().expect("the system gives random bytes"),
             resumed,
             names_needed: AtomicBool::new(!Path::new(ITSELF).exists()),
             folders: Mutex::new(Folders::new(place.top.clone())),
@@ -601,11 +602,6 @@ fn beside(name_of: impl Fn(&[u8]) -> Vec<u8>) -> impl Fn(&[u8]) -> Vec<u8> {
         let name = split(path).1;
         [&path[..path.len() - name.len()], &name_of(name)].concat()
     }
-}
-
-fn random_token() -> PartToken {
-    // Without randomness no session comes about either.
-    random().expect("the system gives random bytes")
 }
 
 fn remove_file(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
