@@ -74,19 +74,21 @@ impl Client {
     pub fn hear_refusal(&self) -> String {
         let mut line = None;
         wait_until("the server says why not", || {
-            loop {
-                match self.control.poll() {
-                    Some(Incoming::Message(Message::Abort(reason))) => line = Some(reason.line),
-                    Some(Incoming::Message(_)) => {}
-                    Some(incoming) => panic!("{incoming:?} without a word"),
-                    None => return false,
-                }
-                if line.is_some() {
-                    return true;
-                }
-            }
+            line = self.refusal();
+            line.is_some()
         });
         line.unwrap()
+    }
+
+    /// The same, if it has come.
+    pub fn refusal(&self) -> Option<String> {
+        loop {
+            match self.control.poll()? {
+                Incoming::Message(Message::Abort(reason)) => return Some(reason.line),
+                Incoming::Message(_) => {}
+                incoming => panic!("{incoming:?} without a word"),
+            }
+        }
     }
 }
 
