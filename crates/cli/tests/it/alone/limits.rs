@@ -128,7 +128,7 @@ fn a_slow_target() {
     let sides = Sides::new();
     let Some(shim) = Shim::compile(sides.here.path()) else { return };
     // The receiver gathers 64 MB in memory before a slow disk holds it up: more than that has to come.
-    write_noise(sides.here.path().join("file"), 150_000_000, 1);
+    write_noise(sides.here.path().join("file"), 110_000_000, 1);
     let haul = Haul::start_with(&wide_path(), sides.there.path(), |server| shim.slow_writes(server, 15));
     assert_limited_by("target", &haul, || haul.start_cp(sides.push(&haul, &[])));
 }
