@@ -1,6 +1,6 @@
 //! How long packets wait in the bottleneck's queue.
 
-use crate::units::Time;
+use crate::units::{Time, nanos};
 use core::time::Duration;
 
 /// Queueing delay from one-way delays and from round trips, each against the least seen.
@@ -106,7 +106,8 @@ impl Base {
     }
 
     fn above(&self, delay_ns: i64) -> f64 {
-        self.least().map_or(0.0, |least| delay_ns.saturating_sub(least).clamp(0, DELAY_MAX_NS) as f64)
+        let above_ns = self.least().map_or(0, |least| delay_ns.saturating_sub(least));
+        above_ns.clamp(0, nanos(DELAY_MAX) as i64) as f64
     }
 
     /// A stretch in which the queue never ran empty tells nothing of an empty path: while others fill it, what was
@@ -135,7 +136,6 @@ const OTHER_WAY_MIN: Duration = Duration::from_millis(5);
 /// Longer than over any satellite: a host that was stopped for a while measures hours. No queue and no path counts as
 /// longer.
 const DELAY_MAX: Duration = Duration::from_secs(3);
-const DELAY_MAX_NS: i64 = DELAY_MAX.as_nanos() as i64;
 /// The base delay is the least of one to two such spans.
 const STRETCH: Duration = Duration::from_secs(12);
 /// By how much clocks may drift apart meanwhile: 50 ppm, what uncorrected crystals do.

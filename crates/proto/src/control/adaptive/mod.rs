@@ -253,7 +253,7 @@ impl Adaptive {
             State::Compete(compete) => compete.rate(),
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
-                let factor = (1.0 + self.growth + GAIN * error).clamp(FACTOR_MIN, FACTOR_MAX);
+                let factor = (1.0 + self.growth + GAIN * error).max(FACTOR_MIN);
                 self.within_policer(self.bandwidth * factor)
             }
         };
@@ -583,7 +583,6 @@ const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
 const FACTOR_MIN: f64 = 0.35;
-const FACTOR_MAX: f64 = 2.5;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
 /// Share of the bandwidth that must have been delivered in a round before the rate grows.
