@@ -2,7 +2,7 @@
 
 use super::company::RANDOM_SHARED;
 use super::loss::Counted;
-use super::{Adaptive, RATE_MIN, State};
+use super::{ALIKE, Adaptive, RATE_MIN, State};
 use crate::control::{AckSample, BURST};
 use crate::units::{DatagramNumber, Time, nanos};
 use core::time::Duration;
@@ -58,7 +58,7 @@ impl Ceiling {
 impl Test {
     /// What is sent, bit/s. A known policer needs no proof: its bucket is to stay empty until its rate is measured anew.
     pub fn rate(&self) -> f64 {
-        self.delivered * if self.tries_more { 1.0 } else { TEST_FACTOR }
+        self.delivered * if self.tries_more { 1.0 } else { 1.0 - ALIKE }
     }
 }
 
@@ -77,9 +77,9 @@ impl Adaptive {
             // Beside an outage it comes unevenly, and what was delivered before says nothing.
             let is_even = delivered > self.round.delivered_max / 2.0 && !self.round.is_late;
             let is_dry =
-                test.is_dry && is_even && (test.is_measured || delivered * TEST_FACTOR <= test.delivered);
+                test.is_dry && is_even && (test.is_measured || delivered * (1.0 - ALIKE) <= test.delivered);
             let test = Test { is_dry, tries_more: false, ..test };
-            let is_slower = is_dry && delivered < test.delivered * TEST_FACTOR;
+            let is_slower = is_dry && delivered < test.delivered * (1.0 - ALIKE);
             self.state = State::Test(if is_slower && !test.is_measured {
                 // A burst that passed before had made the path look faster.
                 Test { from: ack.next_number, delivered, is_measured: true, ..test }
@@ -149,8 +149,6 @@ const RANDOM_MAX: f64 = 0.2;
 const HOLD_ROUNDS: u32 = 6;
 const HOLD_MIN: Duration = Duration::from_millis(200);
 const HOLD_MAX: Duration = Duration::from_secs(5);
-/// So far above the ceiling last met, it is another.
-pub(super) const CEILING_GONE: f64 = 1.1;
 /// However little room the path's queue has, this much is aimed at …
 const ROOM_MIN_NS: f64 = 100_000.0;
 /// … and more again after each refresh.
@@ -161,7 +159,5 @@ const BURST_SHARE: f64 = 1.0 / 16.0;
 const BURST_FIRST_NS: f64 = 50_000.0;
 /// In a test bursts are shorter by this, to see whether it was them.
 pub(super) const BURST_TEST: f64 = 0.25;
-/// In a test, the share of the delivered rate that is sent.
-const TEST_FACTOR: f64 = 0.9;
 /// It takes no longer than this and a round trip or two.
 const TEST_MAX: Duration = Duration::from_secs(1);

@@ -89,7 +89,7 @@ mod target;
 
 use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
-use ceiling::{BURST_TEST, CEILING_GONE, Ceiling, Test};
+use ceiling::{BURST_TEST, Ceiling, Test};
 use company::LOSS_FACTOR;
 use core::time::Duration;
 use delay::QueueDelay;
@@ -317,7 +317,7 @@ impl Adaptive {
             }
         } else if carried > self.bandwidth {
             // Without a queue the delivered rate follows the sent rate: a lower bound of the path's.
-            let bound = if self.tick.app_limited { self.bandwidth * 1.1 } else { f64::INFINITY };
+            let bound = if self.tick.app_limited { self.bandwidth * (1.0 + ALIKE) } else { f64::INFINITY };
             let gain = if self.growth > 0.0 { 1.0 } else { BANDWIDTH_GAIN };
             self.bandwidth += (carried.min(bound) - self.bandwidth) * gain;
         }
@@ -354,7 +354,7 @@ impl Adaptive {
         if !self.round.queued && !self.round.app_limited && matches!(self.state, State::Cruise) {
             self.bandwidth = self.bandwidth.max(carried);
         }
-        if self.policer.is_none() && self.bandwidth > self.ceiling.bandwidth * CEILING_GONE {
+        if self.policer.is_none() && self.bandwidth > self.ceiling.bandwidth * (1.0 + ALIKE) {
             self.ceiling.hold = Duration::ZERO;
         }
         let grows = matches!(self.state, State::Cruise)
@@ -570,6 +570,9 @@ impl Controller for Adaptive {
     }
 }
 
+/// Rates that differ by less are alike: packet pairs agree then, a test sends so much less, and so far above the ceiling
+/// last met it is another.
+const ALIKE: f64 = 0.1;
 /// A queue shorter than this is noise.
 const QUEUE_NOISE_NS: f64 = 300_000.0;
 /// A queue longer than this holds enough that what is delivered is our share of the path, however long the target.

@@ -3,9 +3,8 @@
 //! It is told as by Flach et al. (SIGCOMM 2016, §3.1): a burst passes, then all beyond one rate is lost, and no delay grows
 //! meanwhile. A test has shown besides that the loss goes away with less.
 
-use super::ceiling::CEILING_GONE;
 use super::company::ALONE_SHARE;
-use super::{Adaptive, RATE_MIN, State};
+use super::{ALIKE, Adaptive, RATE_MIN, State};
 use crate::control::{AckSample, Policed};
 use crate::units::{Rate, Time};
 
@@ -97,7 +96,7 @@ impl Adaptive {
 
     /// What to send of `wanted`, bit/s.
     pub(super) fn within_policer(&self, wanted: f64) -> f64 {
-        let share = if self.growth > 0.0 { CEILING_GONE } else { PACE };
+        let share = if self.growth > 0.0 { 1.0 + ALIKE } else { PACE };
         self.policer.map_or(wanted, |policer| wanted.min(policer.rate * share))
     }
 }

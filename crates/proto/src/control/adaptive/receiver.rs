@@ -1,5 +1,6 @@
 //! What the receiving host takes, apart from what the path carries.
 
+use super::ALIKE;
 use crate::control::AckSample;
 use crate::units::{Rate, Time};
 use core::time::Duration;
@@ -35,7 +36,7 @@ impl ReceiverBound {
         if !(bound || overrun || ack.pressure > PRESSURE_HALF) {
             return;
         }
-        let factor = if overrun { OVERRUN_FACTOR } else { 1.0 + PRESSURE_HALF - ack.pressure };
+        let factor = if overrun { 1.0 - ALIKE } else { 1.0 + PRESSURE_HALF - ack.pressure };
         // One span in which the host was elsewhere must not bring the rate down to nothing.
         let limit = (taken * factor).max(rate / 2.0);
         let free = !overrun && ack.pressure < PRESSURE_HALF / 4.0 && limit > bandwidth;
@@ -45,7 +46,5 @@ impl ReceiverBound {
 
 /// How full the receiver's sink is meant to be when it is what bounds the rate: it never runs dry then.
 const PRESSURE_HALF: f64 = 0.5;
-/// Share of what was taken that is sent after the receiving host dropped some.
-const OVERRUN_FACTOR: f64 = 0.9;
 /// The bound is reviewed this often (or once a round trip): the sink holds several times as much.
 const SPAN: Duration = Duration::from_millis(50);

@@ -1,6 +1,6 @@
 //! The first rate: from the path check, or from a train of our own.
 
-use super::{Adaptive, GROWTH_MAX, RATE_MIN, State};
+use super::{ALIKE, Adaptive, GROWTH_MAX, RATE_MIN, State};
 use crate::control::AckSample;
 use crate::units::Rate;
 use core::time::Duration;
@@ -43,20 +43,19 @@ impl Adaptive {
 
     /// Begin with what the train said until now.
     pub(super) fn leave_train(&mut self) {
-        self.start_up(self.bandwidth.min(TRAIN_RATE), self.bandwidth < TRAIN_RATE * TRAIN_STRETCHED);
+        self.start_up(self.bandwidth.min(TRAIN_RATE), self.bandwidth < TRAIN_RATE * (1.0 - ALIKE));
     }
 }
 
 /// Share of the train's rate that is sent first.
 pub(super) const STARTUP_SHARE: f64 = 0.7;
 /// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
-/// (bit/s) hosts that bundle arrivals leave no spacing to be read; it was stretched if it came in below this share.
+/// (bit/s) hosts that bundle arrivals leave no spacing to be read.
 pub(super) const TRAIN_LEN: f64 = 16.0;
 const TRAIN_RATE: f64 = 2e9;
 const TRAIN_READ: f64 = 12.0;
 /// A train that lost so much met a full queue.
 const TRAIN_LOST: f64 = 0.2;
-const TRAIN_STRETCHED: f64 = 0.9;
 /// RFC 6928 §2: datagrams that may be on their way where nothing is known.
 const TCP_WINDOW: f64 = 10.0;
 /// Loss that can wait until the first rate is found.
