@@ -2,7 +2,7 @@
 
 use super::rivals::Compete;
 use super::startup::STARTUP_LOSS;
-use super::{Adaptive, State};
+use super::{ALONE_SHARE, Adaptive, State};
 use crate::control::ControlConfig;
 use crate::units::{Time, nanos};
 use core::time::Duration;
@@ -94,8 +94,6 @@ impl Adaptive {
     }
 }
 
-/// Who gets less than this share of the link shares it.
-pub(super) const ALONE_SHARE: f64 = 0.7;
 /// Who gets less than this share is one of many.
 const CROWD_SHARE: f64 = 0.25;
 /// Ticks stray by so much more at most than they do in the mean.
@@ -104,7 +102,5 @@ const NOISE_FACTOR: f64 = 4.0;
 const PACKETS_MIN: f64 = 6.0;
 /// Rivals who are back after so short a time had not left.
 pub(super) const BACK_WITHIN: Duration = Duration::from_secs(10);
-/// What is left of our rate when a loss tells that others share the path (RFC 9438 §4.6).
-pub(super) const LOSS_FACTOR: f64 = 0.7;
 /// Above this share lost, what seems random may be a crowd's doing.
 pub(super) const RANDOM_SHARED: f64 = 0.03;

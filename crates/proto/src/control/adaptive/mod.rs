@@ -87,10 +87,10 @@ mod route;
 mod startup;
 mod target;
 
+use super::window::BETA;
 use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, Ceiling, Test};
-use company::LOSS_FACTOR;
 use core::time::Duration;
 use delay::QueueDelay;
 use loss::{Counted, LossWatch};
@@ -101,7 +101,7 @@ use receiver::ReceiverBound;
 use refresh::Refresh;
 use rivals::{Compete, Dips};
 use route::Jump;
-use startup::{STARTUP_LOSS, STARTUP_SHARE, TRAIN_LEN};
+use startup::{STARTUP_LOSS, TRAIN_LEN};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -291,7 +291,7 @@ impl Adaptive {
         if queued {
             (self.growth, self.startup) = (0.0, None);
         } else if let Some(limit) = self.startup
-            && delivered >= limit * STARTUP_SHARE * DELIVERED_ENOUGH
+            && delivered >= limit * ALONE_SHARE * DELIVERED_ENOUGH
         {
             // What is sent passes and nothing waits: the rest is free as well.
             (self.growth, self.startup, self.bandwidth) = (0.0, None, limit);
@@ -500,7 +500,7 @@ impl Controller for Adaptive {
             State::Cruise | State::Refresh { .. } | State::Test(_) if is_congested => {
                 // While the first rate is sought, only what came through is known.
                 let carried = if self.startup.is_some() { self.round.delivered_max } else { self.bandwidth };
-                self.compete_at(loss.now, carried * LOSS_FACTOR);
+                self.compete_at(loss.now, carried * BETA);
             }
             _ => {}
         }
@@ -573,6 +573,8 @@ impl Controller for Adaptive {
 /// Rates that differ by less are alike: packet pairs agree then, a test sends so much less, and so far above the ceiling
 /// last met it is another.
 const ALIKE: f64 = 0.1;
+/// Who gets less than this share of the link shares it; so much of what the first train told is sent first.
+const ALONE_SHARE: f64 = 0.7;
 /// A queue shorter than this is noise.
 const QUEUE_NOISE_NS: f64 = 300_000.0;
 /// A queue longer than this holds enough that what is delivered is our share of the path, however long the target.

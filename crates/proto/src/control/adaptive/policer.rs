@@ -3,8 +3,7 @@
 //! It is told as by Flach et al. (SIGCOMM 2016, §3.1): a burst passes, then all beyond one rate is lost, and no delay grows
 //! meanwhile. A test has shown besides that the loss goes away with less.
 
-use super::company::ALONE_SHARE;
-use super::{ALIKE, Adaptive, RATE_MIN, State};
+use super::{ALIKE, ALONE_SHARE, Adaptive, RATE_MIN, State};
 use crate::control::{AckSample, Policed};
 use crate::units::{Rate, Time};
 

@@ -1,6 +1,6 @@
 //! The first rate: from the path check, or from a train of our own.
 
-use super::{ALIKE, Adaptive, GROWTH_MAX, RATE_MIN, State};
+use super::{ALIKE, ALONE_SHARE, Adaptive, GROWTH_MAX, RATE_MIN, State};
 use crate::control::AckSample;
 use crate::units::Rate;
 use core::time::Duration;
@@ -12,7 +12,7 @@ impl Adaptive {
         self.state = State::Cruise;
         self.growth = GROWTH_MAX;
         self.link = is_bottleneck.then_some(rate);
-        self.bandwidth = (rate * STARTUP_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
+        self.bandwidth = (rate * ALONE_SHARE / (1.0 + GROWTH_MAX)).max(RATE_MIN);
         self.startup = Some(if is_bottleneck { rate } else { f64::INFINITY });
     }
 
@@ -47,8 +47,6 @@ impl Adaptive {
     }
 }
 
-/// Share of the train's rate that is sent first.
-pub(super) const STARTUP_SHARE: f64 = 0.7;
 /// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
 /// (bit/s) hosts that bundle arrivals leave no spacing to be read.
 pub(super) const TRAIN_LEN: f64 = 16.0;

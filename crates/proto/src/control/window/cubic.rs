@@ -108,7 +108,7 @@ impl Rule for Cubic {
 /// RFC 9438 §5.
 const C: f64 = 0.4;
 /// RFC 9438 §4.6.
-const BETA: f64 = 0.7;
+pub const BETA: f64 = 0.7;
 /// What is left after a mark (RFC 8511 §3.1), and of a paced flow's window of so many segments after a loss.
 pub const BETA_GENTLE: f64 = 0.85;
 const GENTLE_FROM: f64 = 16.0;

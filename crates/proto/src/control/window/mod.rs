@@ -30,8 +30,8 @@ mod testing;
 mod tests;
 
 pub use bic::Bic;
-pub(super) use cubic::BETA_GENTLE;
 pub use cubic::Cubic;
+pub(super) use cubic::{BETA, BETA_GENTLE};
 pub use hstcp::HighSpeed;
 pub use htcp::HTcp;
 pub use ledbat::Ledbat;
