@@ -2,7 +2,7 @@
 
 use super::company::RANDOM_SHARED;
 use super::loss::Counted;
-use super::{ALIKE, Adaptive, RATE_MIN, State};
+use super::{ALIKE, Adaptive, RATE_MIN, State, TIMER};
 use crate::control::{AckSample, BURST};
 use crate::units::{DatagramNumber, Time, nanos};
 use core::time::Duration;
@@ -44,7 +44,7 @@ pub(super) struct Ceiling {
 impl Ceiling {
     /// Nothing met yet.
     pub fn new(rtt: Duration) -> Ceiling {
-        let burst_ns = (nanos(rtt) as f64 * BURST_SHARE).clamp(BURST_FIRST_NS, nanos(BURST) as f64);
+        let burst_ns = (nanos(rtt) as f64 * BURST_SHARE).clamp(nanos(TIMER) as f64, nanos(BURST) as f64);
         Ceiling {
             room_ns: f64::INFINITY,
             burst_ns,
@@ -153,10 +153,8 @@ const HOLD_MAX: Duration = Duration::from_secs(5);
 const ROOM_MIN_NS: f64 = 100_000.0;
 /// … and more again after each refresh.
 pub(super) const ROOM_RECOVERY: f64 = 1.5;
-/// The first bursts: this share of a round trip (queues are sized by it), and what a 10 Gb/s host needs for one system
-/// call to carry 40 datagrams.
+/// The first bursts: this share of a round trip (queues are sized by it).
 const BURST_SHARE: f64 = 1.0 / 16.0;
-const BURST_FIRST_NS: f64 = 50_000.0;
 /// In a test bursts are shorter by this, to see whether it was them.
 pub(super) const BURST_TEST: f64 = 0.25;
 /// It takes no longer than this and a round trip or two.

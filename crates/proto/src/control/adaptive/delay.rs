@@ -1,5 +1,6 @@
 //! How long packets wait in the bottleneck's queue.
 
+use super::TIMER;
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -57,7 +58,7 @@ impl QueueDelay {
 
     /// Queues that differ by less are alike.
     pub fn slack_ns(&self, target_ns: f64) -> f64 {
-        (target_ns * EMPTY_SHARE).max(EMPTY_NS).max(self.noise_ns)
+        (target_ns * EMPTY_SHARE).max(nanos(TIMER) as f64).max(self.noise_ns)
     }
 
     /// The round trip of the empty path: `least`, the shortest that was ever seen, until the last while shows that the way
@@ -140,10 +141,8 @@ const DELAY_MAX: Duration = Duration::from_secs(3);
 const STRETCH: Duration = Duration::from_secs(12);
 /// By how much clocks may drift apart meanwhile: 50 ppm, what uncorrected crystals do.
 const DRIFT_NS: i64 = 600_000;
-/// Below this share of the target the queue counts as empty …
+/// Below this share of the target the queue counts as empty.
 const EMPTY_SHARE: f64 = 0.15;
-/// … and always below this, which no user-space timer tells from nothing.
-const EMPTY_NS: f64 = 50_000.0;
 /// Weight of a new difference: one to two round trips' worth of ticks do not move it much.
 const NOISE_GAIN: f64 = 1.0 / 16.0;
 

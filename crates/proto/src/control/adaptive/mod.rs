@@ -199,7 +199,7 @@ struct Round {
 impl Adaptive {
     /// Begin at the rate that the path check told, or with a train.
     pub fn new(config: ControlConfig) -> Adaptive {
-        let rtt = config.rtt.max(RTT_MIN);
+        let rtt = config.rtt.max(TIMER);
         let mut adaptive = Adaptive {
             config,
             datagram_len: config.datagram_len as f64,
@@ -457,7 +457,7 @@ impl Controller for Adaptive {
             // The path is back, most likely as it was; half of it is safe to begin with.
             self.bandwidth = self.bandwidth.max(before / 2.0);
         }
-        self.rtt = self.delay.path_rtt(ack.rtt_min).max(RTT_MIN);
+        self.rtt = self.delay.path_rtt(ack.rtt_min).max(TIMER);
         self.delay.sample(ack.one_way_ns, ack.rtt);
         self.tick.app_limited |= ack.app_limited;
         self.tick.samples += 1;
@@ -608,6 +608,8 @@ const TICK_MAX: Duration = Duration::from_millis(50);
 const RATE_MIN: f64 = 100_000.0;
 /// Beside rivals never fewer datagrams on their way.
 const WINDOW_MIN: f64 = 2.0;
-const RTT_MIN: Duration = Duration::from_micros(50);
+/// What no user-space timer tells from nothing: a shorter round trip, a shorter queue, a longer pair. A burst may be so long at
+/// first: what a 10 Gb/s host needs for one system call to carry 40 datagrams.
+const TIMER: Duration = Duration::from_micros(50);
 /// Acknowledgements are held back and bundled by about this much.
 const WINDOW_SLACK_NS: f64 = 2_000_000.0;
