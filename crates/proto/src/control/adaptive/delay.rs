@@ -65,7 +65,7 @@ impl QueueDelay {
     /// is another now.
     pub fn path_rtt(&self, least: Duration) -> Duration {
         let lately = self.round_trip.least().map(|least| Duration::from_nanos(least.max(0) as u64));
-        let longer = least.saturating_add(least / OTHER_WAY_PART + OTHER_WAY_MIN);
+        let longer = least.saturating_add(least / OTHER_WAY_PART + ROUTE_MIN);
         lately.filter(|lately| *lately > longer && *lately < DELAY_MAX).unwrap_or(least).min(DELAY_MAX)
     }
 
@@ -131,9 +131,9 @@ impl Base {
     }
 }
 
-/// A way is another one if it is longer by this part and this much than it ever was.
+/// A way is another one if it is longer by this part and this much than it ever was, or by this much within two round trips.
 const OTHER_WAY_PART: u32 = 4;
-const OTHER_WAY_MIN: Duration = Duration::from_millis(5);
+pub(super) const ROUTE_MIN: Duration = Duration::from_millis(5);
 /// Longer than over any satellite: a host that was stopped for a while measures hours. No queue and no path counts as
 /// longer.
 const DELAY_MAX: Duration = Duration::from_secs(3);

@@ -227,7 +227,7 @@ const MARGIN: f64 = 0.01;
 /// more.
 const DEPTH_MIN: f64 = 0.03;
 const DEPTH_SHARED: f64 = 0.3;
-const DEPTH_MAX: f64 = 0.5;
+pub(super) const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, others fill the queue.
 const FAILURES_MAX: u32 = 3;
 /// Beside them we begin with at least this share of the link: who came late has yielded all along.

@@ -1,6 +1,7 @@
 //! A longer route: the delay grows at once by more than a queue does.
 
-use super::refresh::Refresh;
+use super::delay::ROUTE_MIN;
+use super::refresh::{DEPTH_MAX, Refresh};
 use super::{Adaptive, State, TICK_MAX};
 use crate::units::{Time, nanos};
 use core::time::Duration;
@@ -34,15 +35,16 @@ impl Adaptive {
             return;
         }
         let round = self.rtt + Duration::from_nanos(queue_ns as u64);
-        let is_sudden = now.since(self.calm.0) < round * 2 + TICK_MAX && queue_ns - self.calm.1 > JUMP_MIN_NS;
+        let is_sudden =
+            now.since(self.calm.0) < round * 2 + TICK_MAX && queue_ns - self.calm.1 > nanos(ROUTE_MIN) as f64;
         let is_loss = now.since(self.lost_at) < round * 2;
         let is_steady = matches!(self.state, State::Cruise | State::Refresh { .. });
         if !is_sudden || is_loss || !is_steady || self.has_company() {
             return;
         }
         let span = round + round / 2;
-        let expected_ns = (JUMP_DEPTH * nanos(span) as f64).min(queue_ns);
-        self.state = State::Refresh { until: now + span, depth: JUMP_DEPTH };
+        let expected_ns = (DEPTH_MAX * nanos(span) as f64).min(queue_ns);
+        self.state = State::Refresh { until: now + span, depth: DEPTH_MAX };
         self.refresh.forget_least();
         self.growth = 0.0;
         let judge_at = now + span + round;
@@ -68,9 +70,5 @@ impl Adaptive {
     }
 }
 
-/// A delay that grows by more than this within two round trips …
-const JUMP_MIN_NS: f64 = 5e6;
-/// … is tried by sending this share less …
-const JUMP_DEPTH: f64 = 0.5;
-/// … and is the route's if it falls by less than this share of what a queue would.
+/// A delay that grew at once is the route's if it falls by less than this share of what a queue would.
 const JUMP_FELL: f64 = 0.25;
