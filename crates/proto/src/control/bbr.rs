@@ -414,7 +414,7 @@ const FULL_ROUNDS: u32 = 3;
 /// Rounds of which the largest rate counts.
 const RATE_ROUNDS: u64 = 10;
 /// A shortest round trip older than this is measured anew …
-const RTT_AGE: Duration = Duration::from_secs(10);
+pub const RTT_AGE: Duration = Duration::from_secs(10);
 /// … with next to nothing on its way for so long.
 const PROBE_RTT_SPAN: Duration = Duration::from_millis(200);
 /// Where nobody measured the round trip before.

@@ -278,7 +278,7 @@ impl Adaptive {
         }
         let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
         // What a host that was busy did not send says nothing of the path.
-        let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span / LATE_PART;
+        let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span / PART;
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
         if span > Duration::ZERO {
@@ -598,8 +598,8 @@ const GROWTH_MAX: f64 = 1.0;
 /// How long an old base delay is believed while the queue never runs empty.
 const PATIENCE: Duration = Duration::from_secs(40);
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
-/// A host that loses this part of a tick is late.
-const LATE_PART: u32 = 10;
+/// A host that loses this part of a tick is late; a queue in no more than this part of the ticks is its doing.
+const PART: u32 = 10;
 /// Ticks in a round trip, and their length's bounds.
 const TICKS_PER_RTT: u32 = 3;
 const TICK_MIN: Duration = Duration::from_millis(4);

@@ -2,7 +2,8 @@
 //! cannot be emptied.
 
 use super::ceiling::ROOM_RECOVERY;
-use super::{Adaptive, State, TICK_MIN};
+use super::rivals::FIRST_SHARE;
+use super::{Adaptive, PART, State, TICK_MIN};
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -146,7 +147,7 @@ impl Adaptive {
         let queue_ns = self.delay.queue_ns;
         let rtt_ns = nanos(self.rtt) as f64;
         let round_ns = rtt_ns + queue_ns;
-        let drain_ns = queue_ns + self.target_ns() / 2.0 + MARGIN * rtt_ns;
+        let drain_ns = queue_ns + self.target_ns() / 2.0 + SAME_SHARE * rtt_ns;
         let least = if self.has_company() { DEPTH_SHARED } else { DEPTH_MIN };
         let wanted = drain_ns / round_ns * f64::from(1 << self.refresh.failures);
         let depth = wanted.clamp(least, DEPTH_MAX);
@@ -171,7 +172,7 @@ impl Adaptive {
         }
         self.refresh.floor_ns = least_ns;
         self.refresh.is_refuted = !is_met;
-        self.refresh.is_idle = self.refresh.queued * IDLE_PART <= self.refresh.ticks;
+        self.refresh.is_idle = self.refresh.queued * PART <= self.refresh.ticks;
         (self.refresh.ticks, self.refresh.queued) = (0, 0);
         if !is_met {
             // What was learnt of loss may have been a full queue's.
@@ -214,15 +215,11 @@ impl Adaptive {
 const EVERY: Duration = Duration::from_secs(2);
 const EVERY_FIRST: Duration = Duration::from_millis(500);
 const EVERY_FIRST_ROUNDS: u32 = 10;
-/// Least delays that differ by this and this share of a round trip are the same.
+/// Least delays that differ by this and this share of a round trip are the same; so far below an empty queue a refresh goes.
 const SAME_NS: f64 = 500_000.0;
 const SAME_SHARE: f64 = 0.01;
 /// So many in a row that left the same, and lost nothing, have seen the route's delay.
 const FLOORS: u32 = 2;
-/// A queue in no more than this part of the ticks is the hosts' doing.
-const IDLE_PART: u32 = 10;
-/// How far below an empty queue a refresh goes, in round trips.
-const MARGIN: f64 = 0.01;
 /// By which share less is sent meanwhile; where others of our like may take what is still queued for the path's delay,
 /// more.
 const DEPTH_MIN: f64 = 0.03;
@@ -230,5 +227,3 @@ const DEPTH_SHARED: f64 = 0.3;
 pub(super) const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, others fill the queue.
 const FAILURES_MAX: u32 = 3;
-/// Beside them we begin with at least this share of the link: who came late has yielded all along.
-const FIRST_SHARE: f64 = 0.3;

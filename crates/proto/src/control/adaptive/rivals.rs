@@ -1,5 +1,6 @@
 //! How to hold one's own beside others that fill the queue, and how to tell that one of them is a BBR.
 
+use crate::control::bbr::RTT_AGE;
 use crate::control::window::{Cubic, Windowed};
 use crate::control::{AckSample, Bbr, ControlConfig, Controller, LossSample, Sent};
 use crate::units::{Rate, Time, nanos};
@@ -114,9 +115,9 @@ impl Compete {
             self.bbr = None;
         } else if self.bbr.is_none() {
             let config = ControlConfig { rtt, ..self.config };
-            let rate = delivered.max(link * BBR_SHARE);
+            let rate = delivered.max(link * FIRST_SHARE);
             let control = Bbr::resumed(config, now, Rate(rate as u64));
-            self.bbr = Some(Box::new(AsBbr { control, since: now, share: BBR_SHARE }));
+            self.bbr = Some(Box::new(AsBbr { control, since: now, share: FIRST_SHARE }));
         }
     }
 
@@ -125,7 +126,7 @@ impl Compete {
     pub fn is_in_vain(&mut self, now: Time, share: f64) -> bool {
         let Some(bbr) = &mut self.bbr else { return false };
         bbr.share += (share - bbr.share) * SHARE_GAIN;
-        bbr.share < BBR_SHARE && now.since(bbr.since) >= TRIAL
+        bbr.share < FIRST_SHARE && now.since(bbr.since) >= TRIAL
     }
 
     /// Send little for a moment, with a queue of `queue_ns`; when what comes of it will have been seen.
@@ -172,7 +173,7 @@ impl Dips {
             self.is_long = true;
         } else if self.is_long && queue_ns < DIP * self.most_ns {
             let since = self.last.map(|last| now.since(last));
-            if since.is_some_and(|since| since > DIP_EVERY && since < DIP_EVERY + DIP_LATE) {
+            if since.is_some_and(|since| since > RTT_AGE && since < RTT_AGE + DIP_LATE) {
                 self.seen = Some(now);
             }
             (self.is_long, self.last) = (false, Some(now));
@@ -200,9 +201,9 @@ const LOW_MIN: Duration = Duration::from_millis(100);
 pub(super) const ALONE: f64 = 0.88;
 const ALONE_ROUNDS: u32 = 8;
 const ALONE_SPAN: Duration = Duration::from_millis(500);
-/// Beside a BBR we begin with this share of the link at least …
-const BBR_SHARE: f64 = 0.3;
-/// … and if we have less of it after so long, it was none. Shorter than BBR's interval: nobody is to take our dips for one's.
+/// Beside others we begin with this share of the link at least: who came late has yielded all along …
+pub(super) const FIRST_SHARE: f64 = 0.3;
+/// … and if we have less of it after so long beside a BBR, it was none. Shorter than BBR's interval: nobody is to take our dips for one's.
 const TRIAL: Duration = Duration::from_secs(5);
 /// Weight of a round in the share that it brings: a BBR's own dip, of 200 ms, is not to count for much.
 const SHARE_GAIN: f64 = 1.0 / 50.0;
@@ -211,8 +212,7 @@ const LONG: f64 = 0.6;
 /// … to this one: it dips. Its longest is forgotten by so much each tick, 4 to 50 ms.
 const DIP: f64 = 0.3;
 const MOST_DECAY: f64 = 0.998;
-/// BBR dips so often; with its round trips and our ticks so much later at most.
-const DIP_EVERY: Duration = Duration::from_secs(10);
+/// With its round trips and our ticks a BBR dips so much later at most.
 const DIP_LATE: Duration = Duration::from_millis(600);
 /// While we do as it does, its dips are hidden: it is looked for anew after so long.
 const SEEN_LATELY: Duration = Duration::from_secs(60);
