@@ -1,7 +1,7 @@
 //! Too much loss: is it ours? And if so, what it says of the bottleneck.
 
 use super::company::RANDOM_SHARED;
-use super::loss::Counted;
+use super::loss::{Counted, RANDOM_MAX};
 use super::{ALIKE, Adaptive, RATE_MIN, State, TIMER};
 use crate::control::{AckSample, BURST};
 use crate::units::{DatagramNumber, Time, nanos};
@@ -143,8 +143,6 @@ impl Adaptive {
     }
 }
 
-/// No path that is worth using loses more at random: what does is overfull.
-const RANDOM_MAX: f64 = 0.2;
 /// Rounds without growth after congestion loss, twice as many each time that it is met again, within bounds.
 const HOLD_ROUNDS: u32 = 6;
 const HOLD_MIN: Duration = Duration::from_millis(200);

@@ -1,6 +1,6 @@
 //! What the receiving host takes, apart from what the path carries.
 
-use super::ALIKE;
+use super::{ALIKE, TICK_MAX};
 use crate::control::AckSample;
 use crate::units::{Rate, Time};
 use core::time::Duration;
@@ -25,7 +25,8 @@ impl ReceiverBound {
     /// An acknowledgement came while `rate` was sent and the path was taken to carry `bandwidth`.
     pub fn heed(&mut self, ack: &AckSample, rtt: Duration, rate: f64, bandwidth: f64) {
         let span = ack.now.since(self.at);
-        if span < SPAN.max(rtt) {
+        // The sink holds several times as much.
+        if span < TICK_MAX.max(rtt) {
             return;
         }
         let overrun = ack.overrun_bytes > self.overrun;
@@ -46,5 +47,3 @@ impl ReceiverBound {
 
 /// How full the receiver's sink is meant to be when it is what bounds the rate: it never runs dry then.
 const PRESSURE_HALF: f64 = 0.5;
-/// The bound is reviewed this often (or once a round trip): the sink holds several times as much.
-const SPAN: Duration = Duration::from_millis(50);

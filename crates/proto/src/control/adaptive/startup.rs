@@ -1,5 +1,7 @@
 //! The first rate: from the path check, or from a train of our own.
 
+use super::loss::RANDOM_MAX;
+use super::pairs::RATE_MOST;
 use super::{ALIKE, ALONE_SHARE, Adaptive, GROWTH_MAX, RATE_MIN, State};
 use crate::control::AckSample;
 use crate::units::Rate;
@@ -25,7 +27,7 @@ impl Adaptive {
         }
         if bytes as f64 >= TRAIN_READ * self.datagram_len {
             let missing = ack.covered_bytes.saturating_sub(ack.received_bytes) as f64;
-            if missing > TRAIN_LOST * ack.covered_bytes as f64 {
+            if missing > RANDOM_MAX * ack.covered_bytes as f64 {
                 self.lose_train();
             } else {
                 self.leave_train();
@@ -38,22 +40,18 @@ impl Adaptive {
     /// Most of the train was lost: what came of it says nothing. Begin as a TCP does.
     pub(super) fn lose_train(&mut self) {
         let tcp = TCP_WINDOW * self.datagram_len * 8.0 / self.rtt.as_secs_f64();
-        self.start_up(tcp.min(TRAIN_RATE), false);
+        self.start_up(tcp.min(RATE_MOST), false);
     }
 
     /// Begin with what the train said until now.
     pub(super) fn leave_train(&mut self) {
-        self.start_up(self.bandwidth.min(TRAIN_RATE), self.bandwidth < TRAIN_RATE * (1.0 - ALIKE));
+        self.start_up(self.bandwidth.min(RATE_MOST), self.bandwidth < RATE_MOST * (1.0 - ALIKE));
     }
 }
 
-/// The first train: so many datagrams back to back; read when so many have come in after its first. Above this rate
-/// (bit/s) hosts that bundle arrivals leave no spacing to be read.
+/// The first train: so many datagrams back to back; read when so many have come in after its first.
 pub(super) const TRAIN_LEN: f64 = 16.0;
-const TRAIN_RATE: f64 = 2e9;
 const TRAIN_READ: f64 = 12.0;
-/// A train that lost so much met a full queue.
-const TRAIN_LOST: f64 = 0.2;
 /// RFC 6928 §2: datagrams that may be on their way where nothing is known.
 const TCP_WINDOW: f64 = 10.0;
 /// Loss that can wait until the first rate is found.

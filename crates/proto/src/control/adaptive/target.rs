@@ -28,7 +28,7 @@ impl Adaptive {
     /// The queue that is ours or that of our like, at most.
     pub(super) fn own_queue_ns(&self) -> f64 {
         let target = self.target_base_ns() * self.target_share();
-        OWN_QUEUE_TARGETS * target + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + OWN_QUEUE_NS
+        OWN_QUEUE_TARGETS * target + OWN_QUEUE_SHARE * nanos(self.rtt) as f64 + TARGET_MAX_NS
     }
 }
 
@@ -48,7 +48,6 @@ const TARGET_MOST: f64 = 0.25;
 const NOISE_TARGETS: f64 = 0.5;
 /// In the background, the share of the target: far below that of any other flow.
 const BACKGROUND_TARGET: f64 = 0.3;
-/// A queue longer than so many targets by this share of the round trip and this much is not the work of our like.
+/// A queue longer than so many targets by this share of the round trip and the longest base is not the work of our like.
 const OWN_QUEUE_TARGETS: f64 = 1.5;
 const OWN_QUEUE_SHARE: f64 = 0.05;
-const OWN_QUEUE_NS: f64 = 2e6;
