@@ -4,8 +4,8 @@ use super::rivals::Compete;
 use super::startup::STARTUP_LOSS;
 use super::{ALONE_SHARE, Adaptive, State};
 use crate::control::ControlConfig;
+use crate::control::bbr::RTT_AGE;
 use crate::units::{Time, nanos};
-use core::time::Duration;
 
 impl Adaptive {
     /// What the link carries as far as known, bit/s. Hosts that bundle arrivals make pairs look faster than they were, and
@@ -88,7 +88,8 @@ impl Adaptive {
     pub(super) fn leave_rivals(&mut self, now: Time) {
         if let State::Compete(compete) = &self.state {
             let window = compete.window_bytes() / self.datagram_len;
-            self.refresh.rivals_left = Some((now + BACK_WITHIN, window));
+            // Who is back after so short a time had not left: a BBR drains the queue that often.
+            self.refresh.rivals_left = Some((now + RTT_AGE, window));
             self.state = State::Cruise;
         }
     }
@@ -100,7 +101,5 @@ const CROWD_SHARE: f64 = 0.25;
 const NOISE_FACTOR: f64 = 4.0;
 /// Fewer datagrams a round trip tell too little of the delay to go by it.
 const PACKETS_MIN: f64 = 6.0;
-/// Rivals who are back after so short a time had not left.
-pub(super) const BACK_WITHIN: Duration = Duration::from_secs(10);
 /// Above this share lost, what seems random may be a crowd's doing.
 pub(super) const RANDOM_SHARED: f64 = 0.03;

@@ -1,9 +1,9 @@
 //! What a queue that marks says (RFC 3168): that it is too long, before it has to drop.
 
-use super::company::BACK_WITHIN;
 use super::rivals::ALONE;
 use super::{Adaptive, State};
 use crate::control::AckSample;
+use crate::control::bbr::RTT_AGE;
 use crate::control::window::BETA_GENTLE;
 use crate::units::{DatagramNumber, Time};
 
@@ -21,7 +21,7 @@ pub(super) struct Marks {
 impl Adaptive {
     /// A queue marked of late: that it runs empty now and then does not say that rivals have left, for marks keep it short.
     pub(super) fn is_marked(&self, now: Time) -> bool {
-        self.marks.at.is_some_and(|at| now.since(at) < BACK_WITHIN)
+        self.marks.at.is_some_and(|at| now.since(at) < RTT_AGE)
     }
 
     pub(super) fn heed_marks(&mut self, ack: &AckSample) {

@@ -126,7 +126,7 @@ impl Compete {
     pub fn is_in_vain(&mut self, now: Time, share: f64) -> bool {
         let Some(bbr) = &mut self.bbr else { return false };
         bbr.share += (share - bbr.share) * SHARE_GAIN;
-        bbr.share < FIRST_SHARE && now.since(bbr.since) >= TRIAL
+        bbr.share < FIRST_SHARE && now.since(bbr.since) >= RTT_AGE / 2
     }
 
     /// Send little for a moment, with a queue of `queue_ns`; when what comes of it will have been seen.
@@ -201,10 +201,9 @@ const LOW_MIN: Duration = Duration::from_millis(100);
 pub(super) const ALONE: f64 = 0.88;
 const ALONE_ROUNDS: u32 = 8;
 const ALONE_SPAN: Duration = Duration::from_millis(500);
-/// Beside others we begin with this share of the link at least: who came late has yielded all along …
+/// Beside others we begin with this share of the link at least: who came late has yielded all along. If we have less of it
+/// beside a BBR after half of BBR's interval, it was none; so soon, that nobody takes our dips for one's.
 pub(super) const FIRST_SHARE: f64 = 0.3;
-/// … and if we have less of it after so long beside a BBR, it was none. Shorter than BBR's interval: nobody is to take our dips for one's.
-const TRIAL: Duration = Duration::from_secs(5);
 /// Weight of a round in the share that it brings: a BBR's own dip, of 200 ms, is not to count for much.
 const SHARE_GAIN: f64 = 1.0 / 50.0;
 /// A queue falls from this share of its longest …
