@@ -147,15 +147,15 @@ pub fn write_zoo(top: &Path) {
     }
 }
 
-/// One thing of a tree.
-#[derive(Debug, PartialEq, Eq)]
+/// One thing of a tree, as far as a copy is to keep it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// A file: permissions, time, length and hash of its bytes.
     File(u32, (i64, i64), u64, blake3::Hash),
     /// A folder: permissions and time.
     Folder(u32, (i64, i64)),
-    /// A link: where it points.
-    Link(PathBuf),
+    /// A link: where it points, and its own time.
+    Link(PathBuf, (i64, i64)),
 }
 
 /// Everything at and below `top`, by its path from there.
@@ -165,14 +165,15 @@ pub fn snapshot(top: &Path) -> BTreeMap<PathBuf, Thing> {
     while let Some(path) = pending.pop() {
         let full = top.join(&path);
         let meta = fs::symlink_metadata(&full).unwrap_or_else(|e| panic!("{}: {e}", full.display()));
-        let (mode, mtime) = (meta.mode() & 0o7777, (meta.mtime(), meta.mtime_nsec()));
+        // The other bits are not kept.
+        let (mode, mtime) = (meta.mode() & 0o777, (meta.mtime(), meta.mtime_nsec()));
         let thing = if meta.is_dir() {
             let names =
                 fs::read_dir(&full).expect("a folder can be listed").map(|item| item.unwrap().file_name());
             pending.extend(names.map(|name| path.join(name)));
             Thing::Folder(mode, mtime)
         } else if meta.is_symlink() {
-            Thing::Link(fs::read_link(&full).expect("a link can be read"))
+            Thing::Link(fs::read_link(&full).expect("a link can be read"), mtime)
         } else {
             Thing::File(mode, mtime, meta.len(), blake3::hash(&read(&full)))
         };

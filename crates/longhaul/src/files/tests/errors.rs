@@ -19,7 +19,7 @@ struct Interrupted {
 impl Interrupted {
     fn new() -> Interrupted {
         let (source, dest) = (folder(), folder());
-        write(source.path().join("f"), &random_bytes(5 * MIB, 1));
+        write(source.path().join("f"), random_bytes(5 * MIB, 1));
         let disk = Disk::install(dest.path(), 1);
         let scan = scan_of(&inside(source.path()));
         let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
@@ -83,7 +83,7 @@ fn a_journal_that_cannot_be_removed_is_not_believed_either() {
 #[test]
 fn what_is_in_place_and_did_not_reach_the_disk_is_copied_again() {
     let (source, dest) = (folder(), folder());
-    write(source.path().join("f"), &random_bytes(300_000, 1));
+    write(source.path().join("f"), random_bytes(300_000, 1));
     set_mtime(source.path().join("f"), 1_000_000_000, 5);
     let disk = Disk::install(dest.path(), 1);
     let copy_with_fsync = |fsync| {
@@ -108,7 +108,7 @@ fn what_is_in_place_and_did_not_reach_the_disk_is_copied_again() {
 fn a_kill_at_any_call_of_the_end_of_a_copy_leaves_its_file_or_all_that_came() {
     let source = folder();
     let file = source.path().join("f");
-    write(&file, &random_bytes(3 * MIB, 1));
+    write(&file, random_bytes(3 * MIB, 1));
     for last in 1.. {
         let dest = folder();
         let disk = Disk::install(dest.path(), last);

@@ -156,7 +156,7 @@ fn a_disk_that_fills_up_fails_what_is_left_and_keeps_what_came() {
     on_small_disk(12, |disk| {
         let source = folder();
         for n in 0..4 {
-            write(source.path().join(format!("{n}")), &random_bytes(3 * MIB + 300_000, n));
+            write(source.path().join(format!("{n}")), random_bytes(3 * MIB + 300_000, n));
         }
         let scan = scan_of(&inside(source.path()));
         let plan = plan_of(&scan.manifest, disk, &options());
@@ -165,7 +165,7 @@ fn a_disk_that_fills_up_fails_what_is_left_and_keeps_what_came() {
         fs::remove_file(source.path().join("3")).unwrap();
         let scan = scan_of(&inside(source.path()));
         let plan = plan_of(&scan.manifest, disk, &options()).unwrap();
-        write(disk.join("in the way"), &random_bytes(4 * MIB, 1));
+        write(disk.join("in the way"), random_bytes(4 * MIB, 1));
         let mut trip = Trip::begin(scan, plan, Road::default());
         trip.run();
         let report = trip.sink.suspend();

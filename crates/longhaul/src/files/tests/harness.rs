@@ -10,13 +10,14 @@ use fastrand::Rng;
 use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileOptions, GroupHash, Report};
-use std::collections::BTreeMap;
+use longhaul_testing::tree::noise;
+pub use longhaul_testing::tree::{Thing, set_mtime, snapshot as contents, write};
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// A copy that does nothing for so long will never end.
 const HANGS: Duration = Duration::from_secs(30);
@@ -29,50 +30,7 @@ pub fn folder() -> tempfile::TempDir {
 }
 
 pub fn random_bytes(len: u64, seed: u64) -> Vec<u8> {
-    let mut bytes = vec![0; len as usize];
-    Rng::with_seed(seed).fill(&mut bytes);
-    bytes
-}
-
-pub fn write(path: impl AsRef<Path>, bytes: &[u8]) {
-    let path = path.as_ref();
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, bytes).unwrap();
-}
-
-pub fn set_mtime(path: impl AsRef<Path>, seconds: u64, nanoseconds: u32) {
-    let time = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
-    fs::File::open(path).unwrap().set_modified(time).unwrap();
-}
-
-/// What a path is, as far as a copy is to keep it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thing {
-    File { hash: blake3::Hash, size: u64, mode: u32, mtime: (i64, i64) },
-    Folder { mode: u32, mtime: (i64, i64) },
-    Link { target: PathBuf, mtime: (i64, i64) },
-}
-
-/// All that is below a folder, the folder itself included, by path.
-pub fn contents(top: &Path) -> BTreeMap<PathBuf, Thing> {
-    let mut found = BTreeMap::new();
-    let mut pending = vec![PathBuf::new()];
-    while let Some(path) = pending.pop() {
-        let full = top.join(&path);
-        let meta = fs::symlink_metadata(&full).unwrap();
-        // The other bits are not kept.
-        let (mode, mtime) = (meta.mode() & 0o777, (meta.mtime(), meta.mtime_nsec()));
-        let thing = if meta.is_symlink() {
-            Thing::Link { target: fs::read_link(&full).unwrap(), mtime }
-        } else if meta.is_dir() {
-            pending.extend(fs::read_dir(&full).unwrap().map(|item| path.join(item.unwrap().file_name())));
-            Thing::Folder { mode, mtime }
-        } else {
-            Thing::File { hash: blake3::hash(&fs::read(&full).unwrap()), size: meta.len(), mode, mtime }
-        };
-        found.insert(path, thing);
-    }
-    found
+    noise(len as usize, seed)
 }
 
 /// A random tree with all kinds of things in it.
@@ -90,11 +48,11 @@ pub fn grow(top: &Path, rng: &mut Rng, large_files: usize) {
             1..6 => rng.u64(1..9000),
             _ => rng.u64(1..300_000),
         };
-        write(rng.choice(&folders).unwrap().join(format!("small-{n}\n")), &random_bytes(len, rng.u64(..)));
+        write(rng.choice(&folders).unwrap().join(format!("small-{n}\n")), random_bytes(len, rng.u64(..)));
     }
     for n in 0..large_files {
         let len = if rng.bool() { edge(rng) } else { rng.u64(MIB..5 * MIB) };
-        write(rng.choice(&folders).unwrap().join(format!("large-{n}")), &random_bytes(len, rng.u64(..)));
+        write(rng.choice(&folders).unwrap().join(format!("large-{n}")), random_bytes(len, rng.u64(..)));
     }
     for n in 0..rng.usize(0..3) {
         let file = fs::File::create(rng.choice(&folders).unwrap().join(format!("sparse-{n}"))).unwrap();
@@ -122,7 +80,7 @@ fn dress(folder: &Path, rng: &mut Rng) {
             dress(&path, rng);
         }
         if !meta.is_symlink() {
-            set_mtime(&path, rng.u64(1..2_000_000_000), rng.u32(0..1_000_000_000));
+            set_mtime(&path, rng.i64(1..2_000_000_000), rng.i64(0..1_000_000_000));
             let modes: &[u32] = if meta.is_dir() {
                 &[0o755, 0o700, 0o500, 0o2775]
             } else {

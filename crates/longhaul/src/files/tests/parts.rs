@@ -101,7 +101,7 @@ fn of_paths_in_different_parts_that_are_one_here_the_second_is_told_of() {
     for path in ["Dir/x", "F", "G", "b", "c", "d", "dir/x", "dir/y", "f"] {
         write(source.path().join(path), path.as_bytes());
     }
-    write(source.path().join("g"), &random_bytes(2 * MIB, 1));
+    write(source.path().join("g"), random_bytes(2 * MIB, 1));
     for there in ["", "f"] {
         let dest = folder();
         let _folding = fold(dest.path());

@@ -91,7 +91,7 @@ fn a_single_file_is_on_the_disk_with_the_folders_made_for_it() {
         for (format, len) in [(EXT4, 5000), (EXT4, 5 * MIB / 2), (XFS, 5 * MIB / 2), (BTRFS, 5 * MIB / 2)] {
             let Some(mut disk) = Recorder::new(format) else { continue };
             let source = folder();
-            write(source.path().join("f"), &random_bytes(len, 1));
+            write(source.path().join("f"), random_bytes(len, 1));
             let scan = scan_of(&source.path().join("f"));
             let options = FileOptions { fsync: Fsync::Always, ..options() };
             let plan = plan_of(&scan.manifest, &disk.top().join("new/deep/name"), &options).unwrap();
@@ -114,7 +114,7 @@ fn a_single_file_is_on_the_disk_with_the_folders_made_for_it() {
 fn a_large_file_is_on_the_disk_before_it_has_its_name() {
     alone(|| {
         let source = folder();
-        write(source.path().join("large"), &random_bytes(3 * MIB, 1));
+        write(source.path().join("large"), random_bytes(3 * MIB, 1));
         for format in [EXT4, XFS, BTRFS] {
             let Some(mut disk) = Recorder::new(format) else { continue };
             let begun = disk.now();
@@ -145,7 +145,7 @@ fn a_large_file_is_on_the_disk_before_it_has_its_name() {
 fn what_had_reached_the_disk_of_an_unfinished_file_is_kept_over_a_power_cut() {
     alone(|| {
         let source = folder();
-        write(source.path().join("large"), &random_bytes(10 * MIB, 1));
+        write(source.path().join("large"), random_bytes(10 * MIB, 1));
         let disks: Vec<_> = [EXT4, XFS, BTRFS].into_iter().filter_map(Recorder::new).collect();
         let begin = |disk: &Recorder| {
             let scan = scan_of(&inside(source.path()));
@@ -186,8 +186,8 @@ fn a_file_that_does_not_reach_the_disk_fails_and_the_old_one_stays() {
         let names = (0..SMALL).map(|n| format!("small {n}")).chain(["large".into()]);
         for (name, n) in names.zip(1..) {
             let len = if n > SMALL { 5 * MIB / 2 } else { 5000 };
-            write(old.path().join(&name), &random_bytes(len, n));
-            write(new.path().join(&name), &marked(len, 2 * n));
+            write(old.path().join(&name), random_bytes(len, n));
+            write(new.path().join(&name), marked(len, 2 * n));
             set_mtime(new.path().join(&name), 1_000_000_000, 5);
         }
         assert!(copy_to(&disk.top(), old.path(), Fsync::Always).durable);
@@ -230,7 +230,7 @@ fn found_at(top: &Path) -> BTreeMap<PathBuf, Thing> {
 
 /// Folders take their permissions and times last.
 fn files(found: &BTreeMap<PathBuf, Thing>) -> impl Iterator<Item = (&PathBuf, &Thing)> {
-    found.iter().filter(|(_, thing)| !matches!(thing, Thing::Folder { .. }))
+    found.iter().filter(|(_, thing)| !matches!(thing, Thing::Folder(..)))
 }
 
 /// What the n-th copy copies: some of it is new each time, some stays, and the last is of a few files only.
@@ -243,19 +243,19 @@ fn source(n: usize, rng: &mut Rng) -> tempfile::TempDir {
         let seed = if file % 3 == 0 { file } else { rng.u64(..) };
         write(
             path(&format!("folder {}/{file}", file % 4)),
-            &random_bytes(if file % 3 == 0 { 9000 } else { len }, seed),
+            random_bytes(if file % 3 == 0 { 9000 } else { len }, seed),
         );
         if file % 3 == 0 {
             set_mtime(path(&format!("folder {}/{file}", file % 4)), 1_000_000_000, 5);
         }
     }
-    write(path("large"), &random_bytes(rng.u64(2 * MIB..3 * MIB), rng.u64(..)));
-    write(path(&format!("large {n}")), &random_bytes(5 * MIB / 4, rng.u64(..)));
+    write(path("large"), random_bytes(rng.u64(2 * MIB..3 * MIB), rng.u64(..)));
+    write(path(&format!("large {n}")), random_bytes(5 * MIB / 4, rng.u64(..)));
     write(path("empty"), b"");
     symlink(format!("large {n}"), path("link")).unwrap();
     fs::create_dir(path(&format!("hollow {n}"))).unwrap();
     for (at, folder) in ["folder 0", ""].iter().enumerate() {
-        set_mtime(path(folder), 1_000_000_000 + n as u64, at as u32);
+        set_mtime(path(folder), 1_000_000_000 + n as i64, at as i64);
     }
     top
 }

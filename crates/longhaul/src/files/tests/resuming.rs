@@ -115,7 +115,7 @@ proptest! {
 fn a_file_that_lands_small_leaves_nothing_of_its_larger_self() {
     let (source, dest) = (folder(), folder());
     let file = source.path().join("f");
-    write(&file, &random_bytes(5 * MIB, 1));
+    write(&file, random_bytes(5 * MIB, 1));
     interrupt(&file, dest.path(), Road { until: 0.6, ..Road::default() });
     assert!(leftovers(dest.path(), "f").0.exists());
     write(&file, b"small");
@@ -334,7 +334,7 @@ fn a_planted_journal_is_not_believed() {
 fn another_file_of_the_same_size_and_time_is_no_mixture() {
     let (first, second, dest) = (folder(), folder(), folder());
     let bytes = random_bytes(5 * MIB, 2);
-    write(first.path().join("f"), &random_bytes(5 * MIB, 1));
+    write(first.path().join("f"), random_bytes(5 * MIB, 1));
     write(second.path().join("f"), &bytes);
     for source in [&first, &second] {
         set_mtime(source.path().join("f"), 1000, 0);
@@ -363,7 +363,7 @@ fn another_file_of_the_same_size_and_time_is_no_mixture() {
 fn the_first_of_two_files_does_not_take_the_second_ones_data_for_its_own() {
     let (first, second, dest) = (folder(), folder(), folder());
     for (source, seed) in [(&first, 1), (&second, 2)] {
-        write(source.path().join("f"), &random_bytes(5 * MIB, seed));
+        write(source.path().join("f"), random_bytes(5 * MIB, seed));
     }
     let begin = |source: &Path, version, until, pace| {
         let scan = versioned(&source.join("f"), [version; 16]);
@@ -425,7 +425,7 @@ fn a_file_that_got_holes_has_nothing_of_its_former_self_in_them() {
 fn two_copies_to_one_name_do_not_meet() {
     let (first, second, dest) = (folder(), folder(), folder());
     for (source, seed) in [(&first, 1), (&second, 2)] {
-        write(source.path().join("f"), &random_bytes(3 * MIB, seed));
+        write(source.path().join("f"), random_bytes(3 * MIB, seed));
     }
     let begin = |source: &Path| {
         let scan = scan_of(&source.join("f"));
@@ -461,6 +461,17 @@ fn a_source_that_changed_starts_over() {
     write(source.path().join("f"), &newer);
     set_mtime(source.path().join("f"), 1000, 6);
     assert_eq!(resume_with(source.path(), &journal, &part), (0, newer));
+}
+
+#[test]
+fn a_journal_without_its_part_file_starts_over() {
+    let (source, bytes, journal, _) = stopped();
+    let dest = folder();
+    lay(&leftovers(dest.path(), "f").0, &journal);
+    let report = copy(&source.path().join("f"), dest.path(), Road::default());
+    assert_eq!((report.resumed_bytes, report.files_done), (0, 1));
+    assert_eq!(fs::read(dest.path().join("f")).unwrap(), bytes);
+    assert_tidy(dest.path());
 }
 
 #[test]
@@ -503,7 +514,7 @@ fn many_stopped_files_go_on() {
     let (source, dest) = (folder(), folder());
     // More than the sink keeps open at a time.
     for n in 0..100 {
-        write(source.path().join(format!("d/f{n}")), &random_bytes(MIB + 1 + n * 7, n));
+        write(source.path().join(format!("d/f{n}")), random_bytes(MIB + 1 + n * 7, n));
     }
     let road = Road {
         packet_len: 8900,

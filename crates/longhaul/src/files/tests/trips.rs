@@ -76,7 +76,7 @@ fn holes_stay_holes() {
 fn many_small_files_land() {
     let (source, dest) = (folder(), folder());
     for n in 0..3000 {
-        write(source.path().join(format!("d{}/f{n}", n % 7)), &random_bytes(n % 40 * 211, n));
+        write(source.path().join(format!("d{}/f{n}", n % 7)), random_bytes(n % 40 * 211, n));
     }
     let report = copy(&inside(source.path()), dest.path(), Road { sink_memory: 4 << 20, ..Road::default() });
     assert_eq!((report.files_done, report.failed.count()), (3000, 0));
@@ -87,12 +87,12 @@ fn many_small_files_land() {
 fn a_file_that_changes_meanwhile_fails_alone() {
     let (source, dest) = (folder(), folder());
     for name in ["a", "b", "c"] {
-        write(source.path().join(name), &random_bytes(3 * MIB + 7, 5));
+        write(source.path().join(name), random_bytes(3 * MIB + 7, 5));
     }
     write(source.path().join("gone"), b"gone");
     write(source.path().join("shorter"), b"shorter");
     let scan = scan_of(&inside(source.path()));
-    write(source.path().join("b"), &random_bytes(3 * MIB + 7, 6));
+    write(source.path().join("b"), random_bytes(3 * MIB + 7, 6));
     write(source.path().join("shorter"), b"short");
     fs::remove_file(source.path().join("gone")).unwrap();
     let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();
@@ -141,7 +141,7 @@ fn unwanted_hashes_and_packets_do_no_harm() {
 #[test]
 fn what_never_verifies_fails_in_the_end() {
     let (source, dest) = (folder(), folder());
-    write(source.path().join("a"), &random_bytes(2 * MIB, 1));
+    write(source.path().join("a"), random_bytes(2 * MIB, 1));
     write(source.path().join("b"), b"good");
     let scan = scan_of(&inside(source.path()));
     let plan = plan_of(&scan.manifest, dest.path(), &options()).unwrap();

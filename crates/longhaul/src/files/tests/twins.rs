@@ -77,10 +77,10 @@ fn of_large_files_and_links_too() {
 fn large_files_and_links() {
     let (source, dest) = (folder(), folder());
     let _folding = fold(dest.path());
-    write(source.path().join("big"), &random_bytes(3 * MIB, 1));
-    write(source.path().join("BIG"), &random_bytes(4 * MIB, 2));
+    write(source.path().join("big"), random_bytes(3 * MIB, 1));
+    write(source.path().join("BIG"), random_bytes(4 * MIB, 2));
     write(source.path().join("mixed"), b"small");
-    write(source.path().join("Mixed"), &random_bytes(2 * MIB, 3));
+    write(source.path().join("Mixed"), random_bytes(2 * MIB, 3));
     symlink("here", source.path().join("link")).unwrap();
     symlink("there", source.path().join("LINK")).unwrap();
     one_of_each_arrives(source.path(), dest.path());
