@@ -2,7 +2,8 @@
 
 use longhaul::daemon::policy::{Access, Policy};
 use longhaul::{
-    Cause, CopyOptions, FileOptions, Location, Observer, Rate, Remark, ServeOptions, Summary, Transport,
+    Cause, CopyOptions, FileOptions, Location, Observer, Phase, Progress, Rate, Remark, ServeOptions,
+    Summary, Transport,
 };
 use longhaul_testing::relay::Relay;
 use std::net::{SocketAddr, UdpSocket};
@@ -51,13 +52,19 @@ impl Drop for Daemon {
     }
 }
 
-/// When remarks were made.
+/// When remarks were made, and the phases that were told, each once.
 #[derive(Default)]
-struct Story(Vec<f64>);
+struct Story(Vec<f64>, Vec<Phase>);
 
 impl Observer for Story {
     fn remark(&mut self, remark: Remark) {
         self.0.push(remark.at_seconds);
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        if self.1.last() != Some(&progress.phase) {
+            self.1.push(progress.phase);
+        }
     }
 }
 
@@ -148,4 +155,19 @@ fn all_that_a_copy_can_be_told_has_a_name_here() {
     let options = CopyOptions { rate: Some(Rate::from_mbps(500.0)), files, ..options() };
     let summary = copy(here.path(), &daemon.place("copy"), &options, &mut ());
     assert_eq!((summary.ok, summary.files, summary.failures), (true, 1, vec![]));
+}
+
+#[test]
+fn connecting_and_comparing_are_told_while_no_data_moves_yet() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(here.path().join("file"), vec![7; 3_000_000]).unwrap();
+    let (daemon, [mut pushed, mut pulled]) =
+        (Daemon::start(there.path()), [(); 2].map(|()| Story::default()));
+    assert!(copy(&here.path().join("file"), &daemon.place("file"), &options(), &mut pushed).ok);
+    let back = Location::Local(here.path().join("back"));
+    let from = [daemon.place("file")];
+    assert!(longhaul::copy(&from, &back, &options(), &mut pulled, Arc::default()).unwrap().ok);
+    for Story(_, phases) in [pushed, pulled] {
+        assert_eq!(phases[..2], [Phase::Connecting, Phase::Comparing], "{phases:?}");
+    }
 }

@@ -2,4 +2,3 @@
 
 mod copy;
 mod memory;
-mod phases;
