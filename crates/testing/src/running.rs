@@ -108,9 +108,14 @@ impl Running {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
+    /// What it has said so far on standard output, and on standard error.
+    pub fn said(&self) -> [String; 2] {
+        self.streams.each_ref().map(|stream| String::from_utf8_lossy(&stream.so_far()).into_owned())
+    }
+
     /// Wait until it says this on standard error.
     pub fn await_line(&self, part: &str) {
-        wait_until(part, || String::from_utf8_lossy(&self.streams[1].so_far()).contains(part));
+        wait_until(part, || self.said()[1].contains(part));
     }
 
     /// Wait for its end, which must come within `limit`.

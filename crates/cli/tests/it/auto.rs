@@ -1,41 +1,10 @@
 //! What carries the data where that is left to the copy: chosen, and changed midway, over an emulated path.
 
-use crate::common::lab::Haul;
-use crate::common::sides::Sides;
-use crate::common::tree::assert_same_bytes;
-use crate::common::{Ended, Running};
+use crate::common::Ended;
+use crate::common::lab::Over;
 use longhaul_lab::Scenario;
 use longhaul_testing::machine;
 use serde_json::Value;
-
-/// A path and a file to take over it.
-pub struct Over {
-    pub sides: Sides,
-    pub haul: Haul,
-    pub len: usize,
-}
-
-impl Over {
-    pub fn path(scenario: &Scenario, len: usize, pull: bool) -> Over {
-        let sides = Sides::with_file(pull, len);
-        let haul = Haul::start(scenario, sides.there.path());
-        Over { sides, haul, len }
-    }
-
-    /// Copy all of it, while `meanwhile` befalls the path.
-    pub fn copy(&self, more: &[&str], meanwhile: impl FnOnce(&Running)) -> Ended {
-        let copy = self.haul.start_cp(self.sides.file_args(&self.haul.server.url(""), more));
-        meanwhile(&copy);
-        let ended = copy.finish().expect_code(0);
-        assert_same_bytes(self.sides.source(), self.sides.target());
-        ended
-    }
-
-    /// Wait until this share of the file has come over the path.
-    fn await_share(&self, share: f64) {
-        self.haul.await_bytes(self.sides.pull, (self.len as f64 * share) as u64);
-    }
-}
 
 /// What carried the data from each switch on.
 fn switches(json: &Value) -> Vec<&str> {
@@ -59,31 +28,23 @@ fn udp_blocked_from_the_start_leaves_tcp() {
 }
 
 #[test]
-fn udp_blocked_midway_leaves_tcp_in_a_push() {
+fn udp_blocked_midway_leaves_tcp() {
     let Some(_shared) = machine::wait() else { return };
-    udp_blocked_midway_leaves_tcp(false);
-}
-
-#[test]
-fn udp_blocked_midway_leaves_tcp_in_a_pull() {
-    let Some(_shared) = machine::wait() else { return };
-    udp_blocked_midway_leaves_tcp(true);
-}
-
-fn udp_blocked_midway_leaves_tcp(pull: bool) {
-    let over = Over::path(&Scenario::new(50.0, 20.0), 20_000_000, pull);
-    let ended = over.copy(&[], |_| {
-        over.await_share(0.3);
-        over.haul.lab.block_udp(true);
-    });
-    let json = ended.json();
-    assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe"]), "{json}");
-    assert!(ended.stderr.contains("UDP brought no news for "), "{}", ended.stderr);
-    let counters = over.haul.lab.counters();
-    assert!(
-        counters.left_to_right.dropped_udp + counters.right_to_left.dropped_udp > 0,
-        "nothing was blocked"
-    );
+    for pull in [false, true] {
+        let over = Over::path(&Scenario::new(50.0, 20.0), 20_000_000, pull);
+        let ended = over.copy(&[], |_| {
+            over.await_share(0.3);
+            over.haul.lab.block_udp(true);
+        });
+        let json = ended.json();
+        assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe"]), "{json}");
+        assert!(ended.stderr.contains("UDP brought no news for "), "{}", ended.stderr);
+        let counters = over.haul.lab.counters();
+        assert!(
+            counters.left_to_right.dropped_udp + counters.right_to_left.dropped_udp > 0,
+            "nothing was blocked"
+        );
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::site::{Daemon, Site};
 use crate::common::tree::*;
-use crate::common::{Ended, PATIENCE, Running, longhaul, run, wait_until};
+use crate::common::{PATIENCE, Running, error_of, longhaul, run, wait_until};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs;
@@ -13,12 +13,6 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-fn error_of(ended: Ended) -> String {
-    let error = ended.expect_code(1).json()["error"].as_str().expect("there is an error").to_string();
-    assert!(!error.contains('\n'), "{error}");
-    error
-}
 
 #[test]
 fn each_user_has_folders_and_modes_of_its_own() {
@@ -480,7 +474,7 @@ fn what_is_not_served_cannot_be_opened_and_threads_are_bound_too() {
         (&snapshot(&site.path("both/zoo")), &snapshot(&here.path().join("back"))),
         (&original, &original)
     );
-    let tasks = format!("/proc/{}/task", daemon.child.id());
+    let tasks = format!("/proc/{}/task", daemon.running.id());
     let statuses =
         fs::read_dir(tasks).unwrap().map(|task| fs::read_to_string(task.unwrap().path().join("status")));
     let statuses: Vec<String> = statuses.map_while(Result::ok).collect();

@@ -1,72 +1,44 @@
 //! The path breaks: for a while, for good, for UDP alone.
 
-use crate::common::lab::Haul;
-use crate::common::sides::Sides;
+use crate::common::lab::Over;
 use crate::common::tree::names;
-use crate::common::wait_until;
+use crate::common::{Running, error_of, wait_until};
 use longhaul_lab::{Scenario, Side};
 use longhaul_testing::machine;
-use std::ffi::OsString;
+use serde_json::Value;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 const LEN: usize = 15_000_000;
 
 /// A path of 50 Mb/s and a file to take over it: about three seconds.
-struct Over {
-    sides: Sides,
-    haul: Haul,
+fn over(pull: bool) -> Over {
+    Over::path(&Scenario::new(50.0, 20.0), LEN, pull)
 }
 
-impl Over {
-    fn path(scenario: &Scenario, pull: bool) -> Over {
-        let sides = Sides::with_file(pull, LEN);
-        let haul = Haul::start(scenario, sides.there.path());
-        Over { sides, haul }
-    }
-
-    fn push() -> Over {
-        Over::path(&Scenario::new(50.0, 20.0), false)
-    }
-
-    fn pull() -> Over {
-        Over::path(&Scenario::new(50.0, 20.0), true)
-    }
-
-    fn args(&self, more: &[&str]) -> Vec<OsString> {
-        self.sides.file_args(&self.haul.server.url(""), more)
-    }
-
-    /// Wait until a good part of the file has come over the path.
-    fn half_way(&self) {
-        self.haul.await_bytes(self.sides.pull, LEN as u64 / 2);
-    }
-}
-
-#[test]
-fn a_push_survives_a_cut_of_a_few_seconds() {
-    let Some(_shared) = machine::wait() else { return };
-    survives_a_cut(&Over::push());
-}
-
-#[test]
-fn a_pull_survives_a_cut_of_a_few_seconds() {
-    let Some(_shared) = machine::wait() else { return };
-    survives_a_cut(&Over::pull());
-}
-
-fn survives_a_cut(over: &Over) {
-    let mut copy = over.haul.start_cp(over.args(&[]));
-    over.half_way();
-    over.haul.lab.cut(true);
-    sleep(Duration::from_secs(4));
-    assert!(copy.is_running(), "a cut of 4 s is no reason to give up");
-    over.haul.lab.cut(false);
+/// It ended well and in one run, although what befell it was no trifle.
+fn assert_one_run(over: &Over, copy: Running) -> Value {
     let json = copy.finish().expect_code(0).json();
     over.sides.assert_complete();
-    let counters = over.haul.lab.counters();
-    assert!(counters.left_to_right.dropped_cut + counters.right_to_left.dropped_cut > 0, "nothing was cut");
     assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+    json
+}
+
+#[test]
+fn a_copy_survives_a_cut_of_a_few_seconds() {
+    let Some(_shared) = machine::wait() else { return };
+    for over in [false, true].map(over) {
+        let mut copy = over.haul.start_cp(over.args(&[]));
+        over.await_share(0.5);
+        over.haul.lab.cut(true);
+        sleep(Duration::from_secs(4));
+        assert!(copy.is_running(), "a cut of 4 s is no reason to give up");
+        over.haul.lab.cut(false);
+        assert_one_run(&over, copy);
+        let counters = over.haul.lab.counters();
+        let cut = counters.left_to_right.dropped_cut + counters.right_to_left.dropped_cut;
+        assert!(cut > 0, "nothing was cut");
+    }
 }
 
 /// What `ip` says at the near end.
@@ -89,25 +61,23 @@ fn near_end(over: &Over) -> (String, Vec<String>) {
 #[test]
 fn a_route_that_becomes_narrow_midway_ends_no_copy() {
     let Some(_shared) = machine::wait() else { return };
-    let over = Over::push();
+    let over = over(false);
     let copy = over.haul.start_cp(over.args(&[]));
-    over.half_way();
+    over.await_share(0.5);
     // No datagram of those that the object was cut for passes any more: TCP carries the rest.
     let (device, _) = near_end(&over);
     ip(&over, &["link", "set", "dev", &device, "mtu", "1000"]);
-    let json = copy.finish().expect_code(0).json();
-    over.sides.assert_complete();
+    let json = assert_one_run(&over, copy);
     let switches = json["switches"].as_array().expect("there are some");
     assert!(switches.iter().any(|switch| switch["to"] == "stripe"), "{json}");
-    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
 }
 
 #[test]
 fn an_address_that_is_gone_for_a_while_ends_no_copy() {
     let Some(_shared) = machine::wait() else { return };
-    let over = Over::push();
+    let over = over(false);
     let mut copy = over.haul.start_cp(over.args(&["--transport=object"]));
-    over.half_way();
+    over.await_share(0.5);
     let (device, address) = near_end(&over);
     let change = |what: &str| {
         let words: Vec<&str> = address.iter().map(String::as_str).collect();
@@ -117,24 +87,20 @@ fn an_address_that_is_gone_for_a_while_ends_no_copy() {
     sleep(Duration::from_secs(1));
     assert!(copy.is_running(), "it waits");
     change("add");
-    let json = copy.finish().expect_code(0).json();
-    over.sides.assert_complete();
-    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+    assert_one_run(&over, copy);
 }
 
 /// From one network into another, midway: every connection that there was is of no use any more.
 fn moves_to_another_address(pull: bool, transport: &str) {
-    let over = Over::path(&Scenario::new(50.0, 20.0), pull);
+    let over = over(pull);
     let copy = over.haul.start_cp(over.args(&[transport]));
-    over.half_way();
+    over.await_share(0.5);
     let (device, address) = near_end(&over);
     let (host, bits) = address[0].split_once('/').expect("an address with its prefix");
     let other = format!("{}.77/{bits}", host.rsplit_once('.').expect("an IPv4 address").0);
     ip(&over, &["address", "del", &address[0], "dev", &device]);
     ip(&over, &["address", "add", &other, "dev", &device]);
-    let json = copy.finish().expect_code(0).json();
-    over.sides.assert_complete();
-    assert_eq!(json["resumed_bytes"], 0, "it is one and the same run: {json}");
+    assert_one_run(&over, copy);
     assert!(ip(&over, &["-4", "address", "show", "dev", &device]).contains(".77/"), "it has moved");
 }
 
@@ -146,64 +112,41 @@ fn a_client_that_moves_into_another_network_goes_on() {
     }
 }
 
-/// What must come of a copy whose path broke for good: an error in time, and all that arrived is there for the next run.
-fn ends_and_goes_on_later(over: &Over, break_path: impl Fn(bool)) {
-    let mut copy = over.haul.start_cp(over.args(&["--stall-timeout=3s", "--transport=object"]));
-    over.half_way();
-    assert!(copy.is_running());
-    break_path(true);
-    let broken = Instant::now();
-    let ended = copy.finish().expect_code(1);
-    let after = broken.elapsed();
-    // Half a second: what was under way at the break still counts as news.
-    assert!(after > Duration::from_millis(2500), "it gave up after {after:?}");
-    let error = ended.json()["error"].as_str().unwrap().to_string();
-    assert!(error.contains("run the same command again") && !error.contains('\n'), "{error}");
-    assert!(!over.sides.target().exists());
-    break_path(false);
-    // The server has the same patience.
-    wait_until("the server lets go of the part file", || !over.haul.server.holds_part());
-    let json = over.haul.cp(over.args(&[])).expect_code(0).json();
-    over.sides.assert_complete();
-    assert!(json["resumed_bytes"].as_u64().unwrap() > LEN as u64 * 4 / 10, "{json}");
-}
-
+/// An error in time, and all that arrived is there for the next run.
 #[test]
-fn a_push_over_a_dead_path_ends_and_goes_on_later() {
+fn a_copy_over_a_path_that_is_dead_or_dead_for_udp_ends_and_goes_on_later() {
     let Some(_shared) = machine::wait() else { return };
-    let over = Over::push();
-    ends_and_goes_on_later(&over, |on| over.haul.lab.cut(on));
-}
-
-#[test]
-fn a_pull_over_a_dead_path_ends_and_goes_on_later() {
-    let Some(_shared) = machine::wait() else { return };
-    let over = Over::pull();
-    ends_and_goes_on_later(&over, |on| over.haul.lab.cut(on));
-}
-
-#[test]
-fn udp_blocked_midway_ends_a_push() {
-    let Some(_shared) = machine::wait() else { return };
-    let over = Over::push();
-    ends_and_goes_on_later(&over, |on| over.haul.lab.block_udp(on));
-}
-
-#[test]
-fn udp_blocked_midway_ends_a_pull() {
-    let Some(_shared) = machine::wait() else { return };
-    let over = Over::pull();
-    ends_and_goes_on_later(&over, |on| over.haul.lab.block_udp(on));
+    for (pull, udp_alone) in [(false, false), (true, false), (false, true), (true, true)] {
+        let over = over(pull);
+        let lab = &over.haul.lab;
+        let break_path = |on| if udp_alone { lab.block_udp(on) } else { lab.cut(on) };
+        let mut copy = over.haul.start_cp(over.args(&["--stall-timeout=3s", "--transport=object"]));
+        over.await_share(0.5);
+        assert!(copy.is_running());
+        break_path(true);
+        let broken = Instant::now();
+        let error = error_of(copy.finish());
+        let after = broken.elapsed();
+        // Half a second: what was under way at the break still counts as news.
+        assert!(after > Duration::from_millis(2500), "it gave up after {after:?}");
+        assert!(error.contains("run the same command again"), "{error}");
+        assert!(!over.sides.target().exists());
+        break_path(false);
+        // The server has the same patience.
+        wait_until("the server lets go of the part file", || !over.haul.server.holds_part());
+        let json = over.haul.cp(over.args(&[])).expect_code(0).json();
+        over.sides.assert_complete();
+        assert!(json["resumed_bytes"].as_u64().unwrap() > LEN as u64 * 4 / 10, "{json}");
+    }
 }
 
 #[test]
 fn blocked_udp_is_named() {
     let Some(_shared) = machine::wait() else { return };
-    for over in [Over::push(), Over::pull()] {
+    for over in [false, true].map(over) {
         over.haul.lab.block_udp(true);
-        let ended = over.haul.start_cp(over.args(&["--transport=object"])).finish().expect_code(1);
-        let error = ended.json()["error"].as_str().unwrap().to_string();
-        assert!(error.contains("UDP") && error.contains("firewall") && !error.contains('\n'), "{error}");
+        let error = error_of(over.haul.cp(over.args(&["--transport=object"])));
+        assert!(error.contains("UDP") && error.contains("firewall"), "{error}");
         assert_eq!(names(over.sides.to()), Vec::<String>::new());
         over.haul.lab.block_udp(false);
         over.haul.cp(over.args(&[])).expect_code(0);
@@ -225,7 +168,7 @@ fn a_path_with_every_fault_delivers() {
     };
     // Of the data 3 % are lost, of the acknowledgements 6 %.
     for (pull, loss, loss_reverse) in [(false, 0.03, 0.06), (true, 0.06, 0.03)] {
-        let over = Over::path(&Scenario { loss, loss_reverse, ..faulty.clone() }, pull);
+        let over = Over::path(&Scenario { loss, loss_reverse, ..faulty.clone() }, LEN, pull);
         let json = over.haul.cp(over.args(&["--transport=object"])).expect_code(0).json();
         over.sides.assert_complete();
         let counters = over.haul.lab.counters();

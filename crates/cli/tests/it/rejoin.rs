@@ -3,11 +3,10 @@
 use crate::common::relay::{Relay, Way};
 use crate::common::sides::Sides;
 use crate::common::tree::*;
-use crate::common::{Ended, PATIENCE, Running, Server, wait_until};
+use crate::common::{Ended, Running, Server, knock, wait_until};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const LEN: usize = 25_000_000;
@@ -114,16 +113,6 @@ fn a_control_connection_that_swallows_all_is_replaced() {
     }
 }
 
-/// Connect to the server, say something, and return what it answers up to its end or so many bytes.
-fn knock(server: &Server, says: &[u8], len: usize) -> (TcpStream, Vec<u8>) {
-    let mut socket = TcpStream::connect(server.address()).expect("it listens");
-    socket.write_all(says).expect("it takes bytes");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    let mut answer = vec![];
-    Read::by_ref(&mut socket).take(len as u64).read_to_end(&mut answer).expect("it answers or ends");
-    (socket, answer)
-}
-
 /// What a server says to a join: a byte, its nonce, its proof.
 const WELCOME: usize = 65;
 /// What a client begins a join with: magic, name, nonce.
@@ -160,32 +149,30 @@ fn a_reconnect_that_is_forged_or_recorded_does_the_copy_no_harm() {
     drop(waiting);
 }
 
-/// A push that was torn by a kill, and what starts it again.
-fn killed(stall: &str) -> (Copying, impl Fn(&[&str]) -> Ended) {
+/// A push that was torn by a kill.
+fn killed(stall: &str) -> Copying {
     let copying = Copying::start(false, &["--transport=object", stall]);
     copying.is_under_way();
     copying.copy.signal(Signal::KILL);
-    let (server, args) =
-        (copying.server.token_file().to_owned(), copying.sides.file_args(&copying.server.url(""), &[]));
-    let again = move |more: &[&str]| {
-        let mut command = crate::common::longhaul();
-        command.args(["cp", "--json", "--token-file"]).arg(&server).args(&args).args(more);
-        Running::start(&mut command).finish()
-    };
-    (copying, again)
+    copying
+}
+
+/// Start it again, which takes over what has come.
+fn start_again(copying: &Copying) -> Ended {
+    let ended = copying.server.cp(copying.sides.file_args(&copying.server.url(""), &[])).expect_code(0);
+    assert!(ended.json()["resumed_bytes"].as_u64().unwrap() > LEN as u64 / 10, "{}", ended.stderr);
+    assert_same_bytes(copying.sides.source(), copying.sides.target());
+    ended
 }
 
 #[test]
 fn a_copy_whose_client_was_killed_can_be_started_again_at_once() {
-    let (copying, again) = killed("--stall-timeout=1h");
-    let ended = again(&[]).expect_code(0);
-    assert!(ended.json()["resumed_bytes"].as_u64().unwrap() > LEN as u64 / 10, "{}", ended.stderr);
-    assert_same_bytes(copying.sides.source(), copying.sides.target());
+    start_again(&killed("--stall-timeout=1h"));
 }
 
 #[test]
 fn a_daemon_does_not_wait_for_ever_for_a_client_that_was_killed() {
-    let (copying, _) = killed("--stall-timeout=2s");
+    let copying = killed("--stall-timeout=2s");
     wait_until("the session ends", || !copying.server.holds_part());
 }
 
@@ -196,12 +183,9 @@ fn a_copy_whose_host_has_vanished_can_be_started_again() {
     // No packet tells the server that nobody is there any more.
     copying.relay.cut(true);
     copying.copy.signal(Signal::KILL);
-    let args = copying.sides.file_args(&copying.server.url(""), &[]);
-    let ended = copying.server.cp(args).expect_code(0);
+    let ended = start_again(&copying);
     let lines: Vec<_> = ended.stderr.lines().filter(|line| line.contains("earlier run")).collect();
     assert!(matches!(lines[..], [line] if line.contains("waiting for it to speak")), "{}", ended.stderr);
-    assert!(ended.json()["resumed_bytes"].as_u64().unwrap() > LEN as u64 / 10, "{}", ended.stderr);
-    assert_same_bytes(copying.sides.source(), copying.sides.target());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Copies over a real OpenSSH, to a host (this one) where the program is not installed.
 
 use crate::common::tree::*;
-use crate::common::{Ended, LONGHAUL, Running, longhaul};
+use crate::common::{Ended, LONGHAUL, Running, error_of, longhaul};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::fs;
@@ -129,12 +129,6 @@ fn far(path: &Path) -> OsString {
     let mut far = OsString::from("127.0.0.1:");
     far.push(path);
     far
-}
-
-fn error_of(ended: Ended) -> String {
-    let error = ended.expect_code(1).json()["error"].as_str().expect("there is an error").to_string();
-    assert!(!error.contains('\n'), "{error}");
-    error
 }
 
 #[test]

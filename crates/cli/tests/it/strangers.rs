@@ -2,7 +2,7 @@
 
 use crate::common::site::Site;
 use crate::common::tree::*;
-use crate::common::{LONGHAUL, Running, Server, peak_memory, send_to, skip, undisturbed, wait_until};
+use crate::common::{LONGHAUL, Running, Server, peak_memory, skip, undisturbed, wait_until};
 use longhaul_proto::session::versions::Versions;
 use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
@@ -77,15 +77,15 @@ fn strangers_by_the_hundred_are_a_few_lines_in_the_log() {
             // It says no, or has not read all that it closes.
             let _ = stream.read_to_end(&mut vec![]);
         }
-        daemon.await_line(words);
+        daemon.running.await_line(words);
     }
     // Whoever has a key gets a line for each error.
     for n in 0..3 {
         let to = daemon.url(&format!("data/{n}"));
         daemon.cp(&site.path("alice"), &["/etc/hostname".into(), to]).expect_code(1);
     }
-    send_to(daemon.child.id(), Signal::INT);
-    daemon.await_line("more were turned away");
+    daemon.running.signal(Signal::INT);
+    daemon.running.await_line("more were turned away");
     let said = daemon.said();
     let count = |part: &str| said.lines().filter(|line| line.contains(part)).count();
     assert!(said.contains("from 1 address: 99 with a wrong token, 99 that are no longhaul client"), "{said}");

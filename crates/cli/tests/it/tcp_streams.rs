@@ -3,10 +3,10 @@
 use crate::common::relay::Relay;
 use crate::common::sides::Sides;
 use crate::common::tree::*;
-use crate::common::{PATIENCE, Running, Server, wait_until};
+use crate::common::{Running, Server, knock, wait_until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 const LEN: usize = 25_000_000;
 
@@ -94,16 +94,6 @@ fn hello(id: u64) -> Vec<u8> {
     [&b"LHL\x02"[..], &id.to_be_bytes(), &[7; 32]].concat()
 }
 
-/// Connect, say something, and return the first bytes of the answer.
-fn knock<const LEN: usize>(server: SocketAddr, says: &[u8]) -> (TcpStream, [u8; LEN]) {
-    let mut socket = TcpStream::connect(server).expect("it listens");
-    socket.write_all(says).expect("it takes bytes");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
-    let mut answer = [0; LEN];
-    socket.read_exact(&mut answer).expect("it answers");
-    (socket, answer)
-}
-
 /// Nothing more is said, and the connection ends.
 fn assert_closed(mut socket: TcpStream) {
     assert_eq!(socket.read(&mut [0; 10]).unwrap(), 0, "closed");
@@ -123,7 +113,7 @@ fn strangers_at_the_port_disturb_nobody() {
         open.push(socket);
     }
     // Somebody who has the format but not the transfer.
-    let (socket, answer) = knock(server, &hello(0x1234));
+    let (socket, answer) = knock(&pushed.server, &hello(0x1234), 1);
     assert_eq!(answer, [1], "there is no such transfer");
     assert_closed(socket);
     pushed.finish(copy);
@@ -138,7 +128,7 @@ fn who_cannot_prove_that_he_belongs_to_a_transfer_is_shut_out() {
     pushed.sides.await_part(3_000_000);
     let datagram = &relay.remembered(crate::common::relay::Way::ToServer)[0];
     let id = u64::from_be_bytes(datagram[1..9].try_into().unwrap());
-    let (mut socket, welcome) = knock::<65>(pushed.server.address(), &hello(id));
+    let (mut socket, welcome) = knock(&pushed.server, &hello(id), 65);
     assert_eq!(welcome[0], 0, "asked for a proof");
     // The server's own proof is none of the client's.
     socket.write_all(&welcome[33..]).unwrap();

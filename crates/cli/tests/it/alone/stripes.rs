@@ -1,7 +1,6 @@
 //! Several TCP connections carry the data, over an emulated path.
 
-use crate::auto::Over;
-use crate::common::lab::repeat;
+use crate::common::lab::{Over, repeat};
 use longhaul_lab::{Lab, Scenario, tcp};
 use longhaul_testing::machine;
 use std::fs;

@@ -1,9 +1,11 @@
 //! Copies over emulated paths.
 
+use super::sides::Sides;
+use super::tree::assert_same_bytes;
 use super::{Ended, LONGHAUL, Running, Server, undisturbed, wait_until};
 use longhaul_lab::{Lab, Scenario, Side};
 use longhaul_testing::machine;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Command;
 
@@ -63,5 +65,38 @@ impl Haul {
     /// Run `cp --json` at the near end.
     pub fn cp<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
         self.start_cp(args).finish()
+    }
+}
+
+/// A path and a file to take over it.
+pub struct Over {
+    pub sides: Sides,
+    pub haul: Haul,
+    pub len: usize,
+}
+
+impl Over {
+    pub fn path(scenario: &Scenario, len: usize, pull: bool) -> Over {
+        let sides = Sides::with_file(pull, len);
+        let haul = Haul::start(scenario, sides.there.path());
+        Over { sides, haul, len }
+    }
+
+    pub fn args(&self, more: &[&str]) -> Vec<OsString> {
+        self.sides.file_args(&self.haul.server.url(""), more)
+    }
+
+    /// Copy all of it, while `meanwhile` befalls the path.
+    pub fn copy(&self, more: &[&str], meanwhile: impl FnOnce(&Running)) -> Ended {
+        let copy = self.haul.start_cp(self.args(more));
+        meanwhile(&copy);
+        let ended = copy.finish().expect_code(0);
+        assert_same_bytes(self.sides.source(), self.sides.target());
+        ended
+    }
+
+    /// Wait until this share of the file has come over the path.
+    pub fn await_share(&self, share: f64) {
+        self.haul.await_bytes(self.sides.pull, (self.len as f64 * share) as u64);
     }
 }

@@ -15,8 +15,8 @@ use longhaul_testing::machine::{Hold, share};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -33,6 +33,26 @@ pub fn longhaul() -> Command {
 /// Run it to its end.
 pub fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Ended {
     Running::start(longhaul().args(args)).finish()
+}
+
+/// The error of a copy that failed: one line, the same on standard error and in the JSON.
+pub fn error_of(ended: Ended) -> String {
+    let ended = ended.expect_code(1);
+    let json = ended.json();
+    assert_eq!(json["ok"], false);
+    let error = json["error"].as_str().unwrap_or_else(|| panic!("no error in {json}")).to_string();
+    assert!(!error.contains('\n') && ended.stderr.contains(&error), "{error:?} in {:?}", ended.stderr);
+    error
+}
+
+/// Connect to the server, say something, and return what it answers up to its end or so many bytes.
+pub fn knock(server: &Server, says: &[u8], len: usize) -> (TcpStream, Vec<u8>) {
+    let mut socket = TcpStream::connect(server.address()).expect("it listens");
+    socket.write_all(says).expect("it takes bytes");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let mut answer = vec![];
+    Read::by_ref(&mut socket).take(len as u64).read_to_end(&mut answer).expect("it answers or ends");
+    (socket, answer)
 }
 
 /// Peak of a process's memory in bytes.

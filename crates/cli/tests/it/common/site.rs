@@ -1,16 +1,11 @@
 //! Daemons with a configuration.
 
 use super::tree::*;
-use super::{Ended, Running, longhaul, run, send_to, wait_until};
-use longhaul_testing::machine::{Hold, share};
+use super::{Ended, Running, longhaul, run, wait_until};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread;
 
 /// A place with a configuration: `data`, `in` and `both` are its folders.
 pub struct Site {
@@ -65,46 +60,30 @@ impl Site {
 
 /// A `longhaul serve --config`. Dropping it kills it.
 pub struct Daemon {
-    pub child: Child,
+    pub running: Running,
     url: String,
-    said: Arc<Mutex<String>>,
-    _machine: Hold,
 }
 
 impl Daemon {
     pub fn start(config: &Path, more: &[&str]) -> Daemon {
-        let machine = share();
-        let mut command = longhaul();
-        command.args(["serve", "--config"]).arg(config).args(more);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = Arc::new(Mutex::new(String::new()));
-        let (into, mut from) = (said.clone(), BufReader::new(child.stderr.take().unwrap()));
-        thread::spawn(move || {
-            let mut line = String::new();
-            while let Ok(1..) = from.read_line(&mut line) {
-                into.lock().unwrap().push_str(&line);
-                line.clear();
-            }
-        });
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let words: Vec<&str> = line.split(' ').collect();
-        assert_eq!(words.get(..2), Some(&["serving", "at"][..]), "{line}{}", said.lock().unwrap());
+        let mut running = Running::start(longhaul().args(["serve", "--config"]).arg(config).args(more));
+        wait_until("it serves", || running.said()[0].contains('\n') || !running.is_running());
+        let [line, stderr] = running.said();
+        let words: Vec<&str> = line.lines().next().unwrap_or_default().split(' ').collect();
+        assert_eq!(words.get(..2), Some(&["serving", "at"][..]), "{line}{stderr}");
         let url = format!("longhaul://{}/", words[2]);
-        Daemon { child, url, said, _machine: machine }
+        Daemon { running, url }
     }
 
+    /// On standard error.
     pub fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
-    }
-
-    pub fn await_line(&self, part: &str) {
-        wait_until(part, || self.said().contains(part));
+        let [_, said] = self.running.said();
+        said
     }
 
     pub fn reload(&self, says: &str) {
-        send_to(self.child.id(), Signal::HUP);
-        self.await_line(says);
+        self.running.signal(Signal::HUP);
+        self.running.await_line(says);
     }
 
     pub fn url(&self, path: &str) -> OsString {
@@ -120,12 +99,5 @@ impl Daemon {
 
     pub fn cp(&self, token: &Path, args: &[OsString]) -> Ended {
         Running::start(&mut self.cp_command(token, args)).finish()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -17,23 +17,18 @@ impl Small {
     /// `None` where this user cannot mount anything, which is said.
     pub fn start(bytes: u64) -> Option<Small> {
         let mount_point = folder();
-        let mut unshare = Command::new("unshare");
-        unshare.args(if rustix::process::geteuid().is_root() {
-            &["--mount"][..]
-        } else {
-            &["--mount", "--map-root-user"]
-        });
-        let can = unshare.args(["mount", "-t", "tmpfs", "none"]).arg(mount_point.path()).output();
+        let unshare = || {
+            let mut command = Command::new("unshare");
+            let map_root = (!rustix::process::geteuid().is_root()).then_some("--map-root-user");
+            command.arg("--mount").args(map_root);
+            command
+        };
+        let can = unshare().args(["mount", "-t", "tmpfs", "none"]).arg(mount_point.path()).output();
         if !can.is_ok_and(|output| output.status.success()) {
             skip("this user cannot mount a small file system (unshare --mount)");
             return None;
         }
-        let mut command = Command::new("unshare");
-        command.args(if rustix::process::geteuid().is_root() {
-            &["--mount"][..]
-        } else {
-            &["--mount", "--map-root-user"]
-        });
+        let mut command = unshare();
         let script = format!("mount -t tmpfs -o size={bytes} none \"$0\" && exec \"$@\"");
         command.args(["sh", "-c", &script]).arg(mount_point.path()).arg(LONGHAUL);
         let server =
