@@ -7,6 +7,7 @@ use crate::values::{parse_duration, parse_listen, parse_memory, parse_ports, par
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul::daemon::policy::Access;
+use longhaul::{Delta, Transport};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::SelectorKind;
 use longhaul_proto::streams::Streams;
@@ -153,9 +154,9 @@ pub struct CpArgs {
     /// Take over what is equal in files that are replaced
     #[arg(
         long,
-        value_enum,
+        value_parser = deltas(),
         value_name = "WHEN",
-        default_value_t,
+        default_value = "auto",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "always",
@@ -185,7 +186,7 @@ pub struct CpArgs {
     #[arg(long, value_parser = parse_rate, help_heading = SPEED)]
     pub rate: Option<Rate>,
     /// What carries the data
-    #[arg(long, value_enum, value_name = "NAME", default_value_t, help_heading = SPEED)]
+    #[arg(long, value_parser = transports(), value_name = "NAME", default_value = "auto", help_heading = SPEED)]
     pub transport: Transport,
     /// TCP connections to carry it with where UDP does not: a number up to 64, or auto
     #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_streams, help_heading = SPEED)]
@@ -275,61 +276,46 @@ pub struct ReachArgs {
     pub no_deploy: bool,
 }
 
-/// What may carry the data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Transport {
-    /// UDP unless it does not pass or TCP is much faster; changes midway where it must
-    #[default]
-    Auto,
-    /// Object packets over UDP
-    Object,
-    /// Object packets over parallel TCP streams
-    Stripe,
-    /// Object packets inside the ssh connection
-    Ssh,
-}
-
-/// When what is equal in a file that is replaced is taken over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Delta {
-    /// Where the file is large and older
-    #[default]
-    Auto,
-    /// Whenever there is a file
-    Always,
-    /// Send every file that differs as a whole
-    Never,
-}
-
-impl From<Delta> for longhaul::Delta {
-    fn from(asked: Delta) -> longhaul::Delta {
-        match asked {
-            Delta::Auto => longhaul::Delta::Auto,
-            Delta::Always => longhaul::Delta::Always,
-            Delta::Never => longhaul::Delta::Never,
-        }
-    }
-}
-
-impl From<Transport> for longhaul::Transport {
-    fn from(asked: Transport) -> longhaul::Transport {
-        match asked {
-            Transport::Auto => longhaul::Transport::Auto,
-            Transport::Object => longhaul::Transport::Object,
-            Transport::Stripe => longhaul::Transport::Stripe,
-            Transport::Ssh => longhaul::Transport::Ssh,
-        }
-    }
+/// One of these values, each with its name and what it is for.
+fn one_of<T>(
+    values: impl IntoIterator<Item = (&'static str, T, &'static str)>,
+) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let values: Vec<_> = values.into_iter().collect();
+    let names =
+        PossibleValuesParser::new(values.iter().map(|(name, _, help)| PossibleValue::new(name).help(help)));
+    names.map(move |given| values.iter().find(|(name, ..)| *name == given).expect("one of them").1)
 }
 
 fn controllers() -> impl TypedValueParser<Value = ControllerKind> {
-    let names = ControllerKind::ALL.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.summary()));
-    PossibleValuesParser::new(names).try_map(|name| name.parse())
+    one_of(ControllerKind::ALL.iter().map(|kind| (kind.name(), *kind, kind.summary())))
 }
 
 fn selectors() -> impl TypedValueParser<Value = SelectorKind> {
-    let names = SelectorKind::ALL.iter().map(|kind| PossibleValue::new(kind.name()).help(kind.summary()));
-    PossibleValuesParser::new(names).try_map(|name| name.parse())
+    one_of(SelectorKind::ALL.map(|kind| (kind.name(), kind, kind.summary())))
+}
+
+fn transports() -> impl TypedValueParser<Value = Transport> {
+    one_of([
+        (
+            "auto",
+            Transport::Auto,
+            "UDP unless it does not pass or TCP is much faster; changes midway where it must",
+        ),
+        ("object", Transport::Object, "Object packets over UDP"),
+        ("stripe", Transport::Stripe, "Object packets over parallel TCP streams"),
+        ("ssh", Transport::Ssh, "Object packets inside the ssh connection"),
+    ])
+}
+
+fn deltas() -> impl TypedValueParser<Value = Delta> {
+    one_of([
+        ("auto", Delta::Auto, "Where the file is large and older"),
+        ("always", Delta::Always, "Whenever there is a file"),
+        ("never", Delta::Never, "Send every file that differs as a whole"),
+    ])
 }
 
 /// When to show progress.
@@ -398,7 +384,7 @@ pub struct ProbeArgs {
     #[arg(long, value_name = "TIME", default_value = "6s", value_parser = parse_duration)]
     pub seconds: Duration,
     /// Probe this transport alone: object or stripe
-    #[arg(long, value_enum, value_name = "NAME", default_value_t)]
+    #[arg(long, value_parser = transports(), value_name = "NAME", default_value = "auto")]
     pub transport: Transport,
     /// Never send faster than this: 800mbit, 1.5gbit, 50MB/s
     #[arg(long, value_parser = parse_rate)]
@@ -425,9 +411,7 @@ pub struct ProbeArgs {
 /// Read `data`, which is read-only, or `data=read-write`.
 fn parse_grant(text: &str) -> Result<(String, Access), String> {
     let (name, access) = text.rsplit_once('=').unwrap_or((text, Access::ReadOnly.name()));
-    let known = Access::ALL.into_iter().find(|known| known.name() == access);
-    let names = || format!("{access:?} is none of {}", Access::ALL.map(Access::name).join(", "));
-    Ok((name.into(), known.ok_or_else(names)?))
+    Ok((name.into(), access.parse()?))
 }
 
 fn non_blank(text: &str) -> Result<String, String> {

@@ -74,7 +74,7 @@ fn location(arg: &OsString) -> Result<Location, Failure> {
 fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions, Failure> {
     let files_from = args.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
     let mut options = CopyOptions {
-        transport: args.transport.into(),
+        transport: args.transport,
         streams: match args.streams {
             Streams::Auto => None,
             // Read as 64 at most.
@@ -98,7 +98,7 @@ fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions,
     };
     options.files.resume = !args.no_resume;
     options.files.checksum = args.checksum;
-    options.files.delta = args.delta.into();
+    options.files.delta = args.delta;
     options.files.delete = args.delete;
     options.files.dry_run = args.dry_run;
     options.files.fsync = match (args.fsync, args.no_fsync) {

@@ -1,13 +1,13 @@
 //! `longhaul probe`.
 
-use crate::args::{ProbeArgs, Transport};
+use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit, seconds_text, share_text};
 use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, words};
 use crate::why::limit_text;
 use crate::{log, signals};
-use longhaul::{CopyOptions, Location, ProbeReport};
+use longhaul::{CopyOptions, Location, ProbeReport, Transport};
 use std::ffi::OsString;
 use std::net::Ipv6Addr;
 
@@ -71,7 +71,7 @@ fn options(args: &ProbeArgs) -> Result<CopyOptions, Failure> {
         return Err(Failure::Usage("--transport ssh cannot be probed; use object or stripe".into()));
     }
     Ok(CopyOptions {
-        transport: args.transport.into(),
+        transport: args.transport,
         rate: args.rate,
         token: token.map(|token| token.secret),
         ports: args.reach.ports.clone(),

@@ -24,25 +24,17 @@ pub struct Written {
     pub folders: BTreeMap<String, PathBuf>,
     #[serde(default)]
     pub users: BTreeMap<String, WrittenUser>,
-    #[serde(default)]
     pub rate: Option<WrittenRate>,
     #[serde(default)]
     pub rates: Vec<WrittenHours>,
-    #[serde(default)]
     pub sessions: Option<usize>,
-    #[serde(default)]
     pub memory_mib: Option<WrittenMemory>,
-    #[serde(default)]
     pub controls: Option<Vec<WrittenControl>>,
-    #[serde(default)]
     pub fsync: Option<bool>,
-    #[serde(default)]
     pub audit: Option<PathBuf>,
     #[serde(default, deserialize_with = "address")]
     pub metrics: Option<SocketAddr>,
-    #[serde(default)]
     pub sandbox: Option<bool>,
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
 }
 
@@ -68,13 +60,10 @@ pub struct WrittenUser {
     pub id: String,
     pub key: String,
     pub folders: BTreeMap<String, WrittenAccess>,
-    #[serde(default)]
     pub rate: Option<WrittenRate>,
     #[serde(default)]
     pub rates: Vec<WrittenHours>,
-    #[serde(default)]
     pub sessions: Option<usize>,
-    #[serde(default)]
     pub controls: Option<Vec<WrittenControl>>,
 }
 
@@ -104,17 +93,8 @@ impl<'de> Deserialize<'de> for WrittenRate {
 
 impl<'de> Deserialize<'de> for WrittenAccess {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenAccess, D::Error> {
-        let text = String::deserialize(from)?;
-        access_of(&text).map(WrittenAccess).ok_or_else(|| {
-            let names = Access::ALL.map(Access::name).join(", ");
-            D::Error::custom(format!("{text:?} is none of {names}"))
-        })
+        String::deserialize(from)?.parse().map(WrittenAccess).map_err(D::Error::custom)
     }
-}
-
-/// By its name.
-pub fn access_of(name: &str) -> Option<Access> {
-    Access::ALL.into_iter().find(|access| access.name() == name)
 }
 
 impl<'de> Deserialize<'de> for WrittenControl {

@@ -6,6 +6,7 @@ use crate::api::{ControllerKind, Rate, Token};
 use crate::net::control::TokenId;
 use crate::net::noise::Identity;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Everything that a server goes by.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +84,16 @@ impl Access {
             Access::WriteOnly => "write-only",
             Access::ReadWrite => "read-write",
         }
+    }
+}
+
+impl FromStr for Access {
+    /// A line for whoever wrote it.
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Access, String> {
+        let known = Access::ALL.into_iter().find(|access| access.name() == name);
+        known.ok_or_else(|| format!("{name:?} is none of {}", Access::ALL.map(Access::name).join(", ")))
     }
 }
 
