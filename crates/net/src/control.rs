@@ -20,11 +20,11 @@ pub mod rejoin;
 pub use open::{Control, Incoming, KEEP_ALIVE_EVERY};
 
 use crate::budget::Budget;
-use crate::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::noise::{
     FRAME_MAX, Identity, Initiator, Known, NoiseError, Psk, PublicKey, REASON_KEY, REASON_VERSION, Responder,
     read_frame, refusal, write_frame,
 };
+use crate::patient::{SILENCE, Watched};
 use crate::wake::Waker;
 use longhaul_proto::session::message::{Answer, Offer};
 use longhaul_proto::session::reason::{Cause, Reason};
@@ -117,19 +117,14 @@ pub struct Stream {
 
 /// A TCP connection as a control stream, with `patience` for the whole handshake.
 pub fn tcp_stream(socket: TcpStream, patience: Duration) -> io::Result<Stream> {
-    let (writer, closing, settling) = (socket.try_clone()?, socket.try_clone()?, socket.try_clone()?);
-    let deadline = Deadline::at(Instant::now() + patience);
-    let lifted = deadline.clone();
-    let whole = socket.try_clone()?;
+    let (writer, closing, whole) = (socket.try_clone()?, socket.try_clone()?, socket.try_clone()?);
+    let reader = Watched::until(socket, Instant::now() + patience, SILENCE);
+    let watch = reader.watch.clone();
     Ok(Stream {
-        reader: Box::new(DeadlineStream::new(socket, deadline, SILENCE)),
+        reader: Box::new(reader),
         writer: Box::new(writer),
         closer: Box::new(move || drop(closing.shutdown(Shutdown::Both))),
-        settled: Box::new(move || {
-            lifted.lift();
-            // Fails only on a socket that is gone, which reading will tell.
-            let _ = settling.set_read_timeout(None);
-        }),
+        settled: Box::new(move || watch.settle()),
         resumable: Some(ResumableStream::new(whole)),
         budget: Arc::default(),
     })
@@ -214,28 +209,14 @@ const PINNED: u8 = 1;
 /// Bytes that the offer may take in all so that it fits the first handshake message.
 pub const OFFER_MAX: usize = FRAME_MAX - 256;
 
-/// Open a control stream as the client. `meanwhile` is called once the offer is on its way, a round trip before the
-/// answer.
+/// Open a control stream as the client.
 pub fn connect(
     stream: Stream,
     key: &ClientKey,
     offer: &Offer,
     waker: Waker,
-    meanwhile: impl FnOnce(),
 ) -> Result<(Control, Answer), HandshakeError> {
-    connect_as(Versions::OURS, stream, key, offer, waker, meanwhile)
-}
-
-/// [`connect`] as a program that speaks these versions.
-fn connect_as(
-    ours: Versions,
-    stream: Stream,
-    key: &ClientKey,
-    offer: &Offer,
-    waker: Waker,
-    meanwhile: impl FnOnce(),
-) -> Result<(Control, Answer), HandshakeError> {
-    Beginning::new_as(ours, key, offer)?.over(stream, waker, meanwhile)
+    Beginning::new(key, offer)?.over(stream, waker, || {})
 }
 
 /// A client's side of a handshake, whichever way its messages take.

@@ -95,7 +95,8 @@ pub fn join(
     Ok(nonces)
 }
 
-fn read_array<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
+/// The next `N` bytes.
+pub(crate) fn read_array<const N: usize>(reader: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     reader.read_exact(&mut bytes)?;
     Ok(bytes)

@@ -17,7 +17,6 @@ pub mod budget;
 pub mod checksum;
 pub mod clock;
 pub mod control;
-pub mod deadline;
 mod drops;
 pub mod history;
 pub mod join;

@@ -1,16 +1,20 @@
-//! The pipes to a process that may never answer: waiting at them ends when it is told to, or after a while.
+//! Pipes and connections to somebody who may never answer: waiting at them ends when it is told to, or after a while. A byte
+//! now and then does not hold up anybody for ever.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use crate::wake::timespec;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// How long there is to wait for such a process.
+/// How long there is to wait for somebody.
 pub struct Watch {
     stops: Vec<Arc<AtomicBool>>,
     patience: Mutex<Patience>,
+    /// What is said of the other side when patience ends.
+    silence: &'static str,
 }
 
 #[derive(Clone, Copy)]
@@ -26,7 +30,7 @@ enum Patience {
 impl Watch {
     /// Any of these flags ends all waiting.
     pub fn new(stops: &[Arc<AtomicBool>]) -> Arc<Watch> {
-        Arc::new(Watch { stops: stops.to_vec(), patience: Mutex::new(Patience::Endless) })
+        Arc::new(Watch { stops: stops.to_vec(), patience: Mutex::new(Patience::Endless), silence: SILENCE })
     }
 
     /// From now on there is an end to patience.
@@ -51,17 +55,19 @@ impl Watch {
     /// Wait until `pipe` is ready. True if it need not be: whoever reads or writes may wait himself.
     fn wait(&self, pipe: impl AsFd, flags: PollFlags) -> io::Result<bool> {
         loop {
-            match *self.lock() {
+            let patience = *self.lock();
+            let left = match patience {
                 Patience::Settled => return Ok(true),
                 // Not `Interrupted`, upon which readers try again.
                 _ if self.is_stopped() => return Err(ErrorKind::ConnectionAborted.into()),
-                Patience::Until(deadline) if Instant::now() >= deadline => {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-                Patience::Until(_) | Patience::Endless => {}
+                Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+                Patience::Endless => LOOK_EVERY,
+            };
+            if left.is_zero() {
+                return Err(io::Error::new(ErrorKind::TimedOut, self.silence));
             }
-            let mut fds = [PollFd::new(&pipe, flags)];
-            match poll(&mut fds, Some(&LOOK_EVERY)) {
+            let span = if self.stops.is_empty() { left } else { left.min(LOOK_EVERY) };
+            match poll(&mut [PollFd::new(&pipe, flags)], Some(&timespec(span))) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => {}
                 Ok(_) => return Ok(false),
                 Err(error) => return Err(error.into()),
@@ -70,12 +76,20 @@ impl Watch {
     }
 }
 
-/// A pipe under a [`Watch`].
+/// A pipe or a socket in blocking mode under a [`Watch`].
 pub struct Watched<P> {
     /// The pipe.
     pub pipe: P,
     /// Who says how long to wait at it.
     pub watch: Arc<Watch>,
+}
+
+impl<P> Watched<P> {
+    /// At which patience ends at that moment; `silence` is what is said of the other side then.
+    pub fn until(pipe: P, deadline: Instant, silence: &'static str) -> Watched<P> {
+        let patience = Mutex::new(Patience::Until(deadline));
+        Watched { pipe, watch: Arc::new(Watch { stops: vec![], patience, silence }) }
+    }
 }
 
 impl<P: Read + AsFd> Read for Watched<P> {
@@ -98,13 +112,16 @@ impl<P: Write + AsFd> Write for Watched<P> {
     }
 }
 
+/// What is said of the other side, where there is no more to say.
+pub const SILENCE: &str = "the other side stays silent";
 /// The flags are looked at so often.
-const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use crate::join::read_array;
+    use std::net::{TcpListener, TcpStream};
 
     #[test]
     fn waiting_at_a_silent_pipe_ends_when_told_to_or_after_a_while() {
@@ -132,5 +149,19 @@ mod tests {
         watch.until(Instant::now() + Duration::from_millis(100));
         let error = Watched { pipe, watch }.write_all(&vec![0; 1 << 20]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn silence_ends_at_the_deadline_unless_that_is_lifted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let mut stream = Watched::until(&near, Instant::now() + Duration::from_millis(50), SILENCE);
+        let error = read_array::<1>(&mut stream).unwrap_err();
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::TimedOut, SILENCE.into()));
+        assert_eq!(stream.write(b"x").unwrap_err().kind(), ErrorKind::TimedOut, "it is over for writing too");
+        stream.watch.settle();
+        far.write_all(b"x").unwrap();
+        assert_eq!(read_array(&mut stream).unwrap(), *b"x");
     }
 }

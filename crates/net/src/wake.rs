@@ -60,26 +60,16 @@ pub fn wait(interest: Interest<'_>, waker: &Waker, now: Time, deadline: Time) ->
     let timeout = timespec(span);
     let event = waker.event.as_fd();
     let flags = if interest.writable { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-    let woken = match interest.socket {
-        Some(socket) => {
-            let mut fds =
-                [PollFd::from_borrowed_fd(event, PollFlags::IN), PollFd::from_borrowed_fd(socket, flags)];
-            poll_fds(&mut fds, &timeout)?;
-            !fds[0].revents().is_empty()
-        }
-        None => {
-            let mut fds = [PollFd::from_borrowed_fd(event, PollFlags::IN)];
-            poll_fds(&mut fds, &timeout)?;
-            !fds[0].revents().is_empty()
-        }
-    };
-    if woken {
+    let socket = interest.socket.unwrap_or(event);
+    let mut fds = [PollFd::from_borrowed_fd(event, PollFlags::IN), PollFd::from_borrowed_fd(socket, flags)];
+    poll_fds(&mut fds[..1 + usize::from(interest.socket.is_some())], &timeout)?;
+    if !fds[0].revents().is_empty() {
         waker.clear();
     }
     Ok(())
 }
 
-fn timespec(span: Duration) -> Timespec {
+pub(crate) fn timespec(span: Duration) -> Timespec {
     Timespec { tv_sec: span.as_secs().min(3600) as i64, tv_nsec: i64::from(span.subsec_nanos()) }
 }
 

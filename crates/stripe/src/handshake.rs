@@ -4,9 +4,9 @@
 use super::keys::Secrets;
 use super::options::StripeOptions;
 use longhaul_net::aead::{Cipher, has_aes};
-use longhaul_net::deadline::{Deadline, DeadlineStream};
 use longhaul_net::join::{self, JoinError, JoinKey, Nonces};
 use longhaul_net::noise::{Initiator, NoiseError, Responder, refusal};
+use longhaul_net::patient::Watched;
 use longhaul_net::random::random;
 use longhaul_net::seal::Side;
 use longhaul_proto::streams::join::{NONCE_LEN, PROOF_LEN};
@@ -48,7 +48,7 @@ pub fn open(socket: &TcpStream, options: &StripeOptions, deadline: Instant) -> i
     let offer =
         Offer { plain: options.plain, aes: has_aes(), lanes_max: options.lanes_max(), limit: options.buffer };
     let (mut initiator, frame) = Initiator::offer(key, &offer).map_err(io::Error::other)?;
-    let mut stream = DeadlineStream::new(socket, Deadline::at(deadline), SILENCE);
+    let mut stream = Watched::until(socket, deadline, SILENCE);
     stream.write_all(&[&preamble(Purpose::Open { keyed: key.is_some() })[..], &frame].concat())?;
     let answer = initiator.answer(&mut stream, NOISE_MAX).map_err(|error| match error {
         NoiseError::Refused { reason, .. } => refusal_with(reason),
@@ -80,7 +80,7 @@ fn cipher(plain: bool, aes: bool) -> Option<Cipher> {
 
 /// Join a stream with a further lane.
 pub fn join(socket: &TcpStream, secrets: &Secrets, deadline: Instant) -> io::Result<Nonces> {
-    let mut stream = DeadlineStream::new(socket, Deadline::at(deadline), SILENCE);
+    let mut stream = Watched::until(socket, deadline, SILENCE);
     let hello = |nonce: &[u8; NONCE_LEN]| [&preamble(Purpose::Join)[..], &secrets.id, nonce].concat();
     join::join(&mut stream, &secrets.join, hello).map_err(|error| match error {
         JoinError::Refused(code) => refusal_with(code),

@@ -69,7 +69,7 @@ pub fn session_server(bytes: &[u8]) {
     let socket = TcpStream::connect(address).expect("the daemon lives");
     let (stream, ended) = stream(socket);
     let waker = Waker::new().expect("an event descriptor");
-    if let Ok((control, _)) = control::connect(stream, &psk_of_token(TOKEN).into(), &offer, waker, || {}) {
+    if let Ok((control, _)) = control::connect(stream, &psk_of_token(TOKEN).into(), &offer, waker) {
         said.say(control);
         ended.recv_timeout(PATIENCE).expect_err("nothing is sent, the stream ends");
     }

@@ -36,7 +36,7 @@ pub fn handshake(bytes: &[u8]) {
         [1, from_server @ ..] => {
             let waker = wake::Waker::new().expect("an event descriptor");
             let stream = stream(Cursor::new(from_server.to_vec()), io::sink());
-            drop(control::connect(stream, &PSK.into(), &offer(), waker, || {}));
+            drop(control::connect(stream, &PSK.into(), &offer(), waker));
         }
         [2, offered @ ..] => accept(Cursor::new(first_flight(&mut initiator(), offered)), io::sink()),
         [_, said @ ..] => {

@@ -20,8 +20,8 @@ use crate::error::{Error, PolicyError};
 use crate::files::{Root, prime};
 use crate::net::budget::{Budget, share_heaps};
 use crate::net::control::{HandshakeError, Stream, read_first, tcp_stream, unconnected_stream};
-use crate::net::deadline::{Deadline, DeadlineStream, SILENCE};
 use crate::net::link::PeerLink;
+use crate::net::patient::{SILENCE, Watched};
 use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, control_key, stream_key};
 use crate::net::wake::{Interest, Waker, wait};
 use std::io::{self, ErrorKind, Read};
@@ -198,7 +198,7 @@ fn serve_connection(
         }
         return Ok(None);
     }
-    let first = read_first(magic, &mut DeadlineStream::new(&socket, Deadline::at(deadline), SILENCE));
+    let first = read_first(magic, &mut Watched::until(&socket, deadline, SILENCE));
     let first = first.map_err(Error::Handshake)?;
     // While this is looked at, the same by datagrams is not.
     let note = switchboard.known.begin(&first);
@@ -276,7 +276,7 @@ fn accept(
 /// The first bytes tell what somebody wants, who may leave before saying it.
 fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_set::MAGIC_LEN]>, Error> {
     let mut magic = [0; tcp_set::MAGIC_LEN];
-    match DeadlineStream::new(socket, Deadline::at(deadline), SILENCE).read_exact(&mut magic) {
+    match Watched::until(socket, deadline, SILENCE).read_exact(&mut magic) {
         Ok(()) => Ok(Some(magic)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(Error::Stranger(error)),

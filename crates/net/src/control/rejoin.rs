@@ -10,6 +10,7 @@
 //!
 //! A stream that was opened over UDP begins without a connection. What the server has to say goes over UDP until there is one.
 
+use crate::join::read_array;
 use crate::seal::Side;
 use crate::tcp::TcpInfo;
 use crate::wake::Waker;
@@ -554,9 +555,7 @@ impl State {
 }
 
 fn read_position(socket: &mut TcpStream) -> io::Result<u64> {
-    let mut position = [0; 8];
-    socket.read_exact(&mut position)?;
-    Ok(u64::from_be_bytes(position))
+    read_array(socket).map(u64::from_be_bytes)
 }
 
 /// What comes over a stream.

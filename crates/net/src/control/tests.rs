@@ -83,7 +83,7 @@ fn messages_pass_both_ways_and_long_ones_whole() {
     let waker = Waker::new().unwrap();
     let waker2 = waker.clone();
     let server = std::thread::spawn(move || accept(stream(b), shared([9; 32]), waker2, answer).unwrap());
-    let (client, got) = connect(stream(a), &[9; 32].into(), &offer(), waker, || {}).unwrap();
+    let (client, got) = connect(stream(a), &[9; 32].into(), &offer(), waker).unwrap();
     let (server, seen, ()) = server.join().unwrap();
     assert_eq!((got, seen), (answer(&offer(), &()), offer()));
     let long = Message::ListingPart { base: 0, total: 9, bytes: (0..300_000u32).map(|i| i as u8).collect() };
@@ -100,7 +100,7 @@ fn messages_pass_both_ways_and_long_ones_whole() {
 fn both(a: UnixStream, b: UnixStream) -> (Control, Control) {
     let (near, far) = (Waker::new().unwrap(), Waker::new().unwrap());
     let server = std::thread::spawn(move || accept(stream(b), shared([9; 32]), far, answer).unwrap().0);
-    let (client, _) = connect(stream(a), &[9; 32].into(), &offer(), near, || {}).unwrap();
+    let (client, _) = connect(stream(a), &[9; 32].into(), &offer(), near).unwrap();
     (client, server.join().unwrap())
 }
 
@@ -150,7 +150,7 @@ fn a_long_message_takes_its_memory_beside_others_until_it_is_done_with() {
     let beside = Stream { budget: budget.clone(), ..stream(b) };
     let accepting =
         std::thread::spawn(move || accept(beside, shared([9; 32]), Waker::new().unwrap(), answer).unwrap().0);
-    let (client, _) = connect(stream(a), &[9; 32].into(), &offer(), Waker::new().unwrap(), || {}).unwrap();
+    let (client, _) = connect(stream(a), &[9; 32].into(), &offer(), Waker::new().unwrap()).unwrap();
     let server = accepting.join().unwrap();
     let ranges: Ranges = (0..400_000).map(|at| at * 2..at * 2 + 1).collect();
     let message = Message::Unwanted { ranges };
@@ -176,7 +176,7 @@ fn a_wrong_key_is_named_on_both_sides() {
     let (a, b) = UnixStream::pair().unwrap();
     let server =
         std::thread::spawn(move || accept(stream(b), shared([9; 32]), Waker::new().unwrap(), answer).err());
-    let error = connect(stream(a), &[8; 32].into(), &offer(), Waker::new().unwrap(), || {}).err();
+    let error = connect(stream(a), &[8; 32].into(), &offer(), Waker::new().unwrap()).err();
     assert!(matches!(error, Some(HandshakeError::WrongKey)), "{error:?}");
     assert!(matches!(server.join().unwrap(), Some(HandshakeError::WrongKey)));
 }
@@ -193,7 +193,8 @@ fn meet(client: Versions, server: Versions, relay: impl FnOnce(&mut Vec<u8>)) ->
     });
     let connecting = std::thread::spawn(move || {
         let key = [9; 32].into();
-        let met = connect_as(client, stream(a), &key, &offer(), Waker::new().unwrap(), || {});
+        let begun = Beginning::new_as(client, &key, &offer());
+        let met = begun.and_then(|begun| begun.over(stream(a), Waker::new().unwrap(), || {}));
         met.map(|(control, _)| control.version())
     });
     let mut flight = vec![0; 4];
@@ -264,7 +265,7 @@ fn programs_from_before_ranges_are_told_in_words_they_know() {
     let (a, mut b) = UnixStream::pair().unwrap();
     b.write_all(&[0, 0, REASON_VERSION, 10]).unwrap();
     b.shutdown(Shutdown::Write).unwrap();
-    let error = connect(stream(a), &[9; 32].into(), &offer(), Waker::new().unwrap(), || {}).err();
+    let error = connect(stream(a), &[9; 32].into(), &offer(), Waker::new().unwrap()).err();
     assert_eq!(error.unwrap().to_string(), error_of_10());
 }
 
@@ -298,7 +299,7 @@ fn a_token_names_its_user_and_pins_the_server() {
             accept(stream(b), find, Waker::new().unwrap(), decide).map(|(_, _, user)| user).ok()
         });
         let key = ClientKey { psk, pinned: Some((id, *server.public())) };
-        let met = connect(stream(a), &key, &offer(), Waker::new().unwrap(), || {}).map(drop);
+        let met = connect(stream(a), &key, &offer(), Waker::new().unwrap()).map(drop);
         (met, accepting.join().unwrap())
     };
     let (met, user) = meet(*b"alice's ", [9; 32], &server);

@@ -2,8 +2,8 @@
 
 use super::stream::StreamSocket;
 use crate::control::rejoin::ResumableStream;
-use crate::deadline::{Deadline, DeadlineStream, SILENCE};
-use crate::join::{JoinError, JoinKey, Nonces, join};
+use crate::join::{JoinError, JoinKey, Nonces, join, read_array};
+use crate::patient::{SILENCE, Watched};
 use crate::seal::Side;
 use crate::tcp::TcpOptions;
 use crate::wake::Waker;
@@ -69,7 +69,7 @@ pub fn join_copy(
     connection_id: u64,
     deadline: Instant,
 ) -> Result<(), StreamError> {
-    let mut stream = DeadlineStream::new(socket, Deadline::at(deadline), SILENCE);
+    let mut stream = Watched::until(socket, deadline, SILENCE);
     join(&mut stream, key, |nonce| Hello { connection_id, nonce: *nonce }.encode(MAGIC))?;
     Ok(())
 }
@@ -81,7 +81,7 @@ pub fn rejoin_control(
     (connection_id, control): (u64, &ResumableStream),
     deadline: Instant,
 ) -> Result<(), StreamError> {
-    let mut stream = DeadlineStream::new(&socket, Deadline::at(deadline), SILENCE);
+    let mut stream = Watched::until(&socket, deadline, SILENCE);
     join(&mut stream, key, |nonce| Hello { connection_id, nonce: *nonce }.encode(CONTROL_MAGIC))?;
     Ok(control.go_on(socket, Side::Client)?)
 }
@@ -102,8 +102,8 @@ pub fn admit_first(
     socket: TcpStream,
     control_of: impl FnOnce(u64) -> Option<(JoinKey, Arc<ResumableStream>)>,
 ) -> Result<(), StreamError> {
-    let deadline = Deadline::at(Instant::now() + PATIENCE);
-    let first = First::decode(&DeadlineStream::new(&socket, deadline, SILENCE).read_array()?);
+    let mut stream = Watched::until(&socket, Instant::now() + PATIENCE, SILENCE);
+    let first = First::decode(&read_array(&mut stream)?);
     let (key, control) = control_of(first.connection_id).ok_or(StreamError::Unknown)?;
     if !key.is_proven(&Nonces::default(), first.proof) {
         return Err(StreamError::Unproven);
@@ -178,15 +178,15 @@ fn meet<T>(
     deadline: Instant,
     key_of: impl FnOnce(u64) -> Option<(JoinKey, T)>,
 ) -> Result<T, StreamError> {
-    let mut stream = DeadlineStream::new(socket, Deadline::at(deadline), SILENCE);
-    let hello = Hello::decode(&stream.read_array()?);
+    let mut stream = Watched::until(socket, deadline, SILENCE);
+    let hello = Hello::decode(&read_array(&mut stream)?);
     let Some((key, copy)) = key_of(hello.connection_id) else {
         stream.write_all(&[UNKNOWN])?;
         return Err(StreamError::Unknown);
     };
     let (challenge, nonces) = key.challenge(hello.nonce)?;
     stream.write_all(&challenge)?;
-    if key.is_proven(&nonces, stream.read_array()?) { Ok(copy) } else { Err(StreamError::Unproven) }
+    if key.is_proven(&nonces, read_array(&mut stream)?) { Ok(copy) } else { Err(StreamError::Unproven) }
 }
 
 /// CUBIC shares with the others on a path, most of whom are CUBIC too. A host's own may be BBR, several of which leave one CUBIC

@@ -48,7 +48,7 @@ impl Client {
         };
         let token = fs::read_to_string(server.token_file()).unwrap();
         let key = psk_of_token(&token).into();
-        let (control, _) = control::connect(stream, &key, &offer, Waker::new().unwrap(), || {}).ok()?;
+        let (control, _) = control::connect(stream, &key, &offer, Waker::new().unwrap()).ok()?;
         for piece in listing[head.len()..].chunks(256 << 10) {
             let (total, bytes) = (listing.len() as u64, piece.to_vec());
             control.send(Message::ListingPart { base: 0, total, bytes });

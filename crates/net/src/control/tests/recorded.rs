@@ -68,9 +68,8 @@ fn record() -> Vec<(String, Vec<u8>)> {
     let flights = [None, pinned].map(|pinned| {
         let (a, mut b) = UnixStream::pair().unwrap();
         let key = ClientKey { psk: PSK, pinned };
-        let client = std::thread::spawn(move || {
-            connect(stream(a), &key, &offer(), Waker::new().unwrap(), || {}).err()
-        });
+        let client =
+            std::thread::spawn(move || connect(stream(a), &key, &offer(), Waker::new().unwrap()).err());
         let mut begin = [0; 4];
         b.read_exact(&mut begin).unwrap();
         let frame = read_frame(&mut b).unwrap();

@@ -98,7 +98,7 @@ fn through(seed: u64, cuts: usize) -> (Control, Control, Arc<AtomicBool>) {
         server
     });
     let stream = tcp_stream(TcpStream::connect(address).unwrap(), PATIENCE).unwrap();
-    let (client, _) = connect(stream, &[9; 32].into(), &offer(), Waker::new().unwrap(), || {}).unwrap();
+    let (client, _) = connect(stream, &[9; 32].into(), &offer(), Waker::new().unwrap()).unwrap();
     let server = server.join().unwrap();
     keep(client.resumable().unwrap(), address);
     (client, server, over)
