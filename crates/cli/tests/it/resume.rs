@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
@@ -57,10 +57,6 @@ impl Sides {
         let begun = Begun { copy, relay, way };
         wait_until("half of it arrives", || begun.arrived() >= bytes);
         begun
-    }
-
-    fn journal(&self) -> PathBuf {
-        self.to().join(".file.longhaul-journal")
     }
 
     /// Tear a copy apart when `bytes` have arrived, as a receiver that is killed does.
@@ -205,23 +201,6 @@ fn an_interrupted_copy_over_tcp_tells_what_it_took_over() {
 }
 
 #[test]
-fn killed_over_and_over_it_still_arrives() {
-    let sides = large(false);
-    for n in 0..4 {
-        let mut server = sides.serve();
-        // Each run brings a few megabytes more; client and server die in turn.
-        let begun = sides.begin(&server, MEASURED, 5_000_000);
-        if n % 2 == 0 {
-            server.kill();
-        }
-        begun.copy.signal(Signal::KILL);
-        begun.copy.finish();
-    }
-    let resumed = sides.complete(&[])["resumed_bytes"].as_u64().unwrap();
-    assert!(resumed >= 15_000_000, "{resumed}");
-}
-
-#[test]
 fn a_copy_that_may_try_again_outlives_its_server() {
     let sides = large(false);
     // A host of loopback that no other test listens at: the port stays free.
@@ -246,56 +225,6 @@ fn trying_again_comes_to_an_end() {
     server.kill();
     let ended = server.cp(sides.args(server.url(""), &["--retry=1"])).expect_code(1);
     assert_eq!(ended.stderr.matches("trying again in 1 s").count(), 1, "{}", ended.stderr);
-}
-
-#[test]
-fn no_resume_starts_over() {
-    let sides = large(true);
-    sides.leave_half();
-    let json = sides.complete(&["--no-resume"]);
-    assert_eq!((&json["resumed_bytes"], &json["skipped_bytes"]), (&0.into(), &0.into()));
-}
-
-#[test]
-fn a_damaged_journal_never_makes_a_wrong_file() {
-    let sides = large(true);
-    sides.leave_half();
-    let part_path = sides.part();
-    let (part, journal) = (read(&part_path), read(sides.journal()));
-    let mut rng = fastrand::Rng::with_seed(1);
-    for round in 0..12 {
-        let (mut part, mut journal) = (part.clone(), journal.clone());
-        match round % 4 {
-            0 => journal.truncate(rng.usize(..journal.len())),
-            1 => (0..1 + round).for_each(|_| {
-                let at = rng.usize(..journal.len());
-                journal[at] ^= 1 << rng.u8(..8);
-            }),
-            2 => (0..20).for_each(|_| journal.push(rng.u8(..))),
-            _ => part.truncate(rng.usize(..part.len())),
-        }
-        for (path, bytes) in [(part_path.clone(), part), (sides.journal(), journal)] {
-            write(&path, bytes);
-            set_mode(&path, 0o600);
-        }
-        sides.complete(&[]);
-        fs::remove_file(sides.target()).unwrap();
-    }
-}
-
-#[test]
-fn a_missing_journal_or_part_file_starts_over() {
-    let sides = large(true);
-    sides.leave_half();
-    let (part, journal) = (sides.part(), sides.journal());
-    let kept = read(&journal);
-    fs::remove_file(&journal).unwrap();
-    assert_eq!(sides.complete(&[])["resumed_bytes"], 0);
-    fs::remove_file(sides.target()).unwrap();
-    write(&journal, kept);
-    set_mode(&journal, 0o600);
-    assert!(!part.exists());
-    assert_eq!(sides.complete(&[])["resumed_bytes"], 0);
 }
 
 /// The source is another file when the copy goes on; by its size and time it need not be.
