@@ -5,21 +5,17 @@
 //! - [`lab`]: what experiments over emulated paths work with: real programs and the kernel's own TCP.
 //! - [`report`]: claims, tables and verdicts, and how they are stored and shown.
 //!
-//! `longhaul sim` runs *experiments* in the simulator (`evidence/src/registry.rs` has the list): one
-//! for each figure of the papers that can be simulated, and our own. Each returns a `Report` of tables and
-//! statements: what the paper claims, what came of it here, and a verdict that is computed from the figures, with
-//! the reason where the two differ. docs/simulator.md has the list.
+//! `longhaul sim` runs experiments in the simulator, `longhaul lab` over emulated paths, with real programs and the kernel's TCP. What
+//! both can run is defined once (`Experiment::either`). `evidence/src/registry.rs` lists all, docs/simulator.md and docs/lab.md say what
+//! they ask: one for each figure of the papers, and our own. Each returns a `Report` of tables and statements: what the paper claims,
+//! what came of it here, and a verdict that is computed from the figures, with the reason where the two differ.
 //!
-//! `longhaul lab` runs *experiments* over emulated paths (`registry.rs` lists all):
-//! real programs, the kernel's TCP. Report, claims, verdicts and how they are shown are the simulator's
-//! (`evidence/src/report`); what both can run is defined once (`Experiment::either`). The two ends of a striped
-//! stream are threads of `longhaul-lab`, with sockets of their own host. Throughput is counted as bytes
-//! that arrive, not as bytes that can be read: those come in leaps where a lane loses packets. Where it is the
-//! protocols that are measured and not the program, the simulator's endpoints run over UDP sockets of the hosts
-//! (`Lab::ends`), and many of the kernel's TCPs come as the simulator's traffic does (`Lab::flows`); several paths can
-//! then be measured at a time. Other programs that copy are behind one trait (`evidence/src/lab/copiers`), longhaul too; each of their
-//! copies has a path and servers of its own, is timed from outside and compared with what was sent. Plain TCP is
-//! `longhaul-lab` again (`lab-plain`, `evidence/src/lab/plain.rs`). docs/lab.md has the list.
+//! Programs that copy are behind one trait (`evidence/src/lab/copiers`), longhaul too: each copy has a path and servers of its own,
+//! is timed from outside and compared with what was sent. Plain TCP is `longhaul-lab` again (`lab-plain`, `evidence/src/lab/plain.rs`).
+//! Where it is the protocols that are measured and not the program, the simulator's endpoints run over UDP sockets of the hosts
+//! (`Lab::ends`), and many of the kernel's TCPs come as the simulator's traffic does (`Lab::flows`); several paths can then be
+//! measured at a time. The two ends of a striped stream are threads of `longhaul-lab`, with sockets of their own host. Throughput is
+//! counted as bytes that arrive, not as bytes that can be read: those come in leaps where a lane loses packets.
 //!
 //! Results are kept as JSON lines that can be read back whole (`evidence/src/report`: tables carry their columns,
 //! units and plots), so that one page is made of results of many days and hosts (`longhaul lab report`), and an

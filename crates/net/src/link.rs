@@ -294,7 +294,7 @@ impl PeerLink {
             let Stray { bytes, time, ecn, from } = &mut stray;
             let datagram = Datagram { bytes, time: *time, ecn: *ecn, from: Some(*from), to: None };
             let len = datagram.bytes.len();
-            if open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
+            if decrypt(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
                 self.follow(stray.from, len);
             } else {
                 self.refused += 1;
@@ -314,7 +314,7 @@ impl PeerLink {
                 awaited.take(datagram, from, &self.held);
                 continue;
             }
-            if !open(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
+            if !decrypt(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
                 self.refused += 1;
             } else if let (Some(from), false) = (from, self.address.is_settled()) {
                 found.push((from, len));
@@ -523,7 +523,8 @@ impl Awaited {
 /// Room for any one datagram.
 const SCRATCH: usize = 1 << 16;
 
-fn open(
+/// Give what is authentic to `handle`; `false` for what is not.
+fn decrypt(
     early: &mut Keys,
     main: Option<&mut Keys>,
     datagram: Datagram<'_>,

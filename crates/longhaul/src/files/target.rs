@@ -317,7 +317,7 @@ impl Target {
     }
 
     /// Give a file of a folder its name, in place of what is there if that may be.
-    fn put(&self, entry: EntryIndex, folder: &OwnedFd, part: &[u8], name: &[u8]) -> io::Result<()> {
+    fn rename(&self, entry: EntryIndex, folder: &OwnedFd, part: &[u8], name: &[u8]) -> io::Result<()> {
         let rename = |flags| renameat_with(folder, part, folder, name, flags);
         match rename(RenameFlags::NOREPLACE) {
             // Not every file system has such renaming.
@@ -373,7 +373,7 @@ impl Target {
         match &complete.held {
             Held::Unnamed(file) => self.give_name(complete.entry, file, &folder, name)?,
             Held::Named(_) => {
-                self.put(complete.entry, &folder, &self.new_name(complete.entry, name), name)?
+                self.rename(complete.entry, &folder, &self.new_name(complete.entry, name), name)?
             }
             Held::Part(held) => {
                 let part = part_name(name, self.token(complete.entry));
@@ -381,7 +381,7 @@ impl Target {
                     return Err(io::Error::other("its part file was taken away; copy it again"));
                 }
                 fchmod(&held.file, mode(self.entry(complete.entry)))?;
-                self.put(complete.entry, &folder, &part, name)?;
+                self.rename(complete.entry, &folder, &part, name)?;
             }
         }
         // Now it can be told whether others could take its place.
@@ -427,7 +427,7 @@ impl Target {
         let new = self.new_name(entry, name);
         let _ = lease::lock(file);
         link(&new)?;
-        self.put(entry, folder, &new, name).inspect_err(|_| {
+        self.rename(entry, folder, &new, name).inspect_err(|_| {
             let _ = remove_file(folder, &new);
         })
     }
@@ -488,7 +488,7 @@ impl Target {
         symlinkat(target.as_slice(), &folder, new.as_slice())?;
         let landed = utimensat(&folder, new.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(io::Error::from)
-            .and_then(|()| self.put(entry, &folder, &new, name));
+            .and_then(|()| self.rename(entry, &folder, &new, name));
         landed.inspect_err(|_| {
             let _ = remove_file(&folder, &new);
         })

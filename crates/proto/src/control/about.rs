@@ -45,7 +45,15 @@ impl ControllerKind {
             | ControllerKind::Pcp
             | ControllerKind::Bbr => Ecn::NotEct,
             ControllerKind::Prague => Ecn::Ect1,
-            _ => Ecn::Ect0,
+            ControllerKind::Adaptive
+            | ControllerKind::NewReno
+            | ControllerKind::Scalable
+            | ControllerKind::HighSpeed
+            | ControllerKind::HTcp
+            | ControllerKind::Cubic
+            | ControllerKind::Bic
+            | ControllerKind::MulTcp
+            | ControllerKind::Ledbat => Ecn::Ect0,
         }
     }
 
