@@ -152,6 +152,28 @@ fn the_program_is_put_there_once_and_copies_both_ways() {
 }
 
 #[test]
+fn a_login_that_ssh_keeps_serves_the_next_copies() {
+    let Some(sshd) = Sshd::start() else { return };
+    let (there, socket) = (folder(), sshd.path("kept"));
+    let ssh = format!(
+        "{} -o ControlMaster=auto -o ControlPersist=60 -o ControlPath={}",
+        sshd.ssh("user"),
+        socket.display()
+    );
+    // One that begins it, two that use it.
+    for n in 0..3 {
+        let file = there.path().join(format!("file-{n}"));
+        sshd.cp_with(&ssh, &["/etc/hostname".into(), far(&file)]).expect_code(0);
+        assert_same_bytes("/etc/hostname", file);
+    }
+    let log = fs::read_to_string(sshd.path("log")).unwrap();
+    assert_eq!(log.matches("Accepted publickey").count(), 1, "{log}");
+    let mut end = Command::new("ssh");
+    end.args(["-F", "none", "-O", "exit", "-S"]).arg(socket).arg("127.0.0.1");
+    assert!(end.output().unwrap().status.success());
+}
+
+#[test]
 fn no_deploy_puts_nothing_there() {
     let Some(sshd) = Sshd::start() else { return };
     let there = folder();
