@@ -11,6 +11,7 @@ use longhaul::{Delta, Transport};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::SelectorKind;
 use longhaul_proto::streams::Streams;
+use longhaul_proto::suggest::UnknownName;
 use longhaul_proto::units::Rate;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -409,7 +410,7 @@ pub struct ProbeArgs {
 }
 
 /// Read `data`, which is read-only, or `data=read-write`.
-fn parse_grant(text: &str) -> Result<(String, Access), String> {
+fn parse_grant(text: &str) -> Result<(String, Access), UnknownName> {
     let (name, access) = text.rsplit_once('=').unwrap_or((text, Access::ReadOnly.name()));
     Ok((name.into(), access.parse()?))
 }

@@ -5,6 +5,7 @@ use super::token::Secret;
 use crate::api::{ControllerKind, Rate, Token};
 use crate::net::control::TokenId;
 use crate::net::noise::Identity;
+use longhaul_proto::suggest::UnknownName;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -88,12 +89,11 @@ impl Access {
 }
 
 impl FromStr for Access {
-    /// A line for whoever wrote it.
-    type Err = String;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Access, String> {
+    fn from_str(name: &str) -> Result<Access, UnknownName> {
         let known = Access::ALL.into_iter().find(|access| access.name() == name);
-        known.ok_or_else(|| format!("{name:?} is none of {}", Access::ALL.map(Access::name).join(", ")))
+        known.ok_or_else(|| UnknownName::new("access", name, Access::ALL.iter().map(|access| access.name())))
     }
 }
 
