@@ -97,7 +97,7 @@ impl Adaptive {
         // Where so many share the path that one of them makes no difference, it looks like nobody's doing.
         if loss > RANDOM_SHARED && !self.is_background && !self.refresh.is_idle && self.has_company() {
             self.loss.restart(ack);
-            self.compete_at(ack.now, test.delivered);
+            self.compete_at(test.delivered);
             return;
         }
         let is_flood = loss > RANDOM_MAX;

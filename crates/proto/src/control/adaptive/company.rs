@@ -54,15 +54,15 @@ impl Adaptive {
     }
 
     /// Hold our own, beginning at `bandwidth` bit/s.
-    pub(super) fn compete_at(&mut self, now: Time, bandwidth: f64) {
+    pub(super) fn compete_at(&mut self, bandwidth: f64) {
         let round_ns = nanos(self.rtt) as f64 + self.delay.queue_ns;
-        self.compete(now, bandwidth * round_ns / 8e9 / self.datagram_len);
+        self.compete(bandwidth * round_ns / 8e9 / self.datagram_len);
     }
 
     /// Hold our own, beginning with `window` datagrams on their way.
-    pub(super) fn compete(&mut self, now: Time, window: f64) {
+    pub(super) fn compete(&mut self, window: f64) {
         let config = ControlConfig { rtt: self.rtt, ..self.config };
-        self.state = State::Compete(Box::new(Compete::new(now, config, window)));
+        self.state = State::Compete(Box::new(Compete::new(config, window)));
         (self.growth, self.startup, self.policer) = (0.0, None, None);
         // A share that is lost at random can only be told without rivals.
         self.loss.random = 0.0;
@@ -78,7 +78,7 @@ impl Adaptive {
             if compete.is_in_vain(now, share) {
                 self.dips.forget();
             }
-            if compete.is_alone(now, share) {
+            if compete.is_alone(share) {
                 self.leave_rivals(now);
             }
         }

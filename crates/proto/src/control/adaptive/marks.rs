@@ -1,7 +1,6 @@
 //! What a queue that marks says (RFC 3168): that it is too long, before it has to drop.
 
-use super::rivals::ALONE;
-use super::{Adaptive, State};
+use super::{ALIKE, Adaptive, State};
 use crate::control::AckSample;
 use crate::control::bbr::RTT_AGE;
 use crate::control::window::BETA_GENTLE;
@@ -36,11 +35,11 @@ impl Adaptive {
         let carried = if self.startup.is_some() { self.round.delivered_max } else { self.bandwidth };
         (self.growth, self.startup) = (0.0, None);
         // A queue that was kept short enough by us alone marks only who delivers all that the link carries.
-        let has_rivals = self.link_rate().is_some_and(|link| self.bandwidth < ALONE * link);
+        let has_rivals = self.link_rate().is_some_and(|link| self.bandwidth < (1.0 - ALIKE) * link);
         match self.state {
             State::Compete(_) | State::Train => {}
             _ if !self.is_background && (has_rivals || self.is_congested()) => {
-                self.compete_at(ack.now, carried * BETA_GENTLE);
+                self.compete_at(carried * BETA_GENTLE);
             }
             _ => self.meet_ceiling(ack.now, self.round.queue_most_ns),
         }

@@ -500,7 +500,7 @@ impl Controller for Adaptive {
             State::Cruise | State::Refresh { .. } | State::Test(_) if is_congested => {
                 // While the first rate is sought, only what came through is known.
                 let carried = if self.startup.is_some() { self.round.delivered_max } else { self.bandwidth };
-                self.compete_at(loss.now, carried * BETA);
+                self.compete_at(carried * BETA);
             }
             _ => {}
         }

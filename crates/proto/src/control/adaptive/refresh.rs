@@ -204,9 +204,9 @@ impl Adaptive {
         if self.is_background {
             self.refresh.failures = self.refresh.failures.min(FAILURES_MAX);
         } else if let Some((_, window)) = back {
-            self.compete(now, window);
+            self.compete(window);
         } else if self.refresh.failures >= FAILURES_MAX {
-            self.compete_at(now, self.refresh.bandwidth.max(self.link.unwrap_or(0.0) * FIRST_SHARE));
+            self.compete_at(self.refresh.bandwidth.max(self.link.unwrap_or(0.0) * FIRST_SHARE));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How to hold one's own beside others that fill the queue, and how to tell that one of them is a BBR.
 
+use super::ALIKE;
 use crate::control::bbr::RTT_AGE;
 use crate::control::window::{Cubic, Windowed};
 use crate::control::{AckSample, Bbr, ControlConfig, Controller, LossSample, Sent};
@@ -14,9 +15,8 @@ pub(super) struct Compete {
     bbr: Option<Box<AsBbr>>,
     config: ControlConfig,
     low: Option<Low>,
-    /// Rounds in a row that delivered what the link carries, and since when.
+    /// Rounds in a row that delivered what the link carries.
     alone: u32,
-    alone_since: Time,
 }
 
 /// What came of doing as a BBR does.
@@ -39,7 +39,7 @@ struct Low {
 
 impl Compete {
     /// Begin with `window` datagrams on their way.
-    pub fn new(now: Time, config: ControlConfig, window: f64) -> Compete {
+    pub fn new(config: ControlConfig, window: f64) -> Compete {
         let config = ControlConfig { paced: true, ..config };
         Compete {
             window: Windowed::resumed(config, Cubic::paced(), window),
@@ -47,7 +47,6 @@ impl Compete {
             config,
             low: None,
             alone: 0,
-            alone_since: now,
         }
     }
 
@@ -141,13 +140,9 @@ impl Compete {
 
     /// A round ends that delivered the share `share` of what the link carries. True: so have all of late, and whoever
     /// filled the queue is gone.
-    pub fn is_alone(&mut self, now: Time, share: f64) -> bool {
-        if share < ALONE {
-            (self.alone, self.alone_since) = (0, now);
-            return false;
-        }
-        self.alone += 1;
-        self.alone >= ALONE_ROUNDS && now.since(self.alone_since) >= ALONE_SPAN
+    pub fn is_alone(&mut self, share: f64) -> bool {
+        self.alone = if share < 1.0 - ALIKE { 0 } else { self.alone + 1 };
+        self.alone >= ALONE_ROUNDS
     }
 }
 
@@ -197,10 +192,8 @@ const LOW_FACTOR: f64 = 0.3;
 const LOW_MARGIN: f64 = 0.1;
 /// … and lasts at least so long: those with longer round trips begin theirs less exactly.
 const LOW_MIN: Duration = Duration::from_millis(100);
-/// This share of the link is all of it, for so many rounds and so long.
-pub(super) const ALONE: f64 = 0.88;
+/// Who delivers all of the link, but for a tenth, for so many rounds is alone.
 const ALONE_ROUNDS: u32 = 8;
-const ALONE_SPAN: Duration = Duration::from_millis(500);
 /// Beside others we begin with this share of the link at least: who came late has yielded all along. If we have less of it
 /// beside a BBR after half of BBR's interval, it was none; so soon, that nobody takes our dips for one's.
 pub(super) const FIRST_SHARE: f64 = 0.3;
@@ -225,7 +218,7 @@ mod tests {
     const MS: f64 = 1e6;
 
     fn compete() -> Compete {
-        Compete::new(Time::ZERO, ControlConfig::new(1000, RTT), 100.0)
+        Compete::new(ControlConfig::new(1000, RTT), 100.0)
     }
 
     #[test]
@@ -246,11 +239,7 @@ mod tests {
     fn who_delivers_all_of_the_link_is_alone() {
         for (share, is_alone) in [(0.95, true), (0.8, false)] {
             let mut compete = compete();
-            assert_eq!(
-                (0..20).any(|n| compete.is_alone(Time::from_millis(100 * n), share)),
-                is_alone,
-                "{share}"
-            );
+            assert_eq!((0..20).any(|_| compete.is_alone(share)), is_alone, "{share}");
         }
     }
 
