@@ -91,26 +91,24 @@ impl LossWatch {
     /// is half of the difference, and small.
     pub fn datagrams_to_judge(&self, loss: f64) -> f64 {
         let share = self.random.max(SHARE_MIN).max(loss / 2.0);
+        let [(short, _), (long, _)] = STRETCHES;
         let half = ((loss - self.random) / 2.0).clamp(1e-3, PRECISION);
-        (9.0 * share * (1.0 - share) * self.dispersion() / (half * half)).clamp(JUDGE_MIN, JUDGE_MAX)
+        (9.0 * share * (1.0 - share) * self.dispersion() / (half * half)).clamp(short, long)
     }
 }
 
 /// Loss is measured over so many datagrams, and so much above the random share is let pass beside chance: a short
-/// stretch that notices a flood at once, and a long one that notices a trickle.
+/// stretch that notices a flood at once, and a long one that notices a trickle. A judgement takes no fewer and no more.
 const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, SHARE_MIN)];
 /// No path that is worth using loses more at random: what does is overfull, and a first train met a full queue.
 pub(super) const RANDOM_MAX: f64 = 0.2;
 /// Where nothing seems to be lost, chance is reckoned with this share.
 const SHARE_MIN: f64 = 0.003;
+/// The random share is wanted at least this exactly: what it is taken for too much is wasted.
+const PRECISION: f64 = 0.01;
 /// Weight of what was lost of some 40 datagrams more, and a bound of what comes of it.
 const DISPERSION_GAIN: f64 = 1.0 / 64.0;
 const DISPERSION_MAX: f64 = 16.0;
-/// The random share is wanted at least this exactly: what it is taken for too much is wasted.
-const PRECISION: f64 = 0.01;
-/// Bounds of the datagrams that a judgement takes.
-const JUDGE_MIN: f64 = 100.0;
-const JUDGE_MAX: f64 = 3000.0;
 
 #[cfg(test)]
 mod tests {
