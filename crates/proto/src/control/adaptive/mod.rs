@@ -99,7 +99,7 @@ use pairs::Pairs;
 use policer::{Climb, Policer};
 use receiver::ReceiverBound;
 use refresh::Refresh;
-use rivals::{Compete, Dips};
+use rivals::{Compete, Dips, LOW_FACTOR};
 use route::Jump;
 use startup::{STARTUP_LOSS, TRAIN_LEN};
 
@@ -253,7 +253,7 @@ impl Adaptive {
             State::Compete(compete) => compete.rate(),
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
-                let factor = (1.0 + self.growth + GAIN * error).max(FACTOR_MIN);
+                let factor = (1.0 + self.growth + GAIN * error).max(LOW_FACTOR);
                 self.within_policer(self.bandwidth * factor)
             }
         };
@@ -276,11 +276,11 @@ impl Adaptive {
         if !sends_less {
             self.dips.end_tick(ack.now, self.delay.queue_ns);
         }
-        let noise_ns = QUEUE_NOISE_NS.min(self.ceiling.room_ns);
+        let noise_ns = NOISE_NS.min(self.ceiling.room_ns);
         // What a host that was busy did not send says nothing of the path.
         let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span / PART;
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
-        let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(FULL_NS).max(noise_ns);
+        let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(NOISE_NS).max(noise_ns);
         if span > Duration::ZERO {
             let carried = delivered / (1.0 - self.loss.random).max(0.1);
             self.learn_bandwidth(ack.now, carried, is_full && !is_late);
@@ -575,10 +575,9 @@ impl Controller for Adaptive {
 const ALIKE: f64 = 0.1;
 /// Who gets less than this share of the link shares it; so much of what the first train told is sent first.
 const ALONE_SHARE: f64 = 0.7;
-/// A queue shorter than this is noise.
-const QUEUE_NOISE_NS: f64 = 300_000.0;
-/// A queue longer than this holds enough that what is delivered is our share of the path, however long the target.
-const FULL_NS: f64 = 500_000.0;
+/// A shorter queue is noise, delays that differ by less are the same, and clocks drift apart by so much in twelve seconds (some
+/// 40 ppm; uncorrected crystals do 50). A longer one holds enough that what is delivered is our share of the path.
+const NOISE_NS: f64 = 500_000.0;
 /// Rate change for a queue that is off by one round trip. With a feedback delay of about 1.3 round trips the loop gain
 /// is 0.5, a third of the π/2 at which a proportional loop begins to swing: flows with round trips that differ disturb
 /// each other, and shares are as even as the queue is steady.
@@ -587,7 +586,6 @@ const GAIN: f64 = 0.4;
 const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
-const FACTOR_MIN: f64 = 0.35;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
 /// Share of the bandwidth that must have been delivered in a round before the rate grows.

@@ -3,7 +3,7 @@
 
 use super::ceiling::ROOM_RECOVERY;
 use super::rivals::FIRST_SHARE;
-use super::{Adaptive, FULL_NS, PART, State, TICK_MIN};
+use super::{Adaptive, NOISE_NS, PART, State, TICK_MIN};
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -72,7 +72,7 @@ impl Refresh {
     pub fn see(&mut self, now: Time, queue_ns: f64, target_ns: f64) {
         self.ticks += 1;
         self.queued += u32::from(queue_ns > target_ns / 2.0);
-        if queue_ns < self.low_ns - FULL_NS {
+        if queue_ns < self.low_ns - NOISE_NS {
             (self.low_ns, self.low_at) = (queue_ns, now);
         }
         self.least_ns = self.least_ns.min(queue_ns);
@@ -160,7 +160,7 @@ impl Adaptive {
 
     /// Was the queue empty for a moment, and was that the delay that was taken for the empty path's?
     fn judge_refresh(&mut self, now: Time) {
-        let same_ns = FULL_NS.max(self.noise_ns() / 3.0) + SAME_SHARE * nanos(self.rtt) as f64;
+        let same_ns = NOISE_NS.max(self.noise_ns() / 3.0) + SAME_SHARE * nanos(self.rtt) as f64;
         let least_ns = self.refresh.least_ns;
         let is_lower = self.refresh.base_ns.saturating_sub(self.delay.base_ns()) as f64 > same_ns;
         let is_met = least_ns <= same_ns && !is_lower;
@@ -215,7 +215,7 @@ impl Adaptive {
 const EVERY: Duration = Duration::from_secs(2);
 const EVERY_FIRST: Duration = Duration::from_millis(500);
 const EVERY_FIRST_ROUNDS: u32 = 10;
-/// Least delays that differ by no more than this share of a round trip and [`FULL_NS`] are the same; so far below an empty
+/// Least delays that differ by no more than this share of a round trip and [`NOISE_NS`] are the same; so far below an empty
 /// queue a refresh goes.
 const SAME_SHARE: f64 = 0.01;
 /// So many in a row that left the same, and lost nothing, have seen the route's delay.

@@ -186,9 +186,9 @@ impl Dips {
     }
 }
 
-/// The share of our rate that is sent in a low, which goes so far below an empty queue, in round trips, if all of our
-/// like do the same …
-const LOW_FACTOR: f64 = 0.3;
+/// The share of our rate that is sent in a low, and at least however long the queue is. A low goes so far below an empty queue,
+/// in round trips, if all of our like do the same …
+pub(super) const LOW_FACTOR: f64 = 0.3;
 const LOW_MARGIN: f64 = 0.1;
 /// … and lasts at least so long: those with longer round trips begin theirs less exactly.
 const LOW_MIN: Duration = Duration::from_millis(100);
