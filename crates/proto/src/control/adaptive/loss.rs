@@ -1,5 +1,6 @@
 //! Which share of the datagrams is lost, and whether that is more than chance.
 
+use super::SLOW_GAIN;
 use crate::control::AckSample;
 
 /// Counters where a stretch of measurement began.
@@ -50,8 +51,8 @@ impl LossWatch {
             return;
         }
         let stray = datagrams * (loss - self.mean);
-        self.mean += (loss - self.mean) * DISPERSION_GAIN;
-        self.square += (stray * stray / datagrams - self.square) * DISPERSION_GAIN;
+        self.mean += (loss - self.mean) * SLOW_GAIN;
+        self.square += (stray * stray / datagrams - self.square) * SLOW_GAIN;
     }
 
     /// How much more the number lost varies than if each datagram were lost by itself: its index of dispersion, that of
@@ -106,8 +107,7 @@ pub(super) const RANDOM_MAX: f64 = 0.2;
 const SHARE_MIN: f64 = 0.003;
 /// The random share is wanted at least this exactly: what it is taken for too much is wasted.
 const PRECISION: f64 = 0.01;
-/// Weight of what was lost of some 40 datagrams more, and a bound of what comes of it.
-const DISPERSION_GAIN: f64 = 1.0 / 64.0;
+/// Bound of the dispersion.
 const DISPERSION_MAX: f64 = 16.0;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How to hold one's own beside others that fill the queue, and how to tell that one of them is a BBR.
 
-use super::ALIKE;
+use super::{ALIKE, SLOW_GAIN};
 use crate::control::bbr::RTT_AGE;
 use crate::control::window::{Cubic, Windowed};
 use crate::control::{AckSample, Bbr, ControlConfig, Controller, LossSample, Sent};
@@ -124,7 +124,7 @@ impl Compete {
     /// is a crowd, in which several take each other for a BBR, and all lose much by what they do then.
     pub fn is_in_vain(&mut self, now: Time, share: f64) -> bool {
         let Some(bbr) = &mut self.bbr else { return false };
-        bbr.share += (share - bbr.share) * SHARE_GAIN;
+        bbr.share += (share - bbr.share) * SLOW_GAIN;
         bbr.share < FIRST_SHARE && now.since(bbr.since) >= RTT_AGE / 2
     }
 
@@ -197,8 +197,6 @@ const ALONE_ROUNDS: u32 = 8;
 /// Beside others we begin with this share of the link at least: who came late has yielded all along. If we have less of it
 /// beside a BBR after half of BBR's interval, it was none; so soon, that nobody takes our dips for one's.
 pub(super) const FIRST_SHARE: f64 = 0.3;
-/// Weight of a round in the share that it brings: a BBR's own dip, of 200 ms, is not to count for much.
-const SHARE_GAIN: f64 = 1.0 / 50.0;
 /// A queue falls from this share of its longest …
 const LONG: f64 = 0.6;
 /// … to this one: it dips. Its longest is forgotten by so much each tick, 4 to 50 ms.
