@@ -1,7 +1,7 @@
 //! Whether others use the path, and what that makes of a loss.
 
+use super::loss::RANDOM_MAX;
 use super::rivals::Compete;
-use super::startup::STARTUP_LOSS;
 use super::{ALONE_SHARE, Adaptive, State};
 use crate::control::ControlConfig;
 use crate::control::bbr::RTT_AGE;
@@ -43,7 +43,7 @@ impl Adaptive {
     /// What is lost now is lost to all who share the path, and no trial of one of them could tell why: the queue is
     /// longer than our like make it, or the delay that it is measured by may be wrong.
     pub(super) fn is_congested(&self) -> bool {
-        let is_begun = self.startup.is_none() || self.loss_lately > STARTUP_LOSS;
+        let is_begun = self.startup.is_none() || self.loss_lately > RANDOM_MAX;
         let is_unsure = self.refresh.is_refuted || self.is_few();
         is_begun && self.has_company() && (is_unsure || self.delay.queue_ns > self.own_queue_ns())
     }

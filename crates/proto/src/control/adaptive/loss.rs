@@ -101,7 +101,8 @@ impl LossWatch {
 /// Loss is measured over so many datagrams, and so much above the random share is let pass beside chance: a short
 /// stretch that notices a flood at once, and a long one that notices a trickle. A judgement takes no fewer and no more.
 const STRETCHES: [(f64, f64); 2] = [(200.0, 0.02), (2000.0, SHARE_MIN)];
-/// No path that is worth using loses more at random: what does is overfull, and a first train met a full queue.
+/// No path that is worth using loses more at random: what does is overfull, and a first train met a full queue. Less can wait until
+/// the first rate is found.
 pub(super) const RANDOM_MAX: f64 = 0.2;
 /// Where nothing seems to be lost, chance is reckoned with this share.
 const SHARE_MIN: f64 = 0.003;

@@ -93,7 +93,7 @@ use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, Ceiling, Test};
 use core::time::Duration;
 use delay::QueueDelay;
-use loss::{Counted, LossWatch};
+use loss::{Counted, LossWatch, RANDOM_MAX};
 use marks::Marks;
 use pairs::Pairs;
 use policer::{Climb, Policer};
@@ -101,7 +101,7 @@ use receiver::ReceiverBound;
 use refresh::Refresh;
 use rivals::{Compete, Dips, LOW_FACTOR};
 use route::Jump;
-use startup::{STARTUP_LOSS, TRAIN_LEN};
+use startup::TRAIN_LEN;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -401,7 +401,7 @@ impl Adaptive {
             return;
         }
         // While the rate doubles, what a full bottleneck drops is soon half of it: anything less can wait.
-        let tolerated = if self.startup.is_some() { STARTUP_LOSS } else { 0.0 };
+        let tolerated = if self.startup.is_some() { RANDOM_MAX } else { 0.0 };
         let excess = self.loss.excess(ack, self.datagram_len);
         if let Some(loss) = excess.filter(|loss| *loss > tolerated) {
             let delivered =

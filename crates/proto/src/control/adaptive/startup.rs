@@ -54,5 +54,3 @@ pub(super) const TRAIN_LEN: f64 = 16.0;
 const TRAIN_READ: f64 = 12.0;
 /// RFC 6928 §2: datagrams that may be on their way where nothing is known.
 const TCP_WINDOW: f64 = 10.0;
-/// Loss that can wait until the first rate is found.
-pub(super) const STARTUP_LOSS: f64 = 0.15;
