@@ -87,7 +87,7 @@ mod route;
 mod startup;
 mod target;
 
-use super::window::BETA;
+use super::window::{BETA, SSTHRESH_MIN};
 use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, Ceiling, Test};
@@ -102,6 +102,7 @@ use refresh::Refresh;
 use rivals::{Compete, Dips, LOW_FACTOR};
 use route::Jump;
 use startup::TRAIN_LEN;
+use target::TARGET_MAX_NS;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -528,13 +529,14 @@ impl Controller for Adaptive {
         match &self.state {
             State::Train => return Some((TRAIN_LEN * self.datagram_len) as u64),
             State::Compete(compete) => {
-                return Some(compete.window_bytes().max(WINDOW_MIN * self.datagram_len) as u64);
+                return Some(compete.window_bytes().max(SSTHRESH_MIN * self.datagram_len) as u64);
             }
             _ => {}
         }
-        // What the path and the target queue hold, and what the receiver may not have acknowledged yet.
+        // What the path and the target queue hold, and what the receiver may not have acknowledged yet: it holds back and bundles for
+        // about as long as the longest base is.
         let extra_ns = if self.jump.is_some() { self.delay.queue_ns } else { 0.0 };
-        let span_ns = (nanos(self.rtt) as f64 + extra_ns) * 1.25 + 2.0 * self.target_ns() + WINDOW_SLACK_NS;
+        let span_ns = (nanos(self.rtt) as f64 + extra_ns) * 1.25 + 2.0 * self.target_ns() + TARGET_MAX_NS;
         // In a test without a queue what was sent faster is still on its way, or lost.
         let is_dry = matches!(self.state, State::Test(test) if test.is_dry);
         let growth = if is_dry { GROWTH_MAX } else { self.growth };
@@ -606,10 +608,6 @@ const TICK_MIN: Duration = Duration::from_millis(4);
 const TICK_MAX: Duration = Duration::from_millis(50);
 /// Never slower: a datagram every 120 ms.
 const RATE_MIN: f64 = 100_000.0;
-/// Beside rivals never fewer datagrams on their way.
-const WINDOW_MIN: f64 = 2.0;
 /// What no user-space timer tells from nothing: a shorter round trip, a shorter queue, a longer pair. A burst may be so long at
 /// first: what a 10 Gb/s host needs for one system call to carry 40 datagrams.
 const TIMER: Duration = Duration::from_micros(50);
-/// Acknowledgements are held back and bundled by about this much.
-const WINDOW_SLACK_NS: f64 = 2_000_000.0;

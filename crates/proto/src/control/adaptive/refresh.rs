@@ -4,6 +4,7 @@
 use super::ceiling::ROOM_RECOVERY;
 use super::rivals::FIRST_SHARE;
 use super::{Adaptive, NOISE_NS, PART, State, TICK_MIN};
+use crate::control::window::BETA;
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
@@ -148,7 +149,7 @@ impl Adaptive {
         let rtt_ns = nanos(self.rtt) as f64;
         let round_ns = rtt_ns + queue_ns;
         let drain_ns = queue_ns + self.target_ns() / 2.0 + SAME_SHARE * rtt_ns;
-        let least = if self.has_company() { DEPTH_SHARED } else { DEPTH_MIN };
+        let least = if self.has_company() { 1.0 - BETA } else { DEPTH_MIN };
         let wanted = drain_ns / round_ns * f64::from(1 << self.refresh.failures);
         let depth = wanted.clamp(least, DEPTH_MAX);
         let span_ns = round_ns * (wanted / depth).clamp(1.0, 2.0) + nanos(TICK_MIN) as f64;
@@ -220,10 +221,9 @@ const EVERY_FIRST_ROUNDS: u32 = 10;
 const SAME_SHARE: f64 = 0.01;
 /// So many in a row that left the same, and lost nothing, have seen the route's delay.
 const FLOORS: u32 = 2;
-/// By which share less is sent meanwhile; where others of our like may take what is still queued for the path's delay,
-/// more.
+/// By which share less is sent meanwhile. Where others of our like may take what is still queued for the path's delay, as much
+/// less as after a loss.
 const DEPTH_MIN: f64 = 0.03;
-const DEPTH_SHARED: f64 = 0.3;
 pub(super) const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, others fill the queue.
 const FAILURES_MAX: u32 = 3;

@@ -36,7 +36,7 @@ impl Adaptive {
 const TARGET_SHARE: f64 = 0.09;
 const TARGET_MIN_NS: f64 = 200_000.0;
 /// … up to this, the same for all but the shortest paths, so that a longer round trip earns no larger share …
-const TARGET_MAX_NS: f64 = 2_000_000.0;
+pub(super) const TARGET_MAX_NS: f64 = 2_000_000.0;
 /// … by a flow that carries so much (bit/s); by the square root less by one that carries more: twice the rate at a
 /// target three tenths lower. Steeper would share more firmly, and leave no target that can be measured at 10 Gb/s.
 const TARGET_RATE: f64 = 1e8;
