@@ -99,7 +99,7 @@ use pairs::Pairs;
 use policer::{Climb, Policer};
 use receiver::ReceiverBound;
 use refresh::Refresh;
-use rivals::{Compete, Dips, LOW_FACTOR};
+use rivals::{Compete, Dips, LOW_FACTOR, SEEN_LATELY};
 use route::Jump;
 use startup::TRAIN_LEN;
 use target::TARGET_MAX_NS;
@@ -265,7 +265,7 @@ impl Adaptive {
         let span = ack.arrival.since(self.tick.arrival);
         let bytes = ack.received_bytes.saturating_sub(self.tick.received);
         let delivered = Rate::measured(bytes, span).0 as f64;
-        let patience = if self.is_background { PATIENCE_BACKGROUND } else { PATIENCE };
+        let patience = if self.is_background { PATIENCE_BACKGROUND } else { SEEN_LATELY };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
         self.refresh.see(ack.now, self.delay.queue_ns, self.target_ns());
         self.watch_route(ack.now);
@@ -597,8 +597,7 @@ const DELIVERED_ENOUGH: f64 = 0.85;
 /// Extra rate after the first and after many rounds without a queue.
 const GROWTH_FIRST: f64 = 0.05;
 const GROWTH_MAX: f64 = 1.0;
-/// How long an old base delay is believed while the queue never runs empty.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// How long an old base delay is believed in the background while the queue never runs empty; else as long as a BBR that was seen.
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
 /// A host that loses this part of a tick is late; a queue in no more than this part of the ticks is its doing.
 const PART: u32 = 10;

@@ -205,7 +205,7 @@ const MOST_DECAY: f64 = 0.998;
 /// With its round trips and our ticks a BBR dips so much later at most.
 const DIP_LATE: Duration = Duration::from_millis(600);
 /// While we do as it does, its dips are hidden: it is looked for anew after so long.
-const SEEN_LATELY: Duration = Duration::from_secs(60);
+pub(super) const SEEN_LATELY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
