@@ -99,7 +99,7 @@ use pairs::Pairs;
 use policer::{Climb, Policer};
 use receiver::ReceiverBound;
 use refresh::Refresh;
-use rivals::{Compete, Dips, LOW_FACTOR, SEEN_LATELY};
+use rivals::{Compete, Dips, SEEN_LATELY};
 use route::Jump;
 use startup::TRAIN_LEN;
 use target::TARGET_MAX_NS;
@@ -254,7 +254,7 @@ impl Adaptive {
             State::Compete(compete) => compete.rate(),
             State::Cruise => {
                 let error = (self.target_ns() - self.delay.queue_ns) / (nanos(self.rtt) as f64 + LOOP_LAG_NS);
-                let factor = (1.0 + self.growth + GAIN * error).max(LOW_FACTOR);
+                let factor = (1.0 + self.growth + GAIN * error).max(LITTLE);
                 self.within_policer(self.bandwidth * factor)
             }
         };
@@ -588,6 +588,10 @@ const GAIN: f64 = 0.4;
 const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
+/// Little: the least of our rate that is sent, in a low or however long the queue is; the share of the target in the background;
+/// the share of its longest that is left of a queue that dips; and the share of the link that we begin with beside others, for
+/// who came late has yielded all along, and give up doing as a BBR does below.
+const LITTLE: f64 = 0.3;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
 /// Weight of what is new in means that no burst, and no dip of 200 ms, is to move much.

@@ -2,8 +2,7 @@
 //! cannot be emptied.
 
 use super::ceiling::ROOM_RECOVERY;
-use super::rivals::FIRST_SHARE;
-use super::{Adaptive, NOISE_NS, PART, State, TICK_MIN};
+use super::{Adaptive, LITTLE, NOISE_NS, PART, State, TICK_MIN};
 use crate::control::window::BETA;
 use crate::units::{Time, nanos};
 use core::time::Duration;
@@ -51,7 +50,7 @@ impl Refresh {
             next: Time::ZERO,
             settles: Time::ZERO,
             judge_at: None,
-            every: EVERY_FIRST.max(rtt * EVERY_FIRST_ROUNDS),
+            every: (EVERY / 4).max(rtt * EVERY_FIRST_ROUNDS),
             least_ns: f64::INFINITY,
             low_ns: f64::INFINITY,
             low_at: Time::ZERO,
@@ -207,14 +206,14 @@ impl Adaptive {
         } else if let Some((_, window)) = back {
             self.compete(window);
         } else if self.refresh.failures >= FAILURES_MAX {
-            self.compete_at(self.refresh.bandwidth.max(self.link.unwrap_or(0.0) * FIRST_SHARE));
+            self.compete_at(self.refresh.bandwidth.max(self.link.unwrap_or(0.0) * LITTLE));
         }
     }
 }
 
-/// The queue is emptied so often: one interval for all, or they would not do it together. The first comes sooner.
+/// The queue is emptied so often: one interval for all, or they would not do it together. The first comes four times as
+/// soon, but not before so many round trips.
 const EVERY: Duration = Duration::from_secs(2);
-const EVERY_FIRST: Duration = Duration::from_millis(500);
 const EVERY_FIRST_ROUNDS: u32 = 10;
 /// Least delays that differ by no more than this share of a round trip and [`NOISE_NS`] are the same; so far below an empty
 /// queue a refresh goes.

@@ -1,6 +1,6 @@
 //! How long a queue is aimed at, and how long ours may be.
 
-use super::Adaptive;
+use super::{Adaptive, LITTLE};
 use crate::units::nanos;
 
 impl Adaptive {
@@ -20,7 +20,7 @@ impl Adaptive {
     /// What a flow of our rate makes of it.
     pub(super) fn target_share(&self) -> f64 {
         if self.is_background {
-            return BACKGROUND_TARGET;
+            return LITTLE;
         }
         (TARGET_RATE / self.bandwidth).sqrt().min(TARGET_FACTOR_MAX)
     }
@@ -46,8 +46,6 @@ const TARGET_FACTOR_MAX: f64 = 10.0;
 const TARGET_MOST: f64 = 0.25;
 /// What the measured delay strays by goes on top, so many times, up to so many bases.
 const NOISE_TARGETS: f64 = 0.5;
-/// In the background, the share of the target: far below that of any other flow.
-const BACKGROUND_TARGET: f64 = 0.3;
 /// A queue longer than so many targets by this share of the round trip and the longest base is not the work of our like.
 const OWN_QUEUE_TARGETS: f64 = 1.5;
 const OWN_QUEUE_SHARE: f64 = 0.05;
