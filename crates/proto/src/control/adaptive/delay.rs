@@ -140,9 +140,11 @@ const DELAY_MAX: Duration = Duration::from_secs(3);
 /// The base delay is the least of one to two such spans. With 10 s a route that becomes four times longer is filled to 89 % (`share
 /// adaptive rate=50 rtt=20 newrtt=80 from=80 to=120`), but so it is with other numbers changed by a billionth.
 const STRETCH: Duration = Duration::from_secs(12);
-/// Below this share of the target the queue counts as empty.
+/// Below this share of the target the queue counts as empty. With a tenth a policer of 50 Mb/s drops up to 12 % in five orders of
+/// twelve (`sharing`).
 const EMPTY_SHARE: f64 = 0.15;
-/// Weight of a new difference: one to two round trips' worth of ticks do not move it much.
+/// Weight of a new difference: one to two round trips' worth of ticks do not move it much. With 1/64 a policer of 50 Mb/s drops up to
+/// 9 % in four orders of twelve (`sharing`).
 const NOISE_GAIN: f64 = 1.0 / 16.0;
 
 #[cfg(test)]

@@ -212,7 +212,7 @@ impl Adaptive {
 }
 
 /// The queue is emptied so often: one interval for all, or they would not do it together. The first comes four times as
-/// soon, but not before so many round trips.
+/// soon, but not before so many round trips: with that `rough.toml` carries 75 instead of 71 %.
 const EVERY: Duration = Duration::from_secs(2);
 const EVERY_FIRST_ROUNDS: u32 = 10;
 /// Least delays that differ by no more than this share of a round trip and [`NOISE_NS`] are the same; so far below an empty
@@ -221,7 +221,7 @@ const SAME_SHARE: f64 = 0.01;
 /// So many in a row that left the same, and lost nothing, have seen the route's delay.
 const FLOORS: u32 = 2;
 /// By which share less is sent meanwhile. Where others of our like may take what is still queued for the path's delay, as much
-/// less as after a loss.
+/// less as after a loss. With a tenth at least ten alike on 50 Mb/s fall to a Jain index of 0.87 (`sharing`).
 const DEPTH_MIN: f64 = 0.03;
 pub(super) const DEPTH_MAX: f64 = 0.5;
 /// After so many in vain, each twice as deep, others fill the queue.

@@ -49,7 +49,8 @@ impl Adaptive {
     }
 }
 
-/// The first train: so many datagrams back to back; read when so many have come in after its first.
+/// The first train: so many datagrams back to back; read when so many have come in after its first: with
+/// ten a policer of 20 Mb/s drops up to 7 % (`sharing`).
 pub(super) const TRAIN_LEN: f64 = 16.0;
 const TRAIN_READ: f64 = 12.0;
 /// RFC 6928 §2: datagrams that may be on their way where nothing is known.

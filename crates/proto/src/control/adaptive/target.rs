@@ -42,10 +42,11 @@ pub(super) const TARGET_MAX_NS: f64 = 2_000_000.0;
 const TARGET_RATE: f64 = 1e8;
 /// A slower flow's target grows no further than this …
 const TARGET_FACTOR_MAX: f64 = 10.0;
-/// … and not beyond this share of the round trip.
+/// … and not beyond this share of the round trip. Without both, one CUBIC on 20 Mb/s is left 32 % (`sharing`).
 const TARGET_MOST: f64 = 0.25;
-/// What the measured delay strays by goes on top, so many times, up to so many bases.
+/// What the measured delay strays by goes on top, up to so many bases: without a bound one CUBIC on 20 Mb/s is left 14 % (`sharing`).
 const NOISE_TARGETS: f64 = 0.5;
-/// A queue longer than so many targets by this share of the round trip and the longest base is not the work of our like.
+/// A queue longer than so many targets by this share of the round trip and the longest base is not the work of our like. Without
+/// that share `rough.toml` carries 65 instead of 75 %.
 const OWN_QUEUE_TARGETS: f64 = 1.5;
 const OWN_QUEUE_SHARE: f64 = 0.05;
