@@ -126,8 +126,7 @@ fn remove(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 /// see to it that nobody believes it.
 pub(super) fn give_up(journal: &Lease, folder: &OwnedFd, name: &[u8]) {
     let _ = set_len(journal, 0);
-    remove_parts(folder, name);
-    let _ = unlinkat(folder, name, AtFlags::empty());
+    let _ = remove(folder, name);
 }
 
 /// Remove the part files that go with a journal, whatever it says itself.

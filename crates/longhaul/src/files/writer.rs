@@ -238,6 +238,7 @@ impl Writer {
                 // be in the way of the copy that has the journal.
                 shared.step(entry, &[Status::Started], Status::Waiting);
                 shared.fail_storing(entry, error);
+                // The file has failed: what the caller makes of this changes nothing.
                 return Err(Errno::CANCELED.into());
             }
             target.create_part(entry)
@@ -257,48 +258,3 @@ impl Writer {
 
 /// A piece that came in wrong so often is not going to come in right.
 const BAD_MAX: u32 = 5;
-
-#[cfg(test)]
-mod tests {
-    use super::super::blocks::Blocks;
-    use super::super::target::{Place, Target};
-    use super::*;
-    use crossbeam_channel::unbounded;
-    use longhaul_proto::session::manifest::{Entry, GROUP_LEN, Kind, Layout, Manifest};
-    use longhaul_proto::session::message::{Fsync, Report};
-    use std::collections::HashMap;
-    use std::fs;
-    use std::path::Path;
-
-    fn target(top: &Path) -> Target {
-        let kind = Kind::File { size: 3 * GROUP_LEN, extents: None, version: None };
-        let entry = Entry { path: b"f".to_vec(), kind, mode: 0o644, mtime: (1, 0) };
-        let manifest = Manifest::of(vec![entry]);
-        let layout = Arc::new(Layout::new(&manifest));
-        let folder = Arc::new(fs::File::open(top).unwrap().into());
-        let place = Place { top: Some(folder), ..Place::default() };
-        Target::new(Arc::new(manifest), layout, place, HashMap::new())
-    }
-
-    /// It would take the journal away that the other copy is about to lock, and both would fail.
-    #[test]
-    fn a_file_that_another_copy_writes_is_not_begun_again_by_the_second_writer() {
-        let top = tempfile::tempdir().unwrap();
-        let other = target(top.path());
-        let held = other.create_journal(0).unwrap();
-        let target = target(top.path());
-        let (finisher, jobs) = unbounded();
-        let blocks = Blocks::new(&target.layout, 1);
-        let talk = (unbounded().0, Arc::new(|| {}) as _, finisher);
-        let aim = (0, false, Fsync::Auto);
-        let shared = Arc::new(Shared::new(target, blocks, Report::default(), aim, Default::default(), talk));
-        let [first, second] = [(); 2].map(|()| Writer::new(shared.clone(), jobs.clone(), unbounded().0));
-        assert!(first.part(0).is_err());
-        drop(held);
-        other.remove_journal(0).unwrap();
-        assert!(second.part(0).is_err());
-        assert_eq!(fs::read_dir(top.path()).unwrap().count(), 0, "a journal");
-        let failed = &shared.report().failed.first[0];
-        assert!(failed.reason.line.contains("another copy writes this file"), "{}", failed.reason.line);
-    }
-}

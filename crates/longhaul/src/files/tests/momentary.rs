@@ -1,8 +1,13 @@
-//! What small files are called before they have their names.
+//! What lies at a destination for a moment: small files before they have their names, the journal of another copy.
 
 use super::harness::*;
+use crate::files::blocks::Blocks;
+use crate::files::shared::Shared;
 use crate::files::target::{Complete, Place, Target};
+use crate::files::writer::Writer;
+use crossbeam_channel::unbounded;
 use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
+use longhaul_proto::session::message::{Fsync, Report};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -51,4 +56,25 @@ fn a_small_file_that_waits_for_its_name_is_no_part_file_of_another_copy() {
     let _journal = other.create_journal(0).unwrap();
     complete_at.put_in_place(&complete).unwrap();
     assert_eq!(fs::read(dest.path().join("f")).unwrap(), b"small");
+}
+
+/// It would take the journal away that the other copy is about to lock, and both would fail.
+#[test]
+fn a_file_that_another_copy_writes_is_not_begun_again_by_the_second_writer() {
+    let dest = folder();
+    let [ours, other] = [(); 2].map(|()| target(dest.path(), &[("f", 3 * MIB)], false));
+    let held = other.create_journal(0).unwrap();
+    let (finisher, jobs) = unbounded();
+    let blocks = Blocks::new(&ours.layout, 1);
+    let talk = (unbounded().0, Arc::new(|| {}) as _, finisher);
+    let aim = (0, false, Fsync::Auto);
+    let shared = Arc::new(Shared::new(ours, blocks, Report::default(), aim, Default::default(), talk));
+    let [first, second] = [(); 2].map(|()| Writer::new(shared.clone(), jobs.clone(), unbounded().0));
+    assert!(first.part(0).is_err());
+    drop(held);
+    other.remove_journal(0).unwrap();
+    assert!(second.part(0).is_err());
+    assert_eq!(fs::read_dir(dest.path()).unwrap().count(), 0, "a journal");
+    let failed = &shared.report().failed.first[0];
+    assert!(failed.reason.line.contains("another copy writes this file"), "{}", failed.reason.line);
 }
