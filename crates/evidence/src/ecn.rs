@@ -1,29 +1,33 @@
 //! Queues that mark instead of dropping: what a control makes of them alone and beside a CUBIC, and how long L4S waits.
 
-use crate::Scale;
-use crate::experiment::Experiment;
+use crate::ExperimentError;
+use crate::experiment::{Backend, Experiment};
+use crate::meeting::{Guest, Meeting, Shares};
 use crate::report::{Claim, Findings, Plot, Table, Unit};
-use crate::sim::starts::{Bar, Case, CaseOutcomes, Extent, judge};
-use crate::sim::{Options, payload_rate};
+use crate::sim::payload_rate;
+use crate::starts::{Bar, Case, CaseOutcomes, Extent, Ways};
+use longhaul_lab::DirectionCounters;
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::tcp;
 use longhaul_proto::units::Time;
-use longhaul_sim::flow::{ENDLESS, FlowSim, FlowSpec, ObjectFlow, Protocol, TcpFlow};
-use longhaul_sim::metrics::quantile;
+use longhaul_sim::flow::{ENDLESS, FlowSim, FlowSpec, Protocol, TcpFlow};
+use longhaul_sim::metrics::{Summary, quantile};
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::queue::QueueDiscipline;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::{TraceKind, TraceMode};
 use longhaul_sim::{FlowId, Limits, Options as SimOptions, Placement, Side};
 use std::collections::HashMap;
+use std::time::Duration;
 
-pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
+pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     "ecn",
     "queues that mark instead of dropping (ECN, L4S): alone, beside one CUBIC, and how long packets wait",
     &[ALONE, BESIDE, L4S],
     mark,
-);
+)
+.in_parts();
 
 const ALONE: Claim = Claim::ours("alone it loses nothing once under way, and has at least 95 % of the link");
 const BESIDE: Claim =
@@ -35,7 +39,8 @@ const L4S: Claim = Claim::ours("with L4S packets wait 2 ms at most on average be
 struct Row {
     queue: QueueDiscipline,
     control: ControllerKind,
-    is_beside: bool,
+    /// What the CUBIC beside it says of marks, if there is one.
+    rival: Option<Ecn>,
     rate_mbit: f64,
     rtt_ms: f64,
 }
@@ -48,7 +53,11 @@ impl Row {
     }
 
     fn name(&self) -> String {
-        let beside = if self.is_beside { "beside one CUBIC" } else { "alone" };
+        let beside = match self.rival {
+            None => "alone",
+            Some(Ecn::NotEct) => "beside one CUBIC without ECN",
+            Some(_) => "beside one CUBIC",
+        };
         format!("{beside}, {}: {} Mb/s, {} ms", self.queue, self.rate_mbit, self.rtt_ms)
     }
 
@@ -68,8 +77,8 @@ impl Case for Row {
 
     fn is_of(&self, claim: Claim) -> bool {
         match claim {
-            ALONE => !self.is_beside && (self.is_default() || self.is_low_latency()),
-            BESIDE => self.is_beside && self.is_default(),
+            ALONE => self.rival.is_none() && (self.is_default() || self.is_low_latency()),
+            BESIDE => self.rival == Some(Ecn::Ect0) && self.is_default(),
             _ => self.is_low_latency(),
         }
     }
@@ -83,12 +92,12 @@ const QUEUES: [QueueDiscipline; 3] =
 const PATHS: [(f64, f64); 2] = [(50.0, 40.0), (20.0, 20.0)];
 
 /// The rows of these controls.
-fn rows(controls: &[ControllerKind], paths: &[(f64, f64)]) -> Vec<Row> {
+fn rows(controls: &[ControllerKind]) -> Vec<Row> {
     let mut rows = vec![];
-    for (rate_mbit, rtt_ms) in paths.iter().copied() {
+    for (rate_mbit, rtt_ms) in PATHS {
         for control in controls.iter().copied() {
-            for is_beside in [false, true] {
-                rows.extend(QUEUES.map(|queue| Row { queue, control, is_beside, rate_mbit, rtt_ms }));
+            for rival in [None, Some(Ecn::Ect0), Some(Ecn::NotEct)] {
+                rows.extend(QUEUES.map(|queue| Row { queue, control, rival, rate_mbit, rtt_ms }));
             }
         }
     }
@@ -108,23 +117,26 @@ struct Shared {
     /// Of what the link carries.
     ours: f64,
     rival: f64,
-    /// Packets of ours that were dropped, and that the link marked of all.
-    lost: u64,
+    /// Packets of ours that were dropped, where it is known whose they were, and that the link marked of all.
+    lost: Option<f64>,
     marked: u64,
-    /// How long our packets waited, ms.
-    wait_ms: f64,
-    wait_p99_ms: f64,
+    /// How long our packets waited, ms, where it is known of ours.
+    wait_ms: Option<f64>,
+    wait_p99_ms: Option<f64>,
 }
 
 const BARS: &[Bar<Row, Shared>] = &[
     Bar {
         claim: ALONE,
         holds: |outcomes, _| {
-            outcomes.over(|one| one.ours).min >= 0.95 && outcomes.over(|one| one.lost as f64).max == 0.0
+            outcomes.over(|one| one.ours).min >= 0.95
+                && outcomes.known(|one| one.lost).is_some_and(|lost| lost.max == 0.0)
         },
         figures: |outcomes| {
-            let (ours, lost) = (outcomes.over(|one| one.ours).min, outcomes.over(|one| one.lost as f64).max);
-            format!("{:.1} %, {lost} lost", 100.0 * ours)
+            let lost = outcomes
+                .known(|one| one.lost)
+                .map_or("an unknown number".into(), |lost| lost.max.to_string());
+            format!("{:.1} %, {lost} lost", 100.0 * outcomes.over(|one| one.ours).min)
         },
     },
     Bar {
@@ -139,55 +151,103 @@ const BARS: &[Bar<Row, Shared>] = &[
     },
     Bar {
         claim: L4S,
-        holds: |outcomes, _| outcomes.over(|one| one.wait_ms).max <= 2.0,
+        holds: |outcomes, _| outcomes.known(|one| one.wait_ms).is_none_or(|wait| wait.max <= 2.0),
         figures: |outcomes| {
-            let (mean, p99) =
-                (outcomes.over(|one| one.wait_ms).max, outcomes.over(|one| one.wait_p99_ms).max);
-            format!("{mean:.2} ms, 99 % at most {p99:.2} ms")
+            let most = |of| outcomes.known(of).map_or("unknown".into(), |wait| format!("{:.2} ms", wait.max));
+            format!("{}, 99 % at most {}", most(|one| one.wait_ms), most(|one| one.wait_p99_ms))
         },
     },
 ];
 
-fn extent(scale: Scale) -> Extent<Row, Start> {
+impl CaseOutcomes<Row, Shared> {
+    /// A figure over all starts, where it is known.
+    fn known(&self, figure: fn(&Shared) -> Option<f64>) -> Option<Summary> {
+        let known: Option<Vec<f64>> = self.outcomes.iter().map(figure).collect();
+        known.map(Summary::of)
+    }
+}
+
+fn extent(backend: &Backend<'_>) -> Extent<Row, Start> {
     use ControllerKind::{Adaptive, Cubic, NewReno, Prague};
-    let [from, until] = [20_000, 50_000].map(Time::from_millis);
-    let of = |controls: &[ControllerKind], paths: &[(f64, f64)]| Extent {
-        cases: rows(controls, paths),
-        starts: &STARTS,
-        from,
-        until,
+    // Copies are of the default control and of that of `--l4s`.
+    let (all, few): (&[_], &[_]) = (&[Adaptive, Cubic, NewReno, Prague], &[Adaptive, Prague]);
+    let controls = backend.choose(backend.pick(all, few, few), few);
+    let is_short = |row: &Row| row.rtt_ms == PATHS[1].1;
+    let is_smoke = |row: &Row| {
+        is_short(row)
+            && backend
+                .choose(true, row.is_default() && row.rival == Some(Ecn::Ect0) && row.queue == QUEUES[0])
     };
-    scale.pick(
-        of(&[Adaptive, Cubic, NewReno, Prague], &PATHS),
-        of(&[Adaptive, Prague], &PATHS),
-        of(&[Adaptive, Prague], &PATHS[1..]).smoke(),
-    )
+    let is_usual = |row: &Row| backend.pick(true, backend.choose(true, is_short(row)), is_smoke(row));
+    let rows = rows(controls).into_iter();
+    Extent::new(backend, rows.map(|row| (row, is_usual(&row))).collect(), &STARTS, [20, 50])
 }
 
-fn mark(options: &Options<'_>) -> Findings {
-    let extent = extent(options.scale);
-    let outcomes = extent.run(options, |row, start| simulate(row, *start, &extent, options.seed));
-    let method = format!(
-        "{}. {} orders of beginning; worst: of these. Queues have room for two bandwidth-delay products; step marks \
+const WAYS: Ways<Row, Start, Shared> = Ways {
+    meeting: |extent, row, start, seed| row.meeting(*start, extent, seed),
+    simulate: |_, meeting| simulate(meeting),
+    measured: |row, shares, link| row.measured(&shares, link),
+};
+
+fn mark(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
+    let extent = extent(backend);
+    let (mut method, outcomes) = extent.run(backend, &WAYS)?;
+    method.push(format!(
+        "{} order(s) of beginning; worst: of these. Queues have room for two bandwidth-delay products; step marks \
          what waits longer than {STEP_MS} ms, CoDel and DualPI2 are as in RFC 8289 and RFC 9332. The CUBIC says ECT(0) and \
-         keeps 85 % of its window after a mark (RFC 8511). Waiting: our packets, beyond the way of the empty path.",
-        extent.method(),
-        extent.starts.len()
-    );
-    Findings { method: vec![method], tables: vec![table(&outcomes)], statements: judge(BARS, &outcomes) }
+         keeps {}, or has no ECN. {}.",
+        extent.starts.len(),
+        backend.choose("85 % of its window after a mark (RFC 8511)", "what the kernel's keeps after a mark"),
+        backend.choose(
+            "Waiting: our packets, beyond the way of the empty path",
+            "Waiting: by the mean queue and what leaves it; with L4S beside others it is another queue's, too"
+        )
+    ));
+    let mut table = table(&outcomes);
+    table.drop_empty_columns();
+    Ok(Findings { method, tables: vec![table], statements: extent.judge(backend, BARS, &outcomes) })
 }
 
-fn simulate(row: &Row, (ours_s, rival_s): Start, extent: &Extent<Row, Start>, seed: u64) -> Shared {
-    let scenario = row.scenario(seed);
-    let options = SimOptions { measure_from: extent.from, trace: TraceMode::Keep, ..SimOptions::default() };
-    let mut sim = FlowSim::with_path(PathConfig::new(&scenario), options);
-    let at = |seconds: f64| Placement::at(Time::ZERO + std::time::Duration::from_secs_f64(seconds));
-    let ours = sim.add(&FlowSpec::new(Protocol::Object(ObjectFlow::new(row.control)), ENDLESS), &at(ours_s));
-    let rival = row.is_beside.then(|| {
-        let plain = TcpFlow::new(ControllerKind::Cubic);
-        let config = tcp::Config { ecn: Ecn::Ect0, ..plain.config };
-        sim.add(&FlowSpec::new(Protocol::Tcp(TcpFlow { config, ..plain }), ENDLESS), &at(rival_s))
-    });
+impl Row {
+    fn meeting(&self, (ours_s, rival_s): Start, extent: &Extent<Row, Start>, seed: u64) -> Meeting {
+        let at = |seconds: f64| Time::ZERO + Duration::from_secs_f64(seconds);
+        let rival = self.rival.map(|ecn| {
+            let plain = TcpFlow::new(ControllerKind::Cubic);
+            let config = tcp::Config { ecn, ..plain.config };
+            Guest::new(Protocol::Tcp(TcpFlow { config, ..plain }), at(rival_s))
+        });
+        Meeting {
+            path: self.scenario(seed),
+            ours: vec![Guest::object(self.control, at(ours_s))],
+            rivals: rival.into_iter().collect(),
+            from: extent.from,
+            until: extent.until,
+            transport: "object",
+        }
+    }
+
+    /// What an emulated path tells, which does not count by flows.
+    fn measured(&self, shares: &Shares, link: &DirectionCounters) -> Shared {
+        let ours = shares.ours.iter().sum();
+        let is_one_queue = self.rival.is_none() || !self.is_low_latency();
+        Shared {
+            ours,
+            rival: shares.rivals,
+            lost: self.rival.is_none().then_some(link.dropped_queue as f64),
+            marked: link.marked,
+            wait_ms: is_one_queue.then_some(shares.queue_bdp * self.rtt_ms / (ours + shares.rivals)),
+            wait_p99_ms: None,
+        }
+    }
+}
+
+fn simulate(meeting: &Meeting) -> Shared {
+    let Meeting { path, ours, rivals, from, until, .. } = meeting;
+    let options = SimOptions { measure_from: *from, trace: TraceMode::Keep, ..SimOptions::default() };
+    let mut sim = FlowSim::with_path(PathConfig::new(path), options);
+    let mut add =
+        |guest: &Guest| sim.add(&FlowSpec::new(guest.protocol.clone(), ENDLESS), &Placement::at(guest.at));
+    let (ours, rival) = (add(&ours[0]), rivals.first().map(add));
     let counts = |sim: &mut FlowSim| {
         let delivered = |id: Option<FlowId>| id.map_or(0, |id| sim.stats(id).bytes_delivered);
         let (ours_bytes, rival_bytes) = (delivered(Some(ours)), delivered(rival));
@@ -195,19 +255,19 @@ fn simulate(row: &Row, (ours_s, rival_s): Start, extent: &Extent<Row, Start>, se
         let hop = sim.hops().next().expect("a path has a hop");
         (ours_bytes, rival_bytes, lost, sim.link_totals(hop, Side::Left).marked)
     };
-    sim.run(Limits { time: extent.from, ..Limits::default() }, |_| false);
+    sim.run(Limits { time: *from, ..Limits::default() }, |_| false);
     let before = counts(&mut sim);
-    sim.run(Limits { time: extent.until, ..Limits::default() }, |_| false);
+    sim.run(Limits { time: *until, ..Limits::default() }, |_| false);
     let after = counts(&mut sim);
-    let carried = payload_rate(&scenario).bytes_in(extent.until.since(extent.from)) as f64;
-    let waits = waits_ms(&mut sim, extent.from);
+    let carried = payload_rate(path).bytes_in(until.since(*from)) as f64;
+    let waits = waits_ms(&mut sim, *from);
     Shared {
         ours: (after.0 - before.0) as f64 / carried,
         rival: (after.1 - before.1) as f64 / carried,
-        lost: after.2 - before.2,
+        lost: Some((after.2 - before.2) as f64),
         marked: after.3 - before.3,
-        wait_ms: waits.iter().sum::<f64>() / waits.len().max(1) as f64,
-        wait_p99_ms: quantile(&waits, 0.99),
+        wait_ms: Some(waits.iter().sum::<f64>() / waits.len().max(1) as f64),
+        wait_p99_ms: Some(quantile(&waits, 0.99)),
     }
 }
 
@@ -241,12 +301,12 @@ fn table(outcomes: &[CaseOutcomes<Row, Shared>]) -> Table {
         .column("share, mean", Unit::Share, |one| one.over(|shared| shared.ours).mean)
         .column("worst", Unit::Share, |one| one.over(|shared| shared.ours).min)
         .column("CUBIC, worst", Unit::Share, |one| {
-            one.case.is_beside.then(|| one.over(|shared| shared.rival).min)
+            one.case.rival.map(|_| one.over(|shared| shared.rival).min)
         })
-        .column("lost, most", Unit::Number, |one| one.over(|shared| shared.lost as f64).max)
+        .column("lost, most", Unit::Number, |one| one.known(|shared| shared.lost).map(|lost| lost.max))
         .column("marked, mean", Unit::Number, |one| one.over(|shared| shared.marked as f64).mean)
-        .column("wait, mean", Unit::Millis, |one| one.over(|shared| shared.wait_ms).mean)
-        .column("wait, 99 %", Unit::Millis, |one| one.over(|shared| shared.wait_p99_ms).max)
+        .column("wait, mean", Unit::Millis, |one| one.known(|shared| shared.wait_ms).map(|wait| wait.mean))
+        .column("wait, 99 %", Unit::Millis, |one| one.known(|shared| shared.wait_p99_ms).map(|wait| wait.max))
         .table()
         .plot(Plot::bars("case", &["share, mean"]).by("control"))
 }

@@ -1,26 +1,24 @@
 //! sharing: what a control leaves to others, and what they leave to it. The judge of every change to the default one.
 
-use crate::Scale;
-use crate::experiment::Experiment;
+use crate::ExperimentError;
+use crate::experiment::{Backend, Experiment};
+use crate::meeting::{Guest, Meeting, Shares, loss};
 use crate::report::{Claim, Findings, Plot, Table, Unit};
-use crate::sim::starts::{Bar, Case, CaseOutcomes, Extent, judge};
-use crate::sim::{Options, payload_rate};
+use crate::starts::{Bar, Case, CaseOutcomes, Extent, Ways};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
-use longhaul_sim::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
+use longhaul_sim::flow::{ObjectFlow, Protocol, TcpFlow};
 use longhaul_sim::metrics::{Summary, jain};
 use longhaul_sim::scenario::Scenario;
-use longhaul_sim::trace::TraceMode;
-use longhaul_sim::traffic::{Arrivals, Pair, Traffic};
-use longhaul_sim::workload::Workload;
 use std::time::Duration;
 
-pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
+pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     "sharing",
     "what a control leaves to others on a path, and they to it: rivals, its like, crowds",
     &[ONE_BBR, BBRS, ONE_TCP, CUBICS, CROWDS, ALIKE, RTTS, BEHIND, POLICED],
     share,
-);
+)
+.in_parts();
 
 const ONE_BBR: Claim =
     Claim::ours("beside one BBR it has at least 35 % of the link on average and 25 % at worst, BBR 35 %");
@@ -180,16 +178,6 @@ const POLICED_JITTER_MS: f64 = 0.2;
 /// In a crowd they come so soon one after another.
 const CROWD_GAP: f64 = 0.25;
 
-/// What came of a row with one control and one start.
-#[derive(Clone, Debug)]
-struct Shares {
-    /// Of what the link carries, each of ours.
-    ours: Vec<f64>,
-    rivals: f64,
-    queue_bdp: f64,
-    lost: f64,
-}
-
 /// A row with one control.
 #[derive(Clone)]
 struct Contest {
@@ -294,11 +282,17 @@ fn of_alike(outcomes: &CaseOutcomes<Contest, Shares>) -> String {
     format!("Jain {:.3}, {:.1} % lost", outcomes.jain().min, 100.0 * outcomes.lost().mean)
 }
 
-fn extent(scale: Scale) -> Extent<Contest, Start> {
-    let [from, until] = [30_000, 60_000].map(Time::from_millis);
-    let of = |controls, rows| Extent { cases: contests(controls, rows), starts: &STARTS, from, until };
+fn extent(backend: &Backend<'_>) -> Extent<Contest, Start> {
     let default = &YARDSTICKS[..1];
-    scale.pick(of(YARDSTICKS, ROWS), of(default, ROWS), of(default, &ROWS[9..11]).smoke())
+    // Copies are of the default control.
+    let controls = backend.choose(backend.pick(YARDSTICKS, default, default), default);
+    let is_first = |nth: usize| nth == 0 || ROWS[nth - 1].claim != ROWS[nth].claim;
+    let is_usual = |nth: usize| {
+        // The smallest: 16 CUBICs and a crowd; one CUBIC.
+        let smoke = backend.choose((9..11).contains(&nth), nth == 3);
+        backend.pick(true, backend.choose(true, is_first(nth)), smoke)
+    };
+    Extent::new(backend, contests(controls, is_usual), &STARTS, [30, 60])
 }
 
 /// The default first.
@@ -311,64 +305,73 @@ const YARDSTICKS: &[ControllerKind] = &[
     ControllerKind::Ledbat,
 ];
 
-/// The rows with each of these controls.
-fn contests(controls: &[ControllerKind], rows: &'static [Row]) -> Vec<Contest> {
-    let with = |control: Protocol| move |row| Contest { row, control: control.clone() };
-    let ours = controls.iter().map(|control| Protocol::Object(ObjectFlow::new(*control)));
-    let mut contests: Vec<Contest> = ours.flat_map(|control| rows.iter().map(with(control))).collect();
-    // What CUBIC loses in a crowd is the measure of what may be lost.
-    let crowds = rows.iter().filter(|row| row.claim == CROWDS);
-    contests.extend(crowds.map(with(Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic)))));
-    contests
-}
-
-fn share(options: &Options<'_>) -> Findings {
-    let extent = extent(options.scale);
-    let outcomes = extent.run(options, |contest, start| simulate(contest, *start, &extent, options.seed));
-    let method = format!(
-        "{}; lost: of what was sent in that time. {} starts: ours first, rivals first, all at once, with several gaps; \
-         worst: of these. Drop-tail queues in bandwidth-delay products.",
-        extent.method(),
-        extent.starts.len()
-    );
-    Findings { method: vec![method], tables: vec![table(&outcomes)], statements: judge(BARS, &outcomes) }
-}
-
-fn simulate(contest: &Contest, start: Start, extent: &Extent<Contest, Start>, seed: u64) -> Shares {
-    let Contest { row, control } = contest;
-    let scenario = row.scenario(start, seed);
-    let limit = payload_rate(&scenario);
-    // Twice what fits into the run, so that nobody is done before its end.
-    let bytes = limit.bytes_in(extent.until.since(Time::ZERO)) * 2;
-    let flow = |protocol: Protocol, at_s: f64, access_delay: Duration| {
-        let pairs = vec![Pair { access_delay, ..Pair::default() }];
-        let at = Time::ZERO + Duration::from_secs_f64(at_s);
-        Traffic { pairs, ..Traffic::new(FlowSpec::new(protocol, bytes), Arrivals::Together { at, count: 1 }) }
+/// The rows with each of these controls, each with whether it is usual.
+fn contests(controls: &[ControllerKind], is_usual: impl Fn(usize) -> bool) -> Vec<(Contest, bool)> {
+    let with = |control: Protocol| {
+        let rows = ROWS.iter().enumerate();
+        rows.map(|(nth, row)| (Contest { row, control: control.clone() }, is_usual(nth))).collect::<Vec<_>>()
     };
-    let gap_s = if row.claim == CROWDS { start.gap_s * CROWD_GAP } else { start.gap_s };
-    let longer = Duration::from_secs_f64(1.5 * row.rtt_ms / 1e3);
-    let mut traffic: Vec<Traffic> = (0..row.count)
-        .map(|nth| {
+    let ours = controls.iter().flat_map(|control| with(Protocol::Object(ObjectFlow::new(*control))));
+    // What CUBIC loses in a crowd is the measure of what may be lost.
+    let cubic = with(Protocol::Tcp(TcpFlow::new(ControllerKind::Cubic))).into_iter();
+    ours.chain(cubic.filter(|(contest, _)| contest.row.claim == CROWDS)).collect()
+}
+
+const WAYS: Ways<Contest, Start, Shares> = Ways {
+    meeting: |extent, contest, start, seed| contest.meeting(*start, extent, seed),
+    simulate: |_, meeting| meeting.simulate(),
+    measured: |contest, shares, link| match contest.row.policer {
+        Some(_) => Shares { lost: loss(&[*link]), ..shares },
+        None => shares,
+    },
+};
+
+fn share(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
+    let extent = extent(backend);
+    let (mut method, outcomes) = extent.run(backend, &WAYS)?;
+    method.push(format!(
+        "Lost: of what was sent {}. {} start(s): ours first, rivals first, all at once, with several gaps; worst: of these. \
+         Drop-tail queues in bandwidth-delay products.",
+        backend.choose("in that time", "from the first packet on, behind a policer in that time"),
+        extent.starts.len()
+    ));
+    Ok(Findings {
+        method,
+        tables: vec![table(&outcomes)],
+        statements: extent.judge(backend, BARS, &outcomes),
+    })
+}
+
+impl Contest {
+    fn meeting(&self, start: Start, extent: &Extent<Contest, Start>, seed: u64) -> Meeting {
+        let Contest { row, control } = self;
+        let guest = |protocol: Protocol, at_s: f64, access_delay| Guest {
+            protocol,
+            at: Time::ZERO + Duration::from_secs_f64(at_s),
+            access_delay,
+        };
+        let gap_s = if row.claim == CROWDS { start.gap_s * CROWD_GAP } else { start.gap_s };
+        let longer = Duration::from_secs_f64(1.5 * row.rtt_ms / 1e3);
+        let ours = (0..row.count).map(|nth| {
             let delay = if row.has_far && nth % 2 == 1 { longer } else { Duration::ZERO };
-            flow(yielding(control, row.yields), start.ours_s + gap_s * f64::from(nth), delay)
-        })
-        .collect();
-    if let Some((rival, count)) = row.rivals {
-        let at = |nth| start.rivals_s + RIVALS_GAP_S * f64::from(nth);
-        traffic
-            .extend((0..count).map(|nth| flow(Protocol::Tcp(TcpFlow::new(rival)), at(nth), Duration::ZERO)));
+            guest(yielding(control, row.yields), start.ours_s + gap_s * f64::from(nth), delay)
+        });
+        let rivals =
+            row.rivals.into_iter().flat_map(|(rival, count)| (0..count).map(move |nth| (rival, nth)));
+        let rivals = rivals.map(|(rival, nth)| {
+            let at_s = start.rivals_s + RIVALS_GAP_S * f64::from(nth);
+            guest(Protocol::Tcp(TcpFlow::new(rival)), at_s, Duration::ZERO)
+        });
+        let from_2_s = Time::from_millis(2000) + Duration::from_secs_f64(start.ours_s);
+        Meeting {
+            path: row.scenario(start, seed),
+            ours: ours.collect(),
+            rivals: rivals.collect(),
+            from: if row.policer.is_some() { from_2_s } else { extent.from },
+            until: extent.until,
+            transport: "object",
+        }
     }
-    let all = traffic.len();
-    let mut workload = Workload::over(&scenario, traffic, extent.until).expect("the path is a sound one");
-    let from_2_s = Time::from_millis(2000) + Duration::from_secs_f64(start.ours_s);
-    workload.measure_from = if row.policer.is_some() { from_2_s } else { extent.from };
-    workload.options.trace = TraceMode::Off;
-    let measured = workload.run();
-    let share = |index| measured.goodputs(index).iter().sum::<f64>() / limit.0 as f64;
-    let mut ours: Vec<f64> = (0..all).map(share).collect();
-    let rivals = ours.split_off(row.count as usize).iter().sum();
-    let queue_bdp = measured.hops[0].forward.queue.mean_bytes / scenario.bdp_bytes() as f64;
-    Shares { ours, rivals, queue_bdp, lost: measured.loss_ratio() }
 }
 
 fn yielding(control: &Protocol, yields: bool) -> Protocol {
@@ -399,4 +402,48 @@ fn table(outcomes: &[CaseOutcomes<Contest, Shares>]) -> Table {
         .text("bar held", |one| one.holds(outcomes))
         .table()
         .plot(Plot::bars("case", &["share, mean"]).by("control"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::bench::{Bench, with_bench};
+    use crate::report::Verdict;
+
+    fn with_lab(only: Option<&str>, run: impl FnOnce(&Backend<'_>)) {
+        with_bench(only, |bench| run(&Backend::Lab(Bench::new(bench.options))));
+    }
+
+    #[test]
+    fn a_quick_run_over_emulated_paths_asks_of_every_claim_and_lets_either_begin() {
+        with_lab(None, |backend| {
+            let extent = extent(backend);
+            let usual: Vec<_> =
+                extent.cases.iter().filter(|(_, is_usual)| *is_usual).map(|(one, _)| one).collect();
+            assert!(BARS.iter().all(|bar| usual.iter().any(|one| one.is_of(bar.claim))));
+            let crowds = usual.iter().filter(|one| one.row.claim == CROWDS).map(|one| name(&one.control));
+            assert_eq!(crowds.collect::<Vec<_>>(), ["adaptive", "tcp:cubic"], "a crowd and its measure");
+            let are_first: Vec<bool> =
+                extent.starts.iter().map(|start| start.ours_s < start.rivals_s).collect();
+            assert_eq!(are_first, [true, false]);
+        });
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_judged_and_some_rows_are_not_all() {
+        let shares = Shares { ours: vec![0.5], rivals: 0.5, queue_bdp: 0.5, lost: 0.0 };
+        let judged = |only| {
+            let mut verdicts = vec![];
+            with_lab(only, |backend| {
+                let extent = extent(backend);
+                let case = extent.cases[0].0.clone();
+                let one = CaseOutcomes { case, outcomes: vec![shares.clone()] };
+                verdicts = extent.judge(backend, BARS, &[one]);
+            });
+            (verdicts[0].verdict, verdicts[0].figures.clone(), verdicts[1].verdict)
+        };
+        let figures = "beside 1 bbr: 100 Mb/s, 40 ms, queue 1: 50.0 %, at worst 50.0 %";
+        assert_eq!(judged(None), (Verdict::Met, format!("{figures}; 1 of 2 rows measured"), Verdict::Open));
+        assert_eq!(judged(Some("bbr: 100")).0, Verdict::Open);
+    }
 }

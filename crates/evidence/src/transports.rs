@@ -110,7 +110,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     }
     method.push(
         "Beside CUBIC: a queue of one bandwidth-delay product; the copy and one connection of kernel TCP begin a moment apart and are \
-         measured together, when both have had seconds to settle, by what arrives at the port of each."
+         measured together, when both have had seconds to settle: the copy by what arrives at its port, the other by what its \
+         program gets, with headers."
             .into(),
     );
     let statements = judge(&runs).map(|one| coverage.of_every("paths", one)).into_iter();

@@ -1,16 +1,12 @@
 //! Copies by the program over an emulated path, beside the kernel's TCP.
 
-use super::mix::{FlowMix, MixOutcomes, Ours, Shares, Way};
+use super::mix::{FlowMix, MixOutcomes, Ours, Way};
 use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, RENO, about_path, path};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
-use crate::lab::copiers::Payload;
-use crate::lab::copies::Copies;
-use crate::lab::process::Process;
-use crate::lab::striped::{Amount, Streams, Striped, Underway};
-use longhaul_lab::{Lab, Side};
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use crate::meeting::{Guest, Meeting};
+use longhaul_proto::units::Time;
+use std::time::Duration;
 
 /// What is to meet, and for how long.
 struct Extent {
@@ -54,13 +50,6 @@ impl Extent {
     fn timing(&self, mix: FlowMix) -> Timing {
         if [CUBIC_ALONE, BACKGROUND_ALONE].contains(&mix) { self.alone } else { self.timing }
     }
-
-    /// More than any copy gets through before it is stopped.
-    fn source_bytes(&self) -> u64 {
-        let longest = self.mixes.iter().map(|&mix| self.timing(mix).total(mix));
-        let longest = longest.max().unwrap_or_default() + START_TIME_MAX;
-        (longest.as_secs_f64() * path().bottleneck_mbit * 1e6 / 8.0) as u64
-    }
 }
 
 /// When flows begin and are measured.
@@ -73,34 +62,28 @@ struct Timing {
     measure: Duration,
 }
 
-impl Timing {
-    /// All of it.
-    fn total(self, mix: FlowMix) -> Duration {
-        self.gap * mix.programs() + self.settle + self.measure
-    }
-}
-
 /// How it was measured, and what came of it.
 pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<MixOutcomes>), ExperimentError> {
     let extent = Extent::of(bench);
     bench.check_parts()?;
     bench.expect_runs(extent.mixes.len() * extent.rounds);
     let lab = bench.lab(&path())?;
-    let source = Rc::new(Payload::file(bench, extent.source_bytes())?);
+    let meeting = |mix: FlowMix, round: usize| mix.meeting(extent.timing(mix), round % 2 == 1);
+    let longest: Vec<Meeting> = extent.mixes.iter().map(|&mix| meeting(mix, 0)).collect();
+    let payload = Meeting::payload(bench, &longest)?;
     let mut outcomes: Vec<MixOutcomes> =
         extent.mixes.iter().map(|&mix| MixOutcomes { mix, shares: vec![] }).collect();
     for round in 0..extent.rounds {
         for one in &mut outcomes {
-            let timing = extent.timing(one.mix);
-            one.shares.push(one.mix.measure(bench, &lab, &source, timing, round % 2 == 1)?);
+            one.shares.push(meeting(one.mix, round).measure(bench, &lab, &payload)?.0);
         }
     }
     let Timing { gap, settle, measure } = extent.timing;
     let method = vec![
         format!(
             "{} Copies by longhaul cp as it \
-             comes, each to a server of its own; TCP of the kernel's, in clear. What arrives at each one's port, in whole IP \
-             packets, as a share of what the link carries.",
+             comes, each to a server of its own, by what arrives at its port; TCP of the kernel's, by what its programs get, with \
+             its headers. In whole IP packets, as a share of what the link carries.",
             about_path()
         ),
         format!(
@@ -115,112 +98,22 @@ pub(super) fn meet(bench: &Bench<'_>) -> Result<(Vec<String>, Vec<MixOutcomes>),
     Ok((method, outcomes))
 }
 
-/// A program that sends.
-enum Flow {
-    Copy { process: Process, copies: Copies },
-    Tcp(Underway),
-}
-
-impl Flow {
-    fn port(&self) -> u16 {
-        match self {
-            Flow::Copy { copies, .. } => copies.port(),
-            Flow::Tcp(underway) => underway.port,
-        }
-    }
-
-    fn is_running(&mut self) -> bool {
-        match self {
-            Flow::Copy { process, .. } => process.is_running(),
-            Flow::Tcp(underway) => underway.is_running(),
-        }
-    }
-}
-
 impl FlowMix {
-    /// Let copies meet on that path. The others begin first if `rivals_first`.
-    fn measure(
-        self,
-        bench: &Bench<'_>,
-        lab: &Lab,
-        source: &Rc<Payload>,
-        timing: Timing,
-        rivals_first: bool,
-    ) -> Result<Shares, ExperimentError> {
-        bench.run(lab, || {
-            let (mut copies, mut rivals) = (vec![], vec![]);
-            for is_rivals_turn in [rivals_first, !rivals_first] {
-                if is_rivals_turn {
-                    if let Some((control, connections)) = self.rivals {
-                        rivals.push(Flow::Tcp(tcp(control, connections, timing.total(self)).begin(lab)?));
-                        bench.wait(timing.gap)?;
-                    }
-                    continue;
-                }
-                for number in 0..self.count as u16 {
-                    copies.push(self.copy(bench, lab, source, FIRST_PORT + number)?);
-                    bench.wait(timing.gap)?;
-                }
-            }
-            bench.wait(timing.settle)?;
-            let ports: Vec<u16> = copies.iter().chain(&rivals).map(Flow::port).collect();
-            lab.watch_ports(Side::Right, &ports);
-            let arrived = || ports.iter().map(|port| lab.bytes_to(Side::Right, *port)).collect::<Vec<u64>>();
-            let (before, from) = (arrived(), Instant::now());
-            bench.wait(timing.measure)?;
-            let (after, seconds) = (arrived(), from.elapsed().as_secs_f64());
-            if !copies.iter_mut().chain(&mut rivals).all(Flow::is_running) {
-                let reason = "one of them was at its end before it had been measured".into();
-                return Err(ExperimentError::Program {
-                    program: "programs that share a path".into(),
-                    reason,
-                });
-            }
-            let mbit = path().bottleneck_mbit;
-            let shares = after
-                .iter()
-                .zip(&before)
-                .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds / mbit);
-            let mut shares: Vec<f64> = shares.collect();
-            let rivals = shares.split_off(copies.len()).iter().sum();
-            Ok(Shares { ours: shares, rivals, queue_bdp: None })
-        })
-    }
-
-    fn copy(
-        self,
-        bench: &Bench<'_>,
-        lab: &Lab,
-        source: &Rc<Payload>,
-        port: u16,
-    ) -> Result<Flow, ExperimentError> {
-        let copies = Copies::of(bench, lab, source.clone(), port)?;
-        let args: &[&str] = match self.ours.way {
-            Way::Default => &[],
-            Way::Udp => &["--transport", "object"],
-            Way::Background => &["--background"],
-        };
-        Ok(Flow::Copy { process: copies.begin(bench, lab, args)?, copies })
+    /// Copies on that path, one after another. The others begin together, and first if `rivals_first`.
+    fn meeting(self, timing: Timing, rivals_first: bool) -> Meeting {
+        let at = |gaps: u32| Time::ZERO + timing.gap * gaps;
+        let has_rivals = u32::from(self.rivals.is_some());
+        let (first, rivals_at) = if rivals_first { (has_rivals, 0) } else { (0, self.count) };
+        let ours = (first..first + self.count).map(|gaps| self.ours.guest(at(gaps)));
+        let rivals = self.rivals.map_or(vec![], |(control, connections)| {
+            (0..connections).map(|_| Guest::tcp(control, at(rivals_at))).collect()
+        });
+        let from = at(self.count + has_rivals) + timing.settle;
+        let transport = if self.ours.way == Way::Udp { "object" } else { "auto" };
+        Meeting { path: path(), ours: ours.collect(), rivals, from, until: from + timing.measure, transport }
     }
 }
 
-/// TCP of the kernel's for so long at least.
-fn tcp(control: &'static str, connections: u32, time: Duration) -> Striped {
-    let measure = time.as_secs_f64() + TCP_LONGER_S;
-    Striped {
-        streams: Streams::Fixed(connections),
-        congestion: control,
-        amount: Amount::Seconds { skip: 0.0, measure },
-        ..Striped::default()
-    }
-}
-
-/// The program's own is left to others.
-const FIRST_PORT: u16 = 7710;
-/// A start that takes its time.
-const TCP_LONGER_S: f64 = 30.0;
-/// Until a program has begun.
-const START_TIME_MAX: Duration = Duration::from_secs(5);
 /// So many copies meet each other.
 pub(super) const ALIKE_COPIES: [u32; 3] = [2, 3, 4];
 
@@ -229,11 +122,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_begins_in_a_gap_of_its_own() {
+    fn every_program_begins_in_a_gap_of_its_own_whoever_comes_first() {
         let second = Duration::from_secs(1);
         let timing = Timing { gap: second, settle: 2 * second, measure: 3 * second };
-        assert_eq!(timing.total(FlowMix::of(Ours::DEFAULT, 0).beside("cubic", 4)), 6 * second);
-        assert_eq!(timing.total(FlowMix::of(Ours::DEFAULT, 3)), 8 * second);
-        assert_eq!(timing.total(BACKGROUND_ALONE.beside("cubic", 1)), 7 * second);
+        let mix = FlowMix::of(Ours::DEFAULT, 2).beside(CUBIC, 4);
+        let begun = |rivals_first| {
+            let Meeting { ours, rivals, from, until, .. } = mix.meeting(timing, rivals_first);
+            assert_eq!([from, until], [5000, 8000].map(Time::from_millis));
+            let seconds =
+                |guests: Vec<Guest>| guests.iter().map(|guest| guest.at.as_secs_f64()).collect::<Vec<_>>();
+            (seconds(ours), seconds(rivals))
+        };
+        assert_eq!(begun(false), (vec![0.0, 1.0], vec![2.0; 4]));
+        assert_eq!(begun(true), (vec![1.0, 2.0], vec![0.0; 4]));
     }
 }

@@ -1,6 +1,9 @@
 //! Who shares the path, and what each has of it.
 
+use crate::meeting::{Guest, Shares};
 use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::Time;
+use longhaul_sim::flow::{ObjectFlow, Protocol};
 use longhaul_sim::metrics::{Summary, jain};
 
 /// Who shares the path.
@@ -12,7 +15,7 @@ pub(super) struct FlowMix {
     /// Every other one of ours has a longer way.
     pub(super) has_far: bool,
     /// The congestion control of the others, and how many connections.
-    pub(super) rivals: Option<(&'static str, u32)>,
+    pub(super) rivals: Option<(ControllerKind, u32)>,
 }
 
 /// What sends.
@@ -36,6 +39,12 @@ pub(super) enum Way {
 impl Ours {
     pub(super) const DEFAULT: Ours = Ours { control: ControllerKind::Adaptive, way: Way::Default };
 
+    /// One that begins then.
+    pub(super) fn guest(self, at: Time) -> Guest {
+        let background = self.way == Way::Background;
+        Guest::new(Protocol::Object(ObjectFlow { background, ..ObjectFlow::new(self.control) }), at)
+    }
+
     /// In tables.
     pub(super) fn name(self) -> String {
         format!("{}{}", self.control.name(), self.way.name())
@@ -57,7 +66,7 @@ impl FlowMix {
         FlowMix { ours, count, has_far: false, rivals: None }
     }
 
-    pub(super) const fn beside(self, control: &'static str, connections: u32) -> FlowMix {
+    pub(super) const fn beside(self, control: ControllerKind, connections: u32) -> FlowMix {
         FlowMix { rivals: Some((control, connections)), ..self }
     }
 
@@ -75,29 +84,14 @@ impl FlowMix {
 
     /// The others.
     pub(super) fn rivals_name(self) -> String {
-        self.rivals.map_or(String::new(), |(control, connections)| format!("{connections} {control}"))
+        self.rivals
+            .map_or(String::new(), |(control, connections)| format!("{connections} {}", control.name()))
     }
 
     /// Ours among themselves.
     pub(super) fn is_alike(self) -> bool {
         self.rivals.is_none() && self.count > 1
     }
-
-    /// How many begin, where the others are one program.
-    pub(super) fn programs(self) -> u32 {
-        self.count + u32::from(self.rivals.is_some())
-    }
-}
-
-/// What each has of what the link carries, 0 to 1.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Shares {
-    /// Of each of ours.
-    pub(super) ours: Vec<f64>,
-    /// Of the others together.
-    pub(super) rivals: f64,
-    /// The mean queue.
-    pub(super) queue_bdp: Option<f64>,
 }
 
 /// A mix, and what came of each time it took place.
@@ -130,9 +124,8 @@ impl MixOutcomes {
         self.over(|shares| jain(&shares.ours))
     }
 
-    pub(super) fn queue_bdp(&self) -> Option<f64> {
-        let queues: Option<Vec<f64>> = self.shares.iter().map(|shares| shares.queue_bdp).collect();
-        queues.map(|queues| Summary::of(queues).mean)
+    pub(super) fn queue_bdp(&self) -> f64 {
+        self.over(|shares| shares.queue_bdp).mean
     }
 
     fn over(&self, figure: impl Fn(&Shares) -> f64) -> Summary {
@@ -148,9 +141,12 @@ mod tests {
     fn names_say_who_is_there() {
         let copy = FlowMix::of(Ours::DEFAULT, 1);
         assert_eq!(FlowMix::of(Ours::DEFAULT, 3).name(), "3 copies");
-        assert_eq!(copy.beside("bbr", 4).name(), "1 copy beside 4 bbr");
+        assert_eq!(copy.beside(ControllerKind::Bbr, 4).name(), "1 copy beside 4 bbr");
         let ours = Ours { way: Way::Background, ..Ours::DEFAULT };
-        assert_eq!(FlowMix::of(ours, 1).beside("cubic", 1).name(), "1 copy in the background beside 1 cubic");
-        assert_eq!(FlowMix::of(Ours::DEFAULT, 0).beside("cubic", 1).name(), "1 cubic");
+        assert_eq!(
+            FlowMix::of(ours, 1).beside(ControllerKind::Cubic, 1).name(),
+            "1 copy in the background beside 1 cubic"
+        );
+        assert_eq!(FlowMix::of(Ours::DEFAULT, 0).beside(ControllerKind::Cubic, 1).name(), "1 cubic");
     }
 }

@@ -186,10 +186,9 @@ fn about_path() -> String {
     format!("{bottleneck_mbit} Mb/s, {rtt_ms} ms, a drop-tail queue of one bandwidth-delay product.")
 }
 
-/// As the kernel names them.
-const CUBIC: &str = "cubic";
-const RENO: &str = "reno";
-const BBR: &str = "bbr";
+const CUBIC: ControllerKind = ControllerKind::Cubic;
+const RENO: ControllerKind = ControllerKind::NewReno;
+const BBR: ControllerKind = ControllerKind::Bbr;
 const CUBIC_ALONE: FlowMix = FlowMix::of(Ours::DEFAULT, 0).beside(CUBIC, 1);
 const BACKGROUND_ALONE: FlowMix =
     FlowMix::of(Ours { control: ControllerKind::Adaptive, way: Way::Background }, 1);
@@ -205,12 +204,12 @@ const SHORT: &str = "those that began last may not have had the time to come to 
 
 #[cfg(test)]
 mod tests {
-    use super::mix::Shares;
     use super::*;
+    use crate::meeting::Shares;
     use crate::report::Verdict;
 
     fn measured(mix: FlowMix, ours: &[f64], rivals: f64) -> MixOutcomes {
-        MixOutcomes { mix, shares: vec![Shares { ours: ours.into(), rivals, queue_bdp: None }] }
+        MixOutcomes { mix, shares: vec![Shares { ours: ours.into(), rivals, queue_bdp: 0.0, lost: 0.0 }] }
     }
 
     fn verdicts(statements: Vec<Statement>) -> Vec<Verdict> {
@@ -246,7 +245,7 @@ mod tests {
         assert_eq!(judge_alike(&[fair(), far]), [Verdict::Met, Verdict::NotMet]);
         let mut beside = [measured(alike(1).beside(CUBIC, 1), &[0.5], 0.5)];
         assert_eq!(verdicts(judge_beside(&beside)), [Verdict::Met, Verdict::Met, Verdict::Open]);
-        beside[0].shares.push(Shares { ours: vec![0.7], rivals: 0.3, queue_bdp: None });
+        beside[0].shares.push(Shares { ours: vec![0.7], rivals: 0.3, queue_bdp: 0.0, lost: 0.0 });
         assert_eq!(verdicts(judge_beside(&beside)), [Verdict::NotMet, Verdict::Met, Verdict::Open]);
         beside[0].mix.ours.way = Way::Udp;
         assert_eq!(verdicts(judge_beside(&beside)), [Verdict::Open, Verdict::Open, Verdict::NotMet]);

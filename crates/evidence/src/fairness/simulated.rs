@@ -1,17 +1,14 @@
 //! Flows in the simulator.
 
-use super::mix::{FlowMix, MixOutcomes, Ours, Shares, Way};
+use super::mix::{FlowMix, MixOutcomes, Ours, Way};
 use super::{BACKGROUND_ALONE, BBR, CUBIC, CUBIC_ALONE, about_path, path};
 use crate::Scale;
-use crate::sim::{Options, payload_rate, run_jobs};
+use crate::meeting::{Guest, Meeting, Shares};
+use crate::sim::{Options, run_jobs};
 use fastrand::Rng;
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::Time;
-use longhaul_sim::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
 use longhaul_sim::scenario::Scenario;
-use longhaul_sim::trace::TraceMode;
-use longhaul_sim::traffic::{Arrivals, Pair, Traffic};
-use longhaul_sim::workload::Workload;
 use std::time::Duration;
 
 /// How long runs are, and how many.
@@ -83,42 +80,19 @@ fn mixes(scale: Scale) -> Vec<FlowMix> {
 
 impl FlowMix {
     fn simulate(self, extent: Extent, seed: u64) -> Shares {
-        let scenario = Scenario { seed, ..path() };
-        let limit = payload_rate(&scenario);
         let mut rng = Rng::with_seed(seed);
-        // Twice what fits into the run, so that nobody is done before its end.
-        let bytes = limit.bytes_in(extent.until.since(Time::ZERO)) * 2;
-        let mut flow = |protocol: Protocol, gaps: u32, access_delay: Duration| {
-            let at = Time::ZERO + extent.gap * gaps + extent.gap.mul_f64(rng.f64());
-            let pairs = vec![Pair { access_delay, ..Pair::default() }];
-            let spec = FlowSpec::new(protocol, bytes);
-            Traffic { pairs, ..Traffic::new(spec, Arrivals::Together { at, count: 1 }) }
-        };
-        let mut traffic = vec![];
-        for number in 0..self.count {
-            let is_far = self.has_far && number % 2 == 1;
-            let background = self.ours.way == Way::Background;
-            let protocol = ObjectFlow { background, ..ObjectFlow::new(self.ours.control) };
-            // Of one kind, they come one after another.
-            let delay = if is_far { LONGER } else { Duration::ZERO };
-            traffic.push(flow(Protocol::Object(protocol), number, delay));
-        }
-        if let Some((control, connections)) = self.rivals {
-            let control: ControllerKind = control.parse().expect("a control that the program has");
-            for _ in 0..connections {
-                traffic.push(flow(Protocol::Tcp(TcpFlow::new(control)), 0, Duration::ZERO));
-            }
-        }
-        let all = traffic.len();
-        let mut workload = Workload::over(&scenario, traffic, extent.until).expect("the path is a sound one");
-        workload.measure_from = extent.from;
-        workload.options.trace = TraceMode::Off;
-        let measured = workload.run();
-        let share = |index| measured.goodputs(index).iter().sum::<f64>() / limit.0 as f64;
-        let mut shares: Vec<f64> = (0..all).map(share).collect();
-        let rivals = shares.split_off(self.count as usize).iter().sum();
-        let queue_bdp = measured.hops[0].forward.queue.mean_bytes / scenario.bdp_bytes() as f64;
-        Shares { ours: shares, rivals, queue_bdp: Some(queue_bdp) }
+        let mut at = |gaps: u32| Time::ZERO + extent.gap * gaps + extent.gap.mul_f64(rng.f64());
+        // Of one kind, they come one after another.
+        let ours = (0..self.count).map(|number| {
+            let access_delay = if self.has_far && number % 2 == 1 { LONGER } else { Duration::ZERO };
+            Guest { access_delay, ..self.ours.guest(at(number)) }
+        });
+        let ours = ours.collect();
+        let rivals = self.rivals.map_or(vec![], |(control, connections)| {
+            (0..connections).map(|_| Guest::tcp(control, at(0))).collect()
+        });
+        let Extent { from, until, .. } = extent;
+        Meeting { path: Scenario { seed, ..path() }, ours, rivals, from, until, transport: "auto" }.simulate()
     }
 }
 

@@ -7,7 +7,7 @@ use super::copiers::{Longhaul, NAME, PORT, Payload, clear, no_room};
 use super::process::Process;
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
-use longhaul_lab::{Lab, Side};
+use longhaul_lab::{Lab, Place, Side};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -16,6 +16,8 @@ use std::time::Duration;
 /// A file at one end, and a server at the other.
 pub(crate) struct Copies {
     payload: Rc<Payload>,
+    /// Of hosts.
+    pair: usize,
     /// Kept: it serves for as long as this lives.
     _server: Process,
     served: Folder,
@@ -35,11 +37,23 @@ impl Copies {
         payload: Rc<Payload>,
         port: u16,
     ) -> Result<Copies, ExperimentError> {
+        Copies::between(bench, lab, 0, payload, port)
+    }
+
+    /// The same between the hosts of that pair.
+    pub(crate) fn between(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        pair: usize,
+        payload: Rc<Payload>,
+        port: u16,
+    ) -> Result<Copies, ExperimentError> {
         let served = Folder::new().map_err(|error| no_room(&error))?;
-        let address = SocketAddr::from((lab.address(Side::Right), port));
-        let far = lab.command(Side::Right, bench.options.program);
-        let server = Longhaul::listen(bench, far, served.path(), address)?;
-        Ok(Copies { payload, _server: server, served, address })
+        let far = Place::of(Side::Right, pair);
+        let address = SocketAddr::from((lab.address(far), port));
+        let server =
+            Longhaul::listen(bench, lab.command(far, bench.options.program), served.path(), address)?;
+        Ok(Copies { payload, pair, _server: server, served, address })
     }
 
     /// Begin to copy it under these options, and be there while it goes on. The file at the other end stays.
@@ -49,7 +63,7 @@ impl Copies {
         lab: &Lab,
         args: &[&str],
     ) -> Result<Process, ExperimentError> {
-        let near = lab.command(Side::Left, bench.options.program);
+        let near = lab.command(Place::of(Side::Left, self.pair), bench.options.program);
         Process::start("the copy", &mut Longhaul::copy(near, args, &self.payload, self.address))
     }
 

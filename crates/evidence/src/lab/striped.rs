@@ -104,13 +104,6 @@ impl Striped {
         Ok(streamed.remove(0))
     }
 
-    /// Begin to send from left to right, until what this returns is dropped.
-    pub(crate) fn begin(&self, lab: &Lab) -> Result<Underway, ExperimentError> {
-        let underway = self.connect(lab)?;
-        underway.go();
-        Ok(underway)
-    }
-
     /// Both ends, the sending one ready to begin.
     fn connect(&self, lab: &Lab) -> Result<Underway, ExperimentError> {
         let (host, address) = if self.is_loopback {
@@ -130,7 +123,7 @@ impl Striped {
         let (start, started) = channel();
         let load = Load { write_bytes: self.write_bytes, amount };
         let sender = thread::spawn(move || send(stream, load, &started));
-        Ok(Underway { sender: Some(sender), receiver: Some(receiver), handle, start, port: to.port() })
+        Ok(Underway { sender: Some(sender), receiver: Some(receiver), handle, start })
     }
 
     fn options(&self) -> StripeOptions {
@@ -165,14 +158,12 @@ pub(crate) fn run_together(
 }
 
 /// A stream on its way. Dropping it ends it.
-pub(crate) struct Underway {
+struct Underway {
     sender: Option<JoinHandle<io::Result<Sent>>>,
     receiver: Option<JoinHandle<io::Result<Received>>>,
     /// To end it by.
     handle: StripedStream,
     start: Sender<()>,
-    /// Where it arrives.
-    pub(crate) port: u16,
 }
 
 impl Underway {
@@ -181,18 +172,9 @@ impl Underway {
         let _ = self.start.send(());
     }
 
-    /// Whether both ends are still at it.
-    pub(crate) fn is_running(&self) -> bool {
-        self.threads_ended() == [false; 2]
-    }
-
     fn has_ended(&self) -> bool {
-        self.threads_ended() == [true; 2]
-    }
-
-    fn threads_ended(&self) -> [bool; 2] {
-        let sender = self.sender.as_ref().is_none_or(JoinHandle::is_finished);
-        [sender, self.receiver.as_ref().is_none_or(JoinHandle::is_finished)]
+        self.sender.as_ref().is_none_or(JoinHandle::is_finished)
+            && self.receiver.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Wait for its end, which must come within `limit`.

@@ -100,7 +100,7 @@ impl BusyPath {
     /// With others' traffic for long enough to have settled.
     pub(super) fn start(path: &WidePath, times: Times, halt: Halt<'_>) -> Result<BusyPath, ExperimentError> {
         let lab = Lab::start(&path.scenario)?;
-        let others = lab.flows("reno", path.cross_traffic(), path.scenario.seed)?;
+        let others = lab.flows("reno", vec![path.cross_traffic()], path.scenario.seed)?;
         halt.sleep(times.settle)?;
         lab.reset_counters();
         let known = KnownPath::of(&path.scenario);

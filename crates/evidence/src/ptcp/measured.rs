@@ -124,10 +124,10 @@ impl PtcpRun<'_> {
         for end in [Side::Left, Side::Right] {
             lab.set_tcp(end, &TcpSettings { sack: Some(false), ..TcpSettings::default() })?;
         }
-        let background = lab.flows("reno", background(), self.seed)?;
+        let background = lab.flows("reno", vec![background()], self.seed)?;
         let cell = match self.contender {
             Contender::Tcp { kernel, .. } => {
-                let flows = lab.flows(kernel, self.contender.flows(self.count), self.seed)?;
+                let flows = lab.flows(kernel, vec![self.contender.flows(self.count)], self.seed)?;
                 self.watch(&lab, &background, || flows::check(&flows).map(|()| flows.received()), halt)
             }
             Contender::Adaptive => self.adaptive(&lab, &background, halt),

@@ -3,7 +3,6 @@
 mod contestant;
 mod over;
 mod single;
-pub(crate) mod starts;
 
 pub use contestant::Contestant;
 pub use over::over;

@@ -3,14 +3,13 @@
 use super::{treated, with_udp};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
-use crate::lab::copiers::Payload;
-use crate::lab::copies::Copies;
 use crate::lab::paths::{Path, Treatment};
-use crate::lab::striped::{Amount, CONGESTION_CONTROL, Streams, Striped};
+use crate::meeting::{Guest, Meeting};
 use crate::report::{Claim, Plot, Statement, Table, Unit};
-use longhaul_lab::{Lab, Scenario, Side};
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use longhaul_lab::Scenario;
+use longhaul_proto::control::ControllerKind;
+use longhaul_proto::units::Time;
+use std::time::Duration;
 
 pub(super) const KEEPS: Claim =
     Claim::ours("one CUBIC beside a copy keeps at least 35 % of the link, whatever transport the copy takes");
@@ -21,14 +20,6 @@ pub(super) struct Shared {
     copy_first: bool,
     copy: f64,
     cubic: f64,
-}
-
-/// When each begins, and when both are measured.
-#[derive(Clone, Copy)]
-struct Timing {
-    gap: Duration,
-    settle: Duration,
-    measure: Duration,
 }
 
 /// The paths that are shared, each with whether a quick run takes it.
@@ -54,64 +45,29 @@ pub(super) fn runs(bench: &Bench<'_>) -> usize {
 
 /// Whoever begins.
 pub(super) fn measure(bench: &Bench<'_>, path: &Path) -> Result<Vec<Shared>, ExperimentError> {
-    let timing = |gap, settle, measure| {
-        let [gap, settle, measure] = [gap, settle, measure].map(Duration::from_secs_f64);
-        Timing { gap, settle, measure }
+    // Until the second begins, and from two such gaps on until both are measured, and for how long; milliseconds.
+    let [gap, settle, measure] =
+        bench.pick([2000, 10_000, 15_000], [1000, 5000, 5000], [100, 200, 300]).map(Duration::from_millis);
+    let from = Time::ZERO + 2 * gap + settle;
+    let meeting = |copy_first: bool| {
+        let at = |is_first: bool| Time::ZERO + if is_first { Duration::ZERO } else { gap };
+        Meeting {
+            path: path.scenario.clone(),
+            ours: vec![Guest::object(ControllerKind::default(), at(copy_first))],
+            rivals: vec![Guest::tcp(ControllerKind::Cubic, at(!copy_first))],
+            from,
+            until: from + measure,
+            transport: "auto",
+        }
     };
-    let timing = bench.pick(timing(2.0, 10.0, 15.0), timing(1.0, 5.0, 5.0), timing(0.1, 0.2, 0.3));
-    let total = timing.gap * 2 + timing.settle + timing.measure;
     let lab = bench.lab(&path.scenario)?;
-    let bytes = path.scenario.bottleneck_mbit * 1e6 / 8.0 * (total + START_TIME_MAX).as_secs_f64();
-    let copies = Copies::of(bench, &lab, Rc::new(Payload::file(bench, bytes as u64)?), FIRST_PORT)?;
+    let payload = Meeting::payload(bench, &[meeting(true)])?;
     let orders = [true, false].into_iter().take(runs(bench));
-    orders
-        .map(|copy_first| treated(&lab, path.udp, || meet(bench, &lab, path, &copies, timing, copy_first)))
-        .collect()
-}
-
-fn meet(
-    bench: &Bench<'_>,
-    lab: &Lab,
-    path: &Path,
-    copies: &Copies,
-    timing: Timing,
-    copy_first: bool,
-) -> Result<Shared, ExperimentError> {
-    bench.run(lab, || {
-        let measure = (timing.gap * 2 + timing.settle + timing.measure + START_TIME_MAX).as_secs_f64();
-        let amount = Amount::Seconds { skip: 0.0, measure };
-        let tcp = Striped {
-            streams: Streams::Fixed(1),
-            congestion: CONGESTION_CONTROL,
-            amount,
-            ..Striped::default()
-        };
-        let (mut copy, mut cubic) = (None, None);
-        for is_copys_turn in [copy_first, !copy_first] {
-            if is_copys_turn {
-                copy = Some(copies.begin(bench, lab, &[])?);
-            } else {
-                cubic = Some(tcp.begin(lab)?);
-            }
-            bench.wait(timing.gap)?;
-        }
-        bench.wait(timing.settle)?;
-        let ports: Vec<u16> =
-            [copies.port()].into_iter().chain(cubic.as_ref().map(|cubic| cubic.port)).collect();
-        lab.watch_ports(Side::Right, &ports);
-        let arrived = || ports.iter().map(|port| lab.bytes_to(Side::Right, *port)).collect::<Vec<u64>>();
-        let (before, from) = (arrived(), Instant::now());
-        bench.wait(timing.measure)?;
-        let (after, seconds) = (arrived(), from.elapsed().as_secs_f64());
-        if !copy.is_some_and(|mut copy| copy.is_running()) || !cubic.is_some_and(|cubic| cubic.is_running()) {
-            let reason = "one of the two was at its end before it had been measured".into();
-            return Err(ExperimentError::Program { program: "a copy beside CUBIC".into(), reason });
-        }
-        let share = |which: usize| {
-            (after[which] - before[which]) as f64 * 8e-6 / seconds / path.scenario.bottleneck_mbit
-        };
-        Ok(Shared { path: path.name().into(), copy_first, copy: share(0), cubic: share(1) })
-    })
+    let measured = orders.map(|copy_first| {
+        let (shares, _) = treated(&lab, path.udp, || meeting(copy_first).measure(bench, &lab, &payload))?;
+        Ok(Shared { path: path.name().into(), copy_first, copy: shares.ours[0], cubic: shares.rivals })
+    });
+    measured.collect()
 }
 
 pub(super) fn table(shared: &[Shared]) -> Table {
@@ -138,10 +94,6 @@ pub(super) fn judge(shared: &[Shared]) -> Statement {
 }
 
 const CUBIC_MIN: f64 = 0.35;
-/// The program's own is left to others.
-const FIRST_PORT: u16 = 7710;
-/// Until a program has begun.
-const START_TIME_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

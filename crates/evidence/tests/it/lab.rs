@@ -147,6 +147,36 @@ fn pcp_runs_over_real_sockets() {
     assert_runs(&["pcp-fig2", "pcp-fig3"]);
 }
 
+/// One row of each, unless the machine is too busy for it: then it is named.
+#[test]
+fn copies_meet_the_kernels_tcp_in_the_rows_of_the_simulator() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let ended = Running::start(&mut lab_run(&out, &["sharing", "ecn", "--smoke", "--json"])).finish();
+    if is_without_lab(&ended) {
+        return;
+    }
+    let lines = lines(&ended.expect_code(0).stdout);
+    for (table, case, rival) in [
+        ("sharing", "beside 1 cubic: 100 Mb/s, 40 ms, queue 1", "rivals_share"),
+        ("ecn", "beside one CUBIC, step: 20 Mb/s, 20 ms", "cubic_worst_share"),
+    ] {
+        match lines.iter().find(|line| line["kind"] == "row" && line["table"] == table) {
+            Some(row) => {
+                assert_eq!(row["case"], case);
+                assert!(row[rival].as_f64().is_some_and(|share| share > 0.0 && share < 1.5), "{row}");
+            }
+            None => {
+                let is_named = |line: &Value| {
+                    line["text"].to_string().contains(&format!("{case}: the machine was too busy"))
+                };
+                assert!(lines.iter().any(|line| line["kind"] == "method" && is_named(line)), "{lines:?}");
+            }
+        }
+    }
+    assert_eq!(processes_of(&out), 0);
+}
+
 #[test]
 fn figures_one_and_two_of_fobs_come_from_the_same_copies() {
     let folder = tempfile::tempdir().unwrap();

@@ -45,13 +45,14 @@ impl Flows {
     pub(crate) fn start(
         hosts: &[Host; 2],
         control: &str,
-        traffic: Traffic,
+        traffic: Vec<Traffic>,
         seed: u64,
     ) -> Result<Flows, LabError> {
         // A host that makes hundreds of connections a second soon has no port that has not just been used.
         hosts[0].set_sysctl("net.ipv4.tcp_tw_reuse", "1")?;
-        let carrier = Carrier::Tcp { control: control.into(), _variant: None };
-        let sources = vec![Source { carrier, is_reverse: false, traffic }];
+        let carrier = || Carrier::Tcp { control: control.into(), _variant: None };
+        let source = |traffic| Source { carrier: carrier(), is_reverse: false, traffic };
+        let sources = traffic.into_iter().map(source).collect();
         let unused = KnownPath { rtt: Duration::ZERO, mtu: 0 };
         Ok(Flows(TrafficGenerator::start(seed, unused, sources, hosts)?))
     }

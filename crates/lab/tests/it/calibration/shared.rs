@@ -94,7 +94,8 @@ fn flows_bring_what_they_were_told_to() {
         let lab = start(&Scenario::new(20.0, 20.0))?;
         let spec = FlowSpec::new("tcp:newreno".parse().map_err(|_| "no such protocol")?, 300_000);
         let arrivals = Arrivals::Staggered { from: Time::ZERO, gap: Duration::from_millis(50), count: 3 };
-        let flows = lab.flows("reno", Traffic::new(spec, arrivals), 1).map_err(|error| error.to_string())?;
+        let flows =
+            lab.flows("reno", vec![Traffic::new(spec, arrivals)], 1).map_err(|error| error.to_string())?;
         wait_until("all arrive", || flows.received().iter().sum::<u64>() >= 900_000);
         check(flows.received() == [300_000; 3], || format!("{:?}", flows.received()))?;
         let found = flows.counters();
