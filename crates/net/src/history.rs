@@ -12,8 +12,9 @@ use crate::user;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,6 +36,15 @@ pub fn note<T: Serialize + DeserializeOwned>(file: &Path, host: &str, found: T) 
     if let Err(error) = entries.store(file) {
         tracing::debug!(file = %file.display(), %error, "what was learnt of the path is not kept");
     }
+}
+
+/// Take what is remembered of the path to `host`, if it is not older than `age_max`: nobody finds it again.
+pub fn take<T: Serialize + DeserializeOwned>(file: &Path, host: &str, age_max: Duration) -> Option<T> {
+    let mut entries = Entries::load(file);
+    let entry = entries.paths.remove(host)?;
+    // What stays there would be used again.
+    entries.store(file).ok()?;
+    (now_s().saturating_sub(entry.at_s) <= age_max.as_secs()).then_some(entry.found)
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -98,7 +108,12 @@ impl<T: Serialize> Entries<T> {
         let folder = file.parent().ok_or(io::ErrorKind::InvalidInput)?;
         fs::create_dir_all(folder)?;
         let draft = file.with_extension(format!("{:016x}.tmp", u64::from_ne_bytes(random()?)));
-        let written = File::create(&draft)
+        // Nobody else's business: where this user copies to, and what lets data go there sooner.
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&draft)
             .and_then(|mut out| out.write_all(&serde_json::to_vec(self)?))
             .and_then(|()| fs::rename(&draft, file));
         if written.is_err() {
@@ -132,6 +147,7 @@ mod tests {
     use super::*;
     use longhaul_proto::control::Remembered;
     use longhaul_proto::units::Rate;
+    use std::os::unix::fs::PermissionsExt;
 
     fn found(mbit: f64) -> Remembered {
         Remembered::new(Rate::from_mbps(mbit))
@@ -150,6 +166,22 @@ mod tests {
         assert_eq!(recall::<Remembered>(&file, "elsewhere"), None);
         let names: Vec<_> = fs::read_dir(file.parent().unwrap()).unwrap().collect();
         assert_eq!(names.len(), 1, "no draft is left: {names:?}");
+    }
+
+    #[test]
+    fn what_is_taken_is_gone_and_seen_by_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("paths.json");
+        let day = Duration::from_secs(24 * 3600);
+        note(&file, "far", found(100.0));
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(take(&file, "elsewhere", day), None::<Remembered>);
+        assert_eq!(take(&file, "far", day), Some(found(100.0)));
+        assert_eq!(take(&file, "far", day), None::<Remembered>);
+        let mut entries = Entries::default();
+        entries.insert("old", found(1.0), now_s() - 2 * 24 * 3600);
+        entries.store(&file).unwrap();
+        assert_eq!(take(&file, "old", day), None::<Remembered>);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct PeerLink {
     socket: Socket,
     strays: Option<Arc<Strays>>,
     early: Keys,
+    /// Of the client's first data, while it may come or go.
+    ticket: Option<Keys>,
     main: Option<Keys>,
     buffers: ReceiveBuffers,
     /// A run of sealed datagrams, and how much of it is gone.
@@ -135,6 +137,7 @@ impl PeerLink {
             socket,
             strays,
             early,
+            ticket: None,
             main: None,
             buffers: ReceiveBuffers::default(),
             run: vec![],
@@ -156,9 +159,14 @@ impl PeerLink {
         self.main = Some(keys);
     }
 
+    /// The client's first data is under these keys. `None`: no more is sent, and what still comes is not opened.
+    pub fn set_ticket_keys(&mut self, keys: Option<Keys>) {
+        self.ticket = keys;
+    }
+
     /// The client has its answer; `secret` is the server's.
     pub fn answered(&mut self, secret: &[u8; 32]) {
-        self.awaited = None;
+        (self.awaited, self.ticket) = (None, None);
         self.early.answered(secret);
     }
 
@@ -277,7 +285,8 @@ impl PeerLink {
             handle(phase, arrival, body);
         });
         self.by_streams &= !by_udp;
-        if self.early.is_spent() || self.main.as_ref().is_some_and(Keys::is_spent) {
+        let others = [&self.ticket, &self.main];
+        if self.early.is_spent() || others.into_iter().flatten().any(Keys::is_spent) {
             return Err(io::Error::other(Spent));
         }
         Ok(outcome? || any)
@@ -294,7 +303,7 @@ impl PeerLink {
             let Stray { bytes, time, ecn, from } = &mut stray;
             let datagram = Datagram { bytes, time: *time, ecn: *ecn, from: Some(*from), to: None };
             let len = datagram.bytes.len();
-            if decrypt(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
+            if decrypt((&mut self.early, &mut self.ticket, &mut self.main), datagram, &mut handle) {
                 self.follow(stray.from, len);
             } else {
                 self.refused += 1;
@@ -314,7 +323,8 @@ impl PeerLink {
                 awaited.take(datagram, from, &self.held);
                 continue;
             }
-            if !decrypt(&mut self.early, self.main.as_mut(), datagram, &mut handle) {
+            let keys = (&mut self.early, &mut self.ticket, &mut self.main);
+            if !decrypt(keys, datagram, &mut handle) {
                 self.refused += 1;
             } else if let (Some(from), false) = (from, self.address.is_settled()) {
                 found.push((from, len));
@@ -368,10 +378,8 @@ impl PeerLink {
         scratch.resize(SCRATCH, 0);
         let Some(transmit) = write(&mut scratch[HEADER_LEN..]) else { return false };
         let len = transmit.len + SEAL_OVERHEAD;
-        let keys = match (phase, &mut self.main) {
-            (KeyPhase::Early, _) => &mut self.early,
-            (KeyPhase::Main, Some(keys)) => keys,
-            (KeyPhase::Main, None) => return true,
+        let Some(keys) = keys_of(phase, (&mut self.early, &mut self.ticket, &mut self.main)) else {
+            return true;
         };
         keys.seal(&mut scratch[..len], transmit.number);
         match &mut self.socket {
@@ -523,22 +531,29 @@ impl Awaited {
 /// Room for any one datagram.
 const SCRATCH: usize = 1 << 16;
 
+/// A link's keys: early ones, those of a ticket, and main ones.
+type AllKeys<'a> = (&'a mut Keys, &'a mut Option<Keys>, &'a mut Option<Keys>);
+
+/// Those of a phase, if there are any.
+fn keys_of(phase: KeyPhase, (early, ticket, main): AllKeys<'_>) -> Option<&mut Keys> {
+    match phase {
+        KeyPhase::Early => Some(early),
+        KeyPhase::Ticket => ticket.as_mut(),
+        KeyPhase::Main => main.as_mut(),
+    }
+}
+
 /// Give what is authentic to `handle`; `false` for what is not.
 fn decrypt(
-    early: &mut Keys,
-    main: Option<&mut Keys>,
+    keys: AllKeys<'_>,
     datagram: Datagram<'_>,
     handle: &mut impl FnMut(KeyPhase, Arrival, &mut [u8]),
 ) -> bool {
     let Datagram { bytes, time, ecn, .. } = datagram;
     let Some(header) = Header::decode(bytes) else { return false };
-    let (phase, keys) = match (header.early, main) {
-        (true, _) => (KeyPhase::Early, early),
-        (false, Some(keys)) => (KeyPhase::Main, keys),
-        (false, None) => return false,
-    };
+    let Some(keys) = keys_of(header.phase, keys) else { return false };
     let Ok(body) = keys.open(&header, bytes) else { return false };
-    handle(phase, Arrival { time, number: header.number, ecn }, body);
+    handle(header.phase, Arrival { time, number: header.number, ecn }, body);
     true
 }
 

@@ -265,7 +265,12 @@ fn seal(state: &mut HandshakeState, clear: &[u8], value: &impl Serialize) -> Res
 fn open<T: DeserializeOwned>(state: &mut HandshakeState, message: &[u8]) -> Result<T, NoiseError> {
     let mut payload = vec![0; message.len()];
     let len = state.read_message(message, &mut payload).map_err(|_| NoiseError::Key)?;
-    postcard::from_bytes(&payload[..len]).map_err(|_| NoiseError::Malformed)
+    read_older(&payload[..len])
+}
+
+/// Read what a program of this version or an older one says: fields that the older one did not know are `None`, `false` or 0.
+pub(crate) fn read_older<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NoiseError> {
+    postcard::from_bytes(&[bytes, &[0; ADDED_MAX]].concat()).map_err(|_| NoiseError::Malformed)
 }
 
 fn into_transport(state: HandshakeState) -> StatelessTransportState {
@@ -275,6 +280,8 @@ fn into_transport(state: HandshakeState) -> StatelessTransportState {
 const WITH_SERVER: &str = "Noise_NKpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITH_KEY: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITHOUT_KEY: &str = "Noise_NN_25519_ChaChaPoly_BLAKE2s";
+/// Bytes of what was added to offers and answers since the oldest version that is understood, as far as they can be missing.
+const ADDED_MAX: usize = 1;
 /// More than a public key and two tags.
 const OVERHEAD: usize = 128;
 
@@ -325,7 +332,7 @@ mod tests {
         let (mut client, frame) = Initiator::offer(Some(&[7; 32]), &"an offer").unwrap();
         let other = Responder::read::<String>(Some(&[8; 32]), &frame[2..]);
         assert!(matches!(other, Err(NoiseError::Key)));
-        let nonsense = Responder::read::<(String, u64)>(Some(&[7; 32]), &frame[2..]);
+        let nonsense = Responder::read::<(String, u64, u64)>(Some(&[7; 32]), &frame[2..]);
         assert!(matches!(nonsense, Err(NoiseError::Malformed)));
         let mut answer = |bytes: &[u8]| client.answer::<u32>(&mut &bytes[..], 100);
         let refused = answer(&refusal(REASON_VERSION, 9));

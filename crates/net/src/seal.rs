@@ -3,16 +3,8 @@
 use crate::aead::{Cipher, Contexts, KeyChain};
 use longhaul_proto::seen::Seen;
 use longhaul_proto::units::DatagramNumber;
+pub use longhaul_proto::wire::KeyPhase;
 use longhaul_proto::wire::{HEADER_LEN, Header, SEAL_OVERHEAD, TAG_LEN};
-
-/// Which keys a datagram is under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyPhase {
-    /// The path check.
-    Early,
-    /// The transfer.
-    Main,
-}
 
 /// Which side of the control stream we are; each direction has a key of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +15,9 @@ pub enum Side {
     Server,
 }
 
-/// Seals what we send and opens what the peer sends, in one phase (early or main).
+/// Seals what we send and opens what the peer sends, in one phase.
 pub struct Keys {
-    early: bool,
+    phase: KeyPhase,
     connection_id: u64,
     seal: KeyChain,
     /// `None`: the client does not know them before it has its answer.
@@ -40,14 +32,14 @@ impl Keys {
     /// path check. ChaCha20, as nothing is agreed yet. They open nothing before [`Keys::answered`].
     pub fn early_client(psk: &[u8; 32], salt: &[u8; 32], connection_id: u64) -> Keys {
         let up = chain(&early_secret(psk, salt), Cipher::ChaCha, UP);
-        Keys::new(true, connection_id, up, None)
+        Keys::new(KeyPhase::Early, connection_id, up, None)
     }
 
     /// The server's for the same. What it seals is under its own fresh secret: the client's offer may have been sent
     /// again by somebody else, and no number is to be used twice under one key.
     pub fn early_server(psk: &[u8; 32], salt: &[u8; 32], secret: &[u8; 32], connection_id: u64) -> Keys {
         let up = chain(&early_secret(psk, salt), Cipher::ChaCha, UP);
-        Keys::new(true, connection_id, chain(secret, Cipher::ChaCha, EARLY_DOWN), Some(up))
+        Keys::new(KeyPhase::Early, connection_id, chain(secret, Cipher::ChaCha, EARLY_DOWN), Some(up))
     }
 
     /// The client has its answer, and with it the secret under which the server seals early datagrams.
@@ -55,15 +47,23 @@ impl Keys {
         self.open = Some(chain(secret, Cipher::ChaCha, EARLY_DOWN));
     }
 
+    /// For the client's first data: from a ticket's secret, the shared key and the offer's salt. The client seals, the server opens.
+    /// ChaCha20, as nothing is agreed yet.
+    pub fn ticket(ticket: &[u8; 32], psk: &[u8; 32], salt: &[u8; 32], connection_id: u64) -> Keys {
+        let secret = *blake3::keyed_hash(ticket, &[&psk[..], salt].concat()).as_bytes();
+        let up = || chain(&secret, Cipher::ChaCha, TICKET_UP);
+        Keys::new(KeyPhase::Ticket, connection_id, up(), Some(up()))
+    }
+
     /// For the transfer: from the secret that the handshake carried.
     pub fn main(secret: &[u8; 32], aes: bool, connection_id: u64, side: Side) -> Keys {
         let [up, down] = [UP, DOWN].map(|way| chain(secret, Cipher::of(aes), way));
         let (seal, open) = if side == Side::Client { (up, down) } else { (down, up) };
-        Keys::new(false, connection_id, seal, Some(open))
+        Keys::new(KeyPhase::Main, connection_id, seal, Some(open))
     }
 
-    fn new(early: bool, connection_id: u64, seal: KeyChain, open: Option<KeyChain>) -> Keys {
-        Keys { early, connection_id, seal, open, seen: Seen::default(), forged: 0 }
+    fn new(phase: KeyPhase, connection_id: u64, seal: KeyChain, open: Option<KeyChain>) -> Keys {
+        Keys { phase, connection_id, seal, open, seen: Seen::default(), forged: 0 }
     }
 
     /// Whether so much was forged that somebody may come to guess a tag (RFC 9001 §6.6).
@@ -73,7 +73,7 @@ impl Keys {
 
     /// Seal in place: `datagram` holds room for the header, the body, room for the tag. Numbers go up.
     pub fn seal(&mut self, datagram: &mut [u8], number: DatagramNumber) {
-        let header = Header { early: self.early, connection_id: self.connection_id, number }.encode();
+        let header = Header { phase: self.phase, connection_id: self.connection_id, number }.encode();
         let (head, rest) = datagram.split_at_mut(HEADER_LEN);
         let (body, tag_room) = rest.split_at_mut(rest.len() - TAG_LEN);
         head.copy_from_slice(&header);
@@ -116,6 +116,7 @@ fn chain(secret: &[u8; 32], cipher: Cipher, way: &str) -> KeyChain {
 const UP: &str = "client to server";
 const DOWN: &str = "server to client";
 const EARLY_DOWN: &str = "early server to client";
+const TICKET_UP: &str = "ticket client to server";
 
 /// A key seals the datagrams of so many numbers: 2²² of 64 KiB, more than any holds, are the bytes for which RFC 8446 §5.5
 /// trusts one key of AES-GCM (2²⁴·⁵ records of 16 KiB).
@@ -199,6 +200,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tickets_keys_are_of_one_offer_and_of_those_who_have_the_shared_key() {
+        let keys = |ticket, psk, salt| Keys::ticket(&[ticket; 32], &[psk; 32], &[salt; 32], 9);
+        let data = sealed(&mut keys(1, 2, 3), 0);
+        assert!(open(&mut keys(1, 2, 3), &data).is_some());
+        for other in [keys(0, 2, 3), keys(1, 0, 3), keys(1, 2, 0)] {
+            assert_eq!(open(&mut { other }, &data), None);
+        }
+        let mut early = Keys::early_server(&[2; 32], &[3; 32], &[7; 32], 9);
+        assert_eq!(open(&mut early, &data), None, "of another phase");
+    }
+
+    #[test]
     fn keys_are_renewed_before_they_have_sealed_too_much() {
         let mut client = Keys::main(&[3; 32], true, 9, Side::Client);
         let mut server = Keys::main(&[3; 32], true, 9, Side::Server);
@@ -208,7 +221,7 @@ mod tests {
             assert_eq!(open(&mut server, &datagram).as_deref(), Some(&b"body"[..]), "{number}");
         }
         // The first key, which would have sealed them all before, opens none of them.
-        let header = Header { early: false, connection_id: 9, number: NUMBERS_PER_KEY }.encode();
+        let header = Header { phase: KeyPhase::Main, connection_id: 9, number: NUMBERS_PER_KEY }.encode();
         let mut datagram = sealed(&mut Keys::main(&[3; 32], true, 9, Side::Client), NUMBERS_PER_KEY);
         let contexts = ["key", "iv"].map(|of| format!("longhaul datagram {of} v1 {UP}"));
         let first = AeadKey::derive(&[3; 32], Cipher::Aes, &contexts[0], &contexts[1]);

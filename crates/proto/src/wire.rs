@@ -40,25 +40,38 @@ pub const MAX_DATAGRAM_LEN: u16 = 65_507;
 /// Numbers of datagrams and packets stay below this.
 pub const MAX_NUMBER: u64 = 1 << 48;
 
-/// The header's flag for datagrams of the path check, sealed with the early keys.
-pub const FLAG_EARLY: u8 = 1;
+/// Which keys a datagram is under: the flags of its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPhase {
+    /// Those of the session, which the handshake has brought.
+    Main = 0,
+    /// Those of the offer: the path check.
+    Early = 1,
+    /// Those of a ticket: the client's first data, before it has an answer. The flag 2 is [`OPENING`](crate::session::opening::OPENING).
+    Ticket = 4,
+}
 
 /// What stands in clear (but authenticated) before the sealed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whether the early keys seal it.
-    pub early: bool,
+    /// The keys that seal it.
+    pub phase: KeyPhase,
     /// Which transfer.
     pub connection_id: u64,
     /// Number of the datagram.
     pub number: DatagramNumber,
 }
 
+impl KeyPhase {
+    /// All of them.
+    pub const ALL: [KeyPhase; 3] = [KeyPhase::Main, KeyPhase::Early, KeyPhase::Ticket];
+}
+
 impl Header {
     /// Write it.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];
-        out[0] = if self.early { FLAG_EARLY } else { 0 };
+        out[0] = self.phase as u8;
         out[1..9].copy_from_slice(&self.connection_id.to_be_bytes());
         out[9..15].copy_from_slice(&self.number.to_be_bytes()[2..]);
         out
@@ -66,11 +79,11 @@ impl Header {
 
     /// Read it; `None` if the datagram is too short to hold a header and a tag, or has unknown flags.
     pub fn decode(datagram: &[u8]) -> Option<Header> {
-        if datagram.len() < SEAL_OVERHEAD || datagram[0] & !FLAG_EARLY != 0 {
+        if datagram.len() < SEAL_OVERHEAD {
             return None;
         }
         Some(Header {
-            early: datagram[0] & FLAG_EARLY != 0,
+            phase: KeyPhase::ALL.into_iter().find(|phase| *phase as u8 == datagram[0])?,
             connection_id: u64::from_be_bytes(datagram[1..9].try_into().ok()?),
             number: u48(&datagram[9..15])?,
         })
@@ -601,8 +614,8 @@ mod tests {
         }
 
         #[test]
-        fn headers_survive_the_wire(early: bool, connection_id: u64, number in 0..MAX_NUMBER) {
-            let header = Header { early, connection_id, number };
+        fn headers_survive_the_wire(at in 0..3usize, connection_id: u64, number in 0..MAX_NUMBER) {
+            let header = Header { phase: KeyPhase::ALL[at], connection_id, number };
             let mut datagram = header.encode().to_vec();
             datagram.extend([0; TAG_LEN]);
             prop_assert_eq!(Header::decode(&datagram), Some(header));

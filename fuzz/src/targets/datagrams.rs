@@ -14,11 +14,12 @@ pub fn header(bytes: &[u8]) {
 }
 
 pub fn header_seeds() -> Vec<Vec<u8>> {
-    let header = |early, number| {
-        let header = Header { early, connection_id: 0x0102_0304_0506_0708, number };
+    let header = |phase, number| {
+        let header = Header { phase, connection_id: 0x0102_0304_0506_0708, number };
         [&header.encode()[..], &[0; SEAL_OVERHEAD]].concat()
     };
-    vec![header(true, 0), header(false, 7), header(false, MAX_NUMBER - 1)]
+    let [main, early, ticket] = wire::KeyPhase::ALL;
+    vec![header(early, 0), header(main, 7), header(main, MAX_NUMBER - 1), header(ticket, 1)]
 }
 
 /// A body that is read means the same when it is written and read again, and keeps to its bounds.

@@ -64,6 +64,7 @@ pub fn session_server(bytes: &[u8]) {
         operation,
         listing_len: head.len() as u64,
         listing_head: head[..head.len().min(control::OFFER_MAX / 2)].to_vec(),
+        ticket: None,
         ..offer()
     };
     let socket = TcpStream::connect(address).expect("the daemon lives");
@@ -102,6 +103,7 @@ pub fn session_client(bytes: &[u8]) {
                 udp_secret: [5; 32],
                 udp_port: address.port(),
                 udp_hosts: vec![],
+                honours_ticket: false,
             };
             let waker = Waker::new().expect("an event descriptor");
             let Ok((control, ..)) = control::accept(stream, find, waker, accept) else { return };

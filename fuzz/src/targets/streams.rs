@@ -284,12 +284,13 @@ pub(super) fn offer() -> Offer {
         },
         listing_len: 5,
         listing_head: vec![1, 2, 3],
+        ticket: Some([6; 16]),
     }
 }
 
 fn answer() -> Answer {
     let hosts = vec!["192.0.2.1".parse().expect("an address"), "2001:db8::1".parse().expect("an address")];
-    Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 7700, udp_hosts: hosts }
+    Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 7700, udp_hosts: hosts, honours_ticket: true }
 }
 
 pub(super) fn to_bytes(value: &impl Serialize) -> Vec<u8> {

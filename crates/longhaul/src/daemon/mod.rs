@@ -21,6 +21,7 @@ pub mod schedule;
 pub(crate) mod supervision;
 mod tally;
 pub(crate) mod throttle;
+pub(crate) mod tickets;
 pub mod token;
 
 /// How to serve.

@@ -9,6 +9,7 @@ use crate::daemon::policy::Access;
 use crate::daemon::records::{Event, Records, Way};
 use crate::daemon::supervision::SessionOwner;
 use crate::daemon::throttle::Throttle;
+use crate::daemon::tickets::Tickets;
 use crate::error::Error;
 use crate::net::aead::has_aes;
 use crate::net::budget::Budget;
@@ -21,7 +22,7 @@ use longhaul_proto::wire;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What every session of a server shares.
 pub struct Server {
@@ -40,6 +41,8 @@ pub struct Server {
     pub unable: Option<Reason>,
     /// Which offers came for the first time.
     pub replays: Replays,
+    /// What lets clients send data sooner the next time.
+    pub tickets: Tickets,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -79,6 +82,8 @@ pub struct AcceptedClient {
     pub control: Control,
     pub offer: Offer,
     pub secret: [u8; 32],
+    /// That of the ticket that the client came with.
+    pub ticket: Option<[u8; 32]>,
     pub rtt: Duration,
     pub owner: SessionOwner,
     /// Where it goes or comes from, if the copy touches files, and its paths there.
@@ -93,6 +98,13 @@ impl AcceptedClient {
     pub fn early_keys(&self) -> Keys {
         let AcceptedClient { owner, offer, secret, .. } = self;
         Keys::early_server(&owner.account.psk, &offer.early_salt, secret, offer.connection_id)
+    }
+
+    /// For data before the handshake is done.
+    pub fn ticket_keys(&self) -> Option<Keys> {
+        let AcceptedClient { owner, offer, ticket, .. } = self;
+        let ticket = ticket.as_ref()?;
+        Some(Keys::ticket(ticket, &owner.account.psk, &offer.early_salt, offer.connection_id))
     }
 }
 
@@ -129,7 +141,7 @@ pub fn shake_hands(
 ) -> Result<AcceptedClient, Ended> {
     let secret = random()?;
     stream.budget = server.budget.clone();
-    let (mut entry, mut refused) = (None, None);
+    let (mut entry, mut refused, mut ticket) = (None, None, None);
     let enter = |(room, inside), offer: &Offer, account: &Account, is_first: bool| {
         if is_unseen && !is_first {
             return Err(Reason::new(Cause::Refused, "an offer that may be a replay is heeded over TCP only"));
@@ -161,11 +173,15 @@ pub fn shake_hands(
             }
             Ok(admitted) => {
                 entry = Some(admitted);
+                let redeem = |id| server.tickets.redeem(id, &account.user.name, Instant::now());
+                // What may be a replay costs nobody a ticket.
+                ticket = offer.ticket.as_ref().filter(|_| is_first).and_then(redeem);
                 Answer::Accept {
                     aes: offer.aes && has_aes(),
                     udp_secret: secret,
                     udp_port: server.udp_port,
                     udp_hosts: server.udp_hosts.clone(),
+                    honours_ticket: ticket.is_some(),
                 }
             }
         }
@@ -175,7 +191,7 @@ pub fn shake_hands(
     let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer").into()) };
     let way = way_of(&offer.operation);
     let owner = SessionOwner { account, from, way, records: server.records.clone() };
-    Ok(AcceptedClient { control, offer, secret, rtt: RTT_GUESS, owner, room, inside, place })
+    Ok(AcceptedClient { control, offer, secret, ticket, rtt: RTT_GUESS, owner, room, inside, place })
 }
 
 fn way_of(operation: &Operation) -> Way {

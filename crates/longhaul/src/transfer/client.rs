@@ -1,6 +1,7 @@
 //! The side that was told to copy.
 
 use super::connect::{Remote, connect};
+use super::first_flight::{FirstFlight, Met, tickets_file};
 use super::identity::copy_id;
 use super::proposal::{Agreed, OfferFields, Proposal};
 use super::receiving::{ListingHead, Received, receive};
@@ -12,6 +13,7 @@ use super::start::{Reached, reach_and_list};
 use super::udp_handshake;
 use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
+use crate::daemon::tickets::TICKET_LIFE;
 use crate::error::{Error, RequestError};
 use crate::files::{Base, Exclude, Listed, Root};
 use crate::history;
@@ -170,22 +172,25 @@ impl Opened<'_> {
 pub fn open<'a>(
     reached: Reached,
     fields: &OfferFields<'_>,
+    mut first_flight: Option<FirstFlight>,
     options: &CopyOptions,
-    observer: &'a mut dyn Observer,
-    stop: Arc<AtomicBool>,
+    (observer, stop): (&'a mut dyn Observer, Arc<AtomicBool>),
 ) -> Result<Opened<'a>, Error> {
     let mut proposal = Proposal::new(fields, options)?;
     let mut agreed = match reached {
         Reached::Connected(connection, _) => proposal.over(*connection, options, Waker::new()?, None)?,
         Reached::Connecting(connecting) => {
-            udp_handshake::shake_hands(&mut proposal, connecting, options, observer, &stop)?
+            let first = first_flight.as_mut();
+            udp_handshake::shake_hands(&mut proposal, connecting, first, options, (observer, &stop))?
         }
     };
     let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
     agreed.link.answered(&agreed.secret);
     agreed.link.set_main_keys(Keys::main(&agreed.secret, agreed.aes, connection_id, Side::Client));
-    let Agreed { mut link, control, waker, secret, rtt, addresses, far, connecting, .. } = agreed;
+    let Agreed { mut link, control, waker, honours_ticket, secret, rtt, addresses, far, connecting, .. } =
+        agreed;
     let is_early = connecting.is_some();
+    let sent_before = first_flight.as_ref().map(|first| first.sent().len());
     confirm(&control);
     let key = stream_key(&secret, connection_id);
     // Who only receives sends nothing by it.
@@ -238,6 +243,8 @@ pub fn open<'a>(
         waits_told: false,
         breaks: 0,
         ahead: Ahead::default(),
+        ticket: None,
+        first_flight: first_flight.filter(|_| honours_ticket),
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {
@@ -246,6 +253,11 @@ pub fn open<'a>(
     }
     if is_early {
         opened.session.remark("the daemon answered over UDP; nothing waits for the TCP connection".into());
+    }
+    if let Some(sent) = sent_before {
+        let fate =
+            if honours_ticket { "" } else { ", in vain: the daemon does not know the ticket any more" };
+        opened.session.remark(format!("{sent} packets went together with the offer{fate}"));
     }
     send_listing(&opened.session, &fields.listing[proposal.head_len..], fields.listing.len());
     Ok(opened)
@@ -282,17 +294,36 @@ fn push(
     }
     let dest = far.pop().unwrap_or_default();
     let copy = copy_id(&sources, options);
-    let fields =
-        OfferFields { operation: Operation::Push { dest }, copy, listing: &first.listing, sends: true };
-    let mut opened = open(reached, &fields, options, observer, stop)?;
+    let met = options.history.as_deref().zip(remote.daemon_name());
+    let first_flight = match (&reached, &met) {
+        (Reached::Connecting(connecting), Some((history, daemon))) => {
+            let waker = connecting.waker.clone();
+            let met: Option<Met> = history::take(&tickets_file(history), daemon, TICKET_LIFE);
+            met.and_then(|met| FirstFlight::plan(&met, &first, options, Arc::new(move || waker.wake())))
+        }
+        _ => None,
+    };
+    let fields = OfferFields {
+        operation: Operation::Push { dest },
+        copy,
+        listing: &first.listing,
+        sends: true,
+        ticket: first_flight.as_ref().map(FirstFlight::ticket),
+    };
+    let mut opened = open(reached, &fields, first_flight, options, (observer, stop))?;
     let host = remote.name();
     opened.session.remembered = options.history.as_deref().and_then(|file| history::recall(file, host));
     let outcome = send(&mut opened.session, first, lister);
     let packet_len =
         outcome.as_ref().map_or(0, |(sent, _)| opened.session.link.packet_len(sent.datagram_len));
+    let ticket = opened.session.ticket;
     opened.close();
-    let (Sent { report, status, learnt, .. }, totals) = outcome?;
+    let (Sent { report, status, learnt, bandwidth, datagram_len }, totals) = outcome?;
     warn_of_what_stays(&report, observer);
+    if let (Some((history, daemon)), Some(ticket), Some(bandwidth)) = (met, ticket, bandwidth) {
+        let rtt_us = status.rtt_ns[0] / 1000;
+        history::note(&tickets_file(history), &daemon, Met { ticket, bandwidth, rtt_us, datagram_len });
+    }
     if let (Some(file), Some(found)) = (&options.history, learnt) {
         history::note(file, host, found);
     }
@@ -315,9 +346,9 @@ fn pull(
     });
     let listing = names.transpose()?.unwrap_or_default();
     let copy = copy_id(&[&dest], options);
-    let fields =
-        OfferFields { operation: Operation::Pull { sources: far }, copy, listing: &listing, sends: false };
-    let mut opened = open(reached, &fields, options, observer, stop)?;
+    let operation = Operation::Pull { sources: far };
+    let fields = OfferFields { operation, copy, listing: &listing, sends: false, ticket: None };
+    let mut opened = open(reached, &fields, None, options, (observer, stop))?;
     let base = Base::new(Root::ambient(), dest);
     let head = ListingHead { total: None, bytes: vec![] };
     let outcome = receive(&mut opened.session, base, options.files.clone(), head);

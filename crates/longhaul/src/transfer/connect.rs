@@ -34,6 +34,14 @@ impl Remote {
         Ok(())
     }
 
+    /// Under which name a daemon is known.
+    pub fn daemon_name(&self) -> Option<String> {
+        match self {
+            Remote::Daemon { host, port } => Some(format!("{host}:{port}")),
+            Remote::Ssh { .. } => None,
+        }
+    }
+
     /// Under which name what is learnt of the path is kept.
     pub fn name(&self) -> &str {
         match self {

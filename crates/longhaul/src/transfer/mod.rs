@@ -44,7 +44,7 @@
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
 //! | control messages | two at most before the next is read; those with ranges have 16 MiB, and beyond 64 KiB take their memory from the budget (`Message::memory_max`); 64 MiB that wait to be written (beside the listing) |
 //! | lists, long messages and blocks of all sessions of a daemon | its budget, `ServeOptions::memory_bytes` (`net/src/budget.rs`): a list waits for its memory, a long message is refused, a copy gets along with the blocks it has. Of any other program's: half of the host's memory |
-//! | salts of offers | 65 536 of them (`transfer/replays.rs`) |
+//! | salts of offers, tickets | 65 536 of each (`transfer/replays.rs`, `daemon/tickets.rs`) |
 //!
 //! Memory follows what is unsettled and the largest folder, not the number of files or of bytes. A receiver that falls
 //! behind lets the sender know (`pressure`) and refuses packets rather than buy memory.
@@ -64,6 +64,7 @@ mod absent;
 mod accept;
 pub mod client;
 mod connect;
+mod first_flight;
 mod identity;
 mod object_receiver;
 mod openings;
@@ -78,6 +79,7 @@ mod sending;
 pub mod server;
 mod serving;
 mod session;
+mod sizes;
 mod ssh;
 mod start;
 mod strangers;

@@ -110,9 +110,9 @@ fn run_trial(
 ) -> Result<Found, Error> {
     let mut meter = Meter { told: observer, samples: vec![] };
     let copy = copy_id::<&Path>(&[], options);
-    let fields = OfferFields { operation: Operation::Probe, copy, listing: &[], sends: true };
+    let fields = OfferFields { operation: Operation::Probe, copy, listing: &[], sends: true, ticket: None };
     let reached = meet(remote, options, &stop)?;
-    let mut opened = open(reached, &fields, options, &mut meter, stop)?;
+    let mut opened = open(reached, &fields, None, options, (&mut meter, stop))?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);
     let packet_len = outcome.as_ref().map_or(0, |sent| opened.session.link.packet_len(sent.datagram_len));
     opened.close();

@@ -2,6 +2,7 @@
 
 use super::connect::{Connection, candidates, open_link, random, unspecified};
 use super::replays::Moment;
+use super::sizes::classes;
 use super::ssh;
 use super::start::Connecting;
 use crate::api::CopyOptions;
@@ -15,9 +16,8 @@ use crate::net::udp::UdpSocket;
 use crate::net::wake::Waker;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Answer, CopyId, Offer, Operation, TransferOptions};
+use longhaul_proto::session::message::{Answer, CopyId, Offer, Operation, TicketId, TransferOptions};
 use longhaul_proto::units::Time;
-use longhaul_proto::wire;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub struct OfferFields<'a> {
     pub listing: &'a [u8],
     /// Whether this side sends the object.
     pub sends: bool,
+    /// Under which ticket the first data goes along.
+    pub ticket: Option<TicketId>,
 }
 
 /// An offer, and the path check that rides along with it.
@@ -54,6 +56,8 @@ pub struct Agreed {
     pub waker: Waker,
     /// Both processors have AES instructions.
     pub aes: bool,
+    /// What went under the ticket counts.
+    pub honours_ticket: bool,
     /// The session's.
     pub secret: [u8; 32],
     /// Round trip that the handshake showed.
@@ -82,6 +86,7 @@ impl Proposal {
             transfer,
             listing_len: fields.listing.len() as u64,
             listing_head: vec![],
+            ticket: fields.ticket,
         };
         let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
         let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
@@ -147,7 +152,7 @@ impl Proposal {
             (error, _) => error.into(),
         })?;
         let rtt = clock::now().since(offered);
-        let Answer::Accept { aes, udp_secret: secret, udp_port, udp_hosts } = answer else {
+        let Answer::Accept { aes, udp_secret: secret, udp_port, udp_hosts, honours_ticket } = answer else {
             return Err(Error::Protocol("neither accepts nor refuses"));
         };
         let link = match link {
@@ -157,13 +162,22 @@ impl Proposal {
                 open_link(addresses.clone(), self.early(&key))?
             }
         };
-        Ok(Agreed { link, control, waker, aes, secret, rtt, addresses, far, connecting: None })
+        Ok(Agreed {
+            link,
+            control,
+            waker,
+            aes,
+            honours_ticket,
+            secret,
+            rtt,
+            addresses,
+            far,
+            connecting: None,
+        })
     }
 }
 
 fn transfer_options(options: &CopyOptions) -> TransferOptions {
-    let udp = options.transport.allows_udp();
-    let usual = || if udp { CLASSES.to_vec() } else { vec![STREAMS_CLASS] };
     TransferOptions {
         control: options.control.name().into(),
         select: options.select.map(|select| select.name().into()),
@@ -171,15 +185,10 @@ fn transfer_options(options: &CopyOptions) -> TransferOptions {
         background: options.background,
         ack_every: options.ack_every,
         batch: options.batch,
-        classes: options.packet_size.map_or_else(usual, |size| vec![size]),
+        classes: classes(options),
         stall_timeout_ms: u64::try_from(options.stall_timeout.as_millis()).unwrap_or(u64::MAX),
         transport: options.transport,
         streams: options.streams,
         congestion: options.congestion.clone(),
     }
 }
-
-/// UDP payload lengths tried when none was named: what passes everywhere; Ethernet under IPv6 and IPv4; jumbo frames.
-const CLASSES: [u16; 5] = [wire::BASE_DATAGRAM_LEN, 1452, 1472, 8952, 8972];
-/// Where no datagram has to pass: 16 KiB of data, so that many fill a block to its end and sealing costs least.
-const STREAMS_CLASS: u16 = (16 << 10) + wire::DATA_OVERHEAD as u16;

@@ -10,8 +10,7 @@ use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Base, FileSink, Plan, Planner, SinkEvent, Wake};
-use crate::listing;
-use crate::listing::{ListingError, Room};
+use crate::listing::{self, ListingError, Room};
 use crate::net::budget::{Allowance, Purpose};
 use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
@@ -66,6 +65,7 @@ pub fn receive(
         return Ok(conclude(session, report.clone(), (report, totals), Seen::default()));
     }
     let (have, claimed, already) = (plan.have_to_begin_with(&layout), plan.claimed.clone(), plan.already());
+    session.keep_first_flight(claimed.is_empty());
     session.tell_rate(None);
     session.control.send(Message::Start { have: have.clone(), claimed, already });
     if let Some(supervision) = &mut session.supervision {
@@ -76,8 +76,8 @@ pub fn receive(
     let waker = session.waker.clone();
     let wake: Wake = Arc::new(move || waker.wake());
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone());
-    let sink = sink.map_err(|error| session.abort(error))?;
-    let sink = sink.beside_others(Allowance::of(&session.budget, Purpose::Speed));
+    let speed = Allowance::of(&session.budget, Purpose::Speed);
+    let sink = sink.map_err(|error| session.abort(error))?.beside_others(speed);
     let first = Part { manifest, layout, sink, source_errors, _listed: listed };
     let next = Next::new(planner, wake, session.budget.clone());
     let mut receiving = Receiving::new(session, first, (have, already), next, is_dry_run)?;

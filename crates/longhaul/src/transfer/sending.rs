@@ -13,6 +13,7 @@ use self::parts::Parts;
 pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use self::size::Size;
+use super::first_flight::FirstFlight;
 use super::object_receiver::packet_len;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
@@ -41,6 +42,8 @@ pub struct Sent {
     pub datagram_len: u16,
     /// What was learnt of the path.
     pub learnt: Option<Remembered>,
+    /// What it carries, as far as is known.
+    pub bandwidth: Option<Rate>,
 }
 
 /// Send what is listed over an agreed session. The listing of the first part has gone before.
@@ -59,8 +62,8 @@ pub fn send(session: &mut Session<'_>, first: Listed, lister: Lister) -> Result<
         Prepared::Begin(begin) => begin,
         Prepared::Finished(report) => {
             session.control.send(Message::Bye(SenderStatus::default()));
-            let sent = Sent { report, status: SenderStatus::default(), datagram_len: 0, learnt: None };
-            return Ok((sent, totals));
+            let status = SenderStatus::default();
+            return Ok((Sent { report, status, datagram_len: 0, learnt: None, bandwidth: None }, totals));
         }
     };
     if let Some(supervision) = &mut session.supervision {
@@ -142,7 +145,11 @@ struct Recent {
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Result<Sending<'a, 's, F>, Error> {
         let Begin { mut have, claimed, already, mut feed, path, carrier, why, finished } = begin;
-        let class = begin_class(session, &path, carrier);
+        let first_flight = session.first_flight.take();
+        // What was sent in packets of another length than those that pass, or may be claimed, is sent again.
+        let counts = carrier == Carrier::Object && claimed.is_empty();
+        let flown = first_flight.as_ref().filter(|first| counts && path.largest_class >= Some(first.class()));
+        let class = flown.map_or_else(|| begin_class(session, &path, carrier), FirstFlight::class);
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let rtt = path.rtt.unwrap_or(session.rtt);
         let (kind, companions) = session.options.protocol();
@@ -172,6 +179,11 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let control = Control { kind, config: control };
         let mut sender = Sender::new(config, feed, control.build(None));
         sender.hold(&claimed);
+        match (flown, &first_flight) {
+            (Some(first), _) => sender.take_over(first.sent()),
+            (None, Some(first)) => sender.write_off(first.sent()),
+            (None, None) => {}
+        }
         let state = CarrierState::new(session, carrier, &path, control);
         if carrier == Carrier::Object {
             let rate = path.rate.map_or("unknown".into(), |r| {
@@ -222,7 +234,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let report = self.run(until)?;
         let (status, learnt) = (self.status_overall(), self.sender.remember());
         self.session.control.send(Message::Bye(status.clone()));
-        Ok(Sent { report, status, datagram_len: self.datagram_len as u16, learnt })
+        let over_udp = self.carrier.current() == Carrier::Object;
+        let bandwidth = self.sender.snapshot().bandwidth.filter(|rate| over_udp && rate.0 > 0);
+        Ok(Sent { report, status, datagram_len: self.datagram_len as u16, learnt, bandwidth })
     }
 
     fn run(&mut self, until: Time) -> Result<Report, Error> {

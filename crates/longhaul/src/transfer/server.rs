@@ -16,6 +16,7 @@ use crate::daemon::policy::Access;
 use crate::daemon::records::{Event, Records};
 use crate::daemon::schedule;
 use crate::daemon::throttle::Throttle;
+use crate::daemon::tickets::Tickets;
 use crate::error::{Error, PolicyError};
 use crate::files::{Root, prime};
 use crate::net::budget::{Budget, share_heaps};
@@ -55,6 +56,7 @@ pub fn serve(
         is_ssh: false,
         unable: None,
         replays: Replays::new(Moment::now()),
+        tickets: Tickets::default(),
         stop: stop.clone(),
     });
     // What is read once is read before files are given up.
@@ -324,6 +326,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         is_ssh: true,
         unable,
         replays: Replays::new(Moment::now()),
+        tickets: Tickets::default(),
         stop,
     };
     let waker = Waker::new()?;

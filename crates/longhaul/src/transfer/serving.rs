@@ -24,7 +24,7 @@ use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set;
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Offer, Operation};
+use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Message, Offer, Operation, TICKETS_SINCE};
 use longhaul_proto::units::Time;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -41,7 +41,8 @@ pub fn serve_session(
     guest: Option<Guest<'_>>,
 ) -> Result<String, Ended> {
     let user = client.owner.account.user.name.clone();
-    let AcceptedClient { control, mut offer, secret, rtt, owner, room, inside, mut place } = client;
+    link.set_ticket_keys(client.ticket_keys());
+    let AcceptedClient { control, mut offer, secret, rtt, owner, room, inside, mut place, .. } = client;
     if server.accounts.syncs_all() {
         offer.files.fsync = Fsync::Always;
     }
@@ -85,6 +86,8 @@ pub fn serve_session(
         waits_told: false,
         breaks: 0,
         ahead: Ahead::default(),
+        ticket: None,
+        first_flight: None,
     };
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
@@ -104,6 +107,10 @@ pub fn serve_session(
         session.supervision = Some(Supervision::new(owner, share, prefix, offer.files.dry_run));
         match (inside, room) {
             (Operation::Push { dest }, Some(room)) => {
+                if !server.is_ssh && session.control.version() >= TICKETS_SINCE {
+                    let ticket = server.tickets.give(&account.user.name, Instant::now());
+                    session.control.send(Message::Ticket(ticket.map_err(Error::Random)?));
+                }
                 let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
                 // Over ssh it is the user of this host.
                 let base = if server.is_ssh { base } else { base.of_user(&account.user.name) };

@@ -1,5 +1,6 @@
 //! What sending and receiving have in common.
 
+use super::first_flight::FirstFlight;
 use crate::api::{Observer, Phase, Progress, Remark};
 use crate::clock;
 use crate::daemon::supervision::Supervision;
@@ -15,7 +16,7 @@ use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::path::{PathCheck, PathEvent};
-use longhaul_proto::session::message::{Message, TransferOptions};
+use longhaul_proto::session::message::{Message, Ticket, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::{Rate, Time};
@@ -89,6 +90,10 @@ pub struct Session<'a> {
     pub breaks: u64,
     /// Data that came before there was anything to take it.
     pub ahead: Ahead,
+    /// What the server gave the client for its next copy.
+    pub ticket: Option<Ticket>,
+    /// What the client sent under the ticket of an earlier copy, if the server has opened it.
+    pub first_flight: Option<FirstFlight>,
 }
 
 /// Datagrams that have been opened, as far as little of them goes.
@@ -176,6 +181,7 @@ impl Session<'_> {
                     self.streams_wanted = usize::from(wanted).min(STREAMS_MAX as usize);
                 }
                 Message::NoStreams(line) => self.no_streams = Some(line),
+                Message::Ticket(ticket) => self.ticket = Some(ticket),
                 Message::Warning(line) => self.observer.warning(&line),
                 Message::Ask { at } => self.asked = self.asked.max(Some(at)),
                 Message::RateCap(rate) => self.rate_told = Some(rate),
@@ -273,6 +279,8 @@ impl Session<'_> {
                     *confirmed = true;
                     return handle(now, arrival, body);
                 }
+                // The first data. It may come from somebody who is not there any more.
+                (KeyPhase::Ticket, _) => return handle(now, arrival, body),
                 (KeyPhase::Early, Some(control)) if is_client => match Body::decode(body) {
                     Some(Body::Words { position, bytes }) => control.take_early(position, bytes),
                     _ => check.handle_datagram(now, arrival, body),
@@ -293,6 +301,16 @@ impl Session<'_> {
         let came = self.receive(|now, arrival, body| ahead.push(now, arrival, body));
         self.ahead = ahead;
         came
+    }
+
+    /// Whether what has come of a client's first data counts. Where something is claimed, which may be part of it, neither side has
+    /// it count, and no more is taken.
+    pub fn keep_first_flight(&mut self, counts: bool) {
+        if !counts {
+            // Nothing else comes before the client has heard what is needed.
+            self.ahead = Ahead::default();
+            self.link.set_ticket_keys(None);
+        }
     }
 
     /// What is to be said while the control stream has no connection goes over UDP. The client says it over its connection.

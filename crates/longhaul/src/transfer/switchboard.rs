@@ -181,6 +181,7 @@ mod tests {
     use super::*;
     use crate::net::tcp_set::{StreamSet, stream_key};
     use longhaul_proto::units::Time;
+    use longhaul_proto::wire::KeyPhase;
 
     fn connect(board: &Arc<Switchboard>, id: u64) -> Option<Line> {
         let waker = Waker::new().unwrap();
@@ -193,7 +194,7 @@ mod tests {
     }
 
     fn long_stray(id: u64, len: usize) -> Stray {
-        let header = Header { early: true, connection_id: id, number: 0 }.encode();
+        let header = Header { phase: KeyPhase::Early, connection_id: id, number: 0 }.encode();
         let bytes = [&header[..], &vec![0; len]].concat();
         Stray { bytes, time: Time::ZERO, ecn: None, from: "127.0.0.1:9".parse().unwrap() }
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! client  the handshake's first message, in pieces · the path check's train               TCP connects meanwhile
+//!         with a ticket: the first data, under the ticket's keys
 //! server  the answer, in pieces · replies · the control stream's first words
 //! client  data, under the session's keys                          on TCP: "LHF", and the control stream from there on
 //! ```
@@ -9,6 +10,7 @@
 //! that, says the same again: what gets lost or is not let through costs the time that it takes to notice, and no more.
 
 use super::connect::{Remote, key_of};
+use super::first_flight::FirstFlight;
 use super::proposal::{Agreed, Proposal};
 use super::session::HEARTBEAT;
 use super::start::Connecting;
@@ -17,6 +19,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::net::control::Beginning;
 use longhaul_proto::session::message::Answer;
+use longhaul_proto::units::Time;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,9 +32,9 @@ pub fn is_possible(remote: &Remote, options: &CopyOptions, listing: &[u8]) -> bo
 pub fn shake_hands(
     proposal: &mut Proposal,
     mut connecting: Connecting,
+    mut first_flight: Option<&mut FirstFlight>,
     options: &CopyOptions,
-    observer: &mut dyn Observer,
-    stop: &AtomicBool,
+    (observer, stop): (&mut dyn Observer, &AtomicBool),
 ) -> Result<Agreed, Error> {
     let (key, address) = (key_of(options)?, connecting.address);
     let (mut link, mut beginning) =
@@ -40,16 +43,18 @@ pub fn shake_hands(
     let offered = Instant::now();
     link.send_opening(proposal.offer.connection_id, beginning.first());
     proposal.send_probes(&mut link);
+    link.set_ticket_keys(first_flight.as_ref().map(|first| first.keys(&key.psk, &proposal.offer)));
     loop {
         link.receive(|_, _, _| true)?;
         if let Some(answer) = link.take_answer() {
             match beginning.answered(&answer, patience, connecting.waker.clone()) {
-                Ok((control, Answer::Accept { aes, udp_secret: secret, .. })) => {
+                Ok((control, Answer::Accept { aes, udp_secret: secret, honours_ticket, .. })) => {
                     return Ok(Agreed {
                         link,
                         control,
                         waker: connecting.waker.clone(),
                         aes,
+                        honours_ticket,
                         secret,
                         rtt: offered.elapsed(),
                         addresses: vec![address],
@@ -76,8 +81,9 @@ pub fn shake_hands(
             return proposal.over(connection, options, connecting.waker, begun);
         }
         observer.progress(&Progress { phase: Phase::Connecting, ..Progress::default() });
+        let due = first_flight.as_mut().and_then(|first| first.send_due(&mut link)).unwrap_or(Time::MAX);
         let now = clock::now();
-        link.wait(&connecting.waker, now, now + left.unwrap_or(HEARTBEAT).min(HEARTBEAT))?;
+        link.wait(&connecting.waker, now, due.min(now + left.unwrap_or(HEARTBEAT).min(HEARTBEAT)))?;
     }
 }
 

@@ -65,6 +65,7 @@ fn offer() -> Offer {
         transfer,
         listing_len: 0,
         listing_head: vec![],
+        ticket: None,
     }
 }
 
@@ -74,7 +75,7 @@ fn shared(psk: Psk) -> impl FnOnce(Option<TokenId>) -> (ServerKey, Option<()>) {
 }
 
 fn answer(_: &Offer, _: &()) -> Answer {
-    Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 1, udp_hosts: vec![] }
+    Answer::Accept { aes: true, udp_secret: [5; 32], udp_port: 1, udp_hosts: vec![], honours_ticket: false }
 }
 
 #[test]

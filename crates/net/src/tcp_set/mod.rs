@@ -353,7 +353,7 @@ fn read_stream(
     }
     for turn in 0..=READS {
         while let Some(record) = stream.records.next_record()? {
-            let header = Header::decode(record).filter(|header| !header.early);
+            let header = Header::decode(record).filter(|header| header.phase == KeyPhase::Main);
             let header = header.ok_or(Ended::NoHeader)?;
             let mut bundle = match keys.open(&header, record) {
                 Ok(bundle) => bundle,

@@ -13,6 +13,7 @@
 //! of any sign of loss, one in a hundred of all at most (`HEDGE_SHARE`, `HEDGE_MIN`): otherwise the loss of the
 //! very last packet would cost a timeout.
 
+mod before;
 mod claims;
 mod cut;
 mod loss;
@@ -69,6 +70,8 @@ pub struct Sender<S> {
     cut_from: DatagramNumber,
     /// Bytes in the longest packet of earlier cuts.
     longest_before: u32,
+    /// Datagrams of before there was a sender, while nothing has been acknowledged: the window is not for them.
+    sent_before: u64,
     /// Datagrams given up since an acknowledgement last named data that came in.
     vanished: u64,
     /// When the newest datagram that one named had left.
@@ -122,6 +125,7 @@ impl<S: Source> Sender<S> {
             epoch: 0,
             cut_from: 0,
             longest_before: 0,
+            sent_before: 0,
             vanished: 0,
             proven: Time::ZERO,
             train_left: 0,
@@ -344,6 +348,7 @@ impl<S: Source> Sender<S> {
     /// Tell the controller.
     fn report(&mut self, now: Time, ack: &Ack, latest_sent: Option<Time>) {
         let (len, ack_delay_max) = (self.datagram_len(), self.ack_delay_max());
+        self.sent_before = 0;
         let stats = &mut self.stats;
         stats.received = stats.received.max(ack.received);
         stats.distinct = stats.distinct.max(ack.distinct);
@@ -450,7 +455,8 @@ impl<S: Source> Sender<S> {
         }
         let len = self.datagram_len();
         let window = self.controller.window().unwrap_or(u64::MAX).max(2 * len);
-        self.flight.in_datagrams() * len + len > window || self.flight.len() >= FLIGHT_MAX
+        let on_way = self.flight.in_datagrams().saturating_sub(self.sent_before);
+        on_way * len + len > window || self.flight.len() >= FLIGHT_MAX
     }
 }
 

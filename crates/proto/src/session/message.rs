@@ -149,6 +149,27 @@ pub struct Offer {
     pub listing_len: u64,
     /// The first of these bytes, as many as fit the first flight.
     pub listing_head: Vec<u8>,
+    /// A ticket of the server's, under whose key the first data goes together with the offer. From version 12 on.
+    pub ticket: Option<TicketId>,
+}
+
+/// Names a ticket; no secret.
+pub type TicketId = [u8; 16];
+
+/// What a server gives a client that it has let in, for its next copy: with it data can go before there is an answer. It is good
+/// once.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticket {
+    /// Its name.
+    pub id: TicketId,
+    /// Random bytes from which, with the shared key and the offer's salt, the keys of that data are derived.
+    pub secret: [u8; 32],
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ticket(…)")
+    }
 }
 
 /// The server's answer, inside the second handshake message.
@@ -164,6 +185,8 @@ pub enum Answer {
         udp_port: u16,
         /// Addresses at which the server believes to be reachable (ssh: from its own view of the connection).
         udp_hosts: Vec<std::net::IpAddr>,
+        /// Whether the offer's ticket was good: what came under its key counts. From version 12 on.
+        honours_ticket: bool,
     },
     /// Not possible.
     Refuse(Reason),
@@ -414,7 +437,12 @@ pub enum Message {
     RateCap(Rate),
     /// Either side's last message: what ends without it was cut.
     Over,
+    /// The server to the client: for its next copy. From [`TICKETS_SINCE`] on.
+    Ticket(Ticket),
 }
+
+/// The first version with tickets.
+pub const TICKETS_SINCE: u8 = 12;
 
 impl Message {
     /// How many bytes a message may have whose first one is this, its kind. As much as an honest side says at a time.

@@ -2,6 +2,7 @@
 //! that was not released may do.
 
 use super::*;
+use crate::noise::read_older;
 use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::message::{Already, FileFailure, Report, SenderStatus};
@@ -39,7 +40,7 @@ fn what_version_11_sends_is_still_read() {
 }
 
 fn is_read<T: DeserializeOwned + PartialEq + Debug>(name: &str, bytes: &[u8], expected: &T) {
-    let read: T = postcard::from_bytes(bytes).unwrap_or_else(|error| panic!("{name}: {expected:?}: {error}"));
+    let read: T = read_older(bytes).unwrap_or_else(|error| panic!("{name}: {expected:?}: {error}"));
     assert_eq!(&read, expected, "{name}");
 }
 
