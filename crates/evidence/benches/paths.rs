@@ -45,6 +45,9 @@ struct Row {
     bytes_each: u64,
     #[serde(default)]
     flags: String,
+    /// Whether it is the second copy to the same server that counts.
+    #[serde(default)]
+    again: bool,
     /// Whether kernel TCP under BBR and uftp move the same in the same run.
     #[serde(default)]
     has_rivals: bool,
@@ -70,11 +73,13 @@ impl Row {
         let load =
             self.file_mb.map_or(Load::Files(self.files, self.bytes_each), |mb| Load::File(mb * 1_000_000));
         let race = Race::open(options, &self.scenario, load).expect("the path");
+        let race = if self.again { race.remembering() } else { race };
         // The start is not counted: handshake, train and the first round trips.
         let skip = Duration::from_secs_f64(self.scenario.rtt_ms / 1e3 * 6.0);
-        let copied = race
-            .longhaul(&self.flags.split_whitespace().collect::<Vec<_>>(), PATIENCE, skip)
-            .expect("a copy");
+        let flags: Vec<_> = self.flags.split_whitespace().collect();
+        let copy = || race.longhaul(&flags, PATIENCE, skip).expect("a copy");
+        let first = copy();
+        let copied = if self.again { copy() } else { first };
         let counters = race.counters();
         let queue =
             counters.left_to_right.waiting_bytes.mean_bytes / (self.scenario.bdp_bytes() as f64).max(1.0);

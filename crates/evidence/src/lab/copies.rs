@@ -22,6 +22,8 @@ pub(crate) struct Copies {
     _server: Process,
     served: Folder,
     address: SocketAddr,
+    /// A copy may make use of what an earlier one got of this server.
+    remembers: bool,
 }
 
 impl Copies {
@@ -53,7 +55,12 @@ impl Copies {
         let address = SocketAddr::from((lab.address(far), port));
         let server =
             Longhaul::listen(bench, lab.command(far, bench.options.program), served.path(), address)?;
-        Ok(Copies { payload, pair, _server: server, served, address })
+        Ok(Copies { payload, pair, _server: server, served, address, remembers: false })
+    }
+
+    /// Each copy but the first may know the server.
+    pub(crate) fn remembering(self) -> Copies {
+        Copies { remembers: true, ..self }
     }
 
     /// Begin to copy it under these options, and be there while it goes on. The file at the other end stays.
@@ -63,6 +70,9 @@ impl Copies {
         lab: &Lab,
         args: &[&str],
     ) -> Result<Process, ExperimentError> {
+        if !self.remembers {
+            Longhaul::forget_servers(&self.payload)?;
+        }
         let near = lab.command(Place::of(Side::Left, self.pair), bench.options.program);
         Process::start("the copy", &mut Longhaul::copy(near, args, &self.payload, self.address))
     }

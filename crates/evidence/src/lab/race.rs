@@ -55,6 +55,11 @@ impl<'a> Race<'a> {
         Ok(Race { bench, scenario: scenario.clone(), lab, payload, copies })
     }
 
+    /// Each copy but the first may know the server.
+    pub fn remembering(self) -> Race<'a> {
+        Race { copies: self.copies.remembering(), ..self }
+    }
+
     /// Bytes that are copied.
     pub fn bytes(&self) -> u64 {
         self.payload.bytes

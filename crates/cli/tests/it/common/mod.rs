@@ -136,6 +136,8 @@ impl Server {
     /// The same with a command of one's own making.
     pub fn cp_by<A: AsRef<OsStr>>(&self, mut command: Command, args: impl IntoIterator<Item = A>) -> Command {
         command.args(["cp", "--json", "--token-file"]).arg(&self.token_file).args(args);
+        // What its copies are told of it for the next ones.
+        command.env("XDG_CACHE_HOME", self.token_file.with_file_name("cache"));
         command
     }
 

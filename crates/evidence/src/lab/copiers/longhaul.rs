@@ -1,11 +1,13 @@
 //! longhaul itself: `longhaul cp` to a `longhaul serve`.
 
-use super::{Absent, Copier, Payload, Setting, Started};
+use super::{Absent, Copier, Payload, Setting, Started, no_room};
 use crate::ExperimentError;
 use crate::lab::bench::Bench;
 use crate::lab::copied::{Copied, CopyError};
 use crate::lab::process::{Ended, Process};
 use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -51,6 +53,14 @@ impl Longhaul {
         let mut server = Process::start("the server", &mut command)?;
         while !server.line(bench, START_TIME_MAX)?.contains("longhaul://") {}
         Ok(server)
+    }
+
+    /// What servers gave earlier copies for the next ones is not to help.
+    pub(crate) fn forget_servers(payload: &Payload) -> Result<(), ExperimentError> {
+        match fs::remove_file(payload.memory().join("longhaul/tickets.json")) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(no_room(&error)),
+            _ => Ok(()),
+        }
     }
 
     /// The near side, under these options.
