@@ -190,7 +190,7 @@ pub fn open<'a>(
     let Agreed { mut link, control, waker, honours_ticket, secret, rtt, addresses, far, connecting, .. } =
         agreed;
     let is_early = connecting.is_some();
-    let sent_before = first_flight.as_ref().map(|first| first.sent().len());
+    let sent_before = first_flight.as_ref().map(|first| first.packets_sent());
     confirm(&control);
     let key = stream_key(&secret, connection_id);
     // Who only receives sends nothing by it.

@@ -13,6 +13,7 @@ use crate::net::link::PeerLink;
 use crate::net::seal::{KeyPhase, Keys};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::endpoint::{Source, Transmit};
+use longhaul_proto::object::Sender;
 use longhaul_proto::session::manifest::{Layout, Ranges};
 use longhaul_proto::session::message::{Offer, Ticket, TicketId};
 use longhaul_proto::units::{Rate, Time};
@@ -111,9 +112,14 @@ impl FirstFlight {
         self.class
     }
 
-    /// When packets 0, 1, … left, as datagrams of these numbers.
-    pub fn sent(&self) -> &[Time] {
-        &self.sent
+    /// How many packets went.
+    pub fn packets_sent(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Here is who sends what follows. What went may not count.
+    pub fn hand_over<S: Source>(self, sender: &mut Sender<S>, counts: bool) {
+        if counts { sender.take_over(&self.sent) } else { sender.write_off(&self.sent) }
     }
 
     /// The keys for it, together with an offer.

@@ -13,7 +13,6 @@ use self::parts::Parts;
 pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use self::size::Size;
-use super::first_flight::FirstFlight;
 use super::object_receiver::packet_len;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
@@ -145,11 +144,7 @@ struct Recent {
 impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn new(session: &'a mut Session<'s>, whole: Whole, begin: Begin<F>) -> Result<Sending<'a, 's, F>, Error> {
         let Begin { mut have, claimed, already, mut feed, path, carrier, why, finished } = begin;
-        let first_flight = session.first_flight.take();
-        // What was sent in packets of another length than those that pass, or may be claimed, is sent again.
-        let counts = carrier == Carrier::Object && claimed.is_empty();
-        let flown = first_flight.as_ref().filter(|first| counts && path.largest_class >= Some(first.class()));
-        let class = flown.map_or_else(|| begin_class(session, &path, carrier), FirstFlight::class);
+        let (class, counts_first) = begin_class(session, &path, (carrier, &claimed));
         let datagram_len = usize::from(session.options.classes[usize::from(class)]);
         let rtt = path.rtt.unwrap_or(session.rtt);
         let (kind, companions) = session.options.protocol();
@@ -179,10 +174,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let control = Control { kind, config: control };
         let mut sender = Sender::new(config, feed, control.build(None));
         sender.hold(&claimed);
-        match (flown, &first_flight) {
-            (Some(first), _) => sender.take_over(first.sent()),
-            (None, Some(first)) => sender.write_off(first.sent()),
-            (None, None) => {}
+        if let Some(first) = session.first_flight.take() {
+            first.hand_over(&mut sender, counts_first);
         }
         let state = CarrierState::new(session, carrier, &path, control);
         if carrier == Carrier::Object {

@@ -209,15 +209,27 @@ pub fn first_streams(session: &Session<'_>) -> usize {
 }
 
 /// The size class to cut the object in: the largest that passes, and over TCP streams all do. Where UDP may take over later it is
-/// what Ethernet carries.
-pub fn begin_class(session: &Session<'_>, path: &PathReport, carrier: Carrier) -> u8 {
+/// what Ethernet carries. And whether the first data counts, which went in packets of some size before anything was known: then
+/// it is that one.
+pub fn begin_class(
+    session: &Session<'_>,
+    path: &PathReport,
+    (carrier, claimed): (Carrier, &Ranges),
+) -> (u8, bool) {
+    if let Some(first) = &session.first_flight
+        && carrier == Carrier::Object
+        && claimed.is_empty()
+        && path.largest_class >= Some(first.class())
+    {
+        return (first.class(), true);
+    }
     let classes = &session.options.classes;
     let class = match (carrier, session.options.transport) {
         (Carrier::Object, _) => path.largest_class.map(usize::from),
         (_, Transport::Auto) => classes.iter().rposition(|len| *len <= USUAL_DATAGRAM_LEN),
         _ => classes.len().checked_sub(1),
     };
-    class.unwrap_or(0) as u8
+    (class.unwrap_or(0) as u8, false)
 }
 
 /// How long UDP may leave the path check without an answer where TCP may carry the data instead.
