@@ -227,8 +227,8 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let report = self.run(until)?;
         let (status, learnt) = (self.status_overall(), self.sender.remember());
         self.session.control.send(Message::Bye(status.clone()));
-        let over_udp = self.carrier.current() == Carrier::Object;
-        let bandwidth = self.sender.snapshot().bandwidth.filter(|rate| over_udp && rate.0 > 0);
+        let bandwidth =
+            self.sender.snapshot().bandwidth.filter(|_| self.carrier.current() == Carrier::Object);
         Ok(Sent { report, status, datagram_len: self.datagram_len as u16, learnt, bandwidth })
     }
 
