@@ -117,11 +117,6 @@ impl FirstFlight {
         self.sent.len()
     }
 
-    /// Here is who sends what follows. What went may not count.
-    pub fn hand_over<S: Source>(self, sender: &mut Sender<S>, counts: bool) {
-        if counts { sender.take_over(&self.sent) } else { sender.write_off(&self.sent) }
-    }
-
     /// The keys for it, together with an offer.
     pub fn keys(&self, psk: &[u8; 32], offer: &Offer) -> Keys {
         Keys::ticket(&self.ticket.secret, psk, &offer.early_salt, offer.connection_id)
@@ -151,6 +146,15 @@ impl FirstFlight {
             self.sent.push(now);
             self.next_at = self.next_at.max(now - BURST) + self.pause;
         }
+    }
+}
+
+/// Tell who sends what follows of what has gone, if anything. It may count for nothing.
+pub fn hand_over<S: Source>(first: Option<FirstFlight>, sender: &mut Sender<S>, counts: bool) {
+    match first {
+        Some(first) if counts => sender.take_over(&first.sent),
+        Some(first) => sender.write_off(&first.sent),
+        None => {}
     }
 }
 

@@ -13,6 +13,7 @@ use self::parts::Parts;
 pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
 use self::size::Size;
+use super::first_flight;
 use super::object_receiver::packet_len;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Limit, Phase, Progress};
@@ -174,9 +175,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let control = Control { kind, config: control };
         let mut sender = Sender::new(config, feed, control.build(None));
         sender.hold(&claimed);
-        if let Some(first) = session.first_flight.take() {
-            first.hand_over(&mut sender, counts_first);
-        }
+        first_flight::hand_over(session.first_flight.take(), &mut sender, counts_first);
         let state = CarrierState::new(session, carrier, &path, control);
         if carrier == Carrier::Object {
             let rate = path.rate.map_or("unknown".into(), |r| {
