@@ -1,23 +1,26 @@
-//! The machine, which all tests of all test programs share. What measures has it to itself; all else runs side by
-//! side.
+//! The machine, which all tests of all test programs share. What measures has it to itself, or shares it with one other test that
+//! takes little of it as well; all else runs side by side.
 
 use crate::process::may_build_labs;
 use crate::skip;
 use std::cell::RefCell;
 use std::fs::{self, File};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 use std::{env, io, thread};
 
 /// The machine is not another's alone as long as this is there.
-pub struct Hold(Arc<[File]>);
+pub struct Hold {
+    files: Arc<[File]>,
+    _place: Option<Place>,
+}
 
 impl Hold {
     /// The same for a thread that works for the test which has it.
     pub fn lend(&self) -> Hold {
-        HELD.set(Arc::downgrade(&self.0));
-        Hold(self.0.clone())
+        HELD.set(Arc::downgrade(&self.files));
+        Hold { files: self.files.clone(), _place: None }
     }
 }
 
@@ -28,15 +31,51 @@ thread_local! {
 
 /// For what measures over an emulated path. Nothing where no lab can be made or the test has been run elsewhere.
 pub fn measure() -> Option<Hold> {
+    may_build_labs().then(hold_alone)
+}
+
+/// The same for what takes little of the machine: another such test of this program may measure beside it. What fails so is
+/// measured once more alone, see [`repeat`].
+pub fn measure_in_pairs() -> Option<Hold> {
     may_build_labs().then(|| {
-        assert!(HELD.with_borrow(|held| held.upgrade().is_none()), "this test shares the machine already");
-        hold(|machine, turn| {
-            // Many may be waiting for it.
-            turn.lock_shared()?;
-            machine.lock()?;
-            Ok([machine, turn].into())
-        })
+        let pair = PAIR.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pair =
+            PAIR.1.wait_while(pair, |pair| pair.measuring == 2).unwrap_or_else(PoisonError::into_inner);
+        let files = pair.files.upgrade().unwrap_or_else(|| hold_alone().files);
+        pair.measuring += 1;
+        pair.files = Arc::downgrade(&files);
+        HELD.set(pair.files.clone());
+        Hold { files, _place: Some(Place) }
     })
+}
+
+fn hold_alone() -> Hold {
+    assert!(HELD.with_borrow(|held| held.upgrade().is_none()), "this test shares the machine already");
+    hold(|machine, turn| {
+        // Many may be waiting for it.
+        turn.lock_shared()?;
+        machine.lock()?;
+        Ok([machine, turn].into())
+    })
+}
+
+/// The tests that measure in pairs, and what they hold.
+static PAIR: (Mutex<Pair>, Condvar) =
+    (Mutex::new(Pair { measuring: 0, files: Weak::<[File; 0]>::new() }), Condvar::new());
+
+struct Pair {
+    measuring: usize,
+    files: Weak<[File]>,
+}
+
+/// That of one of a pair.
+struct Place;
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        PAIR.0.lock().unwrap_or_else(PoisonError::into_inner).measuring -= 1;
+        PAIR.1.notify_one();
+    }
 }
 
 /// The same for what waits most of the time.
@@ -70,7 +109,7 @@ fn hold(lock: impl FnOnce(File, File) -> io::Result<Arc<[File]>>) -> Hold {
             lock(folder(), folder()).expect("a folder can be locked")
         });
         *held = Arc::downgrade(&locked);
-        Hold(locked)
+        Hold { files: locked, _place: None }
     })
 }
 
@@ -78,15 +117,23 @@ fn hold(lock: impl FnOnce(File, File) -> io::Result<Arc<[File]>>) -> Hold {
 /// Nothing if others kept the machine busy throughout, programs or other machines on the same hardware: then there is
 /// nothing to be said of it but that.
 pub fn repeat<T>(mut measure: impl FnMut() -> Result<T, String>) -> Option<T> {
-    let (mut failed, mut always_taken) = (0, true);
+    /// The first attempts of a pair go beside each other.
+    static SIDE_BY_SIDE: RwLock<()> = RwLock::new(());
+    let (mut failed, mut always_taken, mut disturbed) = (0, true, false);
     for attempt in 1.. {
-        DISTURBED.store(false, Ordering::Relaxed);
+        let beside = (attempt == 1).then(|| SIDE_BY_SIDE.read());
+        let alone = (attempt > 1).then(|| SIDE_BY_SIDE.write());
+        if disturbed {
+            await_calm();
+        }
+        let before = DISTURBANCES.load(Ordering::Relaxed);
         let (why, is_taken) = match beside_others(|| watch_pauses(&mut measure)) {
             Ok(found) => return Some(found),
             Err(failed) => failed,
         };
         always_taken &= is_taken;
-        let disturbed = is_taken || DISTURBED.load(Ordering::Relaxed);
+        drop((beside, alone));
+        disturbed = is_taken || DISTURBANCES.load(Ordering::Relaxed) > before;
         println!("attempt {attempt}{}: {why}", if disturbed { ", disturbed" } else { "" });
         failed += u32::from(!disturbed);
         if attempt == ATTEMPTS_AT_ALL && always_taken {
@@ -94,9 +141,6 @@ pub fn repeat<T>(mut measure: impl FnMut() -> Result<T, String>) -> Option<T> {
             return None;
         }
         assert!(failed < ATTEMPTS && attempt < ATTEMPTS_AT_ALL, "{why}");
-        if disturbed {
-            await_calm();
-        }
     }
     unreachable!("attempts are limited")
 }
@@ -120,22 +164,21 @@ pub fn beside_others<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, (E,
 pub fn await_calm() {
     let until = Instant::now() + CALM_PATIENCE;
     while Instant::now() < until {
-        DISTURBED.store(false, Ordering::Relaxed);
-        let before = ProcessorTimes::now();
+        let (before, disturbances) = (ProcessorTimes::now(), DISTURBANCES.load(Ordering::Relaxed));
         watch_pauses(|| thread::sleep(Duration::from_secs(1)));
         let is_idle = ProcessorTimes::now().idle_share_since(&before) >= IDLE_SHARE_MIN;
-        if is_idle && !DISTURBED.load(Ordering::Relaxed) {
+        if is_idle && DISTURBANCES.load(Ordering::Relaxed) == disturbances {
             return;
         }
     }
 }
 
-/// Of the measurement under way; there is only one.
-static DISTURBED: AtomicBool = AtomicBool::new(false);
+/// Of all measurements of this program: one of a pair may be held to be disturbed by what disturbed the other.
+static DISTURBANCES: AtomicU64 = AtomicU64::new(0);
 
 /// Something else kept the machine from what is being measured, if `disturbed`.
 pub fn note_disturbance(disturbed: bool) {
-    DISTURBED.fetch_or(disturbed, Ordering::Relaxed);
+    DISTURBANCES.fetch_add(disturbed.into(), Ordering::Relaxed);
 }
 
 /// A thread went on this much later than it had meant to.
