@@ -67,8 +67,9 @@ impl Logs {
         Ok(())
     }
 
-    /// Go on with the journal of an earlier run. Where that was of another version, the journal says so, on the disk too, before
-    /// anything of this one is stored: else one who goes on with that version would take this one's data for its own.
+    /// Go on with the journal of an earlier run. Where that was of another version, or calls groups verified that are not there, the
+    /// journal says so, on the disk too, before anything is stored: else one who goes on with that version would take this one's
+    /// data for its own, or holes for those groups once the part file is long again.
     pub(super) fn resume(&self, target: &Target, resumed: Resumed) -> io::Result<()> {
         let mut log = Log {
             header: resumed.header,
@@ -82,17 +83,15 @@ impl Logs {
             synced: false,
             closed: false,
         };
+        let is_as_it_says = resumed.is_same_version && resumed.lost.is_empty();
         if !resumed.is_same_version {
             log.note(&Record::Source(Source::new(target.entry(resumed.entry))));
         }
         for index in resumed.lost {
             log.note(&Record::Lost { index });
         }
-        let is_told = if resumed.is_same_version {
-            Ok(())
-        } else {
-            log.flush().and_then(|()| Ok(fdatasync(&*log.file)?))
-        };
+        let is_told =
+            if is_as_it_says { Ok(()) } else { log.flush().and_then(|()| Ok(fdatasync(&*log.file)?)) };
         self.insert(resumed.entry, log);
         is_told
     }

@@ -278,7 +278,7 @@ pub fn await_confirmation(session: &mut Session<'_>) -> Result<(), Error> {
         if !session.confirmed && clock::now() > deadline {
             return Err(session.abort(Error::Protocol("did not confirm its offer")));
         }
-        Ok(session.confirmed.then_some(()))
+        Ok(session.is_confirmed().then_some(()))
     })
 }
 

@@ -24,7 +24,7 @@ use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set;
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::path::PathCheck;
-use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Message, Offer, Operation, TICKETS_SINCE};
+use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Offer, Operation, TICKETS_SINCE};
 use longhaul_proto::units::Time;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -109,7 +109,7 @@ pub fn serve_session(
             (Operation::Push { dest }, Some(room)) => {
                 if !server.is_ssh && session.control.version() >= TICKETS_SINCE {
                     let ticket = server.tickets.give(&account.user.name, Instant::now());
-                    session.control.send(Message::Ticket(ticket.map_err(Error::Random)?));
+                    session.ticket = Some(ticket.map_err(Error::Random)?);
                 }
                 let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
                 // Over ssh it is the user of this host.

@@ -90,7 +90,7 @@ pub struct Session<'a> {
     pub breaks: u64,
     /// Data that came before there was anything to take it.
     pub ahead: Ahead,
-    /// What the server gave the client for its next copy.
+    /// What the server gives the client for its next copy: at the server until that has confirmed its offer.
     pub ticket: Option<Ticket>,
     /// What the client sent under the ticket of an earlier copy, if the server has opened it.
     pub first_flight: Option<FirstFlight>,
@@ -301,6 +301,15 @@ impl Session<'_> {
         let came = self.receive(|now, arrival, body| ahead.push(now, arrival, body));
         self.ahead = ahead;
         came
+    }
+
+    /// Whether the other side has said something under the session's keys. Then it is given its ticket: what is said before may have
+    /// to wait for a connection, and the first thing said must not be that.
+    pub fn is_confirmed(&mut self) -> bool {
+        if self.confirmed && self.opener.is_none() {
+            self.ticket.take().into_iter().for_each(|ticket| self.control.send(Message::Ticket(ticket)));
+        }
+        self.confirmed
     }
 
     /// Whether what has come of a client's first data counts. Where something is claimed, which may be part of it, neither side has

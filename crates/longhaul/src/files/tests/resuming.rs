@@ -1,5 +1,6 @@
 //! What an interruption leaves is taken over, and never makes a wrong file.
 
+use super::disk::{Disk, Weather};
 use super::harness::*;
 use super::recorder::alone;
 use crate::files::Scan;
@@ -269,6 +270,26 @@ fn damage_to_journal_or_part_never_makes_a_wrong_file() {
         assert!(resume_with(source.path(), &journal, &damaged).1 == bytes);
         damaged.truncate(at);
         assert!(resume_with(source.path(), &journal, &damaged).1 == bytes);
+    }
+}
+
+/// The journal calls groups verified that the part file has lost its end with. A disk that is full then takes a later group, which
+/// makes the part file long again, and not the note of the loss.
+#[test]
+fn what_a_part_file_has_lost_is_not_believed_when_it_is_long_again_and_the_disk_was_full() {
+    let bytes = random_bytes(3 * MIB + 4321, 9);
+    for room in [0, 100, 4330, 4400, 5000, MIB] {
+        let (source, dest, _) = left_behind(&bytes, VERSION, &ours().key);
+        let scan = || versioned(&source.path().join("f"), VERSION);
+        fs::File::options().write(true).open(leftovers(dest.path(), "f").1).unwrap().set_len(100).unwrap();
+        let disk = Disk::install(dest.path(), 1);
+        disk.set_weather(Weather { room, ..Weather::CALM });
+        let full = copy_scan(scan(), dest.path(), Road { shuffled: true, ..Road::default() }, &options());
+        assert_eq!(full.failed.count(), 1, "{room}");
+        disk.set_weather(Weather::CALM);
+        let report = copy_scan(scan(), dest.path(), Road::default(), &options());
+        assert_eq!(report.failed.first, []);
+        assert!(fs::read(dest.path().join("f")).unwrap() == bytes, "{room}");
     }
 }
 
