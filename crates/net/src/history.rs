@@ -140,7 +140,7 @@ const EXPIRES_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Hosts remembered at most.
 const ENTRIES_MAX: usize = 256;
 /// Longer than so many entries with the longest host names (253 bytes).
-const FILE_LEN_MAX: u64 = 128 << 10;
+const FILE_LEN_MAX: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests {
