@@ -26,7 +26,7 @@ pub fn default_file() -> Option<PathBuf> {
 /// What is remembered of the path to `host`, if it is not too old.
 pub fn recall<T: DeserializeOwned>(file: &Path, host: &str) -> Option<T> {
     let entry = Entries::load(file).paths.remove(host)?;
-    entry.is_fresh(now_s()).then_some(entry.found)
+    entry.is_fresh(now_s(), EXPIRES_AFTER).then_some(entry.found)
 }
 
 /// Remember what was found of the path to `host`.
@@ -44,7 +44,7 @@ pub fn take<T: Serialize + DeserializeOwned>(file: &Path, host: &str, age_max: D
     let entry = entries.paths.remove(host)?;
     // What stays there would be used again.
     entries.store(file).ok()?;
-    (now_s().saturating_sub(entry.at_s) <= age_max.as_secs()).then_some(entry.found)
+    entry.is_fresh(now_s(), age_max).then_some(entry.found)
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,8 +68,8 @@ impl<T> Default for Entries<T> {
 
 impl<T> Entry<T> {
     /// Not too old. An entry of the future (the clock was set back) counts as new.
-    fn is_fresh(&self, now_s: u64) -> bool {
-        now_s.saturating_sub(self.at_s) <= EXPIRES_AFTER.as_secs()
+    fn is_fresh(&self, now_s: u64, age_max: Duration) -> bool {
+        now_s.saturating_sub(self.at_s) <= age_max.as_secs()
     }
 }
 
@@ -95,7 +95,7 @@ impl<T: DeserializeOwned> Entries<T> {
 impl<T: Serialize> Entries<T> {
     /// A full table loses its oldest entry.
     fn insert(&mut self, host: &str, found: T, now_s: u64) {
-        self.paths.retain(|_, entry| entry.is_fresh(now_s));
+        self.paths.retain(|_, entry| entry.is_fresh(now_s, EXPIRES_AFTER));
         self.paths.insert(host.to_owned(), Entry { found, at_s: now_s });
         while self.paths.len() > ENTRIES_MAX {
             let oldest = self.paths.iter().min_by_key(|(_, entry)| entry.at_s).map(|(host, _)| host.clone());

@@ -33,10 +33,7 @@ enum Socket {
 pub struct PeerLink {
     socket: Socket,
     strays: Option<Arc<Strays>>,
-    early: Keys,
-    /// Of the client's first data, while it may come or go.
-    ticket: Option<Keys>,
-    main: Option<Keys>,
+    keys: LinkKeys,
     buffers: ReceiveBuffers,
     /// A run of sealed datagrams, and how much of it is gone.
     run: Vec<u8>,
@@ -55,6 +52,14 @@ pub struct PeerLink {
     awaited: Option<Awaited>,
     /// What came before it could be opened.
     held: Strays,
+}
+
+/// What seals and opens a link's datagrams.
+struct LinkKeys {
+    early: Keys,
+    /// Of the client's first data, while it may come or go.
+    ticket: Option<Keys>,
+    main: Option<Keys>,
 }
 
 /// An answer that is to come over UDP.
@@ -136,9 +141,7 @@ impl PeerLink {
         PeerLink {
             socket,
             strays,
-            early,
-            ticket: None,
-            main: None,
+            keys: LinkKeys { early, ticket: None, main: None },
             buffers: ReceiveBuffers::default(),
             run: vec![],
             run_segment: 1,
@@ -156,18 +159,18 @@ impl PeerLink {
 
     /// From now on the transfer's own keys count too.
     pub fn set_main_keys(&mut self, keys: Keys) {
-        self.main = Some(keys);
+        self.keys.main = Some(keys);
     }
 
     /// The client's first data is under these keys. `None`: no more is sent, and what still comes is not opened.
     pub fn set_ticket_keys(&mut self, keys: Option<Keys>) {
-        self.ticket = keys;
+        self.keys.ticket = keys;
     }
 
     /// The client has its answer; `secret` is the server's.
     pub fn answered(&mut self, secret: &[u8; 32]) {
-        (self.awaited, self.ticket) = (None, None);
-        self.early.answered(secret);
+        (self.awaited, self.keys.ticket) = (None, None);
+        self.keys.early.answered(secret);
     }
 
     /// The peer has repeated what was only told to the address at which it is thought to be.
@@ -197,7 +200,7 @@ impl PeerLink {
         scratch.resize(SCRATCH, 0);
         let transmit = write(&mut scratch[HEADER_LEN..]);
         let len = transmit.len + SEAL_OVERHEAD;
-        self.early.seal(&mut scratch[..len], transmit.number);
+        self.keys.early.seal(&mut scratch[..len], transmit.number);
         if let Socket::Connected(socket) = &mut self.socket {
             // What is lost is asked again when something comes from there again.
             let _ = socket.send_run(&scratch[..len], len, Some(peer));
@@ -274,7 +277,7 @@ impl PeerLink {
         mut handle: impl FnMut(KeyPhase, Arrival, &mut [u8]) -> bool,
     ) -> io::Result<bool> {
         self.streams.take_newcomers();
-        let any = match &mut self.main {
+        let any = match &mut self.keys.main {
             Some(keys) => self.streams.receive(keys, clock::now, &mut handle),
             None => false,
         };
@@ -285,8 +288,7 @@ impl PeerLink {
             handle(phase, arrival, body);
         });
         self.by_streams &= !by_udp;
-        let others = [&self.ticket, &self.main];
-        if self.early.is_spent() || others.into_iter().flatten().any(Keys::is_spent) {
+        if self.keys.are_spent() {
             return Err(io::Error::other(Spent));
         }
         Ok(outcome? || any)
@@ -303,7 +305,7 @@ impl PeerLink {
             let Stray { bytes, time, ecn, from } = &mut stray;
             let datagram = Datagram { bytes, time: *time, ecn: *ecn, from: Some(*from), to: None };
             let len = datagram.bytes.len();
-            if decrypt((&mut self.early, &mut self.ticket, &mut self.main), datagram, &mut handle) {
+            if decrypt(&mut self.keys, datagram, &mut handle) {
                 self.follow(stray.from, len);
             } else {
                 self.refused += 1;
@@ -323,8 +325,7 @@ impl PeerLink {
                 awaited.take(datagram, from, &self.held);
                 continue;
             }
-            let keys = (&mut self.early, &mut self.ticket, &mut self.main);
-            if !decrypt(keys, datagram, &mut handle) {
+            if !decrypt(&mut self.keys, datagram, &mut handle) {
                 self.refused += 1;
             } else if let (Some(from), false) = (from, self.address.is_settled()) {
                 found.push((from, len));
@@ -378,9 +379,7 @@ impl PeerLink {
         scratch.resize(SCRATCH, 0);
         let Some(transmit) = write(&mut scratch[HEADER_LEN..]) else { return false };
         let len = transmit.len + SEAL_OVERHEAD;
-        let Some(keys) = keys_of(phase, (&mut self.early, &mut self.ticket, &mut self.main)) else {
-            return true;
-        };
+        let Some(keys) = self.keys.of(phase) else { return true };
         keys.seal(&mut scratch[..len], transmit.number);
         match &mut self.socket {
             Socket::Connected(_) if !self.address.take(len) => {}
@@ -407,7 +406,7 @@ impl PeerLink {
         }
         scratch.resize(SCRATCH, 0);
         let Some(transmit) = write(scratch) else { return false };
-        if let Some(keys) = &mut self.main {
+        if let Some(keys) = &mut self.keys.main {
             self.streams.send_one(keys, &scratch[..transmit.len], transmit.number);
         }
         true
@@ -420,7 +419,7 @@ impl PeerLink {
         now: Time,
         write: impl FnMut(&mut [u8]) -> Option<Transmit>,
     ) -> Option<usize> {
-        self.streams.send_run(self.main.as_mut()?, datagram_len, now, write)
+        self.streams.send_run(self.keys.main.as_mut()?, datagram_len, now, write)
     }
 
     /// Whether part of a run still waits for the socket.
@@ -474,7 +473,7 @@ impl PeerLink {
         datagram_len: usize,
         mut write: impl FnMut(&mut [u8]) -> Option<Transmit>,
     ) -> io::Result<usize> {
-        let Some(keys) = &mut self.main else { return Ok(0) };
+        let Some(keys) = &mut self.keys.main else { return Ok(0) };
         let count =
             count.min(super::udp::GSO_SEGMENTS_MAX).min(super::udp::GSO_BYTES_MAX / datagram_len).max(1);
         self.run.resize(count * datagram_len, 0);
@@ -531,27 +530,31 @@ impl Awaited {
 /// Room for any one datagram.
 const SCRATCH: usize = 1 << 16;
 
-/// A link's keys: early ones, those of a ticket, and main ones.
-type AllKeys<'a> = (&'a mut Keys, &'a mut Option<Keys>, &'a mut Option<Keys>);
+impl LinkKeys {
+    /// Those of a phase, if there are any.
+    fn of(&mut self, phase: KeyPhase) -> Option<&mut Keys> {
+        match phase {
+            KeyPhase::Early => Some(&mut self.early),
+            KeyPhase::Ticket => self.ticket.as_mut(),
+            KeyPhase::Main => self.main.as_mut(),
+        }
+    }
 
-/// Those of a phase, if there are any.
-fn keys_of(phase: KeyPhase, (early, ticket, main): AllKeys<'_>) -> Option<&mut Keys> {
-    match phase {
-        KeyPhase::Early => Some(early),
-        KeyPhase::Ticket => ticket.as_mut(),
-        KeyPhase::Main => main.as_mut(),
+    fn are_spent(&self) -> bool {
+        let others = [&self.ticket, &self.main];
+        self.early.is_spent() || others.into_iter().flatten().any(Keys::is_spent)
     }
 }
 
 /// Give what is authentic to `handle`; `false` for what is not.
 fn decrypt(
-    keys: AllKeys<'_>,
+    keys: &mut LinkKeys,
     datagram: Datagram<'_>,
     handle: &mut impl FnMut(KeyPhase, Arrival, &mut [u8]),
 ) -> bool {
     let Datagram { bytes, time, ecn, .. } = datagram;
     let Some(header) = Header::decode(bytes) else { return false };
-    let Some(keys) = keys_of(header.phase, keys) else { return false };
+    let Some(keys) = keys.of(header.phase) else { return false };
     let Ok(body) = keys.open(&header, bytes) else { return false };
     handle(header.phase, Arrival { time, number: header.number, ecn }, body);
     true

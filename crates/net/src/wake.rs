@@ -25,6 +25,12 @@ impl Waker {
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
     }
 
+    /// [`Waker::wake`] for others to call.
+    pub fn to_call(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let waker = self.clone();
+        Arc::new(move || waker.wake())
+    }
+
     /// Wait until one of `fds` is ready, this is woken, or the time has passed. Tells which of `fds` are ready.
     pub fn wait_many<'a>(&'a self, mut fds: Vec<PollFd<'a>>, span: Duration) -> io::Result<Vec<bool>> {
         let timeout = timespec(span);

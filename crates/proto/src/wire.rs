@@ -51,6 +51,11 @@ pub enum KeyPhase {
     Ticket = 4,
 }
 
+impl KeyPhase {
+    /// All of them.
+    pub const ALL: [KeyPhase; 3] = [KeyPhase::Main, KeyPhase::Early, KeyPhase::Ticket];
+}
+
 /// What stands in clear (but authenticated) before the sealed body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -60,11 +65,6 @@ pub struct Header {
     pub connection_id: u64,
     /// Number of the datagram.
     pub number: DatagramNumber,
-}
-
-impl KeyPhase {
-    /// All of them.
-    pub const ALL: [KeyPhase; 3] = [KeyPhase::Main, KeyPhase::Early, KeyPhase::Ticket];
 }
 
 impl Header {

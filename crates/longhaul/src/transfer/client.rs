@@ -297,9 +297,8 @@ fn push(
     let met = options.history.as_deref().zip(remote.daemon_name());
     let first_flight = match (&reached, &met) {
         (Reached::Connecting(connecting), Some((history, daemon))) => {
-            let waker = connecting.waker.clone();
             let met: Option<Met> = history::take(&tickets_file(history), daemon, TICKET_LIFE);
-            met.and_then(|met| FirstFlight::plan(&met, &first, options, Arc::new(move || waker.wake())))
+            met.and_then(|met| FirstFlight::plan(&met, &first, options, connecting.waker.to_call()))
         }
         _ => None,
     };

@@ -9,7 +9,7 @@ use super::session::{HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::error::Error;
-use crate::files::{Base, FileSink, Plan, Planner, SinkEvent, Wake};
+use crate::files::{Base, FileSink, Plan, Planner, SinkEvent};
 use crate::listing::{self, ListingError, Room};
 use crate::net::budget::{Allowance, Purpose};
 use crossbeam_channel::TryRecvError;
@@ -73,13 +73,11 @@ pub fn receive(
         plan.failures.iter().for_each(|failure| supervision.failed(failure));
     }
     await_confirmation(session)?;
-    let waker = session.waker.clone();
-    let wake: Wake = Arc::new(move || waker.wake());
-    let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone());
+    let sink = FileSink::start(plan, manifest.clone(), layout.clone(), session.waker.to_call());
     let speed = Allowance::of(&session.budget, Purpose::Speed);
     let sink = sink.map_err(|error| session.abort(error))?.beside_others(speed);
     let first = Part { manifest, layout, sink, source_errors, _listed: listed };
-    let next = Next::new(planner, wake, session.budget.clone());
+    let next = Next::new(planner, session.waker.to_call(), session.budget.clone());
     let mut receiving = Receiving::new(session, first, (have, already), next, is_dry_run)?;
     let outcome = receiving.run();
     receiving.warn_of_drops();
@@ -278,8 +276,10 @@ pub fn await_confirmation(session: &mut Session<'_>) -> Result<(), Error> {
         if !session.confirmed && clock::now() > deadline {
             return Err(session.abort(Error::Protocol("did not confirm its offer")));
         }
-        Ok(session.is_confirmed().then_some(()))
-    })
+        Ok(session.confirmed.then_some(()))
+    })?;
+    session.give_ticket();
+    Ok(())
 }
 
 struct Receiving<'a, 's> {

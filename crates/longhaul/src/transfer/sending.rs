@@ -48,13 +48,13 @@ pub struct Sent {
 
 /// Send what is listed over an agreed session. The listing of the first part has gone before.
 pub fn send(session: &mut Session<'_>, first: Listed, lister: Lister) -> Result<(Sent, Totals), Error> {
-    let (waker, budget) = (session.waker.clone(), session.budget.clone());
+    let (wake, budget) = (session.waker.to_call(), session.budget.clone());
     let scan = first.scan.clone();
     let layout = Arc::new(Layout::new(&scan.manifest));
     let mut totals = Totals::default();
     totals.add(&scan.manifest, &layout);
     let read = |have: &Ranges, claimed: &Ranges| {
-        let mut parts = Parts::new(first, lister, Arc::new(move || waker.wake()), budget);
+        let mut parts = Parts::new(first, lister, wake, budget);
         parts.start(have, claimed)?;
         Ok(parts)
     };

@@ -303,13 +303,12 @@ impl Session<'_> {
         came
     }
 
-    /// Whether the other side has said something under the session's keys. Then it is given its ticket: what is said before may have
-    /// to wait for a connection, and the first thing said must not be that.
-    pub fn is_confirmed(&mut self) -> bool {
-        if self.confirmed && self.opener.is_none() {
+    /// The client has confirmed its offer, and is given its ticket. What is said before may have to wait for a connection, and the
+    /// first thing said must not be that.
+    pub fn give_ticket(&mut self) {
+        if self.opener.is_none() {
             self.ticket.take().into_iter().for_each(|ticket| self.control.send(Message::Ticket(ticket)));
         }
-        self.confirmed
     }
 
     /// Whether what has come of a client's first data counts. Where something is claimed, which may be part of it, neither side has

@@ -19,6 +19,8 @@ mod cut;
 mod loss;
 mod marking;
 mod pace;
+#[cfg(test)]
+mod testing;
 
 use super::asking::Asking;
 use super::flight::Flight;
@@ -449,6 +451,25 @@ impl<S: Source> Sender<S> {
         Some(Transmit { number, len: request.encode(buf) })
     }
 
+    /// A packet goes, or went, at that time: with this number.
+    fn note_sent(&mut self, packet: PacketNumber, now: Time, in_train: bool) -> DatagramNumber {
+        let again = !self.tried.insert(packet);
+        let by_stream = self.channel == Channel::Streams;
+        let number = self.flight.push(packet, now, again, by_stream);
+        self.busy.insert(packet);
+        self.stats.packets_sent += 1;
+        self.stats.packets_resent += u64::from(again);
+        self.last_sent = now;
+        if by_stream {
+            self.stats.packets_by_streams += 1;
+        } else {
+            let bytes = self.datagram_len();
+            let in_flight = self.flight.in_datagrams() * bytes;
+            self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
+        }
+        number
+    }
+
     fn window_is_full(&self) -> bool {
         if self.channel == Channel::Streams {
             return self.flight.len() as u64 >= STREAMS_SPAN;
@@ -535,26 +556,12 @@ impl<S: Source> Endpoint for Sender<S> {
         let in_train = self.train_left > 0;
         self.train_left = self.train_left.saturating_sub(1);
         wire::encode_data_prefix(buf, self.config.class, in_train, packet);
-        let again = !self.tried.insert(packet);
-        let by_stream = self.channel == Channel::Streams;
-        let number = self.flight.push(packet, now, again, by_stream);
-        self.busy.insert(packet);
-        self.stats.packets_sent += 1;
-        self.stats.packets_resent += u64::from(again);
         self.stats.packets_hedged += u64::from(hedge);
-        self.last_sent = now;
-        let bytes = self.datagram_len();
         if in_train && self.train_left == 0 {
             self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
         }
-        self.pacer.on_sent(now, bytes);
-        if by_stream {
-            self.stats.packets_by_streams += 1;
-        } else {
-            let in_flight = self.flight.in_datagrams() * bytes;
-            self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
-        }
-        Some(Transmit { number, len })
+        self.pacer.on_sent(now, self.datagram_len());
+        Some(Transmit { number: self.note_sent(packet, now, in_train), len })
     }
 
     fn poll_timeout(&self) -> Option<Time> {

@@ -115,33 +115,17 @@ impl<S: Source> Sender<S> {
 mod tests {
     use super::*;
     use crate::control::Greedy;
-    use crate::ecn::Ecn;
-    use crate::endpoint::{Arrival, Endpoint};
-    use crate::object::{AckKind, DEFAULT_EVERY};
-    use crate::object::{Receiver, ReceiverConfig, ReceiverEvent, SelectorKind, SenderConfig, Shape};
+    use crate::endpoint::Endpoint;
+    use crate::object::sender::testing::{self, RTT, acknowledge, drain, take};
+    use crate::object::{Receiver, ReceiverEvent};
     use crate::ranges::Ranges;
 
-    const SHAPE: Shape = Shape { object_len: 100_000, packet_len: 1000 };
-    const RTT: Duration = Duration::from_millis(20);
-
     fn sender() -> Sender<Vec<u8>> {
-        let config = SenderConfig {
-            shape: SHAPE,
-            class: 0,
-            selector: SelectorKind::default(),
-            rate_cap: None,
-            rtt: RTT,
-            have: Ranges::default(),
-            ecn: Ecn::NotEct,
-            seed: 1,
-        };
-        Sender::new(config, (0..100_000u32).map(|i| i as u8).collect(), Box::new(Greedy))
+        testing::sender((0..100_000u32).map(|i| i as u8).collect(), Box::new(Greedy))
     }
 
     fn receiver() -> Receiver<Vec<u8>> {
-        let ack = AckKind::Every(DEFAULT_EVERY).policy(RTT);
-        let config = ReceiverConfig { shape: SHAPE, class: 0, ack, have: Ranges::default(), max_body: 1169 };
-        Receiver::new(config, vec![0; 100_000])
+        testing::receiver(100_000)
     }
 
     #[test]
@@ -172,16 +156,6 @@ mod tests {
         assert_eq!(receiver.sink_mut()[155_000..], sender.source_mut()[155_000..]);
     }
 
-    /// All that may be sent now: numbers and bodies.
-    fn drain(sender: &mut Sender<Vec<u8>>, now: Time) -> Vec<(DatagramNumber, Vec<u8>)> {
-        let mut buf = vec![0; 1100];
-        let mut sent = vec![];
-        while let Some(transmit) = sender.poll_transmit(now, &mut buf) {
-            sent.push((transmit.number, buf[..transmit.len].to_vec()));
-        }
-        sent
-    }
-
     /// Give the first 40 packets to TCP streams: numbers and bodies.
     fn fill_streams(sender: &mut Sender<Vec<u8>>, now: Time) -> Vec<(DatagramNumber, Vec<u8>)> {
         sender.go_by_streams();
@@ -200,15 +174,8 @@ mod tests {
         now: Time,
         sent: &[(DatagramNumber, Vec<u8>)],
     ) {
-        for (number, body) in sent {
-            receiver.handle_datagram(now, Arrival::new(now, *number), body);
-        }
-        let later = now + RTT;
-        receiver.handle_timeout(later);
-        let mut buf = vec![0; 1169];
-        while let Some(ack) = receiver.poll_transmit(later, &mut buf) {
-            sender.handle_datagram(later, Arrival::new(later, ack.number), &buf[..ack.len]);
-        }
+        sent.iter().for_each(|(number, body)| take(receiver, now, *number, body));
+        acknowledge(receiver, sender, now + RTT);
     }
 
     #[test]
