@@ -3,6 +3,7 @@
 use super::Sender;
 use super::marking::Marking;
 use crate::endpoint::Source;
+use crate::object::Blocked;
 use crate::units::Time;
 
 impl<S: Source> Sender<S> {
@@ -27,6 +28,10 @@ impl<S: Source> Sender<S> {
 
     fn begin_after(&mut self) {
         self.marking = Marking::from(self.config.ecn, self.flight.next_number());
+        // What is sent first was not due before there was a sender.
+        if !self.complete {
+            self.blocked = Blocked::Acks;
+        }
     }
 }
 
@@ -34,7 +39,7 @@ impl<S: Source> Sender<S> {
 mod tests {
     use super::*;
     use crate::bitmap::Bitmap;
-    use crate::control::{AckSample, Controller};
+    use crate::control::{AckSample, ControlConfig, Controller, ControllerKind};
     use crate::endpoint::Endpoint;
     use crate::object::sender::testing::{RTT, acknowledge, drain, receiver, sender, take};
     use crate::units::Rate;
@@ -127,5 +132,21 @@ mod tests {
         }
         assert_eq!(*receiver.sink_mut(), object());
         assert_eq!((sender.stats().packets_sent, sender.stats().packets_resent), (40, 0));
+    }
+
+    #[test]
+    fn no_time_was_lost_before_there_was_a_sender() {
+        let rate = Some(Rate::from_mbps(100.0));
+        let paced = || ControllerKind::Fixed.build(ControlConfig { rate, ..ControlConfig::new(1038, RTT) });
+        for counts in [true, false] {
+            let mut sender = sender(object(), paced());
+            if counts {
+                sender.take_over(&before())
+            } else {
+                sender.write_off(&before())
+            }
+            let sent = drain(&mut sender, Time::from_millis(5000));
+            assert_eq!((sent.len(), sender.time_lost()), (1, core::time::Duration::ZERO));
+        }
     }
 }
