@@ -403,7 +403,14 @@ fn files_of_a_torn_tree_that_are_done_are_skipped() {
         for n in 0..200 {
             write_noise(sides.from().join(format!("{n:03}")), 200_000, n);
         }
-        let arrived = sides.tear(MEASURED, HALF);
+        let mut server = sides.serve();
+        let begun = sides.begin(&server, BRISK, HALF);
+        // A busy host stores what has come when it gets to it: nothing more comes until then.
+        begun.relay.cut(true);
+        wait_until("nine tenths of it are stored", || stored_bytes(sides.to()) * 10 >= begun.arrived() * 9);
+        begun.relay.cut(false);
+        let tear = if pull { Tear::ClientKilled } else { Tear::ServerKilled };
+        let (_, arrived) = tear.befall(begun, &mut server);
         let json = sides.complete(&[]);
         assert_resumed(&json, &arrived);
         assert_eq!(
@@ -411,6 +418,12 @@ fn files_of_a_torn_tree_that_are_done_are_skipped() {
             "what is done is skipped, and nothing else is taken over: {json}"
         );
     }
+}
+
+/// Of files that have their names.
+fn stored_bytes(folder: &Path) -> u64 {
+    let files = names(folder).into_iter().filter(|name| !name.starts_with('.'));
+    files.map(|name| fs::metadata(folder.join(name)).map_or(0, |file| file.len())).sum()
 }
 
 #[test]
