@@ -129,7 +129,8 @@ fn who_takes_nothing_is_gone_before_memory_is() {
     while !client.is_behind() {
         client.send(message.clone());
     }
-    assert!(client.poll().is_none());
+    // The other side may have said that it is alive.
+    assert!(!matches!(client.poll(), Some(Incoming::Closed)));
     while client.waiting.load(Ordering::Relaxed) <= OUTBOX_MAX {
         client.send(message.clone());
     }
