@@ -39,7 +39,7 @@ const POLICED: Claim = Claim::ours(
 );
 
 /// Flows that meet on a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Row {
     claim: Claim,
     rate_mbit: f64,
@@ -222,7 +222,7 @@ impl CaseOutcomes<Contest, Shares> {
     /// Loses at most a point more than CUBIC does in its place.
     fn loses_little(&self, all: &[CaseOutcomes<Contest, Shares>]) -> bool {
         let is_cubic = |case: &Contest| matches!(case.control, Protocol::Tcp(_));
-        let cubic = all.iter().find(|one| std::ptr::eq(one.case.row, self.case.row) && is_cubic(&one.case));
+        let cubic = all.iter().find(|one| one.case.row == self.case.row && is_cubic(&one.case));
         cubic.is_some_and(|cubic| self.lost().mean <= cubic.lost().mean + 0.01)
     }
 }
