@@ -3,6 +3,7 @@
 use super::connect::{Remote, connect};
 use super::first_flight::{FirstFlight, Met, tickets_file};
 use super::identity::copy_id;
+use super::presence::Presence;
 use super::proposal::{Agreed, OfferFields, Proposal};
 use super::receiving::{ListingHead, Received, receive};
 use super::rejoin::{self, Rejoin};
@@ -226,8 +227,7 @@ pub fn open<'a>(
         scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),
-        turned_at: clock::now(),
-        awake_since: clock::now(),
+        presence: Presence::new(clock::now()),
         asked: None,
         answered: Time::ZERO,
         opener: Some(opener),

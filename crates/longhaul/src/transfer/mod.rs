@@ -69,6 +69,7 @@ mod identity;
 mod object_receiver;
 mod openings;
 mod ports;
+mod presence;
 pub mod probe;
 mod proposal;
 mod receiving;

@@ -267,7 +267,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
         object.acknowledge(session, now);
         session.run_check(now);
         session.tend_streams(now);
-        session.check_silence(now, object.last_news().max(session.last_word))?;
+        session.check_silence(object.last_news().max(session.last_word))?;
         if !busy {
             let deadline = object.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
             session.link.wait(&session.waker, now, deadline)?;

@@ -153,7 +153,7 @@ pub fn serve_until<T>(
         let now = clock::now();
         session.run_check(now);
         session.tend_streams(now);
-        session.check_silence(now, session.last_word)?;
+        session.check_silence(session.last_word)?;
         let deadline = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
         session.link.wait(&session.waker, now, deadline)?;
     }
@@ -349,7 +349,7 @@ impl<'a, 's> Receiving<'a, 's> {
             if let Some(done) = self.end_oldest(now) {
                 return Ok(done);
             }
-            self.check_stall(now)?;
+            self.check_stall()?;
             if now.since(self.last_progress) >= HEARTBEAT {
                 self.last_progress = now;
                 self.tell_progress(now);
@@ -510,8 +510,8 @@ impl<'a, 's> Receiving<'a, 's> {
         }
     }
 
-    fn check_stall(&mut self, now: Time) -> Result<(), Error> {
-        self.session.check_silence(now, self.object.last_news().max(self.session.last_word))
+    fn check_stall(&mut self) -> Result<(), Error> {
+        self.session.check_silence(self.object.last_news().max(self.session.last_word))
     }
 
     fn tell_progress(&mut self, now: Time) {

@@ -255,7 +255,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             while self.sender.poll_event().is_some() {}
             let now = clock::now();
             self.account(now);
-            self.check_stall(now)?;
+            self.check_stall()?;
             if now >= until {
                 return Ok(Report::default());
             }
@@ -507,17 +507,17 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     /// The path is silent although there is something to hear, or the peer is.
-    fn check_stall(&mut self, now: Time) -> Result<(), Error> {
+    fn check_stall(&mut self) -> Result<(), Error> {
         let patience = self.session.stall_timeout();
         let stats = self.sender.stats();
         let waiting =
             self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
-        let since_news = self.session.silence(now, stats.last_news.max(self.recent_start()));
+        let since_news = self.session.presence.silence(stats.last_news.max(self.recent_start()));
         if waiting && stats.packets_sent > 0 && since_news > patience {
             return Err(self.session.abort(Error::Stalled { after: patience }));
         }
         // A word over UDP is a word.
-        self.session.check_silence(now, self.session.last_word.max(stats.last_news))
+        self.session.check_silence(self.session.last_word.max(stats.last_news))
     }
 
     /// Silence is counted from here before the first acknowledgement.

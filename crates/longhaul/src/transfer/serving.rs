@@ -3,6 +3,7 @@
 use super::absent::{CopyKey, VANISHED_PATIENCE, Waiting};
 use super::accept::{AcceptedClient, Ended, Server, shown_folder, take_place};
 use super::connect::random;
+use super::presence::Presence;
 use super::probe;
 use super::receiving::{ListingHead, await_confirmation, get_expanded, on_thread, receive, serve_until};
 use super::sending::{send, send_listing};
@@ -69,8 +70,7 @@ pub fn serve_session(
         scratch: vec![],
         last_word: clock::now(),
         talks_since: clock::now(),
-        turned_at: clock::now(),
-        awake_since: clock::now(),
+        presence: Presence::new(clock::now()),
         asked: None,
         answered: Time::ZERO,
         opener: None,

@@ -1,6 +1,7 @@
 //! What sending and receiving have in common.
 
 use super::first_flight::FirstFlight;
+use super::presence::Presence;
 use crate::api::{Observer, Phase, Progress, Remark};
 use crate::clock;
 use crate::daemon::supervision::Supervision;
@@ -57,10 +58,8 @@ pub struct Session<'a> {
     pub last_word: Time,
     /// Since when it has been saying something again and again.
     pub talks_since: Time,
-    /// When the last turn began.
-    pub turned_at: Time,
-    /// Since when this side has not been away itself, so that it can tell whether others are silent.
-    pub awake_since: Time,
+    /// Whether this side was there to hear others.
+    pub presence: Presence,
     /// When the latest question of the other side was asked, if it is not answered.
     pub asked: Option<Time>,
     /// When the latest question was asked that the other side has answered.
@@ -119,12 +118,7 @@ impl Ahead {
 impl Session<'_> {
     /// A turn of whatever runs this session begins. Whether to go on: the stop flag is not set. Tells the peer otherwise.
     pub fn begin_turn(&mut self) -> Result<(), Error> {
-        let now = clock::now();
-        // A turn comes every [`HEARTBEAT`] unless the processor is not to be had, or the process was stopped for a while.
-        if now.since(self.turned_at) > self.stall_timeout() / 2 {
-            self.awake_since = now;
-        }
-        self.turned_at = now;
+        self.presence.begin_turn(clock::now(), self.stall_timeout());
         if self.waits.load(Ordering::Relaxed) && !std::mem::replace(&mut self.waits_told, true) {
             self.warn(WAITS_FOR_MEMORY.into());
         }
@@ -409,14 +403,9 @@ impl Session<'_> {
         self.observer.remark(Remark { at_seconds, text });
     }
 
-    /// How long it has been silent since `last`, as far as this side was there to hear.
-    pub fn silence(&self, now: Time, last: Time) -> Duration {
-        now.since(last.max(self.awake_since))
-    }
-
     /// Give up if nothing has been heard since `last` for longer than that may be.
-    pub fn check_silence(&self, now: Time, last: Time) -> Result<(), Error> {
-        let after = self.silence(now, last);
+    pub fn check_silence(&self, last: Time) -> Result<(), Error> {
+        let after = self.presence.silence(last);
         if after > self.stall_timeout() { Err(self.abort(Error::Silent { after })) } else { Ok(()) }
     }
 

@@ -103,7 +103,7 @@ pub fn prepare<F>(
             wanted = Some((have, claimed, already, feed));
         }
         carrier = fall_back(session, carrier, &mut why, now.since(began))?;
-        session.check_silence(now, session.last_word)?;
+        session.check_silence(session.last_word)?;
         let pending = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
         let settled = session
             .check
