@@ -7,7 +7,7 @@ use longhaul_testing::machine;
 use serde_json::Value;
 
 /// What carried the data from each switch on.
-fn switches(json: &Value) -> Vec<&str> {
+pub fn switches(json: &Value) -> Vec<&str> {
     let list = json["switches"].as_array().expect("there is a list");
     list.iter().map(|switch| switch["to"].as_str().expect("a name")).collect()
 }
@@ -88,32 +88,4 @@ fn tcp_whose_packets_become_too_long_midway_is_begun_anew_with_shorter_ones() {
     });
     assert_eq!(ended.json()["resumed_bytes"], 0, "it is one and the same run: {}", ended.json());
     assert!(over.haul.lab.counters().right_to_left.dropped_long > 0, "nothing was too long");
-}
-
-#[test]
-fn policed_udp_loses_to_tcp() {
-    let Some(_shared) = machine::wait() else { return };
-    let over = Over::path(&Scenario::new(80.0, 20.0), 50_000_000, false);
-    // The path check's train passes.
-    over.haul.lab.police_udp(Some(8.0), 100_000);
-    let ended = over.copy(&["--why"], |_| {});
-    let json = ended.json();
-    assert_eq!((&json["transport"], switches(&json)), (&"stripe".into(), vec!["stripe", "stripe"]), "{json}");
-    assert!(
-        ended.stderr.contains("trying TCP") && ended.stderr.contains("staying with that"),
-        "{}",
-        ended.stderr
-    );
-    assert!(json["goodput_mbps"].as_f64().unwrap() > 20.0, "{json}");
-}
-
-#[test]
-fn random_loss_is_no_reason_to_leave_udp() {
-    let Some(_shared) = machine::wait() else { return };
-    for loss in [0.001, 0.02] {
-        let over = Over::path(&Scenario { loss, ..Scenario::new(40.0, 40.0) }, 30_000_000, false);
-        let json = over.copy(&[], |_| {}).json();
-        assert_eq!((&json["transport"], switches(&json)), (&"object".into(), vec![]), "{json}");
-        assert_eq!(json["streams"], 0, "{json}");
-    }
 }
