@@ -231,8 +231,7 @@ impl Bbr {
         {
             (self.rtt_min, self.rtt_min_at) = (Some(rtt), ack.now);
         }
-        let probes = matches!(self.state, State::ProbeRtt { .. });
-        if is_old && !probes {
+        if is_old && !self.is_probing_rtt() {
             self.window_before = self.window_before.max(self.window_bytes);
             self.state = State::ProbeRtt { until: None, round_ends: 0 };
         }
@@ -246,6 +245,11 @@ impl Bbr {
                 _ => {}
             }
         }
+    }
+
+    /// Whether next to nothing is sent, to see the shortest round trip.
+    pub(super) fn is_probing_rtt(&self) -> bool {
+        matches!(self.state, State::ProbeRtt { .. })
     }
 
     fn end_probe_rtt(&mut self, now: Time) {

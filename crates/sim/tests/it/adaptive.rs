@@ -130,6 +130,14 @@ fn a_crowd_does_not_take_its_own_losses_for_the_path() {
     assert!(least >= 0.2 / 30.0 && shares.sum() >= 0.9, "{shares:?}");
 }
 
+/// One of twenty once took the others for a BBR, did as one does, took the dips of its own for those of another, and kept half of
+/// the link for good.
+#[test]
+fn whoever_is_taken_for_a_bbr_it_does_not_last() {
+    let shares = Shared::new(path(100.0, 40.0), own(20, 0.4), 90.0, 120.0).run();
+    assert!(shares.jain(0..20) >= 0.95, "{shares:?}");
+}
+
 #[test]
 fn a_longer_way_earns_no_larger_share() {
     let far = Member { extra: Duration::from_millis(30), ..Member::new("adaptive", 3.0) };

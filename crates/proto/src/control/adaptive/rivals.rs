@@ -26,6 +26,9 @@ struct AsBbr {
     since: Time,
     /// The share of the link that was delivered, on average.
     share: f64,
+    /// Until when what comes in may have been sent while it looked at the round trip.
+    dips_until: Time,
+    is_dip: bool,
 }
 
 /// A while of sending much less, to see whether the queue is only our like's.
@@ -78,6 +81,10 @@ impl Compete {
         self.window.on_ack(ack);
         if let Some(bbr) = &mut self.bbr {
             bbr.control.on_ack(ack);
+            if bbr.control.is_probing_rtt() {
+                bbr.dips_until = ack.now + self.config.rtt * 2;
+            }
+            bbr.is_dip = ack.now < bbr.dips_until;
         }
         self.low = self.low.filter(|low| ack.now < low.judged_at);
         if let Some(low) = &mut self.low {
@@ -99,9 +106,10 @@ impl Compete {
         }
     }
 
-    /// What comes in now was, or may have been, sent in a low.
+    /// What comes in now was, or may have been, sent in a low, or in a dip of our own: who takes that for another's never ends
+    /// doing as a BBR does.
     pub fn is_low(&self) -> bool {
-        self.low.is_some()
+        self.low.is_some() || self.bbr.as_ref().is_some_and(|bbr| bbr.is_dip)
     }
 
     pub fn is_bbr(&self) -> bool {
@@ -116,7 +124,8 @@ impl Compete {
             let config = ControlConfig { rtt, ..self.config };
             let rate = delivered.max(link * LITTLE);
             let control = Bbr::resumed(config, now, Rate(rate as u64));
-            self.bbr = Some(Box::new(AsBbr { control, since: now, share: LITTLE }));
+            self.bbr =
+                Some(Box::new(AsBbr { control, since: now, share: LITTLE, dips_until: now, is_dip: false }));
         }
     }
 
@@ -265,6 +274,15 @@ mod tests {
             let share = if n % 100 < 4 { 0.0 } else { 0.45 };
             assert!(!compete.is_in_vain(Time::from_millis(100 * n), share), "round {n}");
         }
+    }
+
+    #[test]
+    fn what_comes_of_our_own_dip_is_low() {
+        let mut compete = compete();
+        compete.match_bbr(Time::ZERO, true, 1e8, 0.0, RTT);
+        assert!(!compete.is_low());
+        compete.on_ack(&ack(10_100, 1));
+        assert!(compete.is_low(), "a BBR looks at the round trip every ten seconds");
     }
 
     /// Dips of a queue of 40 ms at these seconds.
