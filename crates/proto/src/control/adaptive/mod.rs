@@ -76,7 +76,6 @@
 mod ceiling;
 mod company;
 mod delay;
-mod known;
 mod loss;
 mod marks;
 mod pairs;
@@ -94,7 +93,6 @@ use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, Ceiling, Test};
 use core::time::Duration;
 use delay::QueueDelay;
-use known::Known;
 use loss::{Counted, LossWatch, RANDOM_MAX};
 use marks::Marks;
 use pairs::Pairs;
@@ -102,7 +100,7 @@ use policer::{Climb, Policer};
 use receiver::ReceiverBound;
 use refresh::Refresh;
 use rivals::{Compete, Dips, SEEN_LATELY};
-use route::Jump;
+use route::{Jump, Known};
 use startup::TRAIN_LEN;
 use target::TARGET_MAX_NS;
 

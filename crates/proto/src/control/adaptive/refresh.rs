@@ -2,7 +2,7 @@
 //! cannot be emptied.
 
 use super::ceiling::ROOM_RECOVERY;
-use super::known::Known;
+use super::route::Known;
 use super::{Adaptive, LITTLE, NOISE_NS, PART, State, TICK_MIN};
 use crate::control::AckSample;
 use crate::control::window::BETA;

@@ -1,12 +1,23 @@
 //! A longer route: the delay grows, and does not fall when less is sent.
 
 use super::delay::ROUTE_MIN;
-use super::known::Known;
+use super::loss::Counted;
 use super::refresh::{DEPTH_MAX, Refresh};
 use super::{Adaptive, State, TICK_MAX};
 use crate::control::AckSample;
 use crate::units::{Time, nanos};
 use core::time::Duration;
+
+/// What was known of the path at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    at: Time,
+    queue_ns: f64,
+    counted: Counted,
+    bandwidth: f64,
+    random: f64,
+    has_company: bool,
+}
 
 /// The delay grew: while much less is sent for a while, does it fall?
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +29,18 @@ pub(super) struct Jump {
 }
 
 impl Adaptive {
+    /// What is known of the path now.
+    pub(super) fn known(&self, ack: &AckSample) -> Known {
+        Known {
+            at: ack.now,
+            queue_ns: self.delay.queue_ns,
+            counted: Counted::at(ack),
+            bandwidth: self.bandwidth,
+            random: self.loss.random,
+            has_company: self.has_company(),
+        }
+    }
+
     /// End of a tick: did the delay jump, or was it the route?
     pub(super) fn watch_route(&mut self, ack: &AckSample) {
         match self.jump {
@@ -64,6 +87,12 @@ impl Adaptive {
         self.refresh.forget_least();
         self.growth = 0.0;
         self.jump = Some(Jump { judge_at: ack.now + span + round, grown_ns, before });
+    }
+
+    /// More was lost since than chance explains.
+    fn has_lost(&self, ack: &AckSample, before: &Known) -> bool {
+        let (datagrams, loss) = before.counted.until(ack, self.datagram_len);
+        loss > before.random + self.loss.chance(before.random, datagrams)
     }
 
     fn judge_jump(&mut self, ack: &AckSample, jump: Jump) {
