@@ -1,112 +1,64 @@
-//! A longer route: the delay grows, and does not fall when less is sent.
+//! A longer route: the delay grows at once by more than a queue does.
 
 use super::delay::ROUTE_MIN;
-use super::loss::Counted;
 use super::refresh::{DEPTH_MAX, Refresh};
 use super::{Adaptive, State, TICK_MAX};
-use crate::control::AckSample;
 use crate::units::{Time, nanos};
 use core::time::Duration;
 
-/// What was known of the path at a time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
-    at: Time,
-    queue_ns: f64,
-    counted: Counted,
-    bandwidth: f64,
-    random: f64,
-    has_company: bool,
-}
-
-/// The delay grew: while much less is sent for a while, does it fall?
+/// The delay grew at once: while much less is sent for a while, does it fall?
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Jump {
     judge_at: Time,
-    /// By how much it grew.
-    grown_ns: f64,
-    before: Known,
+    /// What was above the least delay, and what was carried before.
+    pub queue_ns: f64,
+    bandwidth: f64,
+    /// By how much a queue would have fallen.
+    expected_ns: f64,
 }
 
 impl Adaptive {
-    /// What is known of the path now.
-    pub(super) fn known(&self, ack: &AckSample) -> Known {
-        Known {
-            at: ack.now,
-            queue_ns: self.delay.queue_ns,
-            counted: Counted::at(ack),
-            bandwidth: self.bandwidth,
-            random: self.loss.random,
-            has_company: self.has_company(),
-        }
-    }
-
     /// End of a tick: did the delay jump, or was it the route?
-    pub(super) fn watch_route(&mut self, ack: &AckSample) {
+    pub(super) fn watch_route(&mut self, now: Time) {
         match self.jump {
-            Some(jump) if ack.now >= jump.judge_at => self.judge_jump(ack, jump),
+            Some(jump) if now >= jump.judge_at => self.judge_jump(now, jump),
             Some(_) => {}
-            None => self.look_for_jump(ack),
+            None => self.look_for_jump(now),
         }
     }
 
-    fn look_for_jump(&mut self, ack: &AckSample) {
+    /// Only who has most of the link can tell: what others do meanwhile would hide what comes of it.
+    fn look_for_jump(&mut self, now: Time) {
         let queue_ns = self.delay.queue_ns;
         if queue_ns <= self.own_queue_ns() {
-            self.calm = self.known(ack);
+            self.calm = (now, queue_ns);
             return;
         }
-        let round = self.round_now();
-        let grown_ns = queue_ns - self.calm.queue_ns;
-        // The growth of the rate has doubled each round.
-        let made_ns = (2.0 * self.round.growth_most * nanos(self.rtt) as f64).max(nanos(ROUTE_MIN) as f64);
-        let is_sudden = ack.now.since(self.calm.at) < round * 2 + TICK_MAX && grown_ns > made_ns;
-        // A lost one may be a full queue's. The next refresh looks again, and allows for chance.
-        let is_loss = self.calm.counted.until(ack, self.datagram_len).1 > self.calm.random;
-        if is_sudden && !is_loss {
-            self.try_route(ack, grown_ns, self.calm);
-        }
-    }
-
-    /// A round trip with what waits.
-    fn round_now(&self) -> Duration {
-        self.rtt + Duration::from_nanos(self.delay.queue_ns as u64)
-    }
-
-    /// The delay grew by `grown_ns` since `before`: send much less for a while. Only who had most of the link then can tell:
-    /// what others do meanwhile would hide what comes of it. What was learnt since says nothing, for a longer way looks like
-    /// silence first, and what is on it like a loss.
-    pub(super) fn try_route(&mut self, ack: &AckSample, grown_ns: f64, before: Known) {
-        let is_steady = !matches!(self.state, State::Train | State::Compete(_));
-        if !is_steady || before.has_company || self.has_lost(ack, &before) {
+        let round = self.rtt + Duration::from_nanos(queue_ns as u64);
+        let is_sudden =
+            now.since(self.calm.0) < round * 2 + TICK_MAX && queue_ns - self.calm.1 > nanos(ROUTE_MIN) as f64;
+        let is_loss = now.since(self.lost_at) < round * 2;
+        let is_steady = matches!(self.state, State::Cruise | State::Refresh { .. });
+        if !is_sudden || is_loss || !is_steady || self.has_company() {
             return;
         }
-        let round = self.round_now();
         let span = round + round / 2;
-        self.state = State::Refresh { until: ack.now + span, depth: DEPTH_MAX };
+        let expected_ns = (DEPTH_MAX * nanos(span) as f64).min(queue_ns);
+        self.state = State::Refresh { until: now + span, depth: DEPTH_MAX };
         self.refresh.forget_least();
         self.growth = 0.0;
-        self.jump = Some(Jump { judge_at: ack.now + span + round, grown_ns, before });
+        let judge_at = now + span + round;
+        self.jump = Some(Jump { judge_at, queue_ns, bandwidth: self.bandwidth, expected_ns });
     }
 
-    /// More was lost since than chance explains.
-    fn has_lost(&self, ack: &AckSample, before: &Known) -> bool {
-        let (datagrams, loss) = before.counted.until(ack, self.datagram_len);
-        loss > before.random + self.loss.chance(before.random, datagrams)
-    }
-
-    fn judge_jump(&mut self, ack: &AckSample, jump: Jump) {
+    fn judge_jump(&mut self, now: Time, jump: Jump) {
         self.jump = None;
         self.state = State::Cruise;
-        // What had waited before is ours and has drained. Others fill the queue further, or have left it by now.
-        let least_ns = self.refresh.least_ns;
-        let is_left = (least_ns - jump.grown_ns).abs() < JUMP_STRAYS * jump.grown_ns;
-        let is_route = is_left && self.delay.queue_ns - least_ns <= self.same_ns();
-        if is_route && !self.has_lost(ack, &jump.before) {
-            let round = self.round_now();
-            (self.bandwidth, self.loss.random) = (jump.before.bandwidth, jump.before.random);
-            self.take_for_route(ack.now);
-            self.refresh.settles = ack.now + round;
+        let fell_ns = jump.queue_ns - self.refresh.least_ns;
+        if fell_ns < JUMP_FELL * jump.expected_ns && self.lost_at + self.rtt * 4 < now {
+            self.bandwidth = jump.bandwidth;
+            self.take_for_route(now);
+            self.refresh.settles = now + self.rtt + Duration::from_nanos(jump.queue_ns as u64);
         }
     }
 
@@ -118,5 +70,5 @@ impl Adaptive {
     }
 }
 
-/// What grew by itself stays to this share of it.
-const JUMP_STRAYS: f64 = 0.25;
+/// A delay that grew at once is the route's if it falls by less than this share of what a queue would.
+const JUMP_FELL: f64 = 0.25;
