@@ -63,8 +63,7 @@ impl Sides {
     fn tear(&self, rate: &str, bytes: u64) -> RangeInclusive<u64> {
         let mut server = self.serve();
         let begun = self.begin(&server, rate, bytes);
-        let tear = if self.pull { Tear::ClientKilled } else { Tear::ServerKilled };
-        tear.befall(begun, &mut server).1
+        Tear::receiver(self.pull).befall(begun, &mut server).1
     }
 
     /// Leave half of the file.
@@ -104,6 +103,11 @@ enum Tear {
 }
 
 impl Tear {
+    /// The receiver is killed.
+    fn receiver(pull: bool) -> Tear {
+        if pull { Tear::ClientKilled } else { Tear::ServerKilled }
+    }
+
     /// How the client ended, and how many bytes had arrived before and in all: what is under way while a copy dies
     /// still counts.
     fn befall(self, mut begun: Begun, server: &mut Server) -> (Value, RangeInclusive<u64>) {
@@ -409,8 +413,7 @@ fn files_of_a_torn_tree_that_are_done_are_skipped() {
         begun.relay.cut(true);
         wait_until("nine tenths of it are stored", || stored_bytes(sides.to()) * 10 >= begun.arrived() * 9);
         begun.relay.cut(false);
-        let tear = if pull { Tear::ClientKilled } else { Tear::ServerKilled };
-        let (_, arrived) = tear.befall(begun, &mut server);
+        let (_, arrived) = Tear::receiver(pull).befall(begun, &mut server);
         let json = sides.complete(&[]);
         assert_resumed(&json, &arrived);
         assert_eq!(

@@ -26,9 +26,8 @@ struct AsBbr {
     since: Time,
     /// The share of the link that was delivered, on average.
     share: f64,
-    /// Until when what comes in may have been sent while it looked at the round trip.
-    dips_until: Time,
-    is_dip: bool,
+    /// Until when what comes in may have been sent while it looked at the round trip, if that is still to come.
+    dips_until: Option<Time>,
 }
 
 /// A while of sending much less, to see whether the queue is only our like's.
@@ -81,10 +80,10 @@ impl Compete {
         self.window.on_ack(ack);
         if let Some(bbr) = &mut self.bbr {
             bbr.control.on_ack(ack);
-            if bbr.control.is_probing_rtt() {
-                bbr.dips_until = ack.now + self.config.rtt * 2;
-            }
-            bbr.is_dip = ack.now < bbr.dips_until;
+            bbr.dips_until = match bbr.control.is_probing_rtt() {
+                true => Some(ack.now + self.config.rtt * 2),
+                false => bbr.dips_until.filter(|until| ack.now < *until),
+            };
         }
         self.low = self.low.filter(|low| ack.now < low.judged_at);
         if let Some(low) = &mut self.low {
@@ -109,7 +108,7 @@ impl Compete {
     /// What comes in now was, or may have been, sent in a low, or in a dip of our own: who takes that for another's never ends
     /// doing as a BBR does.
     pub fn is_low(&self) -> bool {
-        self.low.is_some() || self.bbr.as_ref().is_some_and(|bbr| bbr.is_dip)
+        self.low.is_some() || self.bbr.as_ref().is_some_and(|bbr| bbr.dips_until.is_some())
     }
 
     pub fn is_bbr(&self) -> bool {
@@ -124,8 +123,7 @@ impl Compete {
             let config = ControlConfig { rtt, ..self.config };
             let rate = delivered.max(link * LITTLE);
             let control = Bbr::resumed(config, now, Rate(rate as u64));
-            self.bbr =
-                Some(Box::new(AsBbr { control, since: now, share: LITTLE, dips_until: now, is_dip: false }));
+            self.bbr = Some(Box::new(AsBbr { control, since: now, share: LITTLE, dips_until: None }));
         }
     }
 
