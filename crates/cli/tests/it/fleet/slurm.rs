@@ -1,0 +1,148 @@
+//! Slurm as a site has it: munge, one slurmctld, a slurmd on each mover, from an empty slurm.conf.
+
+use super::network::{Mover, Network, ROUTER, has_programs, is_root, mover_address, mover_name};
+use crate::common::{Ended, Running, tree, undisturbed, wait_until};
+use longhaul_lab::{Scenario, Side};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A site that Slurm runs. Dropping it ends all that it has started.
+pub struct Slurm {
+    movers: Vec<Option<Mover>>,
+    controller: Running,
+    _munge: Running,
+    pub network: Network,
+    pub folder: tempfile::TempDir,
+}
+
+impl Slurm {
+    /// Start all of it, with so many movers that are ready for jobs. Nothing where that cannot be, which is said.
+    pub fn start(scenario: &Scenario, movers: usize) -> Option<Slurm> {
+        let has_all = is_root() && has_programs(&PROGRAMS);
+        has_all.then(|| Slurm::start_here(scenario, movers))
+    }
+
+    fn start_here(scenario: &Scenario, movers: usize) -> Slurm {
+        let folder = tree::folder();
+        let network = Network::start(scenario);
+        let munge = start_munge(folder.path());
+        let conf = conf_in(folder.path());
+        tree::write(&conf, conf_text(folder.path(), movers));
+        fs::create_dir(folder.path().join("state")).expect("a folder can be made");
+        let mut controller = network.own_processes(Side::Left, &[]);
+        controller.args(["sh", "-c", &format!("hostname {CONTROLLER} && exec slurmctld -D")]);
+        let controller = Running::start(controller.env(CONF, &conf));
+        let slurm = Slurm { movers: (0..movers).map(|_| None).collect(), controller, _munge: munge, network, folder };
+        let mut slurm = slurm;
+        (1..=movers).for_each(|number| slurm.power_on(number));
+        wait_until("all movers are ready", || slurm.is_ready(movers));
+        slurm
+    }
+
+    /// Switch a mover on, which joins its site.
+    pub fn power_on(&mut self, number: usize) {
+        let conf = conf_in(self.folder.path());
+        let mover = self.network.start_mover(number, "slurmd -D", &[(CONF, conf.as_os_str())]);
+        self.movers[number - 1] = Some(mover);
+    }
+
+    /// Cut a mover's power: all its processes and its network are gone at once.
+    pub fn power_off(&mut self, number: usize) {
+        assert!(self.movers[number - 1].take().is_some(), "it was on");
+    }
+
+    /// A command as a user gives it on the site's login host.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = undisturbed(self.network.lab.command(Side::Left, program));
+        command.env(CONF, conf_in(self.folder.path()));
+        command
+    }
+
+    /// Run one of Slurm's programs and hand out what it prints.
+    pub fn ask(&self, words: &[&str]) -> String {
+        let ended = Ended::of(self.command(words[0]).args(&words[1..]).output().expect("it is installed"));
+        ended.expect_code(0).stdout
+    }
+
+    /// How many movers can take jobs.
+    fn is_ready(&self, movers: usize) -> bool {
+        let sinfo = self.command("sinfo").args(["--noheader", "--states=idle", "--format=%D"]).output();
+        let sinfo = sinfo.expect("it is installed");
+        String::from_utf8_lossy(&sinfo.stdout).trim() == movers.to_string()
+    }
+
+    /// What Slurm's daemons have said, for the message of a test that fails.
+    pub fn log(&self) -> String {
+        let [_, controller] = self.controller.said();
+        let movers = self.movers.iter().flatten().map(Mover::said);
+        [controller].into_iter().chain(movers).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn start_munge(folder: &Path) -> Running {
+    let munge = folder.join("munge");
+    tree::write_noise(munge.join("key"), 128, 1);
+    tree::set_mode(&munge, 0o711);
+    tree::set_mode(munge.join("key"), 0o600);
+    let mut command = undisturbed(Command::new("munged"));
+    command.arg("--foreground");
+    for (flag, name) in
+        [("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("seed-file", "seed"), ("log-file", "log")]
+    {
+        command.arg(format!("--{flag}={}", munge.join(name).display()));
+    }
+    let running = Running::start(&mut command);
+    wait_until("munge answers", || munge.join("socket").exists());
+    running
+}
+
+/// All that differs from what Slurm does by itself, and why.
+fn conf_text(folder: &Path, movers: usize) -> String {
+    let folder = folder.display();
+    let mut text = format!(
+        "ClusterName=near
+SlurmctldHost={CONTROLLER}({ROUTER})
+# A job that is requeued starts again when its old credential has expired: after two minutes by default.
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+MailProg=/bin/true
+# What needs cgroups is left out.
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+# A mover that is silent for so long is down, and its jobs start elsewhere.
+SlurmdTimeout=10
+ReturnToService=2
+KillWait=5
+SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=2
+# Movers here share one machine's processors, and promise more than it has.
+SlurmdParameters=config_overrides
+"
+    );
+    for number in 1..=movers {
+        let (name, address) = (mover_name(number), mover_address(number));
+        writeln!(text, "NodeName={name} NodeAddr={address} CPUs={MOVER_CPUS}").expect("text can grow");
+    }
+    text + "PartitionName=dtn Nodes=ALL Default=YES State=UP\n"
+}
+
+fn conf_in(folder: &Path) -> PathBuf {
+    folder.join("slurm.conf")
+}
+
+const PROGRAMS: [&str; 6] = ["munged", "slurmctld", "slurmd", "sbatch", "unshare", "ip"];
+const CONF: &str = "SLURM_CONF";
+const CONTROLLER: &str = "controller";
+/// As many parts run on a mover at a time, if they ask for one processor each.
+const MOVER_CPUS: u32 = 24;
