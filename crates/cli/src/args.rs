@@ -1,6 +1,7 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
 use crate::help::{CompletionsArgs, ManArgs};
+use crate::job::args::JobArgs;
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
 use crate::values::{parse_duration, parse_listen, parse_memory, parse_ports, parse_streams};
@@ -34,6 +35,7 @@ pub enum Command {
     Cp(Box<CpArgs>),
     Serve(ServeArgs),
     User(UserArgs),
+    Job(JobArgs),
     Probe(ProbeArgs),
     /// Race a real copy against kernel TCP over an emulated long haul (longhaul-lab)
     #[command(disable_help_flag = true)]

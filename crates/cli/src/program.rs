@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Command};
 use crate::output::Exit;
-use crate::{agent, cp, help, lab_program, output, probe, serve, user};
+use crate::{agent, cp, help, job, lab_program, output, probe, serve, user};
 use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
@@ -30,6 +30,7 @@ fn run(command: Command) -> Exit {
         Command::Man(args) => help::manual(&args, Cli::command(), &lab_program::COMMANDS),
         Command::Agent(args) => agent::run(args),
         Command::User(args) => user::run(&args),
+        Command::Job(args) => job::run(&args),
     };
     outcome.unwrap_or_else(|failure| {
         output::error(&failure.to_string());

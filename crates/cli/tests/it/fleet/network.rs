@@ -57,7 +57,10 @@ impl Network {
         let process = running.id().to_string();
         // That of a mover of this name whose power was cut goes away with its network, a moment later.
         wait_until("its card can be put in", || {
-            self.try_ip(Side::Left, &["link", "add", &name, "type", "veth", "peer", "name", "eth0", "netns", &process])
+            self.try_ip(
+                Side::Left,
+                &["link", "add", &name, "type", "veth", "peer", "name", "eth0", "netns", &process],
+            )
         });
         self.ip(Side::Left, &["link", "set", &name, "master", BRIDGE, "up"]);
         Mover { running }
@@ -100,12 +103,15 @@ pub fn mover_address(number: usize) -> String {
 /// Whether these programs are installed; if not, one that is missing is named.
 pub fn has_programs(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| Command::new(program).arg("--help").output().is_err());
-    missing.inspect(|program| crate::common::skip(&format!("{program} is not installed (make setup-fleet)"))).is_none()
+    missing
+        .inspect(|program| crate::common::skip(&format!("{program} is not installed (make setup-fleet)")))
+        .is_none()
 }
 
 /// Whether this process may do all that root may: in a user namespace, no daemon can become another user.
 pub fn is_root() -> bool {
-    let is_root = std::fs::read_to_string(Path::new("/proc/self/setgroups")).is_ok_and(|may| may.trim() == "allow")
+    let is_root = std::fs::read_to_string(Path::new("/proc/self/setgroups"))
+        .is_ok_and(|may| may.trim() == "allow")
         && rustix::process::geteuid().is_root();
     if !is_root {
         crate::common::skip("Slurm's daemons need root");

@@ -35,7 +35,8 @@ impl Slurm {
         let mut controller = network.own_processes(Side::Left, &[]);
         controller.args(["sh", "-c", &format!("hostname {CONTROLLER} && exec slurmctld -D")]);
         let controller = Running::start(controller.env(CONF, &conf));
-        let slurm = Slurm { movers: (0..movers).map(|_| None).collect(), controller, _munge: munge, network, folder };
+        let slurm =
+            Slurm { movers: (0..movers).map(|_| None).collect(), controller, _munge: munge, network, folder };
         let mut slurm = slurm;
         (1..=movers).for_each(|number| slurm.power_on(number));
         wait_until("all movers are ready", || slurm.is_ready(movers));
@@ -89,9 +90,13 @@ fn start_munge(folder: &Path) -> Running {
     tree::set_mode(munge.join("key"), 0o600);
     let mut command = undisturbed(Command::new("munged"));
     command.arg("--foreground");
-    for (flag, name) in
-        [("key-file", "key"), ("socket", "socket"), ("pid-file", "pid"), ("seed-file", "seed"), ("log-file", "log")]
-    {
+    for (flag, name) in [
+        ("key-file", "key"),
+        ("socket", "socket"),
+        ("pid-file", "pid"),
+        ("seed-file", "seed"),
+        ("log-file", "log"),
+    ] {
         command.arg(format!("--{flag}={}", munge.join(name).display()));
     }
     let running = Running::start(&mut command);
