@@ -50,7 +50,7 @@ pub struct SubmitArgs {
     #[arg(value_name = "DST")]
     pub dest: OsString,
     /// Folder for the plan, its scripts and what the parts say; on a file system that all movers have
-    #[arg(long = "out", short, value_name = "RUN", default_value = "longhaul-run")]
+    #[arg(long = "out", short = 'o', value_name = "RUN", default_value = "longhaul-run")]
     pub run: PathBuf,
     /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
     #[arg(long, value_name = "FILE")]
@@ -74,9 +74,9 @@ pub struct SubmitArgs {
     /// A part that failed is tried again until its job was restarted so many times
     #[arg(long, value_name = "N", default_value = "5", help_heading = ENGINE)]
     pub requeues: u32,
-    /// Further options of sbatch, after --
-    #[arg(last = true, value_name = "OPTION", help_heading = ENGINE)]
-    pub options: Vec<String>,
+    /// A further option of sbatch, such as --account=physics; may be given several times
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = ENGINE)]
+    pub sbatch: Vec<String>,
 }
 
 impl SubmitArgs {
@@ -131,7 +131,7 @@ const JOB_EXAMPLES: &str = "\
 Examples:
   longhaul job submit --array 512%96 --partition dtn /data/run7 longhaul://dtn1.far/in
   longhaul job submit -N 4 --time 12:00:00 -o run7.plan /data/run7 longhaul://dtn1.far/in
-  longhaul job submit --array 64 /data/run7 longhaul://dtn1.far/in -- --account=physics
+  longhaul job submit --array 64 --sbatch=--account=physics /data/run7 longhaul://dtn1.far/in
   longhaul job status longhaul-run
   longhaul job resume longhaul-run";
 

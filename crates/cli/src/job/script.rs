@@ -34,7 +34,7 @@ impl Scripts {
     pub fn new(args: &SubmitArgs, program: &Path, run: &Path) -> Result<Scripts, Failure> {
         let time = args.time.iter().map(|time| format!("--time={time}"));
         let partition = args.partition.iter().map(|partition| format!("--partition={partition}"));
-        let options: Vec<String> = partition.chain(time).chain(args.options.iter().cloned()).collect();
+        let options: Vec<String> = partition.chain(time).chain(args.sbatch.iter().cloned()).collect();
         if let Some(odd) = options.iter().find(|option| option.contains(char::is_control)) {
             return Err(Failure::Usage(format!("{odd:?} cannot stand in a script for sbatch")));
         }
@@ -68,6 +68,7 @@ impl Scripts {
         text +=
             "# Before the time limit the parts are told to stop, which takes them no more than a moment.\n";
         directive(&mut text, &[format!("--signal=TERM@{NOTICE_SECONDS}")]);
+        directive(&mut text, &self.options);
         let step = match self.spread {
             Spread::Array(_) => String::new(),
             Spread::Step(_) => {
@@ -97,6 +98,7 @@ exit $status
     /// The script that ends the copy when no part runs any more.
     pub fn finish(&self) -> String {
         let mut text = self.head("The last step of a copy", "longhaul-finish", "finish.log");
+        directive(&mut text, &self.options);
         let (program, run) = (shell_word(&self.program), shell_word(&self.run));
         write!(text, "\nexec {program} finish {run}\n").expect("text can grow");
         text
@@ -111,7 +113,6 @@ exit $status
         directive(&mut text, &[format!("--job-name={name}"), log]);
         text += "# A mover that is lost has its work started elsewhere.\n";
         directive(&mut text, &["--requeue".into(), "--open-mode=append".into()]);
-        directive(&mut text, &self.options);
         text
     }
 }

@@ -1,5 +1,6 @@
 //! Slurm as a site has it: munge, one slurmctld, a slurmd on each mover, from an empty slurm.conf.
 
+use super::block;
 use super::network::{Mover, Network, ROUTER, has_programs, is_root, mover_address, mover_name};
 use crate::common::{Ended, Running, tree, undisturbed, wait_until};
 use longhaul_lab::{Scenario, Side};
@@ -19,27 +20,27 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// Start all of it, with so many movers that are ready for jobs. Nothing where that cannot be, which is said.
-    pub fn start(scenario: &Scenario, movers: usize) -> Option<Slurm> {
+    /// Start all of it, with movers that are ready for jobs. Nothing where that cannot be, which is said.
+    pub fn start(scenario: &Scenario) -> Option<Slurm> {
         let has_all = is_root() && has_programs(&PROGRAMS);
-        has_all.then(|| Slurm::start_here(scenario, movers))
+        has_all.then(|| Slurm::start_here(scenario))
     }
 
-    fn start_here(scenario: &Scenario, movers: usize) -> Slurm {
+    fn start_here(scenario: &Scenario) -> Slurm {
         let folder = tree::folder();
         let network = Network::start(scenario);
         let munge = start_munge(folder.path());
         let conf = conf_in(folder.path());
-        tree::write(&conf, conf_text(folder.path(), movers));
+        tree::write(&conf, conf_text(folder.path()));
         fs::create_dir(folder.path().join("state")).expect("a folder can be made");
         let mut controller = network.own_processes(Side::Left, &[]);
         controller.args(["sh", "-c", &format!("hostname {CONTROLLER} && exec slurmctld -D")]);
         let controller = Running::start(controller.env(CONF, &conf));
         let slurm =
-            Slurm { movers: (0..movers).map(|_| None).collect(), controller, _munge: munge, network, folder };
+            Slurm { movers: (0..MOVERS).map(|_| None).collect(), controller, _munge: munge, network, folder };
         let mut slurm = slurm;
-        (1..=movers).for_each(|number| slurm.power_on(number));
-        wait_until("all movers are ready", || slurm.is_ready(movers));
+        (1..=MOVERS).for_each(|number| slurm.power_on(number));
+        wait_until("all movers are ready", || slurm.is_ready());
         slurm
     }
 
@@ -68,11 +69,11 @@ impl Slurm {
         ended.expect_code(0).stdout
     }
 
-    /// How many movers can take jobs.
-    fn is_ready(&self, movers: usize) -> bool {
+    /// Whether all movers can take jobs.
+    fn is_ready(&self) -> bool {
         let sinfo = self.command("sinfo").args(["--noheader", "--states=idle", "--format=%D"]).output();
         let sinfo = sinfo.expect("it is installed");
-        String::from_utf8_lossy(&sinfo.stdout).trim() == movers.to_string()
+        String::from_utf8_lossy(&sinfo.stdout).trim() == MOVERS.to_string()
     }
 
     /// What Slurm's daemons have said, for the message of a test that fails.
@@ -104,13 +105,11 @@ fn start_munge(folder: &Path) -> Running {
     running
 }
 
-/// All that differs from what Slurm does by itself, and why.
-fn conf_text(folder: &Path, movers: usize) -> String {
+/// What the guide has a site write, but for what is special here: all of it is on one machine.
+fn conf_text(folder: &Path) -> String {
     let folder = folder.display();
-    let mut text = format!(
-        "ClusterName=near
-SlurmctldHost={CONTROLLER}({ROUTER})
-# A job that is requeued starts again when its old credential has expired: after two minutes by default.
+    let mut here = format!(
+        "SlurmctldHost={CONTROLLER}({ROUTER})
 AuthInfo=socket={folder}/munge/socket,cred_expire=5
 SlurmUser=root
 SlurmdUser=root
@@ -119,27 +118,27 @@ SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/%n.pid
 MailProg=/bin/true
-# What needs cgroups is left out.
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
 MpiDefault=none
 SwitchType=switch/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-# A mover that is silent for so long is down, and its jobs start elsewhere.
 SlurmdTimeout=10
-ReturnToService=2
 KillWait=5
 SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=2
 # Movers here share one machine's processors, and promise more than it has.
 SlurmdParameters=config_overrides
 "
     );
-    for number in 1..=movers {
+    for number in 1..=MOVERS {
         let (name, address) = (mover_name(number), mover_address(number));
-        writeln!(text, "NodeName={name} NodeAddr={address} CPUs={MOVER_CPUS}").expect("text can grow");
+        writeln!(here, "NodeName={name} NodeAddr={address} CPUs={MOVER_CPUS} RealMemory=8000").expect("text can grow");
     }
-    text + "PartitionName=dtn Nodes=ALL Default=YES State=UP\n"
+    let is_special = |line: &&str| {
+        let key = line.split_inclusive('=').next().unwrap_or_default();
+        key.ends_with('=') && here.lines().any(|line| line.starts_with(key))
+    };
+    let page = block(include_str!("../../../../../docs/slurm.md"), "conf");
+    let usual: Vec<_> = page.lines().filter(|line| !is_special(line)).collect();
+    assert!(usual.len() > 5, "the guide says more: {usual:?}");
+    here + &usual.join("\n") + "\n"
 }
 
 fn conf_in(folder: &Path) -> PathBuf {
@@ -147,6 +146,8 @@ fn conf_in(folder: &Path) -> PathBuf {
 }
 
 const PROGRAMS: [&str; 6] = ["munged", "slurmctld", "slurmd", "sbatch", "unshare", "ip"];
+/// As many as the guide speaks of.
+pub const MOVERS: usize = 3;
 const CONF: &str = "SLURM_CONF";
 const CONTROLLER: &str = "controller";
 /// As many parts run on a mover at a time, if they ask for one processor each.
