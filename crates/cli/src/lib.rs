@@ -10,6 +10,7 @@ pub mod help;
 mod lab_program;
 pub mod log;
 pub mod output;
+mod planned;
 mod probe;
 pub mod program;
 mod progress;
