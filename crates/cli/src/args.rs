@@ -2,6 +2,7 @@
 
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::job::args::JobArgs;
+use crate::planned::args::{FinishArgs, PlanArgs, StatusArgs};
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
 use crate::values::{parse_duration, parse_listen, parse_memory, parse_ports, parse_streams};
@@ -33,9 +34,12 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Cp(Box<CpArgs>),
+    Plan(Box<PlanArgs>),
+    Finish(FinishArgs),
+    Status(StatusArgs),
+    Job(JobArgs),
     Serve(ServeArgs),
     User(UserArgs),
-    Job(JobArgs),
     Probe(ProbeArgs),
     /// Race a real copy against kernel TCP over an emulated long haul (longhaul-lab)
     #[command(disable_help_flag = true)]
@@ -136,15 +140,27 @@ pub enum UserCommand {
 /// already there are skipped, and an interrupted copy goes on where it stopped when the same
 /// command is run again. Every file is verified before it takes its place.
 #[derive(Args, Debug)]
-#[command(verbatim_doc_comment, after_help = CP_EXAMPLES)]
+#[command(verbatim_doc_comment, override_usage = CP_USAGE, after_help = CP_EXAMPLES)]
 pub struct CpArgs {
-    /// What to copy
-    #[arg(value_name = "SRC", required = true, num_args = 1..)]
-    pub sources: Vec<OsString>,
-    /// Where to
-    #[arg(value_name = "DST")]
-    pub dest: OsString,
+    /// What to copy, and last where to
+    #[arg(value_names = ["SRC", "DST"], required_unless_present = "plan", conflicts_with = "plan", num_args = 2..)]
+    pub paths: Vec<OsString>,
 
+    /// Copy a part of what longhaul plan has put into RUN; how, is what the plan says
+    #[arg(long, value_name = "RUN", conflicts_with_all = HOW, help_heading = PLANNED)]
+    pub plan: Option<PathBuf>,
+    /// Which, from 0 [default: LONGHAUL_PART, or what Slurm or Kubernetes count]
+    #[arg(long, value_name = "I", requires = "plan", help_heading = PLANNED)]
+    pub part: Option<u32>,
+
+    /// How to copy, and what to say of it.
+    #[command(flatten)]
+    pub flags: CopyFlags,
+}
+
+/// How to copy, and what to say of it.
+#[derive(Args, Debug)]
+pub struct CopyFlags {
     /// Leave out what matches, as in a .gitignore; may be given several times
     #[arg(long, value_name = "GLOB", help_heading = FILES)]
     pub exclude: Vec<String>,
@@ -241,6 +257,14 @@ pub struct CpArgs {
     #[command(flatten)]
     pub reach: ReachArgs,
 
+    /// What to say of it.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// What to say of a copy.
+#[derive(Args, Debug)]
+pub struct OutputArgs {
     /// Say why this transport and pace, and what limited the copy over time
     #[arg(long, conflicts_with = "quiet", help_heading = OUTPUT)]
     pub why: bool,
@@ -255,7 +279,7 @@ pub struct CpArgs {
     pub progress: When,
 }
 
-impl CpArgs {
+impl CopyFlags {
     /// What decides how fast to send over UDP.
     pub fn control(&self) -> ControllerKind {
         if self.l4s { ControllerKind::Prague } else { self.control }
@@ -421,6 +445,37 @@ fn non_blank(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("empty".into()) } else { Ok(text.into()) }
 }
 
+/// What a plan says, not who copies a part of it.
+const HOW: [&str; 26] = [
+    "exclude",
+    "files_from",
+    "checksum",
+    "delta",
+    "delete",
+    "dry_run",
+    "fsync",
+    "no_fsync",
+    "resume",
+    "no_resume",
+    "rate",
+    "transport",
+    "streams",
+    "congestion",
+    "control",
+    "l4s",
+    "background",
+    "stall_timeout",
+    "ack_every",
+    "batch",
+    "packet_size",
+    "select",
+    "token_file",
+    "ports",
+    "ssh",
+    "no_deploy",
+];
+
+pub const PLANNED: &str = "Copies in parts";
 const FILES: &str = "Files";
 const SPEED: &str = "Speed";
 const FOBS: &str = "Packets (for experiments; the defaults tune themselves)";
@@ -435,6 +490,10 @@ Examples:
   longhaul sim list                             the papers' experiments, to be rerun
 
 Exit status: 0 done and verified, 1 failed, 2 wrong usage, 130 interrupted.";
+
+const CP_USAGE: &str = "\
+longhaul cp [OPTIONS] <SRC>... <DST>
+       longhaul cp [OPTIONS] --plan <RUN> [--part <I>]";
 
 const CP_EXAMPLES: &str = "\
 Examples:
@@ -517,29 +576,38 @@ mod tests {
 
     #[test]
     fn the_last_path_is_the_destination() {
-        let args = cp(&["a", "b", "far:c"]);
-        assert_eq!((args.sources, args.dest), (vec!["a".into(), "b".into()], "far:c".into()));
+        assert_eq!(cp(&["a", "b", "--json", "far:c"]).paths, ["a", "b", "far:c"]);
+        assert!(Cli::try_parse_from(["longhaul", "cp", "a"]).is_err());
+    }
+
+    #[test]
+    fn a_part_of_a_plan_is_copied_as_the_plan_says() {
+        let args = cp(&["--plan", "run", "--part", "3", "--json"]);
+        assert_eq!((args.plan, args.part), (Some("run".into()), Some(3)));
+        for more in ["--rate=1g", "--delete", "--token-file=t", "--no-resume", "a"] {
+            assert!(Cli::try_parse_from(["longhaul", "cp", "--plan", "run", more]).is_err(), "{more}");
+        }
     }
 
     #[test]
     fn of_resume_and_no_resume_the_last_counts() {
-        assert!(!cp(&["a", "b"]).no_resume);
-        assert!(cp(&["--resume", "--no-resume", "a", "b"]).no_resume);
-        assert!(!cp(&["--no-resume", "--resume", "a", "b"]).no_resume);
+        assert!(!cp(&["a", "b"]).flags.no_resume);
+        assert!(cp(&["--resume", "--no-resume", "a", "b"]).flags.no_resume);
+        assert!(!cp(&["--no-resume", "--resume", "a", "b"]).flags.no_resume);
     }
 
     #[test]
     fn names_are_those_of_the_library() {
         let defaults = longhaul::CopyOptions::default();
-        let args = cp(&["a", "b"]);
+        let args = cp(&["a", "b"]).flags;
         assert_eq!((args.control, args.select), (defaults.control, None));
         assert_eq!(args.stall_timeout, defaults.stall_timeout);
         for kind in ControllerKind::ALL.iter().copied() {
-            assert_eq!(cp(&["--control", kind.name(), "a", "b"]).control(), kind);
+            assert_eq!(cp(&["--control", kind.name(), "a", "b"]).flags.control(), kind);
         }
-        assert_eq!(cp(&["--l4s", "a", "b"]).control(), ControllerKind::Prague);
+        assert_eq!(cp(&["--l4s", "a", "b"]).flags.control(), ControllerKind::Prague);
         for kind in SelectorKind::ALL {
-            assert_eq!(cp(&["--select", kind.name(), "a", "b"]).select, Some(kind));
+            assert_eq!(cp(&["--select", kind.name(), "a", "b"]).flags.select, Some(kind));
         }
     }
 }

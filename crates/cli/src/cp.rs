@@ -1,32 +1,45 @@
 //! `longhaul cp`.
 
-use crate::args::CpArgs;
+use crate::args::{CopyFlags, CpArgs, OutputArgs};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, read_file_list, words};
 use crate::why::{self, limit_text};
-use crate::{log, signals};
-use longhaul::{CopyOptions, Fsync, Location, Observer, Summary, Truncated};
+use crate::{log, planned, signals};
+use longhaul::{CopyOptions, Fsync, Location, Observer, RequestError, Summary, Truncated};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 
 /// Copy, tell, and say how it ended.
 pub fn run(args: &CpArgs) -> Exit {
-    let control = args.control().name();
-    let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
-    let outcome = log::start("off").and_then(|()| {
-        let mut request = request(args, &mut display)?;
-        request.options.began = Some(output::program_start());
-        let stop = signals::stop_flag()?;
-        let Request { sources, dest, options } = &request;
-        let copy = || longhaul::copy(sources, dest, options, &mut display, stop.clone());
-        Ok(args.retry.run(&stop, copy)?)
-    });
+    let flags = &args.flags;
+    attempt(&flags.output, flags.control().name(), flags.dry_run, |display| match &args.plan {
+        Some(folder) => planned::copy_part(folder, args.part, flags.retry, display),
+        None => {
+            let mut request = request(args, display)?;
+            request.options.began = Some(output::program_start());
+            let stop = signals::stop_flag()?;
+            let Request { sources, dest, options } = &request;
+            let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
+            Ok(flags.retry.run(&stop, copy)?)
+        }
+    })
+}
+
+/// Do what comes to the summary of a copy, and tell of it.
+pub fn attempt(
+    how: &OutputArgs,
+    control: &str,
+    dry_run: bool,
+    work: impl FnOnce(&mut Display) -> Result<Summary, Failure>,
+) -> Exit {
+    let mut display = Display::new(Verbosity { progress: how.progress, quiet: how.quiet, why: how.why });
+    let outcome = log::start("off").and_then(|()| work(&mut display));
     let latest = display.finish();
     let (summary, exit) = match outcome {
         Ok(summary) => {
-            tell(args, &summary);
+            tell(how, dry_run, &summary);
             let exit = if summary.ok { Exit::Done } else { Exit::Failed };
             (summary, exit)
         }
@@ -38,7 +51,7 @@ pub fn run(args: &CpArgs) -> Exit {
             (summary, Exit::from(&failure))
         }
     };
-    if args.json {
+    if how.json {
         output::json(&summary);
     }
     exit
@@ -52,17 +65,13 @@ struct Request {
 }
 
 fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failure> {
-    let sources = args.sources.iter().map(location).collect::<Result<Vec<_>, _>>()?;
-    let dest = location(&args.dest)?;
-    let token = find_token(args.reach.token_file.as_deref()).map_err(Failure::Usage)?;
-    if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
-        observer.warning(warning);
-    }
-    let options = options(args, token.map(|token| token.secret))?;
-    Ok(Request { sources, dest, options })
+    let mut sources = args.paths.iter().map(location).collect::<Result<Vec<_>, _>>()?;
+    let dest = sources.pop().ok_or(longhaul::Error::from(RequestError::NoSource))?;
+    Ok(Request { sources, dest, options: options(&args.flags, observer)? })
 }
 
-fn location(arg: &OsString) -> Result<Location, Failure> {
+/// A source or a destination.
+pub fn location(arg: &OsString) -> Result<Location, Failure> {
     if arg == "-" {
         let text =
             "- (standard input or output) is not available in this version; a file of that name is ./-";
@@ -71,54 +80,59 @@ fn location(arg: &OsString) -> Result<Location, Failure> {
     Ok(Location::parse(arg).map_err(longhaul::Error::from)?)
 }
 
-fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions, Failure> {
-    let files_from = args.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
+/// How to copy.
+pub fn options(flags: &CopyFlags, observer: &mut dyn Observer) -> Result<CopyOptions, Failure> {
+    let token = find_token(flags.reach.token_file.as_deref()).map_err(Failure::Usage)?;
+    if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
+        observer.warning(warning);
+    }
+    let files_from = flags.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
     let mut options = CopyOptions {
-        transport: args.transport,
-        streams: match args.streams {
+        transport: flags.transport,
+        streams: match flags.streams {
             Streams::Auto => None,
             // Read as 64 at most.
             Streams::Fixed(streams) => u16::try_from(streams).ok(),
         },
-        congestion: args.congestion.clone(),
-        control: args.control(),
-        select: args.select,
-        rate: args.rate,
-        background: args.background,
-        ack_every: args.ack_every,
-        batch: args.batch,
-        packet_size: args.packet_size,
-        stall_timeout: args.stall_timeout,
-        token,
-        ports: args.reach.ports.clone(),
-        ssh_command: words(args.reach.ssh.as_deref()),
-        deploy: !args.reach.no_deploy,
+        congestion: flags.congestion.clone(),
+        control: flags.control(),
+        select: flags.select,
+        rate: flags.rate,
+        background: flags.background,
+        ack_every: flags.ack_every,
+        batch: flags.batch,
+        packet_size: flags.packet_size,
+        stall_timeout: flags.stall_timeout,
+        token: token.map(|token| token.secret),
+        ports: flags.reach.ports.clone(),
+        ssh_command: words(flags.reach.ssh.as_deref()),
+        deploy: !flags.reach.no_deploy,
         files_from,
         ..CopyOptions::default()
     };
-    options.files.resume = !args.no_resume;
-    options.files.checksum = args.checksum;
-    options.files.delta = args.delta;
-    options.files.delete = args.delete;
-    options.files.dry_run = args.dry_run;
-    options.files.fsync = match (args.fsync, args.no_fsync) {
+    options.files.resume = !flags.no_resume;
+    options.files.checksum = flags.checksum;
+    options.files.delta = flags.delta;
+    options.files.delete = flags.delete;
+    options.files.dry_run = flags.dry_run;
+    options.files.fsync = match (flags.fsync, flags.no_fsync) {
         (true, _) => Fsync::Always,
         (_, true) => Fsync::Never,
         _ => Fsync::Auto,
     };
-    options.files.exclude.clone_from(&args.exclude);
+    options.files.exclude.clone_from(&flags.exclude);
     Ok(options)
 }
 
 /// The end of the story on standard error: why, what failed, one line of summary.
-fn tell(args: &CpArgs, summary: &Summary) {
-    if args.why {
+fn tell(how: &OutputArgs, dry_run: bool, summary: &Summary) {
+    if how.why {
         why::lines(summary).iter().for_each(|line| say(line));
     }
-    if args.dry_run && !args.quiet {
+    if dry_run && !how.quiet {
         list("would copy", &summary.to_copy);
         list("would remove", &summary.removed_paths);
-    } else if args.why {
+    } else if how.why {
         list("removed", &summary.removed_paths);
     }
     for failure in &summary.failures {
@@ -132,8 +146,8 @@ fn tell(args: &CpArgs, summary: &Summary) {
         Some(error) if !summary.ok && summary.failures.is_empty() => output::error(error),
         _ => {}
     }
-    if !args.quiet {
-        say(&summary_text(summary, args.dry_run));
+    if !how.quiet {
+        say(&summary_text(summary, dry_run));
     }
 }
 

@@ -11,6 +11,7 @@ mod job;
 mod lab_program;
 pub mod log;
 pub mod output;
+mod planned;
 mod probe;
 pub mod program;
 mod progress;

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Command};
 use crate::output::Exit;
-use crate::{agent, cp, help, job, lab_program, output, probe, serve, user};
+use crate::{agent, cp, help, job, lab_program, output, planned, probe, serve, user};
 use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
@@ -18,11 +18,14 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Exit {
-    if matches!(command, Command::Cp(_) | Command::Serve(_) | Command::Agent(_)) {
+    if matches!(command, Command::Cp(_) | Command::Finish(_) | Command::Serve(_) | Command::Agent(_)) {
         have_descriptors();
     }
     let outcome = match command {
         Command::Cp(args) => Ok(cp::run(&args)),
+        Command::Plan(args) => planned::plan(&args, args.parts),
+        Command::Finish(args) => Ok(planned::finish(&args)),
+        Command::Status(args) => planned::status(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Probe(args) => Ok(probe::run(&args)),
         Command::Demo(_) | Command::Sim(_) | Command::Lab(_) => Err(lab_program::become_it()),

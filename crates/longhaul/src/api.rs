@@ -7,6 +7,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// Port of `longhaul serve`, TCP and UDP.
@@ -33,6 +35,20 @@ pub enum Location {
         /// Path below the served root, without a leading slash.
         path: Vec<u8>,
     },
+}
+
+impl fmt::Display for Location {
+    /// As it is read, but for bytes that are no text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host_text = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.into() };
+        match self {
+            Location::Local(path) => write!(f, "{}", path.display()),
+            Location::Ssh { host, path } => write!(f, "{host}:{}", String::from_utf8_lossy(path)),
+            Location::Daemon { host, port, path } => {
+                write!(f, "longhaul://{}:{port}/{}", host_text(host), String::from_utf8_lossy(path))
+            }
+        }
+    }
 }
 
 impl Location {
@@ -168,6 +184,8 @@ pub struct CopyOptions {
     pub select: Option<SelectorKind>,
     /// Never faster than this.
     pub rate: Option<Rate>,
+    /// Nor than this, in bit/s, which may change while it copies. Only where this side sends.
+    pub live_rate: Option<Arc<AtomicU64>>,
     /// Yield to all other traffic. Over TCP, which cannot, a single connection is used unless `streams` names more.
     pub background: bool,
     /// New packets per acknowledgement (F in the FOBS paper); `None`: the controller's own.
@@ -206,6 +224,7 @@ impl Default for CopyOptions {
             control: ControllerKind::Adaptive,
             select: None,
             rate: None,
+            live_rate: None,
             background: false,
             ack_every: None,
             batch: None,

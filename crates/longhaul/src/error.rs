@@ -1,6 +1,10 @@
 //! Why a copy, a probe or a server ended before its time. None of these speaks of flags: a program that has them
 //! adds which one helps.
 
+mod plan;
+
+pub use plan::PlanError;
+
 use crate::files::{FileError, PatternError};
 use crate::listing::ListingError;
 use crate::net::control::HandshakeError;
@@ -25,6 +29,9 @@ pub enum Error {
     /// The request makes no sense.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// The plan of a copy is of no use, or there is nothing in it to do.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// The user stopped it.
     #[error("interrupted; run the same command again to continue")]
     Interrupted,
@@ -189,7 +196,8 @@ impl Error {
     pub fn cause(&self) -> Cause {
         match self {
             Error::Request(_) | Error::OfferTooLong | Error::Policy(_) => Cause::Request,
-            Error::Interrupted => Cause::Interrupted,
+            Error::Interrupted | Error::Plan(PlanError::Interrupted) => Cause::Interrupted,
+            Error::Plan(PlanError::InUse { .. }) => Cause::InUse,
             Error::UnknownHost { .. } | Error::NoAddress { .. } | Error::Unreachable { .. } => {
                 Cause::Unreachable
             }

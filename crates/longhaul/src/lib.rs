@@ -28,11 +28,12 @@ mod error;
 pub mod files;
 #[doc(hidden)]
 pub mod listing;
+pub mod planned;
 mod transfer;
 
 pub use api::*;
 pub use daemon::ServeOptions;
-pub use error::{DamagedToken, Error, LocationError, PolicyError, RequestError, SshError};
+pub use error::{DamagedToken, Error, LocationError, PlanError, PolicyError, RequestError, SshError};
 pub use files::{FileError, PatternError, PatternProblem};
 pub use listing::ListingError;
 pub use longhaul_net::control::HandshakeError;

@@ -1,7 +1,7 @@
 //! The flags of `longhaul job`.
 
+use crate::planned::args::PlanArgs;
 use clap::{Args, Subcommand, ValueEnum};
-use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -43,27 +43,18 @@ pub struct RunArgs {
 /// What is submitted, and how.
 #[derive(Args, Debug)]
 pub struct SubmitArgs {
-    /// What to copy
-    #[arg(value_name = "SRC", required = true, num_args = 1..)]
-    pub sources: Vec<OsString>,
-    /// Where to
-    #[arg(value_name = "DST")]
-    pub dest: OsString,
-    /// Folder for the plan, its scripts and what the parts say; on a file system that all movers have
-    #[arg(long = "out", short = 'o', value_name = "RUN", default_value = "longhaul-run")]
-    pub run: PathBuf,
-    /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
+    /// What is copied, where to and how.
+    #[command(flatten)]
+    pub plan: PlanArgs,
 
     /// What runs the parts
     #[arg(long, value_enum, default_value_t, help_heading = ENGINE)]
     pub engine: Engine,
-    /// One allocation of so many movers, with four parts for each, all at a time
+    /// One allocation of so many movers and all parts at a time, four for each unless --parts says otherwise
     #[arg(long, short = 'N', value_name = "N", conflicts_with = "array", help_heading = ENGINE)]
     pub nodes: Option<NonZeroU32>,
     /// An array of so many parts, such as 512, or 512%96 with 96 at a time
-    #[arg(long, value_name = "PARTS[%N]", help_heading = ENGINE)]
+    #[arg(long, value_name = "PARTS[%N]", conflicts_with_all = ["parts", "part_size"], help_heading = ENGINE)]
     pub array: Option<Array>,
     /// The partition to run in
     #[arg(long, value_name = "NAME", help_heading = ENGINE)]
@@ -83,7 +74,9 @@ impl SubmitArgs {
     /// How many parts there are to be, if the flags tell.
     pub fn parts(&self) -> Option<u32> {
         let of_array = self.array.map(|array| array.parts.get());
-        of_array.or(self.nodes.map(|nodes| nodes.get().saturating_mul(PARTS_A_MOVER)))
+        let of_nodes = self.nodes.filter(|_| self.plan.part_size.is_none());
+        let of_nodes = of_nodes.map(|nodes| nodes.get().saturating_mul(PARTS_A_MOVER));
+        self.plan.parts.or(of_array).or(of_nodes)
     }
 }
 
@@ -129,11 +122,11 @@ const ENGINE: &str = "Engine";
 
 const JOB_EXAMPLES: &str = "\
 Examples:
-  longhaul job submit --array 512%96 --partition dtn /data/run7 longhaul://dtn1.far/in
-  longhaul job submit -N 4 --time 12:00:00 -o run7.plan /data/run7 longhaul://dtn1.far/in
-  longhaul job submit --array 64 --sbatch=--account=physics /data/run7 longhaul://dtn1.far/in
-  longhaul job status longhaul-run
-  longhaul job resume longhaul-run";
+  longhaul job submit --array 512%96 --partition dtn -o run7.plan /data/run7 longhaul://dtn[1-4].far/in
+  longhaul job submit -N 4 --time 12:00:00 -o run7.plan /data/run7 longhaul://dtn[1-4].far/in
+  longhaul job submit --array 64 --sbatch=--account=physics -o run7.plan /data/run7 longhaul://dtn1.far/in
+  longhaul job status run7.plan
+  longhaul job resume run7.plan";
 
 #[cfg(test)]
 mod tests {

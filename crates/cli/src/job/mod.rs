@@ -8,15 +8,16 @@ mod slurm;
 
 use crate::failure::Failure;
 use crate::output::{self, Exit, say};
+use crate::planned;
+use crate::planned::args::StatusArgs;
 use crate::values::describe;
 use args::{JobArgs, JobCommand, SubmitArgs};
+use longhaul::planned::Run;
 use record::Record;
 use script::{LOGS, Scripts};
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Submit, show, cancel or resume the jobs of a copy.
 pub fn run(args: &JobArgs) -> Result<Exit, Failure> {
@@ -29,54 +30,28 @@ pub fn run(args: &JobArgs) -> Result<Exit, Failure> {
             say(&format!("cancelled; longhaul job resume {} goes on", args.run.display()));
             Ok(Exit::Done)
         }
-        JobCommand::Resume(args) => resume(&args.run),
+        JobCommand::Resume(args) => resume(&args.run).map(|()| Exit::Done),
     }
 }
 
 fn submit(args: &SubmitArgs) -> Result<Exit, Failure> {
     let program = std::env::current_exe().map_err(|error| cannot("find this program", &error))?;
-    let run = std::path::absolute(&args.run).map_err(|error| cannot("tell where RUN is", &error))?;
+    let run = std::path::absolute(&args.plan.run).map_err(|error| cannot("tell where RUN is", &error))?;
     let scripts = Scripts::new(args, &program, &run)?;
     // A plan may take long, and would be for nothing where Slurm is not or wants none of it.
     slurm::check(&scripts.parts(args.parts().unwrap_or(1)))?;
-    let planned = plan(args)?;
-    if planned != Exit::Done {
-        return Ok(planned);
-    }
+    // Where something could not be listed, the rest is copied, and the last step says so again.
+    let planned = planned::plan(&args.plan, args.parts())?;
+    let parts = Run::open(&run)?.plan.parts;
     fs::create_dir_all(run.join(LOGS)).map_err(|error| cannot("make a folder in RUN", &error))?;
-    for (name, text) in [(PARTS_SCRIPT, scripts.parts(parts_of(&run)?)), (FINISH_SCRIPT, scripts.finish())] {
+    for (name, text) in [(PARTS_SCRIPT, scripts.parts(parts)), (FINISH_SCRIPT, scripts.finish())] {
         fs::write(run.join(name), text).map_err(|error| cannot("write a script into RUN", &error))?;
     }
-    submit_scripts(&run)
+    submit_scripts(&run)?;
+    Ok(planned)
 }
 
-/// As `longhaul plan` does.
-fn plan(args: &SubmitArgs) -> Result<Exit, Failure> {
-    let program = std::env::current_exe().map_err(|error| cannot("find this program", &error))?;
-    let mut plan = Command::new(program);
-    plan.arg("plan").args(&args.sources).arg(&args.dest).arg("-o").arg(&args.run);
-    if let Some(parts) = args.parts() {
-        plan.arg("--parts").arg(parts.to_string());
-    }
-    plan.args(args.token_file.iter().flat_map(|file| ["--token-file".as_ref(), file.as_os_str()]));
-    let status = plan.status().map_err(|error| cannot("start the plan", &error))?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(if status.success() { Exit::Done } else { Exit::Command(code.unwrap_or(1)) })
-}
-
-/// How many parts a plan has.
-fn parts_of(run: &Path) -> Result<u32, Failure> {
-    #[derive(Deserialize)]
-    struct Plan {
-        parts: u32,
-    }
-    let text = fs::read(run.join("plan.json")).map_err(|error| cannot("read the plan", &error))?;
-    let plan: Plan =
-        serde_json::from_slice(&text).map_err(|error| Failure::Failed(format!("the plan: {error}")))?;
-    Ok(plan.parts)
-}
-
-fn resume(run: &Path) -> Result<Exit, Failure> {
+fn resume(run: &Path) -> Result<(), Failure> {
     let run = absolute(run)?;
     let record = Record::load(&run)?;
     if let Some(queued) = slurm::queue(&record.jobs())?.first() {
@@ -90,7 +65,7 @@ fn resume(run: &Path) -> Result<Exit, Failure> {
     submit_scripts(&run)
 }
 
-fn submit_scripts(run: &Path) -> Result<Exit, Failure> {
+fn submit_scripts(run: &Path) -> Result<(), Failure> {
     let parts = slurm::submit(&run.join(PARTS_SCRIPT), None)?;
     let mut record = Record { parts, finish: None };
     // Known before anything else can fail: it can be cancelled.
@@ -99,7 +74,7 @@ fn submit_scripts(run: &Path) -> Result<Exit, Failure> {
     record.save(run)?;
     output::result(&record.jobs().join(" "));
     say(&format!("submitted; longhaul job status {} tells how far it is", run.display()));
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn status(run: &Path) -> Result<Exit, Failure> {
@@ -115,7 +90,7 @@ fn status(run: &Path) -> Result<Exit, Failure> {
         let states = if states.is_empty() { "not in the queue".into() } else { states.join(", ") };
         output::result(&format!("{what}  job {job}  {states}"));
     }
-    Ok(Exit::Done)
+    planned::status(&StatusArgs { run: run.into(), json: false, watch: false })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -157,6 +157,13 @@ impl Account {
                 let (room, dest) = one(dest, Use::Write)?;
                 Ok((Some(room.clone()), Operation::Push { dest }))
             }
+            Operation::Planned { dest, step } => {
+                let (room, dest) = one(dest, Use::Write)?;
+                if room.access == Access::WriteOnly {
+                    return Err(refused("a planned copy looks at what is there: it is write-only for you"));
+                }
+                Ok((Some(room.clone()), Operation::Planned { dest, step: step.clone() }))
+            }
             Operation::Pull { sources } => {
                 let found = sources.iter().map(|path| one(path, Use::Read)).collect::<Result<Vec<_>, _>>()?;
                 let Some((room, _)) = found.first() else { return Err(refused("nothing is asked for")) };

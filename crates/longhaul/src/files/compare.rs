@@ -8,12 +8,13 @@ use super::folders::Folders;
 use super::journal::Owner;
 use super::journal::group_range;
 use super::names::is_ours;
+use super::pieces::{Assembled, PIECE_GROUPS_MIN, Pieces, assemble};
 use super::resume::{Resumed, is_within, resume};
 use super::scan::{mtime, open_to_read};
 use super::target::PERMISSIONS;
 use super::twins::{Taken, Twins};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
-use longhaul_proto::session::message::{Delta, FileOptions};
+use longhaul_proto::session::message::{Delta, FileOptions, PlanId};
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -34,6 +35,8 @@ pub(super) enum Found {
     Same { fix: bool },
     /// Part of the file: what an interrupted run left, or what the file in place may have in common with it.
     Part(Option<Box<Resumed>>, Option<Standing>),
+    /// All of the file, in pieces.
+    Assembled(Box<Assembled>),
     /// Something that it cannot replace.
     Obstacle(FileError),
 }
@@ -44,7 +47,9 @@ impl Found {
         match self {
             Found::Nothing => true,
             Found::Part(resumed, standing) => resumed.is_some() || standing.is_none(),
-            Found::Folder | Found::Kept | Found::Same { .. } | Found::Obstacle(_) => false,
+            Found::Folder | Found::Kept | Found::Same { .. } | Found::Assembled(_) | Found::Obstacle(_) => {
+                false
+            }
         }
     }
 
@@ -73,7 +78,17 @@ pub(super) struct Looker<'a> {
     stop: &'a AtomicBool,
     blocked: Blocked,
     owner: Owner,
+    steps: Steps<'a>,
     replaced_bytes: u64,
+}
+
+/// What is to be known of a planned copy.
+#[derive(Clone, Copy)]
+pub(super) struct Steps<'a> {
+    /// Which entries are in pieces.
+    pub pieces: &'a Pieces,
+    /// The plan, if this is its last step: nothing is to come.
+    pub finishes: Option<PlanId>,
 }
 
 /// The topmost folders that cannot be made: nothing below them can be stored.
@@ -125,7 +140,7 @@ impl<'a> Looker<'a> {
         (manifest, layout): (&'a Manifest, &'a Layout),
         options: &'a FileOptions,
         blocked: Blocked,
-        owner: Owner,
+        (owner, steps): (Owner, Steps<'a>),
         stop: &'a AtomicBool,
     ) -> Looker<'a> {
         let folders = Folders::new(top);
@@ -139,6 +154,7 @@ impl<'a> Looker<'a> {
             stop,
             blocked,
             owner,
+            steps,
             replaced_bytes: 0,
         }
     }
@@ -160,7 +176,12 @@ impl<'a> Looker<'a> {
 
     /// What is at `path`.
     pub(super) fn look(&mut self, index: EntryIndex, entry: &Entry, path: &[u8]) -> Found {
-        let found = self.find(index, entry, path);
+        let found = match self.find(index, entry, path) {
+            Found::Nothing if self.steps.finishes.is_some() && entry.kind.data_len() > 0 => {
+                Found::Obstacle(FileError::NotYet)
+            }
+            found => found,
+        };
         if matches!((&found, &entry.kind), (Found::Obstacle(_), Kind::Dir)) {
             self.blocked.insert(path);
         }
@@ -224,6 +245,10 @@ impl<'a> Looker<'a> {
         name: &[u8],
         stat: Option<&Stat>,
     ) -> Found {
+        let piece = self.steps.pieces.piece(index);
+        if piece.is_some() && self.layout.group_count(index) < PIECE_GROUPS_MIN {
+            return Found::Obstacle(FileError::NoPiece);
+        }
         let mut standing = None;
         if let Some(stat) = stat
             && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -233,14 +258,23 @@ impl<'a> Looker<'a> {
                 let mode = entry.mode & PERMISSIONS;
                 return Found::Same { fix: !same_time || stat.st_mode & 0o7777 != mode };
             }
-            standing = self.standing(index, entry, stat);
+            if piece.is_none() && self.steps.finishes.is_none() {
+                standing = self.standing(index, entry, stat);
+            }
             if standing.is_none_or(|standing| !standing.may_stay) {
                 self.replaced_bytes += (stat.st_blocks as u64).saturating_mul(512);
             }
         }
+        if let Some(plan) = self.steps.finishes {
+            return match assemble(folder, name, (index, entry), (plan, self.owner), self.stop) {
+                Ok(assembled) => Found::Assembled(Box::new(assembled)),
+                Err(error) => Found::Obstacle(error),
+            };
+        }
         let mut resumed = None;
         if self.options.resume && self.layout.group_count(index) > 1 {
-            match resume(folder, name, index, entry, (self.owner, self.options.checksum), self.stop) {
+            let how = (self.owner, self.options.checksum);
+            match resume(folder, name, (index, entry), piece, how, self.stop) {
                 Ok(found) => resumed = found.map(Box::new),
                 Err(error) => return Found::Obstacle(error.into()),
             }
@@ -257,7 +291,9 @@ impl<'a> Looker<'a> {
         if stat.st_size as u64 != *size {
             return false;
         }
-        if !self.options.checksum {
+        // What a planned copy has put in place was verified then.
+        let is_planned = self.steps.finishes.is_some() || self.steps.pieces.is_part();
+        if !self.options.checksum || is_planned {
             return same_time;
         }
         // Where there is no data there are no hashes.

@@ -75,6 +75,21 @@ pub enum FileError {
     /// The source has a file whose name is one of those for files on their way.
     #[error("its name is one that longhaul uses for files on their way; rename it")]
     NameReserved,
+    /// A planned copy is to be finished, and nothing of this has come.
+    #[error("is not there yet")]
+    NotYet,
+    /// A planned copy is to be finished, and a piece of this has not come in full.
+    #[error("has come in pieces, and the one from byte {from_byte} of its data on is not there in full yet")]
+    Missing {
+        /// Where the piece begins in the file's data.
+        from_byte: u64,
+    },
+    /// A piece of a file that is none.
+    #[error("is said to be a piece of a file and is too short for one")]
+    NoPiece,
+    /// It was written since the copy was planned.
+    #[error("changed since the copy was planned; plan it anew")]
+    ChangedSincePlan,
     /// Its groups do not match the sender's hashes, time and again.
     #[error("cannot be verified; is it being written to while it is copied? copy it again")]
     Unverifiable,
@@ -126,7 +141,7 @@ impl FileError {
             FileError::System(source) | FileError::Step { source, .. } => cause_of(source),
             FileError::At { error, .. } => error.cause(),
             FileError::NoRoom { .. } | FileError::Full { .. } => Cause::NoSpace,
-            FileError::Changed | FileError::Unverifiable => Cause::Changed,
+            FileError::Changed | FileError::ChangedSincePlan | FileError::Unverifiable => Cause::Changed,
             FileError::Pattern(_) => Cause::Request,
             FileError::Interrupted => Cause::Interrupted,
             _ => Cause::Other,

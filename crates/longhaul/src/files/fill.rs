@@ -3,7 +3,6 @@
 use super::errors::FileError;
 use super::extents::DataMap;
 use super::folders::{Folders, split};
-use super::hash::group_hash;
 use super::scan::{Scan, mtime, open_to_read};
 use super::version::{Identity, expose_writes};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Kind, Layout, Ranges};
@@ -40,6 +39,8 @@ struct Memory {
 struct Opened {
     file: File,
     map: DataMap,
+    /// What told of its changes when it was opened, of a planned copy.
+    identity: Option<Identity>,
 }
 
 impl Filler {
@@ -67,7 +68,7 @@ impl Filler {
             }
             match self.read(group, place.start - self.layout.entry_range(group.entry).start, piece) {
                 Ok(()) if hash => {
-                    let hash = group_hash(group.index, self.layout.group_count(group.entry), piece);
+                    let hash = self.scan.pieces.hash(&self.layout, group, piece);
                     hashes.push(GroupHash { group, hash });
                 }
                 Ok(()) => {}
@@ -84,7 +85,7 @@ impl Filler {
     fn read(&self, group: Group, data_offset: u64, piece: &mut [u8]) -> Result<(), FileError> {
         let entry = &self.scan.manifest.entries[group.entry as usize];
         let opened = self.open(group.entry, entry)?;
-        let listed = self.scan.identity(group.entry);
+        let listed = self.scan.identity(group.entry).or(opened.identity);
         if listed.is_some() {
             for (at, len) in opened.map.places(data_offset..data_offset + piece.len() as u64) {
                 expose_writes(&opened.file, at, len);
@@ -92,7 +93,7 @@ impl Filler {
         }
         let unreadable = FileError::step("cannot be read");
         opened.map.read(&opened.file, data_offset, piece).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => FileError::Changed,
+            io::ErrorKind::UnexpectedEof => self.changed(),
             _ => unreadable(error),
         })?;
         // Looking once, afterwards, suffices: whoever wrote since the listing has left another time.
@@ -102,9 +103,13 @@ impl Filler {
         };
         match same {
             Ok(true) => Ok(()),
-            Ok(false) => Err(FileError::Changed),
+            Ok(false) => Err(self.changed()),
             Err(error) => Err(unreadable(error.into())),
         }
+    }
+
+    fn changed(&self) -> FileError {
+        if self.scan.plan_key.is_some() { FileError::ChangedSincePlan } else { FileError::Changed }
     }
 
     fn open(&self, index: EntryIndex, entry: &Entry) -> Result<Arc<Opened>, FileError> {
@@ -120,12 +125,13 @@ impl Filler {
         if !is_large {
             drop(memory);
             let file = open_to_read(&folder, split(&entry.path).1).map_err(cannot)?;
-            return Ok(Arc::new(Opened { file, map: DataMap::new(&entry.kind) }));
+            return Ok(Arc::new(Opened { file, map: DataMap::new(&entry.kind), identity: None }));
         }
         let file = open_to_read(&folder, split(&entry.path).1).map_err(cannot)?;
+        let identity = self.scan.plan_key.map(|key| as_planned(entry, &key, &file)).transpose()?;
         // Only advice: not every file system takes it.
         let _ = fadvise(&file, 0, None, Advice::Sequential);
-        let opened = Arc::new(Opened { file, map: DataMap::new(&entry.kind) });
+        let opened = Arc::new(Opened { file, map: DataMap::new(&entry.kind), identity });
         memory.large.truncate(LARGE_OPEN_MAX - 1);
         memory.large.insert(0, (index, opened.clone()));
         Ok(opened)
@@ -159,6 +165,18 @@ fn is_as_listed(entry: &Entry, stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         && stat.st_size as u64 == size
         && mtime(stat) == entry.mtime
+}
+
+/// What tells of changes of a file from now on, if it is what was listed when the copy was planned.
+fn as_planned(entry: &Entry, key: &[u8; 32], file: &File) -> Result<Identity, FileError> {
+    let version = match &entry.kind {
+        Kind::File { version, .. } => version.as_ref(),
+        Kind::Dir | Kind::Symlink { .. } => None,
+    };
+    let identity = Identity::of(file)?;
+    let is_same = is_as_listed(entry, &fstat(file)?)
+        && version.map_or(Ok(true), |version| Identity::shared(key, file).map(|now| now.is(version)))?;
+    if is_same { Ok(identity) } else { Err(FileError::ChangedSincePlan) }
 }
 
 /// Two files are read at a time at most, and one may be asked for again.

@@ -1,7 +1,7 @@
 //! Group hashes: subtrees of a file's own BLAKE3 tree, from which its root follows.
 
 use blake3::Hasher;
-use blake3::hazmat::HasherExt;
+use blake3::hazmat::{HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use longhaul_proto::session::manifest::GROUP_LEN;
 
 /// The hash of group `index` of a file of `count` groups: its chaining value, or the ordinary BLAKE3 hash where it is
@@ -15,10 +15,64 @@ pub(super) fn group_hash(index: u32, count: u32, data: &[u8]) -> [u8; 32] {
     hasher.update(data).finalize_non_root()
 }
 
+/// The hash of a file of several groups, from theirs in order.
+#[derive(Debug, Default)]
+pub(super) struct Root {
+    /// Of what has been put together: subtrees, the largest first, each of a power of two of groups.
+    subtrees: Vec<[u8; 32]>,
+    groups: u64,
+}
+
+impl Root {
+    /// The next group's hash.
+    pub(super) fn push(&mut self, hash: [u8; 32]) {
+        // The last one may not be merged before it is known not to be the last of all (BLAKE3 paper, section 5.1.2).
+        self.merge_full();
+        self.groups += 1;
+        self.subtrees.push(hash);
+    }
+
+    /// As many subtrees as there are ones in the count of groups are to be left.
+    fn merge_full(&mut self) {
+        while self.subtrees.len() > self.groups.count_ones() as usize {
+            self.merge();
+        }
+    }
+
+    fn merge(&mut self) {
+        let right = self.subtrees.pop().expect("there are two");
+        let left = self.subtrees.pop().expect("there are two");
+        self.subtrees.push(merge_subtrees_non_root(&left, &right, Mode::Hash));
+    }
+
+    /// The file's hash. It has two groups at the least.
+    pub(super) fn finish(mut self) -> [u8; 32] {
+        while self.subtrees.len() > 2 {
+            self.merge();
+        }
+        match self.subtrees[..] {
+            [left, right] => *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes(),
+            _ => [0; 32],
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blake3::hazmat::{Mode, merge_subtrees_root};
+
+    #[test]
+    fn the_hash_of_a_file_follows_from_those_of_its_groups() {
+        for (groups, more) in [(2, 0), (2, 5), (3, 0), (4, 0), (5, 0), (5, 1), (7, 99), (8, 0), (13, 7)] {
+            let len = groups * GROUP_LEN as usize + more;
+            let data: Vec<u8> = (0..len).map(|at| (at >> 9) as u8 ^ at as u8).collect();
+            let mut root = Root::default();
+            for (index, group) in data.chunks(GROUP_LEN as usize).enumerate() {
+                root.push(group_hash(index as u32, u32::MAX, group));
+            }
+            assert_eq!(root.finish(), *blake3::hash(&data).as_bytes(), "{groups} groups and {more} bytes");
+        }
+    }
 
     #[test]
     fn group_hashes_are_subtrees_of_the_hash_of_the_file() {

@@ -38,8 +38,20 @@ impl Writer {
         if !self.shared.step(entry, &[Status::Started], Status::Landing) {
             return Ok(());
         }
+        if target.is_piece(entry) {
+            return self.keep_piece(entry);
+        }
         let part = self.part(entry)?;
         self.take_in(target.complete_part(entry, part)?);
+        Ok(())
+    }
+
+    /// A piece of a file: it stays in the part file, and its journal says so.
+    fn keep_piece(&self, entry: EntryIndex) -> io::Result<()> {
+        let shared = &self.shared;
+        shared.logs.keep(&shared.target, entry, shared.fsync != Fsync::Never)?;
+        let _ = shared.target.close_part(entry);
+        shared.done(entry);
         Ok(())
     }
 

@@ -33,11 +33,19 @@ impl Lister {
         options: ScanOptions,
         limits: PartLimits,
     ) -> Result<Lister, FileError> {
+        let stop = options.stop.clone();
+        Lister::of(stop, move |emit| scan_in_parts(&root, &sources, &options, limits, emit))
+    }
+
+    /// Begin to list as `work` does; `stop` is set when nobody wants any more of it.
+    pub(crate) fn of(
+        stop: Arc<AtomicBool>,
+        work: impl FnOnce(&mut dyn FnMut(Scan) -> bool) + Send + 'static,
+    ) -> Result<Lister, FileError> {
         // One part waits here while the next is being listed.
         let (tell, parts) = bounded(1);
-        let stop = options.stop.clone();
         let list = move || {
-            scan_in_parts(&root, &sources, &options, limits, &mut |scan| {
+            work(&mut |scan| {
                 let listing = match scan.is_crowded {
                     false => listing::encode(&scan.manifest, &scan.errors),
                     true => Err(ListingError::Busy),

@@ -152,6 +152,20 @@ impl Logs {
         }
     }
 
+    /// All of a file's piece is stored: its journal stays, and speaks of the disk if that is to have it. It is ours no longer.
+    pub(super) fn keep(&self, target: &Target, entry: EntryIndex, on_disk: bool) -> io::Result<()> {
+        let Some(log) = self.get(entry) else { return Ok(()) };
+        if on_disk && let Err(error) = sync_one(target, entry, &log) {
+            self.give_up(target, entry);
+            return Err(error);
+        }
+        let mut held = lock(&log);
+        held.flush()?;
+        held.closed = true;
+        lock(&self.logs).remove(&entry);
+        Ok(())
+    }
+
     /// A file has landed: its journal goes. It stays ours until then.
     pub(super) fn remove(&self, target: &Target, entry: EntryIndex) {
         let log = lock(&self.logs).remove(&entry);

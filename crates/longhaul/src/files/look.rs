@@ -4,7 +4,6 @@ use super::calls::copy_file_range;
 use super::claims::{Claimed, Equal, InPlace};
 use super::compare::holes_are_empty;
 use super::extents::DataMap;
-use super::hash::group_hash;
 use super::journal::Record;
 use super::ledger::Verdict;
 use super::part::Part;
@@ -212,7 +211,7 @@ impl Writer {
         let range = self.data_range(group);
         let mut buf = vec![0; (range.end - range.start) as usize];
         read(range.start, &mut buf).ok()?;
-        Some(group_hash(group.index, self.shared.target.layout.group_count(group.entry), &buf))
+        Some(self.shared.target.group_hash(group, &buf))
     }
 }
 

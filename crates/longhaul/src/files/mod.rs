@@ -101,6 +101,7 @@ mod log;
 mod look;
 mod names;
 mod part;
+mod pieces;
 mod plan;
 mod prepare;
 mod reader;
@@ -132,6 +133,7 @@ pub use scan::{Scan, ScanOptions, SourceSpec, scan};
 pub use sink::FileSink;
 
 pub(crate) use lister::{Listed, Lister};
-pub(crate) use scan::PartLimits;
+pub(crate) use pieces::{PIECE_GROUPS_MIN, Pieces, piece_of};
+pub(crate) use scan::{PartLimits, scan_in_parts};
 pub(crate) use sealing::prime;
 pub(crate) use sink::{Backlog, SinkEvent};

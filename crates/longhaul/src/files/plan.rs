@@ -1,7 +1,7 @@
 //! The receiver's first step: what is there already, what can be taken over, what is to come.
 
 use super::claims::Standing;
-use super::compare::{Blocked, Found, Looker};
+use super::compare::{Blocked, Found, Looker, Steps};
 use super::disk::room;
 use super::errors::FileError;
 use super::exclude::Exclude;
@@ -10,6 +10,7 @@ use super::folders::{Folders, list};
 use super::journal::{Owner, group_range, owner};
 use super::lease::left_part;
 use super::names::{NAME_MAX, is_ours, journal_name};
+use super::pieces::{Assembled, Pieces};
 use super::resume::Resumed;
 use super::root::{Root, Written};
 use super::target::Place;
@@ -17,7 +18,9 @@ use super::twins::Taken;
 use longhaul_proto::session::manifest::{
     Entry, EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges, bytes_in, shifted,
 };
-use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, Report};
+use longhaul_proto::session::message::{
+    Already, FileFailure, FileOptions, Fsync, PlanStep, PlanTask, Report,
+};
 use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::HashSet;
@@ -38,12 +41,19 @@ pub struct Base {
     pub dest: PathBuf,
     /// The user of a daemon who sends the copy.
     owner: Owner,
+    /// Which step of a planned copy it is.
+    step: Option<Arc<PlanStep>>,
 }
 
 impl Base {
     /// A destination.
     pub fn new(root: Root, dest: impl Into<PathBuf>) -> Base {
-        Base { root, dest: dest.into(), owner: Owner::default() }
+        Base { root, dest: dest.into(), owner: Owner::default(), step: None }
+    }
+
+    /// The same for a step of a planned copy.
+    pub fn for_step(self, step: PlanStep) -> Base {
+        Base { step: Some(Arc::new(step)), ..self }
     }
 
     /// The same for a user of a daemon: what other users left unfinished is none of this one's business.
@@ -88,6 +98,8 @@ pub struct Plan {
     pub(super) to_fix: Vec<EntryIndex>,
     /// Files of which a part is there.
     pub(super) resumed: Vec<Resumed>,
+    /// Files that are there in pieces.
+    pub(super) assembled: Vec<Assembled>,
     /// Files in place that may have something in common with those to come.
     pub(super) standing: Vec<Standing>,
     /// There is a part before this one.
@@ -119,6 +131,8 @@ pub struct Planner {
     exclude: Exclude,
     /// A part has been compared.
     has_begun: bool,
+    /// Entries of all parts so far.
+    entries: u64,
     goal: Option<Goal>,
     /// What the top folder holds and the source has not named so far, where that matters.
     others: Option<Others>,
@@ -141,6 +155,7 @@ impl Planner {
             options,
             exclude,
             has_begun: false,
+            entries: 0,
             goal: None,
             others: None,
             sweep: None,
@@ -167,8 +182,13 @@ impl Planner {
         }
         let Some(goal) = self.goal.clone() else { return Ok(plan) };
         let has_parts = follows || manifest.seams.has_more;
-        let goal = Goal { taken: has_parts.then(|| self.taken.clone()), ..goal };
+        let mut goal = Goal { taken: has_parts.then(|| self.taken.clone()), ..goal };
+        let step = self.base.step.as_deref();
+        goal.pieces =
+            step.map_or_else(Pieces::default, |step| Pieces::of(step, self.entries, manifest.entries.len()));
+        self.entries += manifest.entries.len() as u64;
         let replaced_bytes = self.look(&goal, manifest, &layout, &mut plan, stop)?;
+        goal.pieces.add_whole(plan.assembled.iter().map(|assembled| assembled.entry));
         if let Some(sweep) = &mut self.sweep {
             sweep.part(manifest);
         }
@@ -216,8 +236,10 @@ impl Planner {
     ) -> Result<u64, FileError> {
         let blocked = std::mem::take(&mut self.blocked);
         let (top, taken) = (goal.top.clone(), goal.taken.clone());
-        let mut looker =
-            Looker::new((top, taken), (manifest, layout), &self.options, blocked, self.base.owner, stop);
+        let finishes = self.base.step.as_ref().filter(|step| step.task == PlanTask::Finish);
+        let steps = Steps { pieces: &goal.pieces, finishes: finishes.map(|step| step.plan) };
+        let ours = (self.base.owner, steps);
+        let mut looker = Looker::new((top, taken), (manifest, layout), &self.options, blocked, ours, stop);
         for (index, entry) in manifest.entries.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
                 return Err(FileError::Interrupted);
@@ -351,6 +373,15 @@ impl Plan {
                 }
                 self.add_range(range);
             }
+            Found::Assembled(assembled) => {
+                tracing::info!(
+                    path = %String::from_utf8_lossy(path),
+                    blake3 = %blake3::Hash::from_bytes(assembled.hash),
+                    "has come in pieces, and is whole"
+                );
+                self.assembled.push(*assembled);
+                self.add_range(range);
+            }
             Found::Part(resumed, standing) => self.add_part(range, resumed.map(|part| *part), standing),
             Found::Obstacle(error) => {
                 self.failures.push(FileFailure { path: path.to_vec(), reason: error.into() });
@@ -418,6 +449,8 @@ struct Goal {
     /// Nothing that is there is replaced.
     new_only: bool,
     taken: Option<Arc<Taken>>,
+    /// Which entries are in pieces.
+    pieces: Pieces,
 }
 
 impl Goal {
@@ -431,7 +464,9 @@ impl Goal {
         let look = |path: &Path| base.root.kind_of(path).map_err(|e| FileError::from(e).at(path));
         let kind = look(dest)?;
         let written = Written::new(dest);
+        let is_one_of_many = base.step.as_ref().is_some_and(|step| !step.is_single);
         let only = match manifest.entries.as_slice() {
+            _ if is_one_of_many => false,
             [only] if !manifest.seams.has_more => {
                 !matches!(only.kind, Kind::Dir) && !only.path.contains(&b'/')
             }
@@ -444,8 +479,9 @@ impl Goal {
                 Some(_) => return Err(FileError::NotAFolder.at(&written.parent)),
             };
             let (base, folder, rename) = (base.clone(), written.parent, written.name);
-            let (top, taken) = (None, None);
-            return Ok(Goal { base, folder, rename, exists, top, keeps_top: false, new_only: false, taken });
+            let (top, taken, pieces) = (None, None, Pieces::default());
+            let (keeps_top, new_only) = (false, false);
+            return Ok(Goal { base, folder, rename, exists, top, keeps_top, new_only, taken, pieces });
         }
         let exists = match kind {
             None => false,
@@ -455,8 +491,8 @@ impl Goal {
         let keeps_top =
             base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
         let (base, folder) = (base.clone(), dest.into());
-        let (rename, top, taken) = (None, None, None);
-        Ok(Goal { base, folder, rename, exists, top, keeps_top, new_only: false, taken })
+        let (rename, top, taken, pieces) = (None, None, None, Pieces::default());
+        Ok(Goal { base, folder, rename, exists, top, keeps_top, new_only: false, taken, pieces })
     }
 
     /// Make the folder where it is missing, and hold on to it.
@@ -476,9 +512,9 @@ impl Goal {
                 Arc::new(open(base, &self.folder)?)
             }
         };
-        let (rename, taken) = (self.rename.clone(), self.taken.clone());
+        let (rename, taken, pieces) = (self.rename.clone(), self.taken.clone(), self.pieces.clone());
         let Goal { keeps_top, new_only, .. } = *self;
-        Ok(Place { top: Some(top), rename, keeps_top, new_only, owner: base.owner, above, taken })
+        Ok(Place { top: Some(top), rename, keeps_top, new_only, owner: base.owner, above, taken, pieces })
     }
 }
 

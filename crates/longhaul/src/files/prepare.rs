@@ -66,7 +66,10 @@ pub(super) fn finish(shared: &Shared) {
     remove_extraneous(shared);
     if !shared.dry_run {
         remove_leftovers(shared);
-        finish_folders(shared);
+        // Others may be at work in them.
+        if !shared.target.is_part() {
+            finish_folders(shared);
+        }
     }
     if shared.fsync == Fsync::Always && !shared.dry_run {
         let is_durable = sync_rest(shared);
@@ -135,7 +138,7 @@ fn remove_leftovers(shared: &Shared) {
     let failed: HashSet<Vec<u8>> = failed.first.into_iter().map(|failure| failure.path).collect();
     let mut journals = Journals::new();
     for (index, entry) in shared.target.manifest.entries.iter().enumerate() {
-        let is_file = matches!(entry.kind, Kind::File { .. });
+        let is_file = matches!(entry.kind, Kind::File { .. }) && !shared.target.is_piece(index as EntryIndex);
         if is_file && !failed.contains(&entry.path) {
             // What stays takes room and does no harm.
             let _ = shared.target.remove_leftover(index as EntryIndex, &mut journals);

@@ -235,6 +235,17 @@ pub(super) fn recover(wanted: &Source, ours: &Ours, journal: &(impl Stored + ?Si
     })
 }
 
+/// The file, or the piece of one, that a journal speaks of last.
+pub(super) fn last_source(journal: &(impl Stored + ?Sized)) -> Option<Source> {
+    let header = Header::read(Window::new(journal, 0).next(HEADER_LEN))?;
+    let mut records = Window::new(journal, HEADER_LEN as u64);
+    let sources = std::iter::from_fn(|| records.record(&header)).filter_map(|(_, record)| match record {
+        Record::Source(source) => Some(source),
+        _ => None,
+    });
+    sources.last()
+}
+
 /// The sound part of a journal, and the last marker of each kind in it.
 struct Sound {
     journal_len: u64,

@@ -2,13 +2,14 @@
 
 use super::calls::{FileExt, fdatasync};
 use super::extents::DataMap;
-use super::hash::group_hash;
 use super::journal::{Header, Ours, Owner, Source, group_range};
 use super::lease::{self, Lease};
-use super::names::{journal_name, part_name};
+use super::names::{journal_name, part_name, piece_journal_name, pieces_name};
+use super::pieces::hash_in;
 use super::recover::{Recovered, Stored, recover};
 use super::sealing::{keeper_of, ours};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Ranges};
+use longhaul_proto::session::message::PlanId;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -40,22 +41,28 @@ pub(super) struct Resumed {
 /// Look for a part file and a journal that speaks of it. Groups that were verified for the very version that is to
 /// come are taken as they are, unless they may not have reached the disk, or with `distrust`: then they are read and
 /// hashed again. All else is claimed. What another user of a daemon left is not looked at. Nothing is found when
-/// `stop` is set meanwhile; where another copy is at work with the file, that is the error.
+/// `stop` is set meanwhile; where another copy is at work with the file, that is the error. `piece`: of which plan it is a piece,
+/// and the number of its first group.
 pub(super) fn resume(
     folder: &OwnedFd,
     name: &[u8],
-    index: EntryIndex,
-    entry: &Entry,
+    (index, entry): (EntryIndex, &Entry),
+    piece: Option<(PlanId, u32)>,
     (owner, distrust): (Owner, bool),
     stop: &AtomicBool,
 ) -> io::Result<Option<Resumed>> {
-    let Some(journal) = lease::take(folder, &journal_name(name))? else { return Ok(None) };
+    let journal_name = match piece {
+        Some((plan, first_group)) => piece_journal_name(name, plan, first_group),
+        None => journal_name(name),
+    };
+    let Some(journal) = lease::take(folder, &journal_name)? else { return Ok(None) };
     let ours = Ours { owner, boot: keeper_of(&journal), ..ours() };
     let Some(found) = recover(&Source::new(entry), &ours, &*journal) else { return Ok(None) };
     // Nothing is sent, or compared, of holes: they have to be holes in the part file from the first on.
     if !found.has_same_holes {
         return Ok(None);
     }
+    let part_name = if piece.is_some() { pieces_name } else { part_name };
     let Some(part) = lease::open_ours(folder, &part_name(name, found.header.part()))? else {
         return Ok(None);
     };
@@ -67,6 +74,7 @@ pub(super) fn resume(
         part,
         data_len,
         distrust,
+        first_group: piece.map(|(_, first_group)| first_group),
         synced: None,
         buf: Vec::new(),
     };
@@ -86,7 +94,7 @@ pub(super) fn resume(
     // What met an error on its way to the disk is worth nothing: memory may have what the disk lacks. The system says so once,
     // so the next one who looks must not find it.
     if sorting.synced == Some(false) {
-        lease::give_up(&resumed.journal, folder, &journal_name(name));
+        lease::give_up(&resumed.journal, folder, &journal_name);
         return Ok(None);
     }
     if !is_sorted {
@@ -110,6 +118,8 @@ struct Sorting<'a> {
     len: u64,
     data_len: u64,
     distrust: bool,
+    /// By which number the first group goes in the file, if this is a piece of it.
+    first_group: Option<u32>,
     /// Whether the part file could be brought to the disk, once that was tried.
     synced: Option<bool>,
     buf: Vec<u8>,
@@ -168,7 +178,7 @@ impl Sorting<'_> {
     fn hash(&mut self, range: &Range<u64>, group: u32, count: u32) -> Option<[u8; 32]> {
         self.buf.resize((range.end - range.start) as usize, 0);
         self.map.read(&self.part, range.start, &mut self.buf).ok()?;
-        Some(group_hash(group, count, &self.buf))
+        Some(hash_in(self.first_group, group, count, &self.buf))
     }
 }
 

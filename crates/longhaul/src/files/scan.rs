@@ -5,6 +5,7 @@ use super::exclude::Exclude;
 use super::extents::data_extents;
 use super::folders::{Folders, list};
 use super::names::is_ours;
+use super::pieces::Pieces;
 use super::root::{Root, Written};
 use super::version::Identity;
 use crate::net::budget::{Allowance, Budget, Purpose};
@@ -43,6 +44,8 @@ pub struct ScanOptions {
     pub budget: Arc<Budget>,
     /// Set when listing waits long for that.
     pub waits: Arc<AtomicBool>,
+    /// Of a copy that many hosts are to make: the key of its files' versions.
+    pub plan_key: Option<[u8; 32]>,
 }
 
 /// What there is to copy, or a part of it.
@@ -50,14 +53,18 @@ pub struct ScanOptions {
 pub struct Scan {
     /// The entries; files of a folder before its subfolders, each sorted by name, and all of a folder together.
     pub manifest: Manifest,
+    /// Files of which only a piece is to be copied.
+    pub(super) pieces: Pieces,
     /// What could not be listed.
     pub errors: Vec<FileFailure>,
     /// Sockets, pipes and devices: no copy of them would be of use.
     pub left_out: Truncated<Vec<u8>>,
     /// The first entry of each source, and the folder its path is relative to.
-    origins: Vec<(EntryIndex, Arc<OwnedFd>)>,
+    pub(super) origins: Vec<(EntryIndex, Origin)>,
     /// What told of changes of files of several groups, ascending.
-    identities: Vec<(EntryIndex, Identity)>,
+    pub(super) identities: Vec<(EntryIndex, Identity)>,
+    /// It was listed when a copy was planned; the key of its files' versions.
+    pub(super) plan_key: Option<[u8; 32]>,
     /// The memory that it takes beside other copies.
     room: Allowance,
     /// There was none.
@@ -65,6 +72,24 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// What was listed when a copy was planned: the first entry of each source and the folder that its path is relative to, and
+    /// which files are to be copied as pieces.
+    pub(crate) fn planned(
+        listed: (Manifest, Vec<FileFailure>),
+        origins: &[(EntryIndex, PathBuf)],
+        pieces: Pieces,
+        plan_key: [u8; 32],
+    ) -> Result<Scan, FileError> {
+        let open = |(first, path): &(EntryIndex, PathBuf)| {
+            let opened = Root::ambient().open_folder(path);
+            let folder = Arc::new(opened.map_err(|error| FileError::from(error).at(path))?);
+            Ok((*first, Origin { folder, path: path.as_path().into() }))
+        };
+        let origins = origins.iter().map(open).collect::<Result<Vec<_>, FileError>>()?;
+        let (manifest, errors) = listed;
+        Ok(Scan { manifest, errors, origins, pieces, plan_key: Some(plan_key), ..Scan::default() })
+    }
+
     /// Lines about what is left out although nobody asked for that.
     pub fn warnings(&self) -> Vec<String> {
         let shown = |path: &Vec<u8>| {
@@ -99,8 +124,20 @@ impl Scan {
     /// The folder below which an entry was found at its path.
     pub(super) fn origin(&self, entry: EntryIndex) -> Arc<OwnedFd> {
         let at = self.origins.partition_point(|(first, _)| *first <= entry) - 1;
-        self.origins[at].1.clone()
+        self.origins[at].1.folder.clone()
     }
+
+    /// The first entry of each source, and the path of the folder that its own is relative to.
+    pub(crate) fn origin_paths(&self) -> impl Iterator<Item = (EntryIndex, &Path)> {
+        self.origins.iter().map(|(first, origin)| (*first, &*origin.path))
+    }
+}
+
+/// A folder that paths are relative to.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub folder: Arc<OwnedFd>,
+    pub path: Arc<Path>,
 }
 
 /// How much a part of a listing holds at most, folders that it has in common with the part before left out.
@@ -219,12 +256,12 @@ impl Scanner<'_> {
         let written = Written::new(path);
         if self.options.files_from.is_some() {
             let top = self.folder(root, path)?;
-            self.begin(&top);
+            self.begin(&top, path);
             return self.listed_files(&top);
         }
         let Some(name) = written.name.filter(|_| !written.is_folder) else {
             let top = self.folder(root, path)?;
-            self.begin(&top);
+            self.begin(&top, path);
             let stat = stat_folder(&top)?;
             self.tree(&mut Folders::new(top.clone()), Pending { path: Vec::new(), stat }, b"");
             return Ok(());
@@ -235,7 +272,7 @@ impl Scanner<'_> {
         if self.options.exclude.leaves_out(&name, is_folder) {
             return Ok(());
         }
-        self.begin(&parent);
+        self.begin(&parent, &written.parent);
         let mut folders = Folders::new(parent.clone());
         if is_folder {
             self.tree(&mut folders, Pending { path: name.clone(), stat }, &name);
@@ -254,9 +291,10 @@ impl Scanner<'_> {
         Ok(folder)
     }
 
-    /// From the next entry on, paths are relative to `origin`.
-    fn begin(&mut self, origin: &Arc<OwnedFd>) {
-        self.scan.origins.push((self.scan.manifest.entries.len() as EntryIndex, origin.clone()));
+    /// From the next entry on, paths are relative to this folder.
+    fn begin(&mut self, folder: &Arc<OwnedFd>, path: &Path) {
+        let origin = Origin { folder: folder.clone(), path: path.into() };
+        self.scan.origins.push((self.scan.manifest.entries.len() as EntryIndex, origin));
     }
 
     /// A folder and all below it. `below` is the part of the paths that names the source itself.
@@ -361,7 +399,9 @@ impl Scanner<'_> {
         let found = Identity::of(&file).ok().filter(|_| size > GROUP_LEN);
         if let Kind::File { extents, version, .. } = &mut kind {
             *extents = if may_have_holes { data_extents(&file, size) } else { None };
-            *version = found.and_then(|identity| identity.version(&file));
+            let shared = |key| Identity::shared(key, &file).ok().filter(|_| size > GROUP_LEN);
+            let told = self.options.plan_key.as_ref().map_or(found, shared);
+            *version = told.and_then(|identity| identity.version(&file));
         }
         (kind, found)
     }

@@ -8,7 +8,7 @@ use super::plan::Plan;
 use super::prepare::Preparation;
 use super::reader::Wake;
 use super::runs::Runs;
-use super::shared::{Happened, Shared};
+use super::shared::{Happened, Shared, Status};
 use super::target::Target;
 use super::threads::{Threads, WRITERS};
 use crate::net::budget::Allowance;
@@ -173,6 +173,12 @@ impl FileSink {
             shared.settle_but(&plan.standing);
         }
         let mut preparation = Preparation { to_fix: plan.to_fix, complete: Vec::new() };
+        for assembled in plan.assembled.into_iter().filter(|_| !plan.dry_run) {
+            if shared.step(assembled.entry, &[Status::Waiting], Status::Started) {
+                preparation.complete.push(assembled.entry);
+                shared.target.hold_pieces(assembled);
+            }
+        }
         for standing in plan.standing {
             shared.claim_in_place(standing, &plan.claimed, &plan.resumed);
         }

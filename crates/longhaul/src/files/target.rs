@@ -9,13 +9,14 @@ use super::extents::DataMap;
 use super::folders::{Folders, list, make_all, split};
 use super::journal::{Owner, PartToken};
 use super::lease::{self, Lease};
-use super::names::{is_journal, is_new, journal_name, new_name, part_name};
+use super::names::{is_journal, is_new, journal_name, new_name, part_name, piece_journal_name, pieces_name};
 use super::part::Part;
+use super::pieces::{Assembled, Pieces};
 use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
 use super::twins::{Taken, Twins};
 use crate::net::random::random;
-use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Kind, Layout, Manifest};
 use rustix::fs::{
     Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chmodat,
     fadvise, fstat, utimensat,
@@ -46,6 +47,8 @@ pub(super) struct Place {
     pub above: Vec<Arc<OwnedFd>>,
     /// Of a copy in parts.
     pub taken: Option<Arc<Taken>>,
+    /// Which entries are in pieces.
+    pub pieces: Pieces,
 }
 
 /// The journals that lie in each folder.
@@ -71,6 +74,8 @@ pub(super) struct Target {
     lost: Mutex<HashMap<EntryIndex, io::Error>>,
     pub disk: Disk,
     twins: Twins,
+    /// Files all of whose pieces are here, until they are in place: the names of the pieces' journals.
+    assembled: Mutex<HashMap<EntryIndex, Vec<Vec<u8>>>>,
 }
 
 /// A file that holds all its data and has its permissions and time, and lacks its name.
@@ -139,6 +144,7 @@ impl Target {
             parts: Mutex::default(),
             lost: Mutex::default(),
             twins: Twins::default(),
+            assembled: Mutex::default(),
         }
     }
 
@@ -205,8 +211,39 @@ impl Target {
         at.map_or(Ok(()), |at| parts.remove(at).1.ask())
     }
 
+    /// It is a part of a planned copy.
+    pub(super) fn is_part(&self) -> bool {
+        self.place.pieces.is_part()
+    }
+
+    /// Whether an entry is a piece of a file, which is not put in place by itself.
+    pub(super) fn is_piece(&self, entry: EntryIndex) -> bool {
+        self.place.pieces.piece(entry).is_some()
+    }
+
+    /// The hash of a group's data.
+    pub(super) fn group_hash(&self, group: Group, data: &[u8]) -> [u8; 32] {
+        self.place.pieces.hash(&self.layout, group, data)
+    }
+
+    /// All pieces of a file are here; their journals stay until it is in place.
+    pub(super) fn hold_pieces(&self, assembled: Assembled) {
+        lock(&self.assembled).insert(assembled.entry, assembled.journals);
+    }
+
+    /// A file that came in pieces is in place, or what came of it is worth nothing: the journals go.
+    fn remove_piece_journals(&self, entry: EntryIndex, folder: &OwnedFd) {
+        for name in lock(&self.assembled).remove(&entry).unwrap_or_default() {
+            // One that stays is never believed without the part file.
+            let _ = remove_file(folder, &name);
+        }
+    }
+
     /// What tells this part file's name from others'.
     pub(super) fn token(&self, entry: EntryIndex) -> PartToken {
+        if let Some(plan) = self.place.pieces.plan_of(entry) {
+            return plan;
+        }
         self.resumed.get(&entry).copied().unwrap_or_else(|| self.own_token(entry))
     }
 
@@ -220,16 +257,37 @@ impl Target {
         new_name(name, self.own_token(entry))
     }
 
-    /// Make a new part file. Its journal, which names it, is there before.
+    /// The name of an entry's part file.
+    fn part_name(&self, entry: EntryIndex, name: &[u8]) -> Vec<u8> {
+        match self.place.pieces.plan_of(entry) {
+            Some(plan) => pieces_name(name, plan),
+            None => part_name(name, self.token(entry)),
+        }
+    }
+
+    /// The name of an entry's journal.
+    fn journal_name(&self, entry: EntryIndex, name: &[u8]) -> Vec<u8> {
+        match self.place.pieces.piece(entry) {
+            Some((plan, first_group)) => piece_journal_name(name, plan, first_group),
+            None => journal_name(name),
+        }
+    }
+
+    /// Make a new part file. Its journal, which names it, is there before. That of a file in pieces may have been made for another
+    /// piece.
     pub(super) fn create_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        Ok(lease::create_file(&folder, &part_name(name, self.token(entry)))?)
+        let part = self.part_name(entry, name);
+        match lease::create_file(&folder, &part) {
+            Err(Errno::EXIST) if self.is_piece(entry) => self.reopen_part(entry),
+            made => Ok(made?),
+        }
     }
 
     /// Open a part file that was made before.
     pub(super) fn reopen_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
-        let part = lease::open_ours(&folder, &part_name(name, self.token(entry)))?;
+        let part = lease::open_ours(&folder, &self.part_name(entry, name))?;
         part.ok_or_else(|| Errno::NOENT.into())
     }
 
@@ -240,6 +298,7 @@ impl Target {
         if lock(&self.swept).insert(split(&self.entry(entry).path).0.to_vec()) {
             lease::remove_orphans(&folder);
         }
+        let journal_name = |name: &[u8]| self.journal_name(entry, name);
         let journal = lease::create(&folder, &journal_name(name)).map_err(|error| match error.kind() {
             io::ErrorKind::ResourceBusy => self.only_case(entry, beside(journal_name)).unwrap_or(error),
             _ => error,
@@ -254,18 +313,23 @@ impl Target {
 
     pub(super) fn remove_part(&self, entry: EntryIndex) -> io::Result<()> {
         let (folder, name) = self.parent(entry)?;
-        Ok(remove_file(&folder, &part_name(name, self.token(entry)))?)
+        if self.is_piece(entry) {
+            // Others have their pieces in it.
+            return Ok(());
+        }
+        self.remove_piece_journals(entry, &folder);
+        Ok(remove_file(&folder, &self.part_name(entry, name))?)
     }
 
     pub(super) fn remove_journal(&self, entry: EntryIndex) -> io::Result<()> {
         let (folder, name) = self.parent(entry)?;
-        Ok(remove_file(&folder, &journal_name(name))?)
+        Ok(remove_file(&folder, &self.journal_name(entry, name))?)
     }
 
     /// Nothing is kept of a file, whose journal this is.
     pub(super) fn give_up(&self, entry: EntryIndex, journal: &Lease) -> io::Result<()> {
         let (folder, name) = self.parent(entry)?;
-        lease::give_up(journal, &folder, &journal_name(name));
+        lease::give_up(journal, &folder, &self.journal_name(entry, name));
         Ok(())
     }
 
@@ -376,12 +440,13 @@ impl Target {
                 self.rename(complete.entry, &folder, &self.new_name(complete.entry, name), name)?
             }
             Held::Part(held) => {
-                let part = part_name(name, self.token(complete.entry));
+                let part = self.part_name(complete.entry, name);
                 if !lease::is_at(&held.file, &folder, &part) {
                     return Err(io::Error::other("its part file was taken away; copy it again"));
                 }
                 fchmod(&held.file, mode(self.entry(complete.entry)))?;
                 self.rename(complete.entry, &folder, &part, name)?;
+                self.remove_piece_journals(complete.entry, &folder);
             }
         }
         // Now it can be told whether others could take its place.

@@ -19,12 +19,17 @@ pub(super) struct Identity {
 impl Identity {
     /// Of an open file: device, inode, size, time of modification, of change and, where there is one, of birth.
     pub(super) fn of(file: impl AsFd) -> Result<Identity, Errno> {
-        Identity::under(version_key(), file)
+        Identity::under(version_key(), file, true)
+    }
+
+    /// The same as all hosts see it that have the file system in common: hosts number devices each for itself.
+    pub(super) fn shared(key: &[u8; 32], file: impl AsFd) -> Result<Identity, Errno> {
+        Identity::under(key, file, false)
     }
 
     /// Anybody on this host can read these attributes. The key keeps others from passing another file off as the same
     /// version.
-    fn under(key: &[u8; 32], file: impl AsFd) -> Result<Identity, Errno> {
+    fn under(key: &[u8; 32], file: impl AsFd, has_device: bool) -> Result<Identity, Errno> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         // A network file system is to ask its server, not its memory.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
@@ -36,7 +41,9 @@ impl Identity {
         };
         let (mtime, ctime) = (found.stx_mtime, (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec));
         let mut hasher = blake3::Hasher::new_keyed(key);
-        hasher.update(&found.stx_dev_major.to_le_bytes()).update(&found.stx_dev_minor.to_le_bytes());
+        if has_device {
+            hasher.update(&found.stx_dev_major.to_le_bytes()).update(&found.stx_dev_minor.to_le_bytes());
+        }
         hasher.update(&found.stx_ino.to_le_bytes()).update(&found.stx_size.to_le_bytes());
         for (seconds, nanoseconds) in [(mtime.tv_sec, mtime.tv_nsec), ctime, born] {
             hasher.update(&seconds.to_le_bytes()).update(&nanoseconds.to_le_bytes());
@@ -50,6 +57,11 @@ impl Identity {
     pub(super) fn version(&self, file: impl AsFd) -> Option<FileVersion> {
         let kind = fstatfs(file).ok()?.f_type as u64 & 0xffff_ffff;
         (RELIABLE.contains(&kind) && self.is_settled(SystemTime::now())).then_some(self.hash)
+    }
+
+    /// Whether it is this version, whether that can be relied on or not.
+    pub(super) fn is(&self, version: &FileVersion) -> bool {
+        self.hash == *version
     }
 
     /// Whether a change after `now` is sure to get another ctime than the last one. If the clock was set back, it is not.

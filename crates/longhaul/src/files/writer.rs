@@ -1,7 +1,6 @@
 //! The threads that store, verify and land what the network thread has put together.
 
 use super::errors::FileError;
-use super::hash::group_hash;
 use super::jobs::{Job, Load};
 use super::journal::Record;
 use super::ledger::Verdict;
@@ -100,7 +99,7 @@ impl Writer {
             self.fetch_gaps(group, &local, load)?;
         }
         let data = &load.data[piece];
-        let hash = group_hash(group.index, count, data);
+        let hash = shared.target.group_hash(group, data);
         let known = shared.lock_ledger().preview(group, hash);
         if known == Some(false) {
             self.bad(group);

@@ -22,7 +22,7 @@ impl CopyKey {
     }
 
     fn is_push(&self) -> bool {
-        matches!(self.operation, Operation::Push { .. })
+        self.operation.dest().is_some()
     }
 }
 

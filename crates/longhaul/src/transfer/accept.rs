@@ -251,7 +251,7 @@ fn check_control(server: &Server, account: &Account, transfer: &TransferOptions)
 /// What stands before the paths of what a copy has in it, as the client wrote it.
 pub fn shown_folder(operation: &Operation, inside: &Operation) -> Vec<u8> {
     match (operation, inside) {
-        (Operation::Push { dest }, _) => dest.clone(),
+        (Operation::Push { dest } | Operation::Planned { dest, .. }, _) => dest.clone(),
         (Operation::Pull { sources }, Operation::Pull { sources: inner }) => match (&sources[..], &inner[..])
         {
             // A folder of the server itself: what is in it goes along.

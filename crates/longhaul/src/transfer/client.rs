@@ -10,7 +10,7 @@ use super::rejoin::{self, Rejoin};
 use super::sending::{Sent, send, send_listing};
 use super::session::{Ahead, Session};
 use super::ssh;
-use super::start::{Reached, reach_and_list};
+use super::start::{Listing, Reached, list, reach_and_list};
 use super::udp_handshake;
 use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
 use crate::clock;
@@ -23,7 +23,7 @@ use crate::net::control::Control;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::wake::{Waker, precise_timers};
-use longhaul_proto::session::message::{FileFailure, Message, Operation, Report, SenderStatus};
+use longhaul_proto::session::message::{CopyId, FileFailure, Message, Operation, Report, SenderStatus};
 use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +45,12 @@ pub fn copy(
     precise_timers();
     let stopped = stop.clone();
     let outcome = match request.kind {
-        CopyKind::Push { sources } => push(&request.remote, sources, request.far, options, observer, stop),
+        CopyKind::Push { sources } => {
+            let dest = request.far.into_iter().next_back().unwrap_or_default();
+            let copy = copy_id(&sources, options);
+            let offered = Offered { operation: Operation::Push { dest }, copy };
+            push(&request.remote, offered, |over| list(&sources, options, over), options, observer, stop)
+        }
         CopyKind::Pull { dest } => pull(&request.remote, request.far, dest, options, observer, stop),
     };
     outcome.map_err(|error| error.unless_stopped(&stopped))
@@ -107,15 +112,25 @@ impl CopyRequest {
                 }
             }
         };
-        if matches!(request.remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
-            return Err(RequestError::NoSsh);
-        }
-        if let (CopyKind::Push { .. }, Some(name)) = (&request.kind, &options.congestion) {
-            check_congestion(name).map_err(RequestError::Congestion)?;
-        }
-        request.remote.check_token(options)?;
+        check_remote(&request.remote, matches!(request.kind, CopyKind::Push { .. }), options)?;
         Ok(request)
     }
+}
+
+/// Whether a push to another host can be asked for so.
+pub fn check_push(remote: &Remote, options: &CopyOptions) -> Result<(), RequestError> {
+    check_options(options)?;
+    check_remote(remote, true, options)
+}
+
+fn check_remote(remote: &Remote, sends: bool, options: &CopyOptions) -> Result<(), RequestError> {
+    if matches!(remote, Remote::Daemon { .. }) && options.transport == Transport::Ssh {
+        return Err(RequestError::NoSsh);
+    }
+    if let (true, Some(name)) = (sends, &options.congestion) {
+        check_congestion(name).map_err(RequestError::Congestion)?;
+    }
+    remote.check_token(options)
 }
 
 fn check_options(options: &CopyOptions) -> Result<(), RequestError> {
@@ -238,6 +253,7 @@ pub fn open<'a>(
         asked_at: None,
         supervision: None,
         rate_told: None,
+        live_rate: options.live_rate.clone(),
         budget: Arc::default(),
         waits: Arc::default(),
         waits_told: false,
@@ -274,17 +290,26 @@ pub fn meet(remote: &Remote, options: &CopyOptions, stop: &Arc<AtomicBool>) -> R
     Ok(Reached::Connected(Box::new(met), Instant::now()))
 }
 
-fn push(
+/// What a push is, beside its files.
+pub struct Offered {
+    /// What is asked of the other side.
+    pub operation: Operation,
+    /// Which copy it is.
+    pub copy: CopyId,
+}
+
+/// Send what `list` lists.
+pub fn push(
     remote: &Remote,
-    sources: Vec<PathBuf>,
-    mut far: Vec<Vec<u8>>,
+    offered: Offered,
+    list: impl FnOnce(&AtomicBool) -> Result<Listing, Error> + Send,
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: Arc<AtomicBool>,
 ) -> Result<Summary, Error> {
     let may_overtake = |first: &Listed| udp_handshake::is_possible(remote, options, &first.listing);
     let (mut reached, (first, lister)) =
-        reach_and_list(remote, &sources, options, observer, &stop, may_overtake)?;
+        reach_and_list(remote, list, options, observer, &stop, may_overtake)?;
     first.scan.warnings().iter().for_each(|line| observer.warning(line));
     if let (Remote::Daemon { .. }, Reached::Connected(_, at)) = (remote, &reached)
         && at.elapsed() >= PATIENCE_OF_DAEMONS
@@ -292,8 +317,7 @@ fn push(
         // It does not wait so long for somebody who says nothing.
         reached = meet(remote, options, &stop)?;
     }
-    let dest = far.pop().unwrap_or_default();
-    let copy = copy_id(&sources, options);
+    let Offered { operation, copy } = offered;
     let met = options.history.as_deref().zip(remote.daemon_name());
     let first_flight = match (&reached, &met) {
         (Reached::Connecting(connecting), Some((history, daemon))) => {
@@ -303,7 +327,7 @@ fn push(
         _ => None,
     };
     let fields = OfferFields {
-        operation: Operation::Push { dest },
+        operation,
         copy,
         listing: &first.listing,
         sends: true,

@@ -82,7 +82,7 @@ mod serving;
 mod session;
 mod sizes;
 mod ssh;
-mod start;
+pub mod start;
 mod strangers;
 mod switchboard;
 mod udp_handshake;

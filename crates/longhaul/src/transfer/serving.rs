@@ -81,6 +81,7 @@ pub fn serve_session(
         asked_at: None,
         supervision: None,
         rate_told: None,
+        live_rate: None,
         budget: server.budget.clone(),
         waits: Arc::default(),
         waits_told: false,
@@ -105,6 +106,10 @@ pub fn serve_session(
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&owner.account, sends));
         let prefix = shown_folder(&offer.operation, &inside);
         session.supervision = Some(Supervision::new(owner, share, prefix, offer.files.dry_run));
+        let (inside, step) = match inside {
+            Operation::Planned { dest, step } => (Operation::Push { dest }, Some(step)),
+            inside => (inside, None),
+        };
         match (inside, room) {
             (Operation::Push { dest }, Some(room)) => {
                 if !server.is_ssh && session.control.version() >= TICKETS_SINCE {
@@ -114,6 +119,7 @@ pub fn serve_session(
                 let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
                 // Over ssh it is the user of this host.
                 let base = if server.is_ssh { base } else { base.of_user(&account.user.name) };
+                let base = step.into_iter().fold(base, Base::for_step);
                 take_push(room.access, &mut session, base, offer)
             }
             (Operation::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
@@ -170,10 +176,7 @@ fn await_vanished(server: &Server, session: &mut Session<'_>, key: &CopyKey) -> 
 }
 
 fn take_push(access: Access, session: &mut Session<'_>, base: Base, offer: Offer) -> Result<String, Error> {
-    let shown = match &offer.operation {
-        Operation::Push { dest } => String::from_utf8_lossy(dest).into_owned(),
-        _ => String::new(),
-    };
+    let shown = String::from_utf8_lossy(offer.operation.dest().unwrap_or_default()).into_owned();
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
     let files = match access {
         // Nothing that is there may show in what comes of the copy but that a name is taken.
@@ -215,6 +218,7 @@ fn give_pull(
         stop: Arc::default(),
         budget: session.budget.clone(),
         waits: session.waits.clone(),
+        plan_key: None,
     };
     let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
     let listed = on_thread(session, "list", move |over| list_first(root, paths, options, &over))?;

@@ -25,7 +25,7 @@ use longhaul_proto::wire::{BASE_DATAGRAM_LEN, Body, SEAL_OVERHEAD, WORDS_PREFIX,
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// An agreed transfer: the control stream is open, datagrams may flow.
@@ -80,6 +80,8 @@ pub struct Session<'a> {
     pub supervision: Option<Supervision>,
     /// The rate that the other side was told to keep to, or told us to.
     pub rate_told: Option<Rate>,
+    /// What this side's user lets it send at by now, bit/s.
+    pub live_rate: Option<Arc<AtomicU64>>,
     /// The memory that all sessions of this program may take.
     pub budget: Arc<Budget>,
     /// Set when something has waited long for some of that, and whether it was told.
@@ -220,7 +222,8 @@ impl Session<'_> {
     /// The lowest of all rates that this side may send at, which sent at `used` of late.
     pub fn rate_cap(&self, used: Option<Rate>) -> Option<Rate> {
         let shared = self.supervision.as_ref().and_then(|supervision| supervision.rate(used));
-        [self.options.rate_cap, self.rate_told, shared].into_iter().flatten().min()
+        let live = self.live_rate.as_ref().map(|rate| Rate(rate.load(Ordering::Relaxed)));
+        [self.options.rate_cap, self.rate_told, live, shared].into_iter().flatten().min()
     }
 
     /// Tell the side that sends how fast it may, which sent at `used` of late: at once if it is less than before.

@@ -95,7 +95,7 @@ impl Connecting {
 /// other. What `may_overtake` the connection does not wait for it.
 pub fn reach_and_list(
     remote: &Remote,
-    sources: &[PathBuf],
+    list: impl FnOnce(&AtomicBool) -> Result<Listing, Error> + Send,
     options: &CopyOptions,
     observer: &mut dyn Observer,
     stop: &Arc<AtomicBool>,
@@ -110,7 +110,7 @@ pub fn reach_and_list(
     let outcome = std::thread::scope(|scope| {
         let (listing_over, list_waker) = (over.clone(), waker.clone());
         let listed_here = move || {
-            let _ = tell.send(list(sources, options, &listing_over));
+            let _ = tell.send(list(&listing_over));
             list_waker.wake();
         };
         let thread = std::thread::Builder::new().name("list".into()).spawn_scoped(scope, listed_here);
@@ -190,7 +190,7 @@ fn reach(
 }
 
 /// List the first part of what is to be sent.
-fn list(sources: &[PathBuf], options: &CopyOptions, over: &AtomicBool) -> Result<Listing, Error> {
+pub fn list(sources: &[PathBuf], options: &CopyOptions, over: &AtomicBool) -> Result<Listing, Error> {
     let specs: Vec<SourceSpec> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
     let scan_options = ScanOptions {
         exclude: Exclude::new(&options.files.exclude)?,
@@ -207,7 +207,11 @@ pub fn list_first(
     options: ScanOptions,
     over: &AtomicBool,
 ) -> Result<Listing, Error> {
-    let lister = Lister::start(root, sources, options, PartLimits::default())?;
+    first_of(Lister::start(root, sources, options, PartLimits::default())?, over)
+}
+
+/// Wait for the first part of a listing, unless `over` is set meanwhile.
+pub fn first_of(lister: Lister, over: &AtomicBool) -> Result<Listing, Error> {
     let first = lister.wait(over)?;
     first.scan.emptiness().map_or(Ok((first, lister)), |reason| Err(Error::Empty(reason)))
 }

@@ -34,6 +34,61 @@ pub enum Operation {
     },
     /// Client to server, [`PROBE_LEN`] bytes that nobody keeps, until the client has enough.
     Probe,
+    /// Client to server: a step of a copy that was planned beforehand. From version 13 on.
+    Planned {
+        /// Where the copy goes, as the user wrote it.
+        dest: Vec<u8>,
+        /// What is to be done of it.
+        step: PlanStep,
+    },
+}
+
+impl Operation {
+    /// Where the client's files go to, if that is what it asks for.
+    pub fn dest(&self) -> Option<&[u8]> {
+        match self {
+            Operation::Push { dest } | Operation::Planned { dest, .. } => Some(dest),
+            Operation::Pull { .. } | Operation::Probe => None,
+        }
+    }
+}
+
+/// Tells planned copies apart.
+pub type PlanId = [u8; 8];
+
+/// A step of a planned copy. Many hosts may take its parts at a time, each in a session of its own, and in any order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanStep {
+    /// Which plan.
+    pub plan: PlanId,
+    /// The copy is of one file, which is given the name that the destination says.
+    pub is_single: bool,
+    /// What is to be done.
+    pub task: PlanTask,
+}
+
+/// What a step of a planned copy does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlanTask {
+    /// Copy a part. Folders get no permissions and times, and nothing is removed.
+    Part {
+        /// Its number.
+        number: u32,
+        /// Files of which it holds a piece. They are listed with no data but that.
+        pieces: Vec<Piece>,
+    },
+    /// Nothing is sent: put files in place that have come in pieces, finish folders, and remove what the source has not, if that
+    /// is asked for. A file of which something is missing fails.
+    Finish,
+}
+
+/// A piece of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The file, among all entries of the session.
+    pub entry: EntryIndex,
+    /// The piece's first group, by its number in the file.
+    pub first_group: u32,
 }
 
 /// How the files are to be treated, on whichever side has to act.

@@ -26,6 +26,7 @@ impl Copies {
         let far = tree::folder();
         let daemons = (1..=MOVERS).map(|number| {
             let command = undisturbed(slurm.network.lab.command(Side::Right, LONGHAUL));
+            slurm.network.add_far_address(number);
             let listen = format!("{}:{PORT}", slurm.network.far_address(number));
             Server::start_with(command, far.path(), &["--listen", &listen])
         });
@@ -47,13 +48,10 @@ impl Copies {
         self.slurm.folder.path().join("run")
     }
 
-    /// Where to.
+    /// Where to: the daemons at the addresses that end in 1, 2 and 3.
     pub fn far_url(&self) -> String {
-        let addresses: Vec<_> = self.daemons.iter().map(Server::address).collect();
-        let first = addresses[0].to_string();
-        let (host, number) = first.split_at(first.find(':').expect("it has a port") - 1);
-        let last = &number[..1].parse::<usize>().expect("a digit") + MOVERS - 1;
-        format!("longhaul://{host}[{}-{last}]{}/in", &number[..1], &number[1..])
+        let first = self.slurm.network.far_address(1);
+        format!("longhaul://{}[1-{MOVERS}]/in", first.strip_suffix('1').expect("it is the first"))
     }
 
     /// `longhaul` on the login host, with the daemons' token.

@@ -11,7 +11,8 @@ use crate::common::{Running, longhaul, wait_until};
 use copies::Copies;
 use longhaul_lab::Scenario;
 use longhaul_testing::machine;
-use longhaul_testing::running::processes_with;
+use longhaul_testing::running::{processes_with, send_to};
+use network::SETTINGS;
 use rustix::process::Signal;
 use slurm::Slurm;
 use std::fs;
@@ -32,10 +33,12 @@ fn a_site_of_three_movers_runs_jobs_and_leaves_nothing() {
     let mut names: Vec<_> = said.lines().collect();
     names.sort_unstable();
     assert_eq!(names, ["mover1", "mover2", "mover3"]);
-    let conf = slurm.folder.path().join("slurm.conf");
-    assert!(processes_with("SLURM_CONF", &conf) > 4, "the daemons are marked");
+    let settings = slurm.folder.path().join("etc");
+    let conf = settings.join("slurm.conf");
+    let running = || processes_with("SLURM_CONF", &conf) + processes_with(SETTINGS, &settings);
+    assert!(running() > 4, "the daemons are marked");
     drop(slurm);
-    wait_until("all have ended", || processes_with("SLURM_CONF", &conf) == 0);
+    wait_until("all have ended", || running() == 0);
 }
 
 /// The processes that copy a part of this plan.
@@ -58,8 +61,8 @@ fn a_small_job_of_which_a_part_is_killed_ends_right_by_itself() {
     let Some(_shared) = machine::wait() else { return };
     let Some(copies) = Copies::of(&Scenario::new(20.0, 20.0), [700_000; 6]) else { return };
     copies.submit(&["--array", "6%3"]);
-    wait_until("a part is copied", || !copying(&copies).is_empty());
-    copying(&copies).first().inspect(|id| longhaul_testing::running::send_to(**id, Signal::KILL));
+    copies.await_bytes(500_000);
+    send_to(copying(&copies)[0], Signal::KILL);
     copies.await_jobs();
     copies.assert_complete();
     let logs = copies.logs();
@@ -72,7 +75,7 @@ fn without_slurm_a_job_is_refused_in_a_line_that_names_what_to_do() {
     write_noise(here.path().join("file"), 10, 1);
     let mut command = longhaul();
     command
-        .args(["job", "submit", "file", "longhaul://127.0.0.1/"])
+        .args(["job", "submit", "-o", "run", "file", "longhaul://127.0.0.1/"])
         .env("PATH", here.path())
         .current_dir(here.path());
     let ended = Running::start(&mut command).finish().expect_code(1);
@@ -82,7 +85,7 @@ fn without_slurm_a_job_is_refused_in_a_line_that_names_what_to_do() {
         "{}",
         ended.stderr
     );
-    assert!(!here.path().join("longhaul-run").exists(), "nothing was planned");
+    assert!(!here.path().join("run").exists(), "nothing was planned");
     for command in ["status", "cancel", "resume"] {
         let ended =
             Running::start(longhaul().args(["job", command]).arg(here.path())).finish().expect_code(1);

@@ -8,7 +8,6 @@
 
 use crate::common::{Running, undisturbed, wait_until};
 use longhaul_lab::{Lab, Scenario, Side};
-use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -39,19 +38,24 @@ impl Network {
         network
     }
 
-    /// One more address of the far site, for its daemon of this number.
+    /// The far site's address for its daemon of this number.
     pub fn far_address(&self, number: usize) -> String {
-        let address = format!("10.75.0.{}", 10 + number);
-        self.ip(Side::Right, &["address", "add", &format!("{address}/32"), "dev", "lo"]);
-        address
+        format!("10.75.0.{}", 10 + number)
     }
 
-    /// Start a mover of this name and address, on which `program` runs with what `furnish` gives it.
-    pub fn start_mover(&self, number: usize, program: &str, environment: &[(&str, &OsStr)]) -> Mover {
+    /// Give the far site that address.
+    pub fn add_far_address(&self, number: usize) {
+        let address = format!("{}/32", self.far_address(number));
+        self.ip(Side::Right, &["address", "add", &address, "dev", "lo"]);
+    }
+
+    /// Start a mover of this number, on which a program runs. What is in `settings` it finds in `/etc/slurm`.
+    pub fn start_mover(&self, number: usize, program: &str, settings: &Path) -> Mover {
         let name = mover_name(number);
         let mut command = self.own_processes(Side::Left, &["--net"]);
-        command.args(["sh", "-c", MOVER, "sh", &name, &mover_address(number), ROUTER, program]);
-        command.envs(environment.iter().copied());
+        command
+            .args(["sh", "-c", MOVER, "sh", &name, &mover_address(number), ROUTER, program])
+            .env(SETTINGS, settings);
         let running = Running::start(&mut command);
         wait_until("a mover has its network", || running.said()[0].contains("here"));
         let process = running.id().to_string();
@@ -122,6 +126,7 @@ pub fn is_root() -> bool {
 /// A mover's first process: it has its name and network set up, then runs the program and collects orphans.
 const MOVER: &str = r#"
 hostname "$1"
+mount --bind "$SETTINGS" /etc/slurm
 echo here
 until ip link show eth0 >/dev/null 2>&1; do sleep 0.02; done
 ip link set lo up
@@ -132,6 +137,8 @@ $4 &
 wait
 "#;
 
+/// In the environment of all that runs on a mover: the folder of its settings.
+pub const SETTINGS: &str = "SETTINGS";
 /// The near site's own network, its router and its bridge.
 const NEAR_NETWORK: &str = "10.74.0.0/24";
 pub const ROUTER: &str = "10.74.0.1";

@@ -47,7 +47,8 @@ impl Slurm {
     /// Switch a mover on, which joins its site.
     pub fn power_on(&mut self, number: usize) {
         let conf = conf_in(self.folder.path());
-        let mover = self.network.start_mover(number, "slurmd -D", &[(CONF, conf.as_os_str())]);
+        let settings = conf.parent().expect("it is in a folder");
+        let mover = self.network.start_mover(number, "slurmd -D", settings);
         self.movers[number - 1] = Some(mover);
     }
 
@@ -129,7 +130,8 @@ SlurmdParameters=config_overrides
     );
     for number in 1..=MOVERS {
         let (name, address) = (mover_name(number), mover_address(number));
-        writeln!(here, "NodeName={name} NodeAddr={address} CPUs={MOVER_CPUS} RealMemory=8000").expect("text can grow");
+        writeln!(here, "NodeName={name} NodeAddr={address} CPUs={MOVER_CPUS} RealMemory=8000")
+            .expect("text can grow");
     }
     let is_special = |line: &&str| {
         let key = line.split_inclusive('=').next().unwrap_or_default();
@@ -142,7 +144,7 @@ SlurmdParameters=config_overrides
 }
 
 fn conf_in(folder: &Path) -> PathBuf {
-    folder.join("slurm.conf")
+    folder.join("etc/slurm.conf")
 }
 
 const PROGRAMS: [&str; 6] = ["munged", "slurmctld", "slurmd", "sbatch", "unshare", "ip"];
