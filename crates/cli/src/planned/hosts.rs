@@ -19,7 +19,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "GiB" | "G" => 1 << 30,
         "TiB" | "T" => 1 << 40,
         unit => {
-            return Err(format!("{unit:?} is not a unit of size; write kB, MB, GB, TB or KiB, MiB, GiB, TiB"));
+            return Err(format!(
+                "{unit:?} is not a unit of size; write kB, MB, GB, TB or KiB, MiB, GiB, TiB"
+            ));
         }
     };
     number
