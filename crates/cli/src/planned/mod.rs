@@ -16,7 +16,7 @@ use crate::progress::Display;
 use crate::retry::Retries;
 use crate::signals;
 use clap::Parser;
-use longhaul::planned::{self, PlanOptions, Run, Stage};
+use longhaul::planned::{self, PlanOptions, Run};
 use longhaul::{
     Cause, CopyOptions, FileFailure, Location, Observer, PlanError, Reason, RequestError, Summary,
 };
@@ -152,7 +152,8 @@ pub fn finish(args: &FinishArgs) -> Exit {
         let stop = signals::stop_flag()?;
         let mut summary = run.finish(&dests, &options, display, stop)?;
         if !summary.ok {
-            let missing = missing_parts(&run, &summary)?;
+            let failures = summary.failures.iter().filter(|failure| !failure.path.is_empty());
+            let missing = run.missing_parts(&failures.map(|failure| &*failure.path).collect::<Vec<_>>())?;
             if !missing.is_empty() {
                 let line =
                     format!("parts are missing: {}; copy them, then finish again", ranges_text(&missing));
@@ -164,19 +165,6 @@ pub fn finish(args: &FinishArgs) -> Exit {
         }
         Ok(summary)
     })
-}
-
-/// The parts that are not done, and those that hold files which could not be put in place.
-fn missing_parts(run: &Run, summary: &Summary) -> Result<Vec<u32>, longhaul::Error> {
-    let known = run.status()?.known;
-    let done: std::collections::HashSet<u32> =
-        known.iter().filter(|state| state.stage == Stage::Done).map(|state| state.part).collect();
-    let paths: Vec<_> = summary.failures.iter().map(|failure| failure.path.clone()).collect();
-    let mut missing = run.parts_with(&paths)?;
-    missing.extend((0..run.plan.parts).filter(|part| !done.contains(part)));
-    missing.sort_unstable();
-    missing.dedup();
-    Ok(missing)
 }
 
 /// `3, 7-9`: ascending numbers without repetition.

@@ -16,6 +16,7 @@ mod many_clients;
 mod memory;
 mod outage;
 mod parts;
+mod planned;
 mod rejoin;
 mod releases;
 mod replays;

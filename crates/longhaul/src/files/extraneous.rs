@@ -7,7 +7,7 @@
 use super::disk::unnamed;
 use super::exclude::Exclude;
 use super::folders::{Folders, list, split};
-use super::names::{is_journal, journal_name, journal_of_part};
+use super::names::{is_journal, is_of_pieces, journal_name, journal_of_part};
 use super::scan::{PATH_MAX, is_below, join};
 use super::spill::Spill;
 use super::twins::{inode, is_alike};
@@ -156,6 +156,8 @@ impl Sweep {
                 .and_then(|journal| folder.journals.get(&journal))
                 .is_some_and(|is_of_use| *is_of_use)
         };
+        // What comes in pieces is for the last step of its plan to see to.
+        let is_of_use = |name: &Vec<u8>| is_of_use(name) || is_of_pieces(name);
         let mut names: Vec<_> = folder.names.iter().filter(|(name, _)| !is_of_use(name)).collect();
         names.sort_unstable_by_key(|(name, _)| *name);
         for (name, kind) in names {

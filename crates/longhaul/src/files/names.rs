@@ -43,7 +43,7 @@ pub(super) fn piece_journal_name(name: &[u8], plan: PlanId, first_group: u32) ->
 }
 
 /// Whether a name is that of a file in pieces, or of the journal of one.
-fn is_of_pieces(name: &[u8]) -> bool {
+pub(super) fn is_of_pieces(name: &[u8]) -> bool {
     name.starts_with(b".") && (name.ends_with(PIECES) || name.ends_with(PIECE.as_bytes()))
 }
 

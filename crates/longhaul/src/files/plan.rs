@@ -380,6 +380,7 @@ impl Plan {
                     "has come in pieces, and is whole"
                 );
                 self.assembled.push(*assembled);
+                self.resumed_bytes += data_len;
                 self.add_range(range);
             }
             Found::Part(resumed, standing) => self.add_part(range, resumed.map(|part| *part), standing),

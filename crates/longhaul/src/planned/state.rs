@@ -101,7 +101,7 @@ impl Run {
         let count = |stage| known.iter().filter(|state| state.stage == stage).count() as u32;
         let bytes_done: u64 = known.iter().map(|state| state.bytes_done).sum();
         let copying = known.iter().filter(|state| state.stage == Stage::Copying);
-        let goodput_mbps: f64 = copying.map(|state| state.goodput_mbps).sum();
+        let goodput_mbps = copying.fold(0.0, |sum, state| sum + state.goodput_mbps);
         let left = self.plan.bytes.saturating_sub(bytes_done) as f64 * 8e-6;
         Ok(Status {
             parts: self.plan.parts,

@@ -10,7 +10,7 @@ use crate::transfer::client::{Offered, begun, check_push, push, split};
 use crate::transfer::start::{Listing, first_of};
 use longhaul_proto::session::message::{CopyId, Operation, PlanStep};
 use longhaul_proto::session::reason::Cause;
-use std::ops::Range;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -121,20 +121,25 @@ impl Run {
         id
     }
 
-    /// The parts that hold the paths given, as far as they are in the list.
-    pub fn parts_with(&self, paths: &[Vec<u8>]) -> Result<Vec<u32>, PlanError> {
-        let wanted: std::collections::HashSet<&[u8]> = paths.iter().map(Vec::as_slice).collect();
-        let mut parts = Vec::new();
+    /// Which parts are to be copied (again), in order: those of which nobody says that they are done, and those of the paths given
+    /// of which all are said to be.
+    pub fn missing_parts(&self, paths: &[&[u8]]) -> Result<Vec<u32>, PlanError> {
+        let known = self.status()?.known;
+        let done: HashSet<u32> =
+            known.iter().filter(|state| state.stage == Stage::Done).map(|state| state.part).collect();
+        let mut missing: BTreeSet<u32> = (0..self.plan.parts).filter(|part| !done.contains(part)).collect();
+        let wanted: HashSet<&[u8]> = paths.iter().copied().collect();
         for chunk in 0..self.chunks().len() as u32 {
             let (listed, _) = self.read(chunk)?;
-            let found =
-                (0..).zip(&listed.entries).filter(|(_, entry)| wanted.contains(entry.path.as_slice()));
-            let held = |(entry, _): (u32, _)| -> Range<u32> { self.parts_of(chunk, entry) };
-            parts.extend(found.flat_map(held));
+            let fresh = (0..).zip(&listed.entries).skip(self.chunks()[chunk as usize].continued as usize);
+            for (entry, _) in fresh.filter(|(_, entry)| wanted.contains(entry.path.as_slice())) {
+                let parts = self.parts_of(chunk, entry);
+                if parts.clone().all(|part| done.contains(&part)) {
+                    missing.extend(parts);
+                }
+            }
         }
-        parts.sort_unstable();
-        parts.dedup();
-        Ok(parts)
+        Ok(missing.into_iter().collect())
     }
 }
 
