@@ -1,8 +1,11 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
+pub mod job;
+pub mod planned;
+
+use self::job::JobArgs;
+use self::planned::{FinishArgs, PlanArgs, StatusArgs};
 use crate::help::{CompletionsArgs, ManArgs};
-use crate::job::args::JobArgs;
-use crate::planned::args::{FinishArgs, PlanArgs, StatusArgs};
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
 use crate::values::{parse_duration, parse_listen, parse_memory, parse_ports, parse_streams};

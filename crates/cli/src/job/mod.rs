@@ -1,17 +1,16 @@
 //! `longhaul job`: hands the parts of a copy to the engine that a site runs. What starts, places, counts and restarts them
 //! is the engine alone.
 
-pub mod args;
 mod record;
 mod script;
 mod slurm;
 
+use crate::args::job::{JobArgs, JobCommand, SubmitArgs};
+use crate::args::planned::StatusArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit, say};
 use crate::planned;
-use crate::planned::args::StatusArgs;
 use crate::values::describe;
-use args::{JobArgs, JobCommand, SubmitArgs};
 use longhaul::planned::Run;
 use record::Record;
 use script::{LOGS, Scripts};

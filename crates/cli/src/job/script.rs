@@ -1,6 +1,6 @@
 //! The scripts that are submitted to Slurm. They stay in RUN, and whoever wants to submits them by hand.
 
-use super::args::SubmitArgs;
+use crate::args::job::SubmitArgs;
 use crate::failure::Failure;
 use std::fmt::Write as _;
 use std::path::Path;

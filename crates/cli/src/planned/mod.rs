@@ -1,16 +1,15 @@
 //! `longhaul plan`, `cp --plan`, `finish` and `status`: a copy that many hosts make together.
 
-pub mod args;
 mod hosts;
 mod status;
 
 pub use status::run as status;
 
-use self::args::{FinishArgs, PlanArgs};
+use crate::args::job::{JobArgs, JobCommand};
+use crate::args::planned::{FinishArgs, PlanArgs};
 use crate::args::{Cli, Command};
 use crate::cp::{self, attempt, location};
 use crate::failure::Failure;
-use crate::job::args::{JobArgs, JobCommand};
 use crate::output::{self, Exit, bytes_text, files_text, say};
 use crate::progress::Display;
 use crate::retry::Retries;

@@ -1,6 +1,6 @@
 //! The flags of `longhaul job`.
 
-use crate::planned::args::PlanArgs;
+use super::planned::PlanArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
