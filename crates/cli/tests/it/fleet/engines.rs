@@ -44,12 +44,12 @@ fn shell(copies: &Copies, line: &str, more_path: Option<&Path>) -> Running {
 #[ignore = "takes minutes: make test-fleet"]
 fn gnu_parallel_runs_the_parts() {
     let Some(_shared) = machine::wait() else { return };
-    if !has_programs(&["parallel"]) {
+    if !has_programs(&["parallel", "jq"]) {
         return;
     }
     let Some(copies) = copies() else { return };
     let page = include_str!("../../../../../docs/parallel.md");
-    for begins in ["longhaul plan", "seq 0 31", "longhaul finish"] {
+    for begins in ["longhaul plan", "seq 0", "longhaul finish"] {
         shell(&copies, &line_of(page, begins, &copies), None).finish().expect_code(0);
     }
     copies.assert_complete();

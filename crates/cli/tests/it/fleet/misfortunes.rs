@@ -7,23 +7,23 @@ use longhaul_testing::machine;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Some 60 MB in large and small files.
+/// Some 100 MB in large and small files.
 fn lengths() -> impl Iterator<Item = usize> {
-    [30_000_000, 9_000_000].into_iter().chain((0..200).map(|number| 1_000 * number))
+    [60_000_000, 20_000_000].into_iter().chain((0..200).map(|number| 1_000 * number))
 }
 
 fn bytes() -> u64 {
     lengths().map(|length| length as u64).sum()
 }
 
-/// Submit a copy, let something befall it when a third has come, and see that it ends right by itself, without sending again
-/// more than a tenth of what had come.
+/// Submit a copy, let something befall it when half has come, and see that it ends right by itself, without sending again
+/// more than a tenth of what had come. Of what was cut off, each part loses the groups of 1 MiB that had come in pieces.
 fn befalls(flags: &[&str], mbit: f64, misfortune: impl FnOnce(&mut Copies)) {
     let Some(_shared) = machine::wait() else { return };
     let Some(mut copies) = Copies::of(&Scenario::new(mbit, 20.0), lengths()) else { return };
     let start = Instant::now();
     copies.submit(flags);
-    copies.await_bytes(bytes() / 3);
+    copies.await_bytes(bytes() / 2);
     let had_come = copies.sent();
     misfortune(&mut copies);
     copies.await_jobs();
@@ -36,25 +36,25 @@ fn befalls(flags: &[&str], mbit: f64, misfortune: impl FnOnce(&mut Copies)) {
 #[test]
 #[ignore = "takes minutes: make test-fleet"]
 fn a_mover_whose_power_is_cut_has_its_parts_copied_by_others() {
-    befalls(&["--array", "12"], 40.0, |copies| copies.slurm.power_off(1));
+    befalls(&["--array", "12%3"], 80.0, |copies| copies.slurm.power_off(1));
 }
 
 #[test]
 #[ignore = "takes minutes: make test-fleet"]
 fn an_allocation_that_loses_a_mover_begins_again_where_it_was() {
-    befalls(&["-N", "2"], 40.0, |copies| copies.slurm.power_off(1));
+    befalls(&["-N", "2", "--parts", "4"], 80.0, |copies| copies.slurm.power_off(1));
 }
 
 #[test]
 #[ignore = "takes minutes: make test-fleet"]
 fn a_daemon_that_is_killed_leaves_its_parts_to_the_others() {
-    befalls(&["--array", "12"], 40.0, |copies| copies.kill_daemon(2));
+    befalls(&["--array", "12%3"], 80.0, |copies| copies.kill_daemon(2));
 }
 
 #[test]
 #[ignore = "takes minutes: make test-fleet"]
 fn a_path_that_is_cut_for_twenty_seconds_ends_no_job() {
-    befalls(&["--array", "12"], 40.0, |copies| {
+    befalls(&["--array", "12%3"], 80.0, |copies| {
         copies.slurm.network.lab.cut(true);
         sleep(Duration::from_secs(20));
         copies.slurm.network.lab.cut(false);
@@ -66,9 +66,14 @@ fn a_path_that_is_cut_for_twenty_seconds_ends_no_job() {
 #[test]
 #[ignore = "takes minutes: make test-fleet"]
 fn parts_whose_time_is_over_go_on_in_another_turn() {
-    // A minute is the shortest that Slurm knows; at this rate the copy takes longer.
-    befalls(&["--array", "12", "--time", "1", "--sbatch=--signal=TERM@20"], 6.0, |copies| {
+    // A minute is the shortest that Slurm knows. The second turn has the time it needs.
+    let flags = ["--array", "12%3", "--time", "1", "--sbatch=--signal=TERM@20"];
+    befalls(&flags, 25.0, |copies| {
         wait_until("a part is stopped before its time", || copies.logs().contains("exit code 130"));
+        let jobs = copies.slurm.ask(&["squeue", "--noheader", "--format=%A"]);
+        for job in jobs.lines().map(str::trim) {
+            copies.slurm.ask(&["scontrol", "update", &format!("JobId={job}"), "TimeLimit=30"]);
+        }
     });
 }
 
@@ -120,4 +125,4 @@ fn a_job_of_512_parts_takes_little_longer_than_one_that_does_nothing() {
 }
 
 /// A byte of data takes so many in packets of their own with all that is around it, and what is said besides.
-const WITH_HEADERS: f64 = 1.07;
+const WITH_HEADERS: f64 = 1.05;

@@ -70,6 +70,34 @@ fn a_small_job_of_which_a_part_is_killed_ends_right_by_itself() {
 }
 
 #[test]
+fn a_job_that_was_cancelled_is_resumed() {
+    let Some(_shared) = machine::wait() else { return };
+    let Some(copies) = Copies::of(&Scenario::new(20.0, 20.0), [1_500_000; 3]) else { return };
+    let refused = copies.submit_command(&["--partition", "nowhere"]).finish().expect_code(1);
+    assert!(
+        refused.stderr.contains("invalid partition") && refused.stderr.lines().count() == 1,
+        "{refused:?}"
+    );
+    assert!(!copies.run().exists(), "nothing was planned");
+
+    copies.submit(&["--array", "3%1"]);
+    copies.await_bytes(500_000);
+    let said = copies.ask(&["job", "status"]).expect_code(0).stdout;
+    assert!(said.contains("1 running") && said.contains("0 of 3 parts"), "{said}");
+    let early = copies.ask(&["job", "resume"]).expect_code(1).stderr;
+    assert!(early.contains("job cancel") && early.lines().count() == 1, "{early}");
+    copies.ask(&["job", "cancel"]).expect_code(0);
+    copies.await_jobs();
+    assert_ne!(copies.status()["parts_done"], 3, "it was cut off");
+
+    copies.ask(&["job", "resume"]).expect_code(0);
+    copies.await_jobs();
+    copies.assert_complete();
+    let said = copies.ask(&["job", "status"]).expect_code(0).stdout;
+    assert!(said.matches("not in the queue").count() == 2 && said.contains("3 of 3 parts"), "{said}");
+}
+
+#[test]
 fn without_slurm_a_job_is_refused_in_a_line_that_names_what_to_do() {
     let here = folder();
     write_noise(here.path().join("file"), 10, 1);
