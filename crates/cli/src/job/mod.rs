@@ -46,14 +46,22 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Failure> {
     for (name, text) in [(PARTS_SCRIPT, scripts.parts(parts)), (FINISH_SCRIPT, scripts.finish())] {
         fs::write(run.join(name), text).map_err(|error| cannot("write a script into RUN", &error))?;
     }
-    submit_scripts(&run)?;
+    submit_scripts(&run).map_err(|failure| {
+        Failure::Failed(format!(
+            "{failure}; it is planned, and longhaul job resume {} submits it",
+            run.display()
+        ))
+    })?;
     Ok(planned)
 }
 
 fn resume(run: &Path) -> Result<(), Failure> {
     let run = absolute(run)?;
-    let record = Record::load(&run)?;
-    if let Some(queued) = slurm::queue(&record.jobs())?.first() {
+    // Without a record the scripts could not be submitted when they were made.
+    let record =
+        if run.join(FINISH_SCRIPT).exists() { Record::find(&run)? } else { Some(Record::load(&run)?) };
+    let jobs = record.map(|record| record.jobs()).unwrap_or_default();
+    if let Some(queued) = slurm::queue(&jobs)?.first() {
         return Err(Failure::Failed(format!(
             "job {} is still {}; wait for it, or longhaul job cancel {} first",
             queued.job,

@@ -18,19 +18,24 @@ pub struct Record {
 }
 
 impl Record {
-    /// That of a plan.
-    pub fn load(run: &Path) -> Result<Record, Failure> {
+    /// That of a plan, if any job was submitted from there.
+    pub fn find(run: &Path) -> Result<Option<Record>, Failure> {
         let path = run.join(FILE);
-        let text = fs::read(&path).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => Failure::Failed(format!(
-                "{}: no job was submitted from here (longhaul job submit does)",
-                run.display()
-            )),
-            _ => Failure::Failed(format!("{}: {}", path.display(), describe(&error))),
-        })?;
-        serde_json::from_slice(&text).map_err(|error| {
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Failure::Failed(format!("{}: {}", path.display(), describe(&error)))),
+        };
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
             Failure::Failed(format!("{}: {error}; submit the scripts there by hand", path.display()))
         })
+    }
+
+    /// That of a plan from which one was submitted.
+    pub fn load(run: &Path) -> Result<Record, Failure> {
+        let nothing =
+            || format!("{}: no job was submitted from here (longhaul job submit does)", run.display());
+        Record::find(run)?.ok_or_else(|| Failure::Failed(nothing()))
     }
 
     /// Put it in place of the one before, which is there until then.

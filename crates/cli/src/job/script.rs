@@ -70,7 +70,7 @@ impl Scripts {
         directive(&mut text, &[format!("--signal=TERM@{NOTICE_SECONDS}")]);
         directive(&mut text, &self.options);
         let step = match self.spread {
-            Spread::Array(_) => String::new(),
+            Spread::Array(_) => "--ntasks=1 ".into(),
             Spread::Step(_) => {
                 format!("--ntasks={} --overcommit --distribution=cyclic --kill-on-bad-exit=0 ", parts)
             }
@@ -144,5 +144,61 @@ fn shell_word(text: &str) -> String {
     shlex::try_quote(text).expect("no zero byte is in a path").into_owned()
 }
 
-/// Enough for a part to write down what has come.
+/// For a part to write down what has come, and longer than Slurm takes to notice.
 const NOTICE_SECONDS: u32 = 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::job::{JobArgs, JobCommand};
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn scripts(flags: &[&str], run: &str) -> Result<Scripts, Failure> {
+        let line = [&["longhaul", "job", "submit", "-o", run, "src", "far:dst"], flags].concat();
+        let Command::Job(JobArgs { command: JobCommand::Submit(args) }) =
+            Cli::try_parse_from(line).unwrap().command
+        else {
+            panic!("it is submit")
+        };
+        Scripts::new(&args, Path::new("/opt/longhaul"), Path::new(run))
+    }
+
+    #[test]
+    fn an_array_has_a_task_for_each_part() {
+        let text = scripts(&["--array", "512%96", "--time=1:00:00"], "/shared/run").unwrap().parts(500);
+        for line in [
+            "#SBATCH --array=0-499%96",
+            "#SBATCH --time=1:00:00",
+            "#SBATCH --output=/shared/run/logs/part-%a.log",
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line} in\n{text}");
+        }
+        assert!(text.contains("\nsrun --ntasks=1 /opt/longhaul cp --plan /shared/run\n"), "{text}");
+        let text = scripts(&[], "/shared/run").unwrap().parts(64);
+        assert!(text.contains("#SBATCH --array=0-63\n"), "{text}");
+    }
+
+    #[test]
+    fn an_allocation_has_a_process_for_each_part_and_what_the_user_says_comes_last() {
+        let flags = ["-N", "4", "--requeues=0", "--sbatch=--signal=TERM@60", "--sbatch", "-C big disk"];
+        let text = scripts(&flags, "/shared/run").unwrap().parts(16);
+        let (ours, users) = (text.find("--signal=TERM@120").unwrap(), text.find("--signal=TERM@60").unwrap());
+        assert!(ours < users && text.contains("#SBATCH \"-C big disk\"\n"), "{text}");
+        assert!(
+            text.contains("#SBATCH --nodes=4\n") && text.contains("srun --ntasks=16 --overcommit"),
+            "{text}"
+        );
+        assert!(text.contains("-lt 0"), "{text}");
+    }
+
+    #[test]
+    fn odd_paths_are_quoted_for_sbatch_and_for_the_shell_and_others_are_refused() {
+        let text = scripts(&[], "/a b/50%/it's").unwrap().finish();
+        assert!(text.contains("#SBATCH \"--output=/a b/50%%/it's/logs/finish.log\"\n"), "{text}");
+        assert!(text.contains("exec /opt/longhaul finish \"/a b/50%/it's\"\n"), "{text}");
+        let refused = scripts(&[], "/a\nb").unwrap_err().to_string();
+        assert!(refused.contains("control characters") && !refused.contains('\n'), "{refused}");
+        scripts(&["--sbatch=--comment=a\nb"], "/a").unwrap_err();
+    }
+}

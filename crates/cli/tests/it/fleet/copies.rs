@@ -17,6 +17,8 @@ pub struct Copies {
     pub slurm: Slurm,
     daemons: Vec<Server>,
     far: tempfile::TempDir,
+    /// The folder of the plan, with a name that a shell and Slurm would read as something else.
+    pub run: PathBuf,
 }
 
 impl Copies {
@@ -32,7 +34,8 @@ impl Copies {
             Server::start_with(command, far.path(), &["--listen", &listen])
         });
         let daemons = daemons.collect();
-        let copies = Copies { slurm, daemons, far };
+        let run = slurm.folder.path().join("run 7's 100%");
+        let copies = Copies { slurm, daemons, far, run };
         for (number, length) in lengths.into_iter().enumerate() {
             write_noise(copies.near().join(format!("{}/{number}", number % 10)), length, number as u64);
         }
@@ -42,11 +45,6 @@ impl Copies {
     /// What is copied.
     pub fn near(&self) -> PathBuf {
         self.slurm.folder.path().join("data")
-    }
-
-    /// The folder of the plan.
-    pub fn run(&self) -> PathBuf {
-        self.slurm.folder.path().join("run")
     }
 
     /// Where to: the daemons at the addresses that end in 1, 2 and 3.
@@ -69,7 +67,7 @@ impl Copies {
 
     /// `longhaul job submit` of the tree.
     pub fn submit_command(&self, more: &[&str]) -> Running {
-        let (near, run, url) = (self.near(), self.run(), self.far_url());
+        let (near, run, url) = (self.near(), &self.run, self.far_url());
         let flags: Vec<&OsStr> = more.iter().map(OsStr::new).collect();
         let ends = [near.as_os_str(), url.as_ref(), "-o".as_ref(), run.as_os_str()];
         let words = [&["job".as_ref(), "submit".as_ref()], &flags[..], &ends].concat();
@@ -86,7 +84,7 @@ impl Copies {
 
     /// `longhaul job` or another command on the plan, to its end.
     pub fn ask(&self, words: &[&str]) -> Ended {
-        let run = self.run();
+        let run = &self.run;
         Running::start(&mut self.longhaul(words.iter().map(OsStr::new).chain([run.as_os_str()]))).finish()
     }
 
@@ -130,7 +128,7 @@ impl Copies {
 
     /// What the jobs have said.
     pub fn logs(&self) -> String {
-        let Ok(logs) = fs::read_dir(self.run().join("logs")) else { return "no logs".into() };
+        let Ok(logs) = fs::read_dir(self.run.join("logs")) else { return "no logs".into() };
         let mut logs: Vec<_> = logs.map(|log| log.expect("a folder can be listed").path()).collect();
         logs.sort();
         let text = |log: &PathBuf| {

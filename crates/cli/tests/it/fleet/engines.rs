@@ -14,7 +14,9 @@ use std::process::Command;
 
 /// Files of some kilobytes, and a path that is fast.
 fn copies() -> Option<Copies> {
-    Copies::of(&Scenario::new(100.0, 20.0), (0..40).map(|number| 5_000 * number))
+    let mut copies = Copies::of(&Scenario::new(100.0, 20.0), (0..40).map(|number| 5_000 * number))?;
+    copies.run = copies.slurm.folder.path().join("run");
+    Some(copies)
 }
 
 /// A line of a page, with what is meant here in place of what the page has as examples.
@@ -25,7 +27,7 @@ fn line_of(page: &str, begins: &str, copies: &Copies) -> String {
         page.split_whitespace().find(|word| word.starts_with("longhaul://")).expect("it names the far side");
     let line = line.replace(url, &copies.far_url());
     line.replace("/data/run7", &copies.near().display().to_string())
-        .replace("run7.plan", &copies.run().display().to_string())
+        .replace("run7.plan", &copies.run.display().to_string())
 }
 
 /// What a shell makes of a line, with longhaul on the PATH.

@@ -67,12 +67,14 @@ fn a_path_that_is_cut_for_twenty_seconds_ends_no_job() {
 #[ignore = "takes minutes: make test-fleet"]
 fn parts_whose_time_is_over_go_on_in_another_turn() {
     // A minute is the shortest that Slurm knows. The second turn has the time it needs.
-    let flags = ["--array", "12%3", "--time", "1", "--sbatch=--signal=TERM@20"];
+    let flags = ["--array", "3", "--time", "1", "--sbatch=--signal=TERM@20"];
     befalls(&flags, 25.0, |copies| {
         wait_until("a part is stopped before its time", || copies.logs().contains("exit code 130"));
-        let jobs = copies.slurm.ask(&["squeue", "--noheader", "--format=%A"]);
+        let jobs = copies.slurm.ask(&["squeue", "--array", "--noheader", "--format=%A"]);
         for job in jobs.lines().map(str::trim) {
-            copies.slurm.ask(&["scontrol", "update", &format!("JobId={job}"), "TimeLimit=30"]);
+            let mut more = copies.slurm.command("scontrol");
+            // One that has ended meanwhile has no limit any more.
+            more.args(["update", &format!("JobId={job}"), "TimeLimit=30"]).status().expect("it is installed");
         }
     });
 }
@@ -82,7 +84,7 @@ fn parts_whose_time_is_over_go_on_in_another_turn() {
 fn of_two_that_take_the_same_part_one_says_who_has_it() {
     let Some(_shared) = machine::wait() else { return };
     let Some(copies) = Copies::of(&Scenario::new(10.0, 20.0), [4_000_000]) else { return };
-    let (near, run, url) = (copies.near(), copies.run(), copies.far_url());
+    let (near, run, url) = (copies.near(), copies.run.clone(), copies.far_url());
     let plan =
         [near.as_os_str(), url.as_ref(), "-o".as_ref(), run.as_os_str(), "--parts".as_ref(), "1".as_ref()];
     Running::start(&mut copies.longhaul([&["plan".as_ref()], &plan[..]].concat())).finish().expect_code(0);

@@ -6,7 +6,7 @@ mod misfortunes;
 mod network;
 mod slurm;
 
-use crate::common::tree::{folder, write_noise};
+use crate::common::tree::{folder, write, write_noise};
 use crate::common::{Running, longhaul, wait_until};
 use copies::Copies;
 use longhaul_lab::Scenario;
@@ -43,7 +43,7 @@ fn a_site_of_three_movers_runs_jobs_and_leaves_nothing() {
 
 /// The processes that copy a part of this plan.
 fn copying(copies: &Copies) -> Vec<u32> {
-    let run = copies.run();
+    let run = copies.run.clone();
     let ids = fs::read_dir("/proc").expect("/proc can be read").filter_map(|entry| {
         let id = entry.ok()?.file_name().to_str()?.parse::<u32>().ok()?;
         let words = fs::read(format!("/proc/{id}/cmdline")).ok()?;
@@ -78,7 +78,7 @@ fn a_job_that_was_cancelled_is_resumed() {
         refused.stderr.contains("invalid partition") && refused.stderr.lines().count() == 1,
         "{refused:?}"
     );
-    assert!(!copies.run().exists(), "nothing was planned");
+    assert!(!copies.run.exists(), "nothing was planned");
 
     copies.submit(&["--array", "3%1"]);
     copies.await_bytes(500_000);
@@ -115,6 +115,11 @@ fn without_slurm_a_job_is_refused_in_a_line_that_names_what_to_do() {
     );
     assert!(!here.path().join("run").exists(), "nothing was planned");
     for command in ["status", "cancel", "resume"] {
+        write(here.path().join("cut/job.json"), "{\"parts\":");
+        let cut = Running::start(longhaul().args(["job", command]).arg(here.path().join("cut")))
+            .finish()
+            .expect_code(1);
+        assert!(cut.stderr.contains("by hand") && cut.stderr.lines().count() == 1, "{}", cut.stderr);
         let ended =
             Running::start(longhaul().args(["job", command]).arg(here.path())).finish().expect_code(1);
         assert!(
