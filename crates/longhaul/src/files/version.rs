@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn nobody_without_the_key_can_make_a_version_up() {
         let file = tempfile::tempfile().unwrap();
-        let under = |key: u8| Identity::under(&[key; 32], &file).unwrap().hash;
+        let under = |key: u8| Identity::under(&[key; 32], &file, true).unwrap().hash;
         assert_eq!(under(1), under(1));
         assert_ne!(under(1), under(2));
     }

@@ -103,7 +103,7 @@ pub fn plan(
     options: &PlanOptions,
     stop: &Arc<AtomicBool>,
 ) -> Result<(Plan, Left), PlanError> {
-    if options.align < GROUP_LEN || options.align % GROUP_LEN != 0 {
+    if options.align == 0 || !options.align.is_multiple_of(GROUP_LEN) {
         return Err(PlanError::Uncuttable("files are cut at multiples of 1 MiB: give such a length"));
     }
     if options.parts == Some(0) || options.part_len == Some(0) {

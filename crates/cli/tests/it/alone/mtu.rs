@@ -27,8 +27,9 @@ const SHARE: f64 = 0.3;
 const MTU: u32 = 1400;
 const PATH_MTU: u32 = 1228;
 
-/// Copy a file: the megabits a second of what came after the change, silence included.
-fn copy(pull: bool, transport: &str, change: Change) -> f64 {
+/// Copy a file: the megabits a second of what came after the change, silence included. On a busy machine UDP may be so slow that
+/// something else is tried, which is the error.
+fn copy(pull: bool, transport: &str, change: Change) -> Result<f64, String> {
     let sides = Sides::with_file(pull, FILE);
     let haul = Haul::start(&Scenario::new(MBIT, 40.0), sides.there.path());
     if change == Change::Before {
@@ -42,8 +43,10 @@ fn copy(pull: bool, transport: &str, change: Change) -> f64 {
     let seconds = since.elapsed().as_secs_f64();
     assert_same_bytes(sides.source(), sides.target());
     let json = ended.json();
-    assert_eq!((&json["transport"], &json["path_mtu"]), (&"object".into(), &PATH_MTU.into()), "{json}");
-    assert_eq!(json["switches"].as_array().map(Vec::len), Some(0), "{json}");
+    assert_eq!(json["path_mtu"], PATH_MTU, "{json}");
+    if (&json["transport"], json["switches"].as_array().map(Vec::len)) != (&"object".into(), Some(0)) {
+        return Err(format!("pull {pull}, {transport}, {change:?}: not over UDP alone: {json}"));
+    }
     if change != Change::Before {
         assert!(ended.stderr.contains("datagrams of 1472 bytes no longer pass"), "{}", ended.stderr);
     }
@@ -55,7 +58,7 @@ fn copy(pull: bool, transport: &str, change: Change) -> f64 {
         );
     }
     let share = if change == Change::Before { 1.0 } else { 1.0 - SHARE };
-    FILE as f64 * share * 8e-6 / seconds
+    Ok(FILE as f64 * share * 8e-6 / seconds)
 }
 
 fn shrink(haul: &Haul, pull: bool, change: Change) -> Instant {
@@ -69,13 +72,19 @@ fn shrink(haul: &Haul, pull: bool, change: Change) -> Instant {
     Instant::now()
 }
 
-/// Whatever may carry the data, whoever finds that the packets are too long: which were slow.
+/// Whatever may carry the data, whoever finds that the packets are too long: which were slow, or not over UDP.
 fn slow_copies(pull: bool) -> Vec<String> {
-    let from_start = copy(pull, "object", Change::Before);
+    let from_start = match copy(pull, "object", Change::Before) {
+        Ok(mbps) => mbps,
+        Err(line) => return vec![line],
+    };
     let changes = ["auto", "object"]
         .map(|transport| [Change::BlackHole, Change::Refused].map(|change| (transport, change)));
     let measure = |(transport, change)| {
-        let mbps = copy(pull, transport, change);
+        let mbps = match copy(pull, transport, change) {
+            Ok(mbps) => mbps,
+            Err(line) => return Some(line),
+        };
         let line =
             format!("pull {pull}, {transport}, {change:?}: {mbps:.1} Mb/s, from the start {from_start:.1}");
         println!("{line}");
