@@ -1,7 +1,10 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
+mod planned;
+
+pub use planned::{FinishArgs, PlanArgs, StatusArgs};
+
 use crate::help::{CompletionsArgs, ManArgs};
-use crate::planned::args::{FinishArgs, PlanArgs, StatusArgs};
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
 use crate::values::{parse_duration, parse_listen, parse_memory, parse_ports, parse_streams};

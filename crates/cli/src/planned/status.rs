@@ -1,6 +1,6 @@
 //! `longhaul status`.
 
-use super::args::StatusArgs;
+use crate::args::StatusArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, harmless, seconds_text};
 use crate::signals;
