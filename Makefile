@@ -124,6 +124,12 @@ record: ## Record anew what this version of the protocol sends, while it is not 
 test-static: build ## Run the daemon's tests, its sandbox among them, on the static program that is installed
 	LONGHAUL_PROGRAM=$(abspath $(PROGRAM)) $(CARGO) test --locked -p longhaul-cli --test it -- daemon
 
+.PHONY: test-fleet
+test-fleet: ## Run copies with many movers by Slurm, GNU parallel and Snakemake, with misfortunes (installs these)
+	@.ci/setup fleet
+	LONGHAUL_SNAKEMAKE=$(abspath $(TOOLS))/snakemake/bin/snakemake \
+		$(CARGO) test $(WHOLE) --test it --no-fail-fast -- --include-ignored --nocapture --test-threads 1 fleet::
+
 .PHONY: fuzz-long
 fuzz-long: ## Fuzz each target for FUZZ_SECONDS (60), guided by coverage (TARGETS=names for some only)
 	@.ci/fuzz-long $(or $(FUZZ_SECONDS),60) $(TARGETS)

@@ -1,9 +1,10 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
-mod planned;
+pub mod job;
+pub mod planned;
 
-pub use planned::{FinishArgs, PlanArgs, StatusArgs};
-
+use self::job::JobArgs;
+use self::planned::{FinishArgs, PlanArgs, StatusArgs};
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
@@ -39,6 +40,7 @@ pub enum Command {
     Plan(Box<PlanArgs>),
     Finish(FinishArgs),
     Status(StatusArgs),
+    Job(JobArgs),
     Serve(ServeArgs),
     User(UserArgs),
     Probe(ProbeArgs),

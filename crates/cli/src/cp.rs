@@ -6,7 +6,7 @@ use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_
 use crate::progress::{Display, Verbosity};
 use crate::values::{find_token, read_file_list, words};
 use crate::why::{self, limit_text};
-use crate::{log, signals};
+use crate::{log, planned, signals};
 use longhaul::{CopyOptions, Fsync, Location, Observer, RequestError, Summary, Truncated};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
@@ -14,13 +14,16 @@ use std::ffi::OsString;
 /// Copy, tell, and say how it ended.
 pub fn run(args: &CpArgs) -> Exit {
     let flags = &args.flags;
-    attempt(&flags.output, flags.control().name(), flags.dry_run, |display| {
-        let mut request = request(args, display)?;
-        request.options.began = Some(output::program_start());
-        let stop = signals::stop_flag()?;
-        let Request { sources, dest, options } = &request;
-        let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
-        Ok(flags.retry.run(&stop, copy)?)
+    attempt(&flags.output, flags.control().name(), flags.dry_run, |display| match &args.plan {
+        Some(folder) => planned::copy_part(folder, args.part, flags.retry, display),
+        None => {
+            let mut request = request(args, display)?;
+            request.options.began = Some(output::program_start());
+            let stop = signals::stop_flag()?;
+            let Request { sources, dest, options } = &request;
+            let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
+            Ok(flags.retry.run(&stop, copy)?)
+        }
     })
 }
 

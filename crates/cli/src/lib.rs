@@ -7,7 +7,7 @@ pub mod config;
 mod cp;
 pub mod failure;
 pub mod help;
-mod hosts;
+mod job;
 mod lab_program;
 pub mod log;
 pub mod output;

@@ -2,7 +2,7 @@
 
 use crate::args::{Cli, Command};
 use crate::output::Exit;
-use crate::{agent, cp, help, lab_program, output, planned, probe, serve, user};
+use crate::{agent, cp, help, job, lab_program, output, planned, probe, serve, user};
 use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
@@ -22,11 +22,8 @@ fn run(command: Command) -> Exit {
         have_descriptors();
     }
     let outcome = match command {
-        Command::Cp(args) => Ok(match &args.plan {
-            Some(folder) => planned::copy_part(folder, &args),
-            None => cp::run(&args),
-        }),
-        Command::Plan(args) => planned::plan(&args),
+        Command::Cp(args) => Ok(cp::run(&args)),
+        Command::Plan(args) => planned::plan(&args, args.parts),
         Command::Finish(args) => Ok(planned::finish(&args)),
         Command::Status(args) => planned::status(&args),
         Command::Serve(args) => serve::run(&args),
@@ -36,6 +33,7 @@ fn run(command: Command) -> Exit {
         Command::Man(args) => help::manual(&args, Cli::command(), &lab_program::COMMANDS),
         Command::Agent(args) => agent::run(args),
         Command::User(args) => user::run(&args),
+        Command::Job(args) => job::run(&args),
     };
     outcome.unwrap_or_else(|failure| {
         output::error(&failure.to_string());

@@ -162,6 +162,33 @@ fn list_entry(line: &[u8]) -> Result<PathBuf, String> {
     }
 }
 
+/// Read a number of bytes: `64GiB`, `500MB`, or plain bytes.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..split].parse().map_err(|_| "not a size; write it like 64GiB")?;
+    let unit = match text[split..].trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" | "k" | "K" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => 1 << 30,
+        "TiB" | "T" => 1 << 40,
+        unit => {
+            return Err(format!(
+                "{unit:?} is not a unit of size; write kB, MB, GB, TB or KiB, MiB, GiB, TiB"
+            ));
+        }
+    };
+    number
+        .checked_mul(unit)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "must be between 1 byte and 16 EiB".into())
+}
+
 /// An I/O error in a few words, without the number.
 pub fn describe(error: &io::Error) -> String {
     let text = error.to_string();
@@ -262,5 +289,15 @@ mod tests {
     #[test]
     fn errors_read_like_prose() {
         assert_eq!(describe(&io::Error::from_raw_os_error(2)), "no such file or directory");
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_bytes("64GiB"), Ok(64 << 30));
+        assert_eq!(parse_bytes("500 MB"), Ok(500_000_000));
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        for bad in ["", "0", "x", "1 parsec", "99999999TiB"] {
+            assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The flags of `longhaul plan`, `finish` and `status`.
 
 use super::{CopyFlags, OutputArgs};
-use crate::hosts::parse_bytes;
+use crate::values::parse_bytes;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;

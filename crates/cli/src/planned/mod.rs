@@ -1,24 +1,30 @@
 //! `longhaul plan`, `cp --plan`, `finish` and `status`: a copy that many hosts make together.
 
+mod hosts;
 mod status;
 
 pub use status::run as status;
 
-use crate::args::{Cli, Command, CpArgs, FinishArgs, PlanArgs};
+use crate::args::job::{JobArgs, JobCommand};
+use crate::args::planned::{FinishArgs, PlanArgs};
+use crate::args::{Cli, Command};
 use crate::cp::{self, attempt, location};
 use crate::failure::Failure;
-use crate::hosts;
 use crate::output::{self, Exit, bytes_text, files_text, say};
+use crate::progress::Display;
+use crate::retry::Retries;
 use crate::signals;
 use clap::Parser;
 use longhaul::planned::{self, PlanOptions, Run};
-use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, PlanError, Reason, RequestError};
+use longhaul::{
+    Cause, CopyOptions, FileFailure, Location, Observer, PlanError, Reason, RequestError, Summary,
+};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
-/// Plan a copy, and say what came of it.
-pub fn plan(args: &PlanArgs) -> Result<Exit, Failure> {
+/// Plan a copy in so many parts, if their number is given, and say what came of it.
+pub fn plan(args: &PlanArgs, parts: Option<u32>) -> Result<Exit, Failure> {
     let how = &args.flags.output;
     if args.flags.dry_run {
         return Err(Failure::Usage("a plan changes nothing at the destination: leave out --dry-run".into()));
@@ -34,7 +40,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, Failure> {
     let command = std::env::args_os().skip(1).map(OsString::into_string).collect::<Result<Vec<_>, _>>();
     let command = command.map_err(|word| Failure::Usage(format!("{word:?}: a plan holds UTF-8 only")))?;
     let wanted = PlanOptions {
-        parts: args.parts,
+        parts,
         part_len: args.part_size,
         align: args.align,
         exclude: options.files.exclude,
@@ -97,6 +103,7 @@ impl Planned {
         let line = ["longhaul".into()].into_iter().chain(run.plan.command.iter().cloned());
         let mut args = match Cli::try_parse_from(line).map(|cli| cli.command) {
             Ok(Command::Plan(args)) => *args,
+            Ok(Command::Job(JobArgs { command: JobCommand::Submit(args) })) => args.plan,
             Ok(_) => {
                 return Err(Failure::Failed(format!(
                     "{}: was not planned by longhaul plan",
@@ -115,15 +122,17 @@ impl Planned {
     }
 }
 
-/// Copy the part of a plan that these flags name.
-pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
-    attempt(&args.flags.output, "", false, |display| {
-        let part = args.part.map_or_else(counted, Ok)?;
-        let Planned { run, dests, options } = Planned::open(folder, display)?;
-        let stop = signals::stop_flag()?;
-        let copy = || run.copy_part(part, &dests, &options, display, stop.clone());
-        Ok(args.flags.retry.run(&stop, copy)?)
-    })
+/// Copy a part.
+pub fn copy_part(
+    folder: &Path,
+    part: Option<u32>,
+    retry: Retries,
+    display: &mut Display,
+) -> Result<Summary, Failure> {
+    let part = part.map_or_else(counted, Ok)?;
+    let Planned { run, dests, options } = Planned::open(folder, display)?;
+    let stop = signals::stop_flag()?;
+    Ok(retry.run(&stop, || run.copy_part(part, &dests, &options, display, stop.clone()))?)
 }
 
 /// The number that whoever started this counts by.

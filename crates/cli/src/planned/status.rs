@@ -1,6 +1,6 @@
 //! `longhaul status`.
 
-use crate::args::StatusArgs;
+use crate::args::planned::StatusArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, harmless, seconds_text};
 use crate::signals;

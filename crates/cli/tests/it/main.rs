@@ -9,6 +9,7 @@ mod campaign;
 mod common;
 mod copy;
 mod daemon;
+mod fleet;
 mod lab_program;
 mod listing;
 mod many_clients;
