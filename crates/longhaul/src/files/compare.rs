@@ -1,17 +1,17 @@
 //! Compares one entry with what is at its destination.
 
+use super::attributes::PERMISSIONS;
 use super::calls::statat;
 use super::claims::Standing;
 use super::errors::FileError;
-use super::extents::DataMap;
+use super::extents::{DataMap, is_within};
 use super::folders::Folders;
 use super::journal::Owner;
 use super::journal::group_range;
 use super::names::is_ours;
 use super::pieces::{Assembled, PIECE_GROUPS_MIN, Pieces, assemble};
-use super::resume::{Resumed, is_within, resume};
+use super::resume::{Resumed, resume};
 use super::scan::{mtime, open_to_read};
-use super::target::PERMISSIONS;
 use super::twins::{Taken, Twins};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{Delta, FileOptions, PlanId};

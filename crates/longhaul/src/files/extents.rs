@@ -71,6 +71,11 @@ impl DataMap {
     }
 }
 
+/// Whether a file of `len` bytes can hold this data.
+pub(super) fn is_within(map: &DataMap, data: &Range<u64>, len: u64) -> bool {
+    map.places(data.end - 1..data.end).all(|(at, _)| at < len)
+}
+
 /// The data extents of a file of `size` bytes, or `None` where it has no holes worth a mention (or the file system
 /// does not tell).
 pub(super) fn data_extents(file: &File, size: u64) -> Option<Vec<Range<u64>>> {

@@ -1,8 +1,8 @@
 //! How a writer puts a file in place that is all there and verified.
 
+use super::complete::Complete;
 use super::part::Part;
 use super::shared::Status;
-use super::target::Complete;
 use super::writer::Writer;
 use longhaul_proto::session::manifest::EntryIndex;
 use longhaul_proto::session::message::Fsync;

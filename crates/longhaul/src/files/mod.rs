@@ -78,10 +78,12 @@
 //! cannot be told apart, always. Where the source's version has changed, the journal goes on with the new one, and what it
 //! said of the old one becomes claims. That it does so is on the disk before any data of the new one is stored.
 
+mod attributes;
 mod blocks;
 mod calls;
 mod claims;
 mod compare;
+mod complete;
 mod disk;
 mod errors;
 mod exclude;

@@ -4,13 +4,12 @@
 
 use super::calls::fdatasync;
 use super::errors::FileError;
-use super::extents::DataMap;
+use super::extents::{DataMap, is_within};
 use super::hash::{Root, group_hash};
 use super::journal::{Ours, Owner, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{piece_journal_name, pieces_name};
 use super::recover::{last_source, recover};
-use super::resume::is_within;
 use super::sealing::{keeper_of, ours};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Group, Kind, Layout};
 use longhaul_proto::session::message::{PlanId, PlanStep, PlanTask};

@@ -1,7 +1,7 @@
 //! Takes over what an interrupted run left of a large file.
 
 use super::calls::{FileExt, fdatasync};
-use super::extents::DataMap;
+use super::extents::{DataMap, is_within};
 use super::journal::{Header, Ours, Owner, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{journal_name, part_name, piece_journal_name, pieces_name};
@@ -180,9 +180,4 @@ impl Sorting<'_> {
         self.map.read(&self.part, range.start, &mut self.buf).ok()?;
         Some(hash_in(self.first_group, group, count, &self.buf))
     }
-}
-
-/// Whether a file of `len` bytes can hold this data.
-pub(super) fn is_within(map: &DataMap, data: &Range<u64>, len: u64) -> bool {
-    map.places(data.end - 1..data.end).all(|(at, _)| at < len)
 }

@@ -1,9 +1,11 @@
 //! The destination: where each entry goes, its part file, and how it lands.
 
+use super::attributes::{ITSELF, itself, mode, modified, set_mode, times};
 use super::calls::{
     fchmod, fsync, futimens, linkat, mkdirat, openat, renameat_with, set_len, symlinkat, unlinkat,
 };
-use super::disk::{self, Disk, reopen, room, unnamed};
+use super::complete::{Complete, Held};
+use super::disk::{Disk, reopen, room, unnamed};
 use super::errors::FileError;
 use super::extents::DataMap;
 use super::folders::{Folders, list, make_all, split};
@@ -17,15 +19,12 @@ use super::scan::{mtime, open_to_read};
 use super::twins::{Taken, Twins};
 use crate::net::random::random;
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Kind, Layout, Manifest};
-use rustix::fs::{
-    Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, chmodat,
-    fadvise, fstat, utimensat,
-};
+use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, UTIME_NOW, fadvise, fstat, utimensat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,51 +75,6 @@ pub(super) struct Target {
     twins: Twins,
     /// Files all of whose pieces are here, until they are in place: the names of the pieces' journals.
     assembled: Mutex<HashMap<EntryIndex, Vec<Vec<u8>>>>,
-}
-
-/// A file that holds all its data and has its permissions and time, and lacks its name.
-pub(super) struct Complete {
-    pub entry: EntryIndex,
-    held: Held,
-}
-
-enum Held {
-    /// A file that has a journal.
-    Part(Arc<Part>),
-    /// A small one: nobody else can reach it.
-    Unnamed(File),
-    /// A small one where files without a name cannot be made.
-    Named(File),
-}
-
-impl Complete {
-    /// Bring it to the disk. Small files go together: [`Disk::sync`].
-    pub(super) fn sync(&self) -> io::Result<()> {
-        match &self.held {
-            Held::Part(part) => part.last_word(|file| Ok(fsync(file)?)),
-            Held::Unnamed(file) | Held::Named(file) => Ok(fsync(file)?),
-        }
-    }
-
-    /// What went wrong so far on its way to the disk.
-    pub(super) fn ask(&self) -> io::Result<()> {
-        match &self.held {
-            Held::Part(part) => part.last_word(disk::ask),
-            Held::Unnamed(file) | Held::Named(file) => disk::ask(file),
-        }
-    }
-
-    pub(super) fn file(&self) -> &File {
-        match &self.held {
-            Held::Part(part) => &part.file,
-            Held::Unnamed(file) | Held::Named(file) => file,
-        }
-    }
-
-    /// Whether it is small, and so has been made just now.
-    pub(super) fn is_small(&self) -> bool {
-        !matches!(self.held, Held::Part(_))
-    }
 }
 
 impl Target {
@@ -676,41 +630,9 @@ fn remove_file(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Set the permissions of what is held, and not of whatever its name may lead to by now.
-fn set_mode(there: &OwnedFd, mode: Mode) -> Result<(), Errno> {
-    chmodat(CWD, itself(there).as_str(), mode, AtFlags::empty())
-}
-
-/// A path to what is open.
-fn itself(file: &impl AsRawFd) -> String {
-    format!("{ITSELF}/{}", file.as_raw_fd())
-}
-
-fn mode(entry: &Entry) -> Mode {
-    Mode::from_raw_mode(entry.mode & PERMISSIONS)
-}
-
-fn times(entry: &Entry) -> Timestamps {
-    modified(entry.mtime)
-}
-
-/// Last modified then.
-fn modified((seconds, nanoseconds): (i64, u32)) -> Timestamps {
-    let stamp = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
-    let untouched = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-    Timestamps { last_access: untouched, last_modification: stamp }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// What is taken over of a mode: no set-user-ID, set-group-ID and sticky bits, which mean something else where the owner is
-/// another.
-pub(super) const PERMISSIONS: u32 = 0o777;
-
-/// Where a file that is open has a name, whatever other names it has.
-const ITSELF: &str = "/proc/self/fd";
 
 /// Part files kept open: large files of which packets are missing may be many, and handles are few.
 const PARTS_OPEN_MAX: usize = 64;

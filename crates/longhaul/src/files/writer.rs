@@ -1,12 +1,12 @@
 //! The threads that store, verify and land what the network thread has put together.
 
+use super::complete::Complete;
 use super::errors::FileError;
 use super::jobs::{Job, Load};
 use super::journal::Record;
 use super::ledger::Verdict;
 use super::part::Part;
 use super::shared::{Happened, Shared, Status};
-use super::target::Complete;
 use crossbeam_channel::{Receiver, Sender};
 use longhaul_proto::session::manifest::{EntryIndex, Group};
 use longhaul_proto::session::message::GroupHash;

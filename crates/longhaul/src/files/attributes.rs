@@ -1,0 +1,40 @@
+//! Permissions and times of files and folders.
+
+use longhaul_proto::session::manifest::Entry;
+use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_OMIT, chmodat};
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Set the permissions of what is held, and not of whatever its name may lead to by now.
+pub(super) fn set_mode(there: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    chmodat(CWD, itself(there).as_str(), mode, AtFlags::empty())
+}
+
+/// A path to what is open.
+pub(super) fn itself(file: &impl AsRawFd) -> String {
+    format!("{ITSELF}/{}", file.as_raw_fd())
+}
+
+/// The permissions that an entry gets.
+pub(super) fn mode(entry: &Entry) -> Mode {
+    Mode::from_raw_mode(entry.mode & PERMISSIONS)
+}
+
+/// The times that it gets.
+pub(super) fn times(entry: &Entry) -> Timestamps {
+    modified(entry.mtime)
+}
+
+/// Last modified then.
+pub(super) fn modified((seconds, nanoseconds): (i64, u32)) -> Timestamps {
+    let stamp = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
+    let untouched = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    Timestamps { last_access: untouched, last_modification: stamp }
+}
+
+/// What is taken over of a mode: no set-user-ID, set-group-ID and sticky bits, which mean something else where the owner is
+/// another.
+pub(super) const PERMISSIONS: u32 = 0o777;
+
+/// Where a file that is open has a name, whatever other names it has.
+pub(super) const ITSELF: &str = "/proc/self/fd";
