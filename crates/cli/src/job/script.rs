@@ -69,23 +69,27 @@ impl Scripts {
             "# Before the time limit the parts are told to stop, which takes them no more than a moment.\n";
         directive(&mut text, &[format!("--signal=TERM@{NOTICE_SECONDS}")]);
         directive(&mut text, &self.options);
-        let step = match self.spread {
-            Spread::Array(_) => "--ntasks=1 ".into(),
-            Spread::Step(_) => {
-                format!("--ntasks={} --overcommit --distribution=cyclic --kill-on-bad-exit=0 ", parts)
-            }
+        let (step, others) = match self.spread {
+            Spread::Array(_) => ("--ntasks=1".into(), "LONGHAUL_PART"),
+            Spread::Step(_) => (
+                format!("--ntasks={parts} --overcommit --distribution=cyclic --kill-on-bad-exit=0"),
+                "LONGHAUL_PART SLURM_ARRAY_TASK_ID",
+            ),
         };
         let (program, run, requeues) = (shell_word(&self.program), shell_word(&self.run), self.requeues);
         write!(
             text,
             "
-# The number of a part is that of the task in the array, or else in the step.
-srun {step}{program} cp --plan {run}
+# The number of a part is that of the task in the array, or else in the step; what came along from elsewhere is none.
+unset {others}
+srun {step} {program} cp --plan {run}
 status=$?
 
-# 130: stopped before its time, and goes on in another turn. 2: wrong usage, which does not mend.
-# Whatever else failed is tried again until the job was restarted {requeues} times.
-if [ $status = 130 ] || {{ [ $status != 0 ] && [ $status != 2 ] && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {requeues} ]; }}; then
+# 0: done. 2: wrong usage, which does not mend. 130: stopped before its time, and goes on in another turn, unless this one
+# had no time at all. Whatever else failed is tried again until the job was restarted {requeues} times.
+if [ $status = 0 ] || [ $status = 2 ]; then
+    exit $status
+elif [ $status = 130 ] && [ $SECONDS -ge {TURN_SECONDS_MIN} ] || [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {requeues} ]; then
     exec scontrol requeue \"$SLURM_JOB_ID\"
 fi
 exit $status
@@ -146,6 +150,8 @@ fn shell_word(text: &str) -> String {
 
 /// For a part to write down what has come, and longer than Slurm takes to notice.
 const NOTICE_SECONDS: u32 = 120;
+/// Less is a time limit that is shorter than the notice: without an end, such turns would follow each other for ever.
+const TURN_SECONDS_MIN: u32 = 10;
 
 #[cfg(test)]
 mod tests {
