@@ -1,10 +1,10 @@
 //! `longhaul cp`.
 
-use crate::args::CpArgs;
+use crate::args::{CpArgs, Via};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{find_token, read_file_list, words};
+use crate::values::{find_token, read_file_list, token_in, words};
 use crate::why::{self, limit_text};
 use crate::{log, signals};
 use longhaul::{CopyOptions, Fsync, Location, Observer, Summary, Truncated};
@@ -58,7 +58,12 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
     if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
         observer.warning(warning);
     }
-    let options = options(args, token.map(|token| token.secret))?;
+    let mut options = options(args, token.map(|token| token.secret))?;
+    if let Some(file) = args.dest_token_file.as_deref() {
+        let token = token_in("--dest-token-file", file).map_err(Failure::Usage)?;
+        token.warning.iter().for_each(|warning| observer.warning(warning));
+        options.dest_token = Some(token.secret);
+    }
     Ok(Request { sources, dest, options })
 }
 
@@ -93,6 +98,7 @@ fn options(args: &CpArgs, token: Option<longhaul::Token>) -> Result<CopyOptions,
         ports: args.reach.ports.clone(),
         ssh_command: words(args.reach.ssh.as_deref()),
         deploy: !args.reach.no_deploy,
+        via_here: args.via == Some(Via::Here),
         files_from,
         ..CopyOptions::default()
     };
@@ -172,6 +178,7 @@ fn summary_text(summary: &Summary, dry_run: bool) -> String {
     parts.extend((summary.removed > 0).then(|| format!("{} removed", summary.removed)));
     parts.push(verified_text(summary, by_time).into());
     parts.extend(summary.durable.then(|| "on the disk".into()));
+    parts.extend(summary.relayed.then(|| "relayed through this host".into()));
     parts.extend(limit_text(summary.limited_by).map(|limit| format!("limited by {limit}")));
     parts.join(", ")
 }

@@ -46,6 +46,7 @@ impl Client {
             listing_len: listing.len() as u64,
             listing_head: head.to_vec(),
             ticket: None,
+            third_party: false,
         };
         let token = fs::read_to_string(server.token_file()).unwrap();
         let key = psk_of_token(&token).into();
