@@ -18,6 +18,21 @@ pub struct Client {
 impl Client {
     /// Offer a copy; the listing is what comes first of a push, and the names in a pull.
     fn offer(server: &Server, operation: Operation, files: FileOptions, listing: &[u8]) -> Option<Client> {
+        Client::offer_as(server, operation, files, listing, false)
+    }
+
+    /// One that arranges a copy from a third host.
+    pub fn arranger(server: &Server, dest: &str) -> Option<Client> {
+        Client::offer_as(server, Operation::Push { dest: dest.into() }, resuming(), &[], true)
+    }
+
+    fn offer_as(
+        server: &Server,
+        operation: Operation,
+        files: FileOptions,
+        listing: &[u8],
+        third_party: bool,
+    ) -> Option<Client> {
         let socket = TcpStream::connect(server.address()).unwrap();
         let stream: Stream = tcp_stream(socket, Duration::from_secs(20)).unwrap();
         let head = &listing[..listing.len().min(30_000)];
@@ -46,7 +61,7 @@ impl Client {
             listing_len: listing.len() as u64,
             listing_head: head.to_vec(),
             ticket: None,
-            third_party: false,
+            third_party,
         };
         let token = fs::read_to_string(server.token_file()).unwrap();
         let key = psk_of_token(&token).into();

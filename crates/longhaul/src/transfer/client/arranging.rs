@@ -249,7 +249,7 @@ impl<'a> Side<'a> {
     /// Why no connection from here to the other host comes about, if none does.
     fn why_not(&mut self, to: Whereabouts, story: &mut Story<'_>) -> Result<Option<String>, Error> {
         if !self.ready.connects {
-            return Ok(Some(format!("{} connects to no hosts that its users name", self.host)));
+            return Ok(Some(format!("{} connects to no host that a user names", self.host)));
         }
         self.session().control.send(Message::Reach(to));
         self.await_answer(story.observer, |message| match message {

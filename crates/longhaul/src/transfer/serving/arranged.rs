@@ -77,8 +77,12 @@ pub fn serve(
     let user = owner.account.user.name.clone();
     let mut unheard = ();
     let mut session = begin(server, (control, link, waker), (&offer, &secret, rtt), false, &mut unheard)?;
-    // Before anything can come by it.
+    // Before anything can come by it: that is when this side is said to be ready.
     let tunnel = Tunnel::open(&session.control)?;
+    if let Some(ground) = &ground {
+        let ready = Ready { at: ground.at(server), connects: server.connects };
+        session.control.send(Message::Ready(ready));
+    }
     let newcomer = (&*owner.account, &offer);
     let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
         if let Some(control) = session.control.resumable() {
@@ -95,7 +99,7 @@ pub fn serve(
     match outcome {
         Ok(line) => {
             session.control.finish_heard();
-            Ok(format!("{user}: {line}"))
+            Ok(line)
         }
         Err(error) => {
             session.control.finish();
@@ -134,8 +138,6 @@ impl End<'_> {
                 (Some(names), listed)
             }
         };
-        let connects = self.server.connects;
-        session.control.send(Message::Ready(Ready { at: ground.at(self.server), connects }));
         for _ in 0..ORDERS_MAX {
             match next_order(session)? {
                 Order::Reach(to) => {
@@ -256,7 +258,14 @@ impl End<'_> {
             outcome
         };
         let outcome = beside(session, tunnel, &stop, &told, work)?.map_err(|error| session.abort(error))?;
-        let line = format!("{} files ({} bytes) between here and a third host", outcome.files, outcome.bytes);
+        let way = if matches!(self.offer.operation, Operation::Pull { .. }) { "sent" } else { "received" };
+        let user = &self.owner.account.user.name;
+        let line = format!(
+            "{user}: {way} {} files ({} bytes) in a copy that was arranged, {} failed",
+            outcome.files,
+            outcome.bytes,
+            outcome.report.failed.count()
+        );
         session.control.send(Message::Copied(Box::new(outcome)));
         self.await_leave(session)?;
         Ok(line)
