@@ -524,7 +524,7 @@ fn serve_other(server: &Server, caller: Caller, ground: Ground) -> Result<String
 /// A TCP connection to one of these comes about, and is closed again; else why not.
 fn reach_one(peers: &[SocketAddr]) -> Option<String> {
     let (tell, told) = unbounded();
-    for peer in peers.iter().copied() {
+    for &peer in peers {
         let tell = tell.clone();
         let work = move || {
             let outcome = TcpStream::connect_timeout(&peer, REACH_PATIENCE);
