@@ -241,10 +241,10 @@ pub struct CpArgs {
     /// How to reach the other host.
     #[command(flatten)]
     pub reach: ReachArgs,
-    /// File with the token of DST's server, where SRC is on another host [default: that of --token-file]
+    /// Between two other hosts: file with the token of DST's server, if it is another one
     #[arg(long, value_name = "FILE", help_heading = REACH)]
     pub dest_token_file: Option<PathBuf>,
-    /// Between two other hosts: have the data go through this one (here), where no port is open between them
+    /// Between two other hosts: have the data go through this one, where no port is open
     #[arg(long, value_enum, value_name = "HOST", help_heading = REACH)]
     pub via: Option<Via>,
 

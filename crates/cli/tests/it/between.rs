@@ -1,6 +1,6 @@
 //! Copies between two other hosts, which this one arranges.
 
-use crate::common::client::Client;
+use crate::common::client::{Client, offer, resuming};
 use crate::common::lab::Haul;
 use crate::common::relay::{Relay, Way};
 use crate::common::site::Site;
@@ -8,9 +8,10 @@ use crate::common::sshd::{Sshd, far};
 use crate::common::tree::*;
 use crate::common::{Ended, LONGHAUL, Running, Server, error_of, longhaul, run, undisturbed, wait_until};
 use longhaul_lab::{Scenario, Side};
-use longhaul_proto::session::message::Message;
-use longhaul_proto::session::message::Operation;
-use longhaul_proto::session::message::third_party::{ClientPart, OneCopyKey, Whereabouts};
+use longhaul_net::control::{self, Incoming, Stream};
+use longhaul_net::wake::Waker;
+use longhaul_proto::session::message::third_party::{ClientPart, OneCopyKey, ServerPart, Whereabouts};
+use longhaul_proto::session::message::{FileOptions, Message, Operation};
 use longhaul_proto::session::transport::Transport;
 use longhaul_testing::machine;
 use rustix::process::Signal;
@@ -223,7 +224,7 @@ fn what_a_daemon_takes_only_is_neither_read_nor_replaced_by_a_third_host() {
     write(source.from.path().join("file"), b"new data");
     // The one that connects is the one that takes, and then the one that is connected to.
     for allow in ["allow-third-party = true", ""] {
-        let site = Site::new(allow);
+        let site = Site::new(&format!("audit = \"audit.jsonl\"\n{allow}"));
         site.add("alice", &["in=write-only"]);
         let daemon = site.serve();
         let give = if allow.is_empty() { &source.source } else { &source.dest };
@@ -235,6 +236,15 @@ fn what_a_daemon_takes_only_is_neither_read_nor_replaced_by_a_third_host() {
         };
         args("in/file").expect_code(0);
         assert_same_bytes(source.from.path().join("file"), site.path("in/file"));
+        // Whichever it is, the daemon notes whose copy that was.
+        let noted = || fs::read_to_string(site.path("audit.jsonl")).unwrap_or_default();
+        wait_until("the copy is noted", || noted().contains("in/file"));
+        let line: serde_json::Value = serde_json::from_str(noted().lines().next().unwrap()).unwrap();
+        assert!(
+            line["user"] == "alice" && line["direction"] == "in" && line["outcome"] == "copied",
+            "{line}"
+        );
+        assert_eq!(line["bytes"], 8, "{line}");
         write(site.path("in/file"), b"old data, longer");
         assert_ne!(args("in/file").code, 0);
         assert_eq!(read(site.path("in/file")), b"old data, longer");
@@ -405,4 +415,78 @@ fn the_host_that_is_not_reached_is_the_one_that_connects() {
     let json = pull(&server, &["--via=here"]).expect_code(0).json();
     assert_eq!((&json["relayed"], &json["transport"]), (&true.into(), &"ssh".into()), "{json}");
     assert_same_bytes(there.path().join("file"), &copy);
+}
+
+#[test]
+fn a_key_that_is_good_for_one_folder_is_that_in_a_copy_between_two_others_too() {
+    let top = folder();
+    let (served, ssh) = (top.path().join("served"), top.path().join("ssh"));
+    fs::create_dir(&served).unwrap();
+    write(top.path().join("file"), b"data");
+    // As sshd does with a command that is forced on a key, for the host to which it logs in as joe.
+    let script = |more: &str| {
+        format!(
+            "export SSH_CONNECTION=\"127.0.0.1 1 127.0.0.1 22\" XDG_CACHE_HOME='{}'\n\
+             case \"$1\" in joe@*) SSH_ORIGINAL_COMMAND=\"$2\" exec '{LONGHAUL}' agent --root '{}' {more};; esac\n\
+             exec sh -c \"$2\"",
+            top.path().join("cache").display(),
+            served.display()
+        )
+    };
+    let copy = |from: &str, to: &str| {
+        let mut command = longhaul();
+        command.args(["cp", "--json", "--why", "--ssh"]).arg(&ssh).args([from, to]);
+        Running::start(&mut command).finish()
+    };
+    write_script(&ssh, &script(""));
+    let outside = format!("{HERE}{}", top.path().join("file").display());
+    copy(&outside, "joe@127.0.0.1:in").expect_code(0);
+    assert_same_bytes(top.path().join("file"), served.join("in"));
+    let back = format!("{HERE}{}", top.path().join("back").display());
+    let ended = copy("joe@127.0.0.1:in", &back).expect_code(0);
+    assert!(ended.stderr.contains("connects to no host that a user names"), "{}", ended.stderr);
+    assert_same_bytes(top.path().join("file"), top.path().join("back"));
+    // If it may it does.
+    write_script(&ssh, &script("--allow-third-party"));
+    let ended = copy("joe@127.0.0.1:in", &format!("{back}-2")).expect_code(0);
+    assert!(!ended.stderr.contains("connects to no host"), "{}", ended.stderr);
+    for path in ["../file", top.path().join("file").to_str().unwrap()] {
+        assert_ne!(copy(&format!("joe@127.0.0.1:{path}"), &format!("{back}-3")).code, 0);
+        assert!(!top.path().join("back-3").exists());
+    }
+}
+
+#[test]
+fn under_the_key_of_a_copy_the_other_end_does_that_copy_and_nothing_else() {
+    let daemons = Daemons::with_file(10);
+    let push = |dest: &str| Operation::Push { dest: dest.into() };
+    let deletes = FileOptions { delete: true, ..resuming() };
+    for (operation, files, third_party) in [
+        (push("other"), resuming(), false),
+        (Operation::Pull { sources: vec![b"".to_vec()] }, resuming(), false),
+        (push("file"), deletes, false),
+        (push("file"), resuming(), true),
+    ] {
+        // The test is the arranger, and the other end as well.
+        let client = Client::arranger(&daemons.dest, "file").expect("it has the token");
+        let end = client.control.open_pipe().unwrap();
+        wait_until("it is ready", || {
+            matches!(client.control.poll(), Some(Incoming::Message(Message::Ready(_))))
+        });
+        client.control.send(Message::BeServer(ServerPart { key: OneCopyKey([7; 32]), relayed: false }));
+        let stream = Stream {
+            reader: Box::new(end.try_clone().unwrap()),
+            writer: Box::new(end),
+            closer: Box::new(|| {}),
+            settled: Box::new(|| {}),
+            resumable: None,
+            budget: Default::default(),
+        };
+        let offer = offer(operation, files, &[], third_party);
+        let met = control::connect(stream, &[7; 32].into(), &offer, Waker::new().unwrap());
+        let refusal = met.map(drop).unwrap_err().to_string();
+        assert!(refusal.contains("not the copy that was arranged"), "{offer:?}: {refusal}");
+        client.hear_refusal();
+    }
+    assert_eq!(names(daemons.to.path()), Vec::<String>::new());
 }
