@@ -65,6 +65,7 @@ pub fn session_server(bytes: &[u8]) {
         listing_len: head.len() as u64,
         listing_head: head[..head.len().min(control::OFFER_MAX / 2)].to_vec(),
         ticket: None,
+        third_party: false,
         ..offer()
     };
     let socket = TcpStream::connect(address).expect("the daemon lives");
