@@ -112,9 +112,14 @@ impl Copies {
         self.daemons[number - 1].kill();
     }
 
+    /// What the daemons' URL stands for.
+    pub fn far_folder(&self) -> PathBuf {
+        self.far.path().join("in")
+    }
+
     /// All is there, and the last step says so.
     pub fn assert_complete(&self) {
-        let far = self.far.path().join("in/data");
+        let far = self.far_folder().join("data");
         assert!(far.exists(), "nothing is there:\n{}", self.logs());
         assert_eq!(snapshot(&self.near()), snapshot(&far), "{}", self.logs());
         let status = self.status();

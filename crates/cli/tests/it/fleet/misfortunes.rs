@@ -1,9 +1,11 @@
 //! What befalls jobs: movers and daemons that are gone, a path that is cut, time limits. Minutes each.
 
 use super::copies::Copies;
+use crate::common::tree::write;
 use crate::common::{LONGHAUL, Running, wait_until};
 use longhaul_lab::Scenario;
 use longhaul_testing::machine;
+use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -77,6 +79,25 @@ fn parts_whose_time_is_over_go_on_in_another_turn() {
             more.args(["update", &format!("JobId={job}"), "TimeLimit=30"]).status().expect("it is installed");
         }
     });
+}
+
+#[test]
+#[ignore = "takes minutes: make test-fleet"]
+fn a_part_that_always_fails_is_given_up_and_named() {
+    let Some(_shared) = machine::wait() else { return };
+    let Some(copies) = Copies::of(&Scenario::new(100.0, 20.0), [50_000; 4]) else { return };
+    let obstacle = copies.far_folder().join("data/2/2");
+    write(obstacle.join("file"), "in the way");
+    copies.submit(&["--array", "4", "--requeues", "1"]);
+    copies.await_jobs();
+    let logs = copies.logs();
+    assert!(logs.contains("parts are missing: 2;"), "{logs}");
+    assert_eq!(logs.matches("task 0: Exited with exit code 1").count(), 2, "once, and once more: {logs}");
+    assert_eq!(copies.status()["parts_done"], 3, "the others are there");
+    fs::remove_dir_all(obstacle).expect("it can be removed");
+    copies.ask(&["job", "resume"]).expect_code(0);
+    copies.await_jobs();
+    copies.assert_complete();
 }
 
 #[test]

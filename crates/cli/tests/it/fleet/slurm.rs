@@ -29,7 +29,7 @@ impl Slurm {
     fn start_here(scenario: &Scenario) -> Slurm {
         let folder = tree::folder();
         let network = Network::start(scenario);
-        let munge = start_munge(folder.path());
+        let munge = start_munge(&network, folder.path());
         let conf = conf_in(folder.path());
         tree::write(&conf, conf_text(folder.path()));
         fs::create_dir(folder.path().join("state")).expect("a folder can be made");
@@ -85,13 +85,12 @@ impl Slurm {
     }
 }
 
-fn start_munge(folder: &Path) -> Running {
+fn start_munge(network: &Network, folder: &Path) -> Running {
     let munge = folder.join("munge");
     tree::write_noise(munge.join("key"), 128, 1);
     tree::set_mode(&munge, 0o711);
     tree::set_mode(munge.join("key"), 0o600);
-    let mut command = undisturbed(Command::new("munged"));
-    command.arg("--foreground");
+    let mut command = network.own_processes(Side::Left, &["munged", "--foreground"]);
     for (flag, name) in [
         ("key-file", "key"),
         ("socket", "socket"),
