@@ -8,15 +8,17 @@ use crate::common::sshd::{Sshd, far};
 use crate::common::tree::*;
 use crate::common::{Ended, LONGHAUL, Running, Server, error_of, longhaul, run, undisturbed, wait_until};
 use longhaul_lab::{Scenario, Side};
-use longhaul_net::control::{self, Incoming, Stream};
+use longhaul_net::control::{self, Incoming, ServerKey, Stream};
 use longhaul_net::wake::Waker;
 use longhaul_proto::session::message::third_party::{ClientPart, OneCopyKey, ServerPart, Whereabouts};
-use longhaul_proto::session::message::{FileOptions, Message, Operation};
+use longhaul_proto::session::message::{Answer, FileOptions, Message, Offer, Operation};
 use longhaul_proto::session::transport::Transport;
 use longhaul_testing::machine;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs;
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -474,14 +476,7 @@ fn under_the_key_of_a_copy_the_other_end_does_that_copy_and_nothing_else() {
             matches!(client.control.poll(), Some(Incoming::Message(Message::Ready(_))))
         });
         client.control.send(Message::BeServer(ServerPart { key: OneCopyKey([7; 32]), relayed: false }));
-        let stream = Stream {
-            reader: Box::new(end.try_clone().unwrap()),
-            writer: Box::new(end),
-            closer: Box::new(|| {}),
-            settled: Box::new(|| {}),
-            resumable: None,
-            budget: Default::default(),
-        };
+        let stream = stream(end);
         let offer = offer(operation, files, &[], third_party);
         let met = control::connect(stream, &[7; 32].into(), &offer, Waker::new().unwrap());
         let refusal = met.map(drop).unwrap_err().to_string();
@@ -489,4 +484,48 @@ fn under_the_key_of_a_copy_the_other_end_does_that_copy_and_nothing_else() {
         client.hear_refusal();
     }
     assert_eq!(names(daemons.to.path()), Vec::<String>::new());
+}
+
+/// A way to the other end, as a control stream.
+fn stream(end: UnixStream) -> Stream {
+    Stream {
+        reader: Box::new(end.try_clone().unwrap()),
+        writer: Box::new(end),
+        closer: Box::new(|| {}),
+        settled: Box::new(|| {}),
+        resumable: None,
+        budget: Default::default(),
+    }
+}
+
+#[test]
+fn a_daemon_that_may_not_connect_does_not_for_who_says_that_the_data_goes_through_him() {
+    let daemons = Daemons::start(&[], &[]);
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let udp_port = elsewhere.local_addr().unwrap().port();
+    let client = Client::arranger(&daemons.dest, "file").expect("it has the token");
+    let end = client.control.open_pipe().unwrap();
+    wait_until("it is ready", || matches!(client.control.poll(), Some(Incoming::Message(Message::Ready(_)))));
+    let hosts = vec!["127.0.0.1".parse().unwrap()];
+    client.control.send(Message::BeClient(Box::new(ClientPart {
+        key: OneCopyKey([7; 32]),
+        to: Whereabouts { hosts: hosts.clone(), name: None, port: udp_port },
+        asks: Operation::Pull { sources: vec![b"x".to_vec()] },
+        transport: Transport::Ssh,
+    })));
+    let accept = |_: &Offer, (): &()| Answer::Accept {
+        aes: false,
+        udp_secret: [5; 32],
+        udp_port,
+        udp_hosts: hosts.clone(),
+        honours_ticket: false,
+    };
+    let find = |_| (ServerKey::from([7; 32]), Some(()));
+    let (other, ..) = control::accept(stream(end), find, Waker::new().unwrap(), accept).unwrap();
+    other.send(Message::Streams { wanted: 4 });
+    wait_until("it says that there is no way", || {
+        matches!(other.poll(), Some(Incoming::Message(Message::NoStreams(_))))
+    });
+    assert!(elsewhere.accept().is_err(), "nobody came");
 }

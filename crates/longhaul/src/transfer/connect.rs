@@ -87,8 +87,19 @@ pub struct Connection {
     pub at: At,
     /// Ssh: the process.
     pub far: Option<ssh::FarSide>,
-    /// The control stream may carry the data.
-    pub has_pipe: bool,
+    /// Whether the control stream may carry the data.
+    pub inside: Inside,
+}
+
+/// What a control stream may carry besides messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// Nothing.
+    Nothing,
+    /// The data, where nothing else does.
+    Data,
+    /// The data, and nothing else may: wherever the other side says that it is, nobody is looked for there.
+    DataAlone,
 }
 
 /// Where a host may be.
@@ -140,7 +151,7 @@ pub fn connect(
                 udp: Some(udp),
                 at: At::default(),
                 far: None,
-                has_pipe: false,
+                inside: Inside::Nothing,
             })
         }
         Remote::Ssh { host } => {
@@ -159,7 +170,7 @@ pub fn connect(
                 udp: None,
                 at: At { hosts: vec![], name: Some(name) },
                 far: Some(far),
-                has_pipe: true,
+                inside: Inside::Data,
             })
         }
     }

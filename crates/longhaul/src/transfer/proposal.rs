@@ -1,6 +1,6 @@
 //! What a client asks of another host, and how the two come to agree on it.
 
-use super::connect::{Connection, candidates, open_link, random, unspecified};
+use super::connect::{Connection, Inside, candidates, open_link, random, unspecified};
 use super::replays::Moment;
 use super::sizes::classes;
 use super::ssh;
@@ -138,8 +138,8 @@ impl Proposal {
         };
         let mut addresses: Vec<SocketAddr> = connection.udp.into_iter().collect();
         let (key, mut connection) = (connection.key.clone(), connection);
-        let (far, at, has_pipe) =
-            (connection.far.take(), std::mem::take(&mut connection.at), connection.has_pipe);
+        let (far, at, inside) =
+            (connection.far.take(), std::mem::take(&mut connection.at), connection.inside);
         if let Some(far) = &far {
             far.watch.until(Instant::now() + options.stall_timeout);
         }
@@ -164,7 +164,9 @@ impl Proposal {
         let link = match link {
             Some(link) => link,
             None => {
-                addresses = candidates(udp_hosts, udp_port, &at);
+                if inside != Inside::DataAlone {
+                    addresses = candidates(udp_hosts, udp_port, &at);
+                }
                 open_link(addresses.clone(), self.early(&key))?
             }
         };
@@ -178,7 +180,7 @@ impl Proposal {
             rtt,
             addresses,
             far,
-            has_pipe,
+            has_pipe: inside != Inside::Nothing,
             connecting: None,
         })
     }

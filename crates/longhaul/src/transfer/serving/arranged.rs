@@ -3,13 +3,13 @@
 //!
 //! As the server it hears of the other end by way of the arranger alone, and sends to nobody who has not shown the copy's key:
 //! whoever may copy here may have that. As the client it connects to addresses that the arranger names. That is for those who
-//! are allowed to ([`Server::connects`]).
+//! are allowed to ([`Server::connects`]); others are clients only where all goes by way of the arranger.
 
 mod copying;
 
 use super::super::absent::CopyKey;
 use super::super::accept::{AcceptedClient, Accounts, Caller, Ended, Server, Terms, shake_hands};
-use super::super::connect::{At, Channel, Connection, candidates};
+use super::super::connect::{At, Channel, Connection, Inside, candidates};
 use super::super::joins::admit_streams;
 use super::super::ports::Bound;
 use super::super::receiving::{ListingHead, get_expanded, on_thread, serve_until};
@@ -229,9 +229,9 @@ impl End<'_> {
             channel: Channel::Pipes(stream),
             key: Box::new(part.key.0.into()),
             udp: None,
-            at: if is_relayed { At::default() } else { self.known(part.to) },
+            at: self.known(part.to),
             far: None,
-            has_pipe: is_relayed,
+            inside: if is_relayed { Inside::DataAlone } else { Inside::Nothing },
         };
         let (tell, told) = unbounded();
         let stop = Arc::new(AtomicBool::new(false));
