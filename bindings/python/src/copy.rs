@@ -273,6 +273,8 @@ fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) 
             options.stall_timeout = seconds(value.extract()?)?.unwrap_or(day).min(day);
         }
         "token" => options.token = Some(Token::from(value.extract::<String>()?)),
+        "dest_token" => options.dest_token = Some(Token::from(value.extract::<String>()?)),
+        "via_here" => options.via_here = value.extract()?,
         "ports" => {
             let (first, last) = value.extract::<(u16, u16)>()?;
             options.ports = Some(first..=last);

@@ -25,7 +25,8 @@ pub fn run(args: AgentArgs) -> Result<Exit, Failure> {
         (_, true) => Access::WriteOnly,
         _ => Access::ReadWrite,
     };
-    let options = AgentOptions { ports: args.ports, root: args.root, access };
+    let options =
+        AgentOptions { ports: args.ports, root: args.root, access, third_party: args.allow_third_party };
     longhaul::agent(options, signals::stop_flag()?)?;
     Ok(Exit::Done)
 }

@@ -77,6 +77,9 @@ pub struct AgentArgs {
     /// Ports to choose from, UDP and TCP
     #[arg(long, value_name = "A-B", value_parser = parse_ports)]
     pub ports: Option<RangeInclusive<u16>>,
+    /// Connect to hosts that the client names, for copies between the folder and those
+    #[arg(long, requires = "root")]
+    pub allow_third_party: bool,
     /// As the command that sshd forces on a key: do not leave this folder, whatever is asked for
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
@@ -132,7 +135,7 @@ pub enum UserCommand {
     },
 }
 
-/// Copy files and folders between this host and another
+/// Copy files and folders between this host and another, or between two others
 ///
 /// SRC and DST are each one of
 ///   path                          on this host
@@ -155,6 +158,13 @@ pub struct CpArgs {
     /// Which, from 0 [default: LONGHAUL_PART, or what Slurm or Kubernetes count]
     #[arg(long, value_name = "I", requires = "plan", help_heading = PLANNED)]
     pub part: Option<u32>,
+
+    /// Between two other hosts: file with the token of DST's server, if it is another one
+    #[arg(long, value_name = "FILE", help_heading = REACH)]
+    pub dest_token_file: Option<PathBuf>,
+    /// Between two other hosts: have the data go through this one, where no port is open
+    #[arg(long, value_enum, value_name = "HOST", help_heading = REACH)]
+    pub via: Option<Via>,
 
     /// How to copy, and what to say of it.
     #[command(flatten)]
@@ -348,6 +358,13 @@ fn deltas() -> impl TypedValueParser<Value = Delta> {
     ])
 }
 
+/// Through which host data goes between two others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Via {
+    /// This one
+    Here,
+}
+
 /// When to show progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum When {
@@ -394,6 +411,9 @@ pub struct ServeArgs {
     /// Tell metrics to Prometheus there, over HTTP
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     pub metrics: Option<SocketAddr>,
+    /// Connect to hosts that clients name, for copies between the folder and those
+    #[arg(long, conflicts_with = "config")]
+    pub allow_third_party: bool,
     /// Do not give up what the server does not need
     #[arg(long)]
     pub no_sandbox: bool,
@@ -449,7 +469,7 @@ fn non_blank(text: &str) -> Result<String, String> {
 }
 
 /// What a plan says, not who copies a part of it.
-const HOW: [&str; 26] = [
+const HOW: [&str; 28] = [
     "exclude",
     "files_from",
     "checksum",
@@ -476,6 +496,8 @@ const HOW: [&str; 26] = [
     "ports",
     "ssh",
     "no_deploy",
+    "dest_token_file",
+    "via",
 ];
 
 pub const PLANNED: &str = "Copies in parts";
@@ -504,6 +526,7 @@ Examples:
   longhaul cp me@far.example.org:'results' .           the folder results, to here
   longhaul cp --rate 800mbit a.h5 b.h5 far:in/         leave room for others
   longhaul cp longhaul://far.example.org/set.tar .     from a longhaul serve (LONGHAUL_TOKEN=...)
+  longhaul cp one.example.org:set.tar two.example.org:in/     from one to the other, directly
   longhaul cp --why --json big.tar far: | tail -1      the story on stderr, the figures as JSON
 
 Exit status: 0 done and verified, 1 failed, 2 wrong usage, 130 interrupted. After 1 and 130 what

@@ -1,12 +1,12 @@
 //! `longhaul cp`.
 
-use crate::args::{CopyFlags, CpArgs, OutputArgs};
+use crate::args::{CopyFlags, CpArgs, OutputArgs, Via};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{find_token, read_file_list, words};
+use crate::values::{find_token, read_file_list, token_in, words};
 use crate::why::{self, limit_text};
-use crate::{log, planned, signals};
+use crate::{log, signals};
 use longhaul::{CopyOptions, Fsync, Location, Observer, RequestError, Summary, Truncated};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
@@ -14,16 +14,13 @@ use std::ffi::OsString;
 /// Copy, tell, and say how it ended.
 pub fn run(args: &CpArgs) -> Exit {
     let flags = &args.flags;
-    attempt(&flags.output, flags.control().name(), flags.dry_run, |display| match &args.plan {
-        Some(folder) => planned::copy_part(folder, args.part, flags.retry, display),
-        None => {
-            let mut request = request(args, display)?;
-            request.options.began = Some(output::program_start());
-            let stop = signals::stop_flag()?;
-            let Request { sources, dest, options } = &request;
-            let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
-            Ok(flags.retry.run(&stop, copy)?)
-        }
+    attempt(&flags.output, flags.control().name(), flags.dry_run, |display| {
+        let mut request = request(args, display)?;
+        request.options.began = Some(output::program_start());
+        let stop = signals::stop_flag()?;
+        let Request { sources, dest, options } = &request;
+        let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
+        Ok(flags.retry.run(&stop, copy)?)
     })
 }
 
@@ -67,7 +64,14 @@ struct Request {
 fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failure> {
     let mut sources = args.paths.iter().map(location).collect::<Result<Vec<_>, _>>()?;
     let dest = sources.pop().ok_or(longhaul::Error::from(RequestError::NoSource))?;
-    Ok(Request { sources, dest, options: options(&args.flags, observer)? })
+    let mut options = options(&args.flags, observer)?;
+    options.via_here = args.via == Some(Via::Here);
+    if let Some(file) = args.dest_token_file.as_deref() {
+        let token = token_in("--dest-token-file", file).map_err(Failure::Usage)?;
+        token.warning.iter().for_each(|warning| observer.warning(warning));
+        options.dest_token = Some(token.secret);
+    }
+    Ok(Request { sources, dest, options })
 }
 
 /// A source or a destination.
@@ -186,6 +190,7 @@ fn summary_text(summary: &Summary, dry_run: bool) -> String {
     parts.extend((summary.removed > 0).then(|| format!("{} removed", summary.removed)));
     parts.push(verified_text(summary, by_time).into());
     parts.extend(summary.durable.then(|| "on the disk".into()));
+    parts.extend(summary.relayed.then(|| "relayed through this host".into()));
     parts.extend(limit_text(summary.limited_by).map(|limit| format!("limited by {limit}")));
     parts.join(", ")
 }

@@ -58,6 +58,10 @@ impl From<ConfigError> for Failure {
 /// Which flag helps, whichever side the error is from.
 fn advice(error: &Error) -> Option<&'static str> {
     match (error, error.cause()) {
+        (Error::NoWay { .. }, _) => Some("--via here does that"),
+        (Error::NobodyConnects, _) => {
+            Some("`longhaul serve --allow-third-party` does the one, --via here the other")
+        }
         (Error::Ssh(SshError::Start { .. }), _) => Some("--ssh names the one to take"),
         (_, Cause::UdpBlocked) => Some("with --transport auto it does"),
         (_, Cause::SizeBlocked) => Some("so leave out --packet-size"),
@@ -69,6 +73,18 @@ fn advice(error: &Error) -> Option<&'static str> {
 fn request_line(request: &RequestError) -> String {
     match request {
         RequestError::Congestion(error) => format!("--congestion: {error}"),
+        RequestError::NoSshBetween => {
+            "--transport ssh: between two other hosts no ssh carries the data; --via here has it go through this one".into()
+        }
+        RequestError::TransportOfRelay => {
+            "--via here: what goes through this host goes inside the connections to the two hosts; leave out --transport, \
+             --streams and --congestion"
+                .into()
+        }
+        RequestError::NothingToRelay => "--via here is for a copy between two other hosts".into(),
+        RequestError::NoOtherDaemon => {
+            "--dest-token-file is for a copy from one other host to a longhaul:// on another".into()
+        }
         RequestError::NoSsh => "--transport ssh needs a host reached by ssh, as in host:path".into(),
         RequestError::NeedsRate(control) => {
             format!("--control {} needs the rate to keep, such as --rate 800mbit", control.name())

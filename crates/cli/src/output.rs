@@ -207,6 +207,7 @@ mod tests {
             "seconds",
             "goodput_mbps",
             "transport",
+            "relayed",
             "control",
             "encrypted",
             "packets_required",

@@ -22,7 +22,10 @@ fn run(command: Command) -> Exit {
         have_descriptors();
     }
     let outcome = match command {
-        Command::Cp(args) => Ok(cp::run(&args)),
+        Command::Cp(args) => Ok(match &args.plan {
+            Some(folder) => planned::copy_part(folder, &args),
+            None => cp::run(&args),
+        }),
         Command::Plan(args) => planned::plan(&args, args.parts),
         Command::Finish(args) => Ok(planned::finish(&args)),
         Command::Status(args) => planned::status(&args),

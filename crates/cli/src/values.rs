@@ -101,11 +101,16 @@ pub struct Token {
 /// line for the user.
 pub fn find_token(file: Option<&Path>) -> Result<Option<Token>, String> {
     if let Some(path) = file {
-        return read_token(path).map(Some).map_err(|e| format!("--token-file {}: {e}", path.display()));
+        return token_in("--token-file", path).map(Some);
     }
     let Some(value) = std::env::var_os(TOKEN_ENV).filter(|value| !value.is_empty()) else { return Ok(None) };
     let secret = check_secret(value.into_encoded_bytes()).map_err(|e| format!("{TOKEN_ENV}: {e}"))?;
     Ok(Some(Token { secret, from: TokenFrom::Environment, warning: None }))
+}
+
+/// The token in a file that a flag names.
+pub fn token_in(flag: &str, path: &Path) -> Result<Token, String> {
+    read_token(path).map_err(|e| format!("{flag} {}: {e}", path.display()))
 }
 
 /// A command's words, split at white space: the one that reaches a host, plain `ssh` unless another is named.

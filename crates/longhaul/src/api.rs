@@ -200,6 +200,10 @@ pub struct CopyOptions {
     pub files: FileOptions,
     /// Shared secret of the daemon.
     pub token: Option<Token>,
+    /// That of the daemon which receives, in a copy between two other hosts, if it is another one.
+    pub dest_token: Option<Token>,
+    /// In a copy between two other hosts the data, too, goes by way of this one.
+    pub via_here: bool,
     /// UDP ports that the program started over ssh may use.
     pub ports: Option<RangeInclusive<u16>>,
     /// What reaches a host: a command and its arguments before the host's name.
@@ -232,6 +236,8 @@ impl Default for CopyOptions {
             stall_timeout: Duration::from_secs(60),
             files: FileOptions { resume: true, ..FileOptions::default() },
             token: None,
+            dest_token: None,
+            via_here: false,
             ports: None,
             ssh_command: vec!["ssh".into()],
             deploy: true,
@@ -246,53 +252,11 @@ pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::object::SelectorKind;
 pub use longhaul_proto::session::limit::{Limit, LimitSpans};
 pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync};
+pub use longhaul_proto::session::progress::{Phase, Progress};
 pub use longhaul_proto::session::reason::{Cause, Reason};
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 pub use longhaul_proto::session::truncated::Truncated;
 pub use longhaul_proto::units::Rate;
-
-/// What a copy is doing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// Reaching the other side.
-    #[default]
-    Connecting,
-    /// Listing and comparing files.
-    Comparing,
-    /// Moving data.
-    Moving,
-    /// Writing out and verifying the rest.
-    Verifying,
-}
-
-/// How far a copy is, ten times a second. Before data moves only the phase is known.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
-    /// What it is doing.
-    pub phase: Phase,
-    /// Data bytes that the receiver has (with those skipped and resumed).
-    pub bytes_done: u64,
-    /// Data bytes in all.
-    pub bytes_total: u64,
-    /// Files in all.
-    pub files_total: u64,
-    /// New data per second over the last second or so.
-    pub goodput: Rate,
-    /// Share of datagrams lost on the path lately, 0 to 1.
-    pub loss: f64,
-    /// Latest smoothed round-trip time.
-    pub rtt: Duration,
-    /// What holds it back now.
-    pub limited_by: Limit,
-    /// For how long each limit has held since data moves.
-    pub limits: LimitSpans,
-    /// What carries the data.
-    pub carrier: Carrier,
-    /// Of `bytes_done`, those of files that were already there.
-    pub skipped_bytes: u64,
-    /// Of `bytes_done`, those taken over from an interrupted run, or from files that are replaced.
-    pub resumed_bytes: u64,
-}
 
 /// One line of a copy's story: what was chosen, or what holds it back, and why.
 #[derive(Clone, Debug)]
@@ -338,6 +302,8 @@ pub struct Summary {
     pub goodput_mbps: f64,
     /// What carried most of the data.
     pub transport: Carrier,
+    /// A copy between two other hosts whose data went by way of this one.
+    pub relayed: bool,
     /// Name of the controller.
     pub control: String,
     /// Whether the data travelled sealed.

@@ -130,6 +130,34 @@ pub enum Error {
     /// The other side gave up.
     #[error("{0}")]
     Peer(Reason),
+    /// Something went wrong with one of two other hosts.
+    #[error("{host}: {source}")]
+    At {
+        /// As it was given.
+        host: String,
+        /// What.
+        source: Box<Error>,
+    },
+    /// Of two other hosts neither reaches the other.
+    #[error(
+        "neither of the two hosts reaches the other ({there}; {back}); open a port between them, or have the data go by way of \
+         this host"
+    )]
+    NoWay {
+        /// Why not from the source's host to the destination's.
+        there: String,
+        /// Why not the other way.
+        back: String,
+    },
+    /// Of two daemons neither connects to hosts that its users name.
+    #[error(
+        "neither of the two daemons connects to hosts that its users name; have one of them allow it, or have the data go by way \
+         of this host"
+    )]
+    NobodyConnects,
+    /// A host has a longhaul that knows nothing of copies between two other hosts.
+    #[error("the longhaul there is too old for a copy between two other hosts; install this release there")]
+    TooOld,
     /// The server has no place for another copy.
     #[error("{0}")]
     Busy(Reason),
@@ -216,6 +244,10 @@ impl Error {
             Error::PeerLeft => Cause::PeerLeft,
             Error::Peer(reason) | Error::Empty(reason) | Error::Busy(reason) => reason.cause,
             Error::Files(error) => error.cause(),
+            Error::At { source, .. } => source.cause(),
+            Error::NoWay { .. } => Cause::Unreachable,
+            Error::NobodyConnects => Cause::Refused,
+            Error::TooOld => Cause::WrongVersion,
             Error::NoTransport(errors) => errors.first().map_or(Cause::Other, Error::cause),
             _ => Cause::Other,
         }
@@ -252,9 +284,21 @@ pub enum RequestError {
     /// A place cannot be read.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// Neither side is this host.
-    #[error("cannot copy between two other hosts; run longhaul on one of them")]
-    BothRemote,
+    /// Of several sources some are on this host, and the destination is on another.
+    #[error("all sources must be on the same host: here, or all on one other")]
+    SourcesHereAndThere,
+    /// Data is to go inside ssh from one other host to another.
+    #[error("between two other hosts no ssh carries the data; have it go by way of this one")]
+    NoSshBetween,
+    /// What carries the data by way of this host is settled.
+    #[error("what goes by way of this host goes inside the connections to the two hosts: name no transport")]
+    TransportOfRelay,
+    /// Data is to go by way of this host, and one side is this host.
+    #[error("data goes by way of this host only where both sides are other hosts")]
+    NothingToRelay,
+    /// A second token is given, and there are no two daemons.
+    #[error("the token of a destination is for a copy from one other host to a daemon")]
+    NoOtherDaemon,
     /// Both sides are this host.
     #[error("one side must be another host: host:path or longhaul://host/path")]
     BothLocal,

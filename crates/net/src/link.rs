@@ -91,9 +91,9 @@ impl PeerLink {
     }
 
     /// Behind a daemon's common socket, which hands over what is ours. `local` is the address that the peer speaks to, `host`
-    /// the one that its control stream comes from.
-    pub fn shared(local: SocketAddr, host: IpAddr, strays: Arc<Strays>, early: Keys) -> PeerLink {
-        PeerLink::new(Socket::Shared(local), Some(strays), early, Address::of_client(Some(host)))
+    /// the one that its control stream comes from, where that is known.
+    pub fn shared(local: SocketAddr, host: Option<IpAddr>, strays: Arc<Strays>, early: Keys) -> PeerLink {
+        PeerLink::new(Socket::Shared(local), Some(strays), early, Address::of_client(host))
     }
 
     /// The same for a session that was opened over UDP, with `len` bytes from `peer`: nobody knows whether that is really there.

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 /// What a script says: which way, the listing before it is compressed, and messages.
 struct Said<'a> {
     pulls: bool,
+    /// The client only arranges the copy.
+    third_party: bool,
     listing: Vec<u8>,
     script: Script<'a>,
 }
@@ -27,9 +29,10 @@ struct Said<'a> {
 impl<'a> Said<'a> {
     fn read(bytes: &'a [u8]) -> Option<Said<'a>> {
         let mut script = Script { bytes };
-        let pulls = script.u8()? % 2 == 1;
+        let kind = script.u8()?;
+        let (pulls, third_party) = (kind % 2 == 1, kind % 4 > 1);
         let listing = zstd::bulk::compress(script.piece()?, 1).expect("anything can be compressed");
-        Some(Said { pulls, listing, script })
+        Some(Said { pulls, third_party, listing, script })
     }
 
     /// Say the rest of it, and nothing more.
@@ -65,6 +68,7 @@ pub fn session_server(bytes: &[u8]) {
         listing_len: head.len() as u64,
         listing_head: head[..head.len().min(control::OFFER_MAX / 2)].to_vec(),
         ticket: None,
+        third_party: said.third_party,
         ..offer()
     };
     let socket = TcpStream::connect(address).expect("the daemon lives");
@@ -211,7 +215,7 @@ pub fn session_seeds() -> Vec<Vec<u8>> {
     ];
     let listing = to_bytes(&(Manifest::of(entries), Vec::<FileFailure>::new()));
     let mut seeds = vec![];
-    for way in [0, 1] {
+    for way in 0..4 {
         let script = |messages: &[Message]| {
             let mut script = vec![way];
             put_piece(&mut script, &listing);

@@ -5,6 +5,7 @@ use longhaul_net::noise::Identity;
 use longhaul_net::{control, wake};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
+use longhaul_proto::session::message::third_party::{ClientPart, OneCopyKey, Ready, ServerPart, Whereabouts};
 use longhaul_proto::session::message::{
     Already, Answer, FileFailure, FileOptions, GroupHash, Message, Offer, Operation, Report, SenderStatus,
     TransferOptions,
@@ -257,6 +258,19 @@ pub(super) fn messages() -> Vec<Message> {
         Message::Bytes(vec![7; 50]),
         Message::Warning("left out".into()),
         Message::RateCap(Rate::from_mbps(10.0)),
+        Message::Ready(Ready { at: whereabouts(), connects: true }),
+        Message::Reach(whereabouts()),
+        Message::Reached(Some("refused".into())),
+        Message::BeServer(ServerPart { key: OneCopyKey([8; 32]), relayed: true }),
+        Message::BeClient(Box::new(ClientPart {
+            key: OneCopyKey([8; 32]),
+            to: whereabouts(),
+            asks: Operation::Push { dest: b"in/".to_vec() },
+            transport: Transport::Auto,
+        })),
+        Message::Progress(Box::default()),
+        Message::Remark("x".into()),
+        Message::Copied(Box::default()),
     ]
 }
 
@@ -285,7 +299,13 @@ pub(super) fn offer() -> Offer {
         listing_len: 5,
         listing_head: vec![1, 2, 3],
         ticket: Some([6; 16]),
+        third_party: false,
     }
+}
+
+fn whereabouts() -> Whereabouts {
+    let hosts = vec!["192.0.2.1".parse().expect("an address")];
+    Whereabouts { hosts, name: Some("far".into()), port: 7700 }
 }
 
 fn answer() -> Answer {

@@ -80,6 +80,8 @@ def copy(
     packet_size: int | None = None,
     stall_timeout: float | None = None,
     token: str | None = None,
+    dest_token: str | None = None,
+    via_here: bool | None = None,
     ports: tuple[int, int] | None = None,
     ssh: str | None = None,
     files_from: Sequence[_Path] | None = None,
@@ -91,14 +93,14 @@ def copy(
     fsync: bool | None = None,
     dry_run: bool | None = None,
 ) -> dict[str, Any]:
-    """Copy files and folders to or from another host, as `longhaul cp` does, and return what --json tells, with
+    """Copy files and folders to or from another host or between two, as `longhaul cp` does, and return what --json tells, with
     "failures", a list of (path, reason). None stands for what is usual.
 
     Places are written as for `longhaul cp`: path, [user@]host:path, longhaul://host[:port]/path. Over ssh the far side
     needs longhaul installed. progress is called ten times a second, remark with what --why tells, in the calling
     thread; what they raise ends the copy, and so does Ctrl-C. transport, streams and congestion say what carries the
     data, as --transport, --streams and --congestion do. rate is in bits per second; the token is LONGHAUL_TOKEN's
-    if none is given.
+    if none is given. dest_token and via_here do what --dest-token-file and --via here do.
 
     Raises CopyError if not all was copied, ValueError if the request makes no sense.
     """

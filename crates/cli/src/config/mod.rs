@@ -84,6 +84,8 @@ pub struct Config {
     pub memory_mib: Option<u64>,
     /// Whether the server is to give up what it does not need.
     pub sandbox: bool,
+    /// Whether the server connects to hosts that its users name, for copies between it and those.
+    pub third_party: bool,
 }
 
 impl Config {
@@ -118,6 +120,7 @@ impl Config {
             metrics: written.metrics,
             memory_mib: written.memory_mib.map(|memory| memory.0),
             sandbox: written.sandbox.unwrap_or(true),
+            third_party: written.allow_third_party.unwrap_or(false),
         })
     }
 }
@@ -243,6 +246,7 @@ fsync = true
 audit = "audit.jsonl"
 metrics = "127.0.0.1:9700"
 sandbox = false
+allow-third-party = true
 key-file = "/etc/longhaul/other.key"
 
 [folders]
@@ -275,7 +279,9 @@ folders = { data = "read-write" }
         assert_eq!(config.metrics, Some("127.0.0.1:9700".parse().unwrap()));
         assert_eq!(config.audit, Some("/etc/longhaul/audit.jsonl".into()));
         assert_eq!(config.key_file, Path::new("/etc/longhaul/other.key"));
-        assert!(!config.sandbox && config.policy.fsync && config.memory_mib == Some(512));
+        assert!(
+            config.third_party && !config.sandbox && config.policy.fsync && config.memory_mib == Some(512)
+        );
         let limits = &config.policy.limits;
         assert_eq!((limits.sessions, limits.rates.always), (Some(100), Some(Rate(10_000_000_000))));
         let noon = Some(Moment { day: 0, minute: 12 * 60 });
@@ -296,7 +302,9 @@ folders = { data = "read-write" }
     #[test]
     fn little_need_be_said() {
         let config = parse("folders = { \"/\" = \"/srv\" }").unwrap();
-        assert!(config.sandbox && !config.policy.fsync && config.policy.users.is_empty());
+        assert!(
+            config.sandbox && !config.third_party && !config.policy.fsync && config.policy.users.is_empty()
+        );
         assert_eq!(config.key_file, Path::new("/etc/longhaul/serve.key"));
     }
 
@@ -312,13 +320,13 @@ folders = { data = "read-write" }
             ("mon-fri", "mon-frei", 7, "frei"),
             ("\"ledbat\"", "\"ledbatt\"", 8, "ledbat"),
             ("\"127.0.0.1:9700\"", "\"here\"", 11, "ADDR:PORT"),
-            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 17, "one component"),
-            ("in = \"incoming\"", "\"/\" = \"incoming\"", 17, "beside folders"),
-            ("0102030405060708\"\n", "01020304\"\n", 20, "16 hexadecimal"),
-            ("data = \"read-only\"", "date = \"read-only\"", 22, "no folder \"date\""),
-            ("data = \"read-only\"", "data = \"readonly\"", 22, "read-only"),
-            ("folders = { data = \"read-write\" }", "", 28, "folders"),
-            ("[users.bob]", "[users.\"b ob\"]", 28, "no name"),
+            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 18, "one component"),
+            ("in = \"incoming\"", "\"/\" = \"incoming\"", 18, "beside folders"),
+            ("0102030405060708\"\n", "01020304\"\n", 21, "16 hexadecimal"),
+            ("data = \"read-only\"", "date = \"read-only\"", 23, "no folder \"date\""),
+            ("data = \"read-only\"", "data = \"readonly\"", 23, "read-only"),
+            ("folders = { data = \"read-write\" }", "", 29, "folders"),
+            ("[users.bob]", "[users.\"b ob\"]", 29, "no name"),
             ("sandbox = false", "sandbox = maybe", 12, ""),
         ] {
             assert!(FULL.contains(was), "{was}");

@@ -35,6 +35,7 @@ pub struct Written {
     #[serde(default, deserialize_with = "address")]
     pub metrics: Option<SocketAddr>,
     pub sandbox: Option<bool>,
+    pub allow_third_party: Option<bool>,
     pub key_file: Option<PathBuf>,
 }
 

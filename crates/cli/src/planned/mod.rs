@@ -7,18 +7,14 @@ pub use status::run as status;
 
 use crate::args::job::{JobArgs, JobCommand};
 use crate::args::planned::{FinishArgs, PlanArgs};
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, CpArgs};
 use crate::cp::{self, attempt, location};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, say};
-use crate::progress::Display;
-use crate::retry::Retries;
 use crate::signals;
 use clap::Parser;
 use longhaul::planned::{self, PlanOptions, Run};
-use longhaul::{
-    Cause, CopyOptions, FileFailure, Location, Observer, PlanError, Reason, RequestError, Summary,
-};
+use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, PlanError, Reason, RequestError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
@@ -122,17 +118,15 @@ impl Planned {
     }
 }
 
-/// Copy a part.
-pub fn copy_part(
-    folder: &Path,
-    part: Option<u32>,
-    retry: Retries,
-    display: &mut Display,
-) -> Result<Summary, Failure> {
-    let part = part.map_or_else(counted, Ok)?;
-    let Planned { run, dests, options } = Planned::open(folder, display)?;
-    let stop = signals::stop_flag()?;
-    Ok(retry.run(&stop, || run.copy_part(part, &dests, &options, display, stop.clone()))?)
+/// Copy the part of a plan that these flags name.
+pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
+    attempt(&args.flags.output, "", false, |display| {
+        let part = args.part.map_or_else(counted, Ok)?;
+        let Planned { run, dests, options } = Planned::open(folder, display)?;
+        let stop = signals::stop_flag()?;
+        let copy = || run.copy_part(part, &dests, &options, display, stop.clone());
+        Ok(args.flags.retry.run(&stop, copy)?)
+    })
 }
 
 /// The number that whoever started this counts by.

@@ -42,6 +42,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         admission: admission.clone(),
         records: kept.records(),
         memory_bytes: plan.memory_mib.map_or(MEMORY_BYTES, |mib| mib << 20),
+        third_party: plan.third_party,
     };
     let stop = Arc::new(AtomicBool::new(false));
     let hang_up = plan.config.clone().map(|path| reloader(path, admission));
@@ -81,6 +82,7 @@ struct Plan {
     metrics: Option<SocketAddr>,
     memory_mib: Option<u64>,
     sandbox: bool,
+    third_party: bool,
     /// The file to read again when asked to.
     config: Option<PathBuf>,
     /// Read again with it.
@@ -120,6 +122,7 @@ impl Plan {
             metrics: args.metrics.or(config.metrics),
             memory_mib: args.memory_mib.or(config.memory_mib),
             sandbox: config.sandbox && !args.no_sandbox,
+            third_party: config.third_party,
             config: Some(path.into()),
             key_file: Some(config.key_file),
             greeting: Greeting::Config(path.display().to_string()),
@@ -147,6 +150,7 @@ impl Plan {
             metrics: args.metrics,
             memory_mib: args.memory_mib,
             sandbox: !args.no_sandbox,
+            third_party: args.allow_third_party,
             config: None,
             key_file: None,
             greeting: Greeting::Folder(root.display().to_string(), paste),
@@ -157,7 +161,7 @@ impl Plan {
 impl Plan {
     /// What of the file system it takes: what it serves, and the configuration's folder to read that again.
     fn needs(&self) -> Needs {
-        let mut needs = Needs::default();
+        let mut needs = Needs { connect: self.third_party, ..Needs::default() };
         if let Some(config) = &self.config {
             // Where it is, if this is a link; a whole folder, as changing a file puts another in its place.
             let config = std::fs::canonicalize(config).unwrap_or_else(|_| config.clone());

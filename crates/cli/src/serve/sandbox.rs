@@ -19,6 +19,8 @@ pub struct Needs {
     pub read: Vec<PathBuf>,
     /// Folders to be read and written.
     pub write: Vec<PathBuf>,
+    /// TCP connections to other hosts.
+    pub connect: bool,
 }
 
 /// Why something was not given up.
@@ -65,9 +67,13 @@ fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
             | AccessFs::IoctlDev);
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
     // Nothing is bound or connected to by TCP any more: there are no rules that allow it.
+    let mut net = AccessNet::from_all(NET_ABI);
+    if needs.connect {
+        net.remove(AccessNet::ConnectTcp);
+    }
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(FILES_ABI))?
-        .handle_access(AccessNet::from_all(NET_ABI))?
+        .handle_access(net)?
         .create()?
         .add_rules(path_beneath_rules(&needs.read, read))?
         .add_rules(path_beneath_rules(&needs.write, write))?

@@ -5,6 +5,7 @@ mod alone;
 mod audit;
 mod auto;
 mod bad_input;
+mod between;
 mod campaign;
 mod common;
 mod copy;

@@ -147,6 +147,11 @@ impl Account {
         Account { user, psk, rooms: vec![Room { name: String::new(), root, access }] }
     }
 
+    /// The same with another key, for a single copy.
+    pub fn with_key(&self, psk: Psk) -> Account {
+        Account { user: self.user.clone(), psk, rooms: self.rooms.clone() }
+    }
+
     /// The folder that this operation writes to or reads from, and its paths below that; else why it is refused. Folders
     /// that are closed to this user are not mentioned.
     pub fn room(&self, operation: &Operation) -> Result<(Option<Room>, Operation), Reason> {

@@ -36,13 +36,22 @@ pub struct ServeOptions {
     /// The memory that all copies together may take, in bytes, beyond some 5 MB that each has in any case: for lists of files
     /// and for data on its way from and to the disk. At most half of the host's.
     pub memory_bytes: u64,
+    /// Whether the server connects to hosts that its users name, for copies between it and those. Who may copy can then find out
+    /// which hosts and ports the server reaches.
+    pub third_party: bool,
 }
 
 impl ServeOptions {
     /// Serve by this policy, and keep no records.
     pub fn new(listen: SocketAddr, policy: policy::Policy) -> Result<ServeOptions, PolicyError> {
         let admission = admission::Admission::new(policy)?;
-        Ok(ServeOptions { listen, admission, records: Arc::new(()), memory_bytes: MEMORY_BYTES })
+        Ok(ServeOptions {
+            listen,
+            admission,
+            records: Arc::new(()),
+            memory_bytes: MEMORY_BYTES,
+            third_party: false,
+        })
     }
 }
 

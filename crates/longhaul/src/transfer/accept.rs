@@ -16,7 +16,7 @@ use crate::net::budget::Budget;
 use crate::net::control::{self, Control, ServerKey, Stream, TokenId};
 use crate::net::seal::Keys;
 use crate::net::wake::Waker;
-use longhaul_proto::session::message::{Answer, Offer, Operation, TransferOptions};
+use longhaul_proto::session::message::{Answer, FileOptions, Offer, Operation, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::wire;
 use std::net::IpAddr;
@@ -34,9 +34,15 @@ pub struct Server {
     pub absent: Absent,
     pub records: Arc<dyn Records>,
     pub udp_port: u16,
+    /// Where the sockets of sessions are bound.
+    pub udp_ip: IpAddr,
     pub udp_hosts: Vec<IpAddr>,
-    /// The control stream runs inside ssh.
+    /// Who comes is the user of this host, by ssh.
     pub is_ssh: bool,
+    /// The control streams may carry the data.
+    pub has_pipe: bool,
+    /// Whether it connects to hosts that its clients name, for copies between it and those.
+    pub connects: bool,
     /// Why no offer can be accepted.
     pub unable: Option<Reason>,
     /// Which offers came for the first time.
@@ -52,6 +58,26 @@ pub enum Accounts {
     Daemon(Admission),
     /// Who logged in by ssh.
     Login(Arc<Account>),
+    /// The other end of a copy that was arranged.
+    Arranged(Arc<Account>, Terms),
+}
+
+/// What was arranged.
+pub struct Terms {
+    /// What this side does.
+    pub operation: Operation,
+    /// About the files.
+    pub files: FileOptions,
+    /// This side is a daemon.
+    pub is_daemon: bool,
+    /// All that is received is to be on the disk.
+    pub syncs_all: bool,
+}
+
+impl Terms {
+    fn fit(&self, offer: &Offer) -> bool {
+        !offer.third_party && offer.operation == self.operation && offer.files == self.files
+    }
 }
 
 impl Accounts {
@@ -59,20 +85,45 @@ impl Accounts {
     fn find(&self, id: Option<TokenId>) -> (ServerKey, Option<Arc<Account>>) {
         match self {
             Accounts::Daemon(admission) => admission.rules().find(id),
-            Accounts::Login(account) => (account.psk.into(), Some(account.clone())),
+            Accounts::Login(account) | Accounts::Arranged(account, _) => {
+                (account.psk.into(), Some(account.clone()))
+            }
         }
     }
 
     /// Whether all that is received is to be on the disk before it is reported, asked for or not.
     pub fn syncs_all(&self) -> bool {
-        matches!(self, Accounts::Daemon(admission) if admission.rules().policy().fsync)
+        match self {
+            Accounts::Daemon(admission) => admission.rules().policy().fsync,
+            Accounts::Login(_) => false,
+            Accounts::Arranged(_, terms) => terms.syncs_all,
+        }
+    }
+
+    /// Whether keys are good for this one session.
+    fn are_new(&self) -> bool {
+        !matches!(self, Accounts::Daemon(_))
+    }
+
+    /// Whether these are users of a daemon, who are no users of this host.
+    pub fn of_daemon(&self) -> bool {
+        match self {
+            Accounts::Daemon(_) => true,
+            Accounts::Login(_) => false,
+            Accounts::Arranged(_, terms) => terms.is_daemon,
+        }
+    }
+
+    /// Whether a client may have what its next copy begins sooner with: it has the same key then.
+    pub fn give_tickets(&self) -> bool {
+        !self.are_new()
     }
 
     /// Sessions of all users together.
     fn sessions_max(&self) -> usize {
         match self {
             Accounts::Daemon(admission) => admission.rules().policy().limits.sessions.unwrap_or(SESSIONS_MAX),
-            Accounts::Login(_) => 1,
+            Accounts::Login(_) | Accounts::Arranged(..) => 1,
         }
     }
 }
@@ -156,8 +207,8 @@ pub fn shake_hands(
     };
     let decide = |offer: &Offer, account: &Arc<Account>| {
         let wanted = admit(server, account, offer);
-        // What is refused over UDP comes over TCP for the first time. The key of an agent is a new one.
-        let is_first = server.is_ssh
+        // What is refused over UDP comes over TCP for the first time.
+        let is_first = server.accounts.are_new()
             || !(is_unseen && wanted.is_err())
                 && server.replays.is_first(&offer.early_salt, offer.made_s, Moment::now());
         match wanted.and_then(|leads| enter(leads, offer, account, is_first)) {
@@ -212,6 +263,11 @@ fn admit(server: &Server, account: &Account, offer: &Offer) -> Result<(Option<Ro
         return Err(reason.clone());
     }
     let refuse = |line: &str| Err(Reason::new(Cause::Refused, line));
+    if let Accounts::Arranged(_, terms) = &server.accounts
+        && !terms.fit(offer)
+    {
+        return refuse("that is not the copy that was arranged");
+    }
     let classes = &offer.transfer.classes;
     let sizes = wire::MIN_DATAGRAM_LEN..=wire::MAX_DATAGRAM_LEN;
     if classes.is_empty() || classes.len() > wire::MAX_CLASSES || classes.iter().any(|c| !sizes.contains(c)) {
@@ -240,8 +296,7 @@ fn check_control(server: &Server, account: &Account, transfer: &TransferOptions)
         );
         return Err(Reason::new(Cause::Refused, line));
     }
-    let is_daemon = matches!(server.accounts, Accounts::Daemon(_));
-    if is_daemon && kind.needs_rate() && transfer.rate_cap.is_none() {
+    if server.accounts.of_daemon() && kind.needs_rate() && transfer.rate_cap.is_none() {
         let line = format!("the controller {} needs the rate to keep", kind.name());
         return Err(Reason::new(Cause::Refused, line));
     }

@@ -1,5 +1,7 @@
 //! The side that was told to copy.
 
+mod arranging;
+
 use super::connect::{Remote, connect};
 use super::first_flight::{FirstFlight, Met, tickets_file};
 use super::identity::copy_id;
@@ -52,6 +54,9 @@ pub fn copy(
             push(&request.remote, offered, |over| list(&sources, options, over), options, observer, stop)
         }
         CopyKind::Pull { dest } => pull(&request.remote, request.far, dest, options, observer, stop),
+        CopyKind::Between { dest } => {
+            arranging::arrange(&request.remote, request.far, dest, options, (observer, stop))
+        }
     };
     outcome.map_err(|error| error.unless_stopped(&stopped))
 }
@@ -64,6 +69,7 @@ pub fn begun(options: &CopyOptions) -> CopyOptions {
 enum CopyKind {
     Push { sources: Vec<PathBuf> },
     Pull { dest: PathBuf },
+    Between { dest: (Remote, Vec<u8>) },
 }
 
 struct CopyRequest {
@@ -93,27 +99,38 @@ impl CopyRequest {
     ) -> Result<CopyRequest, RequestError> {
         check_options(options)?;
         let request = match split(dest) {
-            Ok((remote, path)) => {
-                let local = sources.iter().map(|s| split(s).err()).collect::<Option<Vec<_>>>();
-                let sources = local.ok_or(RequestError::BothRemote)?;
-                CopyRequest { remote, far: vec![path], kind: CopyKind::Push { sources } }
-            }
-            Err(dest) => {
-                let far = sources.iter().map(|s| split(s).ok()).collect::<Option<Vec<_>>>();
-                let far = far.ok_or(RequestError::BothLocal)?;
-                let remote = far.first().ok_or(RequestError::NoSource)?.0.clone();
-                if far.iter().any(|(other, _)| *other != remote) {
-                    return Err(RequestError::SeveralHosts);
-                }
-                CopyRequest {
-                    remote,
-                    far: far.into_iter().map(|(_, path)| path).collect(),
-                    kind: CopyKind::Pull { dest },
-                }
-            }
+            Ok((remote, path)) => match sources.iter().map(|s| split(s).err()).collect() {
+                Some(sources) => CopyRequest { remote, far: vec![path], kind: CopyKind::Push { sources } },
+                None => CopyRequest::of_sources(sources, CopyKind::Between { dest: (remote, path) })?,
+            },
+            Err(dest) => CopyRequest::of_sources(sources, CopyKind::Pull { dest })?,
         };
+        if let CopyKind::Between { dest: (dest, _) } = &request.kind {
+            arranging::check(&request.remote, dest, options)?;
+            return Ok(request);
+        }
+        if options.via_here {
+            return Err(RequestError::NothingToRelay);
+        }
+        if options.dest_token.is_some() {
+            return Err(RequestError::NoOtherDaemon);
+        }
         check_remote(&request.remote, matches!(request.kind, CopyKind::Push { .. }), options)?;
         Ok(request)
+    }
+
+    /// Of sources on one other host.
+    fn of_sources(sources: &[Location], kind: CopyKind) -> Result<CopyRequest, RequestError> {
+        let far = sources.iter().map(|s| split(s).ok()).collect::<Option<Vec<_>>>();
+        let far = far.ok_or(match kind {
+            CopyKind::Between { .. } => RequestError::SourcesHereAndThere,
+            _ => RequestError::BothLocal,
+        })?;
+        let remote = far.first().ok_or(RequestError::NoSource)?.0.clone();
+        if far.iter().any(|(other, _)| *other != remote) {
+            return Err(RequestError::SeveralHosts);
+        }
+        Ok(CopyRequest { remote, far: far.into_iter().map(|(_, path)| path).collect(), kind })
     }
 }
 
@@ -203,8 +220,19 @@ pub fn open<'a>(
     let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
     agreed.link.answered(&agreed.secret);
     agreed.link.set_main_keys(Keys::main(&agreed.secret, agreed.aes, connection_id, Side::Client));
-    let Agreed { mut link, control, waker, honours_ticket, secret, rtt, addresses, far, connecting, .. } =
-        agreed;
+    let Agreed {
+        mut link,
+        control,
+        waker,
+        honours_ticket,
+        secret,
+        rtt,
+        addresses,
+        far,
+        has_pipe,
+        connecting,
+        ..
+    } = agreed;
     let is_early = connecting.is_some();
     let sent_before = first_flight.as_ref().map(|first| first.packets_sent());
     confirm(&control);
@@ -226,7 +254,6 @@ pub fn open<'a>(
         link.streams().acceptor(),
         waker.clone(),
     );
-    let is_ssh = far.is_some();
     let session = Session {
         link,
         control,
@@ -248,7 +275,7 @@ pub fn open<'a>(
         opener: Some(opener),
         streams_wanted: 0,
         no_streams: None,
-        is_ssh,
+        has_pipe,
         confirmed: true,
         asked_at: None,
         supervision: None,
@@ -332,6 +359,7 @@ pub fn push(
         listing: &first.listing,
         sends: true,
         ticket: first_flight.as_ref().map(FirstFlight::ticket),
+        third_party: false,
     };
     let mut opened = open(reached, &fields, first_flight, options, (observer, stop))?;
     let host = remote.name();
@@ -363,14 +391,11 @@ fn pull(
 ) -> Result<Summary, Error> {
     observer.progress(&Progress::default());
     let reached = meet(remote, options, &stop)?;
-    let names = options.files_from.as_ref().map(|names| {
-        let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());
-        listing::encode_names(&bytes.collect::<Vec<_>>())
-    });
-    let listing = names.transpose()?.unwrap_or_default();
+    let listing = named(options)?;
     let copy = copy_id(&[&dest], options);
     let operation = Operation::Pull { sources: far };
-    let fields = OfferFields { operation, copy, listing: &listing, sends: false, ticket: None };
+    let fields =
+        OfferFields { operation, copy, listing: &listing, sends: false, ticket: None, third_party: false };
     let mut opened = open(reached, &fields, None, options, (observer, stop))?;
     let base = Base::new(Root::ambient(), dest);
     let head = ListingHead { total: None, bytes: vec![] };
@@ -380,6 +405,15 @@ fn pull(
     let Received { report, status, total, files, .. } = outcome?;
     warn_of_what_stays(&report, observer);
     Ok(summarise(options, report, status, Totals { total, files, packet_len }))
+}
+
+/// The names of the files wanted, if not all are, as the other side is told them.
+pub fn named(options: &CopyOptions) -> Result<Vec<u8>, Error> {
+    let names = options.files_from.as_ref().map(|names| {
+        let bytes = names.iter().map(|name| name.as_os_str().as_bytes().to_vec());
+        listing::encode_names(&bytes.collect::<Vec<_>>())
+    });
+    Ok(names.transpose()?.unwrap_or_default())
 }
 
 /// Who has extraneous files deleted expects a copy that equals its source.
@@ -441,6 +475,7 @@ fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals
         durable: report.durable,
         error: report.failed.first.first().map(FileFailure::to_string),
         failures: report.failed.first,
+        relayed: options.via_here,
         removed_paths: report.removed,
         to_copy: report.to_copy,
     }

@@ -83,8 +83,32 @@ pub struct Connection {
     pub key: Box<ClientKey>,
     /// Daemon: where its UDP port is.
     pub udp: Option<SocketAddr>,
-    /// Ssh: the process, and the name to resolve if the far side does not know its address.
-    pub far: Option<(ssh::FarSide, String)>,
+    /// Others: where it may be besides the addresses that the other side tells.
+    pub at: At,
+    /// Ssh: the process.
+    pub far: Option<ssh::FarSide>,
+    /// Whether the control stream may carry the data.
+    pub inside: Inside,
+}
+
+/// What a control stream may carry besides messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// Nothing.
+    Nothing,
+    /// The data, where nothing else does.
+    Data,
+    /// The data, and nothing else may: wherever the other side says that it is, nobody is looked for there.
+    DataAlone,
+}
+
+/// Where a host may be.
+#[derive(Clone, Debug, Default)]
+pub struct At {
+    /// Known addresses.
+    pub hosts: Vec<IpAddr>,
+    /// A name to resolve.
+    pub name: Option<String>,
 }
 
 impl Connection {
@@ -121,7 +145,14 @@ pub fn connect(
             let socket = connect_tcp(host, *port, connect_patience(options), trying)?;
             let udp = socket.peer_addr()?;
             let key = Box::new(key_of(options)?);
-            Ok(Connection { channel: Channel::Tcp(socket), key, udp: Some(udp), far: None })
+            Ok(Connection {
+                channel: Channel::Tcp(socket),
+                key,
+                udp: Some(udp),
+                at: At::default(),
+                far: None,
+                inside: Inside::Nothing,
+            })
         }
         Remote::Ssh { host } => {
             let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
@@ -137,7 +168,9 @@ pub fn connect(
                 channel: Channel::Pipes(stream),
                 key: Box::new(psk.into()),
                 udp: None,
-                far: Some((far, name)),
+                at: At { hosts: vec![], name: Some(name) },
+                far: Some(far),
+                inside: Inside::Data,
             })
         }
     }
@@ -172,9 +205,10 @@ pub fn unspecified(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// Where an ssh agent may be reached: the addresses that it told, and those of the name that ssh was given.
-pub fn candidates(mut hosts: Vec<IpAddr>, port: u16, name: Option<&str>) -> Vec<SocketAddr> {
-    let named = name.and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
+/// Where a host may be reached: the addresses that it told, and others where it may be.
+pub fn candidates(mut hosts: Vec<IpAddr>, port: u16, at: &At) -> Vec<SocketAddr> {
+    hosts.extend(&at.hosts);
+    let named = at.name.as_deref().and_then(|name| (name, port).to_socket_addrs().ok()).into_iter().flatten();
     hosts.extend(named.map(|address| address.ip()));
     let mut peers: Vec<SocketAddr> = vec![];
     for host in hosts {

@@ -19,6 +19,9 @@
 //! | receiver | `compare` | compares a part's manifest with what is there, meanwhile data of the parts before it moves; ends with the session |
 //! | receiver | 2 × `longhaul-write` | store, hash, verify, put in place |
 //! | receiver | `longhaul-keep` | has open blocks stored ten times a second, writes journals, syncs |
+//! | end of an arranged copy | `third-party` | the copy with the other end; the session's own thread stays with the arranger |
+//! | the same | `reach` | one for each address of the other end, while it is looked whether one answers |
+//! | arranger | 2 × `relay` | pass on what one end says to the other |
 //! | agent | `streams`, and one for each TCP stream that joins | meets them |
 //! | server | accepting thread, switchboard | connections; datagrams of clients whose address is not known yet |
 //!
@@ -44,6 +47,7 @@
 //! | connections without a key | 512, 128 of one address; the oldest silent one gives way (`transfer/strangers.rs`) |
 //! | control messages | two at most before the next is read; those with ranges have 16 MiB, and beyond 64 KiB take their memory from the budget (`Message::memory_max`); 64 MiB that wait to be written (beside the listing) |
 //! | lists, long messages and blocks of all sessions of a daemon | its budget, `ServeOptions::memory_bytes` (`net/src/budget.rs`): a list waits for its memory, a long message is refused, a copy gets along with the blocks it has. Of any other program's: half of the host's memory |
+//! | what an arranger passes on | 64 KiB each way, and what sockets hold: who takes nothing holds up the other |
 //! | salts of offers, tickets | 65 536 of each (`transfer/replays.rs`, `daemon/tickets.rs`) |
 //!
 //! Memory follows what is unsettled and the largest folder, not the number of files or of bytes. A receiver that falls
@@ -66,6 +70,7 @@ pub mod client;
 mod connect;
 mod first_flight;
 mod identity;
+mod joins;
 mod object_receiver;
 mod openings;
 mod ports;
@@ -85,4 +90,5 @@ mod ssh;
 pub mod start;
 mod strangers;
 mod switchboard;
+mod tunnel;
 mod udp_handshake;

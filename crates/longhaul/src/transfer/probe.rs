@@ -110,7 +110,14 @@ fn run_trial(
 ) -> Result<Found, Error> {
     let mut meter = Meter { told: observer, samples: vec![] };
     let copy = copy_id::<&Path>(&[], options);
-    let fields = OfferFields { operation: Operation::Probe, copy, listing: &[], sends: true, ticket: None };
+    let fields = OfferFields {
+        operation: Operation::Probe,
+        copy,
+        listing: &[],
+        sends: true,
+        ticket: None,
+        third_party: false,
+    };
     let reached = meet(remote, options, &stop)?;
     let mut opened = open(reached, &fields, None, options, (&mut meter, stop))?;
     let outcome = send_for(&mut opened.session, PROBE_LEN, trial, Nothing);

@@ -1,6 +1,6 @@
 //! What a client asks of another host, and how the two come to agree on it.
 
-use super::connect::{Connection, candidates, open_link, random, unspecified};
+use super::connect::{Connection, Inside, candidates, open_link, random, unspecified};
 use super::replays::Moment;
 use super::sizes::classes;
 use super::ssh;
@@ -33,6 +33,8 @@ pub struct OfferFields<'a> {
     pub sends: bool,
     /// Under which ticket the first data goes along.
     pub ticket: Option<TicketId>,
+    /// The other end of the copy is a third host.
+    pub third_party: bool,
 }
 
 /// An offer, and the path check that rides along with it.
@@ -66,6 +68,8 @@ pub struct Agreed {
     pub addresses: Vec<SocketAddr>,
     /// Ssh: the process.
     pub far: Option<ssh::FarSide>,
+    /// The control stream may carry the data.
+    pub has_pipe: bool,
     /// The control stream's first connection, if it is still under way.
     pub connecting: Option<Connecting>,
 }
@@ -87,6 +91,7 @@ impl Proposal {
             listing_len: fields.listing.len() as u64,
             listing_head: vec![],
             ticket: fields.ticket,
+            third_party: fields.third_party,
         };
         let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
         let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
@@ -133,7 +138,8 @@ impl Proposal {
         };
         let mut addresses: Vec<SocketAddr> = connection.udp.into_iter().collect();
         let (key, mut connection) = (connection.key.clone(), connection);
-        let (far, name) = connection.far.take().map_or((None, None), |(far, name)| (Some(far), Some(name)));
+        let (far, at, inside) =
+            (connection.far.take(), std::mem::take(&mut connection.at), connection.inside);
         if let Some(far) = &far {
             far.watch.until(Instant::now() + options.stall_timeout);
         }
@@ -145,11 +151,11 @@ impl Proposal {
             }
         };
         let outcome = beginning.over(connection.into_stream(options)?, waker.clone(), meanwhile);
-        let (control, answer) = outcome.map_err(|error| match (error, &name) {
-            (HandshakeError::NotLonghaul(what), Some(host)) => {
+        let (control, answer) = outcome.map_err(|error| match (error, &far, &at.name) {
+            (HandshakeError::NotLonghaul(what), Some(_), Some(host)) => {
                 Error::AgentSilent { host: host.clone(), what }
             }
-            (error, _) => error.into(),
+            (error, ..) => error.into(),
         })?;
         let rtt = clock::now().since(offered);
         let Answer::Accept { aes, udp_secret: secret, udp_port, udp_hosts, honours_ticket } = answer else {
@@ -158,7 +164,9 @@ impl Proposal {
         let link = match link {
             Some(link) => link,
             None => {
-                addresses = candidates(udp_hosts, udp_port, name.as_deref());
+                if inside != Inside::DataAlone {
+                    addresses = candidates(udp_hosts, udp_port, &at);
+                }
                 open_link(addresses.clone(), self.early(&key))?
             }
         };
@@ -172,6 +180,7 @@ impl Proposal {
             rtt,
             addresses,
             far,
+            has_pipe: inside != Inside::Nothing,
             connecting: None,
         })
     }

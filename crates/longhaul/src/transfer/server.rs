@@ -2,11 +2,12 @@
 
 use super::absent::Absent;
 use super::accept::{AcceptedClient, Accounts, Caller, Ended, Server, shake_hands};
+use super::joins::{ACCEPT_AGAIN, HANDSHAKE_PATIENCE, admit_streams, read_magic};
 use super::openings::{OPENINGS_MAX, Opening};
 use super::ports::{bind_both, bind_in};
 use super::refusals::{Kind, Refusals};
 use super::replays::{Moment, Replays};
-use super::serving::serve_session;
+use super::serving::{Ground, serve_session};
 use super::strangers::{Guest, Strangers};
 use super::switchboard::{Line, POLL, Switchboard};
 use crate::clock;
@@ -23,16 +24,16 @@ use crate::net::budget::{Budget, share_heaps};
 use crate::net::control::{HandshakeError, Stream, read_first, tcp_stream, unconnected_stream};
 use crate::net::link::PeerLink;
 use crate::net::patient::{SILENCE, Watched};
-use crate::net::tcp_set::{self, StreamAcceptor, StreamSet, control_key, stream_key};
+use crate::net::tcp_set::{self, StreamSet, control_key, stream_key};
 use crate::net::wake::{Interest, Waker, wait};
 use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Serve until `stop`. `ready` is told the address that was bound, before any thread is started.
 pub fn serve(
@@ -52,8 +53,11 @@ pub fn serve(
         absent: Absent::default(),
         records: options.records,
         udp_port: local.port(),
+        udp_ip: local.ip(),
         udp_hosts: vec![],
         is_ssh: false,
+        has_pipe: false,
+        connects: options.third_party,
         unable: None,
         replays: Replays::new(Moment::now()),
         tickets: Tickets::default(),
@@ -215,9 +219,10 @@ fn serve_connection(
     let caller = Caller { stream, from: peer.ip(), is_unseen: false };
     let Accepted { client, line, streams, waker } = accept(server, switchboard, Waker::new()?, caller)?;
     drop(note);
-    let link =
-        PeerLink::shared(local, peer.ip(), line.strays.clone(), client.early_keys()).with_streams(streams);
-    serve_session(server, client, link, waker, Some(guest)).map(Some)
+    let link = PeerLink::shared(local, Some(peer.ip()), line.strays.clone(), client.early_keys())
+        .with_streams(streams);
+    let ground = Ground::Daemon { board: switchboard.clone(), reached: local.ip() };
+    serve_session(server, client, (link, waker), Some(guest), Some(ground)).map(Some)
 }
 
 /// Who opens a session by datagrams is answered so. Nothing is done for him but to look at what is there, until he has shown
@@ -242,7 +247,8 @@ fn serve_opening(
         note.decide(&answer, control);
     }
     link.send_pieces(connection_id, &answer);
-    serve_session(server, client, link, waker, None).map(Some)
+    let ground = Ground::Daemon { board: switchboard.clone(), reached: local.ip() };
+    serve_session(server, client, (link, waker), None, Some(ground)).map(Some)
 }
 
 /// A session at a daemon that is to begin.
@@ -275,16 +281,6 @@ fn accept(
     Ok(Accepted { client, line, streams, waker })
 }
 
-/// The first bytes tell what somebody wants, who may leave before saying it.
-fn read_magic(socket: &TcpStream, deadline: Instant) -> Result<Option<[u8; tcp_set::MAGIC_LEN]>, Error> {
-    let mut magic = [0; tcp_set::MAGIC_LEN];
-    match Watched::until(socket, deadline, SILENCE).read_exact(&mut magic) {
-        Ok(()) => Ok(Some(magic)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(Error::Stranger(error)),
-    }
-}
-
 /// How the far side of an ssh copy is to run.
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
@@ -294,6 +290,8 @@ pub struct AgentOptions {
     pub root: Option<PathBuf>,
     /// What may be done there.
     pub access: Access,
+    /// Whether, kept to a folder, it connects to hosts that the client names, for copies between it and those.
+    pub third_party: bool,
 }
 
 /// The far side of an ssh copy: talks over stdin and stdout.
@@ -302,6 +300,7 @@ pub fn agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
 }
 
 fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
+    let connects = options.root.is_none() || options.third_party;
     let root = match options.root {
         None => Root::ambient(),
         Some(folder) => Root::confined(&folder).map_err(|source| PolicyError::Folder { folder, source })?,
@@ -322,8 +321,11 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         absent: Absent::default(),
         records: Arc::new(()),
         udp_port,
+        udp_ip: Ipv4Addr::UNSPECIFIED.into(),
         udp_hosts: ssh_address(),
         is_ssh: true,
+        has_pipe: true,
+        connects,
         unable,
         replays: Replays::new(Moment::now()),
         tickets: Tickets::default(),
@@ -348,51 +350,18 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
     })
     .map_err(|ended| ended.error)?;
     let bound = bound?;
-    if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
-        admit_streams(listener, id, acceptor)?;
-    }
-    let link = PeerLink::waiting(bound.socket, ssh_client(), client.early_keys()).with_streams(streams);
-    serve_session(&server, client, link, waker, None).map(drop).map_err(|ended| ended.error)
-}
-
-/// Admit TCP streams of this one transfer for as long as the process lives.
-fn admit_streams(listener: TcpListener, connection_id: u64, acceptor: StreamAcceptor) -> io::Result<()> {
-    let pending = Arc::new(AtomicUsize::new(0));
-    let body = move || {
-        for socket in listener.incoming() {
-            let Ok(socket) = socket else {
-                std::thread::sleep(ACCEPT_AGAIN);
-                continue;
-            };
-            if pending.fetch_add(1, Ordering::Relaxed) >= JOINS_MAX {
-                pending.fetch_sub(1, Ordering::Relaxed);
-                continue;
+    let (socket, ground) = match client.offer.third_party {
+        // No datagrams come from who arranges a copy.
+        true => (bind_in(None)?.socket, Some(Ground::Agent(bound))),
+        false => {
+            if let (Some(listener), Some((id, acceptor))) = (bound.listener, acceptor) {
+                admit_streams(listener, id, acceptor)?;
             }
-            let (acceptor, done) = (acceptor.clone(), pending.clone());
-            let admit = move || {
-                let outcome = admit_one(socket, |id| (id == connection_id).then_some(acceptor));
-                done.fetch_sub(1, Ordering::Relaxed);
-                if let Err(error) = outcome {
-                    tracing::debug!("no TCP stream: {error:?}");
-                }
-            };
-            // The client tries again.
-            if std::thread::Builder::new().name("stream-admit".into()).spawn(admit).is_err() {
-                pending.fetch_sub(1, Ordering::Relaxed);
-            }
+            (bound.socket, None)
         }
     };
-    std::thread::Builder::new().name("streams".into()).spawn(body).map(drop)
-}
-
-fn admit_one(
-    socket: TcpStream,
-    acceptor_of: impl FnOnce(u64) -> Option<StreamAcceptor>,
-) -> Result<(), Error> {
-    if read_magic(&socket, Instant::now() + HANDSHAKE_PATIENCE)? == Some(tcp_set::MAGIC) {
-        tcp_set::admit(socket, acceptor_of).map_err(Error::Join)?;
-    }
-    Ok(())
+    let link = PeerLink::waiting(socket, ssh_client(), client.early_keys()).with_streams(streams);
+    serve_session(&server, client, (link, waker), None, ground).map(drop).map_err(|ended| ended.error)
 }
 
 /// The address at which the ssh client reached this host.
@@ -410,10 +379,3 @@ fn ssh_connection(at: usize) -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
     connection.split(' ').nth(at)?.parse().ok()
 }
-
-/// What keeps a connection from being accepted, mostly that no more descriptors are to be had, may pass.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-/// A client that says nothing for this long is no client.
-const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
-/// TCP streams of an agent that are about to join.
-const JOINS_MAX: usize = 64;

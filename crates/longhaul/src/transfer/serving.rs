@@ -1,5 +1,9 @@
 //! A session at the side that is asked, once it has been accepted.
 
+mod arranged;
+
+pub use arranged::Ground;
+
 use super::absent::{CopyKey, VANISHED_PATIENCE, Waiting};
 use super::accept::{AcceptedClient, Ended, Server, shown_folder, take_place};
 use super::connect::random;
@@ -10,6 +14,7 @@ use super::sending::{send, send_listing};
 use super::session::{Ahead, Session};
 use super::start::list_first;
 use super::strangers::Guest;
+use crate::api::Observer;
 use crate::clock;
 use crate::daemon::admission::{Account, Room};
 use crate::daemon::places::Place;
@@ -20,6 +25,7 @@ use crate::files::{Base, Exclude, ScanOptions, SourceSpec};
 use crate::listing::{self, ListingError};
 use crate::net::aead::has_aes;
 use crate::net::budget::Allowance;
+use crate::net::control::Control;
 use crate::net::link::PeerLink;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set;
@@ -31,65 +37,28 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Serve who has been accepted. A line of what came of it.
+/// Serve who has been accepted. A line of what came of it. `ground`: what a session with a third host would stand on.
 pub fn serve_session(
     server: &Server,
     client: AcceptedClient,
-    mut link: PeerLink,
-    waker: Waker,
+    (mut link, waker): (PeerLink, Waker),
     guest: Option<Guest<'_>>,
+    ground: Option<Ground>,
 ) -> Result<String, Ended> {
+    if client.offer.third_party {
+        return arranged::serve(server, client, (link, waker), guest, ground);
+    }
     let user = client.owner.account.user.name.clone();
     link.set_ticket_keys(client.ticket_keys());
     let AcceptedClient { control, mut offer, secret, rtt, owner, room, inside, mut place, .. } = client;
     if server.accounts.syncs_all() {
         offer.files.fsync = Fsync::Always;
     }
-    precise_timers();
-    link.set_main_keys(Keys::main(&secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let sends = matches!(offer.operation, Operation::Pull { .. });
-    let mut transfer = offer.transfer.clone();
-    if !server.is_ssh {
-        transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
-    }
     let mut meter = Meter::begin(owner.clone());
-    let mut session = Session {
-        link,
-        control,
-        waker,
-        stop: server.stop.clone(),
-        check: PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?)),
-        options: transfer,
-        rtt,
-        observer: &mut meter,
-        began: Instant::now(),
-        remembered: None,
-        told: None,
-        scratch: vec![],
-        last_word: clock::now(),
-        talks_since: clock::now(),
-        presence: Presence::new(clock::now()),
-        asked: None,
-        answered: Time::ZERO,
-        opener: None,
-        streams_wanted: 0,
-        no_streams: None,
-        is_ssh: server.is_ssh,
-        confirmed: false,
-        asked_at: None,
-        supervision: None,
-        rate_told: None,
-        live_rate: None,
-        budget: server.budget.clone(),
-        waits: Arc::default(),
-        waits_told: false,
-        breaks: 0,
-        ahead: Ahead::default(),
-        ticket: None,
-        first_flight: None,
-    };
+    let mut session = begin(server, (control, link, waker), (&offer, &secret, rtt), sends, &mut meter)?;
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
     {
@@ -112,13 +81,11 @@ pub fn serve_session(
         };
         match (inside, room) {
             (Operation::Push { dest }, Some(room)) => {
-                if !server.is_ssh && session.control.version() >= TICKETS_SINCE {
+                if server.accounts.give_tickets() && session.control.version() >= TICKETS_SINCE {
                     let ticket = server.tickets.give(&account.user.name, Instant::now());
                     session.ticket = Some(ticket.map_err(Error::Random)?);
                 }
-                let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
-                // Over ssh it is the user of this host.
-                let base = if server.is_ssh { base } else { base.of_user(&account.user.name) };
+                let base = base_of(server, &room, dest, &account);
                 let base = step.into_iter().fold(base, Base::for_step);
                 take_push(room.access, &mut session, base, offer)
             }
@@ -141,6 +108,79 @@ pub fn serve_session(
         Ok(line) => Ok(format!("{user}: {line} in {:.1} s", clock::now().since(began).as_secs_f64())),
         Err(error) => Err(Ended { user: is_known.then_some(user), error }),
     }
+}
+
+/// A session, before anything is known of the client but its offer.
+fn begin<'a>(
+    server: &Server,
+    (control, mut link, waker): (Control, PeerLink, Waker),
+    (offer, secret, rtt): (&Offer, &[u8; 32], Duration),
+    sends: bool,
+    observer: &'a mut dyn Observer,
+) -> Result<Session<'a>, Ended> {
+    precise_timers();
+    link.set_main_keys(Keys::main(secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
+    let mut transfer = offer.transfer.clone();
+    if !server.is_ssh {
+        transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
+    }
+    Ok(Session {
+        link,
+        control,
+        waker,
+        stop: server.stop.clone(),
+        check: PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?)),
+        options: transfer,
+        rtt,
+        observer,
+        began: Instant::now(),
+        remembered: None,
+        told: None,
+        scratch: vec![],
+        last_word: clock::now(),
+        talks_since: clock::now(),
+        presence: Presence::new(clock::now()),
+        asked: None,
+        answered: Time::ZERO,
+        opener: None,
+        streams_wanted: 0,
+        no_streams: None,
+        has_pipe: server.has_pipe,
+        confirmed: false,
+        asked_at: None,
+        supervision: None,
+        rate_told: None,
+        live_rate: None,
+        budget: server.budget.clone(),
+        waits: Arc::default(),
+        waits_told: false,
+        breaks: 0,
+        ahead: Ahead::default(),
+        ticket: None,
+        first_flight: None,
+    })
+}
+
+/// Where a user's copy goes.
+fn base_of(server: &Server, room: &Room, dest: Vec<u8>, account: &Account) -> Base {
+    let base = Base::new(room.root.clone(), PathBuf::from(OsString::from_vec(dest)));
+    // Over ssh it is the user of this host.
+    if server.accounts.of_daemon() { base.of_user(&account.user.name) } else { base }
+}
+
+/// A client's wishes about files, as far as they are granted there.
+fn granted(access: Access, files: FileOptions) -> FileOptions {
+    match access {
+        // Nothing that is there may show in what comes of the copy but that a name is taken.
+        Access::WriteOnly => FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..files },
+        _ => files,
+    }
+}
+
+/// What a client names to be copied from there.
+fn sources_of(paths: Vec<Vec<u8>>) -> Vec<SourceSpec> {
+    let specs = paths.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
+    specs.collect()
 }
 
 /// Before anything is done for a client whose offer may be a replay it has shown that it is there. Then it is no stranger any
@@ -178,14 +218,7 @@ fn await_vanished(server: &Server, session: &mut Session<'_>, key: &CopyKey) -> 
 fn take_push(access: Access, session: &mut Session<'_>, base: Base, offer: Offer) -> Result<String, Error> {
     let shown = String::from_utf8_lossy(offer.operation.dest().unwrap_or_default()).into_owned();
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let files = match access {
-        // Nothing that is there may show in what comes of the copy but that a name is taken.
-        Access::WriteOnly => {
-            FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..offer.files }
-        }
-        _ => offer.files,
-    };
-    let received = receive(session, base, files, head)?;
+    let received = receive(session, base, granted(access, offer.files), head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.count());
     let removed = match received.report.removed.count() {
         0 => String::new(),
@@ -211,7 +244,6 @@ fn give_pull(
             (Some(names), listed)
         }
     };
-    let paths = sources.into_iter().map(|path| SourceSpec { path: PathBuf::from(OsString::from_vec(path)) });
     let options = ScanOptions {
         exclude: Exclude::new(&offer.files.exclude).map_err(|error| session.abort(error))?,
         files_from: names.map(|names| names.into_iter().map(|p| OsString::from_vec(p).into()).collect()),
@@ -220,7 +252,7 @@ fn give_pull(
         waits: session.waits.clone(),
         plan_key: None,
     };
-    let (root, paths) = (room.root.clone(), paths.collect::<Vec<_>>());
+    let (root, paths) = (room.root.clone(), sources_of(sources));
     let listed = on_thread(session, "list", move |over| list_first(root, paths, options, &over))?;
     let (first, lister) = listed.map_err(|error| session.abort(error))?;
     first.scan.warnings().into_iter().for_each(|line| session.warn(line));

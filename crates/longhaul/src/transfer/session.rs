@@ -70,8 +70,8 @@ pub struct Session<'a> {
     pub streams_wanted: usize,
     /// Why there are none, if they cannot be had.
     pub no_streams: Option<String>,
-    /// The control stream runs inside ssh.
-    pub is_ssh: bool,
+    /// The control stream may carry the data: it runs inside ssh, or by way of the host that arranged the copy.
+    pub has_pipe: bool,
     /// The other side has said something under the session's own keys: its offer was no replay of an old one.
     pub confirmed: bool,
     /// The other address at which the peer was last looked for, with what token and when.

@@ -59,6 +59,7 @@ pub fn shake_hands(
                         rtt: offered.elapsed(),
                         addresses: vec![address],
                         far: None,
+                        has_pipe: false,
                         connecting: Some(connecting),
                     });
                 }

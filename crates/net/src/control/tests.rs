@@ -66,6 +66,7 @@ fn offer() -> Offer {
         listing_len: 0,
         listing_head: vec![],
         ticket: None,
+        third_party: false,
     }
 }
 

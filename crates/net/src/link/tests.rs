@@ -78,7 +78,7 @@ fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
     let (mut client, mut victim) = (bound("127.0.0.1:0"), bound("127.0.0.2:0"));
     let strays = Arc::new(Strays::default());
     let local = bound("127.0.0.1:0").local_addr().unwrap();
-    let mut link = PeerLink::shared(local, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
+    let mut link = PeerLink::shared(local, "127.0.0.1".parse().ok(), strays.clone(), server_keys());
     let stray = |number, from: &UdpSocket| {
         let from = from.local_addr().unwrap();
         assert!(strays.push(Stray { bytes: recorded(number, 1169), time: clock::now(), ecn: None, from }));
@@ -125,7 +125,7 @@ fn the_answer_comes_from_the_address_that_was_asked() {
     let strays = Arc::new(Strays::default());
     // One of several addresses of this host, and not the one that a route to the client would choose.
     let asked = bound("127.0.0.3:0").local_addr().unwrap();
-    let mut link = PeerLink::shared(asked, "127.0.0.1".parse().unwrap(), strays.clone(), server_keys());
+    let mut link = PeerLink::shared(asked, "127.0.0.1".parse().ok(), strays.clone(), server_keys());
     let from = client.local_addr().unwrap();
     assert!(strays.push(Stray { bytes: recorded(0, 100), time: clock::now(), ecn: None, from }));
     receive_something(&mut link);

@@ -6,6 +6,7 @@
 
 use super::limit::{Limit, LimitSpans};
 use super::manifest::{EntryIndex, Group};
+use super::progress::Progress;
 use super::reason::Reason;
 use super::transport::{Carrier, Switch, Transport};
 use super::truncated::{MemoryLen, Truncated};
@@ -15,6 +16,9 @@ use crate::ranges::{Ranges, read_ranges};
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use third_party::{ClientPart, Outcome, Ready, ServerPart, Whereabouts};
+
+pub mod third_party;
 
 /// Bytes of a probe's object: more than any probe moves.
 pub const PROBE_LEN: u64 = 1 << 42;
@@ -206,6 +210,9 @@ pub struct Offer {
     pub listing_head: Vec<u8>,
     /// A ticket of the server's, under whose key the first data goes together with the offer. From version 12 on.
     pub ticket: Option<TicketId>,
+    /// The client only arranges the copy: the other end is a third host ([`third_party`]). The operation is what this side does,
+    /// as in a copy with the client itself. From version 12 on.
+    pub third_party: bool,
 }
 
 /// Names a ticket; no secret.
@@ -494,6 +501,22 @@ pub enum Message {
     Over,
     /// The server to the client: for its next copy. From [`TICKETS_SINCE`] on.
     Ticket(Ticket),
+    /// An end to the arranger, in what follows too: it is ready. All these are from [`third_party::SINCE`] on.
+    Ready(Ready),
+    /// The arranger to an end: does a TCP connection to one of these come about?
+    Reach(Whereabouts),
+    /// The answer: why not, if it does not.
+    Reached(Option<String>),
+    /// The arranger to an end: be the server.
+    BeServer(ServerPart),
+    /// The arranger to an end: be the client.
+    BeClient(Box<ClientPart>),
+    /// The end that is the client: how far it is.
+    Progress(Box<Progress>),
+    /// The same: a line of the copy's story.
+    Remark(String),
+    /// The same: it is done.
+    Copied(Box<Outcome>),
 }
 
 /// The first version with tickets.
@@ -506,7 +529,7 @@ impl Message {
             // Which of a million pieces are there, every other one if it comes to the worst.
             KIND_START | KIND_RESEND | KIND_UNWANTED | KIND_SETTLED => 16 << 20,
             // Three lists of as many paths as are told, with reasons.
-            KIND_FINISHED => 32 << 20,
+            KIND_FINISHED | KIND_COPIED => 32 << 20,
             _ => 1 << 20,
         }
     }
@@ -527,6 +550,7 @@ const KIND_RESEND: u8 = 4;
 const KIND_UNWANTED: u8 = 5;
 const KIND_SETTLED: u8 = 6;
 const KIND_FINISHED: u8 = 7;
+const KIND_COPIED: u8 = 28;
 /// Ten thousand ranges.
 const RANGES_AT_HAND: usize = 64 << 10;
 /// A range of six bytes takes some 32 in a set, and what is made of a set is another.
@@ -546,6 +570,7 @@ mod tests {
         assert_eq!(kind(&Message::Unwanted { ranges: none() }), KIND_UNWANTED);
         assert_eq!(kind(&Message::Settled { confirmed: none(), refused: none() }), KIND_SETTLED);
         assert_eq!(kind(&Message::Finished(Report::default())), KIND_FINISHED);
+        assert_eq!(kind(&Message::Copied(Box::default())), KIND_COPIED);
         assert!(Message::len_max(kind(&Message::KeepAlive { taken: 0 })) < Message::len_max(KIND_FINISHED));
     }
 }

@@ -18,6 +18,7 @@ pub mod limit;
 pub mod manifest;
 pub mod message;
 pub mod opening;
+pub mod progress;
 pub mod reason;
 pub mod transport;
 pub mod truncated;

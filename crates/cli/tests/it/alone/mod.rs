@@ -1,6 +1,7 @@
 //! What measures has the machine to itself, and begins first, by its name: each test that waits for that takes the place of
 //! another one.
 
+mod between;
 mod choice;
 mod limits;
 mod mtu;

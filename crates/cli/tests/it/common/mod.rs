@@ -7,6 +7,7 @@ pub mod shim;
 pub mod sides;
 pub mod site;
 pub mod small;
+pub mod sshd;
 
 pub use longhaul_testing::running::*;
 pub use longhaul_testing::{PATIENCE, relay, skip, tree, wait_until};

@@ -2,8 +2,9 @@
 
 use super::harness::*;
 use crate::files::blocks::Blocks;
+use crate::files::complete::Complete;
 use crate::files::shared::Shared;
-use crate::files::target::{Complete, Place, Target};
+use crate::files::target::{Place, Target};
 use crate::files::writer::Writer;
 use crossbeam_channel::unbounded;
 use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};

@@ -55,7 +55,7 @@ impl CarrierState {
             carrier,
             train_rate: path.rate.map(|train| train.rate),
             mute: path.mute,
-            has_pipe: session.is_ssh,
+            has_pipe: session.has_pipe,
             is_hasty: control.kind == ControllerKind::default() && !session.options.background,
         };
         CarrierState {

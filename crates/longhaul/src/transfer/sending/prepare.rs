@@ -162,7 +162,7 @@ fn fall_back(
                     Ok(carrier)
                 }
                 None if waited < STREAMS_PATIENCE => Ok(carrier),
-                Some(line) if session.is_ssh && session.options.transport == Transport::Auto => {
+                Some(line) if session.has_pipe && session.options.transport == Transport::Auto => {
                     let before = why.take().unwrap_or_default();
                     *why = Some(format!("{before}, nor does a TCP connection come about ({line})"));
                     Ok(Carrier::Ssh)
