@@ -378,7 +378,12 @@ pub fn push(
     if let (Some(file), Some(found)) = (&options.history, learnt) {
         history::note(file, host, found);
     }
-    Ok(summarise(options, report, status, Totals { total: totals.bytes, files: totals.files, packet_len }))
+    Ok(summarise(
+        options,
+        report,
+        status,
+        Totals { total: totals.bytes, files: totals.files, packet_len, done_at: Instant::now() },
+    ))
 }
 
 fn pull(
@@ -404,7 +409,7 @@ fn pull(
     opened.close();
     let Received { report, status, total, files, .. } = outcome?;
     warn_of_what_stays(&report, observer);
-    Ok(summarise(options, report, status, Totals { total, files, packet_len }))
+    Ok(summarise(options, report, status, Totals { total, files, packet_len, done_at: Instant::now() }))
 }
 
 /// The names of the files wanted, if not all are, as the other side is told them.
@@ -431,10 +436,13 @@ struct Totals {
     files: u64,
     /// The largest datagrams, with their headers.
     packet_len: u32,
+    /// When it was known that all is done.
+    done_at: Instant,
 }
 
 fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals: Totals) -> Summary {
-    let seconds = options.began.map_or(0.0, |began| began.elapsed().as_secs_f64());
+    let seconds =
+        options.began.map_or(0.0, |began| totals.done_at.saturating_duration_since(began).as_secs_f64());
     let in_place = totals.total.saturating_sub(report.failed_bytes);
     let was_there = report.skipped_bytes + report.resumed_bytes + report.delta_bytes;
     let moved = if options.files.dry_run { 0 } else { in_place.saturating_sub(was_there) };

@@ -109,6 +109,8 @@ pub struct At {
     pub hosts: Vec<IpAddr>,
     /// A name to resolve.
     pub name: Option<String>,
+    /// The UDP port, where that is known before the other side tells it.
+    pub port: Option<u16>,
 }
 
 impl Connection {
@@ -168,7 +170,7 @@ pub fn connect(
                 channel: Channel::Pipes(stream),
                 key: Box::new(psk.into()),
                 udp: None,
-                at: At { hosts: vec![], name: Some(name) },
+                at: At { name: Some(name), ..At::default() },
                 far: Some(far),
                 inside: Inside::Data,
             })

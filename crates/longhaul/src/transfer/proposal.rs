@@ -129,14 +129,21 @@ impl Proposal {
         begun: Option<(Box<Beginning>, PeerLink)>,
     ) -> Result<Agreed, Error> {
         let is_begun = begun.is_some();
-        let (beginning, mut link) = match (begun, connection.udp) {
-            (Some((beginning, link)), _) => (beginning, Some(link)),
-            (None, peer) => {
+        let mut addresses: Vec<SocketAddr> = connection.udp.into_iter().collect();
+        if let (Some(port), true) = (connection.at.port, connection.inside == Inside::Nothing) {
+            addresses = candidates(vec![], port, &connection.at);
+        }
+        let (beginning, mut link) = match begun {
+            Some((beginning, link)) => (beginning, Some(link)),
+            None => {
                 let beginning = Box::new(Beginning::new(&connection.key, &self.offer)?);
-                (beginning, peer.map(|peer| self.link(&connection.key, peer)).transpose()?)
+                let link = match addresses[..] {
+                    [] => None,
+                    _ => Some(open_link(addresses.clone(), self.early(&connection.key))?),
+                };
+                (beginning, link)
             }
         };
-        let mut addresses: Vec<SocketAddr> = connection.udp.into_iter().collect();
         let (key, mut connection) = (connection.key.clone(), connection);
         let (far, at, inside) =
             (connection.far.take(), std::mem::take(&mut connection.at), connection.inside);

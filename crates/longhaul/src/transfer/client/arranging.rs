@@ -19,6 +19,7 @@ use longhaul_proto::session::message::third_party::{
 use longhaul_proto::session::message::{CopyId, Message, Operation};
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::ffi::OsString;
+use std::net::ToSocketAddrs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -62,13 +63,15 @@ pub fn arrange(
     let (tell, told) = unbounded();
     let (mut ear, mut other_ear) = (Ear(tell.clone()), Ear(tell));
     let mut from = Side::open(source, (&gives, copy), options, (&mut ear, &stop))?;
-    let mut to = Side::open(&dest, (&takes, copy), &at_dest(options), (&mut other_ear, &stop))?;
     from.await_ready(observer)?;
+    // That takes as long as to log in there.
+    let asked = !options.via_here && from.ask_early(&dest);
+    let mut to = Side::open(&dest, (&takes, copy), &at_dest(options), (&mut other_ear, &stop))?;
     to.await_ready(observer)?;
     let mut story = Story { observer, began: options.began.unwrap_or_else(Instant::now), told };
     let route = match options.via_here {
         true => Route { source_connects: true, transport: Transport::Ssh, no_tcp: None },
-        false => find_route(&mut from, &mut to, options, &mut story)?,
+        false => find_route(&mut from, &mut to, asked, (options, &mut story))?,
     };
     tunnel::join(&from.tunnel, &to.tunnel)?;
     let (client, server, asks) = match route.source_connects {
@@ -83,12 +86,13 @@ pub fn arrange(
     let outcome = follow(client, server, &mut story);
     from.close();
     to.close();
-    let outcome = outcome.map_err(|error| match (error.cause(), route.no_tcp) {
+    let (outcome, done_at) = outcome.map_err(|error| match (error.cause(), route.no_tcp) {
         (Cause::UdpBlocked, Some([there, back])) => Error::NoWay { there, back },
         _ => error,
     })?;
     warn_of_what_stays(&outcome.report, story.observer);
-    let totals = Totals { total: outcome.bytes, files: outcome.files, packet_len: outcome.packet_len };
+    let Outcome { bytes: total, files, packet_len, .. } = outcome;
+    let totals = Totals { total, files, packet_len, done_at };
     Ok(summarise(options, outcome.report, outcome.status, totals))
 }
 
@@ -122,16 +126,20 @@ struct Route {
 fn find_route(
     from: &mut Side<'_>,
     to: &mut Side<'_>,
-    options: &CopyOptions,
-    story: &mut Story<'_>,
+    asked: bool,
+    (options, story): (&CopyOptions, &mut Story<'_>),
 ) -> Result<Route, Error> {
     let (source, dest) = (from.host.clone(), to.host.clone());
     let route = |source_connects| Route { source_connects, transport: options.transport, no_tcp: None };
-    let Some(there) = from.why_not(to.whereabouts(), story)? else {
+    if !asked {
+        from.ask(to.whereabouts());
+    }
+    let Some(there) = from.why_not(story)? else {
         story.remark(format!("{source} connects to {dest}"));
         return Ok(route(true));
     };
-    let Some(back) = to.why_not(from.whereabouts(), story)? else {
+    to.ask(from.whereabouts());
+    let Some(back) = to.why_not(story)? else {
         story.remark(format!("{source} does not connect to {dest} ({there}); {dest} connects to {source}"));
         return Ok(route(false));
     };
@@ -246,12 +254,27 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// Why no connection from here to the other host comes about, if none does.
-    fn why_not(&mut self, to: Whereabouts, story: &mut Story<'_>) -> Result<Option<String>, Error> {
+    /// Have it look whether it reaches the other host.
+    fn ask(&mut self, to: Whereabouts) {
+        if self.ready.connects {
+            self.session().control.send(Message::Reach(to));
+        }
+    }
+
+    /// The same before this host has reached that one, if it is known by its name alone where that is.
+    fn ask_early(&mut self, other: &Remote) -> bool {
+        let Remote::Daemon { host, port } = other else { return false };
+        let found = (host.as_str(), *port).to_socket_addrs().into_iter().flatten();
+        let hosts = found.map(|address| address.ip()).collect();
+        self.ask(Whereabouts { hosts, name: Some(host.clone()), port: *port });
+        true
+    }
+
+    /// Why no connection from it to the other host comes about, if none does, as it was asked.
+    fn why_not(&mut self, story: &mut Story<'_>) -> Result<Option<String>, Error> {
         if !self.ready.connects {
             return Ok(Some(format!("{} connects to no host that a user names", self.host)));
         }
-        self.session().control.send(Message::Reach(to));
         self.await_answer(story.observer, |message| match message {
             Message::Reached(why_not) => Some(why_not),
             _ => None,
@@ -312,13 +335,17 @@ fn at(host: &str, error: Error) -> Error {
 
 fn known(remote: &Remote, connection: &Connection) -> At {
     match connection.udp {
-        Some(address) => At { hosts: vec![address.ip()], name: Some(remote.name().into()) },
+        Some(address) => At { hosts: vec![address.ip()], name: Some(remote.name().into()), ..At::default() },
         None => connection.at.clone(),
     }
 }
 
-/// Follow the copy until both hosts are through.
-fn follow(client: &mut Side<'_>, server: &mut Side<'_>, story: &mut Story<'_>) -> Result<Outcome, Error> {
+/// Follow the copy until both hosts are through. Its outcome, and when that was known.
+fn follow(
+    client: &mut Side<'_>,
+    server: &mut Side<'_>,
+    story: &mut Story<'_>,
+) -> Result<(Outcome, Instant), Error> {
     let (mut outcome, mut server_left) = (None, None);
     loop {
         story.pass_on();
@@ -327,7 +354,7 @@ fn follow(client: &mut Side<'_>, server: &mut Side<'_>, story: &mut Story<'_>) -
                 Ok(None) => break,
                 Ok(Some(Message::Progress(progress))) => story.observer.progress(&progress),
                 Ok(Some(Message::Remark(text))) => story.remark(text),
-                Ok(Some(Message::Copied(copied))) => outcome = Some(*copied),
+                Ok(Some(Message::Copied(copied))) => outcome = Some((*copied, Instant::now())),
                 Ok(Some(_)) => {}
                 Err(error) => {
                     story.pass_on();

@@ -162,7 +162,8 @@ impl End<'_> {
 
     /// Where the other end may be. A daemon has no name looked up.
     fn known(&self, to: Whereabouts) -> At {
-        At { hosts: to.hosts, name: to.name.filter(|_| !self.server.accounts.of_daemon()) }
+        let name = to.name.filter(|_| !self.server.accounts.of_daemon());
+        At { hosts: to.hosts, name, port: Some(to.port) }
     }
 
     fn be_server(
