@@ -64,7 +64,7 @@ struct Request {
 fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failure> {
     // Flags may stand between them, so that they are counted here.
     if args.paths.len() < 2 {
-        return Err(Failure::Usage("what to copy, and where to? Give SRC and DST".into()));
+        return Err(Failure::Usage("only one path is given: a copy needs <SRC>... and <DST>".into()));
     }
     let mut sources = args.paths.iter().map(location).collect::<Result<Vec<_>, _>>()?;
     let dest = sources.pop().ok_or(longhaul::Error::from(RequestError::NoSource))?;
