@@ -50,7 +50,7 @@ pub struct SubmitArgs {
     /// What runs the parts
     #[arg(long, value_enum, default_value_t, help_heading = ENGINE)]
     pub engine: Engine,
-    /// One allocation of so many movers and all parts at a time, four for each unless --parts says otherwise
+    /// One allocation of so many movers, all parts at a time; four each unless --parts is given
     #[arg(long, short = 'N', value_name = "N", conflicts_with = "array", help_heading = ENGINE)]
     pub nodes: Option<NonZeroU32>,
     /// An array of so many parts, such as 512, or 512%96 with 96 at a time
@@ -59,7 +59,7 @@ pub struct SubmitArgs {
     /// The partition to run in
     #[arg(long, value_name = "NAME", help_heading = ENGINE)]
     pub partition: Option<String>,
-    /// Time limit of each turn, as Slurm writes it; a part that has not done by then goes on in another turn
+    /// Time limit of a turn, as Slurm writes it; a part that is not done goes on in another
     #[arg(long, value_name = "TIME", help_heading = ENGINE)]
     pub time: Option<String>,
     /// A part that failed is tried again until its job was restarted so many times
