@@ -17,10 +17,11 @@ use longhaul_testing::machine;
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
 /// Two hosts with a folder each, behind daemons.
 struct Daemons {
@@ -476,12 +477,18 @@ fn under_the_key_of_a_copy_the_other_end_does_that_copy_and_nothing_else() {
             matches!(client.control.poll(), Some(Incoming::Message(Message::Ready(_))))
         });
         client.control.send(Message::BeServer(ServerPart { key: OneCopyKey([7; 32]), relayed: false }));
-        let stream = stream(end);
+        let (way, stream) = (end.try_clone().unwrap(), stream(end));
         let offer = offer(operation, files, &[], third_party);
-        let met = control::connect(stream, &[7; 32].into(), &offer, Waker::new().unwrap());
-        let refusal = met.map(drop).unwrap_err().to_string();
-        assert!(refusal.contains("not the copy that was arranged"), "{offer:?}: {refusal}");
-        client.hear_refusal();
+        let key = [7; 32].into();
+        let met = thread::scope(|scope| {
+            let met = scope.spawn(|| control::connect(stream, &key, &offer, Waker::new().unwrap()).map(drop));
+            let refusal = client.hear_refusal();
+            assert!(refusal.contains("not the copy that was arranged"), "{offer:?}: {refusal}");
+            // Whether or not the other end has heard as much by then, its way is closed.
+            way.shutdown(Shutdown::Both).unwrap();
+            met.join().expect("no panic")
+        });
+        met.unwrap_err();
     }
     assert_eq!(names(daemons.to.path()), Vec::<String>::new());
 }
