@@ -50,11 +50,12 @@ impl Cutter {
         for (index, entry) in manifest.entries.iter().enumerate().skip(manifest.seams.continued as usize) {
             let data_len = entry.kind.data_len();
             let begin = Cut { chunk, entry: index as u32, from_byte: 0 };
-            if data_len > self.weight {
-                self.begin(self.at / self.weight, begin);
-                self.split(begin, data_len);
-            } else {
-                self.begin((self.at + (data_len + ENTRY_WEIGHT) / 2) / self.weight, begin);
+            let pieces = self.pieces(data_len);
+            // One that is not cut is where its middle is.
+            let whole = (data_len + ENTRY_WEIGHT) / 2;
+            self.begin((self.at + if pieces.is_empty() { whole } else { 0 }) / self.weight, begin);
+            for (part, from_byte) in pieces {
+                self.begin(part, Cut { from_byte, ..begin });
             }
             self.at = self.at.saturating_add(data_len + ENTRY_WEIGHT);
         }
@@ -68,21 +69,25 @@ impl Cutter {
         }
     }
 
-    /// Cut a file where the parts are.
-    fn split(&mut self, file: Cut, data_len: u64) {
+    /// Where a file that is larger than a part is cut, and which part begins there.
+    fn pieces(&self, data_len: u64) -> Vec<(u64, u64)> {
         let shortest = u64::from(PIECE_GROUPS_MIN) * GROUP_LEN;
-        let (mut from, first) = (0, self.at / self.weight + 1);
-        for part in first.. {
+        let (mut from, mut pieces) = (0, Vec::new());
+        if data_len <= self.weight {
+            return pieces;
+        }
+        for part in self.at / self.weight + 1.. {
             let wanted = part.saturating_mul(self.weight) - self.at;
             if wanted >= data_len {
-                return;
+                break;
             }
             let at = (wanted + self.align / 2) / self.align * self.align;
             if at >= from + shortest && at + shortest <= data_len {
-                self.begin(part, Cut { from_byte: at, ..file });
+                pieces.push((part, at));
                 from = at;
             }
         }
+        pieces
     }
 }
 
