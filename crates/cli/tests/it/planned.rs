@@ -246,11 +246,12 @@ fn a_host_of_the_destination_that_is_away_is_left_for_another() {
 fn what_the_source_has_not_is_removed_once_all_parts_are_there() {
     let fleet = Fleet::new();
     write(fleet.path("to/in/old"), b"old");
-    assert_eq!(fleet.plan(&["--parts=3", "--delete"])["parts"], 2);
+    assert_eq!(fleet.plan(&["--parts=3", "--delete"])["parts"], 3);
     fleet.part("0").expect_code(0);
+    fleet.part("1").expect_code(0);
     fleet.finish().expect_code(1);
     assert!(fleet.path("to/in/old").exists(), "not while something is missing");
-    fleet.part("1").expect_code(0);
+    fleet.part("2").expect_code(0);
     assert!(fleet.path("to/in/old").exists(), "that is the last step's");
     let finished = fleet.finish().expect_code(0).json();
     assert_eq!(finished["removed"], 1);
@@ -293,7 +294,7 @@ fn a_plan_that_is_none_is_told_in_one_line() {
     };
     says(fleet.part("0"), 1, "there is no plan here");
     fleet.plan(&["--parts=3"]);
-    says(fleet.part("3"), 1, "there is no part 3: the plan has 2");
+    says(fleet.part("3"), 1, "there is no part 3: the plan has 3");
     says(fleet.run(&["cp", "--plan", "run"]), 2, "which part? Give --part, or set LONGHAUL_PART");
     let url = fleet.server.url("in");
     says(fleet.run(&["plan", "-o", "run", "from/", &url]), 1, "there is a plan here already");
@@ -315,7 +316,7 @@ fn a_plan_that_is_none_is_told_in_one_line() {
     fs::write(fleet.path("run/list"), vec![7; list.len()]).unwrap();
     says(fleet.part("0"), 1, "plan the copy again");
     fs::write(fleet.path("run/list"), list).unwrap();
-    (0..2).for_each(|part| drop(fleet.part(&part.to_string()).expect_code(0)));
+    (0..3).for_each(|part| drop(fleet.part(&part.to_string()).expect_code(0)));
     fleet.finish().expect_code(0);
     fleet.assert_equal();
 }
