@@ -571,7 +571,7 @@ const DROPS_WORTH_A_WORD: u64 = 1000;
 /// The word that confirms an offer leaves when the answer to that has come: a round trip later.
 const CONFIRMATION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for the sender's last word.
-const PARTING: Duration = Duration::from_secs(5);
+pub const PARTING: Duration = Duration::from_secs(5);
 /// What a TCP stream brought and a full sink refused is offered again so soon.
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
 /// Rates shown are over this span.

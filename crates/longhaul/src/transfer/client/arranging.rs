@@ -5,6 +5,7 @@
 use super::super::connect::{At, Connection, Remote, random};
 use super::super::identity::copy_id;
 use super::super::proposal::OfferFields;
+use super::super::receiving::PARTING;
 use super::super::session::{HEARTBEAT, Session};
 use super::super::start::Reached;
 use super::super::tunnel::{self, Tunnel};
@@ -395,5 +396,5 @@ fn hear_server(server: &mut Side<'_>) -> Result<Option<Left>, Error> {
     }
 }
 
-/// When one host has left, the other one soon says what came of it.
-const LAST_WORD_PATIENCE: Duration = Duration::from_secs(3);
+/// When one host has left, the other one says what came of it, once it has waited in vain for a last word.
+const LAST_WORD_PATIENCE: Duration = PARTING.saturating_mul(2);
