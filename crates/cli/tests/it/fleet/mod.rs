@@ -3,7 +3,6 @@
 mod copies;
 mod engines;
 mod misfortunes;
-mod movers;
 mod network;
 mod slurm;
 
