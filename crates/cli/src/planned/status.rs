@@ -62,7 +62,7 @@ fn part_line(state: &PartState) -> String {
         (Stage::Stopped, _) => format!("{there} of {all}; was stopped on {host}"),
         (Stage::Failed, Some(error)) => format!("failed on {host}: {error}"),
         (Stage::Failed, None) => format!("failed on {host}"),
-        (Stage::Waiting | Stage::Done, _) => String::new(),
+        (Stage::Done, _) => String::new(),
     };
     harmless(&format!("  part {part}: {line}"))
 }

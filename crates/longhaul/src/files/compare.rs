@@ -14,7 +14,7 @@ use super::resume::{Resumed, resume};
 use super::scan::{mtime, open_to_read};
 use super::twins::{Taken, Twins};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
-use longhaul_proto::session::message::{Delta, FileOptions, PlanId};
+use longhaul_proto::session::message::{Delta, FileOptions};
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -78,17 +78,8 @@ pub(super) struct Looker<'a> {
     stop: &'a AtomicBool,
     blocked: Blocked,
     owner: Owner,
-    steps: Steps<'a>,
+    pieces: &'a Pieces,
     replaced_bytes: u64,
-}
-
-/// What is to be known of a planned copy.
-#[derive(Clone, Copy)]
-pub(super) struct Steps<'a> {
-    /// Which entries are in pieces.
-    pub pieces: &'a Pieces,
-    /// The plan, if this is its last step: nothing is to come.
-    pub finishes: Option<PlanId>,
 }
 
 /// The topmost folders that cannot be made: nothing below them can be stored.
@@ -140,7 +131,7 @@ impl<'a> Looker<'a> {
         (manifest, layout): (&'a Manifest, &'a Layout),
         options: &'a FileOptions,
         blocked: Blocked,
-        (owner, steps): (Owner, Steps<'a>),
+        (owner, pieces): (Owner, &'a Pieces),
         stop: &'a AtomicBool,
     ) -> Looker<'a> {
         let folders = Folders::new(top);
@@ -154,7 +145,7 @@ impl<'a> Looker<'a> {
             stop,
             blocked,
             owner,
-            steps,
+            pieces,
             replaced_bytes: 0,
         }
     }
@@ -177,7 +168,7 @@ impl<'a> Looker<'a> {
     /// What is at `path`.
     pub(super) fn look(&mut self, index: EntryIndex, entry: &Entry, path: &[u8]) -> Found {
         let found = match self.find(index, entry, path) {
-            Found::Nothing if self.steps.finishes.is_some() && entry.kind.data_len() > 0 => {
+            Found::Nothing if self.pieces.finishes().is_some() && entry.kind.data_len() > 0 => {
                 Found::Obstacle(FileError::NotYet)
             }
             found => found,
@@ -245,7 +236,7 @@ impl<'a> Looker<'a> {
         name: &[u8],
         stat: Option<&Stat>,
     ) -> Found {
-        let piece = self.steps.pieces.piece(index);
+        let piece = self.pieces.piece(index);
         if piece.is_some() && self.layout.group_count(index) < PIECE_GROUPS_MIN {
             return Found::Obstacle(FileError::NoPiece);
         }
@@ -258,14 +249,14 @@ impl<'a> Looker<'a> {
                 let mode = entry.mode & PERMISSIONS;
                 return Found::Same { fix: !same_time || stat.st_mode & 0o7777 != mode };
             }
-            if piece.is_none() && self.steps.finishes.is_none() {
+            if piece.is_none() && self.pieces.finishes().is_none() {
                 standing = self.standing(index, entry, stat);
             }
             if standing.is_none_or(|standing| !standing.may_stay) {
                 self.replaced_bytes += (stat.st_blocks as u64).saturating_mul(512);
             }
         }
-        if let Some(plan) = self.steps.finishes {
+        if let Some(plan) = self.pieces.finishes() {
             return match assemble(folder, name, (index, entry), (plan, self.owner), self.stop) {
                 Ok(assembled) => Found::Assembled(Box::new(assembled)),
                 Err(error) => Found::Obstacle(error),
@@ -292,7 +283,7 @@ impl<'a> Looker<'a> {
             return false;
         }
         // What a planned copy has put in place was verified then.
-        let is_planned = self.steps.finishes.is_some() || self.steps.pieces.is_part();
+        let is_planned = self.pieces.finishes().is_some() || self.pieces.is_part();
         if !self.options.checksum || is_planned {
             return same_time;
         }

@@ -17,13 +17,13 @@ pub(super) fn group_hash(index: u32, count: u32, data: &[u8]) -> [u8; 32] {
 
 /// The hash of a file of several groups, from theirs in order.
 #[derive(Debug, Default)]
-pub(super) struct Root {
+pub(super) struct FileHash {
     /// Of what has been put together: subtrees, the largest first, each of a power of two of groups.
     subtrees: Vec<[u8; 32]>,
     groups: u64,
 }
 
-impl Root {
+impl FileHash {
     /// The next group's hash.
     pub(super) fn push(&mut self, hash: [u8; 32]) {
         // The last one may not be merged before it is known not to be the last of all (BLAKE3 paper, section 5.1.2).
@@ -66,11 +66,11 @@ mod tests {
         for (groups, more) in [(2, 0), (2, 5), (3, 0), (4, 0), (5, 0), (5, 1), (7, 99), (8, 0), (13, 7)] {
             let len = groups * GROUP_LEN as usize + more;
             let data: Vec<u8> = (0..len).map(|at| (at >> 9) as u8 ^ at as u8).collect();
-            let mut root = Root::default();
+            let mut file = FileHash::default();
             for (index, group) in data.chunks(GROUP_LEN as usize).enumerate() {
-                root.push(group_hash(index as u32, u32::MAX, group));
+                file.push(group_hash(index as u32, u32::MAX, group));
             }
-            assert_eq!(root.finish(), *blake3::hash(&data).as_bytes(), "{groups} groups and {more} bytes");
+            assert_eq!(file.finish(), *blake3::hash(&data).as_bytes(), "{groups} groups and {more} bytes");
         }
     }
 

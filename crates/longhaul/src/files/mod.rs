@@ -136,6 +136,6 @@ pub use sink::FileSink;
 
 pub(crate) use lister::{Listed, Lister};
 pub(crate) use pieces::{PIECE_GROUPS_MIN, Pieces, piece_of};
-pub(crate) use scan::{PartLimits, scan_in_parts};
+pub(crate) use scan::{PartLimits, is_below, scan_in_parts};
 pub(crate) use sealing::prime;
 pub(crate) use sink::{Backlog, SinkEvent};

@@ -5,7 +5,7 @@
 use super::calls::fdatasync;
 use super::errors::FileError;
 use super::extents::{DataMap, is_within};
-use super::hash::{Root, group_hash};
+use super::hash::{FileHash, group_hash};
 use super::journal::{Ours, Owner, Source, group_range};
 use super::lease::{self, Lease};
 use super::names::{piece_journal_name, pieces_name};
@@ -27,21 +27,31 @@ pub struct Pieces {
     first_groups: HashMap<EntryIndex, u32>,
     /// Those all of whose pieces are here.
     whole: HashSet<EntryIndex>,
-    /// It is a part of a copy that others have parts of too.
-    is_part: bool,
+    step: Step,
+}
+
+/// Which step of a planned copy it is, if it is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Step {
+    #[default]
+    None,
+    /// A part, of which others have parts too.
+    Part,
+    /// The last: nothing is to come.
+    Last,
 }
 
 impl Pieces {
     /// Of a listing whose first entry has this number in the session.
     pub fn of(step: &PlanStep, first: u64, entries: usize) -> Pieces {
-        let mut found = Pieces { plan: step.plan, ..Pieces::default() };
+        let mut found = Pieces { plan: step.plan, step: Step::Last, ..Pieces::default() };
         if let PlanTask::Part { pieces, .. } = &step.task {
             let here = pieces.iter().filter_map(|piece| {
                 let index = u64::from(piece.entry).checked_sub(first)?;
                 (index < entries as u64).then_some((index as EntryIndex, piece.first_group))
             });
             found.first_groups = here.collect();
-            found.is_part = true;
+            found.step = Step::Part;
         }
         found
     }
@@ -53,7 +63,12 @@ impl Pieces {
 
     /// It is a part of a copy: what belongs to all of it, such as folders, is left to the last step.
     pub(super) fn is_part(&self) -> bool {
-        self.is_part
+        self.step == Step::Part
+    }
+
+    /// The plan, if this is its last step.
+    pub(super) fn finishes(&self) -> Option<PlanId> {
+        (self.step == Step::Last).then_some(self.plan)
     }
 
     /// Of which plan the entry is a piece, and the number of its first group.
@@ -114,7 +129,7 @@ pub(super) fn assemble(
     };
     let mut pieces =
         Found { map: DataMap::new(&entry.kind), len: part.metadata()?.len(), part, synced: None };
-    let (mut journals, mut root, mut at) = (Vec::new(), Root::default(), 0);
+    let (mut journals, mut file_hash, mut at) = (Vec::new(), FileHash::default(), 0);
     while at < data_len {
         if stop.load(Ordering::Relaxed) {
             return Err(FileError::Interrupted);
@@ -122,11 +137,11 @@ pub(super) fn assemble(
         let journal_name = piece_journal_name(name, plan, (at / GROUP_LEN) as u32);
         let missing = || FileError::Missing { from_byte: at };
         let journal = lease::take(folder, &journal_name)?.ok_or_else(missing)?;
-        let len = pieces.take(entry, owner, &journal, at..data_len, &mut root).ok_or_else(missing)?;
+        let len = pieces.take(entry, owner, &journal, at..data_len, &mut file_hash).ok_or_else(missing)?;
         journals.push(journal_name);
         at += len;
     }
-    Ok(Assembled { entry: index, journals, hash: root.finish() })
+    Ok(Assembled { entry: index, journals, hash: file_hash.finish() })
 }
 
 /// The part file of a file that came in pieces.
@@ -146,7 +161,7 @@ impl Found {
         owner: Owner,
         journal: &Lease,
         left: Range<u64>,
-        root: &mut Root,
+        file_hash: &mut FileHash,
     ) -> Option<u64> {
         let len = last_source(&**journal)?.data_len;
         // Groups of one piece are not those of the next.
@@ -173,7 +188,7 @@ impl Found {
             if !is_here {
                 return None;
             }
-            root.push(hash);
+            file_hash.push(hash);
             next += 1;
         }
         (u64::from(next) == len.div_ceil(GROUP_LEN)).then_some(len)

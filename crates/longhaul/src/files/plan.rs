@@ -1,7 +1,7 @@
 //! The receiver's first step: what is there already, what can be taken over, what is to come.
 
 use super::claims::Standing;
-use super::compare::{Blocked, Found, Looker, Steps};
+use super::compare::{Blocked, Found, Looker};
 use super::disk::room;
 use super::errors::FileError;
 use super::exclude::Exclude;
@@ -18,9 +18,7 @@ use super::twins::Taken;
 use longhaul_proto::session::manifest::{
     Entry, EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges, bytes_in, shifted,
 };
-use longhaul_proto::session::message::{
-    Already, FileFailure, FileOptions, Fsync, PlanStep, PlanTask, Report,
-};
+use longhaul_proto::session::message::{Already, FileFailure, FileOptions, Fsync, PlanStep, Report};
 use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, statat};
 use std::collections::HashSet;
@@ -236,9 +234,7 @@ impl Planner {
     ) -> Result<u64, FileError> {
         let blocked = std::mem::take(&mut self.blocked);
         let (top, taken) = (goal.top.clone(), goal.taken.clone());
-        let finishes = self.base.step.as_ref().filter(|step| step.task == PlanTask::Finish);
-        let steps = Steps { pieces: &goal.pieces, finishes: finishes.map(|step| step.plan) };
-        let ours = (self.base.owner, steps);
+        let ours = (self.base.owner, &goal.pieces);
         let mut looker = Looker::new((top, taken), (manifest, layout), &self.options, blocked, ours, stop);
         for (index, entry) in manifest.entries.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {

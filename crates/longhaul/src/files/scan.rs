@@ -547,7 +547,7 @@ impl Scanner<'_> {
 }
 
 /// Whether a path lies in a folder, however deep.
-pub(super) fn is_below(path: &[u8], folder: &[u8]) -> bool {
+pub(crate) fn is_below(path: &[u8], folder: &[u8]) -> bool {
     match path.strip_prefix(folder) {
         Some(rest) => !rest.is_empty() && (folder.is_empty() || rest.starts_with(b"/")),
         None => false,

@@ -118,16 +118,17 @@ pub fn plan(
         let path = folder.join(name);
         fs::create_dir_all(&path).map_err(PlanError::at(&path))?;
     }
-    let (mut plan, left, weight) = list(sources, folder, options, stop)?;
+    let (plan, left, weight) = list(sources, folder, options, stop)?;
     let parts = match (options.parts, options.part_len) {
         (Some(parts), _) => u64::from(parts),
         (None, Some(len)) => weight.div_ceil(len),
         (None, None) => PARTS_USUAL,
     };
-    plan.cuts = cut(folder, &plan, weight.div_ceil(parts), options.align)?;
-    plan.parts = plan.cuts.len() as u32;
+    let run = Run::of(folder, plan)?;
+    let cuts = run.cut(weight.div_ceil(parts), options.align)?;
+    let plan = Plan { parts: cuts.len() as u32, cuts, ..run.plan };
     let bytes = serde_json::to_vec(&plan).map_err(|error| damaged(&path, error))?;
-    replace(&path, &bytes)?;
+    replace(&path, &bytes, Keep::OnDisk)?;
     Ok((plan, left))
 }
 
@@ -215,15 +216,6 @@ fn write_chunk(scan: &Scan, path: &Path, out: &mut impl Write, plan: &mut Plan) 
     Ok(())
 }
 
-fn cut(folder: &Path, plan: &Plan, weight: u64, align: u64) -> Result<Vec<Cut>, PlanError> {
-    let run = Run::of(folder, plan.clone())?;
-    let mut cutter = Cutter::new(weight, align);
-    for chunk in 0..plan.chunks.len() as u32 {
-        cutter.add(chunk, &run.read(chunk)?.0);
-    }
-    Ok(cutter.finish())
-}
-
 impl Run {
     /// Open the folder of a copy that was planned.
     pub fn open(folder: &Path) -> Result<Run, PlanError> {
@@ -250,6 +242,15 @@ impl Run {
         let path = folder.join(LIST);
         let list = File::open(&path).map_err(PlanError::at(&path))?;
         Ok(Run { folder: folder.into(), plan, list })
+    }
+
+    /// Where parts of about this weight begin.
+    fn cut(&self, weight: u64, align: u64) -> Result<Vec<Cut>, PlanError> {
+        let mut cutter = Cutter::new(weight, align);
+        for chunk in 0..self.plan.chunks.len() as u32 {
+            cutter.add(chunk, &self.read(chunk)?.0);
+        }
+        Ok(cutter.finish())
     }
 
     /// Whether what the plan says of itself can be.
@@ -329,13 +330,24 @@ fn text(path: &Path) -> Result<String, PlanError> {
     path.to_str().map(Into::into).ok_or_else(|| PlanError::NotUtf8 { path: path.into() })
 }
 
+/// How well a file is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// A power cut does not take it.
+    OnDisk,
+    /// It is written again soon, and by a thread that must not wait for a disk.
+    ForNow,
+}
+
 /// Put a file in place of the one that is there, in one step: who reads it sees one or the other.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), PlanError> {
+pub(super) fn replace(path: &Path, bytes: &[u8], keep: Keep) -> Result<(), PlanError> {
     let new = path.with_extension(format!("{}.new", std::process::id()));
     let write = || {
         let mut file = File::create(&new)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        if keep == Keep::OnDisk {
+            file.sync_all()?;
+        }
         fs::rename(&new, path)
     };
     write().map_err(|error| {

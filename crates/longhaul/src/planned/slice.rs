@@ -3,9 +3,8 @@
 use super::cut::Cut;
 use super::folder::Run;
 use crate::error::PlanError;
-use crate::files::{Scan, piece_of};
-use longhaul_proto::session::manifest::GROUP_LEN;
-use longhaul_proto::session::manifest::{EntryIndex, Kind, Manifest, Seams};
+use crate::files::{FileError, Pieces, Scan, is_below, piece_of};
+use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Manifest, Seams};
 use longhaul_proto::session::message::{Piece, PlanStep, PlanTask};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -72,7 +71,7 @@ impl Run {
             let Slice { mut manifest, origins, .. } = self.slice(stretch, has_more)?;
             manifest.seams.continued = if index == 0 { 0 } else { manifest.seams.continued };
             let len = manifest.entries.len();
-            let pieces = crate::files::Pieces::of(step, first, len);
+            let pieces = Pieces::of(step, first, len);
             first += len as u64;
             let scan = Scan::planned((manifest, vec![]), &origins, pieces, self.key());
             if !emit(scan.map_err(|error| self.unreadable(error))?) {
@@ -87,7 +86,7 @@ impl Run {
         for (index, chunk) in self.chunks().iter().enumerate() {
             let origins: Vec<_> = chunk.origins.iter().map(|(at, path)| (*at, path.into())).collect();
             let listed = self.read(index as u32)?;
-            let scan = Scan::planned(listed, &origins, Default::default(), self.key());
+            let scan = Scan::planned(listed, &origins, Pieces::default(), self.key());
             if !emit(scan.map_err(|error| self.unreadable(error))?) {
                 break;
             }
@@ -95,7 +94,7 @@ impl Run {
         Ok(())
     }
 
-    fn unreadable(&self, error: crate::files::FileError) -> PlanError {
+    fn unreadable(&self, error: FileError) -> PlanError {
         PlanError::Damaged { path: self.folder.clone(), what: error.to_string() }
     }
 
@@ -188,9 +187,7 @@ fn ancestors(listed: &Manifest, entry: usize) -> Vec<usize> {
     let path = &listed.entries[entry].path;
     let is_above = |index: &usize| {
         let folder = &listed.entries[*index];
-        let rest = path.strip_prefix(folder.path.as_slice());
-        matches!(folder.kind, Kind::Dir)
-            && rest.is_some_and(|rest| !rest.is_empty() && (folder.path.is_empty() || rest.starts_with(b"/")))
+        matches!(folder.kind, Kind::Dir) && is_below(path, &folder.path)
     };
     (0..entry).filter(is_above).collect()
 }

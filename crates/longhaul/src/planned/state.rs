@@ -1,6 +1,6 @@
 //! How far the parts of a planned copy are: a file each, replaced as a whole.
 
-use super::folder::{PARTS, RUNNING, Run, replace};
+use super::folder::{Keep, PARTS, RUNNING, Run, replace};
 use crate::api::{Observer, Progress, Rate, Remark, Summary};
 use crate::error::PlanError;
 use rustix::fs::{FlockOperation, flock};
@@ -17,8 +17,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// Nobody copies it, and it has not been copied.
-    Waiting,
     /// It is being copied.
     Copying,
     /// It is copied.
@@ -207,7 +205,7 @@ impl<'a> Telling<'a> {
         (self.state.stage, self.state.error) = (stage, error);
         self.state.goodput_mbps = 0.0;
         self.stamp();
-        let told = replace(&self.ended, &self.bytes());
+        let told = replace(&self.ended, &self.bytes(), Keep::OnDisk);
         let _ = fs::remove_file(&self.running);
         told
     }
@@ -234,7 +232,7 @@ impl<'a> Telling<'a> {
     fn tell(&mut self) -> Result<(), PlanError> {
         self.told = Some(Instant::now());
         self.stamp();
-        let told = replace(&self.running, &self.bytes());
+        let told = replace(&self.running, &self.bytes(), Keep::ForNow);
         if let Some(share) = &self.share {
             let others = at_work(self.running.parent().unwrap_or(Path::new(".")), &self.running);
             share.ours.store(share.all.0 / (others + 1), Ordering::Relaxed);

@@ -5,17 +5,15 @@ mod arranging;
 use super::connect::{Remote, connect};
 use super::first_flight::{FirstFlight, Met, tickets_file};
 use super::identity::copy_id;
-use super::presence::Presence;
 use super::proposal::{Agreed, OfferFields, Proposal};
 use super::receiving::{ListingHead, Received, receive};
 use super::rejoin::{self, Rejoin};
 use super::sending::{Sent, send, send_listing};
-use super::session::{Ahead, Session};
+use super::session::Session;
 use super::ssh;
 use super::start::{Listing, Reached, list, reach_and_list};
 use super::udp_handshake;
 use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
-use crate::clock;
 use crate::daemon::tickets::TICKET_LIFE;
 use crate::error::{Error, RequestError};
 use crate::files::{Base, Exclude, Listed, Root};
@@ -26,7 +24,6 @@ use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::session::message::{CopyId, FileFailure, Message, Operation, Report, SenderStatus};
-use longhaul_proto::units::Time;
 use longhaul_proto::wire;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -255,39 +252,14 @@ pub fn open<'a>(
         waker.clone(),
     );
     let session = Session {
-        link,
-        control,
-        waker,
-        stop,
-        options: transfer,
-        check: proposal.check,
-        rtt,
-        observer,
         began: options.began.unwrap_or_else(Instant::now),
-        remembered: None,
-        told: None,
-        scratch: vec![],
-        last_word: clock::now(),
-        talks_since: clock::now(),
-        presence: Presence::new(clock::now()),
-        asked: None,
-        answered: Time::ZERO,
         opener: Some(opener),
-        streams_wanted: 0,
-        no_streams: None,
         has_pipe,
+        // The server has shown that it is there.
         confirmed: true,
-        asked_at: None,
-        supervision: None,
-        rate_told: None,
         live_rate: options.live_rate.clone(),
-        budget: Arc::default(),
-        waits: Arc::default(),
-        waits_told: false,
-        breaks: 0,
-        ahead: Ahead::default(),
-        ticket: None,
         first_flight: first_flight.filter(|_| honours_ticket),
+        ..Session::new((link, control, waker), (proposal.check, transfer, rtt), stop, observer)
     };
     let mut opened = Opened { session, far };
     if let Some(far) = &opened.far {

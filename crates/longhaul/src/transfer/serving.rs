@@ -7,11 +7,10 @@ pub use arranged::Ground;
 use super::absent::{CopyKey, VANISHED_PATIENCE, Waiting};
 use super::accept::{AcceptedClient, Ended, Server, shown_folder, take_place};
 use super::connect::random;
-use super::presence::Presence;
 use super::probe;
 use super::receiving::{ListingHead, await_confirmation, get_expanded, on_thread, receive, serve_until};
 use super::sending::{send, send_listing};
-use super::session::{Ahead, Session};
+use super::session::Session;
 use super::start::list_first;
 use super::strangers::Guest;
 use crate::api::Observer;
@@ -32,7 +31,6 @@ use crate::net::tcp_set;
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Offer, Operation, TICKETS_SINCE};
-use longhaul_proto::units::Time;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -124,41 +122,9 @@ fn begin<'a>(
     if !server.is_ssh {
         transfer.stall_timeout_ms = transfer.stall_timeout_ms.min(STALL_MAX_MS);
     }
-    Ok(Session {
-        link,
-        control,
-        waker,
-        stop: server.stop.clone(),
-        check: PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?)),
-        options: transfer,
-        rtt,
-        observer,
-        began: Instant::now(),
-        remembered: None,
-        told: None,
-        scratch: vec![],
-        last_word: clock::now(),
-        talks_since: clock::now(),
-        presence: Presence::new(clock::now()),
-        asked: None,
-        answered: Time::ZERO,
-        opener: None,
-        streams_wanted: 0,
-        no_streams: None,
-        has_pipe: server.has_pipe,
-        confirmed: false,
-        asked_at: None,
-        supervision: None,
-        rate_told: None,
-        live_rate: None,
-        budget: server.budget.clone(),
-        waits: Arc::default(),
-        waits_told: false,
-        breaks: 0,
-        ahead: Ahead::default(),
-        ticket: None,
-        first_flight: None,
-    })
+    let check = PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?));
+    let session = Session::new((link, control, waker), (check, transfer, rtt), server.stop.clone(), observer);
+    Ok(Session { has_pipe: server.has_pipe, budget: server.budget.clone(), ..session })
 }
 
 /// Where a user's copy goes.

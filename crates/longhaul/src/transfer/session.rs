@@ -117,6 +117,53 @@ impl Ahead {
     }
 }
 
+impl<'a> Session<'a> {
+    /// Before anything has been said: the other side may be a replay, and what is allowed beyond the usual is not yet known.
+    pub fn new(
+        (link, control, waker): (PeerLink, Control, Waker),
+        (check, options, rtt): (PathCheck, TransferOptions, Duration),
+        stop: Arc<AtomicBool>,
+        observer: &'a mut dyn Observer,
+    ) -> Session<'a> {
+        let now = clock::now();
+        Session {
+            link,
+            control,
+            waker,
+            stop,
+            options,
+            check,
+            rtt,
+            observer,
+            began: Instant::now(),
+            remembered: None,
+            told: None,
+            scratch: vec![],
+            last_word: now,
+            talks_since: now,
+            presence: Presence::new(now),
+            asked: None,
+            answered: Time::ZERO,
+            opener: None,
+            streams_wanted: 0,
+            no_streams: None,
+            has_pipe: false,
+            confirmed: false,
+            asked_at: None,
+            supervision: None,
+            rate_told: None,
+            live_rate: None,
+            budget: Arc::default(),
+            waits: Arc::default(),
+            waits_told: false,
+            breaks: 0,
+            ahead: Ahead::default(),
+            ticket: None,
+            first_flight: None,
+        }
+    }
+}
+
 impl Session<'_> {
     /// A turn of whatever runs this session begins. Whether to go on: the stop flag is not set. Tells the peer otherwise.
     pub fn begin_turn(&mut self) -> Result<(), Error> {
