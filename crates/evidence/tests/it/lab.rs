@@ -92,10 +92,10 @@ fn a_run_prints_and_stores_the_same_lines_and_leaves_nothing() {
     assert_eq!(head["origin"], "lab");
     let rows: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "row").collect();
     assert_eq!(rows.iter().map(|row| &row["sockets"]).collect::<Vec<_>>(), [&Value::from(1.0), &4.0.into()]);
-    // 64 KB windows on a path of 250 KB: bytes did travel, and no faster than the path.
+    // Bytes did travel, and no faster than the path. How much slower is up to what else the machine does.
     assert!(
         rows.iter()
-            .all(|row| row["equal_partitions_mbps"].as_f64().is_some_and(|mbps| mbps > 5.0 && mbps < 130.0)),
+            .all(|row| row["equal_partitions_mbps"].as_f64().is_some_and(|mbps| mbps > 0.0 && mbps < 130.0)),
         "{rows:?}"
     );
     assert!(lines.iter().any(|line| line["kind"] == "statement" && line["verdict"].is_string()));
