@@ -114,14 +114,15 @@ impl Packets {
 
 /// Length without the zeros at the end.
 fn used_len(body: &[u8]) -> usize {
-    // in pieces that are compared at once
-    let zeros: usize = body
-        .rchunks(64)
-        .take_while(|piece| piece.iter().fold(0, |all, byte| all | byte) == 0)
-        .map(<[u8]>::len)
-        .sum();
-    let rest = &body[..body.len() - zeros];
+    let rest = without_zeros(without_zeros(body, 1024), 64);
     rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+}
+
+/// Without the zeros at the end that fill pieces of this length, each compared at once.
+fn without_zeros(body: &[u8], piece_len: usize) -> &[u8] {
+    let is_zeros = |piece: &&[u8]| piece.iter().fold(0, |all, byte| all | byte) == 0;
+    let zeros: usize = body.rchunks(piece_len).take_while(is_zeros).map(<[u8]>::len).sum();
+    &body[..body.len() - zeros]
 }
 
 /// Spoil a body: some bytes change, and sometimes its end is missing or bytes follow it.
