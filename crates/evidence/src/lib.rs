@@ -34,6 +34,7 @@ mod ecn;
 mod error;
 mod experiment;
 mod fairness;
+mod fleet;
 mod fobs;
 mod grid;
 pub mod lab;

@@ -2,7 +2,9 @@
 
 use crate::experiment::Experiment;
 use crate::report::{ResultError, Results, Stored};
-use crate::{against, ecn, fairness, fobs, grid, pcp, psockets, ptcp, sharing, streams, switch, transports};
+use crate::{
+    against, ecn, fairness, fleet, fobs, grid, pcp, psockets, ptcp, sharing, streams, switch, transports,
+};
 use std::path::Path;
 
 /// Experiments that belong together.
@@ -40,7 +42,10 @@ pub const GROUPS: &[Group] = &[
         experiments: &[fairness::EXPERIMENT, sharing::EXPERIMENT, ecn::EXPERIMENT],
     },
     Group { title: "Our own: beside other programs", experiments: against::EXPERIMENTS },
-    Group { title: "Our own: in the simulator", experiments: &[grid::EXPERIMENT, switch::EXPERIMENT] },
+    Group {
+        title: "Our own: in the simulator",
+        experiments: &[grid::EXPERIMENT, switch::EXPERIMENT, fleet::EXPERIMENT],
+    },
 ];
 
 /// Every experiment and its group's title, in the order of the list.
