@@ -21,7 +21,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
     fleet,
 );
 
-const FAIR: Claim = Claim::ours("however many movers share the link, their Jain index is 0.95 at least");
+const FAIR: Claim = Claim::ours("however many movers share the link, they come to a Jain index of 0.95");
 const LOST: Claim = Claim::ours("of all that they send, from the first on, 1 % is lost at most");
 
 /// Movers that share a link of [`SHARE_MBIT`] for each.
