@@ -282,8 +282,10 @@ mod tests {
     fn a_missed_bar_is_told() {
         let mut outcome = FOUR.run(&Extent::of(&smoke()), 1);
         (outcome.jain, outcome.lost) = (0.949, 0.01);
-        let verdicts =
-            |outcome: &Outcome| judge(&[outcome.clone()]).iter().map(|one| one.verdict).collect::<Vec<_>>();
+        let verdicts = |outcome: &Outcome| {
+            let judged = judge(std::slice::from_ref(outcome));
+            judged.iter().map(|one| one.verdict).collect::<Vec<_>>()
+        };
         assert_eq!(verdicts(&outcome), [NotMet, Met]);
         (outcome.jain, outcome.lost) = (0.95, 0.0101);
         assert_eq!(verdicts(&outcome), [Met, NotMet]);
