@@ -4,6 +4,7 @@ use crate::args::{CopyFlags, CpArgs, OutputArgs, Via};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
+use crate::retry::Retries;
 use crate::values::{find_token, read_file_list, token_in, words};
 use crate::why::{self, limit_text};
 use crate::{log, signals};
@@ -14,7 +15,10 @@ use std::ffi::OsString;
 /// Copy, tell, and say how it ended.
 pub fn run(args: &CpArgs) -> Exit {
     let flags = &args.flags;
-    attempt(&flags.output, flags.control().name(), flags.dry_run, |display| {
+    // What it says must not get into the data.
+    let json =
+        if args.paths.last().is_some_and(|dest| dest == PIPE) { output::json_aside } else { output::json };
+    attempt((&flags.output, json), flags.control().name(), flags.dry_run, |display| {
         let mut request = request(args, display)?;
         request.options.began = Some(output::program_start());
         let stop = signals::stop_flag()?;
@@ -26,7 +30,7 @@ pub fn run(args: &CpArgs) -> Exit {
 
 /// Do what comes to the summary of a copy, and tell of it.
 pub fn attempt(
-    how: &OutputArgs,
+    (how, json): (&OutputArgs, fn(&Summary)),
     control: &str,
     dry_run: bool,
     work: impl FnOnce(&mut Display) -> Result<Summary, Failure>,
@@ -49,7 +53,7 @@ pub fn attempt(
         }
     };
     if how.json {
-        output::json(&summary);
+        json(&summary);
     }
     exit
 }
@@ -66,8 +70,14 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
     if args.paths.len() < 2 {
         return Err(Failure::Usage("only one path is given: a copy needs <SRC>... and <DST>".into()));
     }
-    let mut sources = args.paths.iter().map(location).collect::<Result<Vec<_>, _>>()?;
+    let place = |arg: &OsString| if arg == PIPE { Ok(Location::Pipe) } else { location(arg) };
+    let mut sources = args.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let dest = sources.pop().ok_or(longhaul::Error::from(RequestError::NoSource))?;
+    let has_pipe = args.paths.iter().any(|path| path == PIPE);
+    if has_pipe && args.flags.retry != Retries::Never {
+        let text = "what went through a pipe cannot be had again; leave out --retry with -";
+        return Err(Failure::Usage(text.into()));
+    }
     let mut options = options(&args.flags, observer)?;
     options.via_here = args.via == Some(Via::Here);
     if let Some(file) = args.dest_token_file.as_deref() {
@@ -80,9 +90,8 @@ fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failur
 
 /// A source or a destination.
 pub fn location(arg: &OsString) -> Result<Location, Failure> {
-    if arg == "-" {
-        let text =
-            "- (standard input or output) is not available in this version; a file of that name is ./-";
+    if arg == PIPE {
+        let text = "- (standard input or output) goes with longhaul cp alone; a file of that name is ./-";
         return Err(Failure::Usage(text.into()));
     }
     Ok(Location::parse(arg).map_err(longhaul::Error::from)?)
@@ -209,6 +218,9 @@ fn verified_text(summary: &Summary, by_time: u64) -> &'static str {
     }
 }
 
+/// Standard input as a source, standard output as a destination.
+const PIPE: &str = "-";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,7 +293,8 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        assert!(usage(&["-", "h:b"]).contains("./-"));
+        assert!(usage(&["--retry=3", "-", "h:b"]).contains("--retry"));
+        assert!(location(&"-".into()).is_err_and(|error| error.to_string().contains("./-")));
         assert!(usage(&["a", ""]).contains("empty path"));
         assert!(usage(&["--token-file=/nowhere/t", "a", "longhaul://h/"]).contains("no such file"));
     }

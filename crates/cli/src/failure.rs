@@ -97,6 +97,9 @@ fn request_line(request: &RequestError) -> String {
         RequestError::DeleteWithList => {
             "--delete removes what a whole tree has not, and --files-from names a part of one; leave one of the two out".into()
         }
+        RequestError::NotWithPipe(option) => {
+            format!("--{} goes with files only; leave it out with -, which is a stream of bytes", option.replace('_', "-"))
+        }
         RequestError::PacketSize => format!("--packet-size: {request}"),
         RequestError::NoTcp { transport, is_number } => {
             let flag = if *is_number { "--streams" } else { "--congestion" };

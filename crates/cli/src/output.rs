@@ -72,9 +72,18 @@ pub fn result(text: &str) {
 }
 
 /// Print an outcome as JSON.
-pub fn json(summary: &impl Serialize) {
+pub fn json<T: Serialize>(summary: &T) {
+    with_json(summary, result);
+}
+
+/// The same on standard error, where standard output is for something else.
+pub fn json_aside<T: Serialize>(summary: &T) {
+    with_json(summary, say);
+}
+
+fn with_json(summary: &impl Serialize, print: impl Fn(&str)) {
     match serde_json::to_string(summary) {
-        Ok(text) => result(&text),
+        Ok(text) => print(&text),
         Err(e) => error(&format!("cannot write the result as JSON: {e}")),
     }
 }

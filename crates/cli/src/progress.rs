@@ -160,9 +160,14 @@ fn line_text(progress: &Progress) -> String {
             _ => format!("{}: {}", phase_text(progress.phase), amount_text(progress)),
         };
     }
-    let share = progress.bytes_done as f64 / progress.bytes_total.max(1) as f64;
-    let mut parts =
-        vec![format!("{} ({})", amount_text(progress), whole_percent(share)), progress.goodput.to_string()];
+    let amount = match progress.bytes_total {
+        0 => amount_text(progress),
+        total => {
+            let share = progress.bytes_done as f64 / total as f64;
+            format!("{} ({})", amount_text(progress), whole_percent(share))
+        }
+    };
+    let mut parts = vec![amount, progress.goodput.to_string()];
     parts.extend(time_left(progress).map(|left| format!("{} left", eta_text(left))));
     parts.extend(condition(progress));
     parts.extend(limit_text(progress.limited_by).map(|limit| format!("limited by {limit}")));
@@ -178,7 +183,11 @@ fn phase_text(phase: Phase) -> &'static str {
     }
 }
 
+/// Of what comes of a pipe nobody knows how much it will be.
 fn amount_text(progress: &Progress) -> String {
+    if progress.bytes_total == 0 {
+        return bytes_text(progress.bytes_done);
+    }
     let (done, total) = (bytes_text(progress.bytes_done), bytes_text(progress.bytes_total));
     match (done.split_once(' '), total.split_once(' ')) {
         (Some((number, unit)), Some((_, same))) if unit == same => format!("{number}/{total}"),
@@ -194,7 +203,7 @@ fn whole_percent(share: f64) -> String {
 /// How long the rest takes at the present rate; `None` while nothing moves.
 fn time_left(progress: &Progress) -> Option<Duration> {
     let left = progress.bytes_total.saturating_sub(progress.bytes_done);
-    (progress.goodput.0 > 0).then(|| progress.goodput.time_for(left))
+    (left > 0 && progress.goodput.0 > 0).then(|| progress.goodput.time_for(left))
 }
 
 /// Loss and round-trip time, once there are any.

@@ -19,6 +19,8 @@ pub const DEFAULT_PORT: u16 = 7700;
 pub enum Location {
     /// On this host.
     Local(PathBuf),
+    /// What is read from this process's standard input, or written to its standard output. Never what a text is read as.
+    Pipe,
     /// On a host reached by the user's own `ssh`: `[user@]host:path`.
     Ssh {
         /// `host` or `user@host`, handed to ssh as it is.
@@ -43,6 +45,7 @@ impl fmt::Display for Location {
         let host_text = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.into() };
         match self {
             Location::Local(path) => write!(f, "{}", path.display()),
+            Location::Pipe => write!(f, "-"),
             Location::Ssh { host, path } => write!(f, "{host}:{}", String::from_utf8_lossy(path)),
             Location::Daemon { host, port, path } => {
                 write!(f, "longhaul://{}:{port}/{}", host_text(host), String::from_utf8_lossy(path))

@@ -167,6 +167,9 @@ pub enum Error {
     /// There is nothing to copy.
     #[error("{0}")]
     Empty(Reason),
+    /// What goes through a pipe cannot be passed on or stored.
+    #[error("{0}")]
+    Pipe(Reason),
     /// A list of files is of no use.
     #[error(transparent)]
     Listing(#[from] ListingError),
@@ -242,7 +245,10 @@ impl Error {
             Error::TcpBlocked { .. } => Cause::TcpBlocked,
             Error::Stalled { .. } | Error::Silent { .. } => Cause::Silent,
             Error::PeerLeft => Cause::PeerLeft,
-            Error::Peer(reason) | Error::Empty(reason) | Error::Busy(reason) => reason.cause,
+            Error::Peer(reason) | Error::Empty(reason) | Error::Busy(reason) | Error::Pipe(reason) => {
+                reason.cause
+            }
+            Error::Listing(ListingError::Unreadable(reason)) => reason.cause,
             Error::Files(error) => error.cause(),
             Error::At { source, .. } => source.cause(),
             Error::NoWay { .. } => Cause::Unreachable,
@@ -299,6 +305,12 @@ pub enum RequestError {
     /// A second token is given, and there are no two daemons.
     #[error("the token of a destination is for a copy from one other host to a daemon")]
     NoOtherDaemon,
+    /// A pipe is one of several sources.
+    #[error("a pipe is copied by itself: name no other source")]
+    PipeAndFiles,
+    /// An option about files, with a pipe, which is a stream of bytes.
+    #[error("a pipe is a stream of bytes: the option {0} goes with files only")]
+    NotWithPipe(&'static str),
     /// Both sides are this host.
     #[error("one side must be another host: host:path or longhaul://host/path")]
     BothLocal,

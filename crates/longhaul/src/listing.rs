@@ -8,6 +8,7 @@
 use longhaul_net::budget::Allowance;
 use longhaul_proto::session::manifest::{BadManifest, Entry, Manifest};
 use longhaul_proto::session::message::FileFailure;
+use longhaul_proto::session::reason::Reason;
 use longhaul_proto::session::truncated::MemoryLen;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,6 +41,9 @@ pub enum ListingError {
     /// What came is longer than a list may be.
     #[error("the list of files is too long; copy its folders one by one")]
     TooLong,
+    /// What comes of a pipe cannot be read.
+    #[error("{0}")]
+    Unreadable(Reason),
     /// Other copies take the memory that is needed.
     #[error(
         "the copies under way take all the memory that there is for them (a setting of a server's); try again later, or copy \

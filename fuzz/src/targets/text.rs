@@ -47,6 +47,7 @@ pub fn location(bytes: &[u8]) {
             assert!(!host.is_empty() && !host.starts_with('-') && !path.is_empty(), "{host:?} {path:?}");
         }
         Ok(Location::Daemon { host, .. }) => assert!(!host.is_empty()),
+        Ok(Location::Pipe) => panic!("a text was read as a pipe"),
         Err(reason) => assert!(!reason.to_string().is_empty()),
     }
 }

@@ -120,7 +120,7 @@ impl Planned {
 
 /// Copy the part of a plan that these flags name.
 pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
-    attempt(&args.flags.output, "", false, |display| {
+    attempt((&args.flags.output, output::json), "", false, |display| {
         let part = args.part.map_or_else(counted, Ok)?;
         let Planned { run, dests, options } = Planned::open(folder, display)?;
         let stop = signals::stop_flag()?;
@@ -140,7 +140,7 @@ fn counted() -> Result<u32, Failure> {
 
 /// Put in place what the parts have brought.
 pub fn finish(args: &FinishArgs) -> Exit {
-    attempt(&args.output, "", false, |display| {
+    attempt((&args.output, output::json), "", false, |display| {
         let Planned { run, dests, options } = Planned::open(&args.run, display)?;
         let stop = signals::stop_flag()?;
         let mut summary = run.finish(&dests, &options, display, stop)?;

@@ -162,6 +162,14 @@ impl Account {
                 let (room, dest) = one(dest, Use::Write)?;
                 Ok((Some(room.clone()), Operation::Push { dest }))
             }
+            Operation::PushPipe { dest } => {
+                let (room, dest) = one(dest, Use::Write)?;
+                Ok((Some(room.clone()), Operation::PushPipe { dest }))
+            }
+            Operation::PullPipe { source } => {
+                let (room, source) = one(source, Use::Read)?;
+                Ok((Some(room.clone()), Operation::PullPipe { source }))
+            }
             Operation::Planned { dest, step } => {
                 let (room, dest) = one(dest, Use::Write)?;
                 if room.access == Access::WriteOnly {

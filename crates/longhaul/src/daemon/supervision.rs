@@ -38,14 +38,14 @@ pub(crate) struct Supervision {
     prefix: Vec<u8>,
     /// The copy's only file is called what the prefix says.
     renamed: bool,
-    /// Nothing comes of files, so there is nothing to tell.
-    is_dry_run: bool,
+    /// Nothing is told of the entries of parts: they are none that are copied.
+    is_silent: bool,
 }
 
 impl Supervision {
     /// `prefix` stands before the paths of what is told of files.
-    pub fn new(owner: SessionOwner, share: Option<Share>, prefix: Vec<u8>, is_dry_run: bool) -> Supervision {
-        Supervision { owner, share, parts: VecDeque::new(), prefix, renamed: false, is_dry_run }
+    pub fn new(owner: SessionOwner, share: Option<Share>, prefix: Vec<u8>, is_silent: bool) -> Supervision {
+        Supervision { owner, share, parts: VecDeque::new(), prefix, renamed: false, is_silent }
     }
 
     /// How fast the session may go, of which `used` is the rate of late.
@@ -63,7 +63,7 @@ impl Supervision {
         renamed: bool,
     ) {
         self.renamed = renamed;
-        if !self.is_dry_run && self.owner.records.wants_files() {
+        if !self.is_silent && self.owner.records.wants_files() {
             self.parts.push_back((first, Tally::new(manifest(), layout.clone())));
         }
     }
@@ -92,6 +92,13 @@ impl Supervision {
         if let Some((part, entry)) = self.parts.iter().enumerate().find_map(find) {
             self.tell(part, entry, Some(&failure.reason));
         }
+    }
+
+    /// A stream has come to its end, of so many bytes: its hash, or why it broke off.
+    pub fn piped(&mut self, bytes: u64, outcome: Result<Option<[u8; 32]>, &Reason>) {
+        let (path, hash, failure) = (&self.prefix[..], outcome.ok().flatten(), outcome.err());
+        let file = FileNote { path, bytes, hash, failure };
+        self.owner.records.note(&Event::File { who: self.owner.who(), file });
     }
 
     /// All of the oldest part has been told.

@@ -57,6 +57,12 @@ pub enum FileError {
     /// A folder is where a file has to be.
     #[error("a folder is in the way; remove it")]
     FolderInTheWay,
+    /// Bytes without a name are to go into a folder.
+    #[error("a folder; add the name of the file that the pipe is to fill")]
+    PipeIntoFolder,
+    /// What is to go into a pipe is not one file.
+    #[error("only a regular file can be copied into a pipe; name one")]
+    NoSingleFile,
     /// There is something of that name, and nothing is to be replaced.
     #[error("this name is taken, and nothing is replaced here; choose another")]
     Taken,

@@ -57,6 +57,30 @@ impl FileHash {
     }
 }
 
+/// The hash of a stream, from its groups in order: how many there are shows only at its end, and so each is hashed as one of many.
+#[derive(Debug, Default)]
+pub(super) struct StreamHash {
+    groups: FileHash,
+    /// Of the first group as if it were all.
+    first: Option<[u8; 32]>,
+}
+
+impl StreamHash {
+    /// The next group, and its hash.
+    pub(super) fn push(&mut self, data: &[u8], hash: [u8; 32]) {
+        self.first.get_or_insert_with(|| group_hash(0, 1, data));
+        self.groups.push(hash);
+    }
+
+    /// The stream's hash.
+    pub(super) fn finish(self) -> [u8; 32] {
+        match self.groups.groups {
+            0 | 1 => self.first.unwrap_or_else(|| group_hash(0, 1, b"")),
+            _ => self.groups.finish(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +95,18 @@ mod tests {
                 file.push(group_hash(index as u32, u32::MAX, group));
             }
             assert_eq!(file.finish(), *blake3::hash(&data).as_bytes(), "{groups} groups and {more} bytes");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_a_stream_is_that_of_all_its_bytes() {
+        for len in [0, 1, GROUP_LEN as usize, GROUP_LEN as usize + 1, 3 * GROUP_LEN as usize + 5] {
+            let data: Vec<u8> = (0..len).map(|at| (at >> 9) as u8 ^ at as u8).collect();
+            let mut stream = StreamHash::default();
+            for (index, group) in data.chunks(GROUP_LEN as usize).enumerate() {
+                stream.push(group, group_hash(index as u32, u32::MAX, group));
+            }
+            assert_eq!(stream.finish(), *blake3::hash(&data).as_bytes(), "{len} bytes");
         }
     }
 

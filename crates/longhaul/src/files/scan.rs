@@ -90,6 +90,11 @@ impl Scan {
         Ok(Scan { manifest, errors, origins, pieces, plan_key: Some(plan_key), ..Scan::default() })
     }
 
+    /// A stretch of what comes of a pipe.
+    pub(super) fn of_pipe(manifest: Manifest) -> Scan {
+        Scan { manifest, ..Scan::default() }
+    }
+
     /// Lines about what is left out although nobody asked for that.
     pub fn warnings(&self) -> Vec<String> {
         let shown = |path: &Vec<u8>| {

@@ -365,14 +365,19 @@ impl Target {
         Some(io::Error::other(FileError::only_case(other)))
     }
 
-    /// Store a file of one group, or of none, in one go. Until it has its name nobody else can reach it.
-    pub(super) fn complete_small(&self, entry: EntryIndex, data: &[u8]) -> io::Result<Complete> {
+    /// A file without data. Until it has its name nobody else can reach it.
+    pub(super) fn begin(&self, entry: EntryIndex) -> io::Result<Complete> {
         let (folder, name) = self.parent(entry)?;
         let held = match self.create_unnamed(&folder)? {
             Some(file) => Held::Unnamed(file),
             None => Held::Named(lease::create_new(&folder, &self.new_name(entry, name))?),
         };
-        let complete = Complete { entry, held };
+        Ok(Complete { entry, held })
+    }
+
+    /// Store a file of one group, or of none, in one go.
+    pub(super) fn complete_small(&self, entry: EntryIndex, data: &[u8]) -> io::Result<Complete> {
+        let complete = self.begin(entry)?;
         let file = complete.file();
         let stored = DataMap::new(&self.entry(entry).kind).write(file, 0, data);
         match stored.and_then(|()| self.dress(entry, file)) {

@@ -256,4 +256,4 @@ impl Writer {
 }
 
 /// A piece that came in wrong so often is not going to come in right.
-const BAD_MAX: u32 = 5;
+pub(super) const BAD_MAX: u32 = 5;

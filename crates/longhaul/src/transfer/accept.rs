@@ -246,7 +246,7 @@ pub fn shake_hands(
 }
 
 fn way_of(operation: &Operation) -> Way {
-    if matches!(operation, Operation::Pull { .. }) { Way::Out } else { Way::In }
+    if operation.is_pull() { Way::Out } else { Way::In }
 }
 
 /// A place among the sessions of a server; else why there is none. An earlier session for the same copy, whose client is
@@ -306,7 +306,10 @@ fn check_control(server: &Server, account: &Account, transfer: &TransferOptions)
 /// What stands before the paths of what a copy has in it, as the client wrote it.
 pub fn shown_folder(operation: &Operation, inside: &Operation) -> Vec<u8> {
     match (operation, inside) {
-        (Operation::Push { dest } | Operation::Planned { dest, .. }, _) => dest.clone(),
+        (Operation::Push { dest } | Operation::Planned { dest, .. } | Operation::PushPipe { dest }, _) => {
+            dest.clone()
+        }
+        (Operation::PullPipe { source }, _) => source.clone(),
         (Operation::Pull { sources }, Operation::Pull { sources: inner }) => match (&sources[..], &inner[..])
         {
             // A folder of the server itself: what is in it goes along.

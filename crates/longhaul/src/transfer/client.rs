@@ -6,24 +6,27 @@ use super::connect::{Remote, connect};
 use super::first_flight::{FirstFlight, Met, tickets_file};
 use super::identity::copy_id;
 use super::proposal::{Agreed, OfferFields, Proposal};
-use super::receiving::{ListingHead, Received, receive};
+use super::receiving::{ListingHead, Received, receive, receive_pipe};
 use super::rejoin::{self, Rejoin};
 use super::sending::{Sent, send, send_listing};
 use super::session::Session;
 use super::ssh;
-use super::start::{Listing, Reached, list, reach_and_list};
+use super::start::{Listing, Reached, first_of, list, reach_and_list};
 use super::udp_handshake;
 use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
 use crate::daemon::tickets::TICKET_LIFE;
 use crate::error::{Error, RequestError};
-use crate::files::{Base, Exclude, Listed, Root};
+use crate::files::{Base, Exclude, Listed, Lister, Outlet, Root, Tap};
 use crate::history;
 use crate::listing;
+use crate::net::budget::Allowance;
 use crate::net::control::Control;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::wake::{Waker, precise_timers};
-use longhaul_proto::session::message::{CopyId, FileFailure, Message, Operation, Report, SenderStatus};
+use longhaul_proto::session::message::{
+    CopyId, Delta, FileFailure, Message, Operation, Report, SenderStatus,
+};
 use longhaul_proto::wire;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -50,7 +53,34 @@ pub fn copy(
             let offered = Offered { operation: Operation::Push { dest }, copy };
             push(&request.remote, offered, |over| list(&sources, options, over), options, observer, stop)
         }
-        CopyKind::Pull { dest } => pull(&request.remote, request.far, dest, options, observer, stop),
+        CopyKind::Pull { dest } => {
+            let listing = named(options)?;
+            let asked = Asked {
+                operation: Operation::Pull { sources: request.far },
+                copy: copy_id(&[&dest], options),
+                listing: &listing,
+            };
+            let base = Base::new(Root::ambient(), dest);
+            let take = |session: &mut Session<'_>, head| receive(session, base, options.files.clone(), head);
+            pull(&request.remote, asked, take, options, (observer, stop))
+        }
+        CopyKind::FromPipe => {
+            let dest = request.far.into_iter().next_back().unwrap_or_default();
+            let offered =
+                Offered { operation: Operation::PushPipe { dest }, copy: copy_id(&[PIPE], options) };
+            let list = |over: &AtomicBool| {
+                let tap = Tap::standard_input(Allowance::default())?;
+                first_of(Lister::of_pipe(tap), over)
+            };
+            push(&request.remote, offered, list, options, observer, stop)
+        }
+        CopyKind::IntoPipe => {
+            let source = request.far.into_iter().next().unwrap_or_default();
+            let (operation, copy) = (Operation::PullPipe { source }, copy_id(&[PIPE], options));
+            let take =
+                |session: &mut Session<'_>, head| receive_pipe(session, Outlet::StandardOutput, head, |_| {});
+            pull(&request.remote, Asked { operation, copy, listing: &[] }, take, options, (observer, stop))
+        }
         CopyKind::Between { dest } => {
             arranging::arrange(&request.remote, request.far, dest, options, (observer, stop))
         }
@@ -64,9 +94,19 @@ pub fn begun(options: &CopyOptions) -> CopyOptions {
 }
 
 enum CopyKind {
-    Push { sources: Vec<PathBuf> },
-    Pull { dest: PathBuf },
-    Between { dest: (Remote, Vec<u8>) },
+    Push {
+        sources: Vec<PathBuf>,
+    },
+    Pull {
+        dest: PathBuf,
+    },
+    /// Standard input into a file there.
+    FromPipe,
+    /// A file from there to standard output.
+    IntoPipe,
+    Between {
+        dest: (Remote, Vec<u8>),
+    },
 }
 
 struct CopyRequest {
@@ -80,6 +120,7 @@ struct CopyRequest {
 pub fn split(location: &Location) -> Result<(Remote, Vec<u8>), PathBuf> {
     match location {
         Location::Local(path) => Err(path.clone()),
+        Location::Pipe => Err(PIPE.into()),
         Location::Ssh { host, path } => Ok((Remote::Ssh { host: host.clone() }, path.clone())),
         Location::Daemon { host, port, path } => {
             Ok((Remote::Daemon { host: host.clone(), port: *port }, path.clone()))
@@ -95,7 +136,11 @@ impl CopyRequest {
         options: &CopyOptions,
     ) -> Result<CopyRequest, RequestError> {
         check_options(options)?;
+        let is_pipe = |location: &Location| matches!(location, Location::Pipe);
         let request = match split(dest) {
+            _ if is_pipe(dest) || sources.iter().any(is_pipe) => {
+                CopyRequest::of_pipe(sources, dest, options)?
+            }
             Ok((remote, path)) => match sources.iter().map(|s| split(s).err()).collect() {
                 Some(sources) => CopyRequest { remote, far: vec![path], kind: CopyKind::Push { sources } },
                 None => CopyRequest::of_sources(sources, CopyKind::Between { dest: (remote, path) })?,
@@ -112,8 +157,39 @@ impl CopyRequest {
         if options.dest_token.is_some() {
             return Err(RequestError::NoOtherDaemon);
         }
-        check_remote(&request.remote, matches!(request.kind, CopyKind::Push { .. }), options)?;
+        let sends = matches!(request.kind, CopyKind::Push { .. } | CopyKind::FromPipe);
+        check_remote(&request.remote, sends, options)?;
         Ok(request)
+    }
+
+    /// Of which one side is a pipe.
+    fn of_pipe(
+        sources: &[Location],
+        dest: &Location,
+        options: &CopyOptions,
+    ) -> Result<CopyRequest, RequestError> {
+        let [source] = sources else { return Err(RequestError::PipeAndFiles) };
+        let files = &options.files;
+        let unfit = [
+            ("delete", files.delete),
+            ("dry_run", files.dry_run),
+            ("checksum", files.checksum),
+            ("delta", files.delta == Delta::Always),
+            ("exclude", !files.exclude.is_empty()),
+            ("files_from", options.files_from.is_some()),
+        ];
+        if let Some((option, _)) = unfit.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(RequestError::NotWithPipe(option));
+        }
+        match (split(source), split(dest)) {
+            (Err(_), Ok((remote, path))) => {
+                Ok(CopyRequest { remote, far: vec![path], kind: CopyKind::FromPipe })
+            }
+            (Ok((remote, path)), Err(_)) => {
+                Ok(CopyRequest { remote, far: vec![path], kind: CopyKind::IntoPipe })
+            }
+            _ => Err(RequestError::BothLocal),
+        }
     }
 
     /// Of sources on one other host.
@@ -180,6 +256,8 @@ fn check_streams(options: &CopyOptions) -> Result<(), RequestError> {
     Ok(())
 }
 
+/// As it is written.
+const PIPE: &str = "-";
 /// A connection without a handshake is so old after this that the daemon may have closed it.
 const PATIENCE_OF_DAEMONS: Duration = Duration::from_secs(5);
 
@@ -319,7 +397,7 @@ pub fn push(
     let Offered { operation, copy } = offered;
     let met = options.history.as_deref().zip(remote.daemon_name());
     let first_flight = match (&reached, &met) {
-        (Reached::Connecting(connecting), Some((history, daemon))) => {
+        (Reached::Connecting(connecting), Some((history, daemon))) if first.stretch.is_none() => {
             let met: Option<Met> = history::take(&tickets_file(history), daemon, TICKET_LIFE);
             met.and_then(|met| FirstFlight::plan(&met, &first, options, connecting.waker.to_call()))
         }
@@ -358,25 +436,28 @@ pub fn push(
     ))
 }
 
+/// What a pull is.
+struct Asked<'a> {
+    operation: Operation,
+    /// Which copy it is.
+    copy: CopyId,
+    /// The names of the files wanted, if not all are.
+    listing: &'a [u8],
+}
+
+/// Fetch what `take` takes.
 fn pull(
     remote: &Remote,
-    far: Vec<Vec<u8>>,
-    dest: PathBuf,
+    Asked { operation, copy, listing }: Asked<'_>,
+    take: impl FnOnce(&mut Session<'_>, ListingHead) -> Result<Received, Error>,
     options: &CopyOptions,
-    observer: &mut dyn Observer,
-    stop: Arc<AtomicBool>,
+    (observer, stop): (&mut dyn Observer, Arc<AtomicBool>),
 ) -> Result<Summary, Error> {
     observer.progress(&Progress::default());
     let reached = meet(remote, options, &stop)?;
-    let listing = named(options)?;
-    let copy = copy_id(&[&dest], options);
-    let operation = Operation::Pull { sources: far };
-    let fields =
-        OfferFields { operation, copy, listing: &listing, sends: false, ticket: None, third_party: false };
+    let fields = OfferFields { operation, copy, listing, sends: false, ticket: None, third_party: false };
     let mut opened = open(reached, &fields, None, options, (observer, stop))?;
-    let base = Base::new(Root::ambient(), dest);
-    let head = ListingHead { total: None, bytes: vec![] };
-    let outcome = receive(&mut opened.session, base, options.files.clone(), head);
+    let outcome = take(&mut opened.session, ListingHead { total: None, bytes: vec![] });
     let packet_len = outcome.as_ref().map_or(0, |got| opened.session.link.packet_len(got.datagram_len));
     opened.close();
     let Received { report, status, total, files, .. } = outcome?;

@@ -2,14 +2,14 @@
 
 mod parts;
 
-use self::parts::{Compared, Next, Part, PartEnd, Parts};
+use self::parts::{Before, Compared, Next, Part, PartEnd, Parts, Storer, stretch_len};
 use super::object_receiver::ObjectReceiver;
 use super::sending::Totals;
 use super::session::{HEARTBEAT, Session};
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::error::Error;
-use crate::files::{Base, FileSink, Plan, Planner, SinkEvent};
+use crate::files::{Base, Drain, FileSink, Outlet, Passed, Plan, Planner, SinkEvent};
 use crate::listing::{self, ListingError, Room};
 use crate::net::budget::{Allowance, Purpose};
 use crossbeam_channel::TryRecvError;
@@ -64,21 +64,67 @@ pub fn receive(
         totals.add(&manifest, &layout);
         return Ok(conclude(session, report.clone(), (report, totals), Seen::default()));
     }
-    let (have, claimed, already) = (plan.have_to_begin_with(&layout), plan.claimed.clone(), plan.already());
+    let Before { have, claimed, already, failures } = Before::of(&plan, &layout);
     session.keep_first_flight(claimed.is_empty());
     session.tell_rate(None);
     session.control.send(Message::Start { have: have.clone(), claimed, already });
     if let Some(supervision) = &mut session.supervision {
         supervision.begin(0, || manifest.clone(), &layout, plan.renames());
-        plan.failures.iter().for_each(|failure| supervision.failed(failure));
+        failures.iter().for_each(|failure| supervision.failed(failure));
     }
     await_confirmation(session)?;
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), session.waker.to_call());
     let speed = Allowance::of(&session.budget, Purpose::Speed);
-    let sink = sink.map_err(|error| session.abort(error))?.beside_others(speed);
+    let sink = Box::new(sink.map_err(|error| session.abort(error))?.beside_others(speed));
     let first = Part { manifest, layout, sink, source_errors, _listed: listed };
-    let next = Next::new(planner, session.waker.to_call(), session.budget.clone());
-    let mut receiving = Receiving::new(session, first, (have, already), next, is_dry_run)?;
+    let next = Next::new(Storer::Files(planner), session.waker.to_call(), session.budget.clone());
+    receive_parts(session, (Parts::default(), first), (have, already), next, is_dry_run)
+}
+
+/// Receive a stream over an agreed session. `tell` is called with what goes through as soon as something can.
+pub fn receive_pipe(
+    session: &mut Session<'_>,
+    outlet: Outlet,
+    head: ListingHead,
+    tell: impl FnOnce(Arc<Passed>),
+) -> Result<Received, Error> {
+    let ((manifest, source_errors), listed) = get_expanded(session, head, listing::decode)?;
+    let len = stretch_len(&manifest).map_err(|error| session.abort(error))?;
+    let entry = manifest.entries[0].clone();
+    let looked = on_thread(session, "compare", move |over| outlet.look(&entry, &over))?;
+    let ready = looked.map_err(|reason| session.abort(Error::Pipe(reason)))?;
+    let budget = session.budget.clone();
+    let memory = await_memory(session, || {
+        let mut memory = Allowance::of(&budget, Purpose::Need);
+        memory.take(len).then_some(memory)
+    })?;
+    session.keep_first_flight(false);
+    session.tell_rate(None);
+    session.control.send(Message::Start {
+        have: Ranges::new(),
+        claimed: Ranges::new(),
+        already: Already::default(),
+    });
+    await_confirmation(session)?;
+    let drain = Drain::start(ready, session.waker.to_call());
+    let mut drain = drain.map_err(|error| session.abort(error))?;
+    tell(drain.passed());
+    let (layout, manifest) = (Arc::new(Layout::new(&manifest)), Arc::new(manifest));
+    let sink = drain.stretch(len, !manifest.seams.has_more, memory);
+    let first = Part { manifest, layout, sink, source_errors, _listed: listed };
+    let next = Next::new(Storer::Pipe(drain), session.waker.to_call(), session.budget.clone());
+    receive_parts(session, (Parts::of_pipe(), first), (Ranges::new(), Already::default()), next, false)
+}
+
+/// Receive the first part and all others.
+fn receive_parts(
+    session: &mut Session<'_>,
+    (parts, first): (Parts, Part),
+    before: (Ranges, Already),
+    next: Next,
+    is_dry_run: bool,
+) -> Result<Received, Error> {
+    let mut receiving = Receiving::new(session, (parts, first), before, next, is_dry_run)?;
     let outcome = receiving.run();
     receiving.warn_of_drops();
     let seen =
@@ -178,12 +224,17 @@ pub fn get_expanded<T>(
 
 /// Wait for the memory that a list of so many bytes takes.
 fn await_room(session: &mut Session<'_>, packed_len: usize) -> Result<Room, Error> {
+    let budget = session.budget.clone();
+    await_memory(session, || Room::beside_others(Allowance::of(&budget, Purpose::Need), packed_len))
+}
+
+/// Wait until `get` has the memory that it wants.
+fn await_memory<T>(session: &mut Session<'_>, get: impl Fn() -> Option<T>) -> Result<T, Error> {
     let began = clock::now();
     serve_until(session, |session| {
         let waited = clock::now().since(began);
-        let listed = Allowance::of(&session.budget, Purpose::Need);
-        if let Some(room) = Room::beside_others(listed, packed_len) {
-            return Ok(Some(room));
+        if let Some(memory) = get() {
+            return Ok(Some(memory));
         }
         session.last_word = clock::now();
         session.waits.fetch_or(waited > WAIT_LONG, Ordering::Relaxed);
@@ -299,13 +350,12 @@ struct Receiving<'a, 's> {
 impl<'a, 's> Receiving<'a, 's> {
     fn new(
         session: &'a mut Session<'s>,
-        first: Part,
+        (mut parts, first): (Parts, Part),
         (have, already): (Ranges, Already),
         next: Next,
         is_dry_run: bool,
     ) -> Result<Receiving<'a, 's>, Error> {
         let now = clock::now();
-        let mut parts = Parts::default();
         parts.push(first, 0).map_err(|error| session.abort(error))?;
         Ok(Receiving {
             object: ObjectReceiver::new(
@@ -337,6 +387,9 @@ impl<'a, 's> Receiving<'a, 's> {
             let busy = self.object.take(self.session, &self.have)?;
             self.take_messages()?;
             self.heed_sink();
+            if let Some(reason) = self.parts().broken() {
+                return Err(self.session.abort(Error::Pipe(reason)));
+            }
             let now = clock::now();
             // Again after a piece was taken back; the sink hears of it once.
             if self.object.acknowledge(self.session, now) && !self.complete_told {
@@ -400,13 +453,14 @@ impl<'a, 's> Receiving<'a, 's> {
         let at_work = self.parts().len();
         let compared = self.next.poll(at_work).map_err(|error| self.session.abort(error))?;
         self.session.waits.fetch_or(self.next.waited() > WAIT_LONG, Ordering::Relaxed);
-        let Some(Compared { base, part, have, claimed, already, failures }) = compared else { return Ok(()) };
+        let Some(Compared { base, part, before }) = compared else { return Ok(()) };
+        let Before { have, claimed, already, failures } = before;
         let (manifest, layout) = (part.manifest.clone(), part.layout.clone());
-        let before = self.parts().end();
+        let end = self.parts().end();
         let first = self.parts().push(part, base).map_err(|error| self.session.abort(error))?;
         let mut known = shifted(&have, base);
-        if before < base {
-            known.insert(before..base);
+        if end < base {
+            known.insert(end..base);
         }
         self.have.extend(known.iter().cloned());
         let (end, is_growing) = (base + layout.object_len(), manifest.seams.has_more);
@@ -523,11 +577,12 @@ impl<'a, 's> Receiving<'a, 's> {
         if now.since(at) >= RECENT {
             self.recent = (now, done, Rate::from_bytes_over(done.saturating_sub(before), now.since(at)));
         }
-        let Totals { bytes: total, files, .. } = self.parts().totals();
+        let Totals { bytes: listed, files, .. } = self.parts().totals();
+        let is_pipe = self.parts().is_pipe();
         self.session.observer.progress(&Progress {
-            phase: if all { Phase::Verifying } else { Phase::Moving },
-            bytes_done: done.min(total),
-            bytes_total: total,
+            phase: if all && !is_pipe { Phase::Verifying } else { Phase::Moving },
+            bytes_done: done.min(listed),
+            bytes_total: if is_pipe { 0 } else { listed },
             files_total: files,
             goodput,
             loss: self.status.loss,

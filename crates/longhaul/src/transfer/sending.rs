@@ -390,7 +390,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     /// What limits the transfer at this moment.
-    fn limit(&self, now: Time) -> Limit {
+    fn limit(&mut self, now: Time) -> Limit {
         let snapshot = self.sender.snapshot();
         if self.session.link.is_congested() {
             return Limit::Path;
@@ -400,6 +400,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         }
         match self.sender.blocked() {
             Blocked::Source => Limit::Source,
+            Blocked::Done if self.sender.source_mut().awaits_source() => Limit::Source,
             Blocked::RateCap => Limit::RateCap,
             Blocked::No | Blocked::Acks => Limit::None,
             // It all came in, and the receiver's last word is late.
@@ -487,14 +488,14 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     }
 
     fn tell_progress(&mut self) {
-        let total = self.whole.object_len;
+        let (listed, is_open_ended) = (self.whole.object_len, self.sender.source_mut().is_open_ended());
         let done = self.sender.acked_bytes();
         let all = self.sender.acked() == self.sender.shape().packets();
         self.session.observer.progress(&Progress {
-            phase: if all { Phase::Verifying } else { Phase::Moving },
-            bytes_done: done.min(total),
-            bytes_total: total,
-            files_total: self.whole.files,
+            phase: if all && !is_open_ended { Phase::Verifying } else { Phase::Moving },
+            bytes_done: done.min(listed),
+            bytes_total: if is_open_ended { 0 } else { listed },
+            files_total: if is_open_ended { 1 } else { self.whole.files },
             goodput: self.recent.goodput,
             loss: self.recent.loss,
             rtt: self.sender.rtt().smoothed(),

@@ -8,10 +8,12 @@ use super::absent::{CopyKey, VANISHED_PATIENCE, Waiting};
 use super::accept::{AcceptedClient, Ended, Server, shown_folder, take_place};
 use super::connect::random;
 use super::probe;
-use super::receiving::{ListingHead, await_confirmation, get_expanded, on_thread, receive, serve_until};
+use super::receiving::{
+    ListingHead, await_confirmation, get_expanded, on_thread, receive, receive_pipe, serve_until,
+};
 use super::sending::{send, send_listing};
 use super::session::Session;
-use super::start::list_first;
+use super::start::{first_of, list_first};
 use super::strangers::Guest;
 use crate::api::Observer;
 use crate::clock;
@@ -20,10 +22,10 @@ use crate::daemon::places::Place;
 use crate::daemon::policy::Access;
 use crate::daemon::supervision::{Meter, Supervision};
 use crate::error::Error;
-use crate::files::{Base, Exclude, ScanOptions, SourceSpec};
+use crate::files::{Base, Exclude, Lister, Outlet, Passed, ScanOptions, SourceSpec, tap_file};
 use crate::listing::{self, ListingError};
 use crate::net::aead::has_aes;
-use crate::net::budget::Allowance;
+use crate::net::budget::{Allowance, Purpose};
 use crate::net::control::Control;
 use crate::net::link::PeerLink;
 use crate::net::seal::{Keys, Side};
@@ -35,6 +37,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Serve who has been accepted. A line of what came of it. `ground`: what a session with a third host would stand on.
@@ -54,7 +57,7 @@ pub fn serve_session(
     if server.accounts.syncs_all() {
         offer.files.fsync = Fsync::Always;
     }
-    let sends = matches!(offer.operation, Operation::Pull { .. });
+    let sends = offer.operation.is_pull();
     let mut meter = Meter::begin(owner.clone());
     let mut session = begin(server, (control, link, waker), (&offer, &secret, rtt), sends, &mut meter)?;
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
@@ -72,7 +75,8 @@ pub fn serve_session(
         let account = owner.account.clone();
         let share = server.throttle.as_ref().map(|throttle| throttle.join(&owner.account, sends));
         let prefix = shown_folder(&offer.operation, &inside);
-        session.supervision = Some(Supervision::new(owner, share, prefix, offer.files.dry_run));
+        let is_pipe = matches!(inside, Operation::PushPipe { .. } | Operation::PullPipe { .. });
+        session.supervision = Some(Supervision::new(owner, share, prefix, offer.files.dry_run || is_pipe));
         let (inside, step) = match inside {
             Operation::Planned { dest, step } => (Operation::Push { dest }, Some(step)),
             inside => (inside, None),
@@ -88,6 +92,13 @@ pub fn serve_session(
                 take_push(room.access, &mut session, base, offer)
             }
             (Operation::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
+            (Operation::PushPipe { dest }, Some(room)) => {
+                let base = base_of(server, &room, dest, &account);
+                piped(&mut session, |session, passed| take_pipe(room.access, session, base, offer, passed))
+            }
+            (Operation::PullPipe { source }, Some(room)) => {
+                piped(&mut session, |session, passed| give_pipe(&room, session, source, passed))
+            }
             _ => probe::answer(&mut session),
         }
     });
@@ -226,6 +237,55 @@ fn give_pull(
     let (sent, totals) = send(session, first, lister)?;
     let (entries, failed) = (totals.entries, sent.report.failed.count());
     Ok(format!("sent {entries} entries, {} of them new, {failed} failed", sent.report.files_done))
+}
+
+/// A stream: what came of it is noted, however it ends.
+fn piped(
+    session: &mut Session<'_>,
+    work: impl FnOnce(&mut Session<'_>, &mut Arc<Passed>) -> Result<String, Error>,
+) -> Result<String, Error> {
+    let mut passed = Arc::new(Passed::default());
+    let outcome = work(session, &mut passed);
+    if let Some(supervision) = &mut session.supervision {
+        let bytes = passed.bytes.load(Ordering::Relaxed);
+        let reason = outcome.as_ref().err().map(Error::reason);
+        supervision.piped(bytes, reason.as_ref().map_or(Ok(passed.hash.get().copied()), Err));
+    }
+    outcome
+}
+
+fn take_pipe(
+    access: Access,
+    session: &mut Session<'_>,
+    base: Base,
+    offer: Offer,
+    passed: &mut Arc<Passed>,
+) -> Result<String, Error> {
+    let shown = String::from_utf8_lossy(offer.operation.dest().unwrap_or_default()).into_owned();
+    let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
+    let outlet = Outlet::File(base, granted(access, offer.files));
+    let received = receive_pipe(session, outlet, head, |goes| *passed = goes)?;
+    Ok(format!("received {} bytes of a pipe into {shown:?}", received.total))
+}
+
+fn give_pipe(
+    room: &Room,
+    session: &mut Session<'_>,
+    source: Vec<u8>,
+    passed: &mut Arc<Passed>,
+) -> Result<String, Error> {
+    let (root, path) = (room.root.clone(), PathBuf::from(OsString::from_vec(source)));
+    let memory = Allowance::of(&session.budget, Purpose::Speed);
+    let listed = on_thread(session, "list", move |over| {
+        let tap = tap_file(&root, path, memory).map_err(Error::Empty)?;
+        let goes = tap.passed();
+        Ok((first_of(Lister::of_pipe(tap), &over)?, goes))
+    })?;
+    let ((first, lister), goes) = listed.map_err(|error: Error| session.abort(error))?;
+    *passed = goes;
+    send_listing(session, &first.listing, first.listing.len());
+    let (_, totals) = send(session, first, lister)?;
+    Ok(format!("sent {} bytes into a pipe", totals.bytes))
 }
 
 /// A client's word on how long it may be silent counts up to here, or dead ones would keep their places.

@@ -45,15 +45,32 @@ pub enum Operation {
         /// What is to be done of it.
         step: PlanStep,
     },
+    /// Client to server: bytes of which nobody knows how many will come, into one file. From version 13 on.
+    PushPipe {
+        /// The file, as the user wrote it.
+        dest: Vec<u8>,
+    },
+    /// Server to client: the bytes of one file, in order. From version 13 on.
+    PullPipe {
+        /// The file, as the user wrote it.
+        source: Vec<u8>,
+    },
 }
 
 impl Operation {
     /// Where the client's files go to, if that is what it asks for.
     pub fn dest(&self) -> Option<&[u8]> {
         match self {
-            Operation::Push { dest } | Operation::Planned { dest, .. } => Some(dest),
-            Operation::Pull { .. } | Operation::Probe => None,
+            Operation::Push { dest } | Operation::Planned { dest, .. } | Operation::PushPipe { dest } => {
+                Some(dest)
+            }
+            Operation::Pull { .. } | Operation::PullPipe { .. } | Operation::Probe => None,
         }
+    }
+
+    /// Whether the server sends files.
+    pub fn is_pull(&self) -> bool {
+        matches!(self, Operation::Pull { .. } | Operation::PullPipe { .. })
     }
 }
 

@@ -4,7 +4,7 @@ use super::super::sending::Totals;
 use super::PACKED_AT_HAND;
 use crate::clock;
 use crate::error::Error;
-use crate::files::{Backlog, FileSink, Plan, Planner, SinkEvent, Wake};
+use crate::files::{Backlog, Drain, FileSink, PartSink, Plan, Planner, SinkEvent, Wake, check_stretch};
 use crate::listing::{self, ListingError, Room};
 use crate::net::budget::{Allowance, Budget, Purpose};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
@@ -26,11 +26,19 @@ pub struct Part {
     /// Where its files lie in it.
     pub layout: Arc<Layout>,
     /// Where its data stores itself.
-    pub sink: FileSink,
+    pub sink: Box<dyn PartSink>,
     /// What the other side could not list.
     pub source_errors: Vec<FileFailure>,
     /// The memory that its listing takes.
     pub _listed: Allowance,
+}
+
+/// What parts are stored by.
+pub enum Storer {
+    /// They are files, and compared with what is there.
+    Files(Planner),
+    /// They are stretches of a stream.
+    Pipe(Drain),
 }
 
 /// The parts at work, as one sink.
@@ -42,6 +50,8 @@ pub struct Parts {
     /// Where the last part's data ends.
     end: u64,
     totals: Totals,
+    /// They are stretches of a stream.
+    is_pipe: bool,
     /// What there is to report of the parts that are done with.
     report: Option<Report>,
 }
@@ -64,6 +74,16 @@ pub struct PartEnd {
 }
 
 impl Parts {
+    /// Of a stream.
+    pub fn of_pipe() -> Parts {
+        Parts { is_pipe: true, ..Parts::default() }
+    }
+
+    /// Whether nobody knows how many bytes will come.
+    pub fn is_pipe(&self) -> bool {
+        self.is_pipe
+    }
+
     /// Where the last part's data ends.
     pub fn end(&self) -> u64 {
         self.end
@@ -95,6 +115,9 @@ impl Parts {
         let Some(end) = end.filter(|_| base >= self.end) else { return Err(impossible) };
         (self.entries, self.end) = (all, end);
         self.totals.add(&part.manifest, &part.layout);
+        if self.is_pipe {
+            self.totals.of_one_file();
+        }
         if self.live.is_empty() && self.report.is_some() {
             part.sink.go_ahead(self.all_well());
         }
@@ -145,7 +168,7 @@ impl Parts {
 
     /// Whether the oldest part has come to its end.
     pub fn is_oldest_done(&self) -> bool {
-        self.live.front().is_some_and(|oldest| oldest.part.sink.finished())
+        self.live.front().is_some_and(|oldest| oldest.part.sink.is_finished())
     }
 
     /// If the oldest part has come to its end, let go of it. All it has to say has been heard.
@@ -173,6 +196,11 @@ impl Parts {
     /// Whether so much waits to be done that nothing more should be said of it for now.
     pub fn is_behind(&self) -> bool {
         self.live.iter().any(|placed| placed.part.sink.is_behind())
+    }
+
+    /// Why nothing more can be done about the copy, if that is so.
+    pub fn broken(&self) -> Option<Reason> {
+        self.live.iter().find_map(|placed| placed.part.sink.broken())
     }
 
     /// How far the writers are behind who are most so.
@@ -217,7 +245,7 @@ impl Placed {
 /// The part that comes next, until it has been compared.
 pub struct Next {
     /// Rests here between two parts.
-    planner: Option<Planner>,
+    storer: Option<Storer>,
     wake: Wake,
     /// Of all sessions.
     budget: Arc<Budget>,
@@ -227,7 +255,7 @@ pub struct Next {
     listings: VecDeque<Packed>,
     /// Since when the next one waits for memory.
     waits_since: Option<Time>,
-    comparing: Option<Receiver<Result<(Planner, Compared), Error>>>,
+    comparing: Option<Receiver<Result<(Storer, Compared), Error>>>,
     /// Set when nobody waits any more.
     over: Arc<AtomicBool>,
 }
@@ -248,6 +276,13 @@ pub struct Compared {
     pub base: u64,
     /// What receives it.
     pub part: Part,
+    /// What was found of it here.
+    pub before: Before,
+}
+
+/// What is here of a part.
+#[derive(Default)]
+pub struct Before {
     /// Of its bytes, those that are not needed.
     pub have: Ranges,
     /// Those that are there if the sender confirms it.
@@ -258,12 +293,24 @@ pub struct Compared {
     pub failures: Vec<FileFailure>,
 }
 
+impl Before {
+    /// As it was planned.
+    pub fn of(plan: &Plan, layout: &Layout) -> Before {
+        Before {
+            have: plan.have_to_begin_with(layout),
+            claimed: plan.claimed.clone(),
+            already: plan.already(),
+            failures: plan.failures.clone(),
+        }
+    }
+}
+
 impl Next {
     /// `wake` is called when a part has been compared, and by what receives it.
-    pub fn new(planner: Planner, wake: Wake, budget: Arc<Budget>) -> Next {
+    pub fn new(storer: Storer, wake: Wake, budget: Arc<Budget>) -> Next {
         let (listings, over) = (VecDeque::new(), Arc::default());
         Next {
-            planner: Some(planner),
+            storer: Some(storer),
             wake,
             budget,
             coming: None,
@@ -314,15 +361,15 @@ impl Next {
         if let Some(comparing) = &self.comparing {
             match comparing.try_recv() {
                 Ok(outcome) => {
-                    let (planner, compared) = outcome?;
-                    (self.planner, ready) = (Some(planner), Some(compared));
+                    let (storer, compared) = outcome?;
+                    (self.storer, ready) = (Some(storer), Some(compared));
                 }
                 Err(TryRecvError::Empty) => return Ok(None),
                 Err(TryRecvError::Disconnected) => return Err(Error::Panicked),
             }
             self.comparing = None;
         }
-        if self.listings.is_empty() || self.planner.is_none() {
+        if self.listings.is_empty() || self.storer.is_none() {
             return Ok(ready);
         }
         let purpose = if at_work == 0 && ready.is_none() { Purpose::Need } else { Purpose::Ahead };
@@ -332,13 +379,13 @@ impl Next {
         };
         self.waits_since = None;
         if let Some(packed) = self.listings.pop_front()
-            && let Some(planner) = self.planner.take()
+            && let Some(storer) = self.storer.take()
         {
             let (tell, told) = bounded(1);
             let (wake, over, budget) = (self.wake.clone(), self.over.clone(), self.budget.clone());
             let compare = move || {
                 // Nobody waits any more if the session is over.
-                let _ = tell.send(compare(planner, packed, room, &wake, (&over, &budget)));
+                let _ = tell.send(compare(storer, packed, room, &wake, (&over, &budget)));
                 wake();
             };
             let thread = std::thread::Builder::new().name("compare".into());
@@ -356,28 +403,50 @@ impl Drop for Next {
 }
 
 fn compare(
-    mut planner: Planner,
+    storer: Storer,
     packed: Packed,
     mut room: Room,
     wake: &Wake,
     (over, budget): (&AtomicBool, &Arc<Budget>),
-) -> Result<(Planner, Compared), Error> {
+) -> Result<(Storer, Compared), Error> {
     let base = packed.base;
     let (manifest, source_errors) = listing::decode(&packed.bytes, &mut room)?;
     drop(packed);
-    let mut plan: Plan = planner.plan(&manifest, over)?;
-    plan.source_incomplete = !source_errors.is_empty();
-    let layout = Arc::new(Layout::new(&manifest));
-    let manifest = Arc::new(manifest);
-    let (have, claimed) = (plan.have_to_begin_with(&layout), plan.claimed.clone());
-    let (already, failures) = (plan.already(), plan.failures.clone());
-    let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone())?;
-    let sink = sink.beside_others(Allowance::of(budget, Purpose::Speed));
+    let (layout, manifest) = (Arc::new(Layout::new(&manifest)), Arc::new(manifest));
+    let (storer, sink, before) = match storer {
+        Storer::Files(mut planner) => {
+            let mut plan: Plan = planner.plan(&manifest, over)?;
+            plan.source_incomplete = !source_errors.is_empty();
+            let before = Before::of(&plan, &layout);
+            let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone())?;
+            let sink: Box<dyn PartSink> = Box::new(sink.beside_others(Allowance::of(budget, Purpose::Speed)));
+            (Storer::Files(planner), sink, before)
+        }
+        Storer::Pipe(mut drain) => {
+            let len = stretch_len(&manifest)?;
+            let mut memory = Allowance::of(budget, Purpose::Need);
+            while !memory.take(len) {
+                if over.load(Ordering::Relaxed) {
+                    return Err(Error::Interrupted);
+                }
+                std::thread::sleep(MEMORY_AGAIN);
+            }
+            let sink = drain.stretch(len, !manifest.seams.has_more, memory);
+            (Storer::Pipe(drain), sink, Before::default())
+        }
+    };
     let part = Part { manifest, layout, sink, source_errors, _listed: room.settle() };
-    Ok((planner, Compared { base, part, have, claimed, already, failures }))
+    Ok((storer, Compared { base, part, before }))
+}
+
+/// How long the stretch of a stream is of which this is the manifest.
+pub fn stretch_len(manifest: &Manifest) -> Result<u64, Error> {
+    check_stretch(manifest).ok_or(Error::Protocol("sends something else than a stretch of a stream"))
 }
 
 /// Longer than any listing of a part that is not all of a copy.
 const PART_LISTING_MAX: u64 = 64 << 20;
+/// How soon a stretch of a stream asks again for the memory that it takes.
+const MEMORY_AGAIN: Duration = Duration::from_millis(10);
 /// Copies larger than this are refused.
 const OBJECT_MAX: u64 = 1 << 50;

@@ -21,6 +21,16 @@ pub trait Feed: Source {
         None
     }
 
+    /// Whether nobody knows how long the object will be.
+    fn is_open_ended(&self) -> bool {
+        false
+    }
+
+    /// Whether nothing can be sent because nothing has come that could be.
+    fn awaits_source(&self) -> bool {
+        false
+    }
+
     /// How the object, of which the first part has so many bytes, is cut into packets of this length.
     fn cut(&mut self, object_len: u64, packet_len: u32) -> Shape {
         Shape { object_len, packet_len }

@@ -3,7 +3,7 @@
 
 use super::feed::{Feed, PartEnd, PartListing, PartStart};
 use crate::error::Error;
-use crate::files::{Listed, Lister, Reader, Scan, Wake};
+use crate::files::{Listed, Lister, Reader, Scan, Stretch, Wake};
 use crate::listing::ListingError;
 use crate::net::budget::{Allowance, Budget, Purpose};
 use longhaul_proto::endpoint::{NotReady, Source};
@@ -32,6 +32,11 @@ impl Totals {
         self.files += manifest.regular_files();
         self.entries += manifest.entries.len() as u64 - u64::from(manifest.seams.continued);
     }
+
+    /// All parts are of one file.
+    pub fn of_one_file(&mut self) {
+        (self.files, self.entries) = (1, 1);
+    }
 }
 
 /// The object as the parts of a copy, one after the other.
@@ -46,6 +51,8 @@ pub struct Parts {
     end: Option<u64>,
     cut: Cut,
     totals: Totals,
+    /// It comes of a pipe.
+    is_pipe: bool,
     report: Option<Report>,
     wake: Wake,
     /// Of all sessions.
@@ -65,15 +72,26 @@ struct Part {
     layout: Arc<Layout>,
     base: u64,
     first: EntryIndex,
+    /// What comes of a pipe, until the receiver has said that it takes it.
+    stretch: Option<Stretch>,
     /// Once the receiver has said what it needs.
-    reader: Option<Reader>,
+    data: Option<Data>,
     /// The memory that this takes if it is in very many pieces.
     said: Allowance,
+}
+
+/// Where a part's bytes are.
+enum Data {
+    /// In files.
+    Files(Reader),
+    /// In memory, as they came of a pipe.
+    Pipe(Stretch),
 }
 
 impl Parts {
     /// Of which the first part was listed to the receiver; `lister` has the others.
     pub fn new(first: Listed, lister: Lister, wake: Wake, budget: Arc<Budget>) -> Parts {
+        lister.tell(&wake);
         let mut parts = Parts {
             lister: Some(lister),
             live: VecDeque::new(),
@@ -81,11 +99,12 @@ impl Parts {
             end: None,
             cut: Cut { packet_len: 1, longest_before: 0 },
             totals: Totals::default(),
+            is_pipe: first.stretch.is_some(),
             report: None,
             wake,
             budget,
         };
-        parts.push(first.scan, 0, 0);
+        parts.push(first.scan, first.stretch, 0, 0);
         parts
     }
 
@@ -94,9 +113,12 @@ impl Parts {
         self.totals
     }
 
-    fn push(&mut self, scan: Arc<Scan>, base: u64, first: EntryIndex) {
+    fn push(&mut self, scan: Arc<Scan>, stretch: Option<Stretch>, base: u64, first: EntryIndex) {
         let layout = Arc::new(Layout::new(&scan.manifest));
         self.totals.add(&scan.manifest, &layout);
+        if stretch.is_some() {
+            self.totals.of_one_file();
+        }
         self.entries = u64::from(first) + scan.manifest.entries.len() as u64;
         if !scan.manifest.seams.has_more {
             self.lister = None;
@@ -106,7 +128,8 @@ impl Parts {
             layout,
             base,
             first,
-            reader: None,
+            stretch,
+            data: None,
             said: Allowance::of(&self.budget, Purpose::Need),
         });
     }
@@ -138,18 +161,30 @@ impl Cut {
 impl Feed for Parts {
     fn poll_hashes(&mut self, out: &mut Vec<GroupHash>) {
         for part in &mut self.live {
-            let Some(reader) = &mut part.reader else { continue };
             let from = out.len();
-            reader.poll_hashes(out);
+            match &mut part.data {
+                Some(Data::Files(reader)) => reader.poll_hashes(out),
+                Some(Data::Pipe(stretch)) => stretch.poll_hashes(out),
+                None => continue,
+            }
             out[from..].iter_mut().for_each(|hash| hash.group.entry += part.first);
         }
     }
 
     fn poll_failures(&mut self) -> Option<(EntryIndex, Reason)> {
         self.live.iter_mut().find_map(|part| {
-            let (entry, reason) = part.reader.as_mut()?.poll_failures()?;
+            let Some(Data::Files(reader)) = &mut part.data else { return None };
+            let (entry, reason) = reader.poll_failures()?;
             Some((part.first + entry, reason))
         })
+    }
+
+    fn is_open_ended(&self) -> bool {
+        self.is_pipe
+    }
+
+    fn awaits_source(&self) -> bool {
+        self.is_pipe && self.is_growing() && self.live.len() < PARTS_MAX
     }
 
     fn cut(&mut self, object_len: u64, packet_len: u32) -> Shape {
@@ -161,7 +196,7 @@ impl Feed for Parts {
 
     fn recut(&mut self, before: Shape, packet_len: u32) -> Option<(Shape, Ranges)> {
         // What was listed begins where a packet did in the cut before.
-        if self.live.iter().any(|part| part.reader.is_none()) {
+        if self.live.iter().any(|part| part.data.is_none()) {
             return None;
         }
         self.cut = Cut { packet_len, longest_before: self.cut.longest_before.max(self.cut.packet_len) };
@@ -181,28 +216,33 @@ impl Feed for Parts {
             Ok(listed) => listed,
             Err(error) => return Some(Err(error)),
         };
-        let Listed { scan, listing } = listed;
+        let Listed { scan, listing, stretch } = listed;
         let all = self.entries + scan.manifest.entries.len() as u64;
         let (Ok(first), Ok(_)) = (EntryIndex::try_from(self.entries), EntryIndex::try_from(all)) else {
             return Some(Err(ListingError::TooLong));
         };
         let warnings = scan.warnings();
-        self.push(scan, base, first);
+        self.push(scan, stretch, base, first);
         self.end = self.live.back().map(|part| part.end(self.cut));
         Some(Ok(PartListing { base, bytes: listing, warnings }))
     }
 
     fn start(&mut self, have: &Ranges, claimed: &Ranges) -> Result<PartStart, Error> {
         let (wake, cut) = (self.wake.clone(), self.cut);
-        let part = self.live.iter_mut().find(|part| part.reader.is_none());
+        let part = self.live.iter_mut().find(|part| part.data.is_none());
         let part = part.ok_or(Error::Protocol("compares what was not listed"))?;
         let pieces = have.len() + claimed.len();
         if pieces > PIECES_AT_HAND && !part.said.take(pieces as u64 * PIECE_MEMORY) {
             return Err(ListingError::Busy.into());
         }
-        let (scan, layout) = (part.scan.clone(), part.layout.clone());
-        let buffers = Allowance::of(&self.budget, Purpose::Speed);
-        part.reader = Some(Reader::beside_others(scan, layout, (have, claimed), wake, buffers)?);
+        part.data = Some(match part.stretch.take() {
+            Some(stretch) => Data::Pipe(stretch),
+            None => {
+                let (scan, layout) = (part.scan.clone(), part.layout.clone());
+                let buffers = Allowance::of(&self.budget, Purpose::Speed);
+                Data::Files(Reader::beside_others(scan, layout, (have, claimed), wake, buffers)?)
+            }
+        });
         let (end, object_len) = (part.base + part.len(), part.end(cut));
         let mut have = shifted(have, part.base);
         if end < object_len {
@@ -219,7 +259,7 @@ impl Feed for Parts {
     }
 
     fn finish(&mut self, report: Report) -> Result<PartEnd, Error> {
-        let oldest = self.live.pop_front().filter(|part| part.reader.is_some());
+        let oldest = self.live.pop_front().filter(|part| part.data.is_some());
         let part = oldest.ok_or(Error::Protocol("is finished with what was not begun"))?;
         match &mut self.report {
             Some(all) => all.add(report),
@@ -261,8 +301,9 @@ impl Part {
         let len = self.len().saturating_sub(at).min(buf.len() as u64);
         let (data, rest) = buf.split_at_mut(len as usize);
         rest.fill(0);
-        match &mut self.reader {
-            Some(reader) if !data.is_empty() => reader.read_at(at, data),
+        match &mut self.data {
+            Some(Data::Files(reader)) if !data.is_empty() => reader.read_at(at, data),
+            Some(Data::Pipe(stretch)) if !data.is_empty() => stretch.read_at(at, data),
             _ => {
                 data.fill(0);
                 Ok(())

@@ -1,0 +1,329 @@
+//! A pipe at the side that receives. Each part of the copy is a stretch of a stream. What comes of it is put together in memory, in
+//! whole groups; a thread hashes these and writes them in their order, each of them once it is verified. A stretch is begun with
+//! when there is memory for all of it, so that nothing that comes has to be turned away: what holds up the stream may be what
+//! comes next.
+
+use super::errors::FileError;
+use super::hash::{StreamHash, group_hash};
+use super::outlet::{Opened, Ready};
+use super::part_sink::PartSink;
+use super::reader::Wake;
+use super::runs::Runs;
+use super::sink::{Backlog, SinkEvent};
+use super::tap::{Passed, STRETCH_LEN};
+use super::writer::BAD_MAX;
+use crate::net::budget::Allowance;
+use crate::net::prepared::{Prepared, Task};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use longhaul_proto::endpoint::{Full, Sink};
+use longhaul_proto::session::manifest::{GROUP_LEN, Kind, Manifest, PARTS_MAX};
+use longhaul_proto::session::message::{GroupHash, Report};
+use longhaul_proto::session::reason::Reason;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+/// Takes one stretch after the other.
+pub struct Drain {
+    writer: Arc<Writer>,
+    /// Groups of all stretches so far.
+    groups: u64,
+}
+
+/// The thread that writes.
+struct Writer {
+    shared: Arc<Shared>,
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    /// Groups that were handed to the writer, and those that are written.
+    handed: AtomicU64,
+    written: AtomicU64,
+    /// Buffers at hand. There are no more of them than groups in the stretches at work.
+    spare: Mutex<Vec<Box<[u8]>>>,
+    at_work: AtomicU64,
+    passed: Arc<Passed>,
+    /// All is written, and in place.
+    is_done: AtomicBool,
+    is_durable: AtomicBool,
+    broken: OnceLock<Reason>,
+    wake: Wake,
+}
+
+enum Job {
+    /// A group that has come in.
+    Group { number: u64, data: Box<[u8]>, len: usize, hash: [u8; 32], wrong: Sender<u64> },
+    /// The stream has so many groups.
+    End(u64),
+}
+
+/// How many bytes the part is of which this is the manifest, if it is a stretch of a stream.
+pub fn check_stretch(manifest: &Manifest) -> Option<u64> {
+    let [entry] = &manifest.entries[..] else { return None };
+    let Kind::File { size, extents: None, .. } = entry.kind else { return None };
+    let is_whole = !manifest.seams.has_more || size % GROUP_LEN == 0;
+    (is_whole && size <= STRETCH_LEN).then_some(size)
+}
+
+impl Drain {
+    /// Begin to write there. `wake` is called when there is something to know.
+    pub fn start(outlet: Ready, wake: Wake) -> Result<Drain, FileError> {
+        let thread =
+            Prepared::for_task("longhaul-write").map_err(FileError::step("no thread can be started"))?;
+        let shared = Arc::new(Shared {
+            handed: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            spare: Mutex::default(),
+            at_work: AtomicU64::new(0),
+            passed: Arc::default(),
+            is_done: AtomicBool::new(false),
+            is_durable: AtomicBool::new(false),
+            broken: OnceLock::new(),
+            wake,
+        });
+        let (jobs, queue) = unbounded();
+        let (writing, is_file) = (shared.clone(), outlet.is_file());
+        let work: Task = Box::new(move || {
+            if let Err(error) = writing.work_off(outlet, &queue) {
+                let _ = writing.broken.set(error.into());
+            }
+            (writing.wake)();
+        });
+        let thread = thread.begin(work);
+        // Who reads of standard output may never go on: nobody waits for that.
+        let writer = Writer { shared, jobs: Some(jobs), thread: is_file.then_some(thread) };
+        Ok(Drain { writer: Arc::new(writer), groups: 0 })
+    }
+
+    /// What went through it so far.
+    pub fn passed(&self) -> Arc<Passed> {
+        self.writer.shared.passed.clone()
+    }
+
+    /// Take the next stretch, of so many bytes. `room`: the memory that it takes.
+    pub fn stretch(&mut self, len: u64, is_last: bool, room: Allowance) -> Box<dyn PartSink> {
+        let groups = self.groups..self.groups + len.div_ceil(GROUP_LEN);
+        self.groups = groups.end;
+        self.writer.shared.at_work.fetch_add(groups.end - groups.start, Ordering::Relaxed);
+        if is_last {
+            self.writer.send(Job::End(groups.end));
+        }
+        let coming = groups.clone().map(|_| Coming::default()).collect();
+        let (tell_wrong, wrong) = unbounded();
+        Box::new(StretchSink {
+            writer: self.writer.clone(),
+            groups,
+            len,
+            is_last,
+            coming,
+            tell_wrong,
+            wrong,
+            _room: room,
+        })
+    }
+}
+
+impl Writer {
+    fn send(&self, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            // One that is gone has said why.
+            let _ = jobs.send(job);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // Nothing of a file stays that has not become complete.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// What the thread does until nobody wants any more of it.
+    fn work_off(&self, outlet: Ready, jobs: &Receiver<Job>) -> Result<(), FileError> {
+        let mut opened = outlet.open()?;
+        let (mut whole, mut verified, mut end) = (StreamHash::default(), BTreeMap::new(), None);
+        for job in jobs {
+            match job {
+                Job::End(groups) => end = Some(groups),
+                Job::Group { number, data, len, hash, wrong } => {
+                    if group_hash(number as u32, u32::MAX, &data[..len]) == hash {
+                        verified.insert(number, (data, len, hash));
+                    } else {
+                        self.handed.fetch_sub(1, Ordering::Relaxed);
+                        self.spare(data);
+                        // The stretch is there as long as the session is.
+                        let _ = wrong.send(number);
+                    }
+                }
+            }
+            let mut next = self.written.load(Ordering::Relaxed);
+            while let Some((data, len, hash)) = verified.remove(&next) {
+                self.write(&mut opened, &data[..len])?;
+                whole.push(&data[..len], hash);
+                self.spare(data);
+                next += 1;
+                self.written.store(next, Ordering::Release);
+            }
+            if end == Some(next) {
+                return self.finish(opened, whole);
+            }
+            (self.wake)();
+        }
+        Ok(())
+    }
+
+    fn write(&self, opened: &mut Opened, data: &[u8]) -> Result<(), FileError> {
+        opened.write(data)?;
+        self.passed.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn finish(&self, opened: Opened, whole: StreamHash) -> Result<(), FileError> {
+        let is_durable = opened.finish()?;
+        let _ = self.passed.hash.set(whole.finish());
+        self.is_durable.store(is_durable, Ordering::Relaxed);
+        self.is_done.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn lock_spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spare(&self, data: Box<[u8]>) {
+        self.lock_spare().push(data);
+    }
+
+    fn buffer(&self) -> Box<[u8]> {
+        let spare = self.lock_spare().pop();
+        spare.unwrap_or_else(|| vec![0; GROUP_LEN as usize].into())
+    }
+}
+
+/// What comes of a stretch.
+struct StretchSink {
+    writer: Arc<Writer>,
+    /// Their numbers in the stream.
+    groups: Range<u64>,
+    len: u64,
+    is_last: bool,
+    coming: Vec<Coming>,
+    tell_wrong: Sender<u64>,
+    wrong: Receiver<u64>,
+    _room: Allowance,
+}
+
+/// A group that comes in.
+#[derive(Default)]
+struct Coming {
+    data: Option<Box<[u8]>>,
+    runs: Runs,
+    hash: Option<[u8; 32]>,
+    /// The writer has it.
+    is_handed: bool,
+    /// How often it was not what the sender read.
+    wrong: u32,
+}
+
+impl StretchSink {
+    fn group_len(&self, index: usize) -> usize {
+        (self.len - index as u64 * GROUP_LEN).min(GROUP_LEN) as usize
+    }
+
+    /// Hand a group to the writer if all of it is there.
+    fn hand_over(&mut self, index: usize) {
+        let len = self.group_len(index);
+        let group = &mut self.coming[index];
+        if let (false, true, Some(hash)) = (group.is_handed, group.runs.covers(&(0..len as u32)), group.hash)
+            && let Some(data) = group.data.take()
+        {
+            (group.is_handed, group.runs) = (true, Runs::default());
+            let (number, wrong) = (self.groups.start + index as u64, self.tell_wrong.clone());
+            self.writer.shared.handed.fetch_add(1, Ordering::Relaxed);
+            self.writer.send(Job::Group { number, data, len, hash, wrong });
+        }
+    }
+}
+
+impl Sink for StretchSink {
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Result<(), Full> {
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() && at < self.len {
+            let (index, from) = ((at / GROUP_LEN) as usize, (at % GROUP_LEN) as usize);
+            let (piece, after) = rest.split_at(rest.len().min(self.group_len(index) - from));
+            let group = &mut self.coming[index];
+            if !group.is_handed {
+                let data = group.data.get_or_insert_with(|| self.writer.shared.buffer());
+                data[from..from + piece.len()].copy_from_slice(piece);
+                group.runs.insert(from as u32..(from + piece.len()) as u32);
+                self.hand_over(index);
+            }
+            (at, rest) = (at + piece.len() as u64, after);
+        }
+        Ok(())
+    }
+}
+
+impl PartSink for StretchSink {
+    fn expect(&mut self, GroupHash { group, hash }: GroupHash) {
+        let index = group.index as usize;
+        if group.entry == 0 && index < self.coming.len() {
+            self.coming[index].hash = Some(hash);
+            self.hand_over(index);
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<SinkEvent> {
+        let index = self.wrong.try_recv().ok()?.checked_sub(self.groups.start)?;
+        let start = index * GROUP_LEN;
+        let group = &mut self.coming[index as usize];
+        (group.is_handed, group.wrong) = (false, group.wrong + 1);
+        if group.wrong >= BAD_MAX {
+            let _ = self.writer.shared.broken.set(FileError::Unverifiable.into());
+        }
+        let range = start..start + self.group_len(index as usize) as u64;
+        Some(SinkEvent::Bad { ranges: [range].into_iter().collect() })
+    }
+
+    fn is_finished(&self) -> bool {
+        let shared = &self.writer.shared;
+        let is_written = shared.written.load(Ordering::Acquire) >= self.groups.end;
+        if self.is_last { shared.is_done.load(Ordering::Acquire) } else { is_written }
+    }
+
+    fn report(&self) -> Report {
+        let shared = &self.writer.shared;
+        let is_done = self.is_last && shared.is_done.load(Ordering::Acquire);
+        let durable = shared.is_durable.load(Ordering::Relaxed) || !self.is_last;
+        Report { files_done: u64::from(is_done), durable, ..Report::default() }
+    }
+
+    fn backlog(&self) -> Backlog {
+        let shared = &self.writer.shared;
+        let handed = shared.handed.load(Ordering::Relaxed);
+        let queued = handed.saturating_sub(shared.written.load(Ordering::Relaxed));
+        let limit_bytes = PARTS_MAX as u64 * STRETCH_LEN;
+        Backlog { queued_bytes: queued * GROUP_LEN, limit_bytes, refused: 0 }
+    }
+
+    fn broken(&self) -> Option<Reason> {
+        self.writer.shared.broken.get().cloned()
+    }
+}
+
+impl Drop for StretchSink {
+    fn drop(&mut self) {
+        let (shared, count) = (&self.writer.shared, self.groups.end - self.groups.start);
+        let left = shared.at_work.fetch_sub(count, Ordering::Relaxed) - count;
+        shared.lock_spare().truncate(left as usize);
+    }
+}
