@@ -180,37 +180,38 @@ impl Shared {
         let (mut whole, mut number) = (StreamHash::default(), 0_u32);
         while let Some(mut data) = self.buffer() {
             let read = inlet(&mut data);
-            let mut state = self.lock();
-            match read {
-                Err(error) => state.end = Some(Err(error)),
-                Ok(len) => {
-                    drop(state);
-                    let hash = group_hash(number, u32::MAX, &data[..len]);
-                    if len > 0 {
-                        whole.push(&data[..len], hash);
-                        passed.bytes.fetch_add(len as u64, Ordering::Relaxed);
-                    }
-                    state = self.lock();
-                    match len {
-                        0 => state.spare.push(data),
-                        _ => state.ready.push_back(Ready { data, len, hash }),
-                    }
-                    number += 1;
-                    if len < GROUP_LEN as usize {
-                        let _ = passed.hash.set(std::mem::take(&mut whole).finish());
-                        state.end = Some(Ok(()));
-                    }
-                }
+            let ready = read.as_ref().ok().filter(|len| **len > 0).map(|len| {
+                let hash = group_hash(number, u32::MAX, &data[..*len]);
+                whole.push(&data[..*len], hash);
+                passed.bytes.fetch_add(*len as u64, Ordering::Relaxed);
+                Ready { data, len: *len, hash }
+            });
+            let end = match read {
+                Ok(len) if len == GROUP_LEN as usize => None,
+                Ok(_) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            };
+            if let Some(Ok(())) = end {
+                let _ = passed.hash.set(std::mem::take(&mut whole).finish());
             }
-            let (is_over, wake) = (state.end.is_some(), state.wake.clone());
-            drop(state);
-            self.changed.notify_all();
-            if let Some(wake) = wake {
-                wake();
-            }
+            let is_over = end.is_some();
+            self.tell(ready, end);
             if is_over {
                 return;
             }
+            number += 1;
+        }
+    }
+
+    fn tell(&self, ready: Option<Ready>, end: Option<Result<(), FileError>>) {
+        let mut state = self.lock();
+        state.ready.extend(ready);
+        state.end = end;
+        let wake = state.wake.clone();
+        drop(state);
+        self.changed.notify_all();
+        if let Some(wake) = wake {
+            wake();
         }
     }
 
