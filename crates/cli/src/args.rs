@@ -141,6 +141,7 @@ pub enum UserCommand {
 ///   path                          on this host
 ///   [user@]host:path              reached over your own ssh
 ///   longhaul://host[:port]/path   behind a longhaul serve
+///   -                             standard input, as SRC; standard output, as DST
 ///
 /// As with rsync, a folder with a trailing slash stands for what is in it. Files that are
 /// already there are skipped, and an interrupted copy goes on where it stopped when the same
@@ -528,6 +529,7 @@ Examples:
   longhaul cp longhaul://far.example.org/set.tar .     from a longhaul serve (LONGHAUL_TOKEN=...)
   longhaul cp one.example.org:set.tar two.example.org:in/     from one to the other, directly
   longhaul cp --why --json big.tar far: | tail -1      the story on stderr, the figures as JSON
+  tar c run7 | longhaul cp - far:run7.tar              what comes of a pipe, and cp far:run7.tar - back
 
 Exit status: 0 done and verified, 1 failed, 2 wrong usage, 130 interrupted. After 1 and 130 what
 has arrived is kept: run the same command again to go on.";

@@ -209,6 +209,8 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
     seeds.push(tagged(1, to_bytes(&offer())));
     let pull = Operation::Pull { sources: vec![b"a".to_vec(), b"b/".to_vec()] };
     seeds.push(tagged(1, to_bytes(&Offer { operation: pull, ..offer() })));
+    let pipe = Operation::PullPipe { source: b"a".to_vec() };
+    seeds.push(tagged(1, to_bytes(&Offer { operation: pipe, ..offer() })));
     seeds.push(tagged(2, to_bytes(&answer())));
     seeds.push(tagged(2, to_bytes(&Answer::Refuse(Reason::new(Cause::Refused, "no")))));
     seeds

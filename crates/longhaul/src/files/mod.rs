@@ -16,6 +16,9 @@
 //! large file, or many small files together. Disks are touched by threads of their own, a block at a time; what
 //! runs on the network thread copies bytes between packets and blocks in memory and never waits.
 //!
+//! **Pipes** are copied without a listing: at the sender a `Tap` hands out what it reads in stretches, each a part of the copy with
+//! one file in it (`files/tap.rs`); at the receiver a `Drain` writes them one after the other (`files/drain.rs`) to an `Outlet`.
+//!
 //! **Scan.** Folders are opened one component at a time, never through a link below the top, and listed sorted.
 //! What cannot be listed becomes an error for the report and the rest goes on.
 //!

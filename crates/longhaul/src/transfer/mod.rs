@@ -14,6 +14,8 @@
 //! | client | `stream-join` | one for each TCP stream while it is being opened |
 //! | both | `pipe-out` | with data inside ssh: from the session to the control stream |
 //! | sender | 2 × `longhaul-read` | read ahead and hash |
+//! | sender of a pipe | `longhaul-read` | reads ahead and hashes, in place of those |
+//! | receiver of a pipe | `longhaul-write` | hashes, verifies and writes in order, in place of the writers and the keeper |
 //! | sender | `longhaul-list` | lists the sources, a part ahead of what is sent; ends with the session |
 //! | server that sends | `list` | waits for the first part, while probes are answered |
 //! | receiver | `compare` | compares a part's manifest with what is there, meanwhile data of the parts before it moves; ends with the session |
@@ -35,6 +37,7 @@
 //! | what | bound |
 //! |---|---|
 //! | blocks read ahead and kept for retransmission | 48 MiB for each part at work (`CACHE_LEN` in `files/reader.rs`); beyond 4 of them at a daemon from its budget |
+//! | what comes of a pipe | 128 MiB at the sender (`MADE_MAX` in `files/tap.rs`), beyond four MiB at a daemon from its budget; 96 MiB at the receiver, which begins with no stretch before it has the memory |
 //! | blocks being put together or waiting to be stored | 64 MiB for each part at work (`MEMORY_LEN` in `files/sink.rs`); beyond 4 of them at a daemon from its budget |
 //! | datagrams on their way | 2²⁰ records of 24 bytes (`FLIGHT_MAX`) |
 //! | bitmaps | 24 bytes per 65 536 packets (94 MB at 1434 bytes), and 8 KiB more while those are mixed; three of them at the sender, one at the receiver |
