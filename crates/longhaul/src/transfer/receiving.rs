@@ -1,7 +1,10 @@
 //! The side that gets the files.
 
+mod listed;
 mod parts;
 
+pub use self::listed::get_expanded;
+use self::listed::{WAIT_LONG, await_memory};
 use self::parts::{Before, Compared, Next, Part, PartEnd, Parts, Storer, stretch_len};
 use super::object_receiver::ObjectReceiver;
 use super::sending::Totals;
@@ -10,7 +13,7 @@ use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Base, Drain, FileSink, Outlet, Passed, Plan, Planner, SinkEvent};
-use crate::listing::{self, ListingError, Room};
+use crate::listing;
 use crate::net::budget::{Allowance, Purpose};
 use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
@@ -203,71 +206,6 @@ pub fn serve_until<T>(
         let deadline = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
         session.link.wait(&session.waker, now, deadline)?;
     }
-}
-
-/// Wait for a listing to be there in full, and for the memory that it takes expanded, which is given along with it.
-pub fn get_expanded<T>(
-    session: &mut Session<'_>,
-    head: ListingHead,
-    decode: impl Fn(&[u8], &mut Room) -> Result<T, ListingError>,
-) -> Result<(T, Allowance), Error> {
-    let mut packed = Allowance::of(&session.budget, Purpose::Need);
-    let bytes = get_listing(session, head, &mut packed)?;
-    match decode(&bytes, &mut Room::of(LISTED_AT_HAND)) {
-        Err(ListingError::TooLong) => {}
-        short => return Ok((short.map_err(|error| session.abort(error))?, Allowance::default())),
-    }
-    let mut room = await_room(session, bytes.len())?;
-    let expanded = decode(&bytes, &mut room).map_err(|error| session.abort(error))?;
-    Ok((expanded, room.settle()))
-}
-
-/// Wait for the memory that a list of so many bytes takes.
-fn await_room(session: &mut Session<'_>, packed_len: usize) -> Result<Room, Error> {
-    let budget = session.budget.clone();
-    await_memory(session, || Room::beside_others(Allowance::of(&budget, Purpose::Need), packed_len))
-}
-
-/// Wait until `get` has the memory that it wants.
-fn await_memory<T>(session: &mut Session<'_>, get: impl Fn() -> Option<T>) -> Result<T, Error> {
-    let began = clock::now();
-    serve_until(session, |session| {
-        let waited = clock::now().since(began);
-        if let Some(memory) = get() {
-            return Ok(Some(memory));
-        }
-        session.last_word = clock::now();
-        session.waits.fetch_or(waited > WAIT_LONG, Ordering::Relaxed);
-        if waited > ROOM_PATIENCE { Err(session.abort(ListingError::Busy)) } else { Ok(None) }
-    })
-}
-
-/// Wait for a listing to be there in full. A long one takes memory as it comes.
-fn get_listing(
-    session: &mut Session<'_>,
-    head: ListingHead,
-    packed: &mut Allowance,
-) -> Result<Vec<u8>, Error> {
-    let (mut bytes, mut total) = (head.bytes, head.total);
-    serve_until(session, |session| {
-        while total.is_none_or(|total| (bytes.len() as u64) < total) {
-            if total.is_some_and(|total| total > listing::PACKED_MAX) {
-                return Err(session.abort(ListingError::TooLong));
-            }
-            match session.poll_message()? {
-                None => return Ok(None),
-                Some(Message::ListingPart { total: told, bytes: part, .. }) => {
-                    total.get_or_insert(told);
-                    bytes.extend(&part);
-                    if bytes.len() as u64 > PACKED_AT_HAND && !packed.take(part.len() as u64) {
-                        return Err(session.abort(ListingError::Busy));
-                    }
-                }
-                Some(_) => {}
-            }
-        }
-        Ok(Some(std::mem::take(&mut bytes)))
-    })
 }
 
 /// Have something done that takes its time at the disk, on a thread of its own so that probes are answered meanwhile. The
@@ -614,13 +552,6 @@ impl<'a, 's> Receiving<'a, 's> {
     }
 }
 
-/// A list of so many bytes in memory takes nothing from other copies: 2000 files of usual names.
-const LISTED_AT_HAND: usize = 512 << 10;
-/// Compressed, so many.
-const PACKED_AT_HAND: u64 = 512 << 10;
-/// How long a copy waits for memory before that is told, and before it gives up.
-const WAIT_LONG: Duration = Duration::from_secs(1);
-const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// A drop in so many datagrams is worth a word.
 const DROPS_WORTH_A_WORD: u64 = 1000;
 /// The word that confirms an offer leaves when the answer to that has come: a round trip later.

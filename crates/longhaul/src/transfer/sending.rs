@@ -2,6 +2,7 @@
 
 mod carrier;
 mod feed;
+mod limits;
 mod parts;
 mod prepare;
 mod size;
@@ -16,7 +17,7 @@ use self::size::Size;
 use super::first_flight;
 use super::object_receiver::packet_len;
 use super::session::{HEARTBEAT, Session};
-use crate::api::{Limit, Phase, Progress};
+use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Listed, Lister};
@@ -119,6 +120,8 @@ struct Sending<'a, 's, F> {
     batch: usize,
     meter: LimitMeter,
     finished: Option<Report>,
+    /// When all that could be sent so far had last come in.
+    last_complete: Time,
     last_progress: Time,
     last_status: Time,
     recent: Recent,
@@ -203,6 +206,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             batch,
             meter: LimitMeter::new(now),
             finished: None,
+            last_complete: Time::ZERO,
             last_progress: Time::ZERO,
             last_status: now,
             recent: Recent { at: now, ..Recent::default() },
@@ -389,56 +393,6 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         Ok(true)
     }
 
-    /// What limits the transfer at this moment.
-    fn limit(&mut self, now: Time) -> Limit {
-        let snapshot = self.sender.snapshot();
-        if self.session.link.is_congested() {
-            return Limit::Path;
-        }
-        if self.carrier.is_full() {
-            return if self.sender.stats().pressure > PRESSURE_TARGET { Limit::Target } else { Limit::Path };
-        }
-        match self.sender.blocked() {
-            Blocked::Source => Limit::Source,
-            Blocked::Done if self.sender.source_mut().awaits_source() => Limit::Source,
-            Blocked::RateCap => Limit::RateCap,
-            Blocked::No | Blocked::Acks => Limit::None,
-            // It all came in, and the receiver's last word is late.
-            Blocked::Done if now.since(self.sender.stats().last_news) > self.sender.rtt().smoothed() => {
-                Limit::Target
-            }
-            Blocked::Done => Limit::None,
-            Blocked::Pacing | Blocked::Window => {
-                let stats = self.sender.stats();
-                if snapshot.receiver_bound {
-                    let target = stats.pressure > PRESSURE_TARGET || stats.refused > 0;
-                    if target { Limit::Target } else { Limit::Receiver }
-                } else if self.recent.receiver_bound {
-                    Limit::Receiver
-                } else if self.recent.cpu_bound {
-                    Limit::Cpu
-                } else if snapshot.policer.is_some() {
-                    Limit::Policer
-                } else if snapshot.random_loss >= LOSS_WORTH_A_WORD {
-                    Limit::Loss
-                } else {
-                    Limit::Path
-                }
-            }
-        }
-    }
-
-    /// What is known of that limit beside its name.
-    fn figures(&self, limit: Limit) -> String {
-        let policer = self.sender.snapshot().policer.filter(|_| limit == Limit::Policer);
-        let whole =
-            f64::from(self.session.link.packet_len(self.datagram_len as u16)) / self.datagram_len as f64;
-        policer.map_or(String::new(), |policer| {
-            let (mbps, burst_kb) = (policer.rate.as_mbps() * whole, policer.burst_bytes as f64 * whole / 1e3);
-            format!("; {mbps:.1} Mb/s and bursts of {burst_kb:.0} kB pass")
-        })
-    }
-
     fn account(&mut self, now: Time) {
         let limit = self.limit(now);
         if let Some(changed) = self.meter.note(now, limit) {
@@ -489,11 +443,10 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     fn tell_progress(&mut self) {
         let (listed, is_open_ended) = (self.whole.object_len, self.sender.source_mut().is_open_ended());
-        let done = self.sender.acked_bytes();
         let all = self.sender.acked() == self.sender.shape().packets();
         self.session.observer.progress(&Progress {
             phase: if all && !is_open_ended { Phase::Verifying } else { Phase::Moving },
-            bytes_done: done.min(listed),
+            bytes_done: self.sender.acked_bytes().min(listed),
             bytes_total: if is_open_ended { 0 } else { listed },
             files_total: if is_open_ended { 1 } else { self.whole.files },
             goodput: self.recent.goodput,
@@ -513,7 +466,12 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let stats = self.sender.stats();
         let waiting =
             self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
-        let since_news = self.session.presence.silence(stats.last_news.max(self.recent_start()));
+        if !waiting {
+            // A source may pause for as long as it likes.
+            self.last_complete = clock::now();
+        }
+        let heard = stats.last_news.max(self.recent_start()).max(self.last_complete);
+        let since_news = self.session.presence.silence(heard);
         if waiting && stats.packets_sent > 0 && since_news > patience {
             return Err(self.session.abort(Error::Stalled { after: patience }));
         }
@@ -560,7 +518,3 @@ const HASHES_PART: usize = 4096;
 /// Rates shown are over this span.
 const RECENT: Duration = Duration::from_millis(500);
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// The sink is so full (of 255) that writing it is what holds the transfer up.
-const PRESSURE_TARGET: u8 = 100;
-/// A share of random loss that costs noticeably.
-const LOSS_WORTH_A_WORD: f64 = 0.02;

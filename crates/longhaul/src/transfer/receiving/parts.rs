@@ -1,7 +1,7 @@
 //! The files that are received, a few parts of them at a time, and the comparison of the part that comes next.
 
 use super::super::sending::Totals;
-use super::PACKED_AT_HAND;
+use super::listed::PACKED_AT_HAND;
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Backlog, Drain, FileSink, PartSink, Plan, Planner, SinkEvent, Wake, check_stretch};

@@ -1,6 +1,7 @@
 //! Before the first data: what the receiver needs, what the path is like, and what carries the data.
 
 use super::super::session::{HEARTBEAT, Session};
+use super::Feed;
 use crate::api::Phase;
 use crate::clock;
 use crate::error::Error;
@@ -44,7 +45,7 @@ pub enum Prepared<F> {
 /// Wait until the receiver says what it needs and there is something to carry it. Nothing needed: nothing to carry it
 /// needed. Meanwhile `phase` is what is going on. As soon as it is known what is not, `read` begins to read the rest,
 /// while the path is still being looked at.
-pub fn prepare<F>(
+pub fn prepare<F: Feed>(
     session: &mut Session<'_>,
     phase: Phase,
     object_len: u64,
@@ -96,7 +97,9 @@ pub fn prepare<F>(
                 Carrier::Object => session.check.is_settled(looked, settle_patience(&path)),
                 Carrier::Stripe | Carrier::Ssh => !session.link.streams().is_empty(),
             };
-            if needed == 0 || finished.is_some() || ready {
+            // What is yet to come of a pipe needs something to carry it.
+            let needs_nothing = (needed == 0 || finished.is_some()) && !feed.awaits_source();
+            if needs_nothing || ready {
                 let begin = Begin { have, claimed, already, feed, path, carrier, why, finished };
                 return Ok(Prepared::Begin(begin));
             }
