@@ -327,3 +327,72 @@ impl Drop for StretchSink {
         shared.lock_spare().truncate(left as usize);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_proto::session::manifest::Group;
+    use std::time::{Duration, Instant};
+
+    const GROUP: usize = GROUP_LEN as usize;
+
+    /// Wait until something is so.
+    fn wait_until<T>(mut found: impl FnMut() -> Option<T>) -> T {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(found) = found() {
+                return found;
+            }
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The hash of a stream's group, which is in a stretch that begins with group `first`.
+    fn hash_of(stream: &[u8], number: usize, first: usize) -> GroupHash {
+        let data = stream.chunks(GROUP).nth(number).unwrap();
+        let group = Group { entry: 0, index: (number - first) as u32 };
+        GroupHash { group, hash: group_hash(number as u32, u32::MAX, data) }
+    }
+
+    #[test]
+    fn what_comes_in_any_order_is_written_in_order_and_what_is_wrong_comes_again() {
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let stream: Vec<u8> = (0..3 * GROUP + 5).map(|at| (at >> 9) as u8 ^ at as u8).collect();
+        let ready = Ready::StandardOutput(out.reopen().unwrap());
+        let mut drain = Drain::start(ready, Arc::new(|| {})).unwrap();
+        let passed = drain.passed();
+        let mut first = drain.stretch(2 * GROUP_LEN, false, Allowance::default());
+        let mut last = drain.stretch(GROUP_LEN + 5, true, Allowance::default());
+        (2..4).for_each(|number| last.expect(hash_of(&stream, number, 2)));
+        last.write_at(0, &stream[2 * GROUP..]).unwrap();
+        // A piece that crosses the border of two groups, and what is wrong in one of them.
+        first.write_at(GROUP_LEN / 2, &stream[GROUP / 2..2 * GROUP]).unwrap();
+        first.write_at(0, &vec![7; GROUP / 2]).unwrap();
+        (0..2).for_each(|number| first.expect(hash_of(&stream, number, 0)));
+        let again = wait_until(|| first.poll_event());
+        assert_eq!(again, SinkEvent::Bad { ranges: [0..GROUP_LEN].into_iter().collect() });
+        assert!(!first.is_finished() && passed.bytes.load(Ordering::Relaxed) == 0);
+        first.write_at(0, &stream[..GROUP]).unwrap();
+        wait_until(|| (first.is_finished() && last.is_finished()).then_some(()));
+        assert_eq!((first.report().files_done, last.report().files_done), (0, 1));
+        assert!(std::fs::read(out.path()).unwrap() == stream);
+        assert_eq!(passed.hash.get(), Some(blake3::hash(&stream).as_bytes()));
+    }
+
+    #[test]
+    fn what_never_comes_right_ends_the_copy() {
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let ready = Ready::StandardOutput(out.reopen().unwrap());
+        let mut drain = Drain::start(ready, Arc::new(|| {})).unwrap();
+        let mut only = drain.stretch(5, true, Allowance::default());
+        only.expect(hash_of(b"right", 0, 0));
+        for _ in 0..BAD_MAX {
+            assert!(only.broken().is_none());
+            only.write_at(0, b"wrong").unwrap();
+            wait_until(|| only.poll_event());
+        }
+        assert!(only.broken().is_some_and(|reason| reason.to_string().contains("cannot be verified")));
+        assert!(std::fs::read(out.path()).unwrap().is_empty());
+    }
+}

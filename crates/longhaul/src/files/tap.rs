@@ -305,3 +305,43 @@ const MADE_MAX: usize = (PARTS_MAX + 1) * STRETCH_GROUPS;
 const MADE_LEAST: usize = PARTS_MAX + 1;
 /// How long a copy waits for the first bytes before it reaches the other side: a program that writes at once is not cut short.
 const FIRST_PATIENCE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::budget::{Budget, Purpose};
+    use std::sync::atomic::AtomicU32;
+    use std::thread::sleep;
+
+    #[test]
+    fn a_pipe_waits_where_the_memory_that_there_may_be_is_taken() {
+        let (calls, budget) = (Arc::new(AtomicU32::new(0)), Arc::new(Budget::new(0)));
+        let counted = calls.clone();
+        let inlet = move |data: &mut [u8]| {
+            let call = counted.fetch_add(1, Ordering::SeqCst);
+            data.fill(call as u8);
+            Ok(if call < 9 { data.len() } else { 5 })
+        };
+        let kind = Kind::File { size: 0, extents: None, version: None };
+        let entry = Entry { path: NAME.into(), kind, mode: 0o644, mtime: (0, 0) };
+        let tap = Tap::open(Box::new(inlet), entry, Allowance::of(&budget, Purpose::Speed)).unwrap();
+        let (mut at, mut has_more) = (0_u64, true);
+        while has_more {
+            let (mut stretch, manifest) = loop {
+                match tap.poll() {
+                    Some(taken) => break taken.unwrap(),
+                    None => sleep(Duration::from_millis(1)),
+                }
+            };
+            sleep(Duration::from_millis(20));
+            // What is held and what is ready have no more than four buffers.
+            assert!(u64::from(calls.load(Ordering::SeqCst)) <= at.div_ceil(GROUP_LEN) + MADE_LEAST as u64);
+            let len = manifest.entries[0].kind.data_len();
+            let mut read = vec![0; len as usize];
+            stretch.read_at(0, &mut read).unwrap();
+            assert!((0..).zip(&read).all(|(n, byte)| u64::from(*byte) == (at + n) / GROUP_LEN));
+            (at, has_more) = (at + len, manifest.seams.has_more);
+        }
+        assert_eq!((at, tap.passed().bytes.load(Ordering::Relaxed)), (9 * GROUP_LEN + 5, 9 * GROUP_LEN + 5));
+    }
+}
