@@ -529,7 +529,7 @@ Examples:
   longhaul cp longhaul://far.example.org/set.tar .     from a longhaul serve (LONGHAUL_TOKEN=...)
   longhaul cp one.example.org:set.tar two.example.org:in/     from one to the other, directly
   longhaul cp --why --json big.tar far: | tail -1      the story on stderr, the figures as JSON
-  tar c run7 | longhaul cp - far:run7.tar              what comes of a pipe, and cp far:run7.tar - back
+  tar c run7 | longhaul cp - far:run7.tar              a pipe; far:run7.tar - brings it back
 
 Exit status: 0 done and verified, 1 failed, 2 wrong usage, 130 interrupted. After 1 and 130 what
 has arrived is kept: run the same command again to go on.";

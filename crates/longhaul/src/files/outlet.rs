@@ -69,7 +69,7 @@ impl Outlet {
 /// What is being written.
 pub(super) enum Opened {
     StandardOutput(File),
-    File(Growing),
+    File(Box<Growing>),
 }
 
 impl Ready {
@@ -83,7 +83,7 @@ impl Ready {
             Ready::StandardOutput(file) => Ok(Opened::StandardOutput(file)),
             Ready::File(plan, dest, entry) => {
                 let opened = Growing::begin(&plan, dest.clone(), entry);
-                opened.map(Opened::File).map_err(|error| error.at(&dest))
+                opened.map(|file| Opened::File(Box::new(file))).map_err(|error| error.at(&dest))
             }
         }
     }

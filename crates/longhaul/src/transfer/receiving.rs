@@ -80,7 +80,7 @@ pub fn receive(
     let speed = Allowance::of(&session.budget, Purpose::Speed);
     let sink = Box::new(sink.map_err(|error| session.abort(error))?.beside_others(speed));
     let first = Part { manifest, layout, sink, source_errors, _listed: listed };
-    let next = Next::new(Storer::Files(planner), session.waker.to_call(), session.budget.clone());
+    let next = Next::new(Storer::Files(Box::new(planner)), session.waker.to_call(), session.budget.clone());
     receive_parts(session, (Parts::default(), first), (have, already), next, is_dry_run)
 }
 

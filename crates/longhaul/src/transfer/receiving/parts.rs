@@ -36,7 +36,7 @@ pub struct Part {
 /// What parts are stored by.
 pub enum Storer {
     /// They are files, and compared with what is there.
-    Files(Planner),
+    Files(Box<Planner>),
     /// They are stretches of a stream.
     Pipe(Drain),
 }
