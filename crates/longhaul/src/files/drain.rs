@@ -331,7 +331,7 @@ impl Drop for StretchSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::session::manifest::Group;
+    use longhaul_proto::session::manifest::{Group, Ranges};
     use std::time::{Duration, Instant};
 
     const GROUP: usize = GROUP_LEN as usize;
@@ -371,7 +371,9 @@ mod tests {
         first.write_at(0, &vec![7; GROUP / 2]).unwrap();
         (0..2).for_each(|number| first.expect(hash_of(&stream, number, 0)));
         let again = wait_until(|| first.poll_event());
-        assert_eq!(again, SinkEvent::Bad { ranges: [0..GROUP_LEN].into_iter().collect() });
+        let mut ranges = Ranges::new();
+        ranges.insert(0..GROUP_LEN);
+        assert_eq!(again, SinkEvent::Bad { ranges });
         assert!(!first.is_finished() && passed.bytes.load(Ordering::Relaxed) == 0);
         first.write_at(0, &stream[..GROUP]).unwrap();
         wait_until(|| (first.is_finished() && last.is_finished()).then_some(()));
