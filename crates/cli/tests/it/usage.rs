@@ -69,7 +69,7 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--files-from", "/nowhere/list", "a", "h:b"], "no such file");
     refused(&["--files-from", "/dev/null", "--delete", "a", "h:b"], "leave one of the two out");
     refused(&["--exclude", "[a", "a", "h:b"], "--exclude \"[a\"");
-    refused(&["-", "h:b"], "./-");
+    refused(&["--retry=2", "-", "h:b"], "leave out --retry");
     refused(&["a"], "<DST>");
     refused(&["a", "longhaul://h:0x/"], "is not a port");
     refused(&["a", "longhaul://h/"], "LONGHAUL_TOKEN");
@@ -190,7 +190,7 @@ fn a_pipe_that_nobody_reads_is_no_reason_to_panic() {
         (&["completions", "bash"][..], 0),
         (&["--help"], 0),
         (&["cp", "--help"], 0),
-        (&["cp", "--json", "-", "h:b"], 2),
+        (&["cp", "--json", "--retry=2", "-", "h:b"], 2),
         (&["cp", "--json"], 2),
     ] {
         let mut child = longhaul().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
