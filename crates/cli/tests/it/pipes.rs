@@ -251,7 +251,7 @@ fn either_side_killed_midway_leaves_nothing_under_the_name() {
     let (rest, ended) = copy.finish();
     ended.expect_code(1);
     back.extend(rest);
-    assert!(back.len() < bytes.len() && back.len() % GROUP == 0 && back == bytes[..back.len()]);
+    assert!(back.len() < bytes.len() && back.len().is_multiple_of(GROUP) && back == bytes[..back.len()]);
 }
 
 #[test]
