@@ -9,12 +9,14 @@
 //! grow; all packets below `low` are in; runs of datagram numbers that came in, each told in several
 //! acknowledgements in a row; a slice of the map, so that whatever else was lost is told in the end.
 
+mod path;
+
+use self::path::PathArrivals;
 use super::{AckPolicy, NEVER, Shape};
 use crate::bitmap::Bitmap;
 use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Sink, Transmit};
 use crate::ranges::Ranges;
-use crate::seen::Seen;
 use crate::units::{DatagramNumber, PacketNumber, Time};
 use crate::wire::{Ack, Answer, Body, MAX_TIMED, Request, SLICE_WORDS};
 use core::time::Duration;
@@ -68,40 +70,23 @@ pub struct ReceiverStats {
 pub struct Receiver<K> {
     config: ReceiverConfig,
     sink: K,
+    /// The path that is spoken of, mostly the first.
+    path: PathArrivals,
+    others: Vec<PathArrivals>,
     map: Bitmap,
-    /// What is to be added to the map's count so that cuts do not change it.
-    uncounted: i64,
-    /// Numbers seen lately.
-    seen: Seen,
     epoch: u16,
-    /// Raised by the owner from the socket's own counter.
-    dropped: u64,
     pressure: u8,
-    latest: DatagramNumber,
-    latest_time: Time,
-    latest_ecn: Ecn,
-    /// Arrivals that the sender wants to know one by one, newest first.
-    timed: VecDeque<Timed>,
     /// Packet above which none has come in yet.
     frontier: PacketNumber,
     /// Where the next slice of the map begins.
     slice_from: PacketNumber,
-    /// New packets since the last acknowledgement, and since when.
-    unspoken: u64,
-    unspoken_since: Option<Time>,
-    ack_now: bool,
     answering: Option<Answering>,
     /// The last round that was asked about.
     round: u32,
-    /// After completion, late data is answered at most this often.
-    next_reminder: Time,
-    next_number: DatagramNumber,
-    by_streams: bool,
     /// More of the object is to become known: it is not complete before that.
     is_growing: bool,
     complete: bool,
     events: VecDeque<ReceiverEvent>,
-    stats: ReceiverStats,
 }
 
 /// An answer that is on its way out, in as many acknowledgements as it takes.
@@ -132,30 +117,18 @@ impl<K: Sink> Receiver<K> {
         let complete = map.is_full();
         Receiver {
             map,
-            uncounted: 0,
             sink,
-            seen: Seen::default(),
+            path: PathArrivals::default(),
+            others: vec![],
             epoch: 0,
-            dropped: 0,
             pressure: 0,
-            latest: 0,
-            latest_time: Time::ZERO,
-            latest_ecn: Ecn::NotEct,
-            timed: VecDeque::new(),
             frontier: 0,
             slice_from: 0,
-            unspoken: 0,
-            unspoken_since: None,
-            ack_now: false,
             answering: None,
             round: 0,
-            next_reminder: Time::ZERO,
-            next_number: 0,
-            by_streams: false,
             is_growing: false,
             complete,
             events: complete.then_some(ReceiverEvent::Complete).into_iter().collect(),
-            stats: ReceiverStats::default(),
             config,
         }
     }
@@ -189,7 +162,7 @@ impl<K: Sink> Receiver<K> {
         let body = Body::decode(body);
         if let Some(Body::Data { class, .. } | Body::Request(Request { class, .. })) = body
             && class != self.config.class
-            && arrival.number > self.seen.largest()
+            && arrival.number > self.path.seen.largest()
             && let Some((shape, have)) = recut(class)
         {
             self.cut(class, shape, &have);
@@ -213,7 +186,7 @@ impl<K: Sink> Receiver<K> {
             {
                 self.on_request(now, arrival, request);
             }
-            _ => self.stats.malformed += 1,
+            _ => self.path.stats.malformed += 1,
         }
     }
 
@@ -222,21 +195,16 @@ impl<K: Sink> Receiver<K> {
     fn cut(&mut self, class: u8, shape: Shape, have: &Ranges) {
         let before = std::mem::replace(&mut self.config.shape, shape);
         let map = shape.recut(&self.map, &before, have);
-        self.uncounted += self.map.count() as i64 - map.count() as i64;
         (self.map, self.config.class) = (map, class);
         self.frontier = shape.packets_touching(&(0..before.bytes(0..self.frontier).end)).end;
-        (self.slice_from, self.answering, self.ack_now) = (0, None, true);
+        (self.slice_from, self.answering) = (0, None);
+        self.acknowledge_now();
         self.check_complete();
     }
 
     /// The sink, for its owner's own business with it.
     pub fn sink_mut(&mut self) -> &mut K {
         &mut self.sink
-    }
-
-    /// Counters.
-    pub fn stats(&self) -> ReceiverStats {
-        self.stats
     }
 
     /// Different packets that are in (with those that were here before).
@@ -251,13 +219,13 @@ impl<K: Sink> Receiver<K> {
 
     /// What the socket says it dropped so far, and how full the sink is (0 to 255).
     pub fn set_host_state(&mut self, dropped: u64, pressure: u8) {
-        self.dropped = dropped;
+        self.path.dropped = dropped;
         self.pressure = pressure;
     }
 
     /// Whether TCP streams carry what comes in: then nobody needs to know at once what has.
     pub fn set_by_streams(&mut self, by_streams: bool) {
-        self.by_streams = by_streams;
+        self.path.by_streams = by_streams;
     }
 
     /// These bytes failed verification: ask for them again. Returns the new epoch, to be told to the sender.
@@ -267,7 +235,7 @@ impl<K: Sink> Receiver<K> {
         }
         self.complete = self.map.is_full() && !self.is_growing;
         self.epoch = self.epoch.saturating_add(1);
-        self.ack_now = true;
+        self.acknowledge_now();
         self.epoch
     }
 
@@ -276,47 +244,48 @@ impl<K: Sink> Receiver<K> {
         for range in ranges.iter() {
             self.map.insert_range(self.config.shape.packets_within(range));
         }
-        self.ack_now = true;
+        self.acknowledge_now();
         self.check_complete();
     }
 
     fn check_complete(&mut self) {
         if !self.complete && self.map.is_full() && !self.is_growing {
             self.complete = true;
-            self.ack_now = true;
+            self.acknowledge_now();
             self.events.push_back(ReceiverEvent::Complete);
         }
     }
 
     fn note_arrival(&mut self, arrival: Arrival) {
-        self.seen.insert(arrival.number);
-        self.stats.received += 1;
-        (self.latest, self.latest_time) = (arrival.number, arrival.time);
+        self.path.seen.insert(arrival.number);
+        self.path.stats.received += 1;
+        (self.path.latest, self.path.latest_time) = (arrival.number, arrival.time);
         // Where nobody can tell it is as if the way had taken the mark off: the sender asks for none.
-        self.latest_ecn = arrival.ecn.unwrap_or_default();
-        self.stats.marked += u64::from(self.latest_ecn == Ecn::Ce);
+        self.path.latest_ecn = arrival.ecn.unwrap_or_default();
+        self.path.stats.marked += u64::from(self.path.latest_ecn == Ecn::Ce);
     }
 
     fn on_data(&mut self, now: Time, arrival: Arrival, packet: PacketNumber, data: &[u8]) {
         self.note_arrival(arrival);
         if self.map.contains(packet) {
-            self.stats.repeats += 1;
+            self.path.stats.repeats += 1;
         } else if self.sink.write_at(self.config.shape.range(packet).start, data).is_err() {
-            self.stats.refused += 1;
+            self.path.stats.refused += 1;
             // Counted as come in but not acknowledged: it will be sent again.
-            self.seen.remove(arrival.number);
+            self.path.seen.remove(arrival.number);
             // What came over a TCP stream will be offered again.
-            self.stats.received -= u64::from(self.by_streams);
+            self.path.stats.received -= u64::from(self.path.by_streams);
         } else {
             self.map.insert(packet);
-            self.unspoken += 1;
+            self.path.distinct += 1;
+            self.path.unspoken += 1;
             self.frontier = self.frontier.max(packet + 1);
-            self.stats.last_news = now;
+            self.path.stats.last_news = now;
         }
-        self.unspoken_since.get_or_insert(now);
-        if self.complete && now >= self.next_reminder {
-            self.ack_now = true;
-            self.next_reminder = now + REMINDER_GAP;
+        self.path.unspoken_since.get_or_insert(now);
+        if self.complete && now >= self.path.next_reminder {
+            self.path.ack_now = true;
+            self.path.next_reminder = now + REMINDER_GAP;
         }
         self.check_complete();
     }
@@ -324,9 +293,9 @@ impl<K: Sink> Receiver<K> {
     /// The sender wants the map from a packet on: from now on, whatever part of an answer is still to go.
     fn on_request(&mut self, now: Time, arrival: Arrival, request: Request) {
         self.note_arrival(arrival);
-        self.stats.requests += 1;
+        self.path.stats.requests += 1;
         if self.complete {
-            self.ack_now = true;
+            self.path.ack_now = true;
         } else if request.round >= self.round {
             self.round = request.round;
             self.answering = Some(Answering { from: request.from, due: now });
@@ -334,36 +303,44 @@ impl<K: Sink> Receiver<K> {
     }
 
     fn note_timed(&mut self, arrival: Arrival) {
-        self.timed.push_front(Timed {
+        self.path.timed.push_front(Timed {
             number: arrival.number,
             time: arrival.time,
             repeats_left: TIMED_REPEATS,
         });
-        self.timed.truncate(MAX_TIMED);
-        self.ack_now = true;
+        self.path.timed.truncate(MAX_TIMED);
+        self.path.ack_now = true;
     }
 
     /// Each arrival is told several times: an acknowledgement that gets lost must not look like a lost datagram.
     fn tell_timed(&mut self) -> Vec<(DatagramNumber, Time)> {
-        let told = self.timed.iter().map(|timed| (timed.number, timed.time)).collect();
-        self.timed.retain_mut(|timed| {
+        let told = self.path.timed.iter().map(|timed| (timed.number, timed.time)).collect();
+        self.path.timed.retain_mut(|timed| {
             timed.repeats_left -= 1;
             timed.repeats_left > 0
         });
         told
     }
 
-    fn policy(&self) -> AckPolicy {
+    fn policy(&self, path: &PathArrivals) -> AckPolicy {
         let mut policy = self.config.ack;
-        if self.by_streams && policy.every != NEVER {
+        if path.by_streams && policy.every != NEVER {
             policy.every = policy.every.max(STREAMS_EVERY);
         }
-        policy.early(self.stats.received)
+        policy.early(path.stats.received)
+    }
+
+    fn timeout_of(&self, path: &PathArrivals) -> Option<Time> {
+        if self.complete && !path.ack_now {
+            return None;
+        }
+        let answers = self.answering.map(|answering| answering.due);
+        [answers, self.policy(path).deadline(path.unspoken_since)].into_iter().flatten().min()
     }
 
     fn news_is_due(&self, now: Time) -> bool {
-        let called_for = || self.policy().is_due(now, self.unspoken, self.unspoken_since);
-        self.ack_now || (!self.complete && called_for())
+        let called_for = || self.policy(&self.path).is_due(now, self.path.unspoken, self.path.unspoken_since);
+        self.path.ack_now || (!self.complete && called_for())
     }
 
     fn answer_is_due(&self, now: Time) -> Option<Answering> {
@@ -376,24 +353,24 @@ impl<K: Sink> Receiver<K> {
             epoch: self.epoch,
             complete: self.complete,
             pressure: self.pressure,
-            latest: self.latest,
-            latest_time: self.latest_time,
-            latest_ecn: self.latest_ecn,
-            delay: now.since(self.latest_time),
-            received: self.stats.received,
-            distinct: self.map.count().saturating_add_signed(self.uncounted),
-            dropped: self.dropped,
-            refused: self.stats.refused,
-            marked: self.stats.marked,
+            latest: self.path.latest,
+            latest_time: self.path.latest_time,
+            latest_ecn: self.path.latest_ecn,
+            delay: now.since(self.path.latest_time),
+            received: self.path.stats.received,
+            distinct: self.path.distinct,
+            dropped: self.path.dropped,
+            refused: self.path.stats.refused,
+            marked: self.path.stats.marked,
             low: self.map.low(),
-            largest: self.seen.largest(),
+            largest: self.path.seen.largest(),
             ..Ack::default()
         }
     }
 
     /// An acknowledgement of the receiver's own accord: what came in lately, and the next slice of the map in turn.
     fn compose_news(&mut self, now: Time) -> Ack {
-        let mut ack = Ack { runs: self.seen.runs(), timed: self.tell_timed(), ..self.compose(now) };
+        let mut ack = Ack { runs: self.path.seen.runs(), timed: self.tell_timed(), ..self.compose(now) };
         if ack.low < self.frontier {
             if self.slice_from < ack.low || self.slice_from >= self.frontier {
                 self.slice_from = ack.low;
@@ -434,7 +411,7 @@ impl<K: Sink> Endpoint for Receiver<K> {
 
     fn handle_timeout(&mut self, now: Time) {
         if self.news_is_due(now) {
-            self.ack_now = true;
+            self.path.ack_now = true;
         }
     }
 
@@ -442,28 +419,24 @@ impl<K: Sink> Endpoint for Receiver<K> {
         let room = buf.len().min(self.config.max_body);
         let ack = if let Some(answering) = self.answer_is_due(now) {
             self.compose_answer(now, answering, room)
-        } else if self.news_is_due(now) && self.stats.received > 0 {
-            self.ack_now = false;
-            (self.unspoken, self.unspoken_since) = (0, None);
+        } else if self.news_is_due(now) && self.path.stats.received > 0 {
+            self.path.ack_now = false;
+            (self.path.unspoken, self.path.unspoken_since) = (0, None);
             let ack = self.compose_news(now);
-            self.seen.note_ack();
+            self.path.seen.note_ack();
             ack
         } else {
             return None;
         };
         let len = ack.encode(&mut buf[..room]);
-        self.stats.acks += 1;
-        let number = self.next_number;
-        self.next_number += 1;
+        self.path.stats.acks += 1;
+        let number = self.path.next_number;
+        self.path.next_number += 1;
         Some(Transmit { number, len })
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        if self.complete && !self.ack_now {
-            return None;
-        }
-        let answers = self.answering.map(|answering| answering.due);
-        [answers, self.policy().deadline(self.unspoken_since)].into_iter().flatten().min()
+        self.timeout_of(&self.path)
     }
 
     fn poll_event(&mut self) -> Option<ReceiverEvent> {

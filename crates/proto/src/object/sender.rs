@@ -19,25 +19,24 @@ mod cut;
 mod loss;
 mod marking;
 mod pace;
+mod path;
 #[cfg(test)]
 mod testing;
 
 use super::asking::Asking;
-use super::flight::Flight;
 use super::selector::{Selector, View};
-use super::sending::{Blocked, Channel, SenderConfig, SenderEvent, SenderStats, Totals};
+use super::sending::{Blocked, Channel, SenderConfig, SenderEvent};
 use super::{MAX_DELAY, Shape};
 use crate::bitmap::Bitmap;
 use crate::control::{AckSample, Controller, Remembered, Sent, Snapshot, TimedArrival};
 use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
-use crate::pacer::Pacer;
 use crate::ranges::Ranges;
 use crate::rtt::Rtt;
 use crate::units::{DatagramNumber, PacketNumber, Rate, Time};
 use crate::wire::{self, Ack, Body};
 use core::time::Duration;
-use marking::Marking;
+use path::PathState;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -48,56 +47,28 @@ pub struct Sender<S> {
     config: SenderConfig,
     source: S,
     selector: Box<dyn Selector>,
-    controller: Box<dyn Controller>,
-    pacer: Pacer,
-    rtt: Rtt,
+    /// The path that is spoken of, mostly the first.
+    path: PathState,
+    others: Vec<PathState>,
     /// Packets that the receiver has.
     acked: Bitmap,
     /// Packets that the receiver has or that are on their way.
     busy: Bitmap,
     /// Packets sent at least once.
     tried: Bitmap,
+    /// Packets that had to be delivered.
+    packets_required: u64,
     /// Bytes that the receiver claims to have: packets that touch them are busy until that is settled.
     claimed: Ranges,
-    /// How datagrams travel at present.
-    channel: Channel,
-    marking: Marking,
-    flight: Flight,
     /// Between the rounds of a selector that works in rounds.
     asking: Asking,
     /// Chosen, but the source was not ready.
     pending: Option<(PacketNumber, bool)>,
     epoch: u16,
-    /// Datagrams with lower numbers belong to an earlier cut of the object.
-    cut_from: DatagramNumber,
     /// Bytes in the longest packet of earlier cuts.
     longest_before: u32,
-    /// Datagrams of before there was a sender, while nothing has been acknowledged: the window is not for them.
-    sent_before: u64,
-    /// Datagrams given up since an acknowledgement last named data that came in.
-    vanished: u64,
-    /// When the newest datagram that one named had left.
-    proven: Time,
-    /// Datagrams left to send of the controller's train.
-    train_left: u32,
-    /// When the last datagram of data left.
-    last_sent: Time,
-    /// A loss from here on opens a new congestion episode.
-    episode_from: DatagramNumber,
-    /// When the largest acknowledged datagram left.
-    largest_sent: Time,
-    reorder_window: Duration,
-    app_limited: bool,
-    /// Going down from here to repeat what is on its way at the end of the object.
-    hedge_from: DatagramNumber,
-    blocked: Blocked,
     events: VecDeque<SenderEvent>,
     complete: bool,
-    stats: SenderStats,
-    /// Of these, what went by TCP streams: the controller does not hear of it.
-    base: Totals,
-    /// What the controller was last told: it never goes back.
-    told: Totals,
 }
 
 impl<S: Source> Sender<S> {
@@ -110,39 +81,25 @@ impl<S: Source> Sender<S> {
         }
         let required = packets - acked.count();
         let complete = required == 0;
+        let mut path = PathState::new(config.rtt, config.ecn, controller);
+        if complete {
+            path.blocked = Blocked::Done;
+        }
         Sender {
             selector: config.selector.build(config.seed),
-            controller,
-            pacer: Pacer::new(),
-            rtt: Rtt::new(config.rtt),
+            path,
+            others: vec![],
             busy: acked.clone(),
             tried: acked.clone(),
+            packets_required: required,
             claimed: Ranges::new(),
             acked,
-            channel: Channel::Datagrams,
-            marking: Marking::new(config.ecn),
-            flight: Flight::default(),
             asking: Asking::new(config.class, packets),
             pending: None,
             epoch: 0,
-            cut_from: 0,
             longest_before: 0,
-            sent_before: 0,
-            vanished: 0,
-            proven: Time::ZERO,
-            train_left: 0,
-            last_sent: Time::ZERO,
-            episode_from: 0,
-            largest_sent: Time::ZERO,
-            reorder_window: (config.rtt / 8).max(REORDER_MIN),
-            app_limited: false,
-            hedge_from: 0,
-            blocked: if complete { Blocked::Done } else { Blocked::Pacing },
             events: complete.then_some(SenderEvent::Complete).into_iter().collect(),
             complete,
-            stats: SenderStats { packets_required: required, ..SenderStats::default() },
-            base: Totals::default(),
-            told: Totals::default(),
             config,
             source,
         }
@@ -159,29 +116,24 @@ impl<S: Source> Sender<S> {
         &mut self.source
     }
 
-    /// Counters.
-    pub fn stats(&self) -> SenderStats {
-        self.stats
-    }
-
     /// The round trip.
     pub fn rtt(&self) -> &Rtt {
-        &self.rtt
+        &self.main_path().rtt
     }
 
     /// The controller's view.
     pub fn snapshot(&self) -> Snapshot {
-        self.controller.snapshot()
+        self.main_path().controller.snapshot()
     }
 
     /// Why nothing could be sent when `poll_transmit` last said so.
     pub fn blocked(&self) -> Blocked {
-        self.blocked
+        self.main_path().blocked
     }
 
     /// Sending time lost to late wake-ups.
     pub fn time_lost(&self) -> Duration {
-        self.pacer.time_lost()
+        self.path.pacer.time_lost()
     }
 
     /// Never faster than this from now on.
@@ -204,7 +156,7 @@ impl<S: Source> Sender<S> {
 
     /// What the controller has learnt of the path, for a later transfer.
     pub fn remember(&self) -> Option<Remembered> {
-        self.controller.remember()
+        self.path.controller.remember()
     }
 
     /// How the object is cut.
@@ -216,11 +168,13 @@ impl<S: Source> Sender<S> {
     /// late acknowledgement of the old bytes counts for the new.
     pub fn resend(&mut self, epoch: u16, ranges: &Ranges) {
         self.epoch = epoch;
-        let on_way: Vec<PacketNumber> = self.flight.packets().map(|(packet, _)| packet).collect();
-        for packet in on_way.into_iter().filter(|p| !self.acked.contains(*p)) {
-            self.busy.remove(packet);
+        let paths = std::iter::once(&self.path).chain(&self.others);
+        for (packet, _) in paths.flat_map(|path| path.flight.packets()) {
+            if !self.acked.contains(packet) {
+                self.busy.remove(packet);
+            }
         }
-        self.flight.clear();
+        self.all_paths().for_each(|path| path.flight.clear());
         for range in ranges.iter() {
             let range = self.widened(range);
             self.config.have.remove(range.clone());
@@ -252,7 +206,7 @@ impl<S: Source> Sender<S> {
             }
             self.config.have.insert(range.clone());
         }
-        self.stats.packets_required += packets.saturating_sub(before + self.acked.count() - had);
+        self.packets_required += packets.saturating_sub(before + self.acked.count() - had);
         self.hold(claimed);
         self.complete = self.acked.is_full();
     }
@@ -269,52 +223,57 @@ impl<S: Source> Sender<S> {
     }
 
     fn on_ack(&mut self, now: Time, ack: &Ack) {
-        if ack.largest < self.cut_from {
+        if ack.largest < self.path.cut_from {
             // Its packet numbers are those of an earlier cut. What it says comes again in later ones.
             return;
         }
-        if ack.epoch < self.epoch || ack.largest >= self.flight.next_number() {
-            self.stats.malformed += u64::from(ack.epoch >= self.epoch);
+        if ack.epoch < self.epoch || ack.largest >= self.path.flight.next_number() {
+            self.path.stats.malformed += u64::from(ack.epoch >= self.epoch);
             return;
         }
-        self.stats.acks += 1;
-        self.marking.heard(ack, self.flight.next_number());
+        self.path.stats.acks += 1;
+        self.path.marking.heard(ack, self.path.flight.next_number());
         self.tell_timed(now, ack);
-        let latest_sent = self.flight.udp_sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
-        if let Some(sent) = self.flight.sent_time(ack.largest) {
-            self.largest_sent = self.largest_sent.max(sent);
+        let latest_sent =
+            self.path.flight.udp_sent_time(ack.latest).or_else(|| self.asking.sent_time(ack.latest));
+        if let Some(sent) = self.path.flight.sent_time(ack.largest) {
+            self.path.largest_sent = self.path.largest_sent.max(sent);
         }
         let before = self.acked.count();
         self.merge_map(ack);
         let ranges: Vec<Range<DatagramNumber>> = ack.received_ranges().collect();
         let (acked, busy) = (&mut self.acked, &mut self.busy);
+        let mut any_landed = false;
         for range in &ranges {
-            self.flight.settle(range.clone(), |landed| {
+            self.path.flight.settle(range.clone(), |landed| {
+                any_landed = true;
                 acked.insert(landed.packet);
                 busy.insert(landed.packet);
             });
         }
-        if let Some(late) = self.flight.spurious(&ranges, self.largest_sent) {
-            self.stats.spurious += 1;
-            self.reorder_window =
-                self.reorder_window.max(late * 9 / 8).min(self.rtt.smoothed().max(REORDER_MIN));
+        if let Some(late) = self.path.flight.spurious(&ranges, self.path.largest_sent) {
+            self.path.stats.spurious += 1;
+            self.path.reorder_window =
+                self.path.reorder_window.max(late * 9 / 8).min(self.path.rtt.smoothed().max(REORDER_MIN));
         }
-        let deadline = self.largest_sent - self.reorder_window;
+        let deadline = self.path.largest_sent - self.path.reorder_window;
         self.give_up(now, ack.largest, deadline);
         if ack.complete {
             self.acked.insert_range(0..self.acked.len());
             self.busy.insert_range(0..self.busy.len());
         }
-        if self.acked.count() > before {
-            (self.vanished, self.proven) = (0, self.largest_sent);
+        // What the map tells may have come in over another path.
+        let tells_more = self.others.is_empty() && self.acked.count() > before;
+        if any_landed || tells_more {
+            (self.path.vanished, self.path.proven) = (0, self.path.largest_sent);
         }
-        let news = self.acked.count() > before || ack.received > self.stats.received;
+        let news = tells_more || ack.received > self.path.stats.received;
         if news {
             self.report(now, ack, latest_sent);
-            self.stats.last_news = now;
-            self.stats.timeouts_in_a_row = 0;
+            self.path.stats.last_news = now;
+            self.path.stats.timeouts_in_a_row = 0;
         }
-        if self.asking.hear(now, ack, self.rtt.timeout(MAX_DELAY)) {
+        if self.asking.hear(now, ack, self.path.rtt.timeout(MAX_DELAY)) {
             self.selector.start_round();
         }
         self.check_complete();
@@ -326,11 +285,11 @@ impl<S: Source> Sender<S> {
             .iter()
             .rev()
             .filter_map(|&(number, arrival)| {
-                self.flight.sent_time(number).map(|sent| TimedArrival { number, sent, arrival })
+                self.path.flight.sent_time(number).map(|sent| TimedArrival { number, sent, arrival })
             })
             .collect();
         if !arrivals.is_empty() {
-            self.controller.on_timed(now, &arrivals);
+            self.path.controller.on_timed(now, &arrivals);
         }
     }
 
@@ -350,8 +309,8 @@ impl<S: Source> Sender<S> {
     /// Tell the controller.
     fn report(&mut self, now: Time, ack: &Ack, latest_sent: Option<Time>) {
         let (len, ack_delay_max) = (self.datagram_len(), self.ack_delay_max());
-        self.sent_before = 0;
-        let stats = &mut self.stats;
+        self.path.sent_before = 0;
+        let stats = &mut self.path.stats;
         stats.received = stats.received.max(ack.received);
         stats.distinct = stats.distinct.max(ack.distinct);
         stats.covered = stats.covered.max(ack.largest + 1);
@@ -359,47 +318,48 @@ impl<S: Source> Sender<S> {
         stats.refused = stats.refused.max(ack.refused);
         stats.marked = stats.marked.max(ack.marked);
         stats.pressure = ack.pressure;
-        if self.channel == Channel::Streams {
+        if self.path.channel == Channel::Streams {
             return;
         }
         if ack.delay > ack_delay_max {
             stats.receiver_late += now.since(stats.last_news).min(ack.delay);
         }
         // What comes out of TCP streams meanwhile was not sent under this controller.
-        let landed = self.base.in_streams.saturating_sub(self.flight.in_streams());
-        let received = stats.received.saturating_sub(self.base.received + landed);
-        let distinct = stats.distinct.saturating_sub(self.base.distinct + landed);
-        self.told.received = self.told.received.max(received);
-        self.told.distinct = self.told.distinct.max(distinct);
-        if self.marking.is_sound() {
-            self.told.marked = self.told.marked.max(stats.marked.saturating_sub(self.base.marked));
+        let landed = self.path.base.in_streams.saturating_sub(self.path.flight.in_streams());
+        let received = stats.received.saturating_sub(self.path.base.received + landed);
+        let distinct = stats.distinct.saturating_sub(self.path.base.distinct + landed);
+        self.path.told.received = self.path.told.received.max(received);
+        self.path.told.distinct = self.path.told.distinct.max(distinct);
+        if self.path.marking.is_sound() {
+            self.path.told.marked =
+                self.path.told.marked.max(stats.marked.saturating_sub(self.path.base.marked));
         }
         // A delay longer than the round trip means that the receiver's clock was set meanwhile: no sample.
         let rtt = latest_sent.and_then(|sent| now.since(sent).checked_sub(ack.delay));
         if let Some(rtt) = rtt {
-            self.rtt.sample(rtt);
+            self.path.rtt.sample(rtt);
         }
         let sample = AckSample {
             now,
             arrival: ack.latest_time,
             one_way_ns: latest_sent.map(|sent| ack.latest_time.0.wrapping_sub(sent.0) as i64),
             rtt,
-            rtt_min: self.rtt.min(),
+            rtt_min: self.path.rtt.min(),
             // Acknowledgements overtake each other: totals never go back.
-            received_bytes: self.told.received.saturating_mul(len),
-            accepted_bytes: self.told.distinct.saturating_mul(len),
-            covered_bytes: stats.covered.saturating_sub(self.base.covered).saturating_mul(len),
-            overrun_bytes: stats.overruns().saturating_sub(self.base.overruns).saturating_mul(len),
-            ce_bytes: self.told.marked.saturating_mul(len),
+            received_bytes: self.path.told.received.saturating_mul(len),
+            accepted_bytes: self.path.told.distinct.saturating_mul(len),
+            covered_bytes: stats.covered.saturating_sub(self.path.base.covered).saturating_mul(len),
+            overrun_bytes: stats.overruns().saturating_sub(self.path.base.overruns).saturating_mul(len),
+            ce_bytes: self.path.told.marked.saturating_mul(len),
             pressure: f64::from(ack.pressure) / 255.0,
             latest: ack.latest,
             largest: ack.largest,
-            next_number: self.flight.next_number(),
-            in_flight: self.flight.in_datagrams() * len,
-            app_limited: std::mem::take(&mut self.app_limited),
+            next_number: self.path.flight.next_number(),
+            in_flight: self.path.flight.in_datagrams() * len,
+            app_limited: std::mem::take(&mut self.path.app_limited),
             time_lost: self.time_lost(),
         };
-        self.controller.on_ack(&sample);
+        self.path.controller.on_ack(&sample);
     }
 
     fn choose(&mut self) -> Option<(PacketNumber, bool)> {
@@ -408,9 +368,9 @@ impl<S: Source> Sender<S> {
         }
         match self.selector.next(View { acked: &self.acked, busy: &self.busy }) {
             Some(packet) => {
-                self.hedge_from = DatagramNumber::MAX;
+                self.all_paths().for_each(|path| path.hedge_from = DatagramNumber::MAX);
                 if self.selector.round_is_over().is_some() {
-                    self.stats.rounds = self.asking.round();
+                    self.path.stats.rounds = self.asking.round();
                 }
                 Some((packet, false))
             }
@@ -422,17 +382,18 @@ impl<S: Source> Sender<S> {
     /// At the end of the object, when all is on its way and the path is known to lose: repeat the newest packets,
     /// whose loss would be noticed last. A small share of the object at most.
     fn hedge(&mut self) -> Option<PacketNumber> {
-        let budget = self.stats.packets_required / HEDGE_SHARE + HEDGE_MIN;
-        let by_streams = self.channel == Channel::Streams;
+        let budget = self.packets_required / HEDGE_SHARE + HEDGE_MIN;
+        let by_streams = self.path.channel == Channel::Streams;
         if by_streams
-            || self.stats.given_up == 0
-            || self.stats.packets_hedged >= budget
-            || self.rtt.min() < HEDGE_RTT_MIN
+            || self.path.stats.given_up == 0
+            || self.path.stats.packets_hedged >= budget
+            || self.path.rtt.min() < HEDGE_RTT_MIN
         {
             return None;
         }
-        let (packet, number) = self.flight.newest_single(self.hedge_from, |p| self.acked.contains(p))?;
-        self.hedge_from = number;
+        let (packet, number) =
+            self.path.flight.newest_single(self.path.hedge_from, |p| self.acked.contains(p))?;
+        self.path.hedge_from = number;
         Some(packet)
     }
 
@@ -445,39 +406,39 @@ impl<S: Source> Sender<S> {
     /// The question, if it is due.
     fn ask(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         self.ask_at().filter(|at| now >= *at)?;
-        let number = self.flight.push_empty(now);
-        let request = self.asking.ask(now, number, self.rtt.timeout(MAX_DELAY));
-        self.stats.requests += 1;
+        let number = self.path.flight.push_empty(now);
+        let request = self.asking.ask(now, number, self.path.rtt.timeout(MAX_DELAY));
+        self.path.stats.requests += 1;
         Some(Transmit { number, len: request.encode(buf) })
     }
 
     /// A packet goes, or went, at that time: with this number.
     fn note_sent(&mut self, packet: PacketNumber, now: Time, in_train: bool) -> DatagramNumber {
         let again = !self.tried.insert(packet);
-        let by_stream = self.channel == Channel::Streams;
-        let number = self.flight.push(packet, now, again, by_stream);
+        let by_stream = self.path.channel == Channel::Streams;
+        let number = self.path.flight.push(packet, now, again, by_stream);
         self.busy.insert(packet);
-        self.stats.packets_sent += 1;
-        self.stats.packets_resent += u64::from(again);
-        self.last_sent = now;
+        self.path.stats.packets_sent += 1;
+        self.path.stats.packets_resent += u64::from(again);
+        self.path.last_sent = now;
         if by_stream {
-            self.stats.packets_by_streams += 1;
+            self.path.stats.packets_by_streams += 1;
         } else {
             let bytes = self.datagram_len();
-            let in_flight = self.flight.in_datagrams() * bytes;
-            self.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
+            let in_flight = self.path.flight.in_datagrams() * bytes;
+            self.path.controller.on_sent(&Sent { now, number, bytes, in_train, in_flight });
         }
         number
     }
 
     fn window_is_full(&self) -> bool {
-        if self.channel == Channel::Streams {
-            return self.flight.len() as u64 >= STREAMS_SPAN;
+        if self.path.channel == Channel::Streams {
+            return self.path.flight.len() as u64 >= STREAMS_SPAN;
         }
         let len = self.datagram_len();
-        let window = self.controller.window().unwrap_or(u64::MAX).max(2 * len);
-        let on_way = self.flight.in_datagrams().saturating_sub(self.sent_before);
-        on_way * len + len > window || self.flight.len() >= FLIGHT_MAX
+        let window = self.path.controller.window().unwrap_or(u64::MAX).max(2 * len);
+        let on_way = self.path.flight.in_datagrams().saturating_sub(self.path.sent_before);
+        on_way * len + len > window || self.path.flight.len() >= FLIGHT_MAX
     }
 }
 
@@ -485,10 +446,10 @@ impl<S: Source> Endpoint for Sender<S> {
     type Event = SenderEvent;
 
     fn handle_datagram(&mut self, now: Time, _arrival: Arrival, body: &[u8]) {
-        self.marking.advance(self.flight.next_number());
+        self.path.marking.advance(self.path.flight.next_number());
         match Body::decode(body) {
             Some(Body::Ack(ack)) => self.on_ack(now, &ack),
-            _ => self.stats.malformed += 1,
+            _ => self.path.stats.malformed += 1,
         }
     }
 
@@ -496,81 +457,89 @@ impl<S: Source> Endpoint for Sender<S> {
         if self.complete {
             return;
         }
-        self.marking.advance(self.flight.next_number());
+        self.path.marking.advance(self.path.flight.next_number());
         if self.overtaken_at().is_some_and(|at| now >= at) {
-            self.give_up(now, self.stats.covered - 1, self.largest_sent);
+            self.give_up(now, self.path.stats.covered - 1, self.path.largest_sent);
         }
         if self.timeout_at().is_none_or(|at| now < at) {
             return;
         }
-        self.stats.timeouts_in_a_row += 1;
-        if self.stats.timeouts_in_a_row > 1 {
+        self.path.stats.timeouts_in_a_row += 1;
+        if self.path.stats.timeouts_in_a_row > 1 {
             // Once may be the loss of the last few datagrams; again is silence.
-            self.marking.doubt(self.flight.next_number());
-            self.controller.on_timeout(now);
+            self.path.marking.doubt(self.path.flight.next_number());
+            self.path.controller.on_timeout(now);
         }
-        let deadline = now - self.rtt.timeout(self.ack_delay_max());
+        let deadline = now - self.path.rtt.timeout(self.ack_delay_max());
         self.give_up(now, DatagramNumber::MAX, deadline);
     }
 
     fn poll_transmit(&mut self, now: Time, buf: &mut [u8]) -> Option<Transmit> {
         if self.complete {
-            self.blocked = Blocked::Done;
+            self.path.blocked = Blocked::Done;
             return None;
         }
         if let Some(transmit) = self.ask(now, buf) {
             return Some(transmit);
         }
         if self.window_is_full() {
-            self.blocked = Blocked::Window;
+            self.path.blocked = Blocked::Window;
             return None;
         }
         let reason = self.set_pace(now);
-        if !self.pacer.may_send(now) {
-            self.blocked = reason;
+        if !self.path.pacer.may_send(now) {
+            self.path.blocked = reason;
             return None;
         }
         let Some((packet, hedge)) = self.choose() else {
-            self.train_left = 0;
+            self.path.train_left = 0;
             // Claims are settled when the source has been read.
-            self.blocked = if self.claimed.is_empty() { Blocked::Acks } else { Blocked::Source };
-            self.app_limited = true;
-            self.pacer.skip_idle(now);
+            self.path.blocked = if self.claimed.is_empty() { Blocked::Acks } else { Blocked::Source };
+            self.path.app_limited = true;
+            self.path.pacer.skip_idle(now);
             return self.ask(now, buf);
         };
         let range = self.config.shape.range(packet);
         let len = wire::DATA_PREFIX + (range.end - range.start) as usize;
         if self.source.read_at(range.start, &mut buf[wire::DATA_PREFIX..len]).is_err() {
             self.pending = Some((packet, hedge));
-            self.blocked = Blocked::Source;
-            self.train_left = 0;
-            self.app_limited = true;
-            self.pacer.skip_idle(now);
+            self.path.blocked = Blocked::Source;
+            self.path.train_left = 0;
+            self.path.app_limited = true;
+            self.path.pacer.skip_idle(now);
             return None;
         }
         // Only a sender that is paced can be late; one that had no data, no room or no beginning waited for others.
-        if self.stats.packets_sent == 0 || !self.blocked.is_paced() {
-            self.pacer.skip_idle(now);
+        if self.path.stats.packets_sent == 0 || !self.path.blocked.is_paced() {
+            self.path.pacer.skip_idle(now);
         }
-        self.blocked = Blocked::No;
-        let in_train = self.train_left > 0;
-        self.train_left = self.train_left.saturating_sub(1);
+        self.path.blocked = Blocked::No;
+        let in_train = self.path.train_left > 0;
+        self.path.train_left = self.path.train_left.saturating_sub(1);
         wire::encode_data_prefix(buf, self.config.class, in_train, packet);
-        self.stats.packets_hedged += u64::from(hedge);
-        if in_train && self.train_left == 0 {
-            self.pacer.end_train(now, self.effective_rate().0, self.controller.burst());
+        self.path.stats.packets_hedged += u64::from(hedge);
+        if in_train && self.path.train_left == 0 {
+            self.path.pacer.end_train(now, self.effective_rate().0, self.path.controller.burst());
         }
-        self.pacer.on_sent(now, self.datagram_len());
-        Some(Transmit { number: self.note_sent(packet, now, in_train), len })
+        self.path.pacer.on_sent(now, self.datagram_len());
+        let number = self.note_sent(packet, now, in_train);
+        if self.is_silent_among_others() {
+            self.busy.remove(packet);
+        }
+        Some(Transmit { number, len })
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         if self.complete {
             return None;
         }
-        let paced = matches!(self.blocked, Blocked::Pacing | Blocked::RateCap);
-        let wake = if paced { self.pacer.wake_at(self.datagram_len()) } else { None };
-        let probe = self.controller.probe_at().filter(|_| paced && self.train_left == 0 && self.may_probe());
+        let paced = matches!(self.path.blocked, Blocked::Pacing | Blocked::RateCap);
+        let wake = if paced { self.path.pacer.wake_at(self.datagram_len()) } else { None };
+        let probe = self
+            .path
+            .controller
+            .probe_at()
+            .filter(|_| paced && self.path.train_left == 0 && self.may_probe());
         let probe = probe.map(|at| at.max(self.capped_until()));
         let all = [wake, probe, self.overtaken_at(), self.timeout_at(), self.ask_at()];
         all.into_iter().flatten().min()
@@ -581,7 +550,7 @@ impl<S: Source> Endpoint for Sender<S> {
     }
 
     fn ecn(&self) -> Ecn {
-        self.marking.ecn()
+        self.path.marking.ecn()
     }
 }
 

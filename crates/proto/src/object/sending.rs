@@ -134,6 +134,33 @@ pub struct SenderStats {
 }
 
 impl SenderStats {
+    /// Those of two paths together. What the object as a whole has is not added up.
+    pub(super) fn and(self, other: SenderStats) -> SenderStats {
+        SenderStats {
+            packets_required: self.packets_required,
+            packets_sent: self.packets_sent + other.packets_sent,
+            packets_resent: self.packets_resent + other.packets_resent,
+            packets_by_streams: self.packets_by_streams + other.packets_by_streams,
+            packets_hedged: self.packets_hedged + other.packets_hedged,
+            given_up: self.given_up + other.given_up,
+            spurious: self.spurious + other.spurious,
+            rounds: self.rounds.max(other.rounds),
+            requests: self.requests + other.requests,
+            acks: self.acks + other.acks,
+            malformed: self.malformed + other.malformed,
+            received: self.received + other.received,
+            distinct: self.distinct + other.distinct,
+            covered: self.covered + other.covered,
+            receiver_drops: self.receiver_drops + other.receiver_drops,
+            refused: self.refused + other.refused,
+            marked: self.marked + other.marked,
+            pressure: self.pressure.max(other.pressure),
+            receiver_late: self.receiver_late.max(other.receiver_late),
+            timeouts_in_a_row: self.timeouts_in_a_row.min(other.timeouts_in_a_row),
+            last_news: self.last_news.max(other.last_news),
+        }
+    }
+
     /// Datagrams that came to the receiving host and went no further.
     pub fn overruns(&self) -> u64 {
         self.receiver_drops.saturating_add(self.refused)

@@ -6,6 +6,7 @@ mod ecn;
 mod many;
 mod network;
 mod object;
+mod paths;
 mod pcp;
 mod policer;
 mod queues;

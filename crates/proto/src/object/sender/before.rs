@@ -12,25 +12,25 @@ impl<S: Source> Sender<S> {
         for (packet, now) in (0..self.config.shape.packets()).zip(sent.iter().copied()) {
             self.note_sent(packet, now, false);
         }
-        self.sent_before = self.flight.in_datagrams();
+        self.path.sent_before = self.path.flight.in_datagrams();
         self.begin_after();
     }
 
     /// The same where they count for nothing: the object is cut otherwise now, or the receiver has dropped them.
     pub fn write_off(&mut self, sent: &[Time]) {
         for now in sent {
-            self.flight.push_empty(*now);
+            self.path.flight.push_empty(*now);
         }
-        self.stats.packets_sent += sent.len() as u64;
-        self.cut_from = self.flight.next_number();
+        self.path.stats.packets_sent += sent.len() as u64;
+        self.path.cut_from = self.path.flight.next_number();
         self.begin_after();
     }
 
     fn begin_after(&mut self) {
-        self.marking = Marking::from(self.config.ecn, self.flight.next_number());
+        self.path.marking = Marking::from(self.config.ecn, self.path.flight.next_number());
         // What is sent first was not due before there was a sender.
         if !self.complete {
-            self.blocked = Blocked::Acks;
+            self.path.blocked = Blocked::Acks;
         }
     }
 }

@@ -28,7 +28,7 @@ impl<S: Source> Sender<S> {
         let before = self.tried.count();
         self.skip(confirmed);
         let spared = self.tried.count() - before;
-        self.stats.packets_required = self.stats.packets_required.saturating_sub(spared);
+        self.packets_required = self.packets_required.saturating_sub(spared);
         for range in refused.iter() {
             self.claimed.remove(range.clone());
             let packets = self.config.shape.packets_touching(range);

@@ -28,33 +28,32 @@ impl<S: Source> Sender<S> {
         self.busy = self.acked.clone();
         let claimed = take(&mut self.claimed);
         self.hold(&claimed);
-        let stats = &mut self.stats;
-        stats.packets_required =
-            (stats.packets_required + shape.packets() - self.acked.count()).saturating_sub(left);
+        self.packets_required =
+            (self.packets_required + shape.packets() - self.acked.count()).saturating_sub(left);
         self.config.class = class;
         self.longest_before = self.longest_before.max(before.packet_len);
-        self.flight.clear();
-        self.cut_from = self.flight.next_number();
+        self.path.flight.clear();
+        self.path.cut_from = self.path.flight.next_number();
         self.asking.cut(class, shape.packets());
         self.selector = self.config.selector.build(self.config.seed);
-        (self.pending, self.train_left, self.hedge_from) = (None, 0, 0);
-        self.vanished = 0;
+        (self.pending, self.path.train_left, self.path.hedge_from) = (None, 0, 0);
+        self.path.vanished = 0;
         self.go_by_datagrams(controller);
     }
 
     /// Whether datagrams of data seem to vanish, though others may come through.
     pub fn is_in_vain(&self) -> bool {
-        self.stats.timeouts_in_a_row > 0 || self.vanished >= VANISHED
+        self.path.stats.timeouts_in_a_row > 0 || self.path.vanished >= VANISHED
     }
 
     /// Before when the data left that is known to have come in.
     pub fn proven(&self) -> Time {
-        self.proven
+        self.path.proven
     }
 
     /// Whether the receiver is known to have got anything since the object was last cut.
     pub fn is_heard(&self) -> bool {
-        self.stats.covered > self.cut_from || self.cut_from == 0
+        self.path.stats.covered > self.path.cut_from || self.path.cut_from == 0
     }
 
     /// What the receiver may have taken back when it took back these bytes: it may not have known yet how the object is cut now.

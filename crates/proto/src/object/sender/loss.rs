@@ -14,53 +14,53 @@ impl<S: Source> Sender<S> {
     /// From now on TCP streams carry what is sent: they decide the pace, and what they carry is lost only if
     /// [`Sender::lose`] says so.
     pub fn go_by_streams(&mut self) {
-        self.channel = Channel::Streams;
-        self.train_left = 0;
-        self.marking.stop(self.flight.next_number());
+        self.path.channel = Channel::Streams;
+        self.path.train_left = 0;
+        self.path.marking.stop(self.path.flight.next_number());
     }
 
     /// From now on datagrams of their own carry it, at the pace of a controller that has heard nothing yet.
     pub fn go_by_datagrams(&mut self, controller: Box<dyn Controller>) {
-        self.channel = Channel::Datagrams;
-        self.controller = controller;
-        self.base = Totals {
-            received: self.stats.received,
-            distinct: self.stats.distinct,
-            covered: self.flight.next_number(),
-            in_streams: self.flight.in_streams(),
-            overruns: self.stats.overruns(),
-            marked: self.stats.marked,
+        self.path.channel = Channel::Datagrams;
+        self.path.controller = controller;
+        self.path.base = Totals {
+            received: self.path.stats.received,
+            distinct: self.path.stats.distinct,
+            covered: self.path.flight.next_number(),
+            in_streams: self.path.flight.in_streams(),
+            overruns: self.path.stats.overruns(),
+            marked: self.path.stats.marked,
         };
-        self.marking = Marking::from(self.config.ecn, self.flight.next_number());
-        self.told = Totals::default();
-        self.episode_from = self.flight.next_number();
-        self.stats.timeouts_in_a_row = 0;
-        (self.app_limited, self.blocked) = (true, Blocked::Acks);
+        self.path.marking = Marking::from(self.config.ecn, self.path.flight.next_number());
+        self.path.told = Totals::default();
+        self.path.episode_from = self.path.flight.next_number();
+        self.path.stats.timeouts_in_a_row = 0;
+        (self.path.app_limited, self.path.blocked) = (true, Blocked::Acks);
     }
 
     /// These datagrams will never come in: the TCP stream that had them is gone.
     pub fn lose(&mut self, numbers: Range<DatagramNumber>) {
         let (acked, busy) = (&self.acked, &mut self.busy);
-        let lost = self.flight.lose(
+        let lost = self.path.flight.lose(
             numbers,
             |packet| acked.contains(packet),
             |packet| {
                 busy.remove(packet);
             },
         );
-        self.stats.given_up += lost;
+        self.path.stats.given_up += lost;
         // They do not count as landed.
-        self.base.in_streams = self.base.in_streams.saturating_sub(lost);
+        self.path.base.in_streams = self.path.base.in_streams.saturating_sub(lost);
     }
 
     /// Whether nothing is known yet of what became of this datagram.
     pub fn is_on_way(&self, number: DatagramNumber) -> bool {
-        self.flight.is_on_way(number)
+        self.path.flight.is_on_way(number)
     }
 
     pub(super) fn give_up(&mut self, now: Time, below: DatagramNumber, deadline: Time) {
         let (acked, busy) = (&self.acked, &mut self.busy);
-        let lost = self.flight.expire(
+        let lost = self.path.flight.expire(
             below,
             deadline,
             |p| acked.contains(p),
@@ -69,17 +69,17 @@ impl<S: Source> Sender<S> {
             },
         );
         if lost.count > 0 {
-            self.stats.given_up += lost.count;
-            self.vanished += lost.count;
+            self.path.stats.given_up += lost.count;
+            self.path.vanished += lost.count;
             let len = self.datagram_len();
-            let in_flight = self.flight.in_datagrams() * len;
-            let new_episode = lost.largest >= self.episode_from;
+            let in_flight = self.path.flight.in_datagrams() * len;
+            let new_episode = lost.largest >= self.path.episode_from;
             if new_episode {
-                self.episode_from = self.flight.next_number();
+                self.path.episode_from = self.path.flight.next_number();
             }
             let lost_bytes = lost.count * len;
-            if self.channel == Channel::Datagrams {
-                self.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
+            if self.path.channel == Channel::Datagrams {
+                self.path.controller.on_loss(&LossSample { now, lost_bytes, new_episode, in_flight });
             }
         }
     }
@@ -92,12 +92,12 @@ impl<S: Source> Sender<S> {
 
     /// How long the oldest datagram may stay unacknowledged.
     pub(super) fn timeout(&self) -> Duration {
-        let base = self.rtt.timeout(self.ack_delay_max());
-        (base * (1 << self.stats.timeouts_in_a_row.min(6))).min(base.max(TIMEOUT_MAX))
+        let base = self.path.rtt.timeout(self.ack_delay_max());
+        (base * (1 << self.path.stats.timeouts_in_a_row.min(6))).min(base.max(TIMEOUT_MAX))
     }
 
     pub(super) fn timeout_at(&self) -> Option<Time> {
-        self.flight.oldest_by_udp().map(|(_, sent)| sent.max(self.stats.last_news) + self.timeout())
+        self.path.flight.oldest_by_udp().map(|(_, sent)| sent.max(self.path.stats.last_news) + self.timeout())
     }
 
     /// When a datagram is lost that later ones overtook, though nothing more was acknowledged since (RFC 8985 §6.2,
@@ -105,9 +105,10 @@ impl<S: Source> Sender<S> {
     /// losses among the last datagrams of an object would wait for the timeout.
     pub(super) fn overtaken_at(&self) -> Option<Time> {
         let waits_for_question = self.selector.round_is_over().is_some();
-        let is_overtaken = self.flight.oldest_by_udp()?.0 + 1 < self.stats.covered && !waits_for_question;
-        let ack_delay = AckPolicy::new(1, self.rtt.smoothed()).delay;
-        is_overtaken.then(|| self.stats.last_news + self.reorder_window + ack_delay)
+        let is_overtaken =
+            self.path.flight.oldest_by_udp()?.0 + 1 < self.path.stats.covered && !waits_for_question;
+        let ack_delay = AckPolicy::new(1, self.path.rtt.smoothed()).delay;
+        is_overtaken.then(|| self.path.stats.last_news + self.path.reorder_window + ack_delay)
     }
 }
 
@@ -213,7 +214,7 @@ mod tests {
         let sent = drain(&mut sender, start);
         deliver(&mut sender, &mut receiver, start + RTT, &sent);
         assert_eq!(sender.acked(), 100);
-        let told = (sender.told.received, sender.told.distinct);
+        let told = (sender.path.told.received, sender.path.told.distinct);
         assert_eq!(told, (sent.len() as u64, 100), "all came over UDP");
     }
 
