@@ -39,6 +39,7 @@ mod fobs;
 mod grid;
 pub mod lab;
 mod meeting;
+mod multipath;
 mod pcp;
 pub mod program;
 mod psockets;

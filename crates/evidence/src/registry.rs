@@ -3,7 +3,8 @@
 use crate::experiment::Experiment;
 use crate::report::{ResultError, Results, Stored};
 use crate::{
-    against, ecn, fairness, fleet, fobs, grid, pcp, psockets, ptcp, sharing, streams, switch, transports,
+    against, ecn, fairness, fleet, fobs, grid, multipath, pcp, psockets, ptcp, sharing, streams, switch,
+    transports,
 };
 use std::path::Path;
 
@@ -36,7 +37,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group { title: "PCP: on a shared link", experiments: pcp::SIMULATIONS },
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
-    Group { title: "Our own: copies", experiments: &[transports::EXPERIMENT] },
+    Group { title: "Our own: copies", experiments: &[transports::EXPERIMENT, multipath::EXPERIMENT] },
     Group {
         title: "Our own: sharing a path",
         experiments: &[fairness::EXPERIMENT, sharing::EXPERIMENT, ecn::EXPERIMENT],

@@ -53,6 +53,16 @@ impl Host {
         })
     }
 
+    /// The same host at another path: path `number` of it, 1, 2, …, with a device and addresses of its own. `end`: the last part
+    /// of these.
+    pub(crate) fn at_path(&self, scenario: &Scenario, number: u8, end: u8) -> Result<Host, LabError> {
+        let namespace = self.namespace.clone();
+        let device = format!("path{number}");
+        let addresses = (FURTHER_PATHS.saturating_add(number - 1), end);
+        self.enter(|| Host::connect(scenario, namespace, &device, addresses))
+            .map_err(LabError::at("entering a network namespace"))?
+    }
+
     /// What others need to make sockets there.
     pub(crate) fn handle(&self) -> HostHandle {
         (self.namespace.clone(), self.v4)
@@ -110,8 +120,6 @@ impl Host {
     }
 
     fn furnish(scenario: &Scenario, pair: u8, number: u8) -> Result<Host, LabError> {
-        let v4 = Ipv4Addr::new(10, 73, pair, number);
-        let v6 = Ipv6Addr::new(0xfd73, u16::from(pair), 0, 0, 0, 0, 0, u16::from(number));
         let namespace =
             rustix::fs::open("/proc/thread-self/ns/net", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(LabError::at("opening the new network namespace (is /proc mounted?)"))?;
@@ -122,8 +130,21 @@ impl Host {
         }
         let mut netlink = Netlink::open().map_err(LabError::at("opening a netlink socket"))?;
         netlink.bring_up_loopback().map_err(LabError::at("bringing loopback up"))?;
-        let tun = tun::create(DEVICE, scenario.super_packets)?;
-        let link = device_index().map_err(LabError::at("finding the TUN device"))?;
+        Host::connect(scenario, Arc::new(namespace), DEVICE, (pair, number))
+    }
+
+    /// In the namespace that this thread is in: the device of a path, with its addresses.
+    fn connect(
+        scenario: &Scenario,
+        namespace: Arc<OwnedFd>,
+        device: &str,
+        (net, number): (u8, u8),
+    ) -> Result<Host, LabError> {
+        let v4 = Ipv4Addr::new(10, 73, net, number);
+        let v6 = Ipv6Addr::new(0xfd73, u16::from(net), 0, 0, 0, 0, 0, u16::from(number));
+        let mut netlink = Netlink::open().map_err(LabError::at("opening a netlink socket"))?;
+        let tun = tun::create(device, scenario.super_packets)?;
+        let link = device_index(device).map_err(LabError::at("finding the TUN device"))?;
         if let Some(mbit) = scenario.nic_mbit {
             add_card(&mut netlink, link, mbit, scenario.mtu)?;
         }
@@ -140,8 +161,7 @@ impl Host {
                 .map_err(LabError::at("giving the TUN device its IPv6 address"))?;
         }
         let has_card = scenario.nic_mbit.is_some();
-        let (tun, namespace) = (Arc::new(tun), Arc::new(namespace));
-        Ok(Host { v4, v6, tun, namespace, netlink: Mutex::new(netlink), link, has_card })
+        Ok(Host { v4, v6, tun: Arc::new(tun), namespace, netlink: Mutex::new(netlink), link, has_card })
     }
 }
 
@@ -159,10 +179,10 @@ fn add_card(netlink: &mut Netlink, link: u32, mbit: f64, mtu: u32) -> Result<(),
     })
 }
 
-fn device_index() -> io::Result<u32> {
+fn device_index(name: &str) -> io::Result<u32> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    Ok(netdevice::name_to_index(socket.as_fd(), DEVICE)?)
+    Ok(netdevice::name_to_index(socket.as_fd(), name)?)
 }
 
 /// Move this thread, which nobody else should use, into a network namespace.
@@ -194,6 +214,8 @@ fn write_sysctl(name: &str, value: &str) -> Result<(), LabError> {
 }
 
 const DEVICE: &str = "path0";
+/// Where the networks of further paths begin: behind those of all pairs.
+const FURTHER_PATHS: u8 = 128;
 /// Packets that a host may send while the emulator does not get the processor: 20 ms at 1.6 million a second.
 const DEVICE_QUEUE_PACKETS: u32 = 32_768;
 /// What the card may catch up: longer than the kernel's timers are late, or it would lose rate, but shorter than a path's

@@ -56,10 +56,29 @@ impl Lab {
             Ok([Host::create(scenario, pair, 1)?, Host::create(scenario, pair, 2)?])
         });
         let pairs = pairs.collect::<Result<Vec<_>, LabError>>()?;
+        Lab::open(scenario, pairs, &extra, sources)
+    }
+
+    /// Open a further path between the first two hosts, with devices and addresses of its own: a lab of its own, which may end
+    /// before or after the first. `number` counts them: 1, 2, …
+    pub fn further_path(&self, scenario: &Scenario, number: u8) -> Result<Lab, LabError> {
+        scenario.validate().map_err(|bad| LabError::Scenario(bad.to_string()))?;
+        let further = |end: Side| self.host(end).at_path(scenario, number, 1 + end as u8);
+        let pair = [further(Side::Left)?, further(Side::Right)?];
+        Lab::open(scenario, vec![pair], &[Duration::ZERO], vec![])
+    }
+
+    /// Let packets move between these hosts.
+    fn open(
+        scenario: &Scenario,
+        pairs: Vec<[Host; 2]>,
+        extra: &[Duration],
+        sources: Vec<traffic::Source>,
+    ) -> Result<Lab, LabError> {
         let switches = Arc::new(Switches::new().map_err(LabError::at("making an event descriptor"))?);
         let track = |from: Side| {
             let tuns = |end: Side| pairs.iter().map(|pair| pair[end as usize].tun.clone()).collect();
-            let direction = Mutex::new(Direction::new(scenario, from, &extra, clock()));
+            let direction = Mutex::new(Direction::new(scenario, from, extra, clock()));
             Arc::new(Track { direction, from: tuns(from), to: tuns(from.other()) })
         };
         let tracks = [track(Side::Left), track(Side::Right)];

@@ -5,8 +5,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// One to connect with, made on the host of the thread.
 pub(crate) fn sender_socket(congestion_control: &str) -> Result<Socket, LabError> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
-        .map_err(LabError::at("making a socket"))?;
+    sender_socket_of(Protocol::TCP, congestion_control)
+}
+
+/// The same of that protocol, TCP or MPTCP.
+pub(crate) fn sender_socket_of(protocol: Protocol, congestion_control: &str) -> Result<Socket, LabError> {
+    let socket =
+        Socket::new(Domain::IPV4, Type::STREAM, Some(protocol)).map_err(LabError::at("making a socket"))?;
     match socket.set_tcp_congestion(congestion_control.as_bytes()) {
         Ok(()) => Ok(socket),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EPERM)) => {

@@ -3,10 +3,10 @@
 use crate::error::LabError;
 use crate::lab::Lab;
 use crate::place::Side;
-use crate::socket::sender_socket;
-use socket2::Socket;
+use crate::socket::sender_socket_of;
+use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,14 +45,41 @@ pub fn transfer_while(
     limit: Duration,
     wanted: &(dyn Fn() -> bool + Sync),
 ) -> Result<TcpRun, LabError> {
-    let listener = lab
-        .enter(Side::Right, || TcpListener::bind((lab.address(Side::Right), 0)))?
-        .map_err(LabError::at("listening on the right host"))?;
+    transfer_by(lab, Protocol::TCP, (bytes, congestion_control), limit, wanted)
+}
+
+/// The same by MPTCP (RFC 8684). Over which paths besides the lab's own is up to the hosts' path managers.
+pub fn transfer_by_mptcp(
+    lab: &Lab,
+    bytes: u64,
+    congestion_control: &str,
+    limit: Duration,
+    wanted: &(dyn Fn() -> bool + Sync),
+) -> Result<TcpRun, LabError> {
+    transfer_by(lab, Protocol::MPTCP, (bytes, congestion_control), limit, wanted)
+}
+
+fn transfer_by(
+    lab: &Lab,
+    protocol: Protocol,
+    (bytes, congestion_control): (u64, &str),
+    limit: Duration,
+    wanted: &(dyn Fn() -> bool + Sync),
+) -> Result<TcpRun, LabError> {
+    let listening = LabError::at("listening on the right host");
+    let listen = || -> io::Result<Socket> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
+        socket.bind(&SocketAddr::from((lab.address(Side::Right), 0)).into())?;
+        socket.listen(1)?;
+        Ok(socket)
+    };
+    let listener = lab.enter(Side::Right, listen)?.map_err(listening)?;
     let address = listener.local_addr().map_err(LabError::at("listening on the right host"))?;
-    let socket = lab.enter(Side::Left, || sender_socket(congestion_control))??;
+    let address = address.as_socket().unwrap_or_else(|| (lab.address(Side::Right), 0).into());
+    let socket = lab.enter(Side::Left, || sender_socket_of(protocol, congestion_control))??;
     let run = Run::new(bytes, limit.min(DAY), wanted);
     let outcome = thread::scope(|scope| {
-        let receiver = scope.spawn(|| run.or_abandon(run.receive(&Socket::from(listener))));
+        let receiver = scope.spawn(|| run.or_abandon(run.receive(&listener)));
         let sent = run.or_abandon(run.send(socket, address));
         let received = receiver.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload));
         sent.and(received)

@@ -41,7 +41,15 @@ pub(crate) struct Copied {
     pub(crate) streams: u32,
     pub(crate) switches: Vec<Switch>,
     pub(crate) limited_by: Option<String>,
+    #[serde(default)]
+    pub(crate) paths: Vec<OnPath>,
     error: Option<String>,
+}
+
+/// What one of several paths carried.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct OnPath {
+    pub(crate) packets_sent: u64,
 }
 
 /// A change of what carries the data.

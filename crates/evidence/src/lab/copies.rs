@@ -8,7 +8,7 @@ use super::process::Process;
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
 use longhaul_lab::{Lab, Place, Side};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -42,6 +42,16 @@ impl Copies {
         Copies::between(bench, lab, 0, payload, port)
     }
 
+    /// The same with a server that listens at all addresses of the right host, for copies over several paths.
+    pub(crate) fn at_all_addresses(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        bytes: u64,
+    ) -> Result<Copies, ExperimentError> {
+        let anywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+        Copies::listening(bench, lab, 0, Rc::new(Payload::file(bench, bytes)?), anywhere)
+    }
+
     /// The same between the hosts of that pair.
     pub(crate) fn between(
         bench: &Bench<'_>,
@@ -50,11 +60,21 @@ impl Copies {
         payload: Rc<Payload>,
         port: u16,
     ) -> Result<Copies, ExperimentError> {
+        let at = SocketAddr::from((lab.address(Place::of(Side::Right, pair)), port));
+        Copies::listening(bench, lab, pair, payload, at)
+    }
+
+    fn listening(
+        bench: &Bench<'_>,
+        lab: &Lab,
+        pair: usize,
+        payload: Rc<Payload>,
+        at: SocketAddr,
+    ) -> Result<Copies, ExperimentError> {
         let served = Folder::new().map_err(|error| no_room(&error))?;
         let far = Place::of(Side::Right, pair);
-        let address = SocketAddr::from((lab.address(far), port));
-        let server =
-            Longhaul::listen(bench, lab.command(far, bench.options.program), served.path(), address)?;
+        let address = SocketAddr::from((lab.address(far), at.port()));
+        let server = Longhaul::listen(bench, lab.command(far, bench.options.program), served.path(), at)?;
         Ok(Copies { payload, pair, _server: server, served, address, remembers: false })
     }
 
