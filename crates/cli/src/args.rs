@@ -2,9 +2,11 @@
 
 pub mod job;
 pub mod planned;
+pub mod reach;
 
 use self::job::JobArgs;
 use self::planned::{FinishArgs, PlanArgs, StatusArgs};
+use self::reach::ReachArgs;
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
@@ -19,7 +21,7 @@ use longhaul_proto::streams::Streams;
 use longhaul_proto::suggest::UnknownName;
 use longhaul_proto::units::Rate;
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -300,23 +302,6 @@ impl CopyFlags {
     }
 }
 
-/// How to reach the other host.
-#[derive(Args, Debug)]
-pub struct ReachArgs {
-    /// File with the server's token; LONGHAUL_TOKEN in the environment does the same
-    #[arg(long, value_name = "FILE", help_heading = REACH)]
-    pub token_file: Option<PathBuf>,
-    /// Ports, UDP and TCP, that the far side may use over ssh, such as 7700-7799
-    #[arg(long, value_name = "A-B", value_parser = parse_ports, help_heading = REACH)]
-    pub ports: Option<RangeInclusive<u16>>,
-    /// Command to reach hosts with, in place of ssh; split at spaces
-    #[arg(long, value_name = "CMD", value_parser = non_blank, help_heading = REACH)]
-    pub ssh: Option<String>,
-    /// Never put this program into the far side's cache; it must be installed there
-    #[arg(long, help_heading = REACH)]
-    pub no_deploy: bool,
-}
-
 /// One of these values, each with its name and what it is for.
 fn one_of<T>(
     values: impl IntoIterator<Item = (&'static str, T, &'static str)>,
@@ -415,6 +400,9 @@ pub struct ServeArgs {
     /// Connect to hosts that clients name, for copies between the folder and those
     #[arg(long, conflicts_with = "config")]
     pub allow_third_party: bool,
+    /// Addresses for clients that look for further paths [default: all of this host]
+    #[arg(long, value_name = "ADDR,...", value_delimiter = ',', conflicts_with = "config")]
+    pub announce: Vec<IpAddr>,
     /// Do not give up what the server does not need
     #[arg(long)]
     pub no_sandbox: bool,
@@ -470,7 +458,7 @@ fn non_blank(text: &str) -> Result<String, String> {
 }
 
 /// What a plan says, not who copies a part of it.
-const HOW: [&str; 28] = [
+const HOW: [&str; 30] = [
     "exclude",
     "files_from",
     "checksum",
@@ -497,6 +485,8 @@ const HOW: [&str; 28] = [
     "ports",
     "ssh",
     "no_deploy",
+    "bind",
+    "over_paths",
     "dest_token_file",
     "via",
 ];

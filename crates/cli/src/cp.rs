@@ -124,6 +124,8 @@ pub fn options(flags: &CopyFlags, observer: &mut dyn Observer) -> Result<CopyOpt
         ports: flags.reach.ports.clone(),
         ssh_command: words(flags.reach.ssh.as_deref()),
         deploy: !flags.reach.no_deploy,
+        bind: flags.reach.bind.clone(),
+        paths: flags.reach.over_paths,
         files_from,
         ..CopyOptions::default()
     };

@@ -81,6 +81,9 @@ fn request_line(request: &RequestError) -> String {
              --streams and --congestion"
                 .into()
         }
+        RequestError::EndsOfBetween => {
+            "--bind and --paths name ways out of this host, and the data of a copy between two other hosts goes directly".into()
+        }
         RequestError::NothingToRelay => "--via here is for a copy between two other hosts".into(),
         RequestError::NoOtherDaemon => {
             "--dest-token-file is for a copy from one other host to a longhaul:// on another".into()

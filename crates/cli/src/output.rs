@@ -216,6 +216,7 @@ mod tests {
             "seconds",
             "goodput_mbps",
             "transport",
+            "paths",
             "relayed",
             "control",
             "encrypted",

@@ -60,6 +60,18 @@ pub fn lines(summary: &Summary) -> Vec<String> {
     if summary.packets_required > 0 {
         lines.push(path_figures(summary));
     }
+    lines.extend(summary.paths.iter().map(|path| {
+        let sent: u64 = summary.paths.iter().map(|path| path.packets_sent).sum();
+        format!(
+            "{} to {}: {} of the packets; round trip {:.1} ms at best; loss {}{}",
+            path.from,
+            path.to,
+            share_text(path.packets_sent as f64 / sent.max(1) as f64),
+            path.rtt_ms_min,
+            share_text(path.loss),
+            if path.is_silent { "; silent at the end" } else { "" }
+        )
+    }));
     if summary.receiver_drops > 0 {
         lines.push(format!(
             "the receiving host dropped {} datagrams for want of buffer (not counted as loss of the path)",

@@ -4,6 +4,7 @@ use crate::error::LocationError;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt;
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -220,6 +221,21 @@ pub struct CopyOptions {
     pub history: Option<PathBuf>,
     /// From when the seconds of remarks and of the summary count; `None`: from the call.
     pub began: Option<Instant>,
+    /// Where on this host it sends from; nothing: wherever the way to the other host begins. Each further one is for a path
+    /// of its own beside the first.
+    pub bind: Vec<LocalEnd>,
+    /// Over how many paths it goes.
+    pub paths: Paths,
+}
+
+/// Over how many paths at a time a copy goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Paths {
+    /// One for each place that [`CopyOptions::bind`] names.
+    #[default]
+    One,
+    /// All that are found between the addresses of this host, or those that `bind` names, and those of the other.
+    Auto,
 }
 
 impl Default for CopyOptions {
@@ -247,10 +263,13 @@ impl Default for CopyOptions {
             files_from: None,
             history: crate::history::default_file(),
             began: None,
+            bind: vec![],
+            paths: Paths::One,
         }
     }
 }
 
+pub use crate::net::local::LocalEnd;
 pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::object::SelectorKind;
 pub use longhaul_proto::session::limit::{Limit, LimitSpans};
@@ -283,6 +302,23 @@ pub trait Observer: Send {
 /// An observer that ignores everything.
 impl Observer for () {}
 
+/// What a path of a copy carried, as its sender saw it.
+#[derive(Clone, Debug, Serialize)]
+pub struct PathSummary {
+    /// The sender's address.
+    pub from: IpAddr,
+    /// The receiver's.
+    pub to: IpAddr,
+    /// Data datagrams sent over it.
+    pub packets_sent: u64,
+    /// Share of them that it lost.
+    pub loss: f64,
+    /// Shortest round trip, milliseconds.
+    pub rtt_ms_min: f64,
+    /// Nothing came back over it at the end.
+    pub is_silent: bool,
+}
+
 /// What came of a copy. Serialised it is the JSON that the program prints.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
@@ -305,6 +341,8 @@ pub struct Summary {
     pub goodput_mbps: f64,
     /// What carried most of the data.
     pub transport: Carrier,
+    /// How each path did, where there were several.
+    pub paths: Vec<PathSummary>,
     /// A copy between two other hosts whose data went by way of this one.
     pub relayed: bool,
     /// Name of the controller.

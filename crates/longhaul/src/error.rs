@@ -49,6 +49,17 @@ pub enum Error {
         /// As it was given.
         host: String,
     },
+    /// No connection can begin where it is to.
+    #[error(
+        "no connection can begin at {local}: {source}; name an address or a network interface of this host"
+    )]
+    Begin {
+        /// As it was named.
+        local: String,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
     /// No connection to a daemon comes about.
     #[error(
         "cannot reach {host} port {port}: {source}; is `longhaul serve` running there, and the port open?"
@@ -299,6 +310,9 @@ pub enum RequestError {
     /// What carries the data by way of this host is settled.
     #[error("what goes by way of this host goes inside the connections to the two hosts: name no transport")]
     TransportOfRelay,
+    /// What goes over this host's addresses is named, and nothing of the data does.
+    #[error("where this host sends from has no say in a copy between two other hosts")]
+    EndsOfBetween,
     /// Data is to go by way of this host, and one side is this host.
     #[error("data goes by way of this host only where both sides are other hosts")]
     NothingToRelay,

@@ -8,6 +8,7 @@
 //! - [`tcp`]: how TCP connections that carry data are set up and opened, what the kernel knows of them, how many
 //!   are best.
 //! - [`checksum`]: how the shell of another host says whether what we sent came whole.
+//! - [`local`]: where on this host a connection begins.
 //! - [`history`], [`user`]: what is remembered from one transfer to the next, and where.
 //! - [`plain`]: protocols in clear over UDP, for experiments.
 
@@ -21,6 +22,7 @@ mod drops;
 pub mod history;
 pub mod join;
 pub mod link;
+pub mod local;
 pub mod noise;
 pub mod patient;
 mod pipe;

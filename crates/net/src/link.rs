@@ -302,10 +302,11 @@ impl PeerLink {
         let mut any = false;
         while let Some(mut stray) = self.next_stray() {
             any = true;
-            let Stray { bytes, time, ecn, from } = &mut stray;
-            let datagram = Datagram { bytes, time: *time, ecn: *ecn, from: Some(*from), to: None };
+            let Stray { bytes, time, ecn, from, to } = &mut stray;
+            let datagram = Datagram { bytes, time: *time, ecn: *ecn, from: Some(*from), to: *to };
             let len = datagram.bytes.len();
             if decrypt(&mut self.keys, datagram, &mut handle) {
+                self.note_own_end(stray.to);
                 self.follow(stray.from, len);
             } else {
                 self.refused += 1;
@@ -339,6 +340,13 @@ impl PeerLink {
     fn next_stray(&mut self) -> Option<Stray> {
         let held = if self.awaited.is_none() { self.held.pop() } else { None };
         held.or_else(|| self.strays.as_ref()?.pop())
+    }
+
+    /// An authentic datagram came to this one of the host's addresses: what goes to the peer is to leave from there.
+    fn note_own_end(&mut self, to: Option<IpAddr>) {
+        if let (Socket::Shared(local), Some(to)) = (&mut self.socket, to) {
+            local.set_ip(to);
+        }
     }
 
     /// An authentic datagram of `len` bytes came from `peer`. The first one tells where the peer is; from another address it
@@ -501,14 +509,26 @@ impl PeerLink {
 
     /// Wait for a datagram, for room to send if a run is stuck, for `waker` or for `deadline`.
     pub fn wait(&self, waker: &Waker, now: Time, deadline: Time) -> io::Result<()> {
-        let socket = self.socket().map(UdpSocket::as_fd);
         if !self.streams.is_empty() {
-            let flags = if self.is_congested() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-            let udp = socket.map(|socket| PollFd::from_borrowed_fd(socket, flags));
-            let fds = udp.into_iter().chain(self.streams.poll_fds()).collect();
-            return waker.wait_many(fds, deadline.since(now)).map(drop);
+            return waker.wait_many(self.poll_fds().collect(), deadline.since(now)).map(drop);
         }
+        let socket = self.socket().map(UdpSocket::as_fd);
         wait(Interest { socket, writable: self.is_congested() }, waker, now, deadline)
+    }
+
+    /// What [`wait`](PeerLink::wait) waits for, to wait for it together with other things.
+    pub fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let flags = if self.is_congested() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let udp = self.socket().map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), flags));
+        udp.into_iter().chain(self.streams.poll_fds())
+    }
+
+    /// The addresses of both ends, once the peer's is known.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match &self.socket {
+            Socket::Connected(socket) => Some((socket.local_addr().ok()?, socket.peer_addr()?)),
+            Socket::Open(..) | Socket::Shared(_) => None,
+        }
     }
 }
 
@@ -520,8 +540,8 @@ impl Awaited {
                 self.answer = self.pieces.take(&piece).or(self.answer.take());
             }
             _ => {
-                let Datagram { bytes, time, ecn, .. } = datagram;
-                held.push(Stray { bytes: bytes.to_vec(), time, ecn, from });
+                let Datagram { bytes, time, ecn, to, .. } = datagram;
+                held.push(Stray { bytes: bytes.to_vec(), time, ecn, from, to });
             }
         }
     }

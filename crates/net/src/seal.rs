@@ -55,6 +55,13 @@ impl Keys {
         Keys::new(KeyPhase::Ticket, connection_id, up(), Some(up()))
     }
 
+    /// For the check of a further path of a transfer: from that path's own secret.
+    pub fn check(secret: &[u8; 32], connection_id: u64, side: Side) -> Keys {
+        let [up, down] = [EARLY_UP, EARLY_DOWN].map(|way| chain(secret, Cipher::ChaCha, way));
+        let (seal, open) = if side == Side::Client { (up, down) } else { (down, up) };
+        Keys::new(KeyPhase::Early, connection_id, seal, Some(open))
+    }
+
     /// For the transfer: from the secret that the handshake carried.
     pub fn main(secret: &[u8; 32], aes: bool, connection_id: u64, side: Side) -> Keys {
         let [up, down] = [UP, DOWN].map(|way| chain(secret, Cipher::of(aes), way));
@@ -102,6 +109,14 @@ impl Keys {
     }
 }
 
+/// The name and the secret of a transfer's further path, 1, 2, …: its datagrams have numbers of their own.
+pub fn path_secret(secret: &[u8; 32], path: u16) -> (u64, [u8; 32]) {
+    let material = [&secret[..], &path.to_be_bytes()].concat();
+    let [a, b, c, d, e, f, g, h, ..] = blake3::derive_key("longhaul path name v1", &material);
+    let connection_id = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    (connection_id, blake3::derive_key("longhaul path secret v1", &material))
+}
+
 fn early_secret(psk: &[u8; 32], salt: &[u8; 32]) -> [u8; 32] {
     *blake3::keyed_hash(psk, salt).as_bytes()
 }
@@ -115,6 +130,7 @@ fn chain(secret: &[u8; 32], cipher: Cipher, way: &str) -> KeyChain {
 /// Ways of datagrams, as the contexts of their keys name them.
 const UP: &str = "client to server";
 const DOWN: &str = "server to client";
+const EARLY_UP: &str = "early client to server";
 const EARLY_DOWN: &str = "early server to client";
 const TICKET_UP: &str = "ticket client to server";
 

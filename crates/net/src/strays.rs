@@ -4,7 +4,7 @@
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::Time;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A datagram that came in at a socket open to all and belongs to a transfer.
@@ -18,6 +18,8 @@ pub struct Stray {
     pub ecn: Option<Ecn>,
     /// Who sent it.
     pub from: SocketAddr,
+    /// To which of this host's addresses, if the socket tells.
+    pub to: Option<IpAddr>,
 }
 
 impl Stray {
@@ -81,7 +83,8 @@ mod tests {
     use super::*;
 
     fn stray(len: usize) -> Stray {
-        Stray { bytes: vec![0; len], time: Time::ZERO, ecn: None, from: "127.0.0.1:9".parse().unwrap() }
+        let from = "127.0.0.1:9".parse().unwrap();
+        Stray { bytes: vec![0; len], time: Time::ZERO, ecn: None, from, to: None }
     }
 
     #[test]

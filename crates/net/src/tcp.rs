@@ -9,6 +9,7 @@ pub use info::TcpInfo;
 pub use opener::Opener;
 pub use tuner::{Progress, Survey, Tuner};
 
+use crate::local::LocalEnd;
 use longhaul_proto::suggest;
 use longhaul_proto::wire::BASE_DATAGRAM_LEN;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -39,10 +40,16 @@ impl Default for TcpOptions {
 }
 
 impl TcpOptions {
-    /// A connected socket.
-    pub fn dial(&self, address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
+    /// A connected socket that begins at `local`, or else wherever the way to the other host does.
+    pub fn dial(
+        &self,
+        local: Option<&LocalEnd>,
+        address: SocketAddr,
+        deadline: Instant,
+    ) -> io::Result<TcpStream> {
         let socket = new_socket(address)?;
         self.set_up(&SockRef::from(&socket))?;
+        local.map_or(Ok(()), |local| local.bind(&socket))?;
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());

@@ -4,6 +4,7 @@
 
 use super::drops::DropMeter;
 use crate::clock;
+use crate::local::LocalEnd;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::{Time, nanos};
 use longhaul_proto::wire::{IPV4_UDP_LEN, IPV6_UDP_LEN};
@@ -144,6 +145,19 @@ impl UdpSocket {
     /// Bind to `address`. `shared` lets several sockets of this user have the same port: one open to all, and one
     /// connected to each peer, which the kernel prefers for that peer's datagrams.
     pub fn bind(address: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
+        UdpSocket::bind_as(address, shared, |socket| socket.bind(&address.into()))
+    }
+
+    /// Begin at `local`, for peers of the same family as `any`, which has no address of its own.
+    pub fn bind_at(local: &LocalEnd, any: SocketAddr) -> io::Result<UdpSocket> {
+        UdpSocket::bind_as(any, false, |socket| local.bind(socket))
+    }
+
+    fn bind_as(
+        address: SocketAddr,
+        shared: bool,
+        bind: impl FnOnce(&Socket) -> io::Result<()>,
+    ) -> io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         if shared {
@@ -172,7 +186,7 @@ impl UdpSocket {
             let _ = set_option(fd, level, name, value);
         }
         let gso = set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-        socket.bind(&address.into())?;
+        bind(&socket)?;
         let receive_buffer = socket.recv_buffer_size().unwrap_or(0);
         let drops = DropMeter::new(receive_buffer);
         Ok(UdpSocket { socket, gso, drops, receive_buffer, service: 0 })
@@ -243,6 +257,11 @@ impl UdpSocket {
     /// The address it is bound to.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
+    }
+
+    /// The address that it is connected to.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()?.as_socket()
     }
 
     /// For waiting.

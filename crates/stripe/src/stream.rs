@@ -54,7 +54,7 @@ impl StripedStream {
     }
 
     fn open_at(options: &StripeOptions, address: SocketAddr, deadline: Instant) -> io::Result<StripedStream> {
-        let socket = options.tcp.dial(address, deadline)?;
+        let socket = options.tcp.dial(None, address, deadline)?;
         let agreed = handshake::open(&socket, options, deadline)?;
         let core = Core::new(options, agreed.secrets, agreed.lanes_max, agreed.limit, &socket, Side::Client)?;
         let stream = StripedStream::start(core, socket)?;

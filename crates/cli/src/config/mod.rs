@@ -13,7 +13,7 @@ use longhaul::daemon::policy::{Grant, Limits, Policy, User, UserKey, usual_contr
 use longhaul::daemon::token::from_hex;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use toml_edit::Document;
 
@@ -86,6 +86,8 @@ pub struct Config {
     pub sandbox: bool,
     /// Whether the server connects to hosts that its users name, for copies between it and those.
     pub third_party: bool,
+    /// The addresses at which clients find further paths to it.
+    pub announce: Vec<IpAddr>,
 }
 
 impl Config {
@@ -121,6 +123,7 @@ impl Config {
             memory_mib: written.memory_mib.map(|memory| memory.0),
             sandbox: written.sandbox.unwrap_or(true),
             third_party: written.allow_third_party.unwrap_or(false),
+            announce: written.announce.clone(),
         })
     }
 }

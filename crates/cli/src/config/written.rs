@@ -7,7 +7,7 @@ use longhaul::daemon::schedule::{Days, Hours, Schedule};
 use longhaul::{ControllerKind, Rate};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -36,6 +36,8 @@ pub struct Written {
     pub metrics: Option<SocketAddr>,
     pub sandbox: Option<bool>,
     pub allow_third_party: Option<bool>,
+    #[serde(default)]
+    pub announce: Vec<IpAddr>,
     pub key_file: Option<PathBuf>,
 }
 

@@ -43,6 +43,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         records: kept.records(),
         memory_bytes: plan.memory_mib.map_or(MEMORY_BYTES, |mib| mib << 20),
         third_party: plan.third_party,
+        announce: plan.announce.clone(),
     };
     let stop = Arc::new(AtomicBool::new(false));
     let hang_up = plan.config.clone().map(|path| reloader(path, admission));
@@ -83,6 +84,7 @@ struct Plan {
     memory_mib: Option<u64>,
     sandbox: bool,
     third_party: bool,
+    announce: Vec<IpAddr>,
     /// The file to read again when asked to.
     config: Option<PathBuf>,
     /// Read again with it.
@@ -123,6 +125,7 @@ impl Plan {
             memory_mib: args.memory_mib.or(config.memory_mib),
             sandbox: config.sandbox && !args.no_sandbox,
             third_party: config.third_party,
+            announce: config.announce,
             config: Some(path.into()),
             key_file: Some(config.key_file),
             greeting: Greeting::Config(path.display().to_string()),
@@ -151,6 +154,7 @@ impl Plan {
             memory_mib: args.memory_mib,
             sandbox: !args.no_sandbox,
             third_party: args.allow_third_party,
+            announce: args.announce.clone(),
             config: None,
             key_file: None,
             greeting: Greeting::Folder(root.display().to_string(), paste),

@@ -17,6 +17,7 @@ mod many_clients;
 mod memory;
 mod outage;
 mod parts;
+mod paths;
 mod pipes;
 mod planned;
 mod rejoin;

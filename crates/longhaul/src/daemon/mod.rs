@@ -10,7 +10,7 @@
 //! - `supervision`: what of all this goes along with one session.
 
 use crate::error::PolicyError;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 pub mod admission;
@@ -39,6 +39,8 @@ pub struct ServeOptions {
     /// Whether the server connects to hosts that its users name, for copies between it and those. Who may copy can then find out
     /// which hosts and ports the server reaches.
     pub third_party: bool,
+    /// The addresses at which clients that look for further paths reach it; none: all of this host's, or the one that it listens at.
+    pub announce: Vec<IpAddr>,
 }
 
 impl ServeOptions {
@@ -51,6 +53,7 @@ impl ServeOptions {
             records: Arc::new(()),
             memory_bytes: MEMORY_BYTES,
             third_party: false,
+            announce: vec![],
         })
     }
 }

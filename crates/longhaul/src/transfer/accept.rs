@@ -20,6 +20,7 @@ use longhaul_proto::session::message::{Answer, FileOptions, Offer, Operation, Tr
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::wire;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -37,6 +38,10 @@ pub struct Server {
     /// Where the sockets of sessions are bound.
     pub udp_ip: IpAddr,
     pub udp_hosts: Vec<IpAddr>,
+    /// Where it is reached in all, for clients that look for further paths.
+    pub hosts: Vec<IpAddr>,
+    /// UDP ports that an agent may use.
+    pub ports: Option<RangeInclusive<u16>>,
     /// Who comes is the user of this host, by ssh.
     pub is_ssh: bool,
     /// The control streams may carry the data.

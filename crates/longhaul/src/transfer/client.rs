@@ -1,7 +1,9 @@
 //! The side that was told to copy.
 
 mod arranging;
+mod summary;
 
+use self::summary::{Totals, summarise};
 use super::connect::{Remote, connect};
 use super::first_flight::{FirstFlight, Met, tickets_file};
 use super::identity::copy_id;
@@ -10,10 +12,11 @@ use super::receiving::{ListingHead, Received, receive, receive_pipe};
 use super::rejoin::{self, Rejoin};
 use super::sending::{Sent, send, send_listing};
 use super::session::Session;
+use super::side_paths::{Common, SidePaths, Ways};
 use super::ssh;
 use super::start::{Listing, Reached, first_of, list, reach_and_list};
 use super::udp_handshake;
-use crate::api::{CopyOptions, LimitSpans, Location, Observer, Progress, Summary, Transport};
+use crate::api::{CopyOptions, Location, Observer, Progress, Summary, Transport};
 use crate::daemon::tickets::TICKET_LIFE;
 use crate::error::{Error, RequestError};
 use crate::files::{Base, Exclude, Listed, Lister, Outlet, Root, Tap};
@@ -24,14 +27,13 @@ use crate::net::control::Control;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::wake::{Waker, precise_timers};
-use longhaul_proto::session::message::{
-    CopyId, Delta, FileFailure, Message, Operation, Report, SenderStatus,
-};
+use longhaul_proto::session::message::several;
+use longhaul_proto::session::message::{CopyId, Delta, Message, Operation, Report};
 use longhaul_proto::wire;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Copy files between this host and another.
@@ -293,6 +295,12 @@ pub fn open<'a>(
         }
     };
     let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
+    let common = Common {
+        secret: agreed.secret,
+        aes: agreed.aes,
+        classes: transfer.classes.clone(),
+        sends: fields.sends,
+    };
     agreed.link.answered(&agreed.secret);
     agreed.link.set_main_keys(Keys::main(&agreed.secret, agreed.aes, connection_id, Side::Client));
     let Agreed {
@@ -314,18 +322,15 @@ pub fn open<'a>(
     let key = stream_key(&secret, connection_id);
     // Who only receives sends nothing by it.
     let congestion = transfer.congestion.clone().filter(|_| fields.sends);
+    let local = options.bind.first().cloned();
+    let ways: Ways = Arc::new(Mutex::new(addresses.iter().map(|to| (local.clone(), *to)).collect()));
     if let Some(control) = control.resumable() {
         let patience = Duration::from_millis(transfer.stall_timeout_ms.max(1000));
         let key = control_key(&secret, connection_id);
-        rejoin::keep(
-            control,
-            Rejoin { addresses: addresses.clone(), connection_id, key },
-            connecting,
-            patience,
-        )?;
+        rejoin::keep(control, Rejoin { ways: ways.clone(), connection_id, key }, connecting, patience)?;
     }
     let opener = StreamOpener::new(
-        StreamOpenerConfig { addresses, connection_id, key, congestion },
+        StreamOpenerConfig { addresses, connection_id, key, congestion, local },
         link.streams().acceptor(),
         waker.clone(),
     );
@@ -340,6 +345,12 @@ pub fn open<'a>(
         ..Session::new((link, control, waker), (proposal.check, transfer, rtt), stop, observer)
     };
     let mut opened = Opened { session, far };
+    if opened.session.control.version() >= several::SINCE
+        && let Some((paths, want)) = SidePaths::of_client(common, &opened.session.link, ways, options)
+    {
+        opened.session.paths = paths;
+        opened.session.control.send(Message::WantPaths(want));
+    }
     if let Some(far) = &opened.far {
         let story = far.story.clone();
         opened.session.remark(story);
@@ -418,6 +429,7 @@ pub fn push(
     let packet_len =
         outcome.as_ref().map_or(0, |(sent, _)| opened.session.link.packet_len(sent.datagram_len));
     let ticket = opened.session.ticket;
+    let paths = std::mem::take(&mut opened.session.path_status);
     opened.close();
     let (Sent { report, status, learnt, bandwidth, datagram_len }, totals) = outcome?;
     warn_of_what_stays(&report, observer);
@@ -432,7 +444,7 @@ pub fn push(
         options,
         report,
         status,
-        Totals { total: totals.bytes, files: totals.files, packet_len, done_at: Instant::now() },
+        Totals { paths, total: totals.bytes, files: totals.files, packet_len, done_at: Instant::now() },
     ))
 }
 
@@ -459,10 +471,12 @@ fn pull(
     let mut opened = open(reached, &fields, None, options, (observer, stop))?;
     let outcome = take(&mut opened.session, ListingHead { total: None, bytes: vec![] });
     let packet_len = outcome.as_ref().map_or(0, |got| opened.session.link.packet_len(got.datagram_len));
+    let paths = std::mem::take(&mut opened.session.path_status);
     opened.close();
     let Received { report, status, total, files, .. } = outcome?;
     warn_of_what_stays(&report, observer);
-    Ok(summarise(options, report, status, Totals { total, files, packet_len, done_at: Instant::now() }))
+    let done_at = Instant::now();
+    Ok(summarise(options, report, status, Totals { paths, total, files, packet_len, done_at }))
 }
 
 /// The names of the files wanted, if not all are, as the other side is told them.
@@ -481,63 +495,5 @@ fn warn_of_what_stays(report: &Report, observer: &mut dyn Observer) {
             "nothing is removed at the destination, because not everything can be copied; see to what failed and run the \
              same command again",
         );
-    }
-}
-
-struct Totals {
-    total: u64,
-    files: u64,
-    /// The largest datagrams, with their headers.
-    packet_len: u32,
-    /// When it was known that all is done.
-    done_at: Instant,
-}
-
-fn summarise(options: &CopyOptions, report: Report, status: SenderStatus, totals: Totals) -> Summary {
-    let seconds =
-        options.began.map_or(0.0, |began| totals.done_at.saturating_duration_since(began).as_secs_f64());
-    let in_place = totals.total.saturating_sub(report.failed_bytes);
-    let was_there = report.skipped_bytes + report.resumed_bytes + report.delta_bytes;
-    let moved = if options.files.dry_run { 0 } else { in_place.saturating_sub(was_there) };
-    let ms = |ns: u64| ns as f64 / 1e6;
-    let ok = report.failed.is_empty();
-    let limits = if status.packets_required == 0 { LimitSpans::default() } else { status.limits };
-    let udp = status.packets_sent > status.packets_by_stripe + status.packets_by_ssh;
-    Summary {
-        ok,
-        limited_by: limits.longest(),
-        limits,
-        files: totals.files,
-        files_failed: report.failed.count(),
-        bytes: in_place,
-        seconds,
-        goodput_mbps: moved as f64 * 8e-6 / seconds.max(1e-9),
-        transport: status.carrier(),
-        control: options.control.name().into(),
-        encrypted: true,
-        packets_required: status.packets_required,
-        packets_sent: status.packets_sent,
-        waste: status.packets_sent.saturating_sub(status.packets_required) as f64
-            / status.packets_required.max(1) as f64,
-        retransmit_share: status.packets_resent as f64 / status.packets_sent.max(1) as f64,
-        rtt_ms_min: ms(status.rtt_ns[0]),
-        rtt_ms_mean: ms(status.rtt_ns[1]),
-        loss: status.loss,
-        receiver_drops: report.receiver_drops,
-        path_mtu: if udp { totals.packet_len } else { 0 },
-        resumed_bytes: report.resumed_bytes,
-        delta_bytes: report.delta_bytes,
-        skipped_bytes: report.skipped_bytes,
-        compared_bytes: report.compared_bytes,
-        removed: report.removed.count(),
-        streams: u32::from(status.streams),
-        switches: status.switches,
-        hash_verified: ok && !options.files.dry_run && report.skipped_bytes == report.compared_bytes,
-        durable: report.durable,
-        error: report.failed.first.first().map(FileFailure::to_string),
-        failures: report.failed.first,
-        relayed: options.via_here,
-        removed_paths: report.removed,
-        to_copy: report.to_copy,
     }
 }

@@ -6,10 +6,12 @@ use crate::daemon::token::client_key;
 use crate::error::{Error, RequestError, SshError};
 use crate::net::control::{ClientKey, Stream, tcp_stream};
 use crate::net::link::PeerLink;
+use crate::net::local::LocalEnd;
 use crate::net::patient::Watch;
 use crate::net::seal::Keys;
 use crate::net::tcp::{CONTROL_MSS, new_socket};
 use crate::net::udp::UdpSocket;
+use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -144,7 +146,7 @@ pub fn connect(
 ) -> Result<Connection, Error> {
     match remote {
         Remote::Daemon { host, port } => {
-            let socket = connect_tcp(host, *port, connect_patience(options), trying)?;
+            let socket = connect_tcp((host, *port), options, trying)?;
             let udp = socket.peer_addr()?;
             let key = Box::new(key_of(options)?);
             Ok(Connection {
@@ -179,25 +181,32 @@ pub fn connect(
 }
 
 fn connect_tcp(
-    host: &str,
-    port: u16,
-    patience: Duration,
+    (host, port): (&str, u16),
+    options: &CopyOptions,
     mut trying: impl FnMut(SocketAddr),
 ) -> Result<TcpStream, Error> {
+    let (patience, local) = (connect_patience(options), options.bind.first());
     let addresses =
         (host, port).to_socket_addrs().map_err(|source| Error::UnknownHost { host: host.into(), source })?;
     let mut last = Error::NoAddress { host: host.into() };
-    for address in addresses {
+    for address in addresses.filter(|to| local.is_none_or(|local| local.fits(to.ip()))) {
         trying(address);
         let socket = new_socket(address)?;
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_mss(CONTROL_MSS)?;
+        begin_at(local, &socket)?;
         match socket.connect_timeout(&address.into(), patience) {
             Ok(()) => return Ok(socket.into()),
             Err(source) => last = Error::Unreachable { host: host.into(), port, source },
         }
     }
     Err(last)
+}
+
+/// Have a socket begin where the user says.
+fn begin_at(local: Option<&LocalEnd>, socket: &Socket) -> Result<(), Error> {
+    let Some(local) = local else { return Ok(()) };
+    local.bind(socket).map_err(|source| Error::Begin { local: local.to_string(), source })
 }
 
 /// "Any address" of the peer's family.
@@ -222,14 +231,26 @@ pub fn candidates(mut hosts: Vec<IpAddr>, port: u16, at: &At) -> Vec<SocketAddr>
     peers
 }
 
-/// Over UDP to whichever of these answers. Without any it stays silent.
-pub fn open_link(peers: Vec<SocketAddr>, early: Keys) -> Result<PeerLink, Error> {
+/// Over UDP to whichever of these answers, from where the user says. Without any it stays silent.
+pub fn open_link(
+    mut peers: Vec<SocketAddr>,
+    local: Option<&LocalEnd>,
+    early: Keys,
+) -> Result<PeerLink, Error> {
+    peers.retain(|peer| local.is_none_or(|local| local.fits(peer.ip())));
     let any = match peers.first() {
         Some(first) if peers.iter().all(SocketAddr::is_ipv4) => unspecified(*first),
         Some(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
         None => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
     };
-    Ok(PeerLink::open(UdpSocket::bind(any, false)?, peers, early)?)
+    let socket = socket_at(local, any)?;
+    Ok(PeerLink::open(socket, peers, early)?)
+}
+
+/// A socket for datagrams from where the user says, or else from `any` address.
+pub fn socket_at(local: Option<&LocalEnd>, any: SocketAddr) -> Result<UdpSocket, Error> {
+    let Some(local) = local else { return Ok(UdpSocket::bind(any, false)?) };
+    UdpSocket::bind_at(local, any).map_err(|source| Error::Begin { local: local.to_string(), source })
 }
 
 /// Each gets what the path is looked at with. A host has a few addresses; more are no host's.

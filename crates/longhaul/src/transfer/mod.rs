@@ -88,6 +88,7 @@ mod sending;
 pub mod server;
 mod serving;
 mod session;
+mod side_paths;
 mod sizes;
 mod ssh;
 pub mod start;

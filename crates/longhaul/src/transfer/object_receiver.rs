@@ -80,7 +80,7 @@ impl<K: Sink> ObjectReceiver<K> {
 
     /// When an acknowledgement is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.receiver().and_then(Endpoint::poll_timeout)
+        self.receiver().and_then(Receiver::next_timeout)
     }
 
     /// Take what has come in; of the object everything is wanted but `have`. True if there was anything.
@@ -88,7 +88,10 @@ impl<K: Sink> ObjectReceiver<K> {
         let Some(receiver) = &mut self.receiver else { return self.take_first(session, have) };
         let (classes, cut_at) = (&self.classes, &mut self.cut_at);
         let (object_len, is_growing) = (self.object_len, self.is_growing);
-        let any = session.receive(|now, arrival, body| {
+        let any = session.receive(|path, now, arrival, body| {
+            if path > 0 {
+                return receiver.on_path(path, |receiver| take(receiver, now, arrival, body, |_| None));
+            }
             take(receiver, now, arrival, body, |class| {
                 let datagram_len = classes.get(usize::from(class))?;
                 if now.since(*cut_at) < CUT_GAP {
@@ -112,7 +115,11 @@ impl<K: Sink> ObjectReceiver<K> {
         let (object_len, is_growing) = (self.object_len, self.is_growing);
         let (_, companions) = session.options.protocol();
         let rtt = session.check.report().rtt.unwrap_or(session.rtt);
-        let any = session.receive(|now, arrival, body| {
+        let any = session.receive(|path, now, arrival, body| {
+            // Over another path nothing comes before the first has brought something.
+            if path > 0 {
+                return true;
+            }
             if receiver.is_none() {
                 let Some(class) = class_of(body) else { return true };
                 let Some(datagram_len) = classes.get(usize::from(class)) else { return true };
@@ -139,6 +146,13 @@ impl<K: Sink> ObjectReceiver<K> {
             receiver.handle_timeout(now);
         }
         while session.link.answer(&mut session.scratch, |buf| receiver.poll_transmit(now, buf)) {}
+        let known = receiver.paths();
+        for (path, side) in session.paths.iter_mut().filter(|(path, _)| *path < known) {
+            receiver.on_path(path, |receiver| {
+                receiver.handle_timeout(now);
+                while side.send_one(|buf| receiver.poll_transmit(now, buf)) {}
+            });
+        }
         let mut complete = false;
         while receiver.poll_event().is_some() {
             complete = true;

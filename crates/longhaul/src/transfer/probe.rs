@@ -277,7 +277,7 @@ pub fn answer(session: &mut Session<'_>) -> Result<String, Error> {
         session.check_silence(object.last_news().max(session.last_word))?;
         if !busy {
             let deadline = object.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
-            session.link.wait(&session.waker, now, deadline)?;
+            session.wait(now, deadline)?;
         }
     }
 }

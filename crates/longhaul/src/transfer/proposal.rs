@@ -1,6 +1,6 @@
 //! What a client asks of another host, and how the two come to agree on it.
 
-use super::connect::{Connection, Inside, candidates, open_link, random, unspecified};
+use super::connect::{Connection, Inside, candidates, open_link, random};
 use super::replays::Moment;
 use super::sizes::classes;
 use super::ssh;
@@ -12,7 +12,6 @@ use crate::net::aead::has_aes;
 use crate::net::control::{Beginning, ClientKey, Control, HandshakeError, OFFER_MAX};
 use crate::net::link::PeerLink;
 use crate::net::seal::{KeyPhase, Keys};
-use crate::net::udp::UdpSocket;
 use crate::net::wake::Waker;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
@@ -101,8 +100,8 @@ impl Proposal {
     }
 
     /// For datagrams to a daemon.
-    pub fn link(&self, key: &ClientKey, peer: SocketAddr) -> Result<PeerLink, Error> {
-        Ok(PeerLink::open(UdpSocket::bind(unspecified(peer), false)?, vec![peer], self.early(key))?)
+    pub fn link(&self, key: &ClientKey, peer: SocketAddr, options: &CopyOptions) -> Result<PeerLink, Error> {
+        open_link(vec![peer], options.bind.first(), self.early(key))
     }
 
     fn early(&self, key: &ClientKey) -> Keys {
@@ -139,7 +138,9 @@ impl Proposal {
                 let beginning = Box::new(Beginning::new(&connection.key, &self.offer)?);
                 let link = match addresses[..] {
                     [] => None,
-                    _ => Some(open_link(addresses.clone(), self.early(&connection.key))?),
+                    _ => {
+                        Some(open_link(addresses.clone(), options.bind.first(), self.early(&connection.key))?)
+                    }
                 };
                 (beginning, link)
             }
@@ -174,7 +175,7 @@ impl Proposal {
                 if inside != Inside::DataAlone {
                     addresses = candidates(udp_hosts, udp_port, &at);
                 }
-                open_link(addresses.clone(), self.early(&key))?
+                open_link(addresses.clone(), options.bind.first(), self.early(&key))?
             }
         };
         Ok(Agreed {

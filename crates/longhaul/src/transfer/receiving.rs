@@ -134,7 +134,7 @@ fn receive_parts(
         Seen { datagram_len: receiving.object.datagram_len().unwrap_or(0), status: receiving.status.clone() };
     match outcome {
         Ok((mut last, mut whole)) => {
-            let drops = receiving.session.link.drops();
+            let drops = receiving.session.drops();
             (last.receiver_drops, whole.receiver_drops) = (drops, drops);
             let totals = receiving.parts().totals();
             Ok(conclude(session, last, (whole, totals), seen))
@@ -182,8 +182,8 @@ fn part(session: &mut Session<'_>, report: Report, last: SenderStatus) -> Sender
         if now >= deadline {
             return last;
         }
-        let _ = session.receive(|_, _, _| true);
-        let _ = session.link.wait(&session.waker, now, deadline.min(now + HEARTBEAT));
+        let _ = session.receive(|_, _, _, _| true);
+        let _ = session.wait(now, deadline.min(now + HEARTBEAT));
     }
 }
 
@@ -204,7 +204,7 @@ pub fn serve_until<T>(
         session.tend_streams(now);
         session.check_silence(session.last_word)?;
         let deadline = session.check.poll_timeout().unwrap_or(Time::MAX).min(now + HEARTBEAT);
-        session.link.wait(&session.waker, now, deadline)?;
+        session.wait(now, deadline)?;
     }
 }
 
@@ -353,7 +353,7 @@ impl<'a, 's> Receiving<'a, 's> {
             let timer = self.object.poll_timeout().unwrap_or(Time::MAX);
             let patience = if self.session.link.streams().is_holding() { OFFER_AGAIN } else { HEARTBEAT };
             let deadline = timer.min(now + patience);
-            self.session.link.wait(&self.session.waker, now, deadline)?;
+            self.session.wait(now, deadline)?;
         }
     }
 
@@ -486,9 +486,13 @@ impl<'a, 's> Receiving<'a, 's> {
         }
         let backlog = self.parts().backlog();
         let pressure = (255 * backlog.queued_bytes / backlog.limit_bytes.max(1)).min(255) as u8;
-        let drops = self.session.link.drops();
         if let Some(receiver) = self.object.receiver_mut() {
-            receiver.set_host_state(drops, pressure);
+            receiver.set_host_state(self.session.link.drops(), pressure);
+            let known = receiver.paths();
+            for (path, side) in self.session.paths.iter_mut().filter(|(path, _)| *path < known) {
+                let drops = side.link.drops();
+                receiver.on_path(path, |receiver| receiver.set_host_state(drops, pressure));
+            }
         }
     }
 
@@ -535,7 +539,7 @@ impl<'a, 's> Receiving<'a, 's> {
 
     /// Datagrams that this host dropped are nobody else's fault: say what helps.
     fn warn_of_drops(&mut self) {
-        let (drops, refused) = (self.session.link.drops(), self.session.link.refused());
+        let (drops, refused) = (self.session.drops(), self.session.link.refused());
         let received = self.object.receiver().map_or(0, |receiver| receiver.stats().received);
         tracing::debug!(
             "{received} datagrams received, {drops} dropped by this host, {refused} not authentic or repeated"

@@ -1,5 +1,6 @@
 //! A client's control stream whose connection broke, or is silent, goes on over a new connection.
 
+use super::side_paths::Ways;
 use super::start::Connecting;
 use crate::net::control::KEEP_ALIVE_EVERY;
 use crate::net::control::rejoin::ResumableStream;
@@ -7,15 +8,14 @@ use crate::net::join::JoinKey;
 use crate::net::tcp::{CONTROL_MSS, TcpOptions};
 use crate::net::tcp_set::{StreamError, begin_control, rejoin_control, stream_options};
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How the control stream of a copy is joined again.
 pub struct Rejoin {
-    /// Where the other side listens.
-    pub addresses: Vec<SocketAddr>,
+    /// Ways to where the other side listens, tried in order. More may be found while the copy runs.
+    pub ways: Ways,
     /// Names the copy.
     pub connection_id: u64,
     /// What the connection proves to know.
@@ -85,10 +85,11 @@ fn is_refusal(error: &StreamError) -> bool {
 impl Rejoin {
     fn dial(&self, control: &ResumableStream) -> Result<(), StreamError> {
         let mut last = StreamError::Io(ErrorKind::NotFound.into());
-        let options = TcpOptions { mss: Some(CONTROL_MSS), ..stream_options(None) };
-        for address in &self.addresses {
+        let ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (local, address) in ways {
+            let options = TcpOptions { mss: Some(CONTROL_MSS), ..stream_options(None) };
             let deadline = Instant::now() + PATIENCE;
-            let socket = options.dial(*address, deadline).map_err(StreamError::Io);
+            let socket = options.dial(local.as_ref(), address, deadline).map_err(StreamError::Io);
             let joined = socket.and_then(|socket| {
                 rejoin_control(socket, &self.key, (self.connection_id, control), deadline)
             });
@@ -117,6 +118,7 @@ mod tests {
     use crate::net::tcp_set::control_key;
     use crate::net::wake::Waker;
     use std::net::TcpListener;
+    use std::sync::Mutex;
 
     /// The other host's queue was full while a copy began over UDP.
     #[test]
@@ -127,7 +129,8 @@ mod tests {
         let control = ResumableStream::unconnected(Duration::from_secs(60), Waker::new().unwrap()).unwrap();
         let late = io::Error::from(ErrorKind::TimedOut);
         let late = Error::Unreachable { host: "far".into(), port: address.port(), source: late };
-        let rejoin = Rejoin { addresses: vec![address], connection_id: 7, key: control_key(&[1; 32], 7) };
+        let key = control_key(&[1; 32], 7);
+        let rejoin = Rejoin { ways: Arc::new(Mutex::new(vec![(None, address)])), connection_id: 7, key };
         keep(&control, rejoin, Some(Connecting::in_vain(address, late)), Duration::from_secs(60)).unwrap();
         while listener.accept().is_err() {
             assert!(!control.is_over(), "it was given up");

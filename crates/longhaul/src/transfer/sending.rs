@@ -5,6 +5,7 @@ mod feed;
 mod limits;
 mod parts;
 mod prepare;
+mod side_paths;
 mod size;
 
 use self::carrier::{CarrierState, Control};
@@ -13,6 +14,7 @@ use self::feed::{PartEnd, PartStart};
 use self::parts::Parts;
 pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
+use self::side_paths::Joined;
 use self::size::Size;
 use super::first_flight;
 use super::object_receiver::packet_len;
@@ -128,6 +130,8 @@ struct Sending<'a, 's, F> {
     remarks: Vec<String>,
     hashes: Vec<GroupHash>,
     carrier: CarrierState,
+    /// Further paths over which it sends.
+    joined: Joined,
 }
 
 /// Counters a moment ago, for recent rates.
@@ -213,6 +217,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             remarks: vec![],
             hashes: vec![],
             carrier: state,
+            joined: Joined::default(),
         };
         let first = prepare::first_streams(sending.session);
         sending.settle_carrier(carrier, first);
@@ -229,6 +234,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn run_to_end(&mut self, until: Time) -> Result<Sent, Error> {
         let report = self.run(until)?;
         let (status, learnt) = (self.status_overall(), self.sender.remember());
+        self.tell_paths();
         self.session.control.send(Message::Bye(status.clone()));
         let bandwidth =
             self.sender.snapshot().bandwidth.filter(|_| self.carrier.current() == Carrier::Object);
@@ -248,13 +254,12 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 return Ok(report);
             }
             let now = clock::now();
-            if self.sender.poll_timeout().is_some_and(|at| now >= at) {
-                self.sender.handle_timeout(now);
-            }
+            self.sender.handle_timeouts(now);
             self.session.run_check(now);
             self.session.tend_streams(now);
             self.carry(now)?;
             self.tend_size(now);
+            self.join_paths(now);
             let more = self.transmit()?;
             while self.sender.poll_event().is_some() {}
             let now = clock::now();
@@ -267,9 +272,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 continue;
             }
             self.carrier.note_idle(now, self.sender.blocked());
-            let timers = [self.sender.poll_timeout(), self.size.poll_timeout()];
+            let timers = [self.sender.next_timeout(), self.size.poll_timeout()];
             let deadline = timers.into_iter().flatten().fold(now + HEARTBEAT, Time::min);
-            self.session.link.wait(&self.session.waker, now, deadline)?;
+            self.session.wait(now, deadline)?;
         }
     }
 
@@ -277,8 +282,11 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let sender = &mut self.sender;
         // Bounded, so that a flood of strangers' datagrams does not keep us from sending.
         for _ in 0..RECEIVES {
-            if !self.session.receive(|now, arrival, body| {
-                sender.handle_datagram(now, arrival, body);
+            let joined = &self.joined;
+            if !self.session.receive(|path, now, arrival, body| {
+                if let Some(number) = joined.number_of(path) {
+                    sender.on_path(number, |sender| sender.handle_datagram(now, arrival, body));
+                }
                 true
             })? {
                 break;
@@ -372,6 +380,12 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if self.carrier.current() != Carrier::Object {
             return Ok(self.transmit_by_streams());
         }
+        let more = self.transmit_aside()?;
+        Ok(self.transmit_first()? || more)
+    }
+
+    /// The same over the first path.
+    fn transmit_first(&mut self) -> Result<bool, Error> {
         if self.session.link.is_congested() && !self.session.link.flush()? {
             return Ok(false);
         }
@@ -415,6 +429,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             let mut status = self.status_overall();
             status.loss = self.recent.loss;
             status.remarks = std::mem::take(&mut self.remarks);
+            self.tell_paths();
             self.session.control.send(Message::Status(status));
         }
     }

@@ -8,6 +8,7 @@ use super::ports::{bind_both, bind_in};
 use super::refusals::{Kind, Refusals};
 use super::replays::{Moment, Replays};
 use super::serving::{Ground, serve_session};
+use super::side_paths::own_addresses;
 use super::strangers::{Guest, Strangers};
 use super::switchboard::{Line, POLL, Switchboard};
 use crate::clock;
@@ -55,6 +56,8 @@ pub fn serve(
         udp_port: local.port(),
         udp_ip: local.ip(),
         udp_hosts: vec![],
+        hosts: hosts_of(&options.announce, local.ip()),
+        ports: None,
         is_ssh: false,
         has_pipe: false,
         connects: options.third_party,
@@ -131,6 +134,15 @@ pub fn serve(
     })?;
     refusals.tell_last();
     Ok(())
+}
+
+/// Where a daemon is reached that listens at `bound`: as it is told, or at all addresses that others may reach.
+fn hosts_of(announced: &[IpAddr], bound: IpAddr) -> Vec<IpAddr> {
+    match (announced, bound.is_unspecified()) {
+        ([], true) => own_addresses(None),
+        ([], false) => vec![bound],
+        (announced, _) => announced.to_vec(),
+    }
 }
 
 /// Tell what came of a connection: a line, or who it was and what went wrong.
@@ -271,7 +283,7 @@ fn accept(
     let client = shake_hands(server, caller, &waker, |offer, secret| {
         let acceptor =
             streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
-        line = switchboard.connect(offer.connection_id, waker.clone(), acceptor);
+        line = switchboard.connect(offer.connection_id, waker.clone(), Some(acceptor));
         line.is_some()
     })?;
     let Some(line) = line else { return Err(Error::Protocol("made no offer").into()) };
@@ -307,7 +319,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
     };
     let mut psk = [0; 32];
     io::stdin().read_exact(&mut psk).map_err(Error::NoKey)?;
-    let bound = bind_in(options.ports);
+    let bound = bind_in(options.ports.clone());
     let (udp_port, unable) = match &bound {
         Ok(bound) => (bound.port, None),
         // The client is told in the answer to its offer: what we print here may be seen by nobody.
@@ -323,6 +335,8 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         udp_port,
         udp_ip: Ipv4Addr::UNSPECIFIED.into(),
         udp_hosts: ssh_address(),
+        hosts: own_addresses(None),
+        ports: options.ports.clone(),
         is_ssh: true,
         has_pipe: true,
         connects,

@@ -13,6 +13,7 @@ use super::receiving::{
 };
 use super::sending::{send, send_listing};
 use super::session::Session;
+use super::side_paths::{Common, Doors, SidePaths};
 use super::start::{first_of, list_first};
 use super::strangers::Guest;
 use crate::api::Observer;
@@ -34,6 +35,7 @@ use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::path::PathCheck;
 use longhaul_proto::session::message::{Delta, FileOptions, Fsync, Offer, Operation, TICKETS_SINCE};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,6 +62,10 @@ pub fn serve_session(
     let sends = offer.operation.is_pull();
     let mut meter = Meter::begin(owner.clone());
     let mut session = begin(server, (control, link, waker), (&offer, &secret, rtt), sends, &mut meter)?;
+    session.paths = SidePaths::of_server(
+        Common { secret, aes: offer.aes && has_aes(), classes: offer.transfer.classes.clone(), sends },
+        doors(server, ground.as_ref()),
+    );
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
         && let Err(error) = tcp_set::check_congestion(&name)
     {
@@ -116,6 +122,18 @@ pub fn serve_session(
     match outcome {
         Ok(line) => Ok(format!("{user}: {line} in {:.1} s", clock::now().since(began).as_secs_f64())),
         Err(error) => Err(Ended { user: is_known.then_some(user), error }),
+    }
+}
+
+/// Where further paths of a session come in.
+fn doors(server: &Server, ground: Option<&Ground>) -> Doors {
+    let hosts = server.hosts.clone();
+    match ground {
+        Some(Ground::Daemon { board, reached }) => {
+            let local = SocketAddr::new(*reached, server.udp_port);
+            Doors::Daemon { board: board.clone(), local, hosts }
+        }
+        _ => Doors::Own { ports: server.ports.clone(), hosts },
     }
 }
 

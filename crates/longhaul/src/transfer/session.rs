@@ -2,6 +2,7 @@
 
 use super::first_flight::FirstFlight;
 use super::presence::Presence;
+use super::side_paths::SidePaths;
 use crate::api::{Observer, Phase, Progress, Remark};
 use crate::clock;
 use crate::daemon::supervision::Supervision;
@@ -17,6 +18,7 @@ use crate::net::wake::Waker;
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::path::{PathCheck, PathEvent};
+use longhaul_proto::session::message::several::PathStatus;
 use longhaul_proto::session::message::{Message, Ticket, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::streams::STREAMS_MAX;
@@ -95,6 +97,10 @@ pub struct Session<'a> {
     pub ticket: Option<Ticket>,
     /// What the client sent under the ticket of an earlier copy, if the server has opened it.
     pub first_flight: Option<FirstFlight>,
+    /// Further paths between the two hosts.
+    pub paths: SidePaths,
+    /// How each path does, by the word of who sends; empty where there is one.
+    pub path_status: Vec<PathStatus>,
 }
 
 /// Datagrams that have been opened, as far as little of them goes.
@@ -160,6 +166,8 @@ impl<'a> Session<'a> {
             ahead: Ahead::default(),
             ticket: None,
             first_flight: None,
+            paths: SidePaths::default(),
+            path_status: vec![],
         }
     }
 }
@@ -229,6 +237,16 @@ impl Session<'_> {
                 Message::Ask { at } => self.asked = self.asked.max(Some(at)),
                 Message::RateCap(rate) => self.rate_told = Some(rate),
                 Message::Here { at } => self.answered = self.answered.max(at.min(now)),
+                Message::WantPaths(want) => {
+                    let answer = self.paths.welcome(&want, &self.waker)?;
+                    self.control.send(Message::Paths(answer));
+                }
+                Message::Paths(told) => {
+                    if let Some((_, first)) = self.link.ends() {
+                        self.paths.open(&told, first.ip())?;
+                    }
+                }
+                Message::PathStatus(status) => self.path_status = status,
                 message => return Ok(Some(message)),
             }
         }
@@ -304,10 +322,26 @@ impl Session<'_> {
         }
     }
 
-    /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle`, which says whether it took them.
-    pub fn receive(&mut self, mut handle: impl FnMut(Time, Arrival, &mut [u8]) -> bool) -> io::Result<bool> {
+    /// Receive; path-check datagrams are dealt with here, the transfer's go to `handle` with the number of the path that they came
+    /// over, which says whether it took them.
+    pub fn receive(
+        &mut self,
+        mut handle: impl FnMut(usize, Time, Arrival, &mut [u8]) -> bool,
+    ) -> io::Result<bool> {
+        let aside = self.paths.receive(|path, now, arrival, body| {
+            handle(path, now, arrival, body);
+        })?;
+        Ok(self.receive_first(|now, arrival, body| handle(0, now, arrival, body), aside)? || aside)
+    }
+
+    /// The same over the first path. `aside`: something came in over another.
+    fn receive_first(
+        &mut self,
+        mut handle: impl FnMut(Time, Arrival, &mut [u8]) -> bool,
+        aside: bool,
+    ) -> io::Result<bool> {
         let ahead = std::mem::take(&mut self.ahead).kept;
-        let mut is_alive = !ahead.is_empty();
+        let mut is_alive = aside || !ahead.is_empty();
         for (now, arrival, mut body) in ahead {
             handle(now, arrival, &mut body);
         }
@@ -342,7 +376,7 @@ impl Session<'_> {
     /// The same where there is nothing yet to take data: it is kept, if it is not much.
     pub fn receive_ahead(&mut self) -> io::Result<bool> {
         let mut ahead = Ahead::default();
-        let came = self.receive(|now, arrival, body| ahead.push(now, arrival, body));
+        let came = self.receive(|path, now, arrival, body| path > 0 || ahead.push(now, arrival, body));
         self.ahead = ahead;
         came
     }
@@ -387,6 +421,7 @@ impl Session<'_> {
         if self.check.poll_timeout().is_some_and(|at| now >= at) {
             self.check.handle_timeout(now);
         }
+        self.paths.run_checks(now);
         self.tend_address(now);
         self.say_early();
         let check = &mut self.check;
@@ -396,6 +431,22 @@ impl Session<'_> {
             && self.link.send_one(KeyPhase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
         {
         }
+    }
+
+    /// Datagrams that this host dropped for want of buffer.
+    pub fn drops(&mut self) -> u64 {
+        let aside: u64 = self.paths.iter_mut().map(|(_, path)| path.link.drops()).sum();
+        self.link.drops() + aside
+    }
+
+    /// Wait for something to come in, for room to send, for another thread or for `deadline`.
+    pub fn wait(&self, now: Time, deadline: Time) -> io::Result<()> {
+        if self.paths.is_empty() {
+            return self.link.wait(&self.waker, now, deadline);
+        }
+        let deadline = self.paths.poll_timeout().map_or(deadline, |at| at.min(deadline));
+        let fds = self.link.poll_fds().chain(self.paths.poll_fds()).collect();
+        self.waker.wait_many(fds, deadline.since(now)).map(drop)
     }
 
     /// Find out whether the peer is where its datagrams seem to come from (RFC 9000 §8.2, §9.3).

@@ -36,7 +36,8 @@ struct Board {
 struct LineEnd {
     strays: Arc<Strays>,
     waker: Waker,
-    acceptor: StreamAcceptor,
+    /// None for a further path's: TCP streams join the session.
+    acceptor: Option<StreamAcceptor>,
     /// Its control stream, and what connections prove to know that go on with it.
     control: Option<(JoinKey, Arc<ResumableStream>)>,
 }
@@ -73,7 +74,7 @@ impl Switchboard {
         self: &Arc<Self>,
         connection_id: u64,
         waker: Waker,
-        acceptor: StreamAcceptor,
+        acceptor: Option<StreamAcceptor>,
     ) -> Option<Line> {
         let strays = Arc::new(Strays::default());
         let mut board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +96,7 @@ impl Switchboard {
     /// Where TCP streams of this transfer are to be left.
     pub fn acceptor(&self, connection_id: u64) -> Option<StreamAcceptor> {
         let board = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        board.lines.get(&connection_id).map(|line| line.acceptor.clone())
+        board.lines.get(&connection_id)?.acceptor.clone()
     }
 
     /// The control stream of this transfer, if it may go on over another connection.
@@ -125,7 +126,7 @@ impl Switchboard {
                             }
                             _ => {
                                 if let Some(from) = from {
-                                    self.hand_over(Stray { bytes: bytes.to_vec(), time, ecn, from });
+                                    self.hand_over(Stray { bytes: bytes.to_vec(), time, ecn, from, to });
                                 }
                             }
                         }
@@ -186,7 +187,7 @@ mod tests {
     fn connect(board: &Arc<Switchboard>, id: u64) -> Option<Line> {
         let waker = Waker::new().unwrap();
         let acceptor = StreamSet::default().acceptor_with(stream_key(&[1; 32], id), None, waker.clone());
-        board.connect(id, waker, acceptor)
+        board.connect(id, waker, Some(acceptor))
     }
 
     fn stray(id: u64) -> Stray {
@@ -196,7 +197,7 @@ mod tests {
     fn long_stray(id: u64, len: usize) -> Stray {
         let header = Header { phase: KeyPhase::Early, connection_id: id, number: 0 }.encode();
         let bytes = [&header[..], &vec![0; len]].concat();
-        Stray { bytes, time: Time::ZERO, ecn: None, from: "127.0.0.1:9".parse().unwrap() }
+        Stray { bytes, time: Time::ZERO, ecn: None, from: "127.0.0.1:9".parse().unwrap(), to: None }
     }
 
     #[test]

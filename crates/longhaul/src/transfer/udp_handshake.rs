@@ -38,7 +38,7 @@ pub fn shake_hands(
 ) -> Result<Agreed, Error> {
     let (key, address) = (key_of(options)?, connecting.address);
     let (mut link, mut beginning) =
-        (proposal.link(&key, address)?, Box::new(Beginning::new(&key, &proposal.offer)?));
+        (proposal.link(&key, address, options)?, Box::new(Beginning::new(&key, &proposal.offer)?));
     let patience = Duration::from_millis(proposal.offer.transfer.stall_timeout_ms.max(1000));
     let offered = Instant::now();
     link.send_opening(proposal.offer.connection_id, beginning.first());

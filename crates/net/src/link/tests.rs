@@ -81,7 +81,13 @@ fn a_client_that_seems_to_move_to_another_host_is_asked_there_first() {
     let mut link = PeerLink::shared(local, "127.0.0.1".parse().ok(), strays.clone(), server_keys());
     let stray = |number, from: &UdpSocket| {
         let from = from.local_addr().unwrap();
-        assert!(strays.push(Stray { bytes: recorded(number, 1169), time: clock::now(), ecn: None, from }));
+        assert!(strays.push(Stray {
+            bytes: recorded(number, 1169),
+            time: clock::now(),
+            ecn: None,
+            from,
+            to: None
+        }));
     };
     stray(0, &client);
     receive_something(&mut link);
@@ -127,7 +133,7 @@ fn the_answer_comes_from_the_address_that_was_asked() {
     let asked = bound("127.0.0.3:0").local_addr().unwrap();
     let mut link = PeerLink::shared(asked, "127.0.0.1".parse().ok(), strays.clone(), server_keys());
     let from = client.local_addr().unwrap();
-    assert!(strays.push(Stray { bytes: recorded(0, 100), time: clock::now(), ecn: None, from }));
+    assert!(strays.push(Stray { bytes: recorded(0, 100), time: clock::now(), ecn: None, from, to: None }));
     receive_something(&mut link);
     send_much(&mut link, 0, 1);
     let mut buffers = ReceiveBuffers::default();

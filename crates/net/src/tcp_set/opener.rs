@@ -3,6 +3,7 @@
 use super::join::{PATIENCE, join_copy, stream_options};
 use super::stream::StreamSocket;
 use crate::join::JoinKey;
+use crate::local::LocalEnd;
 use crate::tcp::{CONTROL_MSS, Opener, TcpOptions};
 use crate::wake::Waker;
 use crossbeam_channel::Sender;
@@ -23,6 +24,8 @@ pub struct StreamOpenerConfig {
     pub key: JoinKey,
     /// Name of the kernel's congestion control, if not CUBIC.
     pub congestion: Option<String>,
+    /// Where on this host they begin.
+    pub local: Option<LocalEnd>,
 }
 
 /// See the [module](self).
@@ -72,7 +75,7 @@ fn connect(config: &StreamOpenerConfig, mss: Option<u32>) -> io::Result<StreamSo
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the other side has no address");
     for address in &config.addresses {
         let deadline = Instant::now() + PATIENCE;
-        let joined = options.dial(*address, deadline).and_then(|socket| {
+        let joined = options.dial(config.local.as_ref(), *address, deadline).and_then(|socket| {
             join_copy(&socket, &config.key, config.connection_id, deadline).map_err(io::Error::other)?;
             Ok(socket)
         });

@@ -15,9 +15,11 @@ use crate::object::Companions;
 use crate::ranges::{Ranges, read_ranges};
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
+use several::{PathStatus, Paths, WantPaths};
 use std::fmt;
 use third_party::{ClientPart, Outcome, Ready, ServerPart, Whereabouts};
 
+pub mod several;
 pub mod third_party;
 
 /// Bytes of a probe's object: more than any probe moves.
@@ -534,6 +536,12 @@ pub enum Message {
     Remark(String),
     /// The same: it is done.
     Copied(Box<Outcome>),
+    /// The client to the server: is there more than one path between us? From [`several::SINCE`] on, as what follows.
+    WantPaths(WantPaths),
+    /// The answer.
+    Paths(Paths),
+    /// Sender to receiver, where it sends over several: how each does, the first one first.
+    PathStatus(Vec<PathStatus>),
 }
 
 /// The first version with tickets.

@@ -10,7 +10,7 @@ use super::super::session::{HEARTBEAT, Session};
 use super::super::start::Reached;
 use super::super::tunnel::{self, Tunnel};
 use super::{Opened, Totals, meet, named, open, summarise, warn_of_what_stays};
-use crate::api::{CopyOptions, Observer, Phase, Progress, Remark, Summary, Transport};
+use crate::api::{CopyOptions, Observer, Paths, Phase, Progress, Remark, Summary, Transport};
 use crate::clock;
 use crate::error::{Error, RequestError};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -32,6 +32,9 @@ pub fn check(source: &Remote, dest: &Remote, options: &CopyOptions) -> Result<()
     let names_carrier = matches!(options.transport, Transport::Object | Transport::Stripe)
         || options.streams.is_some()
         || options.congestion.is_some();
+    if !options.bind.is_empty() || options.paths != Paths::One {
+        return Err(RequestError::EndsOfBetween);
+    }
     match options.via_here {
         true if names_carrier => return Err(RequestError::TransportOfRelay),
         false if options.transport == Transport::Ssh => return Err(RequestError::NoSshBetween),
@@ -93,7 +96,7 @@ pub fn arrange(
     })?;
     warn_of_what_stays(&outcome.report, story.observer);
     let Outcome { bytes: total, files, packet_len, .. } = outcome;
-    let totals = Totals { total, files, packet_len, done_at };
+    let totals = Totals { paths: vec![], total, files, packet_len, done_at };
     Ok(summarise(options, outcome.report, outcome.status, totals))
 }
 

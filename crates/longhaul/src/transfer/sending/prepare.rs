@@ -85,7 +85,7 @@ pub fn prepare<F: Feed>(
         }
         // What has come in by then has been seen, however long it takes to look.
         let looked = clock::now();
-        session.receive(|_, _, _| true)?;
+        session.receive(|_, _, _, _| true)?;
         let now = clock::now();
         session.run_check(now);
         session.tend_streams(now);
@@ -114,7 +114,7 @@ pub fn prepare<F: Feed>(
             .filter(|_| wanted.is_some())
             .map_or(Time::MAX, |at| at + settle_patience(&path));
         let gives_up = Some(began + udp_patience(session)).filter(|at| *at > now).unwrap_or(Time::MAX);
-        session.link.wait(&session.waker, now, pending.min(settled).min(gives_up))?;
+        session.wait(now, pending.min(settled).min(gives_up))?;
     }
 }
 

@@ -24,6 +24,11 @@ impl Size {
         self.search.doubt(now);
     }
 
+    /// Use this one.
+    pub fn want(&mut self, class: u8) {
+        self.next = Some(class);
+    }
+
     /// When to look again at the latest.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.search.poll_timeout()
@@ -39,7 +44,8 @@ impl<F: Feed> Sending<'_, '_, F> {
     /// Find out which size passes, and use that.
     pub(super) fn tend_size(&mut self, now: Time) {
         let is_refused = self.session.link.take_too_long();
-        if self.carrier.current() != Carrier::Object {
+        if self.carrier.current() != Carrier::Object || self.sender.paths() > 1 {
+            // Of several paths that which passes no more falls silent, and the others go on.
             self.size.search.rest();
             return;
         }

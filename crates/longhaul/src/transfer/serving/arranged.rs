@@ -191,6 +191,8 @@ impl End<'_> {
             udp_port: server.udp_port,
             udp_ip: server.udp_ip,
             udp_hosts: ground.at(server).hosts,
+            hosts: server.hosts.clone(),
+            ports: server.ports.clone(),
             is_ssh: server.is_ssh,
             has_pipe: part.relayed,
             connects: false,
@@ -354,7 +356,7 @@ fn serve_other(server: &Server, caller: Caller, ground: Ground) -> Result<String
         let joined =
             streams.acceptor_of(stream_key(secret, offer.connection_id), &offer.transfer, waker.clone());
         if let Some(Err(board)) = &line {
-            let connected = board.connect(offer.connection_id, waker.clone(), joined.clone());
+            let connected = board.connect(offer.connection_id, waker.clone(), Some(joined.clone()));
             let is_connected = connected.is_some();
             line = connected.map(Ok);
             return is_connected;

@@ -1,0 +1,140 @@
+//! Copies over several paths at a time, and from where this host is told to send.
+
+use crate::common::lab::{Haul, repeat};
+use crate::common::sides::Sides;
+use crate::common::tree::*;
+use crate::common::{LONGHAUL, Server, error_of, longhaul, undisturbed};
+use longhaul_lab::{Lab, Scenario, Side};
+use longhaul_testing::machine;
+use serde_json::Value;
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Two paths between two hosts, of different rates and lengths.
+struct TwoPaths {
+    first: Haul,
+    second: Lab,
+    sides: Sides,
+}
+
+/// All that both carry, Mb/s.
+const SUM_MBIT: f64 = 100.0;
+
+impl TwoPaths {
+    fn start(pull: bool, len: usize) -> TwoPaths {
+        let sides = Sides::with_file(pull, len);
+        let lab = Lab::start(&Scenario::new(60.0, 20.0)).expect("a lab can be made here");
+        let second = lab.further_path(&Scenario::new(40.0, 80.0), 1).expect("as the first");
+        let command = undisturbed(lab.command(Side::Right, LONGHAUL));
+        let server = Server::start_with(command, sides.there.path(), &["--listen", "0.0.0.0:0"]);
+        TwoPaths { first: Haul { lab, server }, second, sides }
+    }
+
+    fn bind(&self) -> String {
+        format!("--bind={},{}", self.first.lab.address(Side::Left), self.second.address(Side::Left))
+    }
+
+    /// Copy over both, while `meanwhile` befalls them. What the program says of it.
+    fn copy(&self, meanwhile: impl FnOnce(&TwoPaths)) -> Value {
+        let Haul { lab, server } = &self.first;
+        let url = format!("longhaul://{}:{}/", lab.address(Side::Right), server.address().port());
+        let args = self.sides.file_args(&url, &["--why", &self.bind()]);
+        let copy = self.first.start_cp(args);
+        meanwhile(self);
+        let ended = copy.finish().expect_code(0);
+        assert_same_bytes(self.sides.source(), self.sides.target());
+        ended.json()
+    }
+
+    /// Packets over each.
+    fn packets(summary: &Value) -> Vec<u64> {
+        let paths = summary["paths"].as_array().expect("a list");
+        paths.iter().map(|path| path["packets_sent"].as_u64().expect("a number")).collect()
+    }
+}
+
+#[test]
+fn two_paths_carry_more_than_either() {
+    for pull in [false, true] {
+        let paths = TwoPaths::start(pull, 40_000_000);
+        repeat(&paths.first.lab, || {
+            let _ = fs::remove_file(paths.sides.target());
+            let summary = paths.copy(|_| {});
+            let goodput = summary["goodput_mbps"].as_f64().expect("a number");
+            let packets = TwoPaths::packets(&summary);
+            println!("pull {pull}: {goodput:.1} Mb/s, {packets:?} packets");
+            assert_eq!(packets.len(), 2);
+            if goodput > 0.75 * SUM_MBIT { Ok(()) } else { Err(format!("{goodput} Mb/s")) }
+        });
+    }
+}
+
+#[test]
+fn whichever_path_dies_the_other_goes_on_and_is_joined_again() {
+    let Some(_alone) = machine::measure() else { return };
+    for dies_first in [true, false] {
+        let paths = TwoPaths::start(false, 40_000_000);
+        let cut = |paths: &TwoPaths, on| {
+            if dies_first { paths.first.lab.cut(on) } else { paths.second.cut(on) }
+        };
+        let summary = paths.copy(|paths| {
+            paths.first.await_bytes(false, 6_000_000);
+            cut(paths, true);
+            sleep(Duration::from_secs(3));
+            cut(paths, false);
+        });
+        println!("the first dies {dies_first}: {}", summary["paths"]);
+        assert_eq!(summary["switches"], Value::Array(vec![]), "nothing else had to carry the data");
+        assert!(summary["waste"].as_f64().is_some_and(|waste| waste < 0.1), "{summary}");
+    }
+}
+
+#[test]
+fn the_first_path_may_die_for_good() {
+    let paths = TwoPaths::start(false, 20_000_000);
+    let summary = paths.copy(|paths| {
+        paths.first.await_bytes(false, 6_000_000);
+        paths.first.lab.cut(true);
+    });
+    let paths = summary["paths"].as_array().expect("a list");
+    assert_eq!(paths.iter().map(|path| &path["is_silent"]).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn a_server_with_two_addresses_gives_a_client_with_one_two_paths() {
+    let sides = Sides::with_file(false, 20_000_000);
+    let more = ["--listen", "0.0.0.0:0", "--announce", "127.0.0.1,127.0.0.2"];
+    let server = Server::start_with(longhaul(), sides.there.path(), &more);
+    let url = format!("longhaul://127.0.0.1:{}/", server.address().port());
+    let copy = |more: &[&str]| {
+        let _ = fs::remove_file(sides.target());
+        let args = sides.file_args(&url, &[&["--rate", "100mbit"], more].concat());
+        server.cp(args).expect_code(0).json()
+    };
+    let one = copy(&["--bind", "127.0.0.3"]);
+    assert_eq!(one["paths"], Value::Array(vec![]));
+    let two = copy(&["--bind", "127.0.0.3", "--paths", "auto"]);
+    let ends: Vec<_> =
+        two["paths"].as_array().expect("a list").iter().map(|p| (&p["from"], &p["to"])).collect();
+    assert_eq!(
+        ends,
+        [(&"127.0.0.3".into(), &"127.0.0.1".into()), (&"127.0.0.3".into(), &"127.0.0.2".into())]
+    );
+    assert!(TwoPaths::packets(&two).iter().all(|packets| *packets > 0), "{two}");
+}
+
+#[test]
+fn where_no_connection_can_begin_is_told_in_a_line() {
+    let sides = Sides::with_file(false, 10);
+    let server = Server::start(sides.there.path(), &[]);
+    for (place, says) in [
+        ("192.0.2.7", "no connection can begin at 192.0.2.7"),
+        ("eth99", "no connection can begin at eth99"),
+        ("", "an address or the name of a network interface"),
+    ] {
+        let ended = server.cp(sides.file_args(&server.url(""), &["--bind", place]));
+        let line = if place.is_empty() { ended.expect_code(2).stderr } else { error_of(ended) };
+        assert!(line.contains(says), "{line}");
+    }
+}
