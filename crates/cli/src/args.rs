@@ -143,7 +143,7 @@ pub enum UserCommand {
 ///   path                          on this host
 ///   [user@]host:path              reached over your own ssh
 ///   longhaul://host[:port]/path   behind a longhaul serve
-///   -                             standard input, as SRC; standard output, as DST
+/// or - for standard input, as SRC, or standard output, as DST.
 ///
 /// As with rsync, a folder with a trailing slash stands for what is in it. Files that are
 /// already there are skipped, and an interrupted copy goes on where it stopped when the same
@@ -458,7 +458,7 @@ fn non_blank(text: &str) -> Result<String, String> {
 }
 
 /// What a plan says, not who copies a part of it.
-const HOW: [&str; 30] = [
+const HOW: [&str; 28] = [
     "exclude",
     "files_from",
     "checksum",
@@ -485,8 +485,6 @@ const HOW: [&str; 30] = [
     "ports",
     "ssh",
     "no_deploy",
-    "bind",
-    "over_paths",
     "dest_token_file",
     "via",
 ];

@@ -173,6 +173,11 @@ impl PeerLink {
         self.keys.early.answered(secret);
     }
 
+    /// Whether it is known where the peer is, and it has shown it.
+    pub fn is_settled(&self) -> bool {
+        self.address.is_settled()
+    }
+
     /// The peer has repeated what was only told to the address at which it is thought to be.
     pub fn note_proven(&mut self) {
         self.address.note_proven();
@@ -321,7 +326,7 @@ impl PeerLink {
         }
         let mut found = vec![];
         for datagram in self.buffers.datagrams() {
-            let (from, len) = (datagram.from, datagram.bytes.len());
+            let (from, to, len) = (datagram.from, datagram.to, datagram.bytes.len());
             if let (Some(awaited), Some(from)) = (&mut self.awaited, from) {
                 awaited.take(datagram, from, &self.held);
                 continue;
@@ -329,10 +334,13 @@ impl PeerLink {
             if !decrypt(&mut self.keys, datagram, &mut handle) {
                 self.refused += 1;
             } else if let (Some(from), false) = (from, self.address.is_settled()) {
-                found.push((from, len));
+                found.push((from, len, to));
             }
         }
-        found.into_iter().for_each(|(from, len)| self.follow(from, len));
+        for (from, len, to) in found {
+            self.settle_own_end(to);
+            self.follow(from, len);
+        }
         Ok(true)
     }
 
@@ -346,6 +354,15 @@ impl PeerLink {
     fn note_own_end(&mut self, to: Option<IpAddr>) {
         if let (Socket::Shared(local), Some(to)) = (&mut self.socket, to) {
             local.set_ip(to);
+        }
+    }
+
+    /// The same where the socket is our own and tells: another one takes its place, which is bound to that address.
+    fn settle_own_end(&mut self, to: Option<IpAddr>) {
+        if let (Socket::Open(socket, _), Some(to)) = (&self.socket, to)
+            && let Ok(local) = socket.local_addr()
+        {
+            self.socket = Socket::Shared(SocketAddr::new(to, local.port()));
         }
     }
 
@@ -447,7 +464,10 @@ impl PeerLink {
                     self.was_too_long |= error.raw_os_error() == Some(libc::EMSGSIZE);
                     self.run_sent = self.run.len();
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.run_sent = self.run.len();
+                    return Err(error);
+                }
             }
         }
         Ok(true)

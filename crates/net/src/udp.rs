@@ -35,11 +35,12 @@ const SEND_BUFFER_WANTED: usize = 1 << 18;
 /// Messages taken by one receive call; each may hold a whole GRO batch.
 const BATCH: usize = 8;
 const MESSAGE_BYTES: usize = 65_536;
-/// For run, timestamp, drops, ECN and address, of 24, 32, 24, 24 and 40 bytes.
-const CONTROL_BYTES: usize = 160;
+/// For run, timestamp, drops, ECN and address, which may be told in both families, of 24, 32, 24, 24, 40 and 32 bytes.
+const CONTROL_BYTES: usize = 192;
 
 /// Whether an error tells of the network or of a firewall, here or on the way (RFC 1122 §4.2.3.9, RFC 4443 §3.1), or of a
-/// route that has changed: what was sent is larger than it takes now, or this host has lost its address or its way there.
+/// route that has changed: what was sent is larger than it takes now, or this host has lost its address, its interface or its way
+/// there.
 /// What was sent is as good as lost, and the socket is none the worse.
 pub fn is_on_the_way(error: &io::Error) -> bool {
     matches!(
@@ -59,6 +60,8 @@ pub fn is_on_the_way(error: &io::Error) -> bool {
                 | libc::EMSGSIZE
                 | libc::EINVAL
                 | libc::EADDRNOTAVAIL
+                | libc::ENODEV
+                | libc::ENXIO
         )
     )
 }
@@ -447,7 +450,8 @@ unsafe fn read_message(
                 }
                 (libc::SOL_IP, libc::IP_PKTINFO) => {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    message.to = Some(IpAddr::V4(u32::from_be(info.ipi_addr.s_addr).into()));
+                    // A socket for both families tells it twice: the other one is its own way to name it.
+                    message.to.get_or_insert(IpAddr::V4(u32::from_be(info.ipi_addr.s_addr).into()));
                 }
                 (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();

@@ -14,7 +14,7 @@ use crate::output::{self, Exit, bytes_text, files_text, say};
 use crate::signals;
 use clap::Parser;
 use longhaul::planned::{self, PlanOptions, Run};
-use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, PlanError, Reason, RequestError};
+use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, Paths, PlanError, Reason, RequestError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
@@ -122,7 +122,15 @@ impl Planned {
 pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
     attempt((&args.flags.output, output::json), "", false, |display| {
         let part = args.part.map_or_else(counted, Ok)?;
-        let Planned { run, dests, options } = Planned::open(folder, display)?;
+        let Planned { run, dests, mut options } = Planned::open(folder, display)?;
+        // Each mover has network cards of its own.
+        let reach = &args.flags.reach;
+        if !reach.bind.is_empty() {
+            options.bind.clone_from(&reach.bind);
+        }
+        if reach.over_paths != Paths::One {
+            options.paths = reach.over_paths;
+        }
         let stop = signals::stop_flag()?;
         let copy = || run.copy_part(part, &dests, &options, display, stop.clone());
         Ok(args.flags.retry.run(&stop, copy)?)

@@ -280,8 +280,12 @@ fn a_server_of_all_addresses_serves_ipv4_and_ipv6() {
     let port = server.address().port();
     for (n, host) in ["127.0.0.1", "[::1]", "localhost"].iter().enumerate() {
         let url = format!("longhaul://{host}:{port}/{n}");
-        server.cp([here.path().join("file").into_os_string(), url.into()]).expect_code(0);
+        let back = here.path().join(n.to_string()).into_os_string();
+        for ends in [[here.path().join("file").into_os_string(), url.clone().into()], [url.into(), back]] {
+            server.cp(ends.into_iter().chain(["--transport".into(), "object".into()])).expect_code(0);
+        }
         assert_same_bytes(here.path().join("file"), there.path().join(n.to_string()));
+        assert_same_bytes(here.path().join("file"), here.path().join(n.to_string()));
     }
 }
 

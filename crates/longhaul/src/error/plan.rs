@@ -80,6 +80,17 @@ pub enum PlanError {
         /// Why.
         why: String,
     },
+    /// The last step could not be taken: it looks at all of the copy in one session.
+    #[error(
+        "a copy in parts has at most 1 PiB of data and 4294967295 entries, and this one {bytes} bytes in {entries}; \
+         plan its folders one by one"
+    )]
+    TooLarge {
+        /// Its data.
+        bytes: u64,
+        /// Files, folders and links.
+        entries: u64,
+    },
     /// A plan cannot be cut so.
     #[error("{0}")]
     Uncuttable(&'static str),

@@ -136,7 +136,7 @@ mod writer;
 
 pub use errors::FileError;
 pub use exclude::{Exclude, PatternError, PatternProblem};
-pub use plan::{Base, Plan, Planner, plan};
+pub use plan::{Base, OBJECT_MAX, Plan, Planner, plan};
 pub use reader::{Reader, Wake};
 pub use root::Root;
 pub use scan::{Scan, ScanOptions, SourceSpec, scan};

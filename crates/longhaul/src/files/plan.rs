@@ -562,4 +562,4 @@ fn left_over(goal: &Goal, manifest: &Manifest) -> u64 {
 }
 
 /// Copies larger than this are refused: the size is the other side's word, and memory for it is taken here.
-const OBJECT_MAX: u64 = 1 << 50;
+pub const OBJECT_MAX: u64 = 1 << 50;

@@ -2,10 +2,10 @@
 
 use super::cut::{Cut, Cutter, weight_of};
 use crate::error::PlanError;
-use crate::files::{Exclude, PartLimits, Root, Scan, ScanOptions, SourceSpec, scan_in_parts};
+use crate::files::{Exclude, OBJECT_MAX, PartLimits, Root, Scan, ScanOptions, SourceSpec, scan_in_parts};
 use crate::listing::{self, Room};
 use crate::net::random::random;
-use longhaul_proto::session::manifest::{GROUP_LEN, Kind, Layout, Manifest};
+use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{FileFailure, PlanId};
 use longhaul_proto::session::truncated::Truncated;
 use serde::{Deserialize, Serialize};
@@ -189,7 +189,14 @@ fn list(
         let why = first.or(left.warnings.pop()).unwrap_or_else(|| "everything is left out".into());
         return Err(PlanError::Empty { why });
     }
+    check_size(plan.bytes, plan.entries)?;
     Ok((plan, left, weight))
+}
+
+/// Whether the last step can be taken.
+fn check_size(bytes: u64, entries: u64) -> Result<(), PlanError> {
+    let fits = bytes <= OBJECT_MAX && EntryIndex::try_from(entries).is_ok();
+    if fits { Ok(()) } else { Err(PlanError::TooLarge { bytes, entries }) }
 }
 
 fn write_chunk(scan: &Scan, path: &Path, out: &mut impl Write, plan: &mut Plan) -> Result<(), PlanError> {
@@ -364,3 +371,21 @@ pub(super) const RUNNING: &str = "running";
 pub(super) const PARTS: &str = "parts";
 /// Enough for a dozen movers to end at about the same time.
 const PARTS_USUAL: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_last_step_could_not_take_is_not_planned() {
+        let (bytes, entries) = (1 << 50, u64::from(u32::MAX));
+        assert!(check_size(bytes, entries).is_ok());
+        for (bytes, entries) in [(bytes + 1, 1), (1, entries + 1)] {
+            let line = check_size(bytes, entries).unwrap_err().to_string();
+            assert!(
+                line.contains(&bytes.to_string()) && line.ends_with("plan its folders one by one"),
+                "{line}"
+            );
+        }
+    }
+}

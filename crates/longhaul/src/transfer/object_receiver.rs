@@ -116,10 +116,6 @@ impl<K: Sink> ObjectReceiver<K> {
         let (_, companions) = session.options.protocol();
         let rtt = session.check.report().rtt.unwrap_or(session.rtt);
         let any = session.receive(|path, now, arrival, body| {
-            // Over another path nothing comes before the first has brought something.
-            if path > 0 {
-                return true;
-            }
             if receiver.is_none() {
                 let Some(class) = class_of(body) else { return true };
                 let Some(datagram_len) = classes.get(usize::from(class)) else { return true };
@@ -134,7 +130,9 @@ impl<K: Sink> ObjectReceiver<K> {
                 let made = sink.take().map(|sink| Receiver::new(config, sink));
                 *receiver = if is_growing { made.map(Receiver::growing) } else { made };
             }
-            receiver.as_mut().is_none_or(|receiver| take(receiver, now, arrival, body, |_| None))
+            receiver.as_mut().is_none_or(|receiver| {
+                receiver.on_path(path, |receiver| take(receiver, now, arrival, body, |_| None))
+            })
         })?;
         Ok(any)
     }

@@ -183,6 +183,7 @@ fn part(session: &mut Session<'_>, report: Report, last: SenderStatus) -> Sender
             return last;
         }
         let _ = session.receive(|_, _, _, _| true);
+        session.run_check(now);
         let _ = session.wait(now, deadline.min(now + HEARTBEAT));
     }
 }

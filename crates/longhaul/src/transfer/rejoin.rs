@@ -84,10 +84,11 @@ fn is_refusal(error: &StreamError) -> bool {
 
 impl Rejoin {
     fn dial(&self, control: &ResumableStream) -> Result<(), StreamError> {
+        // That all refuse is the server's word, not that one does: somebody else may be there.
         let mut last = StreamError::Io(ErrorKind::NotFound.into());
         let ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for (local, address) in ways {
-            let options = TcpOptions { mss: Some(CONTROL_MSS), ..stream_options(None) };
+        let options = TcpOptions { mss: Some(CONTROL_MSS), ..stream_options(None) };
+        for (at, (local, address)) in ways.into_iter().enumerate() {
             let deadline = Instant::now() + PATIENCE;
             let socket = options.dial(local.as_ref(), address, deadline).map_err(StreamError::Io);
             let joined = socket.and_then(|socket| {
@@ -95,7 +96,8 @@ impl Rejoin {
             });
             match joined {
                 Ok(()) => return Ok(()),
-                Err(error) => last = error,
+                Err(error) if at == 0 || is_refusal(&last) => last = error,
+                Err(_) => {}
             }
         }
         Err(last)

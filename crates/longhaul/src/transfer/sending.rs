@@ -14,7 +14,7 @@ use self::feed::{PartEnd, PartStart};
 use self::parts::Parts;
 pub use self::parts::Totals;
 use self::prepare::{Begin, Prepared, begin_class, prepare};
-use self::side_paths::Joined;
+use self::side_paths::{Joined, send_batch};
 use self::size::Size;
 use super::first_flight;
 use super::object_receiver::packet_len;
@@ -380,31 +380,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if self.carrier.current() != Carrier::Object {
             return Ok(self.transmit_by_streams());
         }
-        let more = self.transmit_aside()?;
-        Ok(self.transmit_first()? || more)
-    }
-
-    /// The same over the first path.
-    fn transmit_first(&mut self) -> Result<bool, Error> {
-        if self.session.link.is_congested() && !self.session.link.flush()? {
-            return Ok(false);
-        }
-        self.session.link.set_ecn(self.sender.ecn());
-        let mut left = self.batch;
-        while left > 0 {
-            let sender = &mut self.sender;
-            let now = clock::now();
-            let sent =
-                self.session.link.send_run(left, self.datagram_len, |buf| sender.poll_transmit(now, buf))?;
-            if sent == 0 {
-                return Ok(false);
-            }
-            if self.session.link.is_congested() {
-                return Ok(false);
-            }
-            left -= sent.min(left);
-        }
-        Ok(true)
+        let more = self.transmit_aside();
+        let first = send_batch(&mut self.session.link, self.batch, self.datagram_len, &mut self.sender)?;
+        Ok(first || more)
     }
 
     fn account(&mut self, now: Time) {

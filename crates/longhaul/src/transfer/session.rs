@@ -241,11 +241,7 @@ impl Session<'_> {
                     let answer = self.paths.welcome(&want, &self.waker)?;
                     self.control.send(Message::Paths(answer));
                 }
-                Message::Paths(told) => {
-                    if let Some((_, first)) = self.link.ends() {
-                        self.paths.open(&told, first.ip())?;
-                    }
-                }
+                Message::Paths(told) => self.paths.note_answer(told),
                 Message::PathStatus(status) => self.path_status = status,
                 message => return Ok(Some(message)),
             }
@@ -330,7 +326,7 @@ impl Session<'_> {
     ) -> io::Result<bool> {
         let aside = self.paths.receive(|path, now, arrival, body| {
             handle(path, now, arrival, body);
-        })?;
+        });
         Ok(self.receive_first(|now, arrival, body| handle(0, now, arrival, body), aside)? || aside)
     }
 
@@ -421,6 +417,8 @@ impl Session<'_> {
         if self.check.poll_timeout().is_some_and(|at| now >= at) {
             self.check.handle_timeout(now);
         }
+        let problems = self.paths.open(&self.link);
+        problems.into_iter().for_each(|line| self.warn(line));
         self.paths.run_checks(now);
         self.tend_address(now);
         self.say_early();

@@ -4,9 +4,13 @@
 //! ([`pairs`]): a path of its own begins or ends where no other does. Each is then looked at like the first one, while data
 //! already moves over that. Where nothing answers, another of the server's addresses is tried.
 
-use super::connect::{open_link, random};
+mod path;
+
+pub use path::SidePath;
+
+use super::connect::open_link;
 use super::ports::bind_in;
-use super::switchboard::{Line, Switchboard};
+use super::switchboard::Switchboard;
 use crate::api::{CopyOptions, Paths};
 use crate::clock;
 use crate::error::Error;
@@ -14,13 +18,11 @@ use crate::net::link::PeerLink;
 use crate::net::local::LocalEnd;
 use crate::net::seal::{KeyPhase, Keys, Side, path_secret};
 use crate::net::wake::Waker;
-use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
-use longhaul_proto::path::PathCheck;
+use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::session::message::several::{self, PATHS_MAX, WantPaths};
 use longhaul_proto::units::Time;
 use rustix::event::PollFd;
 use std::collections::VecDeque;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,13 +47,23 @@ pub struct Common {
 #[derive(Default)]
 pub struct SidePaths {
     common: Option<Common>,
-    /// The client: where it may send from.
-    places: Vec<Option<LocalEnd>>,
-    /// The same: by which ways its control stream may go on.
+    /// The client, until it has the server's answer.
+    asks: Option<Asks>,
+    /// From then on: where its first path begins and leads to, and by which ways its control stream may go on.
+    first: Option<(Option<LocalEnd>, SocketAddr)>,
     ways: Ways,
     /// The server: where it takes in what comes over further paths.
     doors: Option<Doors>,
     list: Vec<SidePath>,
+}
+
+/// What a client asks for.
+struct Asks {
+    bind: Vec<LocalEnd>,
+    is_auto: bool,
+    ways: Ways,
+    /// The answer, as long as it is not known where the first path leads.
+    told: Option<several::Paths>,
 }
 
 /// Where a server takes in what comes over further paths.
@@ -60,22 +72,6 @@ pub enum Doors {
     Daemon { board: Arc<Switchboard>, local: SocketAddr, hosts: Vec<IpAddr> },
     /// At sockets of their own.
     Own { ports: Option<RangeInclusive<u16>>, hosts: Vec<IpAddr> },
-}
-
-/// A path beside the first one.
-pub struct SidePath {
-    /// Its datagrams.
-    pub link: PeerLink,
-    /// Looks at it.
-    pub check: PathCheck,
-    scratch: Vec<u8>,
-    number: u16,
-    /// The client: from where, and to which addresses, of which the first is being tried.
-    place: Option<LocalEnd>,
-    peers: VecDeque<SocketAddr>,
-    tried_at: Time,
-    /// The daemon's: where its datagrams come from.
-    _line: Option<Line>,
 }
 
 impl SidePaths {
@@ -87,20 +83,16 @@ impl SidePaths {
         options: &CopyOptions,
     ) -> Option<(SidePaths, WantPaths)> {
         let mut places: Vec<_> = options.bind.iter().cloned().map(Some).collect();
-        if places.is_empty() && options.paths == Paths::Auto {
-            let used = first.ends().map(|(from, _)| from.ip().to_canonical());
-            let own = own_addresses(used).into_iter().map(|address| Some(LocalEnd::Address(address)));
-            places = own.collect();
+        let is_auto = options.paths == Paths::Auto;
+        if places.is_empty() && is_auto {
+            places = own_places(first);
         }
-        if places.is_empty() {
-            places.push(None);
-        }
-        places.truncate(usize::from(PATHS_MAX));
-        if places.len() < 2 && options.paths == Paths::One || !options.transport.allows_udp() {
+        if places.len() < 2 && !is_auto || !options.transport.allows_udp() {
             return None;
         }
-        let want = WantPaths { places: places.len() as u16 };
-        Some((SidePaths { common: Some(common), places, ways, ..SidePaths::default() }, want))
+        let want = WantPaths { places: places.len().clamp(1, usize::from(PATHS_MAX)) as u16 };
+        let asks = Asks { bind: options.bind.clone(), is_auto, ways, told: None };
+        Some((SidePaths { common: Some(common), asks: Some(asks), ..SidePaths::default() }, want))
     }
 
     /// A server's.
@@ -128,40 +120,49 @@ impl SidePaths {
                 }
                 Doors::Own { ports, .. } => {
                     let Ok(bound) = bind_in(ports.clone()) else { break };
+                    // It is to answer from the address that the client looks for it at.
+                    bound.socket.tell_own_address();
                     (PeerLink::waiting(bound.socket, None, early), None, bound.port)
                 }
             };
             link.set_main_keys(main);
             ports.push(port);
-            self.list.push(SidePath::new(link, common.check()?, number, line));
+            self.list.push(SidePath::new(common, link, number, clock::now(), line)?);
         }
         Ok(several::Paths { hosts, ports })
     }
 
-    /// The client has the server's answer; the session began over a path to `first`.
-    pub fn open(&mut self, told: &several::Paths, first: IpAddr) -> Result<(), Error> {
-        let Some(common) = &self.common else { return Ok(()) };
-        let paths = pairs(&self.places, first, &told.hosts);
+    /// The client has the server's answer.
+    pub fn note_answer(&mut self, told: several::Paths) {
+        if let Some(asks) = &mut self.asks {
+            asks.told.get_or_insert(told);
+        }
+    }
+
+    /// Open them, once it is known where `first` leads to. Lines for the user.
+    pub fn open(&mut self, first: &PeerLink) -> Vec<String> {
+        let (Some(common), Some((_, peer))) = (&self.common, first.ends()) else { return vec![] };
+        let Some(told) = self.asks.as_mut().and_then(|asks| asks.told.take()) else { return vec![] };
+        let Some(asks) = self.asks.take() else { return vec![] };
+        let mut places: Vec<_> = asks.bind.into_iter().map(Some).collect();
+        if places.is_empty() {
+            places = own_places(first);
+        }
+        let now = clock::now();
+        let mut problems = vec![];
+        let paths = pairs(&places, peer.ip(), &told.hosts, asks.is_auto);
         for ((place, hosts), (number, port)) in paths.into_iter().zip((1..).zip(&told.ports)) {
             let peers: VecDeque<_> = hosts.into_iter().map(|host| SocketAddr::new(host, *port)).collect();
             let Some(peer) = peers.front().copied() else { continue };
-            let link = match common.open(number, place.as_ref(), peer) {
-                Ok(link) => link,
-                Err(error) => {
-                    tracing::debug!("no path to {peer}: {error}");
-                    continue;
-                }
-            };
-            let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((_, known)) = ways.first() {
-                // A daemon has the same port everywhere.
-                let way = (place.clone(), SocketAddr::new(peer.ip(), known.port()));
-                ways.push(way);
+            let link = common.open(number, place.as_ref(), peer);
+            match link.and_then(|link| SidePath::new(common, link, number, now, None)) {
+                Ok(path) => self.list.push(path.between(place, peers)),
+                Err(error) => problems.push(format!("one path less: {error}")),
             }
-            let path = SidePath::new(link, common.check()?, number, None);
-            self.list.push(SidePath { place, peers, ..path });
         }
-        Ok(())
+        self.first = Some((places.swap_remove(0), peer));
+        self.ways = asks.ways;
+        problems
     }
 
     /// Whether there are none.
@@ -174,41 +175,88 @@ impl SidePaths {
         self.list.iter_mut().map(|path| (usize::from(path.number), path))
     }
 
-    /// Take what has come in; the transfer's datagrams go to `handle` with the path's number.
-    pub fn receive(&mut self, mut handle: impl FnMut(usize, Time, Arrival, &mut [u8])) -> io::Result<bool> {
+    /// Take what has come in; the transfer's datagrams go to `handle` with the path's number. A path that fails is one over which
+    /// nothing comes.
+    pub fn receive(&mut self, mut handle: impl FnMut(usize, Time, Arrival, &mut [u8])) -> bool {
         let mut any = false;
         for path in &mut self.list {
             let (check, number) = (&mut path.check, usize::from(path.number));
-            any |= path.link.receive(|phase, arrival, body| {
+            let heard_at = &mut path.heard_at;
+            let came = path.link.receive(|phase, arrival, body| {
                 let now = clock::now();
+                *heard_at = Some(now);
                 match phase {
                     KeyPhase::Main => handle(number, now, arrival, body),
                     _ => check.handle_datagram(now, arrival, body),
                 }
                 true
-            })?;
+            });
+            any |= came.unwrap_or_else(|error| {
+                tracing::debug!("path {number}: {error}");
+                false
+            });
         }
-        Ok(any)
+        any
     }
 
-    /// Send what the checks have to send, and look elsewhere where nothing answers.
+    /// Send what the checks have to send, and begin anew where nothing comes.
     pub fn run_checks(&mut self, now: Time) {
-        let Some(common) = &self.common else { return };
-        for path in &mut self.list {
-            path.run_check(now);
-            if path.peers.len() > 1 && path.check.answers() == 0 && now.since(path.tried_at) > SILENT {
-                path.peers.rotate_left(1);
-                path.tried_at = now;
-                if let Ok(link) = common.open(path.number, path.place.as_ref(), path.peers[0]) {
-                    path.link = link;
-                }
+        self.list.iter_mut().for_each(|path| path.run_check(now));
+        // A server waits to be looked for.
+        if self.first.is_none() {
+            return;
+        }
+        for at in 0..self.list.len() {
+            let path = &mut self.list[at];
+            if path.check.answers() > 0 && !std::mem::replace(&mut path.is_way, true) {
+                let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+                // A daemon has the same port everywhere.
+                let port = ways.first().map_or(0, |(_, known)| known.port());
+                ways.push((path.place.clone(), SocketAddr::new(path.peers[0].ip(), port)));
+            }
+            let (since, patience) = match path.heard_at {
+                Some(at) => (at.max(path.tried_at), FORGOTTEN),
+                None => (path.tried_at, SILENT),
+            };
+            if now.since(since) <= patience {
+                continue;
+            }
+            path.tried_at = now;
+            if path.heard_at.is_none() {
+                self.try_elsewhere(at);
+            }
+            let path = &mut self.list[at];
+            let opened = self
+                .common
+                .as_ref()
+                .map(|common| common.open(path.number, path.place.as_ref(), path.peers[0]));
+            if let Some(Ok(link)) = opened {
+                path.begin_anew(link);
+            }
+        }
+    }
+
+    /// The next of the server's addresses that no other path leads to from the same place.
+    fn try_elsewhere(&mut self, at: usize) {
+        let place = &self.list[at].place;
+        let others =
+            self.list.iter().enumerate().filter(|(other, path)| *other != at && path.place == *place);
+        let mut taken: Vec<IpAddr> = others.map(|(_, path)| path.peers[0].ip()).collect();
+        taken.extend(
+            self.first.iter().filter(|(first, _)| first == place).map(|(_, to)| to.ip().to_canonical()),
+        );
+        let peers = &mut self.list[at].peers;
+        for _ in 0..peers.len() {
+            peers.rotate_left(1);
+            if !taken.contains(&peers[0].ip()) {
+                break;
             }
         }
     }
 
     /// When to look after them at the latest.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.list.iter().filter_map(|path| path.check.poll_timeout()).min()
+        self.list.iter().filter_map(SidePath::poll_timeout).min()
     }
 
     /// What to wait for.
@@ -217,48 +265,7 @@ impl SidePaths {
     }
 }
 
-impl SidePath {
-    fn new(link: PeerLink, check: PathCheck, number: u16, line: Option<Line>) -> SidePath {
-        SidePath {
-            link,
-            check,
-            scratch: vec![],
-            number,
-            place: None,
-            peers: VecDeque::new(),
-            tried_at: clock::now(),
-            _line: line,
-        }
-    }
-
-    fn run_check(&mut self, now: Time) {
-        let (link, check) = (&mut self.link, &mut self.check);
-        if check.poll_timeout().is_some_and(|at| now >= at) {
-            check.handle_timeout(now);
-        }
-        if check.answers() > 0 {
-            link.note_proven();
-        }
-        while check.poll_event().is_some() {}
-        while link.has_peer()
-            && check.next_len().is_some_and(|len| link.allows(len))
-            && link.send_one(KeyPhase::Early, &mut self.scratch, |buf| check.poll_transmit(now, buf))
-        {
-        }
-    }
-
-    /// Send what `write` has, under the main keys.
-    pub fn send_one(&mut self, write: impl FnOnce(&mut [u8]) -> Option<Transmit>) -> bool {
-        self.link.send_one(KeyPhase::Main, &mut self.scratch, write)
-    }
-}
-
 impl Common {
-    fn check(&self) -> Result<PathCheck, Error> {
-        let token = u64::from_be_bytes(random()?);
-        Ok(PathCheck::new(self.classes.clone(), self.sends, token))
-    }
-
     fn keys(&self, connection_id: u64, secret: &[u8; 32], side: Side) -> (Keys, Keys) {
         (Keys::check(secret, connection_id, side), Keys::main(secret, self.aes, connection_id, side))
     }
@@ -279,14 +286,16 @@ fn pairs(
     places: &[Option<LocalEnd>],
     first: IpAddr,
     hosts: &[IpAddr],
+    is_auto: bool,
 ) -> Vec<(Option<LocalEnd>, Vec<IpAddr>)> {
     let mut all = vec![first.to_canonical()];
     for host in hosts.iter().map(IpAddr::to_canonical) {
-        if !all.contains(&host) {
+        if !all.contains(&host) && is_like(host, all[0]) && all.len() < usize::from(PATHS_MAX) {
             all.push(host);
         }
     }
-    let count = places.len().max(all.len()).min(usize::from(PATHS_MAX));
+    let ends = if is_auto { places.len().max(all.len()) } else { places.len() };
+    let count = ends.min(usize::from(PATHS_MAX));
     let paths = (1..count).map(|number| {
         let place = places[number % places.len()].clone();
         let leads = |host: &IpAddr| place.as_ref().is_none_or(|place| place.fits(*host));
@@ -301,6 +310,22 @@ fn pairs(
         (place, to)
     });
     paths.collect()
+}
+
+/// Whether a server that is reached at `first` may say that it is at `host` as well: not on this very host, unless it is, and not
+/// everywhere.
+fn is_like(host: IpAddr, first: IpAddr) -> bool {
+    let is_broadcast = matches!(host, IpAddr::V4(host) if host.is_broadcast());
+    let is_everywhere = host.is_multicast() || host.is_unspecified() || is_broadcast;
+    !is_everywhere && (!host.is_loopback() || first.is_loopback())
+}
+
+/// Where a client may send from that names nothing: the place of its first path at the head.
+fn own_places(first: &PeerLink) -> Vec<Option<LocalEnd>> {
+    let used = first.ends().map(|(from, _)| from.ip().to_canonical());
+    let own = own_addresses(used).into_iter().map(|address| Some(LocalEnd::Address(address)));
+    let places: Vec<_> = own.collect();
+    if places.is_empty() { vec![None] } else { places }
 }
 
 /// An address of each network interface of this host that others may reach: `used`, where it has that.
@@ -319,6 +344,8 @@ pub fn own_addresses(used: Option<IpAddr>) -> Vec<IpAddr> {
 
 /// Where nothing has answered for so long another address is tried.
 const SILENT: Duration = Duration::from_secs(3);
+/// Where something had come and nothing has for so long, longer than most outages, it is begun anew.
+const FORGOTTEN: Duration = Duration::from_secs(6);
 
 #[cfg(test)]
 mod tests {
@@ -333,19 +360,26 @@ mod tests {
         let place = |text: &str| text.parse::<LocalEnd>().ok();
         let (a, b) = (ip("10.0.0.1"), ip("10.1.0.1"));
         let two = [place("10.0.0.9"), place("wlan0")];
-        assert_eq!(pairs(&two, a, &[a, b]), [(place("wlan0"), vec![b, a])]);
-        assert_eq!(pairs(&two, b, &[a, b]), [(place("wlan0"), vec![a, b])]);
-        assert_eq!(pairs(&two, a, &[]), [(place("wlan0"), vec![a])]);
-        assert_eq!(pairs(&[None], a, &[b, a]), [(None, vec![b])]);
-        assert_eq!(pairs(&[None], a, &[a]), []);
+        assert_eq!(pairs(&two, a, &[a, b], false), [(place("wlan0"), vec![b, a])]);
+        assert_eq!(pairs(&two, b, &[a, b], true), [(place("wlan0"), vec![a, b])]);
+        assert_eq!(pairs(&two, a, &[], true), [(place("wlan0"), vec![a])]);
+        assert_eq!(pairs(&[None], a, &[b, a], true), [(None, vec![b])]);
+        assert_eq!(pairs(&[None], a, &[a], true), []);
         let mixed = [place("10.0.0.9"), place("2001:db8::9")];
         assert_eq!(
-            pairs(&mixed, a, &[a, ip("2001:db8::1")]),
+            pairs(&mixed, a, &[a, ip("2001:db8::1")], false),
             [(place("2001:db8::9"), vec![ip("2001:db8::1")])]
         );
-        assert_eq!(
-            pairs(&[None], a, &(0..100).map(|n| ip(&format!("10.0.1.{n}"))).collect::<Vec<_>>()).len(),
-            7
-        );
+        assert_eq!(pairs(&[place("eth0")], a, &[a, b], false), [], "one is what was asked for");
+    }
+
+    #[test]
+    fn a_server_does_not_send_its_client_anywhere() {
+        let a = ip("10.0.0.1");
+        let many: Vec<_> = (0..100).map(|n| ip(&format!("10.0.1.{n}"))).collect();
+        assert_eq!(pairs(&[None], a, &many, true).len(), 7);
+        let nobody = ["127.0.0.1", "::1", "224.0.0.1", "ff02::1", "0.0.0.0", "::", "255.255.255.255"].map(ip);
+        assert_eq!(pairs(&[None], a, &nobody, true), []);
+        assert_eq!(pairs(&[None], ip("127.0.0.1"), &[ip("127.0.0.2")], true).len(), 1);
     }
 }

@@ -36,7 +36,7 @@ use crate::rtt::Rtt;
 use crate::units::{DatagramNumber, PacketNumber, Rate, Time};
 use crate::wire::{self, Ack, Body};
 use core::time::Duration;
-use path::PathState;
+use path::{PathState, SILENT_FLIGHT};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -434,6 +434,9 @@ impl<S: Source> Sender<S> {
     fn window_is_full(&self) -> bool {
         if self.path.channel == Channel::Streams {
             return self.path.flight.len() as u64 >= STREAMS_SPAN;
+        }
+        if self.path.flight.in_datagrams() >= SILENT_FLIGHT && self.is_silent_among_others() {
+            return true;
         }
         let len = self.datagram_len();
         let window = self.path.controller.window().unwrap_or(u64::MAX).max(2 * len);

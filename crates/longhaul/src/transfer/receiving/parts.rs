@@ -4,7 +4,9 @@ use super::super::sending::Totals;
 use super::listed::PACKED_AT_HAND;
 use crate::clock;
 use crate::error::Error;
-use crate::files::{Backlog, Drain, FileSink, PartSink, Plan, Planner, SinkEvent, Wake, check_stretch};
+use crate::files::{
+    Backlog, Drain, FileSink, OBJECT_MAX, PartSink, Plan, Planner, SinkEvent, Wake, check_stretch,
+};
 use crate::listing::{self, ListingError, Room};
 use crate::net::budget::{Allowance, Budget, Purpose};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
@@ -448,5 +450,3 @@ pub fn stretch_len(manifest: &Manifest) -> Result<u64, Error> {
 const PART_LISTING_MAX: u64 = 64 << 20;
 /// How soon a stretch of a stream asks again for the memory that it takes.
 const MEMORY_AGAIN: Duration = Duration::from_millis(10);
-/// Copies larger than this are refused.
-const OBJECT_MAX: u64 = 1 << 50;

@@ -1,13 +1,16 @@
 //! Sending over further paths beside the first one.
 
 use super::{Feed, Sending, path_losses};
-use crate::error::Error;
+use crate::clock;
+use crate::net::link::PeerLink;
 use longhaul_proto::control::ControlConfig;
-use longhaul_proto::endpoint::Endpoint;
+use longhaul_proto::endpoint::{Endpoint, Source};
+use longhaul_proto::object::Sender;
 use longhaul_proto::session::message::Message;
 use longhaul_proto::session::message::several::PathStatus;
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Time, nanos};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -51,10 +54,11 @@ impl<F: Feed> Sending<'_, '_, F> {
             }
             if largest < class {
                 // All paths carry packets of one size. Once there are several it is no longer changed.
-                if self.sender.paths() == 1 {
-                    self.size.want(largest);
+                if self.sender.paths() > 1 {
+                    continue;
                 }
-                return;
+                self.size.want(largest);
+                break;
             }
             let control = &self.carrier.control;
             let config = ControlConfig { path_rate: report.rate, remembered: None, rtt, ..control.config };
@@ -77,30 +81,19 @@ impl<F: Feed> Sending<'_, '_, F> {
         }
     }
 
-    /// A batch over each further path. True if there is more to send at once.
-    pub(super) fn transmit_aside(&mut self) -> Result<bool, Error> {
+    /// A batch over each further path. True if there is more to send at once. A path that fails is one that loses all.
+    pub(super) fn transmit_aside(&mut self) -> bool {
         let mut more = false;
         for (path, side) in self.session.paths.iter_mut() {
             let Some(number) = self.joined.number_of(path) else { continue };
-            if side.link.is_congested() && !side.link.flush()? {
-                continue;
-            }
-            let (mut left, len, link) = (self.batch, self.datagram_len, &mut side.link);
-            self.sender.on_path(number, |sender| -> Result<(), Error> {
-                link.set_ecn(sender.ecn());
-                while left > 0 {
-                    let now = crate::clock::now();
-                    let sent = link.send_run(left, len, |buf| sender.poll_transmit(now, buf))?;
-                    if sent == 0 || link.is_congested() {
-                        return Ok(());
-                    }
-                    left -= sent.min(left);
-                }
-                Ok(())
-            })?;
-            more |= left == 0;
+            let (batch, len, link) = (self.batch, self.datagram_len, &mut side.link);
+            let sent = self.sender.on_path(number, |sender| send_batch(link, batch, len, sender));
+            more |= sent.unwrap_or_else(|error| {
+                tracing::debug!("path {path}: {error}");
+                false
+            });
         }
-        Ok(more)
+        more
     }
 
     /// Tell both users how each path does, where there are several.
@@ -128,6 +121,29 @@ impl<F: Feed> Sending<'_, '_, F> {
         self.session.path_status = status.collect();
         self.session.control.send(Message::PathStatus(self.session.path_status.clone()));
     }
+}
+
+/// True if there is more to send at once.
+pub(super) fn send_batch<S: Source>(
+    link: &mut PeerLink,
+    batch: usize,
+    datagram_len: usize,
+    sender: &mut Sender<S>,
+) -> io::Result<bool> {
+    if link.is_congested() && !link.flush()? {
+        return Ok(false);
+    }
+    link.set_ecn(sender.ecn());
+    let mut left = batch;
+    while left > 0 {
+        let now = clock::now();
+        let sent = link.send_run(left, datagram_len, |buf| sender.poll_transmit(now, buf))?;
+        if sent == 0 || link.is_congested() {
+            return Ok(false);
+        }
+        left -= sent.min(left);
+    }
+    Ok(true)
 }
 
 /// After the last answer to a probe, wait at least this long for more.

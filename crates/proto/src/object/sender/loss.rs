@@ -16,6 +16,8 @@ impl<S: Source> Sender<S> {
     pub fn go_by_streams(&mut self) {
         self.path.channel = Channel::Streams;
         self.path.train_left = 0;
+        // Over other paths nothing goes meanwhile, and nothing is to be waited for but what is on its way.
+        self.others.iter_mut().for_each(|other| other.blocked = Blocked::Acks);
         self.path.marking.stop(self.path.flight.next_number());
     }
 

@@ -172,10 +172,21 @@ impl<S: Source> Sender<S> {
         if self.others.is_empty() {
             return Some(cap);
         }
-        let wish =
-            |path: &PathState| path.controller.pacing_rate().map_or(cap, |rate| rate.min(cap)).0 as f64;
+        // What nothing comes back over sends next to nothing.
+        let wish = |path: &PathState| match path.is_silent() {
+            true => 0.0,
+            false => path.controller.pacing_rate().map_or(cap, |rate| rate.min(cap)).0 as f64,
+        };
         let own = wish(&self.path);
-        let all = self.others.iter().fold(own, |sum, other| sum + wish(other));
-        (all > cap.0 as f64).then(|| cap.scale(own / all))
+        let others: f64 = self.others.iter().map(wish).sum();
+        let (cap_bps, all) = (cap.0 as f64, own + others);
+        // Left over by the others, or a share of it.
+        let share = if all <= cap_bps { 1.0 - others / cap_bps } else { own / all };
+        Some(cap.scale(share.max(SHARE_MIN)))
     }
 }
+
+/// Of the user's rate, for a path that has hardly any: it is to be heard of.
+const SHARE_MIN: f64 = 0.001;
+/// Datagrams on their way over a silent path while others carry the data.
+pub(super) const SILENT_FLIGHT: u64 = 2;
