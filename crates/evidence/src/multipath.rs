@@ -17,7 +17,8 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::measured(
     "one copy over two paths of 60 and 40 Mb/s, 20 and 80 ms, beside MPTCP",
     &[SUM, AHEAD, UNBROKEN, WASTE],
     multipath,
-);
+)
+.in_parts();
 
 const SUM: Claim =
     Claim::ours("with and without loss of 1 % on one, 92 % of what the two carry together at least");
@@ -120,7 +121,7 @@ impl Row {
 }
 
 fn multipath(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
-    let (rounds, bytes) = (bench.pick(5, 2, 1), bench.pick(BYTES, BYTES / 2, BYTES / 50));
+    let (rounds, bytes) = (bench.pick(5, 1, 1), bench.pick(BYTES, BYTES / 2, BYTES / 50));
     let fates: Vec<Fate> = Fate::ALL.into_iter().filter(|fate| bench.wants(&fate.name(), true)).collect();
     bench.expect_runs(fates.len() * Contestant::ALL.len() * rounds);
     let mut rows = vec![];
@@ -314,7 +315,7 @@ const SUM_MBIT: f64 = 100.0;
 const SUM_SHARE_MIN: f64 = 0.92;
 const WASTE_MORE_MAX: f64 = 0.01;
 const BYTES: u64 = 200_000_000;
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(60);
 const DIES_AFTER: Duration = Duration::from_secs(4);
 const DEAD: Duration = Duration::from_secs(5);
 
