@@ -3,8 +3,8 @@
 mod listed;
 mod parts;
 
+use self::listed::await_memory;
 pub use self::listed::get_expanded;
-use self::listed::{WAIT_LONG, await_memory};
 use self::parts::{Before, Compared, Next, Part, PartEnd, Parts, Storer, stretch_len};
 use super::object_receiver::ObjectReceiver;
 use super::sending::Totals;
@@ -391,7 +391,7 @@ impl<'a, 's> Receiving<'a, 's> {
     fn begin_next(&mut self) -> Result<(), Error> {
         let at_work = self.parts().len();
         let compared = self.next.poll(at_work).map_err(|error| self.session.abort(error))?;
-        self.session.waits.fetch_or(self.next.waited() > WAIT_LONG, Ordering::Relaxed);
+        self.session.waits.fetch_or(self.next.waits_long(), Ordering::Relaxed);
         let Some(Compared { base, part, before }) = compared else { return Ok(()) };
         let Before { have, claimed, already, failures } = before;
         let (manifest, layout) = (part.manifest.clone(), part.layout.clone());

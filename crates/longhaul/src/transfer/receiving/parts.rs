@@ -1,7 +1,7 @@
 //! The files that are received, a few parts of them at a time, and the comparison of the part that comes next.
 
 use super::super::sending::Totals;
-use super::listed::PACKED_AT_HAND;
+use super::listed::{PACKED_AT_HAND, Standing, WAIT_LONG, await_stretch};
 use crate::clock;
 use crate::error::Error;
 use crate::files::{
@@ -18,8 +18,7 @@ use longhaul_proto::units::Time;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 /// A part that can be received.
 pub struct Part {
@@ -258,8 +257,8 @@ pub struct Next {
     /// Since when the next one waits for memory.
     waits_since: Option<Time>,
     comparing: Option<Receiver<Result<(Storer, Compared), Error>>>,
-    /// Set when nobody waits any more.
-    over: Arc<AtomicBool>,
+    /// What the thread that compares hears of the session.
+    standing: Arc<Standing>,
 }
 
 /// A listing.
@@ -310,7 +309,7 @@ impl Before {
 impl Next {
     /// `wake` is called when a part has been compared, and by what receives it.
     pub fn new(storer: Storer, wake: Wake, budget: Arc<Budget>) -> Next {
-        let (listings, over) = (VecDeque::new(), Arc::default());
+        let (listings, standing) = (VecDeque::new(), Arc::default());
         Next {
             storer: Some(storer),
             wake,
@@ -319,7 +318,7 @@ impl Next {
             listings,
             waits_since: None,
             comparing: None,
-            over,
+            standing,
         }
     }
 
@@ -351,15 +350,17 @@ impl Next {
         Ok(())
     }
 
-    /// For how long the next part has waited for memory.
-    pub fn waited(&self) -> Duration {
-        self.waits_since.map_or(Duration::ZERO, |since| clock::now().since(since))
+    /// Whether the next part waits long for memory.
+    pub fn waits_long(&self) -> bool {
+        let waits = self.waits_since.is_some_and(|since| clock::now().since(since) > WAIT_LONG);
+        waits || self.standing.waits.load(Ordering::Relaxed)
     }
 
     /// Compare what has come with what is here, on a thread of its own, once there is memory for it beside the parts at work: those
     /// never wait for this one. Gives a part that has been compared.
     pub fn poll(&mut self, at_work: usize) -> Result<Option<Compared>, Error> {
         let mut ready = None;
+        self.standing.is_alone.store(at_work == 0, Ordering::Relaxed);
         if let Some(comparing) = &self.comparing {
             match comparing.try_recv() {
                 Ok(outcome) => {
@@ -374,8 +375,9 @@ impl Next {
         if self.listings.is_empty() || self.storer.is_none() {
             return Ok(ready);
         }
-        let purpose = if at_work == 0 && ready.is_none() { Purpose::Need } else { Purpose::Ahead };
-        let Some(room) = Room::beside_others(Allowance::of(&self.budget, purpose), 0) else {
+        self.standing.is_alone.store(at_work == 0 && ready.is_none(), Ordering::Relaxed);
+        let allowance = Allowance::of(&self.budget, self.standing.purpose());
+        let Some(room) = Room::beside_others(allowance, 0) else {
             self.waits_since.get_or_insert_with(clock::now);
             return Ok(ready);
         };
@@ -384,10 +386,10 @@ impl Next {
             && let Some(storer) = self.storer.take()
         {
             let (tell, told) = bounded(1);
-            let (wake, over, budget) = (self.wake.clone(), self.over.clone(), self.budget.clone());
+            let (wake, standing, budget) = (self.wake.clone(), self.standing.clone(), self.budget.clone());
             let compare = move || {
                 // Nobody waits any more if the session is over.
-                let _ = tell.send(compare(storer, packed, room, &wake, (&over, &budget)));
+                let _ = tell.send(compare(storer, packed, room, &wake, (&standing, &budget)));
                 wake();
             };
             let thread = std::thread::Builder::new().name("compare".into());
@@ -400,7 +402,7 @@ impl Next {
 
 impl Drop for Next {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.standing.over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -409,15 +411,17 @@ fn compare(
     packed: Packed,
     mut room: Room,
     wake: &Wake,
-    (over, budget): (&AtomicBool, &Arc<Budget>),
+    (standing, budget): (&Standing, &Arc<Budget>),
 ) -> Result<(Storer, Compared), Error> {
     let base = packed.base;
     let (manifest, source_errors) = listing::decode(&packed.bytes, &mut room)?;
     drop(packed);
+    // Who waits for memory holds none of a list that is not there.
+    let listed = room.settle();
     let (layout, manifest) = (Arc::new(Layout::new(&manifest)), Arc::new(manifest));
     let (storer, sink, before) = match storer {
         Storer::Files(mut planner) => {
-            let mut plan: Plan = planner.plan(&manifest, over)?;
+            let mut plan: Plan = planner.plan(&manifest, &standing.over)?;
             plan.source_incomplete = !source_errors.is_empty();
             let before = Before::of(&plan, &layout);
             let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone())?;
@@ -426,18 +430,12 @@ fn compare(
         }
         Storer::Pipe(mut drain) => {
             let len = stretch_len(&manifest)?;
-            let mut memory = Allowance::of(budget, Purpose::Need);
-            while !memory.take(len) {
-                if over.load(Ordering::Relaxed) {
-                    return Err(Error::Interrupted);
-                }
-                std::thread::sleep(MEMORY_AGAIN);
-            }
+            let memory = await_stretch(len, standing, budget)?;
             let sink = drain.stretch(len, !manifest.seams.has_more, memory);
             (Storer::Pipe(drain), sink, Before::default())
         }
     };
-    let part = Part { manifest, layout, sink, source_errors, _listed: room.settle() };
+    let part = Part { manifest, layout, sink, source_errors, _listed: listed };
     Ok((storer, Compared { base, part, before }))
 }
 
@@ -448,5 +446,3 @@ pub fn stretch_len(manifest: &Manifest) -> Result<u64, Error> {
 
 /// Longer than any listing of a part that is not all of a copy.
 const PART_LISTING_MAX: u64 = 64 << 20;
-/// How soon a stretch of a stream asks again for the memory that it takes.
-const MEMORY_AGAIN: Duration = Duration::from_millis(10);
