@@ -89,7 +89,11 @@ impl Tap {
         let _ = rustix::pipe::fcntl_setpipe_size(&file, GROUP_LEN as usize);
         let kind = Kind::File { size: 0, extents: None, version: None };
         let entry = Entry { path: NAME.into(), kind, mode: 0o666 & !umask(), mtime: (0, 0) };
-        Tap::open(Box::new(move |data| fill(&file, data).map_err(cannot)), entry, allowance)
+        Tap::open(
+            Box::new(move |data| fill(&file, data, |file| await_ready(file, PollFlags::IN)).map_err(cannot)),
+            entry,
+            allowance,
+        )
     }
 
     pub(super) fn open(inlet: Inlet, entry: Entry, allowance: Allowance) -> Result<Tap, FileError> {
@@ -234,15 +238,19 @@ impl Shared {
     }
 }
 
-/// Read as much as there is room for, or up to the end.
-pub(super) fn fill(mut file: &File, data: &mut [u8]) -> io::Result<usize> {
+/// Read as much as there is room for, or up to the end. `wait` is what to do where that would block.
+pub(super) fn fill(
+    mut file: &File,
+    data: &mut [u8],
+    wait: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<usize> {
     let mut len = 0;
     while len < data.len() {
         match file.read(&mut data[len..]) {
             Ok(0) => break,
             Ok(read) => len += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_ready(file, PollFlags::IN)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait(file)?,
             Err(error) => return Err(error),
         }
     }
