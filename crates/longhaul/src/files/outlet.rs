@@ -4,7 +4,7 @@
 use super::attributes::mode;
 use super::calls::{FileExt, fchmod, fsync};
 use super::complete::Complete;
-use super::disk::{await_sync, begin_sync};
+use super::disk::{ask, await_sync, begin_sync};
 use super::errors::FileError;
 use super::plan::{Base, Plan, Planner};
 use super::tap::await_ready;
@@ -101,7 +101,12 @@ impl Opened {
     /// All is written. True if it is on the disk, as was asked for.
     pub(super) fn finish(self) -> Result<bool, FileError> {
         match self {
-            Opened::StandardOutput(_) => Ok(false),
+            // Over a network a file may be stored only once it is closed.
+            Opened::StandardOutput(file) => {
+                let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+                let asked = if is_file { ask(&file) } else { Ok(()) };
+                asked.map(|()| false).map_err(FileError::step(STANDARD_OUTPUT))
+            }
             Opened::File(mut file) => file.finish().map_err(|error| file.cannot(error)),
         }
     }
