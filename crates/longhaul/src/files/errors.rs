@@ -120,6 +120,9 @@ pub enum FileError {
     /// A pattern makes no sense.
     #[error(transparent)]
     Pattern(#[from] PatternError),
+    /// A thread ended without a word.
+    #[error("longhaul panicked: please report this bug")]
+    Panicked,
     /// It was stopped meanwhile.
     #[error("interrupted while comparing")]
     Interrupted,

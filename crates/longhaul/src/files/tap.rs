@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -111,7 +112,11 @@ impl Tap {
         let (reading, counted) = (shared.clone(), passed.clone());
         let thread = std::thread::Builder::new().name("longhaul-read".into());
         // It may wait for the pipe for ever, so nobody waits for it.
-        let read = thread.spawn(move || reading.read(inlet, &counted));
+        let read = thread.spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| reading.read(inlet, &counted))).is_err() {
+                reading.tell(None, Some(Err(FileError::Panicked)));
+            }
+        });
         read.map_err(FileError::step("no thread can be started"))?;
         Ok(Tap { shared, passed, entry })
     }
@@ -321,6 +326,46 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::thread::sleep;
 
+    fn tap_of(inlet: Inlet, allowance: Allowance) -> Tap {
+        let kind = Kind::File { size: 0, extents: None, version: None };
+        Tap::open(inlet, Entry { path: NAME.into(), kind, mode: 0o644, mtime: (0, 0) }, allowance).unwrap()
+    }
+
+    /// What comes of it next.
+    fn next_of(tap: &Tap) -> Result<(Stretch, Manifest), FileError> {
+        loop {
+            match tap.poll() {
+                Some(taken) => return taken,
+                None => sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_to_its_end_is_told_and_so_is_a_panic() {
+        let mut calls = 0;
+        let fails = move |data: &mut [u8]| {
+            calls += 1;
+            if calls > 2 { Err(FileError::from(io::Error::other("it broke"))) } else { Ok(data.len()) }
+        };
+        let ends: [(Inlet, &str); 2] =
+            [(Box::new(fails), "it broke"), (Box::new(|_: &mut [u8]| panic!("for this test")), "panicked")];
+        for (inlet, why) in ends {
+            let tap = tap_of(inlet, Allowance::default());
+            let mut held = Vec::new();
+            let error = loop {
+                match next_of(&tap) {
+                    Ok((stretch, manifest)) => {
+                        assert!(manifest.seams.has_more, "no end before the error");
+                        held.push(stretch);
+                    }
+                    Err(error) => break error,
+                }
+            };
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
+
     #[test]
     fn a_pipe_waits_where_the_memory_that_there_may_be_is_taken() {
         let (calls, budget) = (Arc::new(AtomicU32::new(0)), Arc::new(Budget::new(0)));
@@ -330,17 +375,10 @@ mod tests {
             data.fill(call as u8);
             Ok(if call < 9 { data.len() } else { 5 })
         };
-        let kind = Kind::File { size: 0, extents: None, version: None };
-        let entry = Entry { path: NAME.into(), kind, mode: 0o644, mtime: (0, 0) };
-        let tap = Tap::open(Box::new(inlet), entry, Allowance::of(&budget, Purpose::Speed)).unwrap();
+        let tap = tap_of(Box::new(inlet), Allowance::of(&budget, Purpose::Speed));
         let (mut at, mut has_more) = (0_u64, true);
         while has_more {
-            let (mut stretch, manifest) = loop {
-                match tap.poll() {
-                    Some(taken) => break taken.unwrap(),
-                    None => sleep(Duration::from_millis(1)),
-                }
-            };
+            let (mut stretch, manifest) = next_of(&tap).unwrap();
             sleep(Duration::from_millis(20));
             // What is held and what is ready have no more than four buffers.
             assert!(u64::from(calls.load(Ordering::SeqCst)) <= at.div_ceil(GROUP_LEN) + MADE_LEAST as u64);
