@@ -21,6 +21,7 @@ use longhaul_proto::session::message::{GroupHash, Report};
 use longhaul_proto::session::reason::Reason;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -43,15 +44,27 @@ struct Shared {
     /// Groups that were handed to the writer, and those that are written.
     handed: AtomicU64,
     written: AtomicU64,
-    /// Buffers at hand. There are no more of them than groups in the stretches at work.
-    spare: Mutex<Vec<Box<[u8]>>>,
-    at_work: AtomicU64,
+    pool: Mutex<Pool>,
     passed: Arc<Passed>,
+    /// What is written to is open.
+    is_open: AtomicBool,
+    /// Nobody wants any more of it.
+    stop: AtomicBool,
     /// All is written, and in place.
     is_done: AtomicBool,
     is_durable: AtomicBool,
     broken: OnceLock<Reason>,
     wake: Wake,
+}
+
+/// Buffers, each for a group.
+#[derive(Default)]
+struct Pool {
+    /// Those at hand.
+    spare: Vec<Box<[u8]>>,
+    /// Those that there are, in use or not: no more than groups in the stretches at work.
+    made: u64,
+    at_work: u64,
 }
 
 enum Job {
@@ -77,9 +90,10 @@ impl Drain {
         let shared = Arc::new(Shared {
             handed: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            spare: Mutex::default(),
-            at_work: AtomicU64::new(0),
+            pool: Mutex::default(),
             passed: Arc::default(),
+            is_open: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
             is_done: AtomicBool::new(false),
             is_durable: AtomicBool::new(false),
             broken: OnceLock::new(),
@@ -88,7 +102,8 @@ impl Drain {
         let (jobs, queue) = unbounded();
         let (writing, is_file) = (shared.clone(), outlet.is_file());
         let work: Task = Box::new(move || {
-            if let Err(error) = writing.work_off(outlet, &queue) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| writing.work_off(outlet, &queue)));
+            if let Err(error) = outcome.unwrap_or(Err(FileError::Panicked)) {
                 let _ = writing.broken.set(error.into());
             }
             (writing.wake)();
@@ -108,7 +123,7 @@ impl Drain {
     pub fn stretch(&mut self, len: u64, is_last: bool, room: Allowance) -> Box<dyn PartSink> {
         let groups = self.groups..self.groups + len.div_ceil(GROUP_LEN);
         self.groups = groups.end;
-        self.writer.shared.at_work.fetch_add(groups.end - groups.start, Ordering::Relaxed);
+        self.writer.shared.pool().at_work += groups.end - groups.start;
         if is_last {
             self.writer.send(Job::End(groups.end));
         }
@@ -138,6 +153,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
             // Nothing of a file stays that has not become complete.
@@ -150,8 +166,13 @@ impl Shared {
     /// What the thread does until nobody wants any more of it.
     fn work_off(&self, outlet: Ready, jobs: &Receiver<Job>) -> Result<(), FileError> {
         let mut opened = outlet.open()?;
+        self.is_open.store(true, Ordering::Release);
+        (self.wake)();
         let (mut whole, mut verified, mut end) = (StreamHash::default(), BTreeMap::new(), None);
         for job in jobs {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
             match job {
                 Job::End(groups) => end = Some(groups),
                 Job::Group { number, data, len, hash, wrong } => {
@@ -173,7 +194,8 @@ impl Shared {
                 next += 1;
                 self.written.store(next, Ordering::Release);
             }
-            if end == Some(next) {
+            // What broke off leaves all as it was.
+            if end == Some(next) && !self.stop.load(Ordering::Relaxed) {
                 return self.finish(opened, whole);
             }
             (self.wake)();
@@ -195,17 +217,30 @@ impl Shared {
         Ok(())
     }
 
-    fn lock_spare(&self) -> MutexGuard<'_, Vec<Box<[u8]>>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn spare(&self, data: Box<[u8]>) {
-        self.lock_spare().push(data);
+        let mut pool = self.pool();
+        pool.spare.push(data);
+        pool.trim();
     }
 
     fn buffer(&self) -> Box<[u8]> {
-        let spare = self.lock_spare().pop();
-        spare.unwrap_or_else(|| vec![0; GROUP_LEN as usize].into())
+        let mut pool = self.pool();
+        pool.spare.pop().unwrap_or_else(|| {
+            pool.made += 1;
+            vec![0; GROUP_LEN as usize].into()
+        })
+    }
+}
+
+impl Pool {
+    fn trim(&mut self) {
+        while self.made > self.at_work && self.spare.pop().is_some() {
+            self.made -= 1;
+        }
     }
 }
 
@@ -297,6 +332,8 @@ impl PartSink for StretchSink {
     fn is_finished(&self) -> bool {
         let shared = &self.writer.shared;
         let is_written = shared.written.load(Ordering::Acquire) >= self.groups.end;
+        // A source may pause after little: what cannot be opened is told before.
+        let is_written = is_written && shared.is_open.load(Ordering::Acquire);
         if self.is_last { shared.is_done.load(Ordering::Acquire) } else { is_written }
     }
 
@@ -318,23 +355,109 @@ impl PartSink for StretchSink {
     fn broken(&self) -> Option<Reason> {
         self.writer.shared.broken.get().cloned()
     }
+
+    fn close(&mut self) {
+        self.writer.shared.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Drop for StretchSink {
     fn drop(&mut self) {
-        let (shared, count) = (&self.writer.shared, self.groups.end - self.groups.start);
-        let left = shared.at_work.fetch_sub(count, Ordering::Relaxed) - count;
-        shared.lock_spare().truncate(left as usize);
+        let mut pool = self.writer.shared.pool();
+        pool.at_work -= self.groups.end - self.groups.start;
+        pool.spare.extend(self.coming.iter_mut().filter_map(|group| group.data.take()));
+        pool.trim();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::outlet::Outlet;
+    use super::super::plan::Base;
+    use super::super::root::Root;
     use super::*;
-    use longhaul_proto::session::manifest::{Group, Ranges};
+    use longhaul_proto::session::manifest::{Entry, Group, Ranges};
+    use longhaul_proto::session::message::FileOptions;
+    use std::path::Path;
     use std::time::{Duration, Instant};
 
     const GROUP: usize = GROUP_LEN as usize;
+
+    /// What is ready to go into the file of that name, before which a folder is missing.
+    fn ready_in(folder: &Path) -> Ready {
+        let base = Base::new(Root::confined(folder).unwrap(), "below/file");
+        let kind = Kind::File { size: 0, extents: None, version: None };
+        let entry = Entry { path: b"-".into(), kind, mode: 0o644, mtime: (0, 0) };
+        Outlet::File(base, FileOptions::default()).look(&entry, &AtomicBool::new(false)).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_told_although_nothing_has_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let ready = ready_in(folder.path());
+        std::fs::write(folder.path().join("below"), b"in the way").unwrap();
+        let mut drain = Drain::start(ready, Arc::new(|| {})).unwrap();
+        let first = drain.stretch(0, false, Allowance::default());
+        let reason = wait_until(|| {
+            assert!(!first.is_finished());
+            first.broken()
+        });
+        assert!(reason.to_string().contains("below/file"), "{reason}");
+    }
+
+    #[test]
+    fn what_broke_off_gets_no_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let (opened, go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (seen, awaited) = (opened.clone(), go_on.clone());
+        let wake = move || {
+            seen.store(true, Ordering::SeqCst);
+            wait_until(|| awaited.load(Ordering::SeqCst).then_some(()));
+        };
+        let mut drain = Drain::start(ready_in(folder.path()), Arc::new(wake)).unwrap();
+        let passed = drain.passed();
+        let mut only = drain.stretch(5, true, Allowance::default());
+        only.write_at(0, b"bytes").unwrap();
+        only.expect(hash_of(b"bytes", 0, 0));
+        wait_until(|| opened.load(Ordering::SeqCst).then_some(()));
+        // All has come, and is still to be written.
+        only.close();
+        go_on.store(true, Ordering::SeqCst);
+        drop((drain, only));
+        assert!(passed.hash.get().is_none());
+        assert_eq!(std::fs::read_dir(folder.path().join("below")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_panics_ends_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let calls = AtomicU64::new(0);
+        let wake = move || assert!(calls.fetch_add(1, Ordering::Relaxed) > 0, "the first time");
+        let mut drain = Drain::start(ready_in(folder.path()), Arc::new(wake)).unwrap();
+        let only = drain.stretch(5, true, Allowance::default());
+        let reason = wait_until(|| only.broken());
+        assert!(reason.to_string().contains("panicked"), "{reason}");
+    }
+
+    #[test]
+    fn there_are_no_more_buffers_than_groups_at_work() {
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let ready = Ready::StandardOutput(out.reopen().unwrap());
+        let mut drain = Drain::start(ready, Arc::new(|| {})).unwrap();
+        let stream = vec![7; 6 * GROUP];
+        let made = |drain: &Drain| drain.writer.shared.pool().made;
+        let mut first = drain.stretch(3 * GROUP_LEN, false, Allowance::default());
+        let mut second = drain.stretch(3 * GROUP_LEN, true, Allowance::default());
+        first.write_at(0, &stream[..3 * GROUP]).unwrap();
+        second.write_at(0, &stream[..2 * GROUP]).unwrap();
+        assert_eq!(made(&drain), 5);
+        (0..3).for_each(|number| first.expect(hash_of(&stream, number, 0)));
+        wait_until(|| first.is_finished().then_some(()));
+        drop(first);
+        assert_eq!(made(&drain), 3);
+        drop(second);
+        assert_eq!(made(&drain), 0);
+    }
 
     /// Wait until something is so.
     fn wait_until<T>(mut found: impl FnMut() -> Option<T>) -> T {

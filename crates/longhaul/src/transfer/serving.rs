@@ -100,10 +100,13 @@ pub fn serve_session(
             (Operation::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
             (Operation::PushPipe { dest }, Some(room)) => {
                 let base = base_of(server, &room, dest, &account);
-                piped(&mut session, |session, passed| take_pipe(room.access, session, base, offer, passed))
+                let is_in_place = |passed: &Passed| passed.hash.get().is_some();
+                piped(&mut session, is_in_place, |session, passed| {
+                    take_pipe(room.access, session, base, offer, passed)
+                })
             }
             (Operation::PullPipe { source }, Some(room)) => {
-                piped(&mut session, |session, passed| give_pipe(&room, session, source, passed))
+                piped(&mut session, |_| false, |session, passed| give_pipe(&room, session, source, passed))
             }
             _ => probe::answer(&mut session),
         }
@@ -257,16 +260,17 @@ fn give_pull(
     Ok(format!("sent {entries} entries, {} of them new, {failed} failed", sent.report.files_done))
 }
 
-/// A stream: what came of it is noted, however it ends.
+/// A stream: what came of it is noted, however it ends. What is in place is no failure, whatever became of the session.
 fn piped(
     session: &mut Session<'_>,
+    is_in_place: impl Fn(&Passed) -> bool,
     work: impl FnOnce(&mut Session<'_>, &mut Arc<Passed>) -> Result<String, Error>,
 ) -> Result<String, Error> {
     let mut passed = Arc::new(Passed::default());
     let outcome = work(session, &mut passed);
     if let Some(supervision) = &mut session.supervision {
         let bytes = passed.bytes.load(Ordering::Relaxed);
-        let reason = outcome.as_ref().err().map(Error::reason);
+        let reason = outcome.as_ref().err().filter(|_| !is_in_place(&passed)).map(Error::reason);
         supervision.piped(bytes, reason.as_ref().map_or(Ok(passed.hash.get().copied()), Err));
     }
     outcome
