@@ -10,7 +10,8 @@ use rustix::process::{Signal, kill_process};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::Path;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
@@ -194,6 +195,54 @@ fn what_cannot_be_read_leaves_nothing_there() {
     let ended = Piped::with(command).finish().1.expect_code(1);
     assert!(ended.stderr.contains("standard input cannot be read"), "{}", ended.stderr);
     assert_eq!(names(there.path()), [""; 0]);
+    // Whoever goes without having read what came resets the connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut input = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut source = listener.accept().unwrap().0;
+    input.write_all(b"unread").unwrap();
+    source.peek(&mut [0]).unwrap();
+    let mut command = server.cp_command(args(["-", &server.url("file")]));
+    command.stdin(OwnedFd::from(input)).stdout(Stdio::null());
+    let copy = Piped::with(command);
+    source.write_all(&noise(20 * GROUP, 1)).unwrap();
+    wait_until("it is under way", || has_open(&server, 8 * GROUP));
+    drop(source);
+    let ended = copy.finish().1.expect_code(1);
+    assert!(ended.stderr.contains("standard input cannot be read: connection reset"), "{}", ended.stderr);
+    wait_until("the daemon lets go of it", || !has_open(&server, 8 * GROUP));
+    assert_eq!(names(there.path()), [""; 0]);
+}
+
+#[test]
+fn pipes_share_little_memory() {
+    let (there, bytes) = (folder(), noise(100 * GROUP, 4));
+    let server = Server::start(there.path(), &["--memory-mib=128"]);
+    // What it has under way takes a minute.
+    let mut slow = Piped::start(server.cp_command(args(["-", &server.url("slow"), "--rate=8mbit"])));
+    slow.write(&bytes);
+    feed(server.cp_command(args(["-", &server.url("beside")])), &bytes).expect_code(0);
+    assert!(slow.child.try_wait().unwrap().is_none(), "it does not wait for the slow one");
+    drop((slow, server));
+    let server = Server::start(there.path(), &["--memory-mib=64"]);
+    thread::scope(|scope| {
+        for name in ["a", "b", "c", "d", "e", "f"] {
+            let (server, bytes) = (&server, &bytes);
+            scope.spawn(move || {
+                feed(server.cp_command(args(["-", &server.url(name)])), bytes).expect_code(0);
+            });
+        }
+    });
+    assert_eq!(names(there.path()), ["a", "b", "beside", "c", "d", "e", "f"]);
+    for name in names(there.path()) {
+        assert!(read(there.path().join(&name)) == bytes, "{name}");
+    }
+}
+
+/// Whether a daemon has a file of more bytes open.
+fn has_open(server: &Server, bytes: usize) -> bool {
+    let open = fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().flatten();
+    let len = |one: fs::DirEntry| fs::metadata(one.path()).map_or(0, |file| file.len());
+    open.map(len).max() > Some(bytes as u64)
 }
 
 #[test]
@@ -209,11 +258,6 @@ fn a_source_that_changes_is_told() {
     assert!(ended.stderr.contains("changed while it was being copied"), "{}", ended.stderr);
 }
 
-/// The names in a folder, once its daemon has let go.
-fn await_empty(folder: &Path) {
-    wait_until("nothing is left", || names(folder).is_empty());
-}
-
 #[test]
 fn either_side_killed_midway_leaves_nothing_under_the_name() {
     let there = folder();
@@ -223,11 +267,7 @@ fn either_side_killed_midway_leaves_nothing_under_the_name() {
         let mut copy =
             Piped::start(server.cp_command(args(["-", &server.url("file"), "--stall-timeout=2s"])));
         copy.write(&bytes);
-        wait_until("it is under way", || {
-            let open = fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().flatten();
-            let len = |one: fs::DirEntry| fs::metadata(one.path()).map_or(0, |file| file.len());
-            open.map(len).max() > Some(8 * GROUP as u64)
-        });
+        wait_until("it is under way", || has_open(&server, 8 * GROUP));
         if kills_server {
             server.kill();
             let ended = copy.finish().1;
@@ -235,8 +275,9 @@ fn either_side_killed_midway_leaves_nothing_under_the_name() {
         } else {
             let client = rustix::process::Pid::from_child(&copy.child);
             kill_process(client, Signal::KILL).unwrap();
+            wait_until("the daemon lets go of it", || !has_open(&server, 8 * GROUP));
         }
-        await_empty(there.path());
+        assert_eq!(names(there.path()), [""; 0]);
     }
     write(there.path().join("file"), &bytes);
     let mut server = Server::start(there.path(), &[]);
