@@ -229,7 +229,9 @@ pub struct Beginning {
 impl Beginning {
     /// Begin with an offer.
     pub fn new(key: &ClientKey, offer: &Offer) -> Result<Beginning, HandshakeError> {
-        Beginning::new_as(Versions::OURS, key, offer)
+        // An older program that cannot read it says so, if it knows beforehand that it cannot.
+        let lowest = Versions::OURS.lowest().max(offer.operation.since());
+        Beginning::new_as(Versions::new(lowest, Versions::OURS.highest()), key, offer)
     }
 
     fn new_as(ours: Versions, key: &ClientKey, offer: &Offer) -> Result<Beginning, HandshakeError> {

@@ -242,6 +242,25 @@ fn without_a_common_version_both_sides_name_both_ranges() {
 }
 
 #[test]
+fn an_older_program_tells_its_version_where_it_does_not_know_what_is_asked_for() {
+    let asked = |operation: Operation| {
+        let (a, b) = UnixStream::pair().unwrap();
+        let old = Versions::new(11, 12);
+        let accepting = std::thread::spawn(move || {
+            accept_as(old, stream(b), shared([9; 32]), Waker::new().unwrap(), answer).map(drop)
+        });
+        let asks = Offer { operation, ..offer() };
+        let met = connect(stream(a), &[9; 32].into(), &asks, Waker::new().unwrap()).map(drop);
+        let _ = accepting.join().unwrap();
+        met
+    };
+    asked(Operation::Push { dest: b"x".to_vec() }).unwrap();
+    for pipe in [Operation::PushPipe { dest: b"x".to_vec() }, Operation::PullPipe { source: b"x".to_vec() }] {
+        assert!(matches!(asked(pipe), Err(HandshakeError::WrongVersion { .. })));
+    }
+}
+
+#[test]
 fn who_changes_the_versions_on_the_way_breaks_the_handshake() {
     let (client, server) = (Versions::new(11, 13), Versions::new(11, 13));
     // The highest is behind the magic, the lowest first in the frame.

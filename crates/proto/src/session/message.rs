@@ -10,6 +10,7 @@ use super::progress::Progress;
 use super::reason::Reason;
 use super::transport::{Carrier, Switch, Transport};
 use super::truncated::{MemoryLen, Truncated};
+use super::versions::Versions;
 use crate::control::ControllerKind;
 use crate::object::Companions;
 use crate::ranges::{Ranges, read_ranges};
@@ -67,6 +68,14 @@ impl Operation {
                 Some(dest)
             }
             Operation::Pull { .. } | Operation::PullPipe { .. } | Operation::Probe => None,
+        }
+    }
+
+    /// The first version that knows it.
+    pub fn since(&self) -> u8 {
+        match self {
+            Operation::Push { .. } | Operation::Pull { .. } | Operation::Probe => Versions::OURS.lowest(),
+            Operation::Planned { .. } | Operation::PushPipe { .. } | Operation::PullPipe { .. } => 13,
         }
     }
 
