@@ -119,7 +119,7 @@ fn get_listing(
 }
 
 /// A list of so many bytes in memory takes nothing from other copies: 2000 files of usual names.
-const LISTED_AT_HAND: usize = 512 << 10;
+pub const LISTED_AT_HAND: usize = 512 << 10;
 /// Compressed, so many.
 pub const PACKED_AT_HAND: u64 = 512 << 10;
 /// How long a copy waits for memory before that is told, and before it gives up.

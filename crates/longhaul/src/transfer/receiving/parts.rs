@@ -1,7 +1,7 @@
 //! The files that are received, a few parts of them at a time, and the comparison of the part that comes next.
 
 use super::super::sending::Totals;
-use super::listed::{PACKED_AT_HAND, Standing, WAIT_LONG, await_stretch};
+use super::listed::{LISTED_AT_HAND, PACKED_AT_HAND, Standing, WAIT_LONG, await_stretch};
 use crate::clock;
 use crate::error::Error;
 use crate::files::{
@@ -376,8 +376,12 @@ impl Next {
             return Ok(ready);
         }
         self.standing.is_alone.store(at_work == 0 && ready.is_none(), Ordering::Relaxed);
-        let allowance = Allowance::of(&self.budget, self.standing.purpose());
-        let Some(room) = Room::beside_others(allowance, 0) else {
+        let room = match self.storer {
+            // One entry.
+            Some(Storer::Pipe(_)) => Some(Room::of(LISTED_AT_HAND)),
+            _ => Room::beside_others(Allowance::of(&self.budget, self.standing.purpose()), 0),
+        };
+        let Some(room) = room else {
             self.waits_since.get_or_insert_with(clock::now);
             return Ok(ready);
         };
@@ -416,7 +420,6 @@ fn compare(
     let base = packed.base;
     let (manifest, source_errors) = listing::decode(&packed.bytes, &mut room)?;
     drop(packed);
-    // Who waits for memory holds none of a list that is not there.
     let listed = room.settle();
     let (layout, manifest) = (Arc::new(Layout::new(&manifest)), Arc::new(manifest));
     let (storer, sink, before) = match storer {
