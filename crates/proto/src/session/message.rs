@@ -1,6 +1,6 @@
 //! The messages of the control stream.
 //!
-//! A release understands what the one before it sends ([`Versions`](super::versions::Versions)). So in a version that was
+//! A release understands what the one before it sends ([`Versions`]). So in a version that was
 //! released nothing is taken away, moved or given another type. A new version adds fields at the end of a message (not of a
 //! value inside it) and kinds after the last one. What is not in the version that the two sides have in common is not sent.
 
