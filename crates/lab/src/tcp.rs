@@ -6,7 +6,7 @@ use crate::place::Side;
 use crate::socket::sender_socket_of;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -69,13 +69,15 @@ fn transfer_by(
     let listening = LabError::at("listening on the right host");
     let listen = || -> io::Result<Socket> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(protocol))?;
-        socket.bind(&SocketAddr::from((lab.address(Side::Right), 0)).into())?;
+        // At all addresses: MPTCP comes to any of them.
+        socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into())?;
         socket.listen(1)?;
         Ok(socket)
     };
     let listener = lab.enter(Side::Right, listen)?.map_err(listening)?;
-    let address = listener.local_addr().map_err(LabError::at("listening on the right host"))?;
-    let address = address.as_socket().unwrap_or_else(|| (lab.address(Side::Right), 0).into());
+    let local = listener.local_addr().map_err(LabError::at("listening on the right host"))?;
+    let port = local.as_socket().map_or(0, |local| local.port());
+    let address = SocketAddr::from((lab.address(Side::Right), port));
     let socket = lab.enter(Side::Left, || sender_socket_of(protocol, congestion_control))??;
     let run = Run::new(bytes, limit.min(DAY), wanted);
     let outcome = thread::scope(|scope| {
