@@ -5,7 +5,7 @@ use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::copied::{Copied, CopyError};
 use crate::lab::copies::Copies;
-use crate::lab::figures::{Better, median_of_all};
+use crate::lab::figures::{Better, median, median_of_all};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::{Lab, LabError, Scenario, Side, tcp};
 use std::process::{Command, Stdio};
@@ -110,13 +110,11 @@ impl Row {
     }
 
     fn waste(&self) -> Option<f64> {
-        let all: Vec<f64> = self.runs.iter().filter_map(|run| run.waste).collect();
-        if all.is_empty() { None } else { median_of_all(all, 0, Better::Less) }
+        median(self.runs.iter().filter_map(|run| run.waste).collect())
     }
 
     fn aside(&self) -> Option<f64> {
-        let all: Vec<f64> = self.runs.iter().filter_map(|run| run.aside).collect();
-        if all.is_empty() { None } else { median_of_all(all, 0, Better::Less) }
+        median(self.runs.iter().filter_map(|run| run.aside).collect())
     }
 }
 

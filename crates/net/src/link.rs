@@ -173,11 +173,6 @@ impl PeerLink {
         self.keys.early.answered(secret);
     }
 
-    /// Whether it is known where the peer is, and it has shown it.
-    pub fn is_settled(&self) -> bool {
-        self.address.is_settled()
-    }
-
     /// The peer has repeated what was only told to the address at which it is thought to be.
     pub fn note_proven(&mut self) {
         self.address.note_proven();
@@ -338,7 +333,7 @@ impl PeerLink {
             }
         }
         for (from, len, to) in found {
-            self.settle_own_end(to);
+            self.note_own_end(to);
             self.follow(from, len);
         }
         Ok(true)
@@ -350,19 +345,17 @@ impl PeerLink {
         held.or_else(|| self.strays.as_ref()?.pop())
     }
 
-    /// An authentic datagram came to this one of the host's addresses: what goes to the peer is to leave from there.
+    /// An authentic datagram came to this one of the host's addresses: what goes to the peer is to leave from there. A socket of
+    /// our own that is open to all gives way to one that is bound to it.
     fn note_own_end(&mut self, to: Option<IpAddr>) {
-        if let (Socket::Shared(local), Some(to)) = (&mut self.socket, to) {
-            local.set_ip(to);
-        }
-    }
-
-    /// The same where the socket is our own and tells: another one takes its place, which is bound to that address.
-    fn settle_own_end(&mut self, to: Option<IpAddr>) {
-        if let (Socket::Open(socket, _), Some(to)) = (&self.socket, to)
-            && let Ok(local) = socket.local_addr()
-        {
-            self.socket = Socket::Shared(SocketAddr::new(to, local.port()));
+        match (&mut self.socket, to) {
+            (Socket::Shared(local), Some(to)) => local.set_ip(to),
+            (Socket::Open(socket, _), Some(to)) => {
+                if let Ok(local) = socket.local_addr() {
+                    self.socket = Socket::Shared(SocketAddr::new(to, local.port()));
+                }
+            }
+            _ => {}
         }
     }
 

@@ -179,12 +179,9 @@ impl<F: Feed> Sending<'_, '_, F> {
             None => {}
             Some(Order::OpenStreams) => self.session.want_streams(first_streams(self.session)),
             Some(Order::Probe) => {
-                let (len, carrier) = (self.datagram_len, self.carrier.current);
-                let mut classes = self.session.options.classes.iter();
                 // While TCP carries the data it matters whether UDP passes at all, in datagrams of whatever size.
-                let in_use =
-                    classes.position(|class| carrier == Carrier::Object && usize::from(*class) == len);
-                self.session.ask(in_use.unwrap_or(0) as u8);
+                let class = if self.carrier.current == Carrier::Object { self.class() } else { 0 };
+                self.session.ask(class);
             }
             Some(Order::Go { to, why, trial }) => self.switch(to, why, trial)?,
         }

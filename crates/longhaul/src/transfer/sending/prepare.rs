@@ -241,7 +241,7 @@ fn udp_patience(session: &Session<'_>) -> Duration {
 }
 
 /// How long after the last answer to a probe more may be on their way.
-fn settle_patience(report: &PathReport) -> Duration {
+pub fn settle_patience(report: &PathReport) -> Duration {
     SETTLE + report.rtt.unwrap_or_default() / 32
 }
 

@@ -1,5 +1,6 @@
 //! Sending over further paths beside the first one.
 
+use super::prepare::settle_patience;
 use super::{Feed, Sending, path_losses};
 use crate::clock;
 use crate::net::link::PeerLink;
@@ -12,7 +13,6 @@ use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Time, nanos};
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 /// The paths that the sender uses: their numbers in the session, and the sender's.
 #[derive(Default)]
@@ -39,8 +39,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         {
             return;
         }
-        let (classes, datagram_len) = (&self.session.options.classes, self.datagram_len);
-        let class = classes.iter().position(|len| usize::from(*len) == datagram_len).unwrap_or(0) as u8;
+        let class = self.class();
         let mut remarks = vec![];
         for (path, side) in self.session.paths.iter_mut() {
             let report = side.check.report();
@@ -49,7 +48,8 @@ impl<F: Feed> Sending<'_, '_, F> {
             else {
                 continue;
             };
-            if self.joined.number_of(path).is_some() || !side.check.is_settled(now, SETTLE + rtt / 32) {
+            if self.joined.number_of(path).is_some() || !side.check.is_settled(now, settle_patience(&report))
+            {
                 continue;
             }
             if largest < class {
@@ -145,6 +145,3 @@ pub(super) fn send_batch<S: Source>(
     }
     Ok(true)
 }
-
-/// After the last answer to a probe, wait at least this long for more.
-const SETTLE: Duration = Duration::from_millis(2);

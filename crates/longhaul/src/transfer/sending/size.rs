@@ -36,6 +36,12 @@ impl Size {
 }
 
 impl<F: Feed> Sending<'_, '_, F> {
+    /// The class of the size in use.
+    pub(super) fn class(&self) -> u8 {
+        let mut classes = self.session.options.classes.iter();
+        classes.position(|len| usize::from(*len) == self.datagram_len).unwrap_or(0) as u8
+    }
+
     /// Another size is to be used as soon as the receiver has said what it needs of all that was listed.
     pub(super) fn is_between_sizes(&self) -> bool {
         self.size.next.is_some() && self.carrier.current() == Carrier::Object
