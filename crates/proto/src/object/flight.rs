@@ -211,13 +211,17 @@ impl Flight {
         if self.given_up.len() < before { late } else { None }
     }
 
-    /// Drop settled records from the front, and settle those whose packet arrived by other news. Then give up those
-    /// that left before `deadline` and have a number below `below`. Calls `lost` for each packet whose newest copy is
-    /// gone. Returns the datagrams given up.
+    /// Drop settled records from the front, and, where there is no other path (`is_only`), settle those whose packet arrived by
+    /// other news. Then give up those that left before `deadline` and have a number below `below`. Calls `lost` for each packet
+    /// whose newest copy is gone. Returns the datagrams given up.
+    ///
+    /// Of several paths a faster one may tell first that a packet is there. Its datagram stays on its way until its own path
+    /// says so: that tells of the path.
     pub fn expire(
         &mut self,
         below: DatagramNumber,
         deadline: Time,
+        is_only: bool,
         is_acked: impl Fn(PacketNumber) -> bool,
         mut lost: impl FnMut(PacketNumber),
     ) -> Lost {
@@ -227,7 +231,8 @@ impl Flight {
             let number = self.base + index as u64;
             if record.state == State::Outstanding {
                 let acked = is_acked(record.packet);
-                if !acked && record.by_stream {
+                let is_there = acked && is_only;
+                if !is_there && record.by_stream {
                     // It stays, and what went by itself behind it may be lost all the same.
                     if self.in_datagrams() == 0 {
                         break;
@@ -235,7 +240,7 @@ impl Flight {
                     index += 1;
                     continue;
                 }
-                if !(acked || number < below && record.sent <= deadline) {
+                if !(is_there || number < below && record.sent <= deadline) {
                     break;
                 }
                 self.close(index);

@@ -210,7 +210,10 @@ fn two_paths_carry_nearly_their_sum() {
         let moved = transfer(&ways, len, None);
         let share = ideal_seconds(&ways, len) / moved.seconds;
         println!("{:.1} % of the sum, waste {:.4}", 100.0 * share, moved.waste());
-        assert!(share > 0.9 && moved.waste() < 0.03, "{share} of the sum, waste {}", moved.waste());
+        let lost = ways.iter().map(|way| way.scenario.loss).fold(0.0, f64::max);
+        // Each path alone wastes nothing but what it loses.
+        let waste_max = 0.001 + 2.0 * lost;
+        assert!(share > 0.95 && moved.waste() < waste_max, "{share} of the sum, waste {}", moved.waste());
     }
 }
 
@@ -232,7 +235,7 @@ fn a_path_that_dies_hands_back_what_it_carried_and_joins_in_again() {
         let outages: usize = ways.iter().map(|way| way.outages.len()).sum();
         let late = 1.5 * outages as f64;
         assert!(moved.seconds < 1.1 * ideal + late, "{case}: {} s, ideally {ideal}", moved.seconds);
-        assert!(moved.waste() < 0.05, "{case}: waste {}", moved.waste());
+        assert!(moved.waste() < 0.03, "{case}: waste {}", moved.waste());
     }
 }
 

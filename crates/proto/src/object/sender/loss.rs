@@ -61,10 +61,12 @@ impl<S: Source> Sender<S> {
     }
 
     pub(super) fn give_up(&mut self, now: Time, below: DatagramNumber, deadline: Time) {
+        let is_only = self.others.is_empty();
         let (acked, busy) = (&self.acked, &mut self.busy);
         let lost = self.path.flight.expire(
             below,
             deadline,
+            is_only,
             |p| acked.contains(p),
             |p| {
                 busy.remove(p);
