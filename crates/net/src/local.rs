@@ -38,7 +38,13 @@ impl FromStr for LocalEnd {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<LocalEnd, Infallible> {
-        Ok(text.parse().map_or_else(|_| LocalEnd::Interface(text.into()), LocalEnd::Address))
+        Ok(text.into())
+    }
+}
+
+impl From<&str> for LocalEnd {
+    fn from(text: &str) -> LocalEnd {
+        text.parse().map_or_else(|_| LocalEnd::Interface(text.into()), LocalEnd::Address)
     }
 }
 
