@@ -166,6 +166,14 @@ int lh_options_window(struct lh_options *options, size_t bytes);
 int lh_options_congestion(struct lh_options *options, const char *name);
 
 /**
+ * Where on this host connections begin, for the side that connects: addresses or names of network interfaces with commas
+ * between them, such as "eth0,192.0.2.7", which they take in turn. "", the default: wherever the way to the other host
+ * does. An interface is used whatever the routes say, an address if they go by it.
+ */
+int lh_options_local_ends(struct lh_options *options,
+                          const char *places);
+
+/**
  * How long connecting may take, 10 s by default.
  */
 int lh_options_connect_timeout_ms(struct lh_options *options, uint32_t ms);

@@ -3,7 +3,7 @@
 use crate::address;
 use crate::errors::{Answer, Fault, answer, answer_or};
 use libc::{c_char, c_int, c_void, size_t};
-use longhaul_stripe::{Streams, StripeOptions};
+use longhaul_stripe::{LocalEnd, Streams, StripeOptions};
 use std::time::Duration;
 
 /// How to connect and listen. Each lh_options_ call returns 0, or -1 with errno set.
@@ -99,6 +99,27 @@ pub unsafe extern "C" fn lh_options_congestion(options: *mut LhOptions, name: *c
     unsafe {
         change(options, |options| {
             Ok(options.congestion(address::text(name, "the congestion control's name")?))
+        })
+    }
+}
+
+/// Where on this host connections begin, for the side that connects: addresses or names of network interfaces with commas
+/// between them, such as "eth0,192.0.2.7", which they take in turn. "", the default: wherever the way to the other host
+/// does. An interface is used whatever the routes say, an address if they go by it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lh_options_local_ends(options: *mut LhOptions, places: *const c_char) -> c_int {
+    // SAFETY: see lh_options_congestion.
+    unsafe {
+        change(options, |options| {
+            let text = address::text(places, "the list of local ends")?;
+            let places: Vec<&str> = text.split(',').map(str::trim).filter(|_| !text.is_empty()).collect();
+            if places.contains(&"") {
+                return Err(Fault::new(
+                    libc::EINVAL,
+                    "an address or the name of a network interface is wanted",
+                ));
+            }
+            Ok(options.local_ends(places.into_iter().map(LocalEnd::from)))
         })
     }
 }

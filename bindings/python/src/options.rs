@@ -1,7 +1,7 @@
 //! How to connect and listen, as keyword arguments say it.
 
 use crate::waiting::seconds;
-use longhaul_stripe::{Streams, StripeOptions};
+use longhaul_stripe::{LocalEnd, Streams, StripeOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -56,6 +56,20 @@ fn secret(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(bytes)
 }
 
+/// One of them, or several.
+fn places(value: &Bound<'_, PyAny>) -> PyResult<Vec<LocalEnd>> {
+    let names = match value.extract::<String>() {
+        Ok(one) => vec![one],
+        Err(_) => value
+            .extract::<Vec<String>>()
+            .map_err(|_| PyTypeError::new_err("local_ends is a str or a sequence of them"))?,
+    };
+    if names.iter().any(String::is_empty) {
+        return Err(PyValueError::new_err("a local end is an address or the name of a network interface"));
+    }
+    Ok(names.iter().map(|name| LocalEnd::from(name.as_str())).collect())
+}
+
 fn other(options: StripeOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<StripeOptions> {
     let span = || {
         let missing = || PyValueError::new_err(format!("{name} is a number of seconds"));
@@ -63,6 +77,7 @@ fn other(options: StripeOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResu
     };
     Ok(match name {
         "window" => options.window(value.extract()?),
+        "local_ends" => options.local_ends(places(value)?),
         "congestion" => options.congestion(value.extract::<String>()?),
         "nodelay" => options.nodelay(value.extract()?),
         "buffer" => options.buffer(value.extract()?),

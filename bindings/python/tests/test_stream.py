@@ -178,6 +178,17 @@ class Streams(unittest.TestCase):
             self.assertEqual(waiting.result(), b"hello")
 
 
+class Options(unittest.TestCase):
+    def test_connections_begin_at_local_ends_in_turn(self):
+        for places, ends in [("127.0.0.2", {"127.0.0.2"}), (("127.0.0.2", "127.0.0.3"), {"127.0.0.2", "127.0.0.3"})]:
+            with longhaul.listen(LOCALHOST, 0) as listener:
+                with longhaul.connect(LOCALHOST, listener.port, streams=1, local_ends=places) as stream:
+                    far, address = listener.accept()
+                    self.assertIn(address[0], ends)
+                    self.assertEqual(stream.getsockname()[0], address[0])
+                    far.close()
+
+
 class Errors(unittest.TestCase):
     def test_refused(self):
         with socket.create_server((LOCALHOST, 0)) as server:
@@ -203,10 +214,10 @@ class Errors(unittest.TestCase):
 
     def test_bad_arguments(self):
         for options in [{"streams": 0}, {"streams": 65}, {"streams": "many"}, {"key": b""}, {"timeout": 0},
-                        {"patience": None}, {"congestion": "no such thing"}]:
+                        {"patience": None}, {"congestion": "no such thing"}, {"local_ends": ["lo", ""]}, {"local_ends": "eth-99"}]:
             with self.assertRaises((ValueError, OSError), msg=options):
                 longhaul.connect(LOCALHOST, 1, **options)
-        for options in [{"key": 7}, {"nonsense": 1}, {"window": "wide"}]:
+        for options in [{"key": 7}, {"nonsense": 1}, {"window": "wide"}, {"local_ends": 7}]:
             with self.assertRaises(TypeError, msg=options):
                 longhaul.connect(LOCALHOST, 1, **options)
         with self.assertRaises(OverflowError):

@@ -1,4 +1,4 @@
-//! One copy over two paths at a time, beside MPTCP over the same.
+//! One copy over two paths at a time, beside MPTCP and a striped stream over the same.
 
 use crate::ExperimentError;
 use crate::experiment::Experiment;
@@ -6,6 +6,7 @@ use crate::lab::bench::Bench;
 use crate::lab::copied::{Copied, CopyError};
 use crate::lab::copies::Copies;
 use crate::lab::figures::{Better, median, median_of_all};
+use crate::lab::striped::{Amount, Streams, Striped};
 use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::{Lab, LabError, Scenario, Side, tcp};
 use std::process::{Command, Stdio};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::measured(
     "multipath",
-    "one copy over two paths of 60 and 40 Mb/s, 20 and 80 ms, beside MPTCP",
+    "one copy over two paths of 60 and 40 Mb/s, 20 and 80 ms, beside MPTCP and a striped stream",
     &[SUM, AHEAD, UNBROKEN, WASTE],
     multipath,
 )
@@ -67,16 +68,19 @@ enum Contestant {
     Both,
     First,
     Mptcp,
+    Striped,
 }
 
 impl Contestant {
-    const ALL: [Contestant; 3] = [Contestant::Both, Contestant::First, Contestant::Mptcp];
+    const ALL: [Contestant; 4] =
+        [Contestant::Both, Contestant::First, Contestant::Mptcp, Contestant::Striped];
 
     fn name(self) -> &'static str {
         match self {
             Contestant::Both => "longhaul, both",
             Contestant::First => "longhaul, the first alone",
             Contestant::Mptcp => "MPTCP",
+            Contestant::Striped => "a striped stream over both",
         }
     }
 }
@@ -120,11 +124,15 @@ impl Row {
 
 fn multipath(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let (rounds, bytes) = (bench.pick(5, 1, 1), bench.pick(BYTES, BYTES / 2, BYTES / 50));
-    let fates: Vec<Fate> = Fate::ALL.into_iter().filter(|fate| bench.wants(&fate.name(), true)).collect();
-    bench.expect_runs(fates.len() * Contestant::ALL.len() * rounds);
+    let wanted = |fate: Fate| {
+        let is_wanted = |who: &Contestant| bench.wants(&format!("{}: {}", fate.name(), who.name()), true);
+        (fate, Contestant::ALL.into_iter().filter(is_wanted).collect::<Vec<_>>())
+    };
+    let wanted: Vec<_> = Fate::ALL.into_iter().map(wanted).filter(|(_, who)| !who.is_empty()).collect();
+    bench.expect_runs(wanted.iter().map(|(_, who)| who.len() * rounds).sum());
     let mut rows = vec![];
-    for fate in fates {
-        rows.extend(measure(bench, fate, rounds, bytes)?);
+    for (fate, who) in wanted {
+        rows.extend(measure(bench, (fate, &who), rounds, bytes)?);
     }
     let table = Table::of("multipath", "Goodput over two paths", &rows)
         .text("what befalls them", |row: &Row| row.fate.name())
@@ -140,7 +148,8 @@ fn multipath(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         method: vec![format!(
             "A file of {} MB, {rounds} times each in turn; medians. Queues of one bandwidth-delay product. longhaul is \
              told both of its host's addresses (--bind). MPTCP is the kernel's, CUBIC on each path, and the server \
-             announces its second address. A path that dies does so {} s after the beginning. The sum is what perfect TCP \
+             announces its second address. The lanes of a striped stream, in clear and as many as it finds best, leave by both \
+             interfaces in turn, CUBIC on each. A path that dies does so {} s after the beginning. The sum is what perfect TCP \
              connections would carry over both.",
             bytes / 1_000_000,
             DIES_AFTER.as_secs_f64(),
@@ -150,14 +159,19 @@ fn multipath(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     })
 }
 
-fn measure(bench: &Bench<'_>, fate: Fate, rounds: usize, bytes: u64) -> Result<Vec<Row>, ExperimentError> {
+fn measure(
+    bench: &Bench<'_>,
+    (fate, who): (Fate, &[Contestant]),
+    rounds: usize,
+    bytes: u64,
+) -> Result<Vec<Row>, ExperimentError> {
     let [first, second] = fate.paths();
     let lab = bench.lab(&first)?;
     let second = lab.further_path(&Scenario { seed: bench.options.seed, ..second }, 1)?;
     announce(&lab, &second)?;
     let copies = Copies::at_all_addresses(bench, &lab, bytes)?;
-    let row = |contestant| Row { fate, contestant, runs: vec![], failed: vec![] };
-    let mut rows = Contestant::ALL.map(row);
+    let row = |who: &Contestant| Row { fate, contestant: *who, runs: vec![], failed: vec![] };
+    let mut rows: Vec<_> = who.iter().map(row).collect();
     for _ in 0..rounds {
         for row in &mut rows {
             let outcome =
@@ -168,7 +182,7 @@ fn measure(bench: &Bench<'_>, fate: Fate, rounds: usize, bytes: u64) -> Result<V
             }
         }
     }
-    Ok(rows.into())
+    Ok(rows)
 }
 
 /// Copy, while it befalls the paths.
@@ -204,6 +218,7 @@ fn run(
         Contestant::Both => vec!["--bind".to_owned(), places.join(",")],
         Contestant::First => vec![],
         Contestant::Mptcp => return by_mptcp(bench, lab, bytes),
+        Contestant::Striped => return by_stripe(bench, [lab, second], bytes),
     };
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = copies.run(bench, lab, &args, LIMIT)?;
@@ -230,6 +245,23 @@ fn by_mptcp(bench: &Bench<'_>, lab: &Lab, bytes: u64) -> Result<Result<Run, Stri
         Err(error) => Err(error.into()),
     })?;
     Ok(outcome.map(|goodput_mbps| Run { goodput_mbps, waste: None, aside: None, changed: false }))
+}
+
+fn by_stripe(
+    bench: &Bench<'_>,
+    paths: [&Lab; 2],
+    bytes: u64,
+) -> Result<Result<Run, String>, ExperimentError> {
+    let interfaces = paths.map(|lab| lab.device(Side::Left).to_owned()).into();
+    let (streams, amount) = (Streams::Auto, Amount::Bytes(bytes));
+    match (Striped { interfaces, streams, amount, ..Striped::default() }).run(bench, paths[0]) {
+        Ok(streamed) => {
+            let goodput_mbps = streamed.sent.bytes as f64 * 8e-6 / streamed.sent.seconds;
+            Ok(Ok(Run { goodput_mbps, waste: None, aside: None, changed: false }))
+        }
+        Err(error @ ExperimentError::Program { .. }) => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
+    }
 }
 
 /// Have the kernel's path managers use the second path.
@@ -272,26 +304,29 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
         let each = rows.iter().map(|row| format!("{}: {}", row.fate.name(), figure(row)));
         each.collect::<Vec<_>>().join("; ")
     };
-    let pairs: Vec<(f64, f64)> = fates
-        .iter()
-        .filter_map(|fate| {
-            Some((ours(*fate)?.goodput_mbps()?, of(*fate, Contestant::Mptcp)?.goodput_mbps().unwrap_or(0.0)))
-        })
-        .collect();
+    let beside = fates.iter().filter_map(|fate| Some((ours(*fate)?, of(*fate, Contestant::Mptcp)?)));
+    let pairs: Vec<_> =
+        beside.map(|rows| <[&Row; 2]>::from(rows).map(|row| row.goodput_mbps().unwrap_or(0.0))).collect();
     let clean = [Contestant::Both, Contestant::First].map(|who| of(Fate::Nothing, who).and_then(Row::waste));
     vec![
-        SUM.judge(
-            alive.iter().all(|row| row.of_sum().is_some_and(|share| share >= SUM_SHARE_MIN)),
-            list(&alive, &|row| percent(row.of_sum())),
-        ),
-        AHEAD.judge(
-            pairs.len() == fates.len() && pairs.iter().all(|(ours, theirs)| ours > theirs),
-            pairs
-                .iter()
-                .map(|(ours, theirs)| format!("{ours:.1} and {theirs:.1} Mb/s"))
-                .collect::<Vec<_>>()
-                .join("; "),
-        ),
+        match alive.is_empty() {
+            true => SUM.leave_open("not measured"),
+            false => SUM.judge(
+                alive.iter().all(|row| row.of_sum().is_some_and(|share| share >= SUM_SHARE_MIN)),
+                list(&alive, &|row| percent(row.of_sum())),
+            ),
+        },
+        match pairs.is_empty() {
+            true => AHEAD.leave_open("not measured"),
+            false => AHEAD.judge(
+                pairs.iter().all(|[ours, theirs]| ours > theirs),
+                pairs
+                    .iter()
+                    .map(|[ours, theirs]| format!("{ours:.1} and {theirs:.1} Mb/s"))
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            ),
+        },
         match dead.is_empty() {
             true => UNBROKEN.leave_open("not measured"),
             false => UNBROKEN.judge(
@@ -350,5 +385,10 @@ mod tests {
         broken.iter_mut().for_each(|row| row.runs.iter_mut().for_each(|run| run.changed = true));
         assert_eq!(verdicts(&broken), [met, met, not, met]);
         assert_eq!(verdicts(&[]), [Verdict::Open; 4]);
+        let mut failed = rows(90.0, 80.0, 0.01);
+        failed[0].runs.clear();
+        assert_eq!(verdicts(&failed)[1], not, "a copy that failed is not ahead");
+        failed.retain(|row| row.contestant != Contestant::Mptcp);
+        assert_eq!(verdicts(&failed)[1], Verdict::Open);
     }
 }

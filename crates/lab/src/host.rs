@@ -28,7 +28,8 @@ pub(crate) struct Host {
     pub(crate) tun: Arc<OwnedFd>,
     pub(crate) namespace: Arc<OwnedFd>,
     netlink: Mutex<Netlink>,
-    /// Number of its device.
+    /// Name and number of its device.
+    pub(crate) device: String,
     pub(crate) link: u32,
     has_card: bool,
 }
@@ -161,7 +162,8 @@ impl Host {
                 .map_err(LabError::at("giving the TUN device its IPv6 address"))?;
         }
         let has_card = scenario.nic_mbit.is_some();
-        Ok(Host { v4, v6, tun: Arc::new(tun), namespace, netlink: Mutex::new(netlink), link, has_card })
+        let (tun, device, netlink) = (Arc::new(tun), device.to_owned(), Mutex::new(netlink));
+        Ok(Host { v4, v6, tun, namespace, netlink, device, link, has_card })
     }
 }
 

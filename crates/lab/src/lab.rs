@@ -125,6 +125,11 @@ impl Lab {
         self.enter(on, || listening::listens(wire, port))
     }
 
+    /// The name of that host's network interface at the path.
+    pub fn device(&self, of: impl Into<Place>) -> &str {
+        &self.host(of).device
+    }
+
     /// That host's IPv4 address on the path.
     pub fn address(&self, of: impl Into<Place>) -> Ipv4Addr {
         self.host(of).v4

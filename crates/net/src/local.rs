@@ -14,6 +14,8 @@ pub enum LocalEnd {
     Address(IpAddr),
     /// A network interface by its name. What goes to the other host leaves there, whatever the routes say.
     Interface(String),
+    /// An address of an interface, at which it begins and by which it leaves. Not read from text.
+    AddressOf(IpAddr, String),
 }
 
 impl LocalEnd {
@@ -22,13 +24,23 @@ impl LocalEnd {
         match self {
             LocalEnd::Address(address) => socket.bind(&SocketAddr::new(*address, 0).into()),
             LocalEnd::Interface(name) => socket.bind_device(Some(name.as_bytes())),
+            LocalEnd::AddressOf(address, name) => {
+                match socket.bind_device(Some(name.as_bytes())) {
+                    // Before Linux 5.7 only root may; the routes decide then.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                    bound => bound?,
+                }
+                socket.bind(&SocketAddr::new(*address, 0).into())
+            }
         }
     }
 
     /// Whether a connection from here can lead to `peer`.
     pub fn fits(&self, peer: IpAddr) -> bool {
         match self {
-            LocalEnd::Address(address) => address.is_ipv4() == peer.to_canonical().is_ipv4(),
+            LocalEnd::Address(address) | LocalEnd::AddressOf(address, _) => {
+                address.is_ipv4() == peer.to_canonical().is_ipv4()
+            }
             LocalEnd::Interface(_) => true,
         }
     }
@@ -38,14 +50,20 @@ impl FromStr for LocalEnd {
     type Err = Infallible;
 
     fn from_str(text: &str) -> Result<LocalEnd, Infallible> {
-        Ok(text.parse().map_or_else(|_| LocalEnd::Interface(text.into()), LocalEnd::Address))
+        Ok(text.into())
+    }
+}
+
+impl From<&str> for LocalEnd {
+    fn from(text: &str) -> LocalEnd {
+        text.parse().map_or_else(|_| LocalEnd::Interface(text.into()), LocalEnd::Address)
     }
 }
 
 impl fmt::Display for LocalEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LocalEnd::Address(address) => address.fmt(f),
+            LocalEnd::Address(address) | LocalEnd::AddressOf(address, _) => address.fmt(f),
             LocalEnd::Interface(name) => f.write_str(name),
         }
     }

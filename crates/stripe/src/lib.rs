@@ -80,9 +80,11 @@ mod stream;
 mod tick;
 #[cfg(feature = "tokio")]
 mod tokio;
+mod turns;
 
 pub use halves::{ReadHalf, WriteHalf};
 pub use listener::StripedListener;
+pub use longhaul_net::local::LocalEnd;
 pub use longhaul_net::tcp::TcpInfo;
 pub use longhaul_proto::stripe::hello::Refusal;
 pub use options::{Partition, Streams, StripeOptions};

@@ -1,7 +1,10 @@
 //! How a striped stream is set up.
 
+use longhaul_net::local::LocalEnd;
 use longhaul_net::tcp::TcpOptions;
 use longhaul_proto::streams::STREAMS_MAX;
+use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 pub use longhaul_proto::streams::Streams;
@@ -33,6 +36,7 @@ pub struct StripeOptions {
     pub(super) streams: Streams,
     pub(super) partition: Partition,
     pub(super) tcp: TcpOptions,
+    pub(super) local_ends: Vec<LocalEnd>,
     pub(super) key: Option<[u8; 32]>,
     pub(super) plain: bool,
     pub(super) buffer: u64,
@@ -47,6 +51,7 @@ impl Default for StripeOptions {
             streams: Streams::Auto,
             partition: Partition::Auto,
             tcp: TcpOptions::default(),
+            local_ends: vec![],
             key: None,
             plain: false,
             buffer: BUFFER_DEFAULT,
@@ -91,6 +96,22 @@ impl StripeOptions {
     /// Send small writes at once rather than wait for more (the default).
     pub fn nodelay(mut self, on: bool) -> Self {
         self.tcp.nodelay = on;
+        self
+    }
+
+    /// Where on this host lanes begin: addresses or network interfaces, which they take in turn. Empty, the default: wherever
+    /// the way to the other host does. It counts for the side that connects.
+    ///
+    /// An address decides which interface is used only where this host's routes go by it; an interface always does.
+    ///
+    /// ```no_run
+    /// use longhaul_stripe::StripeOptions;
+    /// let both = ["eth0", "192.0.2.7"].map(|place| place.parse().unwrap());
+    /// let stream = StripeOptions::new().local_ends(both).connect("far.example.org:7701")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn local_ends(mut self, places: impl IntoIterator<Item = LocalEnd>) -> Self {
+        self.local_ends = places.into_iter().collect();
         self
     }
 
@@ -140,6 +161,21 @@ impl StripeOptions {
     pub fn remember(mut self, on: bool) -> Self {
         self.remember = on;
         self
+    }
+
+    /// Where lanes to that host may begin, to be taken in turn.
+    pub(super) fn ends_to(&self, peer: IpAddr) -> io::Result<Vec<Option<LocalEnd>>> {
+        if self.local_ends.is_empty() {
+            return Ok(vec![None]);
+        }
+        let fitting = self.local_ends.iter().filter(|place| place.fits(peer));
+        let ends: Vec<_> = fitting.cloned().map(Some).collect();
+        if ends.is_empty() {
+            let line =
+                format!("no lane to {peer} can begin at an address of the other family; name one of its own");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, line));
+        }
+        Ok(ends)
     }
 
     /// Lanes at most.

@@ -2,6 +2,7 @@
 
 use super::keys::{LaneOpener, LaneSealer, Secrets};
 use super::options::StripeOptions;
+use super::turns::Turns;
 use longhaul_net::clock;
 use longhaul_net::seal::Side;
 use longhaul_net::wake::Waker;
@@ -46,6 +47,8 @@ pub struct Core {
     pub local: SocketAddr,
     /// Clients open lanes, servers take them.
     pub side: Side,
+    /// A client: where its lanes begin.
+    pub turns: Turns,
 }
 
 /// What changes.
@@ -205,6 +208,7 @@ impl Core {
             peer: socket.peer_addr()?,
             local: socket.local_addr()?,
             side,
+            turns: Turns::new(vec![], 0),
         })
     }
 

@@ -6,6 +6,7 @@ use super::options::{Partition, Streams, StripeOptions};
 use super::receiver::Engine;
 use super::state::{Core, Failure, after, locked};
 use super::stats::StripeStats;
+use super::turns::Turns;
 use super::{receiver, sender};
 use longhaul_net::join::Nonces;
 use longhaul_net::seal::Side;
@@ -41,11 +42,18 @@ impl StripedStream {
         let deadline = after(options.connect_timeout);
         let mut last = io::Error::new(ErrorKind::InvalidInput, "the name stands for no address");
         let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
-        for (tried, address) in addresses.iter().enumerate() {
+        let mut ways = vec![];
+        for address in addresses {
+            match options.ends_to(address.ip()) {
+                Ok(ends) => ways.extend((0..ends.len()).map(|turn| (address, turn))),
+                Err(error) => last = error,
+            }
+        }
+        for (tried, (address, turn)) in ways.iter().enumerate() {
             // One that does not answer leaves the others their share of the time.
             let left = deadline.saturating_duration_since(Instant::now());
-            let share = left / (addresses.len() - tried) as u32;
-            match Self::open_at(options, *address, after(share)) {
+            let share = left / (ways.len() - tried) as u32;
+            match Self::open_at(options, *address, *turn, after(share)) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -53,10 +61,19 @@ impl StripedStream {
         Err(last)
     }
 
-    fn open_at(options: &StripeOptions, address: SocketAddr, deadline: Instant) -> io::Result<StripedStream> {
-        let socket = options.tcp.dial(None, address, deadline)?;
+    /// Open one whose first lane begins at the local end whose turn it is.
+    fn open_at(
+        options: &StripeOptions,
+        address: SocketAddr,
+        turn: usize,
+        deadline: Instant,
+    ) -> io::Result<StripedStream> {
+        let turns = Turns::new(options.ends_to(address.ip())?, turn);
+        let socket = turns.dial(&options.tcp, address, deadline)?;
         let agreed = handshake::open(&socket, options, deadline)?;
-        let core = Core::new(options, agreed.secrets, agreed.lanes_max, agreed.limit, &socket, Side::Client)?;
+        let mut core =
+            Core::new(options, agreed.secrets, agreed.lanes_max, agreed.limit, &socket, Side::Client)?;
+        core.turns = turns;
         let stream = StripedStream::start(core, socket)?;
         if let (Streams::Fixed(_), Partition::Equal | Partition::Blocks(_)) =
             (options.streams, options.partition)

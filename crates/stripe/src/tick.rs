@@ -262,7 +262,7 @@ fn want(core: &Core, state: &mut State, lanes: u32) {
 /// Open one more lane.
 fn join_one(core: &Arc<Core>) -> io::Result<()> {
     let deadline = after(core.options.connect_timeout);
-    let joined = core.options.tcp.dial(None, core.peer, deadline).and_then(|socket| {
+    let joined = core.turns.dial(&core.options.tcp, core.peer, deadline).and_then(|socket| {
         let nonces = handshake::join(&socket, &core.secrets, deadline)?;
         let (sealer, opener) = core.secrets.lane(Side::Client, &nonces);
         core.add_lane(socket, sealer, opener)

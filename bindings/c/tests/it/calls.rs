@@ -199,6 +199,8 @@ fn options_are_checked_and_heeded() {
             lh_options_streams(options, 65),
             lh_options_key(options, null(), 3),
             lh_options_congestion(options, null()),
+            lh_options_local_ends(options, null()),
+            lh_options_local_ends(options, c"lo,,lo".as_ptr()),
             lh_options_patience_ms(options, 0),
         ] {
             assert_eq!((bad, errno()), (-1, libc::EINVAL), "{}", line());
@@ -213,6 +215,8 @@ fn options_are_checked_and_heeded() {
             lh_options_patience_ms(options, 60_000),
             lh_options_stall_timeout_ms(options, 60_000),
             lh_options_remember(options, 0),
+            lh_options_local_ends(options, c"".as_ptr()),
+            lh_options_local_ends(options, c"127.0.0.2, lo".as_ptr()),
         ] {
             assert_eq!(good, 0, "{}", line());
         }

@@ -25,6 +25,7 @@ def connect(
     patience: float = 10.0,
     stall_timeout: float = 5.0,
     remember: bool = True,
+    local_ends: str | Sequence[str] = (),
 ) -> Stream:
     """Connect to a listener.
 
@@ -40,6 +41,8 @@ def connect(
                    gets through
     stall_timeout  seconds after which a connection that gets nothing through is replaced
     remember       begin with the number of connections that was best last time; keep what is found
+    local_ends     where on this host connections begin: addresses or names of network interfaces, which they take in
+                   turn; wherever the way to the other host does otherwise
     """
 
 def listen(

@@ -25,7 +25,7 @@ pub enum JobCommand {
     /// Plan a copy, submit its parts and its last step, and print the numbers of the jobs
     Submit(Box<SubmitArgs>),
     /// What the engine says of the jobs, and how far the copy is
-    Status(RunArgs),
+    Status(JobStatusArgs),
     /// Take the jobs from the engine; what has arrived is kept
     Cancel(RunArgs),
     /// Submit again what is not done
@@ -38,6 +38,17 @@ pub struct RunArgs {
     /// The folder of the plan
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
+}
+
+/// What is asked of jobs.
+#[derive(Args, Debug)]
+pub struct JobStatusArgs {
+    /// Whose.
+    #[command(flatten)]
+    pub of: RunArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What is submitted, and how.
@@ -126,6 +137,7 @@ Examples:
   longhaul job submit -N 4 --time 12:00:00 -o run7.plan /data/run7 longhaul://dtn[1-4].far/in
   longhaul job submit --array 64 --sbatch=--account=physics -o run7.plan /data/run7 longhaul://dtn1.far/in
   longhaul job status run7.plan
+  longhaul job status --json run7.plan | jq '.parts.tasks[] | select(.restarts > 0)'
   longhaul job resume run7.plan";
 
 #[cfg(test)]

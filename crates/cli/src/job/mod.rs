@@ -4,9 +4,9 @@
 mod record;
 mod script;
 mod slurm;
+mod status;
 
 use crate::args::job::{JobArgs, JobCommand, SubmitArgs};
-use crate::args::planned::StatusArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit, say};
 use crate::planned;
@@ -14,7 +14,6 @@ use crate::values::describe;
 use longhaul::planned::Run;
 use record::Record;
 use script::{LOGS, Scripts};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub fn run(args: &JobArgs) -> Result<Exit, Failure> {
     match &args.command {
         JobCommand::Submit(args) => submit(args),
-        JobCommand::Status(args) => status(&args.run),
+        JobCommand::Status(args) => status::run(&args.of.run, args.json),
         JobCommand::Cancel(args) => {
             let record = Record::load(&args.run)?;
             slurm::cancel(&record.jobs())?;
@@ -82,22 +81,6 @@ fn submit_scripts(run: &Path) -> Result<(), Failure> {
     output::result(&record.jobs().join(" "));
     say(&format!("submitted; longhaul job status {} tells how far it is", run.display()));
     Ok(())
-}
-
-fn status(run: &Path) -> Result<Exit, Failure> {
-    let record = Record::load(run)?;
-    let queue = slurm::queue(&record.jobs())?;
-    for (what, job) in [("parts", Some(&record.parts)), ("finish", record.finish.as_ref())] {
-        let Some(job) = job else { continue };
-        let mut states: BTreeMap<&str, usize> = BTreeMap::new();
-        queue.iter().filter(|queued| queued.job == *job).for_each(|queued| {
-            *states.entry(&queued.state).or_default() += 1;
-        });
-        let states: Vec<_> = states.iter().map(|(state, number)| format!("{number} {state}")).collect();
-        let states = if states.is_empty() { "not in the queue".into() } else { states.join(", ") };
-        output::result(&format!("{what}  job {job}  {states}"));
-    }
-    planned::status(&StatusArgs { run: run.into(), json: false, watch: false })
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::values::describe;
+use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -43,30 +44,58 @@ pub fn cancel(jobs: &[JobId]) -> Result<(), Failure> {
     run(Command::new("scancel").arg("--quiet").args(jobs)).map(drop)
 }
 
-/// A job, or a task of an array, that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queued {
+/// A job, or a task of an array, as Slurm knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Task {
     /// Of the whole array.
+    #[serde(skip)]
     pub job: JobId,
+    /// Its number in the array, which is that of its part.
+    pub task: Option<u32>,
     /// As Slurm calls it, in lower case: `pending`, `running`, …
     pub state: String,
-    /// Where it runs, or why it does not.
-    pub place: String,
+    /// How often it was given back and began again.
+    pub restarts: Option<u32>,
+    /// Where it runs, or ran, as Slurm writes it: `mover[1-2]`.
+    pub nodes: Option<String>,
+    /// Why it does not run, in Slurm's words.
+    pub reason: Option<String>,
 }
 
 /// What is still in the queue of these jobs.
-pub fn queue(jobs: &[JobId]) -> Result<Vec<Queued>, Failure> {
-    let mut squeue = Command::new("squeue");
-    // By name rather than by number: a number that Slurm has forgotten is an error.
-    squeue.args(["--noheader", "--array", "--me", "--format=%F|%T|%R"]);
-    let said = run(&mut squeue)?;
-    Ok(said.lines().filter_map(parse).filter(|queued| jobs.contains(&queued.job)).collect())
+pub fn queue(jobs: &[JobId]) -> Result<Vec<Task>, Failure> {
+    squeue(jobs, &[])
 }
 
-fn parse(line: &str) -> Option<Queued> {
-    let mut fields = line.trim().splitn(3, '|');
+/// The same, and what has ended, as long as Slurm remembers it.
+pub fn tasks(jobs: &[JobId]) -> Result<Vec<Task>, Failure> {
+    let mut tasks = squeue(jobs, &["--states=all"])?;
+    tasks.sort_by_key(|task| task.task);
+    Ok(tasks)
+}
+
+fn squeue(jobs: &[JobId], more: &[&str]) -> Result<Vec<Task>, Failure> {
+    let mut squeue = Command::new("squeue");
+    // By name rather than by number: a number that Slurm has forgotten is an error.
+    squeue.args(["--noheader", "--array", "--me", FIELDS]).args(more);
+    let said = run(&mut squeue)?;
+    Ok(said.lines().filter_map(parse).filter(|task| jobs.contains(&task.job)).collect())
+}
+
+fn parse(line: &str) -> Option<Task> {
+    let mut fields = line.split('|').map(str::trim);
     let mut field = || fields.next().map(String::from);
-    Some(Queued { job: field()?, state: field()?.to_lowercase(), place: field()? })
+    let (job, number, state, restarts) = (field()?, field()?, field()?, field()?);
+    // What follows is whatever else the line has: a reason may be a sentence.
+    let said = |text: String| Some(text).filter(|text| !NOTHING.contains(&text.as_str()));
+    Some(Task {
+        job,
+        task: number.parse().ok(),
+        state: state.to_lowercase(),
+        restarts: restarts.parse().ok(),
+        nodes: said(field()?),
+        reason: said(field()?),
+    })
 }
 
 fn run(command: &mut Command) -> Result<String, Failure> {
@@ -99,18 +128,45 @@ fn absent(program: &str, error: &io::Error) -> Failure {
 }
 
 const SBATCH: &str = "sbatch";
+/// With widths, since what is longer than 20 characters would be cut off.
+const FIELDS: &str =
+    "--Format=ArrayJobID:20|,ArrayTaskID:20|,State:30|,RestartCnt:12|,NodeList:1000|,Reason:200|";
+/// As Slurm writes that there is none.
+const NOTHING: [&str; 4] = ["", "(null)", "n/a", "None"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_the_queue_is_a_job_its_state_and_where_it_is() {
-        let queued = parse("12|PENDING|(Dependency)").unwrap();
-        assert_eq!(
-            (queued.job.as_str(), queued.state.as_str(), queued.place.as_str()),
-            ("12", "pending", "(Dependency)")
-        );
-        assert_eq!(parse(""), None);
+    fn a_line_of_the_queue_is_a_task_its_state_and_where_it_is() {
+        let task = |number, state: &str, restarts, nodes: Option<&str>, reason: Option<&str>| Task {
+            job: "12".into(),
+            task: number,
+            state: state.into(),
+            restarts: Some(restarts),
+            nodes: nodes.map(Into::into),
+            reason: reason.map(Into::into),
+        };
+        // As squeue 22.05 prints them, but for the width.
+        for (line, expected) in [
+            (
+                "12      |N/A     |PENDING   |0    |        |Dependency |",
+                task(None, "pending", 0, None, Some("Dependency")),
+            ),
+            (
+                "12      |3       |RUNNING   |2    |mover2  |None       |",
+                task(Some(3), "running", 2, Some("mover2"), None),
+            ),
+            (
+                "12      |N/A     |COMPLETED |0    |mover[1-2,5]|None   |",
+                task(None, "completed", 0, Some("mover[1-2,5]"), None),
+            ),
+        ] {
+            assert_eq!(parse(line), Some(expected), "{line}");
+        }
+        for wrong in ["", "12", "12|3|RUNNING|0|mover1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
     }
 }

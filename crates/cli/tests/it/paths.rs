@@ -37,9 +37,14 @@ impl TwoPaths {
 
     /// Copy over both, while `meanwhile` befalls them. What the program says of it.
     fn copy(&self, meanwhile: impl FnOnce(&TwoPaths)) -> Value {
+        self.copy_with(&[&self.bind()], meanwhile)
+    }
+
+    /// The same, over those that the flags name.
+    fn copy_with(&self, flags: &[&str], meanwhile: impl FnOnce(&TwoPaths)) -> Value {
         let Haul { lab, server } = &self.first;
         let url = format!("longhaul://{}:{}/", lab.address(Side::Right), server.address().port());
-        let args = self.sides.file_args(&url, &["--why", &self.bind()]);
+        let args = self.sides.file_args(&url, &[&["--why"], flags].concat());
         let copy = self.first.start_cp(args);
         meanwhile(self);
         let ended = copy.finish().expect_code(0);
@@ -108,10 +113,30 @@ fn the_first_path_may_die_for_good() {
 }
 
 #[test]
+fn every_path_that_is_found_is_one_of_its_own() {
+    let paths = TwoPaths::start(false, 20_000_000);
+    let ip = |side, args: &[&str]| {
+        let done = paths.first.lab.command(side, "ip").args(args).status().expect("ip comes with iproute2");
+        assert!(done.success(), "ip {args:?}");
+    };
+    // An interface that leads nowhere, whose address the other host answers over the first path.
+    ip(Side::Left, &["link", "add", "virbr0", "type", "bridge"]);
+    ip(Side::Left, &["address", "add", "10.99.0.1/24", "dev", "virbr0"]);
+    ip(Side::Left, &["link", "set", "virbr0", "up"]);
+    let near = paths.first.lab.address(Side::Left).to_string();
+    ip(Side::Right, &["route", "add", "10.99.0.0/24", "via", &near]);
+    let summary = paths.copy_with(&["--paths=auto"], |_| {});
+    let packets = TwoPaths::packets(&summary);
+    assert!(packets.len() == 2 && packets.iter().all(|packets| *packets > 0), "{}", summary["paths"]);
+    let second = paths.second.address(Side::Left).to_string();
+    assert_eq!([0, 1].map(|at| summary["paths"][at]["from"].as_str()), [Some(near.as_str()), Some(&second)]);
+}
+
+#[test]
 fn a_server_with_two_addresses_gives_a_client_with_one_two_paths() {
     let sides = Sides::with_file(false, 20_000_000);
     // Of both families, as a daemon listens that is told nothing.
-    let more = ["--listen", "[::]:0", "--announce", "127.0.0.1,127.0.0.2"];
+    let more = ["--listen", "[::]:0", "--announce", "127.0.0.1,127.0.0.4,127.0.1.2"];
     let server = Server::start_with(longhaul(), sides.there.path(), &more);
     let url = format!("longhaul://127.0.0.1:{}/", server.address().port());
     let copy = |more: &[&str]| {
@@ -126,7 +151,7 @@ fn a_server_with_two_addresses_gives_a_client_with_one_two_paths() {
         two["paths"].as_array().expect("a list").iter().map(|p| (&p["from"], &p["to"])).collect();
     assert_eq!(
         ends,
-        [(&"127.0.0.3".into(), &"127.0.0.1".into()), (&"127.0.0.3".into(), &"127.0.0.2".into())]
+        [(&"127.0.0.3".into(), &"127.0.0.1".into()), (&"127.0.0.3".into(), &"127.0.1.2".into())]
     );
     assert!(TwoPaths::packets(&two).iter().all(|packets| *packets > 0), "{two}");
 }

@@ -270,6 +270,24 @@ fn a_single_file_gets_the_name_that_the_destination_says() {
 }
 
 #[test]
+fn a_file_that_has_no_version_comes_in_pieces_too() {
+    let fleet = Fleet::new();
+    // File systems in memory do not tell all changes, and those of programs (FUSE) may not.
+    let memory = tempfile::tempdir_in("/dev/shm").expect("a temporary folder");
+    let file = memory.path().join("large");
+    write_noise(&file, 5_000_001, 3);
+    let from = file.to_str().expect("it is text");
+    let plan = ["plan", "--json", "--align=1MiB", "--parts=2", "-o", "run", from, &fleet.server.url("in/")];
+    assert_eq!(fleet.run(&plan).expect_code(0).json()["parts"], 2);
+    for part in ["0", "1", "1"] {
+        fleet.part(part).expect_code(0);
+    }
+    fleet.finish().expect_code(0);
+    assert_same_bytes(&file, &fleet.path("to/in/large"));
+    assert_eq!(leftovers(&fleet.path("to")), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_rate_is_that_of_all_parts_together() {
     let fleet = Fleet::new();
     fleet.plan(&["--parts=2", "--rate=20mbit", "--transport=object"]);

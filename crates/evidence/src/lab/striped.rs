@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use crate::ExperimentError;
 use longhaul_lab::{Lab, Side};
-use longhaul_stripe::{StripeOptions, StripeStats, StripedListener, StripedStream};
+use longhaul_stripe::{LocalEnd, StripeOptions, StripeStats, StripedListener, StripedStream};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Shutdown};
@@ -24,6 +24,8 @@ pub(crate) struct Striped {
     /// What the program hands over with each call.
     pub(crate) write_bytes: u64,
     pub(crate) is_sealed: bool,
+    /// The interfaces that lanes leave by in turn, or none: as the routes say.
+    pub(crate) interfaces: Vec<String>,
     /// Both ends on the left host, not over the path.
     pub(crate) is_loopback: bool,
     /// Named, so that results do not depend on what a host's administrator prefers.
@@ -76,6 +78,7 @@ impl Default for Striped {
             partition: Partition::Auto,
             write_bytes: 1 << 20,
             is_sealed: false,
+            interfaces: vec![],
             is_loopback: false,
             congestion: CONGESTION_CONTROL,
             amount: Amount::Seconds { skip: 1.0, measure: 2.0 },
@@ -129,6 +132,7 @@ impl Striped {
     fn options(&self) -> StripeOptions {
         // What was learnt on one emulated path is wrong on the next, which has the same addresses.
         let mut options = StripeOptions::new().remember(false).congestion(self.congestion);
+        options = options.local_ends(self.interfaces.iter().cloned().map(LocalEnd::Interface));
         if let Some(bytes) = self.window_bytes {
             options = options.window(bytes as usize);
         }

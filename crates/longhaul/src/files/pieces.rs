@@ -181,8 +181,10 @@ impl Found {
             let data = left.start + data.start..left.start + data.end;
             let hash = verified.hash?;
             let is_noted = verified.is_synced || verified.is_kept && self.sync();
+            // Whether a version is relied on or not: each step of the plan has seen that the file is what was planned, and notes anew what
+            // it finds of an earlier turn.
             let is_here = group == next
-                && verified.is_current
+                && verified.is_latest
                 && is_within(&self.map, &data, self.len)
                 && (is_noted || self.hash(data, first, group)? == hash);
             if !is_here {

@@ -37,6 +37,8 @@ pub(super) struct VerifiedGroup {
     pub is_kept: bool,
     /// It is of the version that is to be received.
     pub is_current: bool,
+    /// It was noted since the journal last said which file it is about.
+    pub is_latest: bool,
 }
 
 /// Groups of a file: a byte for each, and the hashes of so many that they do not take much.
@@ -55,6 +57,7 @@ impl Groups {
                 is_synced: state & IS_SYNCED != 0,
                 is_kept: state & IS_KEPT != 0,
                 is_current: state & IS_CURRENT != 0,
+                is_latest: state & IS_LATEST != 0,
             };
             (index, verified)
         })
@@ -90,8 +93,9 @@ impl Groups {
 
     /// Where these are of another version than what came since, that may stand in their place, whether it is noted or not.
     fn distrust(&mut self) {
-        let of_another = self.states.iter_mut().filter(|state| **state & IS_CURRENT == 0);
-        of_another.for_each(|state| *state &= IS_THERE);
+        for state in &mut self.states {
+            *state &= if *state & IS_CURRENT == 0 { IS_THERE } else { !IS_LATEST };
+        }
     }
 
     /// Their bytes, of a file of so many.
@@ -298,7 +302,7 @@ impl Reading {
             }
             Record::Range(range) => self.ranges.insert(range),
             Record::Group { index, hash } if u64::from(index) < self.count => {
-                self.groups.insert(index, hash, state | IS_CURRENT);
+                self.groups.insert(index, hash, state | IS_CURRENT | IS_LATEST);
             }
             Record::Lost { index } => {
                 self.groups.remove(index);
@@ -328,6 +332,7 @@ const IS_THERE: u8 = 1;
 const IS_SYNCED: u8 = 2;
 const IS_KEPT: u8 = 4;
 const IS_CURRENT: u8 = 8;
+const IS_LATEST: u8 = 16;
 
 /// Bytes of a journal in memory at a time.
 const WINDOW_LEN: usize = 256 << 10;
@@ -409,6 +414,7 @@ mod tests {
                             (group.is_synced, group.is_kept) = (false, false);
                         }
                     }
+                    groups.values_mut().for_each(|group| group.is_latest = false);
                     version = next;
                 }
                 Record::Range(range) => ranges.insert(range.clone()),
@@ -420,6 +426,7 @@ mod tests {
                             is_synced: false,
                             is_kept: false,
                             is_current: true,
+                            is_latest: true,
                         },
                     );
                 }
@@ -526,6 +533,18 @@ mod tests {
         assert_eq!(seen(sparse), (false, vec![]));
         let holes = |wanted: Source| recover(&wanted, &OURS, &bytes[..]).unwrap().has_same_holes;
         assert!(holes(source(2 * GROUP_LEN, 2)) && !holes(sparse));
+    }
+
+    #[test]
+    fn without_a_version_groups_count_that_were_noted_since_the_journal_said_of_what() {
+        let unversioned = source(DATA_LEN, 0);
+        let (bytes, _) =
+            write(&[group(0), Record::Source(unversioned), group(1), group(2), Record::Lost { index: 2 }]);
+        let found = recover(&unversioned, &OURS, &bytes[..]).unwrap();
+        let latest: Vec<_> =
+            found.groups.iter().map(|(index, group)| (index, group.is_latest, group.is_current)).collect();
+        assert!(found.is_alike && !found.is_same_version);
+        assert_eq!(latest, [(0, false, false), (1, true, false)]);
     }
 
     /// A journal that is made up while it is read: of a file of so many groups, all of which are verified, with a marker of ours

@@ -139,7 +139,7 @@ pub fn serve(
 /// Where a daemon is reached that listens at `bound`: as it is told, or at all addresses that others may reach.
 fn hosts_of(announced: &[IpAddr], bound: IpAddr) -> Vec<IpAddr> {
     match (announced, bound.is_unspecified()) {
-        ([], true) => own_addresses(None),
+        ([], true) => own_addresses(),
         ([], false) => vec![bound],
         (announced, _) => announced.to_vec(),
     }
@@ -335,7 +335,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         udp_port,
         udp_ip: Ipv4Addr::UNSPECIFIED.into(),
         udp_hosts: ssh_address(),
-        hosts: own_addresses(None),
+        hosts: own_addresses(),
         ports: options.ports.clone(),
         is_ssh: true,
         has_pipe: true,

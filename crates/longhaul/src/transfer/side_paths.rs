@@ -1,8 +1,9 @@
 //! Further paths between the two hosts of a session, beside the one that it began with.
 //!
 //! A client that may send from several places asks the server where else that is reached, and pairs the two up
-//! ([`pairs`]): a path of its own begins or ends where no other does. Each is then looked at like the first one, while data
-//! already moves over that. Where nothing answers, another of the server's addresses is tried.
+//! ([`pairs`]): a path of its own begins where no other does, or ends in a network in which no other ends that begins there.
+//! Each is then looked at like the first one, while data already moves over that. Where nothing answers, another of the
+//! server's addresses is tried.
 
 mod path;
 
@@ -281,7 +282,8 @@ impl Common {
 }
 
 /// Paths 1, 2, … of a client that sends from `places`, the first of which is path 0's to `first`, to a server with these
-/// addresses: from where, and the addresses to try, the one first that no other path leads to.
+/// addresses: from where, and the addresses to try, the one first that no other path leads to. Where places are fewer than
+/// addresses they are taken again, for addresses [apart](are_apart) from those that a path leads to from there already.
 fn pairs(
     places: &[Option<LocalEnd>],
     first: IpAddr,
@@ -296,18 +298,22 @@ fn pairs(
     }
     let ends = if is_auto { places.len().max(all.len()) } else { places.len() };
     let count = ends.min(usize::from(PATHS_MAX));
-    let paths = (1..count).map(|number| {
-        let place = places[number % places.len()].clone();
+    // Which place each path begins at, and where it leads to.
+    let mut taken = vec![(0, all[0])];
+    let paths = (1..count).filter_map(|number| {
+        let at = number % places.len();
+        let place = places[at].clone();
         let leads = |host: &IpAddr| place.as_ref().is_none_or(|place| place.fits(*host));
         let mut to: Vec<_> = all.iter().copied().filter(leads).collect();
         if let Some(at) = all.get(number).and_then(|own| to.iter().position(|host| host == own)) {
             to.rotate_left(at);
         }
-        // With no place of its own it needs another address than the first.
         if number >= places.len() {
-            to.retain(|host| *host != all[0]);
+            let from_here = taken.iter().filter(|(other, _)| *other == at);
+            from_here.for_each(|(_, other)| to.retain(|host| are_apart(*host, *other)));
         }
-        (place, to)
+        taken.push((at, *to.first()?));
+        Some((place, to))
     });
     paths.collect()
 }
@@ -320,16 +326,33 @@ fn is_like(host: IpAddr, first: IpAddr) -> bool {
     !is_everywhere && (!host.is_loopback() || first.is_loopback())
 }
 
-/// Where a client may send from that names nothing: the place of its first path at the head.
+/// Whether two addresses of a host are in different networks, as far as addresses tell: providers tell each other of networks
+/// with 24 bits of an IPv4 address at most, and a link has 64 of an IPv6 address. A link often has addresses of both families,
+/// so that these tell nothing.
+fn are_apart(one: IpAddr, other: IpAddr) -> bool {
+    match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] != other.octets()[..3],
+        (IpAddr::V6(one), IpAddr::V6(other)) => one.segments()[..4] != other.segments()[..4],
+        _ => false,
+    }
+}
+
+/// Where a client may send from that names nothing: the place of its first path at the head. Each leaves by its own interface:
+/// an address of another may be sent from by the interface that another path has, as those of virtual machines' bridges are.
 fn own_places(first: &PeerLink) -> Vec<Option<LocalEnd>> {
     let used = first.ends().map(|(from, _)| from.ip().to_canonical());
-    let own = own_addresses(used).into_iter().map(|address| Some(LocalEnd::Address(address)));
-    let places: Vec<_> = own.collect();
+    let own = own_interfaces(used).into_iter();
+    let places: Vec<_> = own.map(|(name, address)| Some(LocalEnd::AddressOf(address, name))).collect();
     if places.is_empty() { vec![None] } else { places }
 }
 
-/// An address of each network interface of this host that others may reach: `used`, where it has that.
-pub fn own_addresses(used: Option<IpAddr>) -> Vec<IpAddr> {
+/// An address of each network interface of this host that others may reach.
+pub fn own_addresses() -> Vec<IpAddr> {
+    own_interfaces(None).into_iter().map(|(_, address)| address).collect()
+}
+
+/// Each network interface of this host that others may reach, with an address: `used`, where it has that.
+fn own_interfaces(used: Option<IpAddr>) -> Vec<(String, IpAddr)> {
     let mut interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     interfaces.retain(|interface| !interface.is_loopback() && !interface.is_link_local());
     interfaces.sort_by_key(|interface| (Some(interface.ip()) != used, interface.ip()));
@@ -339,7 +362,7 @@ pub fn own_addresses(used: Option<IpAddr>) -> Vec<IpAddr> {
             named.push((interface.name.clone(), interface.ip()));
         }
     }
-    named.into_iter().map(|(_, address)| address).collect()
+    named
 }
 
 /// Where nothing has answered for so long another address is tried.
@@ -356,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_its_own_begins_or_ends_where_no_other_does() {
+    fn a_path_of_its_own_begins_where_no_other_does_or_ends_in_another_network() {
         let place = |text: &str| text.parse::<LocalEnd>().ok();
         let (a, b) = (ip("10.0.0.1"), ip("10.1.0.1"));
         let two = [place("10.0.0.9"), place("wlan0")];
@@ -371,15 +394,30 @@ mod tests {
             [(place("2001:db8::9"), vec![ip("2001:db8::1")])]
         );
         assert_eq!(pairs(&[place("eth0")], a, &[a, b], false), [], "one is what was asked for");
+        // From one place: in a network of its own, which only one of them has.
+        let (beside, sixth) = (ip("10.0.0.2"), ip("2001:db8::1"));
+        assert_eq!(pairs(&[place("eth0")], a, &[a, beside, sixth], true), []);
+        assert_eq!(pairs(&[place("eth0")], a, &[beside, b, a], true), [(place("eth0"), vec![b])]);
+        let further = [ip("2001:db8:0:1::1"), ip("2001:db8::2")];
+        assert_eq!(pairs(&[None], sixth, &further, true), [(None, vec![further[0]])]);
+        // From two: each leads to the first network once.
+        assert_eq!(pairs(&two, a, &[a, beside], true), [(place("wlan0"), vec![beside, a])]);
+        assert_eq!(
+            pairs(&two, a, &[a, beside, ip("10.0.0.3")], true),
+            [(place("wlan0"), vec![beside, ip("10.0.0.3"), a])]
+        );
+        // Named twice it is meant twice.
+        let twice = [place("eth0"), place("eth0")];
+        assert_eq!(pairs(&twice, a, &[a, beside], false), [(place("eth0"), vec![beside, a])]);
     }
 
     #[test]
     fn a_server_does_not_send_its_client_anywhere() {
         let a = ip("10.0.0.1");
-        let many: Vec<_> = (0..100).map(|n| ip(&format!("10.0.1.{n}"))).collect();
+        let many: Vec<_> = (0..100).map(|n| ip(&format!("10.1.{n}.1"))).collect();
         assert_eq!(pairs(&[None], a, &many, true).len(), 7);
         let nobody = ["127.0.0.1", "::1", "224.0.0.1", "ff02::1", "0.0.0.0", "::", "255.255.255.255"].map(ip);
         assert_eq!(pairs(&[None], a, &nobody, true), []);
-        assert_eq!(pairs(&[None], ip("127.0.0.1"), &[ip("127.0.0.2")], true).len(), 1);
+        assert_eq!(pairs(&[None], ip("127.0.0.1"), &[ip("127.0.1.1")], true).len(), 1);
     }
 }

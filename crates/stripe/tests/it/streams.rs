@@ -1,7 +1,7 @@
 //! What goes in comes out, however it is cut and sealed, and the ends behave as those of a socket.
 
 use super::common::{PATIENCE, bind, fixed, pair, pass, text, until};
-use longhaul_stripe::{LaneStats, Partition, StripeOptions};
+use longhaul_stripe::{LaneStats, LocalEnd, Partition, StripeOptions, StripedStream};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::thread;
@@ -289,6 +289,44 @@ fn options_that_cannot_be_are_told_in_a_line() {
     let name = available.split_whitespace().next().unwrap();
     let (near, far) = pair(&fixed(2).congestion(name).window(1 << 16), &fixed(2).congestion(name));
     assert!(pass(near, far, b"it works") == b"it works");
+}
+
+/// How many lanes begin at each of these addresses.
+fn lanes_from(stream: &StripedStream, hosts: &[&str]) -> Vec<usize> {
+    let lanes = stream.stats().lanes;
+    let at = |host: &&str| lanes.iter().filter(|lane| lane.local.unwrap().ip().to_string() == **host).count();
+    hosts.iter().map(at).collect()
+}
+
+fn from<const N: usize>(lanes: u32, places: [&str; N]) -> StripeOptions {
+    fixed(lanes).local_ends(places.map(LocalEnd::from))
+}
+
+#[test]
+fn lanes_begin_at_local_ends_in_turn() {
+    let (near, far) = pair(&from(6, ["127.0.0.2", "127.0.0.3", "::1"]), &fixed(6));
+    near.wait_for_lanes(6, PATIENCE).unwrap();
+    assert_eq!(lanes_from(&near, &["127.0.0.2", "127.0.0.3"]), [3, 3], "the third cannot lead there");
+    let bytes = text(10, 1 << 20);
+    assert!(pass(near, far, &bytes) == bytes);
+    let (near, _far) = pair(&from(2, ["lo"]), &fixed(2));
+    assert_eq!(near.wait_for_lanes(2, PATIENCE).unwrap(), 2);
+}
+
+#[test]
+fn a_local_end_at_which_no_lane_can_begin_loses_its_turns() {
+    let (near, far) = pair(&from(4, ["eth-99", "192.0.2.7", "127.0.0.2"]), &fixed(4));
+    near.wait_for_lanes(4, PATIENCE).unwrap();
+    assert_eq!(lanes_from(&near, &["127.0.0.2"]), [4]);
+    assert!(pass(near, far, b"it works") == b"it works");
+    let listener = bind(&fixed(1));
+    let to = listener.local_addr().unwrap();
+    for (place, says) in
+        [("eth-99", "from eth-99: "), ("192.0.2.7", "from 192.0.2.7: "), ("::1", "other family")]
+    {
+        let line = from(1, [place]).connect(to).unwrap_err().to_string();
+        assert!(line.contains(says) && !line.contains('\n'), "{line}");
+    }
 }
 
 #[test]

@@ -89,6 +89,19 @@ fn a_job_that_was_cancelled_is_resumed() {
     copies.await_bytes(300_000);
     let said = copies.ask(&["job", "status"]).expect_code(0).stdout;
     assert!(said.contains("pending") && said.contains(" of 3 parts"), "{said}");
+    let all = copies.ask(&["job", "status", "--json"]).expect_code(0).json();
+    let tasks = all["parts"]["tasks"].as_array().expect("they are a list");
+    let numbers: Vec<_> = tasks.iter().map(|task| task["task"].as_u64()).collect();
+    assert_eq!(numbers, [Some(0), Some(1), Some(2)], "{all}");
+    let at_work: Vec<_> = tasks.iter().filter(|task| task["state"] == "running").collect();
+    assert!(at_work.len() <= 1 && tasks.iter().any(|task| task["state"] == "pending"), "{all}");
+    assert!(
+        at_work.iter().all(|task| task["nodes"].as_str().is_some_and(|nodes| nodes.starts_with("mover")))
+    );
+    assert!(tasks.iter().all(|task| task["restarts"] == 0), "{all}");
+    let last = &all["finish"]["tasks"][0];
+    assert_eq!((&last["state"], &last["reason"]), (&"pending".into(), &"Dependency".into()), "{all}");
+    assert_eq!((&all["engine"], &all["copy"]["parts"]), (&"slurm".into(), &3.into()), "{all}");
     let early = copies.ask(&["job", "resume"]).expect_code(1).stderr;
     assert!(early.contains("job cancel") && early.lines().count() == 1, "{early}");
     copies.ask(&["job", "cancel"]).expect_code(0);
@@ -100,6 +113,12 @@ fn a_job_that_was_cancelled_is_resumed() {
     copies.assert_complete();
     let said = copies.ask(&["job", "status"]).expect_code(0).stdout;
     assert!(said.matches("not in the queue").count() == 2 && said.contains("3 of 3 parts"), "{said}");
+    let all = copies.ask(&["job", "status", "--json"]).expect_code(0).json();
+    for job in ["parts", "finish"] {
+        let tasks = all[job]["tasks"].as_array().expect("they are a list");
+        assert!(!tasks.is_empty() && tasks.iter().all(|task| task["state"] == "completed"), "{all}");
+    }
+    assert_eq!(all["copy"]["parts_done"], 3, "{all}");
 }
 
 #[test]
