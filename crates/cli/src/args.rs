@@ -257,7 +257,7 @@ pub struct CopyFlags {
     /// Yield to all other traffic on the path; over TCP, which cannot, use a single connection
     #[arg(long, help_heading = SPEED)]
     pub background: bool,
-    /// Mark packets, both sides': a number up to 63 or le, ef, cs0 to cs7, af11 to af43
+    /// Mark the packets of both sides: a number up to 63, or le, ef, cs0 to cs7, af11 to af43
     #[arg(long, value_name = "VALUE", help_heading = SPEED)]
     pub dscp: Option<Dscp>,
     /// Give up when the other side or the path has been silent for so long

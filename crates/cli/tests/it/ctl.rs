@@ -1,10 +1,11 @@
 //! Copies that are steered while they run.
 
 use crate::common::sides::Sides;
-use crate::common::tree::folder;
+use crate::common::tree::{folder, write_noise};
 use crate::common::{Ended, Running, Server, longhaul, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ struct Steered {
 }
 
 impl Steered {
-    fn start(server: &Server, args: Vec<std::ffi::OsString>) -> Steered {
+    fn start(server: &Server, args: Vec<OsString>) -> Steered {
         let runtime = folder();
         let copy = Running::start(server.cp_command(args).env("XDG_RUNTIME_DIR", runtime.path()));
         let steered = Steered { copy, runtime };
@@ -138,4 +139,34 @@ fn the_socket_is_its_users_alone_and_what_a_crash_leaves_is_cleared() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let ended = ctl(&runtime, process, &["status"]).expect_code(1);
     assert!(ended.stderr.contains("not this user's alone"), "{}", ended.stderr);
+}
+
+/// Whichever of the two is the client of the other, and so whichever has to be told by which.
+#[test]
+fn the_ends_of_a_copy_between_two_others_obey_whoever_arranged_it() {
+    for connects in [["--allow-third-party"].as_slice(), &[]] {
+        let (from, to) = (folder(), folder());
+        write_noise(from.path().join("file"), LEN, 1);
+        let source = Server::start(from.path(), connects);
+        let dest = Server::start(to.path(), if connects.is_empty() { &["--allow-third-party"] } else { &[] });
+        let token = dest.token_file().as_os_str().to_owned();
+        let mut args =
+            vec!["--dest-token-file".into(), token, source.url("file").into(), dest.url("file").into()];
+        args.extend(SLOW.map(OsString::from));
+        let copy = Steered::start(&source, args);
+        wait_until("data moves", || {
+            copy.status()["bytes_done"].as_u64().is_some_and(|bytes| bytes > 200_000)
+        });
+        copy.ctl(&["pause"]).expect_code(0);
+        wait_until("nothing moves", || {
+            let status = copy.status();
+            status["limited_by"] == "paused" && status["rate_mbps"] == 0.0
+        });
+        let (before, lines) = (copy.status()["bytes_done"].clone(), copy.lines());
+        wait_until("some seconds", || copy.lines() >= lines + 4);
+        assert_eq!(copy.status()["bytes_done"], before);
+        copy.ctl(&["rate", "none"]).expect_code(0);
+        copy.ctl(&["resume"]).expect_code(0);
+        assert_eq!(copy.copy.finish().expect_code(0).json()["bytes"], LEN);
+    }
 }
