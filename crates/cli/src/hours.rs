@@ -173,7 +173,7 @@ mod tests {
             let error = parse_rates(text).unwrap_err();
             assert!(error.contains(part), "{text:?}: {error}");
         }
-        assert!(parse_rates(&vec!["08:00-18:00 1gbit"; HOURS_MAX + 1].join(",")).is_err());
+        assert!(parse_rates(&["08:00-18:00 1gbit"; HOURS_MAX + 1].join(",")).is_err());
     }
 
     #[test]
