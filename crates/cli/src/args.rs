@@ -1,20 +1,24 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
+pub mod ctl;
 pub mod job;
 pub mod planned;
 pub mod reach;
 
+use self::ctl::CtlArgs;
 use self::job::JobArgs;
 use self::planned::{FinishArgs, PlanArgs, StatusArgs};
 use self::reach::ReachArgs;
 use crate::help::{CompletionsArgs, ManArgs};
+use crate::hours::parse_rates;
 use crate::rate::parse_rate;
 use crate::retry::{Retries, parse_retries};
 use crate::values::{parse_duration, parse_listen, parse_memory, parse_ports, parse_streams};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul::daemon::policy::Access;
-use longhaul::{Delta, Transport};
+use longhaul::schedule::Schedule;
+use longhaul::{Delta, Dscp, Transport};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::SelectorKind;
 use longhaul_proto::streams::Streams;
@@ -42,6 +46,7 @@ pub enum Command {
     Plan(Box<PlanArgs>),
     Finish(FinishArgs),
     Status(StatusArgs),
+    Ctl(CtlArgs),
     Job(JobArgs),
     Serve(ServeArgs),
     User(UserArgs),
@@ -169,6 +174,10 @@ pub struct CpArgs {
     #[arg(long, value_enum, value_name = "HOST", help_heading = REACH)]
     pub via: Option<Via>,
 
+    /// Keep figures of the copy in this file, for node_exporter's textfile collector
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub metrics_file: Option<PathBuf>,
+
     /// How to copy, and what to say of it.
     #[command(flatten)]
     pub flags: CopyFlags,
@@ -217,9 +226,9 @@ pub struct CopyFlags {
     #[arg(long, overrides_with = "resume", help_heading = FILES)]
     pub no_resume: bool,
 
-    /// Never send faster than this: 800mbit, 1.5gbit, 100m (bits), 50MB/s (bytes)
-    #[arg(long, value_parser = parse_rate, help_heading = SPEED)]
-    pub rate: Option<Rate>,
+    /// Never send faster: 800mbit, 50MB/s (bytes), '08:00-18:00 200mbit, 2gbit'
+    #[arg(long, value_parser = parse_rates, help_heading = SPEED)]
+    pub rate: Option<Schedule>,
     /// What carries the data
     #[arg(long, value_parser = transports(), value_name = "NAME", default_value = "auto", help_heading = SPEED)]
     pub transport: Transport,
@@ -248,6 +257,9 @@ pub struct CopyFlags {
     /// Yield to all other traffic on the path; over TCP, which cannot, use a single connection
     #[arg(long, help_heading = SPEED)]
     pub background: bool,
+    /// Mark the packets of both sides: a number up to 63, or le, ef, cs0 to cs7, af11 to af43
+    #[arg(long, value_name = "VALUE", help_heading = SPEED)]
+    pub dscp: Option<Dscp>,
     /// Give up when the other side or the path has been silent for so long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration, help_heading = SPEED)]
     pub stall_timeout: Duration,
@@ -285,14 +297,32 @@ pub struct OutputArgs {
     #[arg(long, conflicts_with = "quiet", help_heading = OUTPUT)]
     pub why: bool,
     /// Print one JSON object on the last line of standard output, whatever happens
-    #[arg(long, help_heading = OUTPUT)]
-    pub json: bool,
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "object",
+        overrides_with = "json",
+        help_heading = OUTPUT
+    )]
+    pub json: Option<JsonForm>,
     /// Print errors only
     #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
     /// When to show progress: a bar on a terminal, lines elsewhere
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, help_heading = OUTPUT)]
     pub progress: When,
+}
+
+/// What is printed for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum JsonForm {
+    /// The outcome alone
+    Object,
+    /// A line each second as well, with how far it is
+    Lines,
 }
 
 impl CopyFlags {
@@ -458,7 +488,7 @@ fn non_blank(text: &str) -> Result<String, String> {
 }
 
 /// What a plan says, not who copies a part of it.
-const HOW: [&str; 28] = [
+const HOW: [&str; 29] = [
     "exclude",
     "files_from",
     "checksum",
@@ -476,6 +506,7 @@ const HOW: [&str; 28] = [
     "control",
     "l4s",
     "background",
+    "dscp",
     "stall_timeout",
     "ack_every",
     "batch",
@@ -592,7 +623,12 @@ mod tests {
 
     #[test]
     fn the_last_path_is_the_destination() {
-        assert_eq!(cp(&["a", "b", "--json", "far:c"]).paths, ["a", "b", "far:c"]);
+        let args = cp(&["a", "b", "--json", "far:c"]);
+        assert_eq!(
+            (args.paths, args.flags.output.json),
+            (vec!["a".into(), "b".into(), "far:c".into()], Some(JsonForm::Object))
+        );
+        assert_eq!(cp(&["--json", "--json=lines", "a", "b"]).flags.output.json, Some(JsonForm::Lines));
         assert!(Cli::try_parse_from(["longhaul", "cp"]).is_err());
     }
 

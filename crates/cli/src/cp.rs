@@ -1,26 +1,39 @@
 //! `longhaul cp`.
 
 use crate::args::{CopyFlags, CpArgs, OutputArgs, Via};
+use crate::control::ControlSocket;
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_text};
 use crate::progress::{Display, Verbosity};
 use crate::retry::Retries;
 use crate::values::{find_token, read_file_list, token_in, words};
+use crate::watch::{Board, Wanted, Watch, tell_outcome};
 use crate::why::{self, limit_text};
 use crate::{log, signals};
-use longhaul::{CopyOptions, Fsync, Location, Observer, RequestError, Summary, Truncated};
+use longhaul::{
+    ControllerKind, CopyOptions, Fsync, LiveControl, Location, Observer, RequestError, Summary, Truncated,
+};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Copy, tell, and say how it ended.
 pub fn run(args: &CpArgs) -> Exit {
     let flags = &args.flags;
-    // What it says must not get into the data.
-    let json =
-        if args.paths.last().is_some_and(|dest| dest == PIPE) { output::json_aside } else { output::json };
-    attempt((&flags.output, json), flags.control().name(), flags.dry_run, |display| {
+    let manner = Manner {
+        output: &flags.output,
+        control: flags.control().name(),
+        dry_run: flags.dry_run,
+        // What it says must not get into the data.
+        is_aside: args.paths.last().is_some_and(|dest| dest == PIPE),
+        metrics_file: args.metrics_file.as_deref(),
+        is_steered: true,
+    };
+    attempt(&manner, |display| {
         let mut request = request(args, display)?;
         request.options.began = Some(output::program_start());
+        display.board().adopt(&mut request.options);
         let stop = signals::stop_flag()?;
         let Request { sources, dest, options } = &request;
         let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
@@ -28,32 +41,65 @@ pub fn run(args: &CpArgs) -> Exit {
     })
 }
 
+/// What is told of a copy, and how.
+pub struct Manner<'a> {
+    /// As the user wants it.
+    pub output: &'a OutputArgs,
+    /// Name of the controller.
+    pub control: &'a str,
+    /// Nothing is changed.
+    pub dry_run: bool,
+    /// Standard output is for the data.
+    pub is_aside: bool,
+    /// A file of metrics.
+    pub metrics_file: Option<&'a Path>,
+    /// It can be steered while it runs.
+    pub is_steered: bool,
+}
+
+impl<'a> Manner<'a> {
+    /// Of what is no copy that the user described himself.
+    pub fn plain(output: &'a OutputArgs) -> Manner<'a> {
+        Manner { output, control: "", dry_run: false, is_aside: false, metrics_file: None, is_steered: false }
+    }
+
+    fn wanted(&self) -> Wanted<'a> {
+        Wanted { json: self.output.json, is_aside: self.is_aside, metrics_file: self.metrics_file }
+    }
+}
+
 /// Do what comes to the summary of a copy, and tell of it.
-pub fn attempt(
-    (how, json): (&OutputArgs, fn(&Summary)),
-    control: &str,
-    dry_run: bool,
-    work: impl FnOnce(&mut Display) -> Result<Summary, Failure>,
-) -> Exit {
-    let mut display = Display::new(Verbosity { progress: how.progress, quiet: how.quiet, why: how.why });
-    let outcome = log::start("off").and_then(|()| work(&mut display));
+pub fn attempt(manner: &Manner<'_>, work: impl FnOnce(&mut Display) -> Result<Summary, Failure>) -> Exit {
+    let (how, board) = (manner.output, Arc::new(Board::default()));
+    let verbosity = Verbosity { progress: how.progress, quiet: how.quiet, why: how.why };
+    let mut display = Display::new(verbosity, board.clone());
+    let begun = log::start("off").and_then(|()| Watch::start(manner.wanted(), &board));
+    let (outcome, watch) = match begun {
+        Ok(watch) => {
+            let needs_rate = manner.control.parse().is_ok_and(ControllerKind::needs_rate);
+            let _socket = manner.is_steered.then(|| ControlSocket::open(&board, needs_rate));
+            (work(&mut display), Some(watch))
+        }
+        Err(failure) => (Err(failure), None),
+    };
     let latest = display.finish();
     let (summary, exit) = match outcome {
         Ok(summary) => {
-            tell(how, dry_run, &summary);
+            tell(how, manner.dry_run, &summary);
             let exit = if summary.ok { Exit::Done } else { Exit::Failed };
             (summary, exit)
         }
         Err(failure) => {
             let text = failure.to_string();
             output::error(&text);
-            let mut summary = output::failed_summary(&text, control);
+            let mut summary = output::failed_summary(&text, manner.control);
             why::fill_in(&mut summary, &latest);
             (summary, Exit::from(&failure))
         }
     };
-    if how.json {
-        json(&summary);
+    match watch {
+        Some(watch) => watch.end(&board, &summary),
+        None => tell_outcome(how.json, manner.is_aside, &summary),
     }
     exit
 }
@@ -103,6 +149,12 @@ pub fn options(flags: &CopyFlags, observer: &mut dyn Observer) -> Result<CopyOpt
     if let Some(warning) = token.as_ref().and_then(|token| token.warning.as_deref()) {
         observer.warning(warning);
     }
+    if flags.control().needs_rate() && flags.rate.as_ref().is_some_and(|rates| rates.always.is_none()) {
+        let control = flags.control().name();
+        let text =
+            format!("--control {control} needs a rate at any time: end --rate with one that has no hours");
+        return Err(Failure::Usage(text));
+    }
     let files_from = flags.files_from.as_deref().map(read_file_list).transpose().map_err(Failure::Usage)?;
     let mut options = CopyOptions {
         transport: flags.transport,
@@ -114,8 +166,10 @@ pub fn options(flags: &CopyFlags, observer: &mut dyn Observer) -> Result<CopyOpt
         congestion: flags.congestion.clone(),
         control: flags.control(),
         select: flags.select,
-        rate: flags.rate,
+        rate: flags.rate.as_ref().and_then(|rates| rates.always.filter(|_| rates.hours.is_empty())),
+        live: flags.rate.clone().map(|rates| Arc::new(LiveControl::new(rates))),
         background: flags.background,
+        dscp: flags.dscp,
         ack_every: flags.ack_every,
         batch: flags.batch,
         packet_size: flags.packet_size,

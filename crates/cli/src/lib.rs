@@ -4,9 +4,12 @@
 mod agent;
 mod args;
 pub mod config;
+mod control;
 mod cp;
 pub mod failure;
+mod gauges;
 pub mod help;
+pub mod hours;
 mod job;
 mod lab_program;
 pub mod log;
@@ -21,4 +24,5 @@ mod serve;
 pub mod signals;
 mod user;
 pub mod values;
+mod watch;
 mod why;

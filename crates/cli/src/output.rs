@@ -71,19 +71,11 @@ pub fn result(text: &str) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
-/// Print an outcome as JSON.
-pub fn json<T: Serialize>(summary: &T) {
-    with_json(summary, result);
-}
-
-/// The same on standard error, where standard output is for something else.
-pub fn json_aside<T: Serialize>(summary: &T) {
-    with_json(summary, say);
-}
-
-fn with_json(summary: &impl Serialize, print: impl Fn(&str)) {
-    match serde_json::to_string(summary) {
-        Ok(text) => print(&text),
+/// Print something as a line of JSON: on standard error where standard output is for something else.
+pub fn json<T: Serialize>(value: &T, is_aside: bool) {
+    match serde_json::to_string(value) {
+        Ok(text) if is_aside => say(&text),
+        Ok(text) => result(&text),
         Err(e) => error(&format!("cannot write the result as JSON: {e}")),
     }
 }

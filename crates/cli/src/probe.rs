@@ -13,7 +13,10 @@ use std::net::Ipv6Addr;
 
 /// Probe, tell, and say how it ended.
 pub fn run(args: &ProbeArgs) -> Exit {
-    let mut display = Display::new(Verbosity { progress: args.progress, quiet: args.quiet, why: args.why });
+    let mut display = Display::new(
+        Verbosity { progress: args.progress, quiet: args.quiet, why: args.why },
+        Default::default(),
+    );
     let outcome = log::start("off").and_then(|()| {
         let at = place(&args.host)?;
         let began = Some(output::program_start());
@@ -35,7 +38,7 @@ pub fn run(args: &ProbeArgs) -> Exit {
         }
     };
     if args.json {
-        output::json(&report);
+        output::json(&report, false);
     }
     exit
 }

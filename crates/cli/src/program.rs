@@ -1,8 +1,8 @@
 //! The program `longhaul`: its commands, and how it ends.
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, JsonForm};
 use crate::output::Exit;
-use crate::{agent, cp, help, job, lab_program, output, planned, probe, serve, user};
+use crate::{agent, control, cp, help, job, lab_program, output, planned, probe, serve, user, watch};
 use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
@@ -29,6 +29,7 @@ fn run(command: Command) -> Exit {
         Command::Plan(args) => planned::plan(&args, args.parts),
         Command::Finish(args) => Ok(planned::finish(&args)),
         Command::Status(args) => planned::status(&args),
+        Command::Ctl(args) => control::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Probe(args) => Ok(probe::run(&args)),
         Command::Demo(_) | Command::Sim(_) | Command::Lab(_) => Err(lab_program::become_it()),
@@ -59,15 +60,20 @@ fn refuse(error: &clap::Error) -> Exit {
         return Exit::Done;
     }
     let line: Vec<_> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
-    if line.iter().any(|arg| arg == "--json") {
+    let json = line.iter().rev().find_map(|arg| match arg.to_str()? {
+        "--json" | "--json=object" => Some(JsonForm::Object),
+        "--json=lines" => Some(JsonForm::Lines),
+        _ => None,
+    });
+    if json.is_some() {
         // What is wrong comes first; hints and usage follow after an empty line.
         let text = error.to_string();
         let text: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
         let text = text.join(" ");
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         match line.first().and_then(|command| command.to_str()) {
-            Some("cp") => output::json(&output::failed_summary(text, "")),
-            Some("probe") => output::json(&probe::failed_report("", text)),
+            Some("cp") => watch::tell_outcome(json, false, &output::failed_summary(text, "")),
+            Some("probe") => output::json(&probe::failed_report("", text), false),
             _ => {}
         }
     }

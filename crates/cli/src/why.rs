@@ -17,6 +17,7 @@ pub fn limit_text(limit: Limit) -> Option<&'static str> {
         Limit::Cpu => Some("the sender's processor"),
         Limit::RateCap => Some("the rate cap"),
         Limit::Policer => Some("a policer"),
+        Limit::Paused => Some("a pause"),
     }
 }
 
@@ -34,6 +35,7 @@ fn advice(limit: Limit) -> &'static str {
         }
         Limit::Cpu => "the sending host had no more processor time for it; a larger packet size helps",
         Limit::RateCap => "it went as fast as --rate (or the server's --max-rate) allows",
+        Limit::Paused => "it was paused; longhaul ctl did that",
         Limit::Policer => {
             "a policer on the way drops what is faster than its rate; ask who runs that network for more"
         }

@@ -1,10 +1,12 @@
 //! What a program that embeds longhaul deals with: where things are, how to copy them, what came of it.
 
 use crate::error::LocationError;
+use crate::live::LiveControl;
+use longhaul_proto::session::message::several::PathStatus;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -188,10 +190,14 @@ pub struct CopyOptions {
     pub select: Option<SelectorKind>,
     /// Never faster than this.
     pub rate: Option<Rate>,
-    /// Nor than this, in bit/s, which may change while it copies. Only where this side sends.
-    pub live_rate: Option<Arc<AtomicU64>>,
+    /// What `rate` says and a pause, to be changed while it copies. Where it is given it counts in place of `rate`.
+    pub live: Option<Arc<LiveControl>>,
+    /// Nor faster than this share of a rate that several copies have in common, in bit/s. Only where this side sends.
+    pub shared_rate: Option<Arc<AtomicU64>>,
     /// Yield to all other traffic. Over TCP, which cannot, a single connection is used unless `streams` names more.
     pub background: bool,
+    /// What the packets of both sides ask of routers; `None`: nothing, in the background to be last.
+    pub dscp: Option<Dscp>,
     /// New packets per acknowledgement (F in the FOBS paper); `None`: the controller's own.
     pub ack_every: Option<u32>,
     /// Packets sent between two looks for an acknowledgement (B in the FOBS paper).
@@ -247,8 +253,10 @@ impl Default for CopyOptions {
             control: ControllerKind::Adaptive,
             select: None,
             rate: None,
-            live_rate: None,
+            live: None,
+            shared_rate: None,
             background: false,
+            dscp: None,
             ack_every: None,
             batch: None,
             packet_size: None,
@@ -269,11 +277,19 @@ impl Default for CopyOptions {
     }
 }
 
+impl CopyOptions {
+    /// How fast it may go at this moment.
+    pub fn rate_now(&self) -> Option<Rate> {
+        self.live.as_ref().map_or(self.rate, |live| live.pace().rate)
+    }
+}
+
 pub use crate::net::local::LocalEnd;
 pub use longhaul_proto::control::ControllerKind;
+pub use longhaul_proto::dscp::Dscp;
 pub use longhaul_proto::object::SelectorKind;
 pub use longhaul_proto::session::limit::{Limit, LimitSpans};
-pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync};
+pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync, Pace};
 pub use longhaul_proto::session::progress::{Phase, Progress};
 pub use longhaul_proto::session::reason::{Cause, Reason};
 pub use longhaul_proto::session::transport::{Carrier, Switch, Transport};
@@ -297,6 +313,8 @@ pub trait Observer: Send {
     fn remark(&mut self, _remark: Remark) {}
     /// Something the user should know in any case.
     fn warning(&mut self, _line: &str) {}
+    /// Twice a second while data moves: how it divides over paths and TCP streams.
+    fn breakdown(&mut self, _breakdown: &Breakdown) {}
 }
 
 /// An observer that ignores everything.
@@ -317,6 +335,41 @@ pub struct PathSummary {
     pub rtt_ms_min: f64,
     /// Nothing came back over it at the end.
     pub is_silent: bool,
+}
+
+impl From<&PathStatus> for PathSummary {
+    fn from(path: &PathStatus) -> PathSummary {
+        PathSummary {
+            from: path.from,
+            to: path.to,
+            packets_sent: path.packets_sent,
+            loss: path.loss,
+            rtt_ms_min: path.rtt_ns[0] as f64 / 1e6,
+            is_silent: path.is_silent,
+        }
+    }
+}
+
+/// How a TCP stream of a copy does, as its host's kernel sees it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StreamSummary {
+    /// This host's end.
+    pub from: SocketAddr,
+    /// The other one's.
+    pub to: SocketAddr,
+    /// Bytes sent and received over it.
+    pub bytes: u64,
+    /// Smoothed round trip, milliseconds.
+    pub rtt_ms: f64,
+}
+
+/// How the data of a copy divides over paths and TCP streams.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Breakdown {
+    /// Each path, where there are several, as the sender sees it.
+    pub paths: Vec<PathSummary>,
+    /// Each TCP stream that there is.
+    pub streams: Vec<StreamSummary>,
 }
 
 /// What came of a copy. Serialised it is the JSON that the program prints.

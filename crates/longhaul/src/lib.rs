@@ -28,7 +28,9 @@ mod error;
 pub mod files;
 #[doc(hidden)]
 pub mod listing;
+mod live;
 pub mod planned;
+pub mod schedule;
 mod transfer;
 
 pub use api::*;
@@ -36,8 +38,10 @@ pub use daemon::ServeOptions;
 pub use error::{DamagedToken, Error, LocationError, PlanError, PolicyError, RequestError, SshError};
 pub use files::{FileError, PatternError, PatternProblem};
 pub use listing::ListingError;
+pub use live::{CannotPause, LiveControl};
 pub use longhaul_net::control::HandshakeError;
 pub use longhaul_net::noise::Identity;
+pub use longhaul_net::user::state_folder;
 pub use transfer::client::copy;
 pub use transfer::probe::{ProbeReport, probe};
 pub use transfer::server::{AgentOptions, agent, serve};

@@ -8,6 +8,7 @@
 //! - [`tcp`]: how TCP connections that carry data are set up and opened, what the kernel knows of them, how many
 //!   are best.
 //! - [`checksum`]: how the shell of another host says whether what we sent came whole.
+//! - [`dscp`]: what IP headers ask of routers.
 //! - [`local`]: where on this host a connection begins.
 //! - [`history`], [`user`]: what is remembered from one transfer to the next, and where.
 //! - [`plain`]: protocols in clear over UDP, for experiments.
@@ -19,6 +20,7 @@ pub mod checksum;
 pub mod clock;
 pub mod control;
 mod drops;
+pub mod dscp;
 pub mod history;
 pub mod join;
 pub mod link;

@@ -8,6 +8,7 @@ use super::tcp_set::StreamSet;
 use super::udp::{Datagram, ReceiveBuffers, UdpSocket, is_on_the_way};
 use super::wake::{Interest, Waker, wait};
 use crate::clock;
+use longhaul_proto::dscp::Dscp;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::session::opening::{Assembly, Piece, cut};
@@ -52,6 +53,8 @@ pub struct PeerLink {
     awaited: Option<Awaited>,
     /// What came before it could be opened.
     held: Strays,
+    /// What is sent asks routers for this.
+    dscp: Dscp,
 }
 
 /// What seals and opens a link's datagrams.
@@ -154,6 +157,7 @@ impl PeerLink {
             address,
             awaited: None,
             held: Strays::default(),
+            dscp: Dscp::default(),
         }
     }
 
@@ -368,8 +372,9 @@ impl PeerLink {
         // Where no socket can be had, or there is no way back, TCP carries the data.
         let outcome = match &self.socket {
             Socket::Connected(socket) | Socket::Open(socket, _) => socket.connect(peer),
-            Socket::Shared(local) => UdpSocket::bind(*local, true).and_then(|socket| {
+            Socket::Shared(local) => UdpSocket::bind(*local, true).and_then(|mut socket| {
                 socket.connect(peer)?;
+                socket.set_dscp(self.dscp);
                 self.socket = Socket::Connected(socket);
                 Ok(())
             }),
@@ -473,10 +478,12 @@ impl PeerLink {
         }
     }
 
-    /// Mark what is sent as lower than best effort.
-    pub fn mark_background(&mut self) {
+    /// What is sent from now on asks routers for this, over UDP and over TCP streams.
+    pub fn set_dscp(&mut self, dscp: Dscp) {
+        self.dscp = dscp;
+        self.streams.set_dscp(dscp);
         if let Socket::Connected(socket) | Socket::Open(socket, _) = &mut self.socket {
-            socket.mark_background();
+            socket.set_dscp(dscp);
         }
     }
 

@@ -4,7 +4,9 @@
 
 use super::drops::DropMeter;
 use crate::clock;
+use crate::dscp;
 use crate::local::LocalEnd;
+use longhaul_proto::dscp::Dscp;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::units::{Time, nanos};
 use longhaul_proto::wire::{IPV4_UDP_LEN, IPV6_UDP_LEN};
@@ -21,8 +23,6 @@ pub const GSO_SEGMENTS_MAX: usize = 64;
 /// Bytes that one GSO call carries at most: an IP packet.
 pub const GSO_BYTES_MAX: usize = 65_507;
 
-/// The code point of the Lower-Effort behaviour (RFC 8622 §5).
-const DSCP_LE: u8 = 1;
 /// Beside the code point: ECN (RFC 3168 §5).
 const ECN_BITS: u8 = 3;
 
@@ -230,10 +230,9 @@ impl UdpSocket {
         }
     }
 
-    /// Mark what is sent as lower than best effort (RFC 8622), for the routers that heed it.
-    pub fn mark_background(&mut self) {
-        // The mark is a courtesy, the controller does the yielding.
-        self.set_service(DSCP_LE << 2 | self.service & ECN_BITS);
+    /// What is sent from now on asks routers for this.
+    pub fn set_dscp(&mut self, dscp: Dscp) {
+        self.set_service(dscp.service() | self.service & ECN_BITS);
     }
 
     /// What the IP headers of all that is sent from now on say of queues. Where it cannot be said, nothing is marked.
@@ -250,11 +249,7 @@ impl UdpSocket {
         if service == std::mem::replace(&mut self.service, service) {
             return;
         }
-        let fd = self.socket.as_raw_fd();
-        for (level, name) in [(libc::SOL_IP, libc::IP_TOS), (libc::SOL_IPV6, libc::IPV6_TCLASS)] {
-            // One of the two fits the address family, both where IPv4 peers are served over IPv6.
-            let _ = set_option(fd, level, name, service.into());
-        }
+        dscp::set_service(&self.socket, service);
     }
 
     /// The address it is bound to.

@@ -18,6 +18,7 @@
 
 pub mod bitmap;
 pub mod control;
+pub mod dscp;
 pub mod ecn;
 pub mod endpoint;
 pub mod object;

@@ -302,6 +302,7 @@ pub(super) fn offer() -> Offer {
         listing_head: vec![1, 2, 3],
         ticket: Some([6; 16]),
         third_party: false,
+        dscp: Some(46.into()),
     }
 }
 

@@ -3,9 +3,11 @@
 use longhaul::Location;
 use longhaul::daemon::token::UserToken;
 use longhaul_cli::config::Config;
+use longhaul_cli::hours::{parse_rates, rates_text};
 use longhaul_cli::rate::{parse_bytes, parse_rate};
 use longhaul_net::history;
 use longhaul_proto::control::Remembered;
+use longhaul_proto::dscp::Dscp;
 use longhaul_proto::units::Rate;
 use longhaul_sim::scenario::Scenario;
 use std::ffi::OsString;
@@ -66,12 +68,22 @@ pub fn location_seeds() -> Vec<Vec<u8>> {
     texts.map(|text| text.into()).to_vec()
 }
 
-/// A rate that is read is one that a path can have, and a size one that a transfer can.
+/// A rate that is read is one that a path can have, and a size one that a transfer can. Rates by the clock and code points are read the
+/// same from what they are written as.
 pub fn rate(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     match parse_rate(&text) {
         Ok(rate) => assert!((1_000..1_000_000_000_000_000).contains(&rate.0), "{rate:?}"),
         Err(reason) => assert!(!reason.to_string().is_empty()),
+    }
+    match parse_rates(&text) {
+        Ok(rates) => {
+            assert_eq!(parse_rates(&rates_text(&rates)).as_ref(), Ok(&rates), "{}", rates_text(&rates))
+        }
+        Err(reason) => assert!(!reason.is_empty()),
+    }
+    if let Ok(dscp) = text.parse::<Dscp>() {
+        assert_eq!(dscp.to_string().parse().ok(), Some(dscp));
     }
     match parse_bytes(&text) {
         Ok(bytes) => assert!((1..=1_000_000_000_000_000).contains(&bytes), "{bytes}"),
@@ -80,9 +92,22 @@ pub fn rate(bytes: &[u8]) {
 }
 
 pub fn rate_seeds() -> Vec<Vec<u8>> {
-    ["800mbit", "1.5gbit/s", "50MB/s", "1MiB/s", "9600 bits", ".5g", "1Tbps", "40MB", "64 KiB"]
-        .map(|text| text.into())
-        .to_vec()
+    let texts = [
+        "800mbit",
+        "1.5gbit/s",
+        "50MB/s",
+        "1MiB/s",
+        "9600 bits",
+        ".5g",
+        "1Tbps",
+        "40MB",
+        "64 KiB",
+        "08:00-18:00 200mbit, 2gbit",
+        "sat,sun 00:00-24:00 5gbit,mon-fri 22:00-06:00 1g",
+        "none",
+        "af11",
+    ];
+    texts.map(|text| text.into()).to_vec()
 }
 
 /// A configuration is read, or refused in one line that says where.

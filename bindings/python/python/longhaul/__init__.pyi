@@ -212,7 +212,7 @@ class Progress:
         """Latest smoothed round trip."""
     @property
     def limited_by(self) -> str:
-        """What holds it back now: path, loss, source, target, receiver, cpu, rate_cap, policer, none."""
+        """What holds it back now: path, loss, source, target, receiver, cpu, rate_cap, policer, paused, none."""
 
 class CopyError(OSError):
     """A copy that was not done, or not all of it. What arrived is kept: the same copy again goes on."""

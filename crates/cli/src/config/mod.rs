@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use longhaul::Rate;
     use longhaul::daemon::policy::Access;
-    use longhaul::daemon::schedule::Moment;
+    use longhaul::schedule::Moment;
 
     const FULL: &str = r#"
 # All that can be said.

@@ -1,9 +1,10 @@
 //! What stands in the file, field by field.
 
+use crate::hours::{days_of, span_of};
 use crate::rate::parse_rate;
 use crate::values::{check_memory, parse_listen};
 use longhaul::daemon::policy::Access;
-use longhaul::daemon::schedule::{Days, Hours, Schedule};
+use longhaul::schedule::{Days, Hours, Schedule};
 use longhaul::{ControllerKind, Rate};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::collections::BTreeMap;
@@ -119,13 +120,7 @@ struct HoursTable {
 impl<'de> Deserialize<'de> for WrittenHours {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenHours, D::Error> {
         let table = HoursTable::deserialize(from)?;
-        let minute = |text: &str| {
-            minute_of(text).ok_or_else(|| D::Error::custom(format!("{text:?} is no time; write it as HH:MM")))
-        };
-        let (from, to) = (minute(&table.from)?, minute(&table.to)?);
-        if from == to || from == DAY {
-            return Err(D::Error::custom(format!("from {} to {} there is no time", table.from, table.to)));
-        }
+        let (from, to) = span_of(&table.from, &table.to).map_err(D::Error::custom)?;
         let days = match &table.days {
             None => Days::ALL,
             Some(text) => days_of(text).map_err(D::Error::custom)?,
@@ -134,39 +129,6 @@ impl<'de> Deserialize<'de> for WrittenHours {
     }
 }
 
-/// Minutes since midnight of `HH:MM`, up to 24:00.
-fn minute_of(text: &str) -> Option<u16> {
-    let (hour, minute) = text.split_once(':')?;
-    let number = |text: &str| {
-        let digits = (1..=2).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
-        text.parse::<u16>().ok().filter(|_| digits)
-    };
-    let (hour, minute) = (number(hour)?, number(minute)?);
-    let total = hour * 60 + minute;
-    (minute < 60 && total <= DAY).then_some(total)
-}
-
-/// `mon-fri,sun`.
-fn days_of(text: &str) -> Result<Days, String> {
-    let day = |name: &str| {
-        let name = name.trim().to_ascii_lowercase();
-        let known = DAYS.iter().position(|day| *day == name);
-        known
-            .map(|at| at as u8)
-            .ok_or_else(|| format!("{name:?} is no day; write them as mon-fri or sat,sun"))
-    };
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Ok::<_, String>((day(first)?, day(last)?))
-    };
-    let ranges = text.split(',').map(range).collect::<Result<Vec<_>, _>>()?;
-    Ok(ranges.into_iter().fold(Days::NONE, |days, (first, last)| days.with(first, last)))
-}
-
 fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     parse_listen(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
-
-const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
-/// Minutes.
-const DAY: u16 = 24 * 60;

@@ -7,8 +7,8 @@ pub use status::run as status;
 
 use crate::args::job::{JobArgs, JobCommand};
 use crate::args::planned::{FinishArgs, PlanArgs};
-use crate::args::{Cli, Command, CpArgs};
-use crate::cp::{self, attempt, location};
+use crate::args::{Cli, Command, CpArgs, JsonForm};
+use crate::cp::{self, Manner, attempt, location};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, say};
 use crate::signals;
@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// Plan a copy in so many parts, if their number is given, and say what came of it.
 pub fn plan(args: &PlanArgs, parts: Option<u32>) -> Result<Exit, Failure> {
     let how = &args.flags.output;
+    if how.json == Some(JsonForm::Lines) {
+        return Err(Failure::Usage("a plan is told in one object: give --json without =lines".into()));
+    }
     if args.flags.dry_run {
         return Err(Failure::Usage("a plan changes nothing at the destination: leave out --dry-run".into()));
     }
@@ -51,11 +54,14 @@ pub fn plan(args: &PlanArgs, parts: Option<u32>) -> Result<Exit, Failure> {
     if failed > 0 {
         output::error(&format!("{failed} could not be listed; finish fails for want of them"));
     }
-    if how.json {
-        output::json(&serde_json::json!({
-            "id": plan.id, "parts": plan.parts, "files": plan.files, "entries": plan.entries, "bytes": plan.bytes,
-            "failed": failed,
-        }));
+    if how.json.is_some() {
+        output::json(
+            &serde_json::json!({
+                "id": plan.id, "parts": plan.parts, "files": plan.files, "entries": plan.entries, "bytes": plan.bytes,
+                "failed": failed,
+            }),
+            false,
+        );
     }
     if !how.quiet {
         let (files, bytes) = (files_text(plan.files), bytes_text(plan.bytes));
@@ -120,7 +126,9 @@ impl Planned {
 
 /// Copy the part of a plan that these flags name.
 pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
-    attempt((&args.flags.output, output::json), "", false, |display| {
+    let metrics_file = args.metrics_file.as_deref();
+    let manner = Manner { metrics_file, is_steered: true, ..Manner::plain(&args.flags.output) };
+    attempt(&manner, |display| {
         let part = args.part.map_or_else(counted, Ok)?;
         let Planned { run, dests, mut options } = Planned::open(folder, display)?;
         // Each mover has network cards of its own.
@@ -131,6 +139,7 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
         if reach.over_paths != Paths::One {
             options.paths = reach.over_paths;
         }
+        display.board().adopt(&mut options);
         let stop = signals::stop_flag()?;
         let copy = || run.copy_part(part, &dests, &options, display, stop.clone());
         Ok(args.flags.retry.run(&stop, copy)?)
@@ -148,7 +157,7 @@ fn counted() -> Result<u32, Failure> {
 
 /// Put in place what the parts have brought.
 pub fn finish(args: &FinishArgs) -> Exit {
-    attempt((&args.output, output::json), "", false, |display| {
+    attempt(&Manner::plain(&args.output), |display| {
         let Planned { run, dests, options } = Planned::open(&args.run, display)?;
         let stop = signals::stop_flag()?;
         let mut summary = run.finish(&dests, &options, display, stop)?;

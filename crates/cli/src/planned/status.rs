@@ -15,7 +15,7 @@ pub fn run(args: &StatusArgs) -> Result<Exit, Failure> {
     loop {
         let status = run.status()?;
         if args.json {
-            output::json(&status);
+            output::json(&status, false);
         } else {
             output::result(&lines(&status).join("\n"));
         }

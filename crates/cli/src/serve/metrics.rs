@@ -1,7 +1,9 @@
 //! Figures for Prometheus, over HTTP on a port of their own.
 
 use crate::failure::Failure;
+use crate::gauges::{Transfer, TransferGauges};
 use crate::values::describe;
+use longhaul::Progress;
 use longhaul::daemon::records::{Event, Who};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -9,6 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -34,6 +37,21 @@ impl From<&Who<'_>> for Session {
     }
 }
 
+/// Whose a transfer is, and which way it goes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct About {
+    transfer: String,
+    user: String,
+    direction: &'static str,
+}
+
+impl From<&Who<'_>> for About {
+    fn from(who: &Who<'_>) -> About {
+        let transfer = who.session.to_string();
+        About { transfer, user: who.user.into(), direction: who.way.name() }
+    }
+}
+
 /// All figures.
 pub struct Metrics {
     registry: Registry,
@@ -45,6 +63,10 @@ pub struct Metrics {
     bytes: Family<Session, Counter>,
     rate: Family<Session, Gauge>,
     files: Family<Outcome, Counter>,
+    about: Family<About, Gauge>,
+    transfers: TransferGauges,
+    /// The transfers that have figures of their own.
+    told: Mutex<HashSet<u64>>,
 }
 
 impl Metrics {
@@ -59,6 +81,9 @@ impl Metrics {
             bytes: Family::default(),
             rate: Family::default(),
             files: Family::default(),
+            about: Family::default(),
+            transfers: TransferGauges::register(registry.sub_registry_with_prefix("transfer")),
+            told: Mutex::default(),
             registry: Registry::default(),
         };
         registry.register("connections", "TCP connections accepted", all.connections.clone());
@@ -71,7 +96,30 @@ impl Metrics {
         let help = "Data moved at present, bits per second";
         registry.register("rate_bits_per_second", help, all.rate.clone());
         registry.register("files", "Files copied, and files that could not be", all.files.clone());
+        let help = "Whose each transfer is that is under way, and which way it goes";
+        registry.register("transfer_info", help, all.about.clone());
         Metrics { registry, ..all }
+    }
+
+    /// How far a transfer is. Beyond so many at a time the next ones count in the sums alone.
+    fn tell_transfer(&self, who: &Who<'_>, progress: &Progress) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !told.contains(&who.session) {
+            if told.len() >= TRANSFERS_MAX {
+                return;
+            }
+            told.insert(who.session);
+            self.about.get_or_create(&who.into()).set(1);
+        }
+        self.transfers.set(&Transfer::named(&who.session.to_string()), progress);
+    }
+
+    fn forget_transfer(&self, who: &Who<'_>) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.remove(&who.session) {
+            self.about.remove(&who.into());
+            self.transfers.remove(&Transfer::named(&who.session.to_string()));
+        }
     }
 
     /// Something happened.
@@ -86,11 +134,13 @@ impl Metrics {
                 let change = rate.0.cast_signed().saturating_sub(before.0.cast_signed());
                 self.rate.get_or_create(&who.into()).inc_by(change);
             }
+            Event::Progress { who, progress } => self.tell_transfer(who, progress),
             Event::File { who, file } => {
                 let outcome = if file.failure.is_none() { "copied" } else { "failed" };
                 self.files.get_or_create(&labels(who, outcome)).inc();
             }
             Event::Ended { who, ok } => {
+                self.forget_transfer(who);
                 self.sessions.get_or_create(&who.into()).dec();
                 let outcome = if *ok { "done" } else { "failed" };
                 self.ended.get_or_create(&labels(who, outcome)).inc();
@@ -162,16 +212,20 @@ fn content_type() -> Header {
     Header::from_bytes("Content-Type", value).expect("plain ASCII")
 }
 
+/// Transfers with figures of their own: as many as are served at a time unless the configuration says otherwise.
+const TRANSFERS_MAX: usize = 256;
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul::Rate;
     use longhaul::daemon::records::Way;
+    use longhaul::{Limit, Rate};
+    use std::time::Duration;
 
     #[test]
     fn figures_are_told_for_each_user() {
         let metrics = Metrics::new();
-        let who = Who { user: "alice", from: [127, 0, 0, 1].into(), way: Way::In };
+        let who = Who { session: 1, user: "alice", from: [127, 0, 0, 1].into(), way: Way::In };
         metrics.note(&Event::Connected);
         metrics.note(&Event::Began(who));
         let moved = |bytes, before, rate| Event::Moved { who, bytes, before: Rate(before), rate: Rate(rate) };
@@ -188,5 +242,30 @@ mod tests {
         }
         metrics.note(&Event::Ended { who, ok: true });
         assert!(metrics.text().contains("outcome=\"done\"} 1\n"));
+    }
+
+    #[test]
+    fn each_transfer_has_its_figures_until_it_ends_and_their_number_is_bounded() {
+        let metrics = Metrics::new();
+        let who = |session| Who { session, user: "alice", from: [127, 0, 0, 1].into(), way: Way::Out };
+        let mut progress = Progress { bytes_done: 7, ..Progress::default() };
+        progress.limits.add(Limit::Path, Duration::from_secs(3));
+        let series = || metrics.text().lines().filter(|line| line.contains("transfer=")).count();
+        for session in 0..2 * TRANSFERS_MAX as u64 {
+            metrics.note(&Event::Progress { who: who(session), progress: &progress });
+        }
+        let text = metrics.text();
+        for line in [
+            "longhaul_transfer_done_bytes{transfer=\"5\"} 7\n",
+            "longhaul_transfer_info{transfer=\"5\",user=\"alice\",direction=\"out\"} 1\n",
+            "longhaul_transfer_limited_seconds{transfer=\"5\",limit=\"path\"} 3.0\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        assert!(series() <= TRANSFERS_MAX * 10, "{}", series());
+        assert!(!text.contains(&format!("transfer=\"{TRANSFERS_MAX}\"")));
+        (0..2 * TRANSFERS_MAX as u64)
+            .for_each(|session| metrics.note(&Event::Ended { who: who(session), ok: true }));
+        assert_eq!(series(), 0, "all are gone");
     }
 }

@@ -6,8 +6,7 @@ use crate::common::{PATIENCE, Running, error_of, longhaul, run, wait_until};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -321,18 +320,6 @@ fn a_user_has_so_many_copies_at_a_time_and_the_controllers_that_are_allowed() {
     assert!(error.contains("the server has 2 copies under way"), "{error}");
 }
 
-/// What the metrics say.
-fn metrics_of(daemon: &Daemon) -> String {
-    let said = daemon.said();
-    let address =
-        said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("it says where");
-    let mut socket = TcpStream::connect(address).unwrap();
-    socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
-    text
-}
-
 #[test]
 fn what_was_copied_is_on_record() {
     let site = Site::new("audit = \"audit.jsonl\"\nmetrics = \"127.0.0.1:0\"");
@@ -385,9 +372,9 @@ fn what_was_copied_is_on_record() {
         assert_eq!(line["blake3"], hash.as_str());
     }
     wait_until("the last session's end", || {
-        metrics_of(&daemon).contains("longhaul_sessions{user=\"alice\",direction=\"in\"} 0\n")
+        daemon.metrics().contains("longhaul_sessions{user=\"alice\",direction=\"in\"} 0\n")
     });
-    let text = metrics_of(&daemon);
+    let text = daemon.metrics();
     for line in [
         "longhaul_turned_away_total 1\n",
         "longhaul_files_total{user=\"alice\",direction=\"in\",outcome=\"copied\"} 4\n",

@@ -31,7 +31,7 @@ fn help_is_worth_reading() {
     for part in ["Files:", "Speed:", "Reaching the other host:", "Output:", "Examples:", "--stall-timeout"] {
         assert!(cp.contains(part), "{part}: {cp}");
     }
-    for help in [top, cp, run(["serve", "--help"]).stdout] {
+    for help in [top, cp, run(["serve", "--help"]).stdout, run(["ctl", "--help"]).stdout] {
         let long: Vec<_> = help.lines().filter(|line| line.chars().count() > 100).collect();
         assert!(long.is_empty(), "too long for a terminal: {long:?}");
         assert!(help.lines().count() > 10, "more than a line about each flag: {help}");
@@ -60,6 +60,11 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--batch", "0", "a", "h:b"], "--batch");
     refused(&["--control", "fixed", "a", "h:b"], "--rate 800mbit");
     refused(&["--control", "rbudp", "a", "h:b"], "--rate 800mbit");
+    refused(&["--control=fixed", "--rate=08:00-18:00 1g", "a", "h:b"], "at any time");
+    refused(&["--rate", "1g, 08:00-18:00 2g", "a", "h:b"], "comes last");
+    refused(&["--rate", "08:00-28:00 1g", "a", "h:b"], "28:00");
+    refused(&["--dscp", "64", "a", "h:b"], "no code point \"64\"");
+    refused(&["--dscp", "af12x", "a", "h:b"], "did you mean");
     refused(&["--streams", "65", "a", "h:b"], "from 1 to 64");
     refused(&["--transport=object", "--streams=4", "a", "h:b"], "leave one of the two out");
     refused(&["--transport=ssh", "--congestion=reno", "a", "h:b"], "leave one of the two out");

@@ -5,7 +5,7 @@
 //! - [`admission`]: the same, ready to be asked, and to be replaced while copies run.
 //! - `places`: how many copies run at a time.
 //! - [`token`]: what a user is given.
-//! - [`schedule`]: rates that count at certain hours. `throttle` shares them out among the copies under way.
+//! - `throttle`: shares rates out among the copies under way; they may count at certain hours ([`crate::schedule`]).
 //! - [`records`]: what is told of connections, sessions and files. `tally` knows the hashes of files.
 //! - `supervision`: what of all this goes along with one session.
 
@@ -17,7 +17,6 @@ pub mod admission;
 pub(crate) mod places;
 pub mod policy;
 pub mod records;
-pub mod schedule;
 pub(crate) mod supervision;
 mod tally;
 pub(crate) mod throttle;

@@ -1,10 +1,10 @@
 //! Who may do what at a server, and how fast, as it is written down.
 
-use super::schedule::Schedule;
 use super::token::Secret;
 use crate::api::{ControllerKind, Rate, Token};
 use crate::net::control::TokenId;
 use crate::net::noise::Identity;
+use crate::schedule::Schedule;
 use longhaul_proto::suggest::UnknownName;
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,5 +1,6 @@
 //! What a server tells of what it does, for metrics and for an audit.
 
+use crate::api::Progress;
 use longhaul_proto::session::reason::Reason;
 use longhaul_proto::units::Rate;
 use std::net::IpAddr;
@@ -43,6 +44,13 @@ pub enum Event<'a> {
         /// It is this now.
         rate: Rate,
     },
+    /// How far a session is, ten times a second while it moves data.
+    Progress {
+        /// Whose.
+        who: Who<'a>,
+        /// How far.
+        progress: &'a Progress,
+    },
     /// A file has come to its end. Those that were in place already are not told.
     File {
         /// Whose.
@@ -62,6 +70,8 @@ pub enum Event<'a> {
 /// Whose session it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Who<'a> {
+    /// Tells the sessions of this process apart.
+    pub session: u64,
     /// The user's name.
     pub user: &'a str,
     /// Where the client is.

@@ -12,10 +12,12 @@ use longhaul_proto::units::Rate;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whose session it is, and where events of it are noted.
 #[derive(Clone)]
 pub(crate) struct SessionOwner {
+    session: u64,
     pub account: Arc<Account>,
     pub from: IpAddr,
     pub way: Way,
@@ -23,8 +25,13 @@ pub(crate) struct SessionOwner {
 }
 
 impl SessionOwner {
+    pub fn new(account: Arc<Account>, from: IpAddr, way: Way, records: Arc<dyn Records>) -> SessionOwner {
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        SessionOwner { session: SESSIONS.fetch_add(1, Ordering::Relaxed), account, from, way, records }
+    }
+
     pub fn who(&self) -> Who<'_> {
-        Who { user: &self.account.user.name, from: self.from, way: self.way }
+        Who { session: self.session, user: &self.account.user.name, from: self.from, way: self.way }
     }
 }
 
@@ -203,5 +210,6 @@ impl Observer for Meter {
         let moved = progress.bytes_done.saturating_sub(was_there).max(self.moved);
         let bytes = moved - std::mem::replace(&mut self.moved, moved);
         self.tell(bytes, progress.goodput);
+        self.owner.records.note(&Event::Progress { who: self.owner.who(), progress });
     }
 }

@@ -1,8 +1,9 @@
 //! How far the parts of a planned copy are: a file each, replaced as a whole.
 
 use super::folder::{Keep, PARTS, RUNNING, Run, replace};
-use crate::api::{Observer, Progress, Rate, Remark, Summary};
+use crate::api::{Breakdown, Observer, Progress, Remark, Summary};
 use crate::error::PlanError;
+use crate::live::LiveControl;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -148,24 +149,27 @@ pub(super) struct Telling<'a> {
     told: Option<Instant>,
     /// Something new has come in this time.
     pub has_moved: bool,
-    share: Option<Share>,
+    share: Share,
 }
 
 /// A rate that all that are at work have in common.
 pub(super) struct Share {
     /// Of all.
-    pub all: Rate,
+    pub all: Arc<LiveControl>,
     /// Of this one, bit/s.
     pub ours: Arc<AtomicU64>,
 }
 
+impl Share {
+    /// So many have it in common, which is found out only where there is a rate.
+    pub(super) fn divide(&self, movers: impl FnOnce() -> u64) {
+        let ours = self.all.pace().rate.map_or(u64::MAX, |all| all.0 / movers().max(1));
+        self.ours.store(ours, Ordering::Relaxed);
+    }
+}
+
 impl<'a> Telling<'a> {
-    pub(super) fn new(
-        run: &Run,
-        part: u32,
-        share: Option<Share>,
-        inner: &'a mut dyn Observer,
-    ) -> Telling<'a> {
+    pub(super) fn new(run: &Run, part: u32, share: Share, inner: &'a mut dyn Observer) -> Telling<'a> {
         let state = PartState {
             part,
             stage: Stage::Copying,
@@ -233,10 +237,7 @@ impl<'a> Telling<'a> {
         self.told = Some(Instant::now());
         self.stamp();
         let told = replace(&self.running, &self.bytes(), Keep::ForNow);
-        if let Some(share) = &self.share {
-            let others = at_work(self.running.parent().unwrap_or(Path::new(".")), &self.running);
-            share.ours.store(share.all.0 / (others + 1), Ordering::Relaxed);
-        }
+        self.share.divide(|| 1 + at_work(self.running.parent().unwrap_or(Path::new(".")), &self.running));
         told
     }
 }
@@ -264,6 +265,10 @@ impl Observer for Telling<'_> {
 
     fn warning(&mut self, line: &str) {
         self.inner.warning(line);
+    }
+
+    fn breakdown(&mut self, breakdown: &Breakdown) {
+        self.inner.breakdown(breakdown);
     }
 }
 

@@ -6,6 +6,8 @@ use crate::api::{CopyOptions, Location, Observer, Summary};
 use crate::error::PlanError;
 use crate::error::{Error, RequestError};
 use crate::files::{Lister, Scan};
+use crate::live::LiveControl;
+use crate::schedule::Schedule;
 use crate::transfer::client::{Offered, begun, check_push, push, split};
 use crate::transfer::start::{Listing, first_of};
 use longhaul_proto::session::message::{CopyId, Operation, PlanStep};
@@ -29,8 +31,11 @@ impl Run {
         let mut options = begun(options);
         // That is the last step's.
         options.files.delete = false;
-        let share = options.rate.map(|all| Share { all, ours: Arc::new(AtomicU64::new(all.0)) });
-        options.live_rate = share.as_ref().map(|share| share.ours.clone());
+        let all =
+            options.live.get_or_insert_with(|| Arc::new(LiveControl::new(Schedule::always(options.rate))));
+        let share = Share { all: all.clone(), ours: Arc::new(AtomicU64::new(u64::MAX)) };
+        share.divide(|| 1);
+        options.shared_rate = Some(share.ours.clone());
         let mut telling = Telling::new(self, part, share, observer);
         let outcome = self.try_each(part, dests, &options, &mut telling, &stop);
         match &outcome {

@@ -222,8 +222,7 @@ pub fn shake_hands(
                 // An offer that may be a replay says nothing of who sent it.
                 refused = is_first.then(|| account.user.name.clone());
                 let way = way_of(&offer.operation);
-                let owner =
-                    SessionOwner { account: account.clone(), from, way, records: server.records.clone() };
+                let owner = SessionOwner::new(account.clone(), from, way, server.records.clone());
                 server.records.note(&Event::Refused(owner.who()));
                 Answer::Refuse(reason)
             }
@@ -246,7 +245,7 @@ pub fn shake_hands(
     let (control, offer, account) = accepted.map_err(|error| Ended { user: refused, error: error.into() })?;
     let Some((room, inside, place)) = entry else { return Err(Error::Protocol("made no offer").into()) };
     let way = way_of(&offer.operation);
-    let owner = SessionOwner { account, from, way, records: server.records.clone() };
+    let owner = SessionOwner::new(account, from, way, server.records.clone());
     Ok(AcceptedClient { control, offer, secret, ticket, rtt: RTT_GUESS, owner, room, inside, place })
 }
 

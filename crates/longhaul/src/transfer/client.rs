@@ -28,7 +28,7 @@ use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::wake::{Waker, precise_timers};
 use longhaul_proto::session::message::several;
-use longhaul_proto::session::message::{CopyId, Delta, Message, Operation, Report};
+use longhaul_proto::session::message::{CopyId, Delta, Message, Operation, PACE_SINCE, Pace, Report};
 use longhaul_proto::wire;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -227,7 +227,7 @@ fn check_remote(remote: &Remote, sends: bool, options: &CopyOptions) -> Result<(
 
 fn check_options(options: &CopyOptions) -> Result<(), RequestError> {
     Exclude::new(&options.files.exclude)?;
-    if options.control.needs_rate() && options.rate.is_none() {
+    if options.control.needs_rate() && options.rate_now().is_none() {
         return Err(RequestError::NeedsRate(options.control));
     }
     if options.background && !options.control.yields() {
@@ -294,12 +294,14 @@ pub fn open<'a>(
             udp_handshake::shake_hands(&mut proposal, connecting, first, options, (observer, &stop))?
         }
     };
+    let dscp = proposal.offer.service();
     let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
     let common = Common {
         secret: agreed.secret,
         aes: agreed.aes,
         classes: transfer.classes.clone(),
         sends: fields.sends,
+        dscp,
     };
     agreed.link.answered(&agreed.secret);
     agreed.link.set_main_keys(Keys::main(&agreed.secret, agreed.aes, connection_id, Side::Client));
@@ -325,6 +327,7 @@ pub fn open<'a>(
     let local = options.bind.first().cloned();
     let ways: Ways = Arc::new(Mutex::new(addresses.iter().map(|to| (local.clone(), *to)).collect()));
     if let Some(control) = control.resumable() {
+        control.set_dscp(dscp);
         let patience = Duration::from_millis(transfer.stall_timeout_ms.max(1000));
         let key = control_key(&secret, connection_id);
         rejoin::keep(control, Rejoin { ways: ways.clone(), connection_id, key }, connecting, patience)?;
@@ -340,11 +343,16 @@ pub fn open<'a>(
         has_pipe,
         // The server has shown that it is there.
         confirmed: true,
-        live_rate: options.live_rate.clone(),
+        live: options.live.clone(),
+        pace_told: Pace { rate: transfer.rate_cap, paused: false },
+        shared_rate: options.shared_rate.clone(),
         first_flight: first_flight.filter(|_| honours_ticket),
         ..Session::new((link, control, waker), (proposal.check, transfer, rtt), stop, observer)
     };
     let mut opened = Opened { session, far };
+    if let Some(live) = &options.live {
+        live.allow_pauses(fields.sends || opened.session.control.version() >= PACE_SINCE);
+    }
     if opened.session.control.version() >= several::SINCE
         && let Some((paths, want)) = SidePaths::of_client(common, &opened.session.link, ways, options)
     {

@@ -66,7 +66,7 @@ impl FirstFlight {
         }
         let layout = Arc::new(Layout::new(&first.scan.manifest));
         let object_len = layout.object_len();
-        let rate = met.bandwidth.min(options.rate.unwrap_or(met.bandwidth)).scale(CAREFUL);
+        let rate = met.bandwidth.min(options.rate_now().unwrap_or(met.bandwidth)).scale(CAREFUL);
         let packet_len =
             u32::from(met.datagram_len).checked_sub(wire::DATA_OVERHEAD as u32).filter(|len| *len > 0)?;
         let rtt = Duration::from_micros(met.rtt_us).min(RTT_MAX);

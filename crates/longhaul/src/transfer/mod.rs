@@ -62,7 +62,7 @@
 //!
 //! # Saying why
 //!
-//! `Sending::limit` asks in this order: the socket or the TCP streams are full (path), there is nothing to send
+//! `Sending::limit` asks in this order: its user has it pause, the socket or the TCP streams are full (path), there is nothing to send
 //! (source), the rate cap; else it is the controller's pace, and behind that the receiver (its disk or its host), the
 //! processor (the pacer came late again and again), a policer, random loss, or the path. `LimitMeter` adds up the time under
 //! each. Losses of the path and drops of the receiving host (`SO_RXQ_OVFL`) are counted apart throughout.
@@ -71,11 +71,13 @@ mod absent;
 mod accept;
 pub mod client;
 mod connect;
+mod figures;
 mod first_flight;
 mod identity;
 mod joins;
 mod object_receiver;
 mod openings;
+mod pace;
 mod ports;
 mod presence;
 pub mod probe;

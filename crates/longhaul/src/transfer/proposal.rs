@@ -91,6 +91,7 @@ impl Proposal {
             listing_head: vec![],
             ticket: fields.ticket,
             third_party: fields.third_party,
+            dscp: options.dscp,
         };
         let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
         let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
@@ -101,7 +102,18 @@ impl Proposal {
 
     /// For datagrams to a daemon.
     pub fn link(&self, key: &ClientKey, peer: SocketAddr, options: &CopyOptions) -> Result<PeerLink, Error> {
-        open_link(vec![peer], options.bind.first(), self.early(key))
+        self.open_link(vec![peer], key, options)
+    }
+
+    fn open_link(
+        &self,
+        peers: Vec<SocketAddr>,
+        key: &ClientKey,
+        options: &CopyOptions,
+    ) -> Result<PeerLink, Error> {
+        let mut link = open_link(peers, options.bind.first(), self.early(key))?;
+        link.set_dscp(self.offer.service());
+        Ok(link)
     }
 
     fn early(&self, key: &ClientKey) -> Keys {
@@ -138,9 +150,7 @@ impl Proposal {
                 let beginning = Box::new(Beginning::new(&connection.key, &self.offer)?);
                 let link = match addresses[..] {
                     [] => None,
-                    _ => {
-                        Some(open_link(addresses.clone(), options.bind.first(), self.early(&connection.key))?)
-                    }
+                    _ => Some(self.open_link(addresses.clone(), &connection.key, options)?),
                 };
                 (beginning, link)
             }
@@ -175,7 +185,7 @@ impl Proposal {
                 if inside != Inside::DataAlone {
                     addresses = candidates(udp_hosts, udp_port, &at);
                 }
-                open_link(addresses.clone(), options.bind.first(), self.early(&key))?
+                self.open_link(addresses.clone(), &key, options)?
             }
         };
         Ok(Agreed {
@@ -198,7 +208,7 @@ fn transfer_options(options: &CopyOptions) -> TransferOptions {
     TransferOptions {
         control: options.control.name().into(),
         select: options.select.map(|select| select.name().into()),
-        rate_cap: options.rate,
+        rate_cap: options.rate_now(),
         background: options.background,
         ack_every: options.ack_every,
         batch: options.batch,

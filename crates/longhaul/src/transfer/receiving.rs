@@ -1,5 +1,6 @@
 //! The side that gets the files.
 
+mod figures;
 mod listed;
 mod parts;
 
@@ -9,7 +10,7 @@ use self::parts::{Before, Compared, Next, Part, PartEnd, Parts, Storer, stretch_
 use super::object_receiver::ObjectReceiver;
 use super::sending::Totals;
 use super::session::{HEARTBEAT, Session};
-use crate::api::{Phase, Progress};
+use crate::api::Phase;
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Base, Drain, FileSink, Outlet, Passed, Plan, Planner, SinkEvent};
@@ -67,7 +68,7 @@ pub fn receive(
         totals.add(&manifest, &layout);
         return Ok(conclude(session, report.clone(), (report, totals), Seen::default()));
     }
-    let Before { have, claimed, already, failures } = Before::of(&plan, &layout);
+    let Before { have, claimed, already, failures, files_there } = Before::of(&plan, &manifest, &layout);
     session.keep_first_flight(claimed.is_empty());
     session.tell_rate(None);
     session.control.send(Message::Start { have: have.clone(), claimed, already });
@@ -79,7 +80,7 @@ pub fn receive(
     let sink = FileSink::start(plan, manifest.clone(), layout.clone(), session.waker.to_call());
     let speed = Allowance::of(&session.budget, Purpose::Speed);
     let sink = Box::new(sink.map_err(|error| session.abort(error))?.beside_others(speed));
-    let first = Part { manifest, layout, sink, source_errors, _listed: listed };
+    let first = Part { manifest, layout, sink, source_errors, files_there, _listed: listed };
     let next = Next::new(Storer::Files(Box::new(planner)), session.waker.to_call(), session.budget.clone());
     receive_parts(session, (Parts::default(), first), (have, already), next, is_dry_run)
 }
@@ -114,7 +115,7 @@ pub fn receive_pipe(
     tell(drain.passed());
     let (layout, manifest) = (Arc::new(Layout::new(&manifest)), Arc::new(manifest));
     let sink = drain.stretch(len, !manifest.seams.has_more, memory);
-    let first = Part { manifest, layout, sink, source_errors, _listed: listed };
+    let first = Part { manifest, layout, sink, source_errors, files_there: 0, _listed: listed };
     let next = Next::new(Storer::Pipe(drain), session.waker.to_call(), session.budget.clone());
     receive_parts(session, (Parts::of_pipe(), first), (Ranges::new(), Already::default()), next, false)
 }
@@ -347,6 +348,7 @@ impl<'a, 's> Receiving<'a, 's> {
                 self.tell_progress(now);
                 let used = (self.recent.1 > 0).then_some(self.recent.2);
                 self.session.tell_rate(used);
+                self.session.tell_pace();
             }
             if busy {
                 continue;
@@ -393,7 +395,7 @@ impl<'a, 's> Receiving<'a, 's> {
         let compared = self.next.poll(at_work).map_err(|error| self.session.abort(error))?;
         self.session.waits.fetch_or(self.next.waits_long(), Ordering::Relaxed);
         let Some(Compared { base, part, before }) = compared else { return Ok(()) };
-        let Before { have, claimed, already, failures } = before;
+        let Before { have, claimed, already, failures, .. } = before;
         let (manifest, layout) = (part.manifest.clone(), part.layout.clone());
         let end = self.parts().end();
         let first = self.parts().push(part, base).map_err(|error| self.session.abort(error))?;
@@ -510,60 +512,11 @@ impl<'a, 's> Receiving<'a, 's> {
     fn check_stall(&mut self) -> Result<(), Error> {
         self.session.check_silence(self.object.last_news().max(self.session.last_word))
     }
-
-    fn tell_progress(&mut self, now: Time) {
-        let (done, all) = self.object.receiver().map_or((0, false), |receiver| {
-            let done = receiver.received() * u64::from(receiver.shape().packet_len);
-            (done, receiver.received() == receiver.shape().packets())
-        });
-        let (at, before, goodput) = self.recent;
-        if now.since(at) >= RECENT {
-            self.recent = (now, done, Rate::from_bytes_over(done.saturating_sub(before), now.since(at)));
-        }
-        let Totals { bytes: listed, files, .. } = self.parts().totals();
-        let is_pipe = self.parts().is_pipe();
-        self.session.observer.progress(&Progress {
-            phase: if all && !is_pipe { Phase::Verifying } else { Phase::Moving },
-            bytes_done: done.min(listed),
-            bytes_total: if is_pipe { 0 } else { listed },
-            files_total: files,
-            goodput,
-            loss: self.status.loss,
-            rtt: Duration::from_nanos(self.status.rtt_ns[2]),
-            limited_by: self.status.limited_by,
-            limits: self.status.limits,
-            carrier: self.status.carrier(),
-            skipped_bytes: self.already.skipped_bytes,
-            resumed_bytes: self.already.resumed_bytes,
-        });
-    }
-
-    /// Datagrams that this host dropped are nobody else's fault: say what helps.
-    fn warn_of_drops(&mut self) {
-        let (drops, refused) = (self.session.drops(), self.session.link.refused());
-        let received = self.object.receiver().map_or(0, |receiver| receiver.stats().received);
-        tracing::debug!(
-            "{received} datagrams received, {drops} dropped by this host, {refused} not authentic or repeated"
-        );
-        if drops > received / DROPS_WORTH_A_WORD {
-            let buffer = self.session.link.socket().map_or(0, |socket| socket.receive_buffer()) >> 10;
-            let line = format!(
-                "this host dropped {drops} datagrams: its socket buffer holds {buffer} KiB; \
-                 raise net.core.rmem_max (sysctl) to 16 MiB or more, or relieve its processor"
-            );
-            tracing::warn!("{line}");
-            self.session.observer.warning(&line);
-        }
-    }
 }
 
-/// A drop in so many datagrams is worth a word.
-const DROPS_WORTH_A_WORD: u64 = 1000;
 /// The word that confirms an offer leaves when the answer to that has come: a round trip later.
 const CONFIRMATION_PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for the sender's last word.
 pub const PARTING: Duration = Duration::from_secs(5);
 /// What a TCP stream brought and a full sink refused is offered again so soon.
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
-/// Rates shown are over this span.
-const RECENT: Duration = Duration::from_millis(500);

@@ -128,6 +128,8 @@ struct Sending<'a, 's, F> {
     last_status: Time,
     recent: Recent,
     remarks: Vec<String>,
+    /// When the way of a copy that pauses was last kept open.
+    kept_open: Time,
     hashes: Vec<GroupHash>,
     carrier: CarrierState,
     /// Further paths over which it sends.
@@ -182,6 +184,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         let control = Control { kind, config: control };
         let mut sender = Sender::new(config, feed, control.build(None));
         sender.hold(&claimed);
+        sender.set_paused(session.is_paused());
         first_flight::hand_over(session.first_flight.take(), &mut sender, counts_first);
         let state = CarrierState::new(session, carrier, &path, control);
         if carrier == Carrier::Object {
@@ -194,9 +197,6 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
                 kind.name(),
                 companions.selector.name()
             ));
-        }
-        if session.options.background {
-            session.link.mark_background();
         }
         let batch = session.options.batch.map_or(GSO_SEGMENTS_MAX, |b| b.max(1) as usize);
         let (now, classes) = (clock::now(), session.options.classes.len());
@@ -215,6 +215,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             last_status: now,
             recent: Recent { at: now, ..Recent::default() },
             remarks: vec![],
+            kept_open: now,
             hashes: vec![],
             carrier: state,
             joined: Joined::default(),
@@ -399,8 +400,11 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         if now.since(self.last_progress) >= HEARTBEAT {
             self.last_progress = now;
             self.tell_progress();
+            self.session.tell_breakdown(now);
             let used = (self.recent.acked > 0).then_some(self.recent.goodput);
             self.sender.set_rate_cap(self.session.rate_cap(used));
+            self.sender.set_paused(self.session.is_paused());
+            self.keep_open(now);
         }
         if now.since(self.last_status) >= STATUS_EVERY {
             self.last_status = now;
@@ -450,6 +454,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             carrier: self.carrier.current(),
             skipped_bytes: self.already.skipped_bytes,
             resumed_bytes: self.already.resumed_bytes,
+            files_done: self.session.files_done,
         });
     }
 
@@ -457,8 +462,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn check_stall(&mut self) -> Result<(), Error> {
         let patience = self.session.stall_timeout();
         let stats = self.sender.stats();
-        let waiting =
-            self.sender.acked() < self.sender.shape().packets() && self.sender.blocked() != Blocked::Source;
+        let waiting = self.sender.acked() < self.sender.shape().packets()
+            && self.sender.blocked() != Blocked::Source
+            && !self.sender.is_paused();
         if !waiting {
             // A source may pause for as long as it likes.
             self.last_complete = clock::now();

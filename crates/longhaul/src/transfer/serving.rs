@@ -63,7 +63,13 @@ pub fn serve_session(
     let mut meter = Meter::begin(owner.clone());
     let mut session = begin(server, (control, link, waker), (&offer, &secret, rtt), sends, &mut meter)?;
     session.paths = SidePaths::of_server(
-        Common { secret, aes: offer.aes && has_aes(), classes: offer.transfer.classes.clone(), sends },
+        Common {
+            secret,
+            aes: offer.aes && has_aes(),
+            classes: offer.transfer.classes.clone(),
+            sends,
+            dscp: offer.service(),
+        },
         doors(server, ground.as_ref()),
     );
     if let (true, Some(name)) = (sends, session.options.congestion.clone())
@@ -149,6 +155,10 @@ fn begin<'a>(
     observer: &'a mut dyn Observer,
 ) -> Result<Session<'a>, Ended> {
     precise_timers();
+    link.set_dscp(offer.service());
+    if let Some(control) = control.resumable() {
+        control.set_dscp(offer.service());
+    }
     link.set_main_keys(Keys::main(secret, offer.aes && has_aes(), offer.connection_id, Side::Server));
     let mut transfer = offer.transfer.clone();
     if !server.is_ssh {

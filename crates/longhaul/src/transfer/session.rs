@@ -8,6 +8,7 @@ use crate::clock;
 use crate::daemon::supervision::Supervision;
 use crate::error::Error;
 use crate::listing::ListingError;
+use crate::live::LiveControl;
 use crate::net::budget::Budget;
 use crate::net::control::{Control, Incoming};
 use crate::net::link::PeerLink;
@@ -19,7 +20,7 @@ use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::path::{PathCheck, PathEvent};
 use longhaul_proto::session::message::several::PathStatus;
-use longhaul_proto::session::message::{Message, Ticket, TransferOptions};
+use longhaul_proto::session::message::{Message, Pace, Ticket, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::{Rate, Time};
@@ -82,8 +83,13 @@ pub struct Session<'a> {
     pub supervision: Option<Supervision>,
     /// The rate that the other side was told to keep to, or told us to.
     pub rate_told: Option<Rate>,
-    /// What this side's user lets it send at by now, bit/s.
-    pub live_rate: Option<Arc<AtomicU64>>,
+    /// The client: how fast its user lets it go by now, and what the server was last told of that.
+    pub live: Option<Arc<LiveControl>>,
+    pub pace_told: Pace,
+    /// The client's user has the server pause.
+    pub is_held: bool,
+    /// Of a rate that several copies have in common, what this one may have, bit/s.
+    pub shared_rate: Option<Arc<AtomicU64>>,
     /// The memory that all sessions of this program may take.
     pub budget: Arc<Budget>,
     /// Set when something has waited long for some of that, and whether it was told.
@@ -101,6 +107,10 @@ pub struct Session<'a> {
     pub paths: SidePaths,
     /// How each path does, by the word of who sends; empty where there is one.
     pub path_status: Vec<PathStatus>,
+    /// Regular files that are in place, by the word of who receives.
+    pub files_done: Option<u64>,
+    /// When this side's user was last told how the data divides.
+    pub breakdown_told: Time,
 }
 
 /// Datagrams that have been opened, as far as little of them goes.
@@ -158,7 +168,10 @@ impl<'a> Session<'a> {
             asked_at: None,
             supervision: None,
             rate_told: None,
-            live_rate: None,
+            live: None,
+            pace_told: Pace::default(),
+            is_held: false,
+            shared_rate: None,
             budget: Arc::default(),
             waits: Arc::default(),
             waits_told: false,
@@ -168,6 +181,8 @@ impl<'a> Session<'a> {
             first_flight: None,
             paths: SidePaths::default(),
             path_status: vec![],
+            files_done: None,
+            breakdown_told: Time::ZERO,
         }
     }
 }
@@ -243,6 +258,8 @@ impl Session<'_> {
                 }
                 Message::Paths(told) => self.paths.note_answer(told),
                 Message::PathStatus(status) => self.path_status = status,
+                Message::Pace(pace) => self.take_pace(pace),
+                Message::FilesDone(files) => self.files_done = Some(files),
                 message => return Ok(Some(message)),
             }
         }
@@ -277,29 +294,6 @@ impl Session<'_> {
             if self.opener.is_none() {
                 self.control.send(Message::Streams { wanted: wanted as u16 });
             }
-        }
-    }
-
-    /// The lowest of all rates that this side may send at, which sent at `used` of late.
-    pub fn rate_cap(&self, used: Option<Rate>) -> Option<Rate> {
-        let shared = self.supervision.as_ref().and_then(|supervision| supervision.rate(used));
-        let live = self.live_rate.as_ref().map(|rate| Rate(rate.load(Ordering::Relaxed)));
-        [self.options.rate_cap, self.rate_told, live, shared].into_iter().flatten().min()
-    }
-
-    /// Tell the side that sends how fast it may, which sent at `used` of late: at once if it is less than before.
-    pub fn tell_rate(&mut self, used: Option<Rate>) {
-        let Some(rate) = self.supervision.as_ref().and_then(|supervision| supervision.rate(used)) else {
-            // It may as fast as it likes, after having been told otherwise.
-            if self.rate_told.take().is_some() {
-                self.control.send(Message::RateCap(Rate(u64::MAX)));
-            }
-            return;
-        };
-        let is_news = self.rate_told.is_none_or(|told| rate < told || rate.0 > told.0 + told.0 / 16);
-        if is_news {
-            self.rate_told = Some(rate);
-            self.control.send(Message::RateCap(rate));
         }
     }
 

@@ -19,6 +19,7 @@ use crate::net::link::PeerLink;
 use crate::net::local::LocalEnd;
 use crate::net::seal::{KeyPhase, Keys, Side, path_secret};
 use crate::net::wake::Waker;
+use longhaul_proto::dscp::Dscp;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::session::message::several::{self, PATHS_MAX, WantPaths};
 use longhaul_proto::units::Time;
@@ -42,6 +43,8 @@ pub struct Common {
     pub classes: Vec<u16>,
     /// This side sends the object.
     pub sends: bool,
+    /// What packets ask routers for.
+    pub dscp: Dscp,
 }
 
 /// The further paths of a session.
@@ -126,6 +129,7 @@ impl SidePaths {
                     (PeerLink::waiting(bound.socket, None, early), None, bound.port)
                 }
             };
+            link.set_dscp(common.dscp);
             link.set_main_keys(main);
             ports.push(port);
             self.list.push(SidePath::new(common, link, number, clock::now(), line)?);
@@ -276,6 +280,7 @@ impl Common {
         let (connection_id, secret) = path_secret(&self.secret, number);
         let (early, main) = self.keys(connection_id, &secret, Side::Client);
         let mut link = open_link(vec![peer], place, early)?;
+        link.set_dscp(self.dscp);
         link.set_main_keys(main);
         Ok(link)
     }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 /// What comes out of a control stream.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are messages, and few of them wait at a time")]
 pub enum Incoming {
     /// A message.
     Message(Message),

@@ -10,11 +10,13 @@
 //!
 //! A stream that was opened over UDP begins without a connection. What the server has to say goes over UDP until there is one.
 
+use crate::dscp;
 use crate::join::read_array;
 use crate::seal::Side;
 use crate::tcp::TcpInfo;
 use crate::wake::Waker;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_proto::dscp::Dscp;
 use rustix::event::{PollFd, PollFlags};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -133,6 +135,8 @@ struct State {
     unread: VecDeque<u8>,
     /// Up to where the present connection has brought it: behind what came, if that came another way.
     brought: u64,
+    /// What the packets of its connections ask routers for.
+    dscp: Dscp,
 }
 
 /// What a stream without a connection needs.
@@ -176,6 +180,7 @@ impl ResumableStream {
             early,
             unread: VecDeque::new(),
             brought: 0,
+            dscp: Dscp::default(),
         };
         let (changed, resumed) = (Condvar::new(), bounded(1));
         Arc::new(ResumableStream { state: Mutex::new(state), changed, resumed, bell })
@@ -258,6 +263,13 @@ impl ResumableStream {
         self.state().backlog.note_taken(position)
     }
 
+    /// The packets of its connections ask routers for this from now on.
+    pub fn set_dscp(&self, dscp: Dscp) {
+        let mut state = self.state();
+        state.dscp = dscp;
+        state.socket.iter().for_each(|socket| dscp::mark(socket, dscp));
+    }
+
     /// This host's end of the present connection.
     pub fn local_address(&self) -> Option<IpAddr> {
         let socket = self.state().socket.clone()?;
@@ -319,6 +331,7 @@ impl ResumableStream {
         socket.set_nodelay(true)?;
         socket.set_read_timeout(state.silence_borne())?;
         socket.set_write_timeout(None)?;
+        dscp::mark(&socket, state.dscp);
         (state.socket, state.broken_at, state.early) = (Some(Arc::new(socket)), None, None);
         self.changed.notify_all();
         // One word is enough, however often.

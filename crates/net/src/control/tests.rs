@@ -67,6 +67,7 @@ fn offer() -> Offer {
         listing_head: vec![],
         ticket: None,
         third_party: false,
+        dscp: None,
     }
 }
 

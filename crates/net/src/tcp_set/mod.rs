@@ -28,7 +28,7 @@ pub use join::{
 };
 pub use longhaul_proto::streams::join::{CONTROL_MAGIC, FIRST_MAGIC, MAGIC, MAGIC_LEN};
 pub use opener::{StreamOpener, StreamOpenerConfig};
-pub use stream::StreamSocket;
+pub use stream::{StreamFigures, StreamSocket};
 
 use super::seal::KeyPhase;
 use super::seal::{Keys, Refused};
@@ -36,6 +36,7 @@ use super::wake::Waker;
 use crate::join::JoinKey;
 use crate::tcp::Survey;
 use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_proto::dscp::Dscp;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::session::message::TransferOptions;
 use longhaul_proto::streams::STREAMS_MAX;
@@ -68,6 +69,8 @@ pub struct StreamSet {
     /// What the kernels knew of them at the last look.
     survey: Survey,
     looked_at: Time,
+    /// What their packets ask routers for.
+    dscp: Dscp,
 }
 
 impl Default for StreamSet {
@@ -83,6 +86,7 @@ impl Default for StreamSet {
             latest: 0,
             survey: Survey::default(),
             looked_at: Time::ZERO,
+            dscp: Dscp::default(),
         }
     }
 }
@@ -116,8 +120,15 @@ impl StreamSet {
         if self.streams.len() < STREAMS_MAX as usize
             && let Ok(stream) = DataStream::new(socket, read_len)
         {
+            stream.socket.mark(self.dscp);
             self.streams.push(stream);
         }
+    }
+
+    /// Their packets ask routers for this from now on, and those of all that are added.
+    pub fn set_dscp(&mut self, dscp: Dscp) {
+        self.dscp = dscp;
+        self.streams.iter().for_each(|stream| stream.socket.mark(dscp));
     }
 
     /// How many there are.
@@ -138,6 +149,11 @@ impl StreamSet {
     /// What the kernels knew of them at the last look.
     pub fn survey(&self) -> &Survey {
         &self.survey
+    }
+
+    /// What is known of each connection.
+    pub fn figures(&self) -> impl Iterator<Item = StreamFigures> {
+        self.streams.iter().filter_map(DataStream::figures)
     }
 
     /// Numbers that a TCP stream carried which died. Some of them may have come in.

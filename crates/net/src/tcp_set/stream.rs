@@ -1,13 +1,15 @@
 //! One TCP stream: a connection, what waits to be written to it, and what it carried.
 
+use crate::dscp;
 use crate::tcp::TcpInfo;
+use longhaul_proto::dscp::Dscp;
 use longhaul_proto::streams::records::Records;
 use longhaul_proto::streams::watch::{StreamSample, StreamWatch};
 use longhaul_proto::units::{DatagramNumber, Time};
 use rustix::net::sockopt::set_socket_linger;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -36,6 +38,13 @@ impl StreamSocket {
         if let StreamSocket::Tcp(socket) = self {
             // One that is dead already takes no options.
             let _ = set_socket_linger(socket, Some(Duration::ZERO));
+        }
+    }
+
+    /// Have its packets ask routers for this.
+    pub fn mark(&self, dscp: Dscp) {
+        if let StreamSocket::Tcp(socket) = self {
+            dscp::mark(socket, dscp);
         }
     }
 
@@ -71,6 +80,19 @@ pub struct DataStream {
     /// When some of those were last found to have come in, or when it began to carry something.
     progress: Time,
     watch: StreamWatch,
+    /// Written and read.
+    moved_bytes: u64,
+}
+
+/// What is known of a TCP stream.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamFigures {
+    /// This host's end of its connection, and the other one's.
+    pub ends: [SocketAddr; 2],
+    /// Written to it and read from it.
+    pub bytes: u64,
+    /// Smoothed round trip.
+    pub rtt: Duration,
 }
 
 impl DataStream {
@@ -91,6 +113,7 @@ impl DataStream {
             carried: VecDeque::new(),
             progress: Time::ZERO,
             watch: StreamWatch::default(),
+            moved_bytes: 0,
         })
     }
 
@@ -116,7 +139,10 @@ impl DataStream {
         while self.is_stuck() {
             match self.socket.write(&self.out[self.out_sent..]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => self.out_sent += sent,
+                Ok(sent) => {
+                    self.out_sent += sent;
+                    self.moved_bytes += sent as u64;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.writable = false;
                     return Ok(());
@@ -134,6 +160,7 @@ impl DataStream {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(read) => {
                 self.records.filled(read);
+                self.moved_bytes += read as u64;
                 Ok(true)
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -189,6 +216,14 @@ impl DataStream {
             StreamSocket::Tcp(socket) => Some(TcpInfo::of(socket)),
             StreamSocket::Pipe(_) => None,
         }
+    }
+
+    /// For who looks at it; `None` for the control stream, and one that is dead.
+    pub fn figures(&self) -> Option<StreamFigures> {
+        let StreamSocket::Tcp(socket) = &self.socket else { return None };
+        let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+        let ends = [socket.local_addr().ok()?, socket.peer_addr().ok()?].map(canonical);
+        Some(StreamFigures { ends, bytes: self.moved_bytes, rtt: TcpInfo::of(socket).ok()?.rtt })
     }
 
     /// For the watch over all TCP streams.

@@ -31,13 +31,21 @@ fn a_run_arrives_as_its_datagrams() {
 }
 
 #[test]
-fn background_is_marked_lower_effort() {
-    let (mut a, _) = pair();
-    a.mark_background();
-    a.set_ecn(Ecn::Ect0);
-    assert_eq!(a.socket.tos_v4().unwrap(), 0b110);
-    a.set_ecn(Ecn::NotEct);
-    assert_eq!(a.socket.tos_v4().unwrap(), 0b100);
+fn a_code_point_and_what_is_said_of_queues_do_not_touch_each_other() {
+    for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+        let mut a = UdpSocket::bind(address.parse().unwrap(), false).unwrap();
+        let service = |a: &UdpSocket| match a.local_addr().unwrap() {
+            SocketAddr::V4(_) => a.socket.tos_v4().unwrap(),
+            SocketAddr::V6(_) => rustix::net::sockopt::ipv6_tclass(&a.socket).unwrap(),
+        };
+        a.set_dscp(Dscp::LE);
+        a.set_ecn(Ecn::Ect0);
+        assert_eq!(service(&a), 0b110, "{address}");
+        a.set_ecn(Ecn::NotEct);
+        assert_eq!(service(&a), 0b100, "{address}");
+        a.set_dscp(Dscp::from(46));
+        assert_eq!(service(&a), 0xb8, "{address}");
+    }
 }
 
 #[test]

@@ -19,6 +19,10 @@ impl Fixed {
 impl Controller for Fixed {
     fn on_ack(&mut self, _ack: &AckSample) {}
 
+    fn on_named_rate(&mut self, rate: Rate) {
+        self.rate = rate;
+    }
+
     fn pacing_rate(&self) -> Option<Rate> {
         Some(self.rate)
     }

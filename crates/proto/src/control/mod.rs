@@ -186,6 +186,9 @@ pub trait Controller: fmt::Debug + Send {
     fn on_timed(&mut self, _now: Time, _arrivals: &[TimedArrival]) {}
     /// Nothing was acknowledged for a whole timeout.
     fn on_timeout(&mut self, _now: Time) {}
+    /// The rate that the user named is another one from now on. Of those that look for a rate of their own it is a cap, which
+    /// the sender sees to.
+    fn on_named_rate(&mut self, _rate: Rate) {}
     /// The pacer obeys this; `None`: as fast as the socket takes it.
     fn pacing_rate(&self) -> Option<Rate>;
     /// Bytes that may be on their way; `None`: no bound.

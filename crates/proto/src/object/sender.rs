@@ -33,7 +33,7 @@ use crate::ecn::Ecn;
 use crate::endpoint::{Arrival, Endpoint, Source, Transmit};
 use crate::ranges::Ranges;
 use crate::rtt::Rtt;
-use crate::units::{DatagramNumber, PacketNumber, Rate, Time};
+use crate::units::{DatagramNumber, PacketNumber, Time};
 use crate::wire::{self, Ack, Body};
 use core::time::Duration;
 use path::{PathState, SILENT_FLIGHT};
@@ -67,6 +67,8 @@ pub struct Sender<S> {
     epoch: u16,
     /// Bytes in the longest packet of earlier cuts.
     longest_before: u32,
+    /// The user has it pause.
+    paused: bool,
     events: VecDeque<SenderEvent>,
     complete: bool,
 }
@@ -98,6 +100,7 @@ impl<S: Source> Sender<S> {
             pending: None,
             epoch: 0,
             longest_before: 0,
+            paused: false,
             events: complete.then_some(SenderEvent::Complete).into_iter().collect(),
             complete,
             config,
@@ -134,11 +137,6 @@ impl<S: Source> Sender<S> {
     /// Sending time lost to late wake-ups.
     pub fn time_lost(&self) -> Duration {
         self.path.pacer.time_lost()
-    }
-
-    /// Never faster than this from now on.
-    pub fn set_rate_cap(&mut self, rate: Option<Rate>) {
-        self.config.rate_cap = rate;
     }
 
     /// Packets that the receiver has (with those it had before).
@@ -482,6 +480,10 @@ impl<S: Source> Endpoint for Sender<S> {
             self.path.blocked = Blocked::Done;
             return None;
         }
+        if self.paused {
+            self.rest(now);
+            return None;
+        }
         if let Some(transmit) = self.ask(now, buf) {
             return Some(transmit);
         }
@@ -544,7 +546,8 @@ impl<S: Source> Endpoint for Sender<S> {
             .probe_at()
             .filter(|_| paced && self.path.train_left == 0 && self.may_probe());
         let probe = probe.map(|at| at.max(self.capped_until()));
-        let all = [wake, probe, self.overtaken_at(), self.timeout_at(), self.ask_at()];
+        let ask_at = self.ask_at().filter(|_| !self.paused);
+        let all = [wake, probe, self.overtaken_at(), self.timeout_at(), ask_at];
         all.into_iter().flatten().min()
     }
 

@@ -69,6 +69,8 @@ pub enum Blocked {
     Pacing,
     /// The user's cap on the rate.
     RateCap,
+    /// The user has it pause.
+    Paused,
     /// The controller's window.
     Window,
     /// The source has not read what is to go next.

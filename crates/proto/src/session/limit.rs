@@ -29,6 +29,8 @@ pub enum Limit {
     RateCap,
     /// A policer on the path: it drops what exceeds its rate.
     Policer,
+    /// The user has it pause. Told from version 14 on.
+    Paused,
 }
 
 impl Limit {
@@ -44,12 +46,14 @@ impl Limit {
             Limit::Cpu => "cpu",
             Limit::RateCap => "rate_cap",
             Limit::Policer => "policer",
+            Limit::Paused => "paused",
         }
     }
 }
 
 impl Limit {
-    const ALL: [Limit; 9] = [
+    /// All of them, in the order of the table.
+    pub const ALL: [Limit; 10] = [
         Limit::None,
         Limit::Path,
         Limit::Loss,
@@ -59,6 +63,7 @@ impl Limit {
         Limit::Cpu,
         Limit::RateCap,
         Limit::Policer,
+        Limit::Paused,
     ];
 
     /// A sentence for people.
@@ -75,6 +80,7 @@ impl Limit {
             Limit::Cpu => "the sender's processor is busy",
             Limit::RateCap => "the rate cap that was asked for",
             Limit::Policer => "the path drops what exceeds a rate, and lets nothing wait",
+            Limit::Paused => "it pauses, as its user wishes",
         }
     }
 }

@@ -12,6 +12,7 @@ use super::transport::{Carrier, Switch, Transport};
 use super::truncated::{MemoryLen, Truncated};
 use super::versions::Versions;
 use crate::control::ControllerKind;
+use crate::dscp::Dscp;
 use crate::object::Companions;
 use crate::ranges::{Ranges, read_ranges};
 use crate::units::{Rate, Time};
@@ -241,6 +242,15 @@ pub struct Offer {
     /// The client only arranges the copy: the other end is a third host ([`third_party`]). The operation is what this side does,
     /// as in a copy with the client itself. From version 12 on.
     pub third_party: bool,
+    /// What the packets of both sides ask of routers. From version 14 on.
+    pub dscp: Option<Dscp>,
+}
+
+impl Offer {
+    /// What the packets of both sides ask of routers: in the background to be last, unless something else is said.
+    pub fn service(&self) -> Dscp {
+        self.dscp.unwrap_or(if self.transfer.background { Dscp::LE } else { Dscp::default() })
+    }
 }
 
 /// Names a ticket; no secret.
@@ -551,7 +561,28 @@ pub enum Message {
     Paths(Paths),
     /// Sender to receiver, where it sends over several: how each does, the first one first.
     PathStatus(Vec<PathStatus>),
+    /// Receiver to sender, for its display: so many regular files are in place, with those that were there. From
+    /// [`FILES_DONE_SINCE`] on.
+    FilesDone(u64),
+    /// The client to a server that sends, and an arranger to the end that is the client: how fast from now on, in place of what
+    /// the offer said. From [`PACE_SINCE`] on.
+    Pace(Pace),
 }
+
+/// How fast a copy's user lets it go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// No faster than this; `None`: as fast as the path takes it.
+    pub rate: Option<Rate>,
+    /// Not at all, until another word comes.
+    pub paused: bool,
+}
+
+/// The first version with [`Message::Pace`].
+pub const PACE_SINCE: u8 = 14;
+
+/// The first version whose receivers tell how many files are in place.
+pub const FILES_DONE_SINCE: u8 = 14;
 
 /// The first version with tickets.
 pub const TICKETS_SINCE: u8 = 12;

@@ -47,4 +47,6 @@ pub struct Progress {
     pub skipped_bytes: u64,
     /// Of `bytes_done`, those taken over from an interrupted run, or from files that are replaced.
     pub resumed_bytes: u64,
+    /// Regular files that are in place, with those that were there; `None` where the receiver does not tell. From version 14 on.
+    pub files_done: Option<u64>,
 }

@@ -13,6 +13,7 @@ mod queues;
 mod rates;
 mod scenarios;
 mod sizes;
+mod steering;
 mod switch;
 mod tcp;
 mod tcp_model;

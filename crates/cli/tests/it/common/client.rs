@@ -116,5 +116,6 @@ pub fn offer(operation: Operation, files: FileOptions, listing: &[u8], third_par
         listing_head: head.to_vec(),
         ticket: None,
         third_party,
+        dscp: None,
     }
 }

@@ -5,6 +5,8 @@ use super::{Ended, Running, longhaul, run, wait_until};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
 /// A place with a configuration: `data`, `in` and `both` are its folders.
@@ -73,6 +75,18 @@ impl Daemon {
         assert_eq!(words.get(..2), Some(&["serving", "at"][..]), "{line}{stderr}");
         let url = format!("longhaul://{}/", words[2]);
         Daemon { running, url }
+    }
+
+    /// What its metrics say.
+    pub fn metrics(&self) -> String {
+        let said = self.said();
+        let address =
+            said.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("it says where");
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        text
     }
 
     /// On standard error.

@@ -17,7 +17,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::session::message::third_party::{
     ClientPart, OneCopyKey, Outcome, Ready, SINCE, ServerPart, Whereabouts,
 };
-use longhaul_proto::session::message::{CopyId, Message, Operation};
+use longhaul_proto::session::message::{CopyId, Message, Operation, PACE_SINCE};
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::ffi::OsString;
 use std::net::ToSocketAddrs;
@@ -83,6 +83,9 @@ pub fn arrange(
         false => (&mut to, &mut from, gives),
     };
     let key = OneCopyKey(random()?);
+    if let Some(live) = &options.live {
+        live.allow_pauses(client.session().control.version() >= PACE_SINCE);
+    }
     let part = ServerPart { key, relayed: options.via_here };
     server.session().control.send(Message::BeServer(part));
     let part = ClientPart { key, to: server.whereabouts(), asks, transport: route.transport };
@@ -380,6 +383,7 @@ fn follow(
             }
             (_, none_yet) => outcome = none_yet,
         }
+        client.session().tell_pace();
         client.session().waker.wait_many(vec![], HEARTBEAT)?;
     }
 }

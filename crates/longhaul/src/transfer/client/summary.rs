@@ -5,17 +5,6 @@ use longhaul_proto::session::message::several::PathStatus;
 use longhaul_proto::session::message::{FileFailure, Report, SenderStatus};
 use std::time::Instant;
 
-fn summary_of(path: &PathStatus) -> PathSummary {
-    PathSummary {
-        from: path.from,
-        to: path.to,
-        packets_sent: path.packets_sent,
-        loss: path.loss,
-        rtt_ms_min: path.rtt_ns[0] as f64 / 1e6,
-        is_silent: path.is_silent,
-    }
-}
-
 /// What a copy had to move.
 pub(super) struct Totals {
     /// How each of several paths did.
@@ -78,7 +67,7 @@ pub(super) fn summarise(
         error: report.failed.first.first().map(FileFailure::to_string),
         failures: report.failed.first,
         relayed: options.via_here,
-        paths: totals.paths.iter().map(summary_of).collect(),
+        paths: totals.paths.iter().map(PathSummary::from).collect(),
         removed_paths: report.removed,
         to_copy: report.to_copy,
     }

@@ -11,7 +11,9 @@ use crate::listing::{self, ListingError, Room};
 use crate::net::budget::{Allowance, Budget, Purpose};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use longhaul_proto::endpoint::{Full, Sink};
-use longhaul_proto::session::manifest::{EntryIndex, Layout, Manifest, PARTS_MAX, Ranges, shifted};
+use longhaul_proto::session::manifest::{
+    Entry, EntryIndex, Kind, Layout, Manifest, PARTS_MAX, Ranges, shifted,
+};
 use longhaul_proto::session::message::{Already, FileFailure, GroupHash, Report};
 use longhaul_proto::session::reason::Reason;
 use longhaul_proto::units::Time;
@@ -30,6 +32,8 @@ pub struct Part {
     pub sink: Box<dyn PartSink>,
     /// What the other side could not list.
     pub source_errors: Vec<FileFailure>,
+    /// Regular files of it that were there as a whole.
+    pub files_there: u64,
     /// The memory that its listing takes.
     pub _listed: Allowance,
 }
@@ -51,6 +55,8 @@ pub struct Parts {
     /// Where the last part's data ends.
     end: u64,
     totals: Totals,
+    /// Regular files that are in place.
+    files_done: u64,
     /// They are stretches of a stream.
     is_pipe: bool,
     /// What there is to report of the parts that are done with.
@@ -95,6 +101,11 @@ impl Parts {
         self.totals
     }
 
+    /// Regular files that are in place, with those that were there. A stream has none before its end.
+    pub fn files_done(&self) -> Option<u64> {
+        Some(self.files_done).filter(|_| !self.is_pipe)
+    }
+
     /// How many are at work.
     pub fn len(&self) -> usize {
         self.live.len()
@@ -116,6 +127,7 @@ impl Parts {
         let Some(end) = end.filter(|_| base >= self.end) else { return Err(impossible) };
         (self.entries, self.end) = (all, end);
         self.totals.add(&part.manifest, &part.layout);
+        self.files_done += part.files_there;
         if self.is_pipe {
             self.totals.of_one_file();
         }
@@ -152,6 +164,7 @@ impl Parts {
 
     /// The next thing to know, of bytes of the object and entries of all parts.
     pub fn poll_event(&mut self) -> Option<SinkEvent> {
+        let files_done = &mut self.files_done;
         self.live.iter_mut().find_map(|placed| {
             let (base, first) = (placed.base, placed.first);
             placed.part.sink.poll_event().map(|event| match event {
@@ -161,7 +174,12 @@ impl Parts {
                     refused: shifted(&refused, base),
                 },
                 SinkEvent::Unwanted { ranges } => SinkEvent::Unwanted { ranges: shifted(&ranges, base) },
-                SinkEvent::FileDone { entry } => SinkEvent::FileDone { entry: first + entry },
+                SinkEvent::FileDone { entry } => {
+                    let entries = &placed.part.manifest.entries;
+                    let is_file = |entry: &Entry| matches!(entry.kind, Kind::File { .. });
+                    *files_done += u64::from(entries.get(entry as usize).is_some_and(is_file));
+                    SinkEvent::FileDone { entry: first + entry }
+                }
                 other => other,
             })
         })
@@ -292,12 +310,17 @@ pub struct Before {
     pub already: Already,
     /// Entries that cannot be stored.
     pub failures: Vec<FileFailure>,
+    /// Regular files that are there as a whole.
+    pub files_there: u64,
 }
 
 impl Before {
     /// As it was planned.
-    pub fn of(plan: &Plan, layout: &Layout) -> Before {
+    pub fn of(plan: &Plan, manifest: &Manifest, layout: &Layout) -> Before {
+        let is_file =
+            |entry: &&EntryIndex| matches!(manifest.entries[**entry as usize].kind, Kind::File { .. });
         Before {
+            files_there: plan.skipped.iter().filter(is_file).count() as u64,
             have: plan.have_to_begin_with(layout),
             claimed: plan.claimed.clone(),
             already: plan.already(),
@@ -426,7 +449,7 @@ fn compare(
         Storer::Files(mut planner) => {
             let mut plan: Plan = planner.plan(&manifest, &standing.over)?;
             plan.source_incomplete = !source_errors.is_empty();
-            let before = Before::of(&plan, &layout);
+            let before = Before::of(&plan, &manifest, &layout);
             let sink = FileSink::start(plan, manifest.clone(), layout.clone(), wake.clone())?;
             let sink: Box<dyn PartSink> = Box::new(sink.beside_others(Allowance::of(budget, Purpose::Speed)));
             (Storer::Files(planner), sink, before)
@@ -438,7 +461,8 @@ fn compare(
             (Storer::Pipe(drain), sink, Before::default())
         }
     };
-    let part = Part { manifest, layout, sink, source_errors, _listed: listed };
+    let files_there = before.files_there;
+    let part = Part { manifest, layout, sink, source_errors, files_there, _listed: listed };
     Ok((storer, Compared { base, part, before }))
 }
 

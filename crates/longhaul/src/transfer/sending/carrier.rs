@@ -147,6 +147,11 @@ impl<F: Feed> Sending<'_, '_, F> {
 
     /// Whether something else should carry the data.
     fn choose(&mut self, now: Time) -> Result<(), Error> {
+        if self.sender.is_paused() {
+            // It says nothing of the path.
+            self.carrier.choice.restart(now);
+            return Ok(());
+        }
         let stats = self.sender.stats();
         let (packets, delivered) = (self.sender.shape().packets(), self.sender.acked_bytes());
         if !self.sender.is_heard() {

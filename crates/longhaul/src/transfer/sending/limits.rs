@@ -3,11 +3,17 @@
 use super::{Feed, Sending};
 use crate::api::Limit;
 use longhaul_proto::object::Blocked;
+use longhaul_proto::session::message::PACE_SINCE;
 use longhaul_proto::units::Time;
+use std::time::Duration;
 
 impl<F: Feed> Sending<'_, '_, F> {
     /// What limits the transfer at this moment.
     pub(super) fn limit(&mut self, now: Time) -> Limit {
+        if self.sender.is_paused() {
+            let is_known = self.session.control.version() >= PACE_SINCE;
+            return if is_known { Limit::Paused } else { Limit::RateCap };
+        }
         let snapshot = self.sender.snapshot();
         if self.session.link.is_congested() {
             return Limit::Path;
@@ -18,7 +24,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         match self.sender.blocked() {
             Blocked::Source => Limit::Source,
             Blocked::Done if self.sender.source_mut().awaits_source() => Limit::Source,
-            Blocked::RateCap => Limit::RateCap,
+            Blocked::RateCap | Blocked::Paused => Limit::RateCap,
             Blocked::No | Blocked::Acks => Limit::None,
             // It all came in, and the receiver's last word is late.
             Blocked::Done if now.since(self.sender.stats().last_news) > self.sender.rtt().smoothed() => {
@@ -45,6 +51,16 @@ impl<F: Feed> Sending<'_, '_, F> {
         }
     }
 
+    /// While it pauses no data keeps the way open in firewalls that forget who is silent.
+    pub(super) fn keep_open(&mut self, now: Time) {
+        if !self.sender.is_paused() {
+            self.kept_open = now;
+        } else if now.since(self.kept_open) >= KEEP_OPEN_EVERY {
+            self.kept_open = now;
+            self.session.ask(0);
+        }
+    }
+
     /// What is known of that limit beside its name.
     pub(super) fn figures(&self, limit: Limit) -> String {
         let policer = self.sender.snapshot().policer.filter(|_| limit == Limit::Policer);
@@ -57,6 +73,8 @@ impl<F: Feed> Sending<'_, '_, F> {
     }
 }
 
+/// Firewalls remember who talks over UDP for half a minute at least.
+const KEEP_OPEN_EVERY: Duration = Duration::from_secs(10);
 /// The sink is so full (of 255) that writing it is what holds the transfer up.
 const PRESSURE_TARGET: u8 = 100;
 /// A share of random loss that costs noticeably.

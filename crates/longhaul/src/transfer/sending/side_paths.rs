@@ -64,9 +64,6 @@ impl<F: Feed> Sending<'_, '_, F> {
             let config = ControlConfig { path_rate: report.rate, remembered: None, rtt, ..control.config };
             let number = self.sender.add_path(rtt, control.kind.build(config));
             self.joined.0.push((path, number));
-            if self.session.options.background {
-                side.link.mark_background();
-            }
             let rate = report.rate.map_or("unknown".into(), |train| train.rate.to_string());
             let ms = rtt.as_secs_f64() * 1e3;
             remarks.push(format!(

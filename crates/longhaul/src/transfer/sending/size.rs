@@ -55,7 +55,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             self.size.search.rest();
             return;
         }
-        if self.sender.blocked() == Blocked::Done {
+        if self.sender.blocked() == Blocked::Done || self.sender.is_paused() {
             self.size.search.rest();
         } else {
             self.search_size(now, is_refused);

@@ -25,6 +25,7 @@ use crate::daemon::admission::Room;
 use crate::daemon::supervision::{Meter, SessionOwner};
 use crate::error::Error;
 use crate::listing;
+use crate::live::LiveControl;
 use crate::net::link::PeerLink;
 use crate::net::tcp_set::{StreamSet, check_congestion, stream_key};
 use crate::net::wake::Waker;
@@ -206,7 +207,7 @@ impl End<'_> {
         let work = || serve_other(&inner, caller, ground).map_err(|ended| ended.error);
         let (tell, told) = unbounded();
         drop(tell);
-        beside(session, &self.tunnel, &stop, &told, work)?.map_err(|error| session.abort(error))
+        beside(session, (&self.tunnel, None), &stop, &told, work)?.map_err(|error| session.abort(error))
     }
 
     fn be_client(
@@ -227,6 +228,9 @@ impl End<'_> {
             session.control.send(Message::Warning(line));
             options.congestion = None;
         }
+        let live = Arc::new(LiveControl::default());
+        live.set(session.pace());
+        options.live = Some(live.clone());
         let stream = self.tunnel.stream(self.server.budget.clone())?;
         let connection = Connection {
             channel: Channel::Pipes(stream),
@@ -255,7 +259,8 @@ impl End<'_> {
             meter.end(outcome.is_ok());
             outcome
         };
-        let outcome = beside(session, tunnel, &stop, &told, work)?.map_err(|error| session.abort(error))?;
+        let outcome = beside(session, (tunnel, Some(&*live)), &stop, &told, work)?;
+        let outcome = outcome.map_err(|error| session.abort(error))?;
         let way = if matches!(self.offer.operation, Operation::Pull { .. }) { "sent" } else { "received" };
         let user = &self.owner.account.user.name;
         let line = format!(
@@ -304,11 +309,11 @@ fn next_order(session: &mut Session<'_>) -> Result<Order, Error> {
     })
 }
 
-/// Do the work on a thread of its own while the arranger is there, who is told what is to be told. Without it, or when this
-/// program is to stop, the work ends.
+/// Do the work on a thread of its own while the arranger is there, who is told what is to be told and says how fast it may go.
+/// Without it, or when this program is to stop, the work ends.
 fn beside<T: Send>(
     session: &mut Session<'_>,
-    tunnel: &Tunnel,
+    (tunnel, live): (&Tunnel, Option<&LiveControl>),
     stop: &AtomicBool,
     told: &Receiver<Message>,
     work: impl FnOnce() -> T + Send,
@@ -327,6 +332,9 @@ fn beside<T: Send>(
                 session.last_word = clock::now();
             }
             while session.poll_message()?.is_some() {}
+            if let Some(live) = live {
+                live.set(session.pace());
+            }
             let outcome = match result.try_recv() {
                 Ok(outcome) => Some(outcome),
                 Err(TryRecvError::Empty) => None,

@@ -128,6 +128,7 @@ pub fn options_of(offer: &Offer, transport: Transport, names: Option<Vec<Vec<u8>
         select: transfer.select.as_deref().and_then(|name| name.parse().ok()),
         rate: transfer.rate_cap,
         background: transfer.background,
+        dscp: offer.dscp,
         ack_every: transfer.ack_every,
         batch: transfer.batch,
         packet_size: if let [size] = transfer.classes[..] { Some(size) } else { None },

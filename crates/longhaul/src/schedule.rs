@@ -42,7 +42,8 @@ impl Days {
         Days((0..=(last + 7 - first) % 7).fold(self.0, |bits, n| bits | 1 << ((first + n) % 7)))
     }
 
-    fn has(self, day: u8) -> bool {
+    /// Whether this day is among them: Monday is 0.
+    pub fn has(self, day: u8) -> bool {
         self.0 >> (day % 7) & 1 == 1
     }
 }
@@ -84,6 +85,18 @@ impl Schedule {
     pub fn rate_at(&self, at: Option<Moment>) -> Option<Rate> {
         let hours = self.hours.iter().filter(|hours| at.is_none_or(|at| hours.count_at(at)));
         self.always.into_iter().chain(hours.map(|hours| hours.rate)).min()
+    }
+
+    /// The rate of the first hours that count at that moment, or else the one at any other time. Without a clock the lowest.
+    pub fn first_at(&self, at: Option<Moment>) -> Option<Rate> {
+        let Some(at) = at else { return self.rate_at(None) };
+        let hours = self.hours.iter().find(|hours| hours.count_at(at));
+        hours.map(|hours| hours.rate).or(self.always)
+    }
+
+    /// The same now.
+    pub fn first_now(&self) -> Option<Rate> {
+        if self.hours.is_empty() { self.always } else { self.first_at(Moment::now()) }
     }
 
     /// The rate that counts now.
@@ -132,6 +145,19 @@ mod tests {
         }
         assert_eq!(Schedule::default().rate_at(at(0, 0, 0)), None);
         assert_eq!(plan.rate_at(None), Some(Rate(100)), "without a clock every rate counts");
+    }
+
+    #[test]
+    fn the_first_hours_that_count_come_before_the_rest_of_the_day() {
+        let office = Hours { from: 8 * 60, to: 18 * 60, days: Days::ALL, rate: Rate(2000) };
+        let noon = Hours { from: 12 * 60, to: 13 * 60, days: Days::ALL, rate: Rate(100) };
+        let plan = Schedule { always: Some(Rate(300)), hours: vec![noon, office] };
+        for (moment, rate) in
+            [(at(0, 7, 59), 300), (at(0, 8, 0), 2000), (at(6, 12, 59), 100), (at(6, 18, 0), 300)]
+        {
+            assert_eq!(plan.first_at(moment), Some(Rate(rate)), "{moment:?}");
+        }
+        assert_eq!(plan.first_at(None), Some(Rate(100)), "without a clock the lowest");
     }
 
     #[test]

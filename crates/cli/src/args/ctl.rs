@@ -1,0 +1,44 @@
+//! The flags of `longhaul ctl`.
+
+use crate::hours::parse_rates;
+use clap::{Args, Subcommand};
+use longhaul::schedule::Schedule;
+
+/// Steer a copy that runs
+///
+/// PID is the process of a longhaul cp of the same user on this host. Whichever side sends obeys.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = CTL_EXAMPLES)]
+pub struct CtlArgs {
+    /// The copy's process
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CtlCommand,
+}
+
+/// What can be done with a copy that runs.
+#[derive(Debug, Subcommand)]
+pub enum CtlCommand {
+    /// Never send faster than this from now on, as --rate; none: as fast as the path takes it
+    Rate {
+        /// 200mbit, or by the clock: '08:00-18:00 200mbit, 2gbit'
+        #[arg(value_name = "RATE", value_parser = parse_rates)]
+        rate: Schedule,
+    },
+    /// Send nothing; the connection is kept, however long it takes
+    Pause,
+    /// Go on after a pause
+    Resume,
+    /// Print how far it is, as a JSON object
+    Status,
+}
+
+const CTL_EXAMPLES: &str = "\
+Examples:
+  longhaul ctl 4711 rate 200mbit
+  longhaul ctl 4711 rate '08:00-18:00 200mbit, 2gbit'
+  longhaul ctl 4711 pause
+  longhaul ctl 4711 status | jq .rate_mbps
+  longhaul ctl $(pgrep -n -x longhaul) resume     the copy that began last";

@@ -1,0 +1,103 @@
+//! A copy as programs see it while it runs: lines of JSON, and a file of metrics.
+
+mod board;
+mod textfile;
+mod ticker;
+
+pub use board::{Board, Figures, time_left};
+
+use self::textfile::TextFile;
+use self::ticker::Ticker;
+use crate::args::JsonForm;
+use crate::failure::Failure;
+use crate::output;
+use longhaul::Summary;
+use serde::Serialize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What programs are told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// JSON.
+    pub json: Option<JsonForm>,
+    /// Not on standard output, which is for the data.
+    pub is_aside: bool,
+    /// A file of metrics.
+    pub metrics_file: Option<&'a Path>,
+}
+
+/// A line of `--json=lines`.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line<'a> {
+    Progress(&'a Figures),
+    Summary(&'a Summary),
+}
+
+/// Tells programs how far a copy is, until it ends.
+pub struct Watch {
+    wanted: Option<JsonForm>,
+    is_aside: bool,
+    tickers: Vec<Ticker>,
+    file: Option<Arc<TextFile>>,
+}
+
+impl Watch {
+    /// Begin.
+    pub fn start(wanted: Wanted<'_>, board: &Arc<Board>) -> Result<Watch, Failure> {
+        let Wanted { json, is_aside, metrics_file } = wanted;
+        let mut tickers = vec![];
+        if json == Some(JsonForm::Lines) {
+            let board = board.clone();
+            let tell = move || output::json(&Line::Progress(&board.figures()), is_aside);
+            tickers.push(Ticker::start("json-lines", LINE_EVERY, tell)?);
+        }
+        let file = metrics_file.map(TextFile::create).transpose()?.map(Arc::new);
+        if let Some(file) = &file {
+            let (file, board) = (file.clone(), board.clone());
+            let write = move || file.update(&board);
+            tickers.push(Ticker::start("metrics-file", METRICS_EVERY, write)?);
+        }
+        Ok(Watch { wanted: json, is_aside, tickers, file })
+    }
+
+    /// The copy has ended: what came of it.
+    pub fn end(self, board: &Board, summary: &Summary) {
+        drop(self.tickers);
+        if let Some(file) = &self.file {
+            file.end(board, summary);
+        }
+        tell_outcome(self.wanted, self.is_aside, summary);
+    }
+}
+
+/// Print what came of a copy, in the form that was asked for.
+pub fn tell_outcome(wanted: Option<JsonForm>, is_aside: bool, summary: &Summary) {
+    match wanted {
+        Some(JsonForm::Object) => output::json(summary, is_aside),
+        Some(JsonForm::Lines) => output::json(&Line::Summary(summary), is_aside),
+        None => {}
+    }
+}
+
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// Node exporters are asked every fifteen seconds or more rarely.
+const METRICS_EVERY: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_says_of_what_type_it_is() {
+        let board = Board::default();
+        let value = |line: &Line<'_>| serde_json::to_value(line).unwrap();
+        assert_eq!(value(&Line::Progress(&board.figures()))["type"], "progress");
+        let summary = output::failed_summary("no", "adaptive");
+        let mut tagged = value(&Line::Summary(&summary));
+        assert_eq!(tagged.as_object_mut().unwrap().remove("type"), Some("summary".into()));
+        assert_eq!(tagged, serde_json::to_value(&summary).unwrap(), "but for that the object of --json");
+    }
+}
