@@ -282,6 +282,11 @@ impl CopyOptions {
     pub fn rate_now(&self) -> Option<Rate> {
         self.live.as_ref().map_or(self.rate, |live| live.pace().rate)
     }
+
+    /// Whether it is to send nothing now.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.pace().paused)
+    }
 }
 
 pub use crate::net::local::LocalEnd;
