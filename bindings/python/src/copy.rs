@@ -87,6 +87,10 @@ impl Observer for Teller {
     fn warning(&mut self, line: &str) {
         let _ = self.sender.send(News::Warning(line.into()));
     }
+
+    fn wants_breakdown(&self) -> bool {
+        false
+    }
 }
 
 /// The program's functions, which run in the thread that called.

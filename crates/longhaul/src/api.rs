@@ -282,6 +282,11 @@ impl CopyOptions {
     pub fn rate_now(&self) -> Option<Rate> {
         self.live.as_ref().map_or(self.rate, |live| live.pace().rate)
     }
+
+    /// Whether it is to send nothing now.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.pace().paused)
+    }
 }
 
 pub use crate::net::local::LocalEnd;
@@ -315,10 +320,18 @@ pub trait Observer: Send {
     fn warning(&mut self, _line: &str) {}
     /// Twice a second while data moves: how it divides over paths and TCP streams.
     fn breakdown(&mut self, _breakdown: &Breakdown) {}
+    /// Whether it makes anything of [`Observer::breakdown`]: else the system is not asked how each TCP stream does.
+    fn wants_breakdown(&self) -> bool {
+        true
+    }
 }
 
 /// An observer that ignores everything.
-impl Observer for () {}
+impl Observer for () {
+    fn wants_breakdown(&self) -> bool {
+        false
+    }
+}
 
 /// What a path of a copy carried, as its sender saw it.
 #[derive(Clone, Debug, Serialize)]

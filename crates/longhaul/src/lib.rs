@@ -38,7 +38,7 @@ pub use daemon::ServeOptions;
 pub use error::{DamagedToken, Error, LocationError, PlanError, PolicyError, RequestError, SshError};
 pub use files::{FileError, PatternError, PatternProblem};
 pub use listing::ListingError;
-pub use live::{CannotPause, LiveControl};
+pub use live::{CannotChangeRate, CannotPause, LiveControl};
 pub use longhaul_net::control::HandshakeError;
 pub use longhaul_net::noise::Identity;
 pub use longhaul_net::user::state_folder;

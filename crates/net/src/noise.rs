@@ -270,7 +270,10 @@ fn open<T: DeserializeOwned>(state: &mut HandshakeState, message: &[u8]) -> Resu
 
 /// Read what a program of this version or an older one says: fields that the older one did not know are `None`, `false` or 0.
 pub(crate) fn read_older<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, NoiseError> {
-    postcard::from_bytes(&[bytes, &[0; ADDED_MAX]].concat()).map_err(|_| NoiseError::Malformed)
+    // Nearly all are whole, and need no copy.
+    postcard::from_bytes(bytes)
+        .or_else(|_| postcard::from_bytes(&[bytes, &[0; ADDED_MAX]].concat()))
+        .map_err(|_| NoiseError::Malformed)
 }
 
 fn into_transport(state: HandshakeState) -> StatelessTransportState {
@@ -280,7 +283,7 @@ fn into_transport(state: HandshakeState) -> StatelessTransportState {
 const WITH_SERVER: &str = "Noise_NKpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITH_KEY: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITHOUT_KEY: &str = "Noise_NN_25519_ChaChaPoly_BLAKE2s";
-/// Bytes of what was added to offers and answers since the oldest version that is understood, as far as they can be missing.
+/// Bytes of what was added to offers, answers and messages since the oldest version that is understood, as far as they can be missing.
 const ADDED_MAX: usize = 3;
 /// More than a public key and two tags.
 const OVERHEAD: usize = 128;

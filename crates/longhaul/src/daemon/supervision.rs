@@ -212,4 +212,8 @@ impl Observer for Meter {
         self.tell(bytes, progress.goodput);
         self.owner.records.note(&Event::Progress { who: self.owner.who(), progress });
     }
+
+    fn wants_breakdown(&self) -> bool {
+        false
+    }
 }

@@ -270,6 +270,10 @@ impl Observer for Telling<'_> {
     fn breakdown(&mut self, breakdown: &Breakdown) {
         self.inner.breakdown(breakdown);
     }
+
+    fn wants_breakdown(&self) -> bool {
+        self.inner.wants_breakdown()
+    }
 }
 
 /// How many others are at work now, by the files that they have just written; times are the file system's.

@@ -7,6 +7,7 @@ use self::summary::{Totals, summarise};
 use super::connect::{Remote, connect};
 use super::first_flight::{FirstFlight, Met, tickets_file};
 use super::identity::copy_id;
+use super::pace::goes_on;
 use super::proposal::{Agreed, OfferFields, Proposal};
 use super::receiving::{ListingHead, Received, receive, receive_pipe};
 use super::rejoin::{self, Rejoin};
@@ -22,6 +23,7 @@ use crate::error::{Error, RequestError};
 use crate::files::{Base, Exclude, Listed, Lister, Outlet, Root, Tap};
 use crate::history;
 use crate::listing;
+use crate::live::Reach;
 use crate::net::budget::Allowance;
 use crate::net::control::Control;
 use crate::net::seal::{Keys, Side};
@@ -350,8 +352,11 @@ pub fn open<'a>(
         ..Session::new((link, control, waker), (proposal.check, transfer, rtt), stop, observer)
     };
     let mut opened = Opened { session, far };
-    if let Some(live) = &options.live {
-        live.allow_pauses(fields.sends || opened.session.control.version() >= PACE_SINCE);
+    // An arranger does not yet know which end it tells.
+    if let Some(live) = options.live.as_ref().filter(|_| !fields.third_party) {
+        let is_told = fields.sends || opened.session.control.version() >= PACE_SINCE;
+        let reach = if is_told { Reach::All } else { Reach::Slower };
+        live.set_reach(reach).unwrap_or_else(|error| opened.session.warn(goes_on(error)));
     }
     if opened.session.control.version() >= several::SINCE
         && let Some((paths, want)) = SidePaths::of_client(common, &opened.session.link, ways, options)

@@ -9,7 +9,7 @@ use std::time::Duration;
 impl Session<'_> {
     /// Tell this side's user, twice a second, how the data divides over paths and TCP streams.
     pub fn tell_breakdown(&mut self, now: Time) {
-        if now.since(self.breakdown_told) < TELL_EVERY {
+        if now.since(self.breakdown_told) < TELL_EVERY || !self.observer.wants_breakdown() {
             return;
         }
         self.breakdown_told = now;

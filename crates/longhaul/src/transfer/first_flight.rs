@@ -60,8 +60,7 @@ pub struct FirstFlight {
 impl FirstFlight {
     /// What may go, if anything may. `wake` is told when something can that had not been read.
     pub fn plan(met: &Met, first: &Listed, options: &CopyOptions, wake: Wake) -> Option<FirstFlight> {
-        let is_usual = options.control == ControllerKind::default() && !options.background;
-        if !is_usual || options.files.dry_run {
+        if !may_go(options) {
             return None;
         }
         let layout = Arc::new(Layout::new(&first.scan.manifest));
@@ -149,6 +148,11 @@ impl FirstFlight {
     }
 }
 
+fn may_go(options: &CopyOptions) -> bool {
+    let is_usual = options.control == ControllerKind::default() && !options.background;
+    is_usual && !options.files.dry_run && !options.is_paused()
+}
+
 /// Tell who sends what follows of what has gone, if anything. It may count for nothing.
 pub fn hand_over<S: Source>(first: Option<FirstFlight>, sender: &mut Sender<S>, counts: bool) {
     match first {
@@ -166,3 +170,20 @@ const FLIGHT_MAX: u64 = 1 << 20;
 const RTT_MAX: Duration = Duration::from_secs(2);
 /// What was held up may be made up for by so much.
 const BURST: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::LiveControl;
+
+    #[test]
+    fn nothing_goes_of_a_copy_that_pauses() {
+        let live = Arc::new(LiveControl::default());
+        let options = CopyOptions { live: Some(live.clone()), ..CopyOptions::default() };
+        assert!(may_go(&options));
+        live.pause().unwrap();
+        assert!(!may_go(&options));
+        live.resume();
+        assert!(may_go(&options));
+    }
+}

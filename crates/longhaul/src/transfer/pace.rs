@@ -1,7 +1,7 @@
 //! How fast a session's data may go: as the client's user says, who may change his mind, and as the server's rules do.
 
 use super::session::Session;
-use crate::live::UNLIMITED;
+use crate::live::{CannotChangeRate, CannotPause, Reach, UNLIMITED};
 use longhaul_proto::session::message::{Message, PACE_SINCE, Pace};
 use longhaul_proto::units::Rate;
 use std::sync::atomic::Ordering;
@@ -39,11 +39,19 @@ impl Session<'_> {
         if std::mem::replace(&mut self.pace_told, pace) == pace {
             return;
         }
-        if self.control.version() >= PACE_SINCE {
+        if live.reach() == Reach::Nothing {
+            self.warn(CannotChangeRate.to_string());
+        } else if self.control.version() >= PACE_SINCE {
             self.control.send(Message::Pace(pace));
         } else {
-            // It keeps to what the offer said, if that is less.
-            self.control.send(Message::RateCap(pace.rate.unwrap_or(UNLIMITED)));
+            let rate = pace.rate.unwrap_or(UNLIMITED);
+            self.control.send(Message::RateCap(rate));
+            if let Some(first) = self.options.rate_cap.filter(|first| *first < rate) {
+                self.warn(format!(
+                    "the other host, which sends, has an earlier longhaul: it goes no faster than the {first} that the copy \
+                     began with"
+                ));
+            }
         }
     }
 
@@ -62,4 +70,9 @@ impl Session<'_> {
             self.control.send(Message::RateCap(rate));
         }
     }
+}
+
+/// What the user is told whose pause is over.
+pub fn goes_on(error: CannotPause) -> String {
+    format!("the copy does not pause: {error}")
 }

@@ -204,6 +204,11 @@ impl SidePaths {
         any
     }
 
+    /// No data keeps them open at the moment: ask over each.
+    pub fn keep_open(&mut self) {
+        self.list.iter_mut().for_each(SidePath::keep_open);
+    }
+
     /// Send what the checks have to send, and begin anew where nothing comes.
     pub fn run_checks(&mut self, now: Time) {
         self.list.iter_mut().for_each(|path| path.run_check(now));
@@ -373,14 +378,65 @@ fn own_interfaces(used: Option<IpAddr>) -> Vec<(String, IpAddr)> {
 /// Where nothing has answered for so long another address is tried.
 const SILENT: Duration = Duration::from_secs(3);
 /// Where something had come and nothing has for so long, longer than most outages, it is begun anew.
-const FORGOTTEN: Duration = Duration::from_secs(6);
+pub const FORGOTTEN: Duration = Duration::from_secs(6);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Longer than a busy host takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    /// A client with a further path, and its server, both on this host.
+    fn both() -> (SidePaths, SidePaths) {
+        let common = |sends| {
+            let (secret, classes, dscp) = ([7; 32], vec![1200], Dscp::default());
+            Common { secret, aes: true, classes, sends, dscp }
+        };
+        let bind = [ip("127.0.0.1"), ip("127.0.0.2")].map(LocalEnd::Address).to_vec();
+        let first = common(true).open(0, Some(&bind[0]), SocketAddr::new(ip("127.0.0.1"), 9)).unwrap();
+        let options = CopyOptions { bind, ..CopyOptions::default() };
+        let (mut client, want) =
+            SidePaths::of_client(common(true), &first, Ways::default(), &options).unwrap();
+        let doors = Doors::Own { ports: None, hosts: vec![ip("127.0.0.1")] };
+        let mut server = SidePaths::of_server(common(false), doors);
+        client.note_answer(server.welcome(&want, &Waker::new().unwrap()).unwrap());
+        assert_eq!(client.open(&first), Vec::<String>::new());
+        (client, server)
+    }
+
+    #[test]
+    fn a_path_over_which_nothing_but_questions_goes_is_not_begun_anew() {
+        let (mut client, mut server) = both();
+        let (waker, gives_up_at) = (Waker::new().unwrap(), clock::now() + PATIENCE);
+        let mut until = |client: &mut SidePaths, is_so: &dyn Fn(&SidePaths, &SidePaths) -> bool| {
+            while !is_so(client, &server) {
+                assert!(clock::now() < gives_up_at);
+                let fds = client.poll_fds().chain(server.poll_fds()).collect();
+                waker.wait_many(fds, Duration::from_millis(10)).unwrap();
+                for side in [&mut *client, &mut server] {
+                    side.receive(|_, _, _, _| {});
+                    side.run_checks(clock::now());
+                }
+            }
+        };
+        // All that was asked at first is answered.
+        let is_quiet = |side: &SidePaths| side.list[0].check.is_settled(Time::ZERO, PATIENCE);
+        until(&mut client, &|client, server| is_quiet(client) && is_quiet(server));
+        let (port, answers) = (client.list[0].link.ends(), client.list[0].check.answers());
+        let heard_at = client.list[0].heard_at;
+        client.keep_open();
+        until(&mut client, &|client, _| client.list[0].check.answers() > answers);
+        let heard_again_at = client.list[0].heard_at.unwrap();
+        assert!(Some(heard_again_at) > heard_at);
+        client.run_checks(heard_again_at + FORGOTTEN);
+        assert_eq!(client.list[0].link.ends(), port);
+        client.run_checks(heard_again_at + FORGOTTEN + Duration::from_millis(1));
+        assert_ne!(client.list[0].link.ends(), port);
     }
 
     #[test]

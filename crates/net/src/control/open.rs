@@ -3,7 +3,7 @@
 use super::Stream;
 use super::rejoin::{IMPOSSIBLE, ResumableReader, ResumableStream, ResumableWriter};
 use crate::budget::{Allowance, Budget, Purpose};
-use crate::noise::{FRAME_MAX, NoiseError, read_frame, to_bytes, write_frame};
+use crate::noise::{FRAME_MAX, NoiseError, read_frame, read_older, to_bytes, write_frame};
 use crate::pipe::Pipe;
 use crate::prepared::{Prepared, Task};
 use crate::wake::Waker;
@@ -63,7 +63,7 @@ impl Outgoing {
         Outgoing { counted, ..Outgoing::unasked_bytes(bytes) }
     }
 
-    fn unasked_bytes(bytes: Vec<u8>) -> Outgoing {
+    pub(super) fn unasked_bytes(bytes: Vec<u8>) -> Outgoing {
         Outgoing { bytes, counted: 0, tells_taken: 0, is_last: false }
     }
 
@@ -425,8 +425,7 @@ impl MessageReader<'_> {
                     return Err(Stopped::NoRoom);
                 }
                 if let Some(bytes) = rest.get(..len) {
-                    let message =
-                        postcard::from_bytes(bytes).map_err(|_| io::Error::other(NoiseError::Malformed))?;
+                    let message = read_older(bytes).map_err(io::Error::other)?;
                     self.at += 4 + len;
                     return Ok(message);
                 }

@@ -216,6 +216,17 @@ impl Choice {
         (self.odd_for, self.began) = (Duration::ZERO, now);
     }
 
+    /// Nothing is sent at the moment because the user wishes so: that decides nothing, and counts as no time.
+    pub fn rest(&mut self, now: Time) {
+        self.restart(now);
+        (self.doubt, self.round, self.looked_at) = (None, None, now);
+        match &mut self.state {
+            State::Datagrams { since } | State::Opening { since, .. } => *since = now,
+            State::Trial { since, measured, .. } => (*since, *measured) = (now, None),
+            State::Streams { .. } => {}
+        }
+    }
+
     /// Bytes per second lately; `None` if it is too early to say.
     fn rate(&self) -> Option<f64> {
         let (first, last) = (self.recent.front()?, self.recent.back()?);

@@ -4,6 +4,7 @@
 
 use super::super::connect::{At, Connection, Remote, random};
 use super::super::identity::copy_id;
+use super::super::pace::goes_on;
 use super::super::proposal::OfferFields;
 use super::super::receiving::PARTING;
 use super::super::session::{HEARTBEAT, Session};
@@ -13,6 +14,7 @@ use super::{Opened, Totals, meet, named, open, summarise, warn_of_what_stays};
 use crate::api::{CopyOptions, Observer, Paths, Phase, Progress, Remark, Summary, Transport};
 use crate::clock;
 use crate::error::{Error, RequestError};
+use crate::live::Reach;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul_proto::session::message::third_party::{
     ClientPart, OneCopyKey, Outcome, Ready, SINCE, ServerPart, Whereabouts,
@@ -84,7 +86,9 @@ pub fn arrange(
     };
     let key = OneCopyKey(random()?);
     if let Some(live) = &options.live {
-        live.allow_pauses(client.session().control.version() >= PACE_SINCE);
+        let versions = [&mut *client, &mut *server].map(|side| side.session().control.version());
+        let reach = reach(versions, route.source_connects);
+        live.set_reach(reach).unwrap_or_else(|error| story.observer.warning(&goes_on(error)));
     }
     let part = ServerPart { key, relayed: options.via_here };
     server.session().control.send(Message::BeServer(part));
@@ -119,6 +123,15 @@ fn id_of(
 /// As a host is named in what is told of it.
 fn shown(remote: &Remote) -> String {
     remote.daemon_name().unwrap_or_else(|| remote.name().into())
+}
+
+/// What the two can be told while they copy, with these versions of the one that is the client and of the other one.
+fn reach([client, server]: [u8; 2], client_sends: bool) -> Reach {
+    match client >= PACE_SINCE {
+        false => Reach::Nothing,
+        true if client_sends || server >= PACE_SINCE => Reach::All,
+        true => Reach::Slower,
+    }
 }
 
 /// How the two come together.
@@ -405,3 +418,19 @@ fn hear_server(server: &mut Side<'_>) -> Result<Option<Left>, Error> {
 
 /// When one host has left, the other one says what came of it, once it has waited in vain for a last word.
 const LAST_WORD_PATIENCE: Duration = PARTING.saturating_mul(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_sends_has_to_understand_and_whoever_is_told() {
+        let (old, new) = (PACE_SINCE - 1, PACE_SINCE);
+        for client_sends in [true, false] {
+            assert_eq!(reach([new, new], client_sends), Reach::All);
+            assert_eq!(reach([old, new], client_sends), Reach::Nothing);
+        }
+        assert_eq!(reach([new, old], true), Reach::All);
+        assert_eq!(reach([new, old], false), Reach::Slower);
+    }
+}

@@ -148,8 +148,7 @@ impl<F: Feed> Sending<'_, '_, F> {
     /// Whether something else should carry the data.
     fn choose(&mut self, now: Time) -> Result<(), Error> {
         if self.sender.is_paused() {
-            // It says nothing of the path.
-            self.carrier.choice.restart(now);
+            self.carrier.choice.rest(now);
             return Ok(());
         }
         let stats = self.sender.stats();

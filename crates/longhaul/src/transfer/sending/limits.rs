@@ -1,5 +1,6 @@
 //! What holds a transfer back, as far as its sender knows.
 
+use super::super::side_paths::FORGOTTEN;
 use super::{Feed, Sending};
 use crate::api::Limit;
 use longhaul_proto::object::Blocked;
@@ -58,6 +59,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         } else if now.since(self.kept_open) >= KEEP_OPEN_EVERY {
             self.kept_open = now;
             self.session.ask(0);
+            self.session.paths.keep_open();
         }
     }
 
@@ -73,8 +75,9 @@ impl<F: Feed> Sending<'_, '_, F> {
     }
 }
 
-/// Firewalls remember who talks over UDP for half a minute at least.
-const KEEP_OPEN_EVERY: Duration = Duration::from_secs(10);
+/// Firewalls remember who talks over UDP for half a minute at least. A client begins a further path anew sooner, but not for
+/// want of one answer.
+const KEEP_OPEN_EVERY: Duration = Duration::from_secs(FORGOTTEN.as_secs() / 3);
 /// The sink is so full (of 255) that writing it is what holds the transfer up.
 const PRESSURE_TARGET: u8 = 100;
 /// A share of random loss that costs noticeably.

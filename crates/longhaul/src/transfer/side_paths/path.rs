@@ -84,6 +84,13 @@ impl SidePath {
         (self.is_met, self.said_at) = (false, None);
     }
 
+    /// Have the other side say something, if it is there.
+    pub(super) fn keep_open(&mut self) {
+        if self.is_met {
+            self.check.probe_again(0);
+        }
+    }
+
     /// Send what there is to be said before data, and with it.
     pub(super) fn run_check(&mut self, now: Time) {
         while let Some(event) = self.check.poll_event() {

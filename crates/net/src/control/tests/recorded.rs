@@ -1,11 +1,13 @@
 //! What version 11 sends, as it was recorded: each later release reads it. `make record` records it anew, which only a version
 //! that was not released may do.
 
+use super::super::open::Outgoing;
 use super::*;
 use crate::noise::read_older;
 use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::message::{Already, FileFailure, Report, SenderStatus};
+use longhaul_proto::session::progress::Progress;
 use longhaul_proto::session::transport::{Carrier, Switch};
 use longhaul_proto::units::{Rate, Time};
 use serde::de::DeserializeOwned;
@@ -33,10 +35,42 @@ fn what_version_11_sends_is_still_read() {
         assert!(answered.len() > 2 && answered[..2] != [0, 0], "{name}");
     }
     answers().iter().for_each(|(name, answer)| is_read(name, of(name), answer));
-    messages()
-        .iter()
-        .enumerate()
-        .for_each(|(n, message)| is_read("message", of(&format!("message-{n}")), message));
+    for (n, message) in messages().into_iter().enumerate() {
+        comes_out(of(&format!("message-{n}")), message);
+    }
+}
+
+#[test]
+fn how_far_a_copy_is_is_read_from_version_13() {
+    let progress = Progress { bytes_done: 7, files_total: 3, ..Progress::default() };
+    let message = Message::Progress(Box::new(progress));
+    let mut bytes = to_bytes(&message);
+    assert_eq!(bytes.pop(), Some(0), "version 13 ends before the number of files in place");
+    comes_out(&bytes, message);
+}
+
+/// Out of a control stream into which the bytes went.
+fn comes_out(bytes: &[u8], expected: Message) {
+    let (a, b) = UnixStream::pair().unwrap();
+    let (client, server) = both(a, b);
+    client.outbox.as_ref().unwrap().send(Outgoing::unasked_bytes(bytes.to_vec())).unwrap();
+    let came = loop {
+        match server.inbox.recv_timeout(PATIENCE).unwrap() {
+            // Of the writer's own.
+            Incoming::Message(Message::KeepAlive { taken: 0 }) => {}
+            came => break came,
+        }
+    };
+    match (came, expected) {
+        (Incoming::Message(came), expected) => assert_eq!(came, expected),
+        (Incoming::Pipe(mut end), Message::Bytes(expected)) => {
+            let mut came = vec![0; expected.len()];
+            end.read_exact(&mut came).unwrap();
+            assert_eq!(came, expected);
+        }
+        (Incoming::Closed, Message::Over) => {}
+        (came, expected) => panic!("{came:?} for {expected:?}"),
+    }
 }
 
 fn is_read<T: DeserializeOwned + PartialEq + Debug>(name: &str, bytes: &[u8], expected: &T) {

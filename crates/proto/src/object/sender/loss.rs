@@ -24,7 +24,7 @@ impl<S: Source> Sender<S> {
     /// From now on datagrams of their own carry it, at the pace of a controller that has heard nothing yet.
     pub fn go_by_datagrams(&mut self, controller: Box<dyn Controller>) {
         self.path.channel = Channel::Datagrams;
-        self.path.controller = controller;
+        self.path.controller = self.brief(controller);
         self.path.base = Totals {
             received: self.path.stats.received,
             distinct: self.path.stats.distinct,

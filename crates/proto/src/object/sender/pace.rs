@@ -2,7 +2,7 @@
 
 use super::super::sending::{Blocked, Channel};
 use super::Sender;
-use crate::control::BURST;
+use crate::control::{BURST, Controller};
 use crate::endpoint::Source;
 use crate::units::{Rate, Time};
 
@@ -16,6 +16,12 @@ impl<S: Source> Sender<S> {
         if let Some(rate) = rate {
             self.all_paths().for_each(|path| path.controller.on_named_rate(rate));
         }
+    }
+
+    /// A controller that begins now knows the rate that it was built with, which may have changed since.
+    pub(super) fn brief(&self, mut controller: Box<dyn Controller>) -> Box<dyn Controller> {
+        self.config.rate_cap.into_iter().for_each(|rate| controller.on_named_rate(rate));
+        controller
     }
 
     /// Send nothing from now on, or go on. What is on its way is heard of as ever.
@@ -82,9 +88,10 @@ impl<S: Source> Sender<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Controller, Fixed, Greedy};
+    use crate::control::{Fixed, Greedy};
     use crate::endpoint::Endpoint;
     use crate::object::sender::testing::{acknowledge, drain, receiver, sender, take};
+    use crate::ranges::Ranges;
     use core::time::Duration;
     use proptest::prelude::*;
 
@@ -165,6 +172,24 @@ mod tests {
         assert_eq!(sender.effective_rate().0, Some(Rate(50_000_000)));
         sender.set_rate_cap(Some(Rate(2_000_000)));
         assert_eq!(sender.effective_rate().0, Some(Rate(2_000_000)));
+    }
+
+    #[test]
+    fn who_begins_later_sends_at_the_named_rate_too() {
+        let before = || Box::new(Fixed::new(Rate(1_000_000)));
+        let mut sender = sender(vec![7; LEN], before());
+        sender.set_rate_cap(Some(Rate(50_000_000)));
+        let rates = |sender: &mut Sender<Vec<u8>>| -> Vec<_> {
+            sender.all_paths().map(|path| path.controller.pacing_rate().unwrap().0).collect()
+        };
+        sender.go_by_streams();
+        sender.go_by_datagrams(before());
+        assert_eq!(rates(&mut sender), [50_000_000], "after TCP");
+        let shape = sender.shape();
+        sender.cut(0, shape, &Ranges::new(), before());
+        assert_eq!(rates(&mut sender), [50_000_000], "in another size");
+        sender.add_path(Duration::from_millis(10), before());
+        assert_eq!(rates(&mut sender), [50_000_000; 2], "over another path");
     }
 
     #[test]

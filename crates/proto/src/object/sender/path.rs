@@ -92,6 +92,7 @@ impl PathState {
 impl<S: Source> Sender<S> {
     /// Another path, whose round trip was measured beforehand. Returns its number; the first has 0.
     pub fn add_path(&mut self, rtt: Duration, controller: Box<dyn Controller>) -> usize {
+        let controller = self.brief(controller);
         self.others.push(PathState::new(rtt, self.config.ecn, controller));
         self.others.len()
     }

@@ -135,6 +135,16 @@ impl Story {
         self
     }
 
+    /// The user has it pause for so long.
+    fn pause(&mut self, seconds: f64) -> &mut Story {
+        for _ in 0..(seconds * 10.0).round() as u32 {
+            self.now = self.now + Duration::from_millis(100);
+            self.last_word = self.now;
+            self.choice.rest(self.now);
+        }
+        self
+    }
+
     fn carriers(&self) -> Vec<&str> {
         self.told.iter().map(|(_, line)| line.split(':').next().unwrap()).collect()
     }
@@ -332,4 +342,28 @@ fn what_the_user_says_stands() {
         story.go_on(60.0, BLOCKED);
         assert_eq!(story.carriers(), Vec::<&str>::new());
     }
+}
+
+#[test]
+fn a_pause_decides_no_trial() {
+    let policed = Path { udp_mbps: 10.0, loss: 0.3, ..GOOD };
+    // While the trial settles, and while it measures.
+    for into_trial_s in [0.5, 1.5] {
+        let mut story = Story::new(100.0);
+        while story.carrier == Carrier::Object {
+            story.go_on(0.1, policed);
+        }
+        story.go_on(into_trial_s, policed).pause(20.0).go_on(5.0, policed);
+        assert_eq!(story.carriers(), ["stripe", "stripe"], "{:?}", story.told);
+        assert!(story.told[1].1.contains("60.0 Mb/s"), "{:?}", story.told);
+    }
+}
+
+#[test]
+fn a_pause_is_no_silence() {
+    let mut story = Story::new(100.0);
+    story.go_on(10.0, GOOD).pause(60.0);
+    // A break after it is too short to be taken for a blocked path, and no longer for the pause.
+    story.go_on(0.6, BLOCKED).go_on(10.0, GOOD);
+    assert_eq!(story.carriers(), Vec::<&str>::new());
 }

@@ -172,4 +172,8 @@ impl Observer for Relay {
     fn warning(&mut self, line: &str) {
         self.tell(Message::Warning(line.into()));
     }
+
+    fn wants_breakdown(&self) -> bool {
+        false
+    }
 }
