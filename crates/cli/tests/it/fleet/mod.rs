@@ -3,6 +3,7 @@
 mod copies;
 mod engines;
 mod misfortunes;
+mod movers;
 mod network;
 mod slurm;
 
