@@ -19,7 +19,7 @@ pub struct Handle {
 /// How far a handle is.
 pub enum State {
     /// Made, and neither connected nor bound.
-    Fresh(Fresh),
+    Fresh(Box<Fresh>),
     /// Somebody connects it.
     Connecting,
     /// Waits for streams.

@@ -27,7 +27,7 @@ pub extern "C" fn lh_socket(domain: c_int, kind: c_int, protocol: c_int) -> c_in
         }
         let options = StripeOptions::new();
         let six = domain == libc::AF_INET6;
-        Handle::add(State::Fresh(Fresh { options, six, timeouts: Timeouts::default() }))
+        Handle::add(State::Fresh(Box::new(Fresh { options, six, timeouts: Timeouts::default() })))
     })
 }
 
@@ -256,7 +256,7 @@ fn bind(handle: &Handle, address: SocketAddr) -> Answer<c_int> {
 }
 
 /// Take what was set on a fresh handle, which is being connected or bound from now on.
-fn begin(handle: &Handle) -> Answer<Fresh> {
+fn begin(handle: &Handle) -> Answer<Box<Fresh>> {
     let mut state = handle.state();
     match std::mem::replace(&mut *state, State::Connecting) {
         State::Fresh(fresh) => Ok(fresh),
@@ -269,7 +269,7 @@ fn begin(handle: &Handle) -> Answer<Fresh> {
 }
 
 /// Connecting or binding came to an end. If it failed, it may be tried again.
-fn end(handle: &Handle, outcome: Result<State, (Fresh, Fault)>) -> Answer<c_int> {
+fn end(handle: &Handle, outcome: Result<State, (Box<Fresh>, Fault)>) -> Answer<c_int> {
     match outcome {
         Ok(state) => {
             *handle.state() = state;

@@ -100,7 +100,7 @@ impl StripeOptions {
     }
 
     /// Where on this host lanes begin: addresses or network interfaces, which they take in turn. Empty, the default: wherever
-    /// the way to the other host does. It counts for the side that connects.
+    /// the way to the other host does. It counts for the side that connects. With [`Streams::Auto`] each of them has a lane.
     ///
     /// An address decides which interface is used only where this host's routes go by it; an interface always does.
     ///

@@ -212,6 +212,11 @@ impl Core {
         })
     }
 
+    /// Lanes at least: one from each local end, each of which may have a path of its own.
+    pub fn lanes_min(&self) -> u32 {
+        (self.turns.ends() as u32).clamp(1, self.lanes_max)
+    }
+
     /// Look at what changes.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -63,7 +63,7 @@ impl Ticker {
             }
             Streams::Auto => {
                 let remembered = history.as_ref().and_then(|history| history.lanes_to(core.peer.ip()));
-                let tuner = Tuner::new(remembered.unwrap_or(1), core.lanes_max);
+                let tuner = Tuner::new(remembered.unwrap_or(1).max(core.lanes_min()), core.lanes_max);
                 want(core, &mut state, tuner.search().wanted());
                 Some(LaneTuner {
                     tuner,
@@ -236,8 +236,8 @@ impl LaneTuner {
         self.tuner.look(now, &progress, &survey);
         let search = self.tuner.search();
         state.lanes_tried = search.tried().iter().map(|tried| (tried.streams, tried.rate)).collect();
-        state.out.set_active(search.wanted() as usize);
-        want(core, state, search.at_hand());
+        state.out.set_active(search.wanted().max(core.lanes_min()) as usize);
+        want(core, state, search.at_hand().max(core.lanes_min()));
         let chosen = search.chosen().filter(|chosen| self.remembered != Some(*chosen))?;
         self.remembered = Some(chosen);
         Some((self.history.clone()?, chosen))

@@ -19,6 +19,11 @@ impl Turns {
         Turns { ends, next: AtomicUsize::new(first) }
     }
 
+    /// How many there are.
+    pub fn ends(&self) -> usize {
+        self.ends.len()
+    }
+
     /// A connected socket from the end whose turn it is.
     pub fn dial(&self, tcp: &TcpOptions, peer: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);

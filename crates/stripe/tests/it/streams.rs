@@ -314,6 +314,26 @@ fn lanes_begin_at_local_ends_in_turn() {
 }
 
 #[test]
+fn each_local_end_has_a_lane_that_carries_data() {
+    let options = StripeOptions::new().remember(false);
+    let places = ["127.0.0.2", "127.0.0.3", "127.0.0.4"];
+    let (near, mut far) = pair(&options.clone().local_ends(places.map(LocalEnd::from)), &options);
+    let reading = thread::spawn(move || std::io::copy(&mut far, &mut std::io::sink()));
+    let bytes = text(11, 1 << 20);
+    until(|| {
+        (&near).write_all(&bytes).unwrap();
+        let lanes = near.stats().lanes;
+        let carries = |host: &&str| {
+            let from = |lane: &&LaneStats| lane.local.is_some_and(|local| local.ip().to_string() == **host);
+            lanes.iter().filter(from).any(|lane| lane.bytes_sent > 0)
+        };
+        places.iter().all(|host| carries(host)).then_some(())
+    });
+    near.close().unwrap();
+    reading.join().unwrap().unwrap();
+}
+
+#[test]
 fn a_local_end_at_which_no_lane_can_begin_loses_its_turns() {
     let (near, far) = pair(&from(4, ["eth-99", "192.0.2.7", "127.0.0.2"]), &fixed(4));
     near.wait_for_lanes(4, PATIENCE).unwrap();
