@@ -37,7 +37,7 @@ pub fn run(run: &Path, json: bool) -> Result<Exit, Failure> {
             tasks: tasks.iter().filter(|task| task.job == *job).cloned().collect(),
         };
         let (parts, finish) = (of(&record.parts), record.finish.as_ref().map(of));
-        output::json(&Report { engine: "slurm", parts, finish, copy: Run::open(run)?.status()? });
+        output::json(&Report { engine: "slurm", parts, finish, copy: Run::open(run)?.status()? }, false);
         return Ok(Exit::Done);
     }
     let queue = slurm::queue(&record.jobs())?;
