@@ -10,9 +10,7 @@ use crate::values::{find_token, read_file_list, token_in, words};
 use crate::watch::{Board, Wanted, Watch, tell_outcome};
 use crate::why::{self, limit_text};
 use crate::{log, signals};
-use longhaul::{
-    ControllerKind, CopyOptions, Fsync, LiveControl, Location, Observer, RequestError, Summary, Truncated,
-};
+use longhaul::{CopyOptions, Fsync, LiveControl, Location, Observer, RequestError, Summary, Truncated};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
 use std::path::Path;
@@ -28,12 +26,11 @@ pub fn run(args: &CpArgs) -> Exit {
         // What it says must not get into the data.
         is_aside: args.paths.last().is_some_and(|dest| dest == PIPE),
         metrics_file: args.metrics_file.as_deref(),
-        is_steered: true,
     };
     attempt(&manner, |display| {
         let mut request = request(args, display)?;
         request.options.began = Some(output::program_start());
-        display.board().adopt(&mut request.options);
+        let _socket = ControlSocket::open(display.board(), &mut request.options);
         let stop = signals::stop_flag()?;
         let Request { sources, dest, options } = &request;
         let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
@@ -53,14 +50,12 @@ pub struct Manner<'a> {
     pub is_aside: bool,
     /// A file of metrics.
     pub metrics_file: Option<&'a Path>,
-    /// It can be steered while it runs.
-    pub is_steered: bool,
 }
 
 impl<'a> Manner<'a> {
     /// Of what is no copy that the user described himself.
     pub fn plain(output: &'a OutputArgs) -> Manner<'a> {
-        Manner { output, control: "", dry_run: false, is_aside: false, metrics_file: None, is_steered: false }
+        Manner { output, control: "", dry_run: false, is_aside: false, metrics_file: None }
     }
 
     fn wanted(&self) -> Wanted<'a> {
@@ -75,11 +70,7 @@ pub fn attempt(manner: &Manner<'_>, work: impl FnOnce(&mut Display) -> Result<Su
     let mut display = Display::new(verbosity, board.clone());
     let begun = log::start("off").and_then(|()| Watch::start(manner.wanted(), &board));
     let (outcome, watch) = match begun {
-        Ok(watch) => {
-            let needs_rate = manner.control.parse().is_ok_and(ControllerKind::needs_rate);
-            let _socket = manner.is_steered.then(|| ControlSocket::open(&board, needs_rate));
-            (work(&mut display), Some(watch))
-        }
+        Ok(watch) => (work(&mut display), Some(watch)),
         Err(failure) => (Err(failure), None),
     };
     let latest = display.finish();

@@ -54,7 +54,7 @@ impl Display {
     }
 
     /// What others see of it, and how they take part.
-    pub fn board(&self) -> &Board {
+    pub fn board(&self) -> &Arc<Board> {
         &self.board
     }
 

@@ -20,6 +20,11 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
+/// Whether one of them has come.
+pub fn is_stopped() -> bool {
+    STOPPED.load(Ordering::Relaxed)
+}
+
 /// What SIGHUP asks for in place of an end.
 pub type HangUp = Box<dyn FnMut() + Send>;
 
@@ -41,6 +46,7 @@ fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()>
                 continue;
             }
             stop.store(true, Ordering::Relaxed);
+            STOPPED.store(true, Ordering::Relaxed);
             let first = *first.get_or_insert_with(Instant::now);
             if first.elapsed() > SAME_WISH {
                 low_level::exit(i32::from(Exit::Interrupted.code()));
@@ -62,6 +68,7 @@ fn is_ignored(status: &str, signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
+static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Signals so close together are one wish: timeout(1) sends its signal to the program and then to the program's group.
 const SAME_WISH: Duration = Duration::from_millis(250);
 

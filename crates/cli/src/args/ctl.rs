@@ -27,7 +27,7 @@ pub enum CtlCommand {
         #[arg(value_name = "RATE", value_parser = parse_rates)]
         rate: Schedule,
     },
-    /// Send nothing; the connection is kept, however long it takes
+    /// Send nothing; the connection is kept while both hosts are there
     Pause,
     /// Go on after a pause
     Resume,

@@ -43,9 +43,23 @@ struct Reply {
 /// Where the sockets of this user's copies are; `None` without a place.
 fn folder() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let runtime =
-        runtime.filter(|path| path.is_absolute() && path.is_dir()).map(|path| path.join("longhaul"));
-    runtime.or_else(|| Some(longhaul::state_folder()?.join("ctl")))
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    folder_of(runtime, longhaul::state_folder(), &host)
+}
+
+/// After `su` the folder at run time may still be another user's. That of state may be shared by hosts, and a socket answers on its
+/// own host alone.
+fn folder_of(runtime: Option<PathBuf>, state: Option<PathBuf>, host: &str) -> Option<PathBuf> {
+    let runtime = runtime.filter(|path| path.is_absolute() && is_private(path).unwrap_or(false));
+    let of_host = || Some(state?.join(format!("ctl-{}", host.replace('/', "_"))));
+    runtime.map(|path| path.join("longhaul")).or_else(of_host)
+}
+
+/// Whether it is a folder that this user alone can enter.
+fn is_private(folder: &Path) -> io::Result<bool> {
+    let found = fs::symlink_metadata(folder)?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    Ok(found.is_dir() && is_ours && found.mode() & 0o077 == 0)
 }
 
 fn socket_of(folder: &Path, process: u32) -> PathBuf {
@@ -61,9 +75,7 @@ fn open_folder(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let found = fs::symlink_metadata(folder)?;
-    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
-    if found.is_dir() && is_ours && found.mode() & 0o077 == 0 {
+    if is_private(folder)? {
         return Ok(());
     }
     Err(io::Error::other(format!("{} is not this user's alone", folder.display())))
@@ -112,6 +124,32 @@ mod tests {
         open_folder(&link).unwrap_err();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o710)).unwrap();
         open_folder(&folder).unwrap_err();
+    }
+
+    #[test]
+    fn hosts_that_share_a_home_do_not_share_a_folder() {
+        let of = |host| folder_of(None, Some("/home/me/state".into()), host).unwrap();
+        assert_eq!(of("one.example"), Path::new("/home/me/state/ctl-one.example"));
+        assert_ne!(of("one"), of("two"));
+        assert_eq!(of("../x").parent(), Some(Path::new("/home/me/state")));
+        assert_eq!(folder_of(None, None, "one"), None);
+    }
+
+    #[test]
+    fn a_folder_at_run_time_that_is_not_this_users_alone_is_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let state = || Some(PathBuf::from("/state"));
+        let with_mode = |mode| {
+            fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
+            folder_of(Some(place.path().into()), state(), "h").unwrap()
+        };
+        assert_eq!(with_mode(0o755), Path::new("/state/ctl-h"));
+        assert_eq!(with_mode(0o700), place.path().join("longhaul"));
+        let link = place.path().join("link");
+        symlink(place.path(), &link).unwrap();
+        for bad in [link, "relative".into(), place.path().join("missing"), "/proc".into()] {
+            assert_eq!(folder_of(Some(bad), state(), "h").unwrap(), Path::new("/state/ctl-h"));
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{REQUEST_MAX, Reply, Request, clear_stale, folder, open_folder, socket_of};
 use crate::hours::{parse_rates, rates_text};
 use crate::watch::{Board, Figures};
+use longhaul::CopyOptions;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -30,10 +31,20 @@ struct Status {
 }
 
 impl ControlSocket {
-    /// Listen in this user's folder. Who cannot be steered copies all the same.
-    pub fn open(board: &Arc<Board>, needs_rate: bool) -> Option<ControlSocket> {
-        let folder = folder()?;
-        let opened = ControlSocket::open_in(&folder, board.clone(), needs_rate);
+    /// Have a copy with these options follow the board, and listen in this user's folder. Who cannot be steered copies all the
+    /// same.
+    pub fn open(board: &Arc<Board>, options: &mut CopyOptions) -> Option<ControlSocket> {
+        ControlSocket::adopt_in(folder().as_deref(), board, options)
+    }
+
+    fn adopt_in(
+        folder: Option<&Path>,
+        board: &Arc<Board>,
+        options: &mut CopyOptions,
+    ) -> Option<ControlSocket> {
+        // Before anybody can ask: what is asked for stands against what was given.
+        board.adopt(options);
+        let opened = ControlSocket::open_in(folder?, board.clone(), options.control.needs_rate());
         opened.inspect_err(|error| tracing::debug!("the copy cannot be steered: {error}")).ok()
     }
 
@@ -116,7 +127,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul::{Pace, Rate};
+    use longhaul::schedule::Schedule;
+    use longhaul::{ControllerKind, LiveControl, Pace, Rate};
 
     fn ask(path: &Path, line: &str) -> serde_json::Value {
         let mut stream = UnixStream::connect(path).unwrap();
@@ -153,6 +165,29 @@ mod tests {
         assert_eq!(board.live().pace().rate, Some(Rate(8_000_000)), "what was refused changed nothing");
         drop(socket);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_copy_goes_by_its_options_until_it_is_asked() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("ctl");
+        let board = Arc::new(Board::default());
+        let given = LiveControl::new(Schedule::always(Some(Rate(2_000_000))));
+        let mut options = CopyOptions {
+            control: ControllerKind::Fixed,
+            live: Some(Arc::new(given)),
+            ..CopyOptions::default()
+        };
+        let socket = ControlSocket::adopt_in(Some(&folder), &board, &mut options).unwrap();
+        let live = options.live.unwrap();
+        assert_eq!(ask(&socket.path, "{\"command\":\"status\"}\n")["status"]["rate"], "2mbit");
+        let told = ask(&socket.path, "{\"command\":\"rate\",\"rate\":\"none\"}\n");
+        assert!(told["error"].as_str().is_some_and(|text| text.contains("needs one")), "{told}");
+        ask(&socket.path, "{\"command\":\"rate\",\"rate\":\"8mbit\"}\n");
+        assert_eq!(live.pace().rate, Some(Rate(8_000_000)));
+        let mut options = CopyOptions::default();
+        assert!(ControlSocket::adopt_in(None, &board, &mut options).is_none());
+        assert!(options.live.is_some(), "the board shows its rate all the same");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub use status::run as status;
 use crate::args::job::{JobArgs, JobCommand};
 use crate::args::planned::{FinishArgs, PlanArgs};
 use crate::args::{Cli, Command, CpArgs, JsonForm};
+use crate::control::ControlSocket;
 use crate::cp::{self, Manner, attempt, location};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, say};
@@ -127,7 +128,7 @@ impl Planned {
 /// Copy the part of a plan that these flags name.
 pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
     let metrics_file = args.metrics_file.as_deref();
-    let manner = Manner { metrics_file, is_steered: true, ..Manner::plain(&args.flags.output) };
+    let manner = Manner { metrics_file, ..Manner::plain(&args.flags.output) };
     attempt(&manner, |display| {
         let part = args.part.map_or_else(counted, Ok)?;
         let Planned { run, dests, mut options } = Planned::open(folder, display)?;
@@ -139,7 +140,7 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
         if reach.over_paths != Paths::One {
             options.paths = reach.over_paths;
         }
-        display.board().adopt(&mut options);
+        let _socket = ControlSocket::open(display.board(), &mut options);
         let stop = signals::stop_flag()?;
         let copy = || run.copy_part(part, &dests, &options, display, stop.clone());
         Ok(args.flags.retry.run(&stop, copy)?)

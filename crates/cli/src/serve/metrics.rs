@@ -11,7 +11,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use std::collections::HashSet;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -45,11 +44,38 @@ struct About {
     direction: &'static str,
 }
 
-impl From<&Who<'_>> for About {
-    fn from(who: &Who<'_>) -> About {
-        let transfer = who.session.to_string();
-        About { transfer, user: who.user.into(), direction: who.way.name() }
+/// The sessions that have figures of their own, each at the number that tells its figures. Numbers are used again: a daemon that
+/// runs for years makes no more series than it has copies at a time.
+#[derive(Default)]
+struct Slots(Vec<Option<u64>>);
+
+impl Slots {
+    /// Where a session is.
+    fn of(&self, session: u64) -> Option<usize> {
+        self.0.iter().position(|slot| *slot == Some(session))
     }
+
+    /// Give it the lowest one that is free, unless all are taken.
+    fn take(&mut self, session: u64) -> Option<usize> {
+        let free = self.0.iter().position(Option::is_none);
+        let slot = free.or_else(|| (self.0.len() < TRANSFERS_MAX).then_some(self.0.len()))?;
+        if slot == self.0.len() {
+            self.0.push(None);
+        }
+        self.0[slot] = Some(session);
+        Some(slot)
+    }
+
+    /// Nobody has it any more.
+    fn free(&mut self, session: u64) -> Option<usize> {
+        let slot = self.of(session)?;
+        self.0[slot] = None;
+        Some(slot)
+    }
+}
+
+fn about(slot: usize, who: &Who<'_>) -> About {
+    About { transfer: slot.to_string(), user: who.user.into(), direction: who.way.name() }
 }
 
 /// All figures.
@@ -65,8 +91,7 @@ pub struct Metrics {
     files: Family<Outcome, Counter>,
     about: Family<About, Gauge>,
     transfers: TransferGauges,
-    /// The transfers that have figures of their own.
-    told: Mutex<HashSet<u64>>,
+    slots: Mutex<Slots>,
 }
 
 impl Metrics {
@@ -83,7 +108,7 @@ impl Metrics {
             files: Family::default(),
             about: Family::default(),
             transfers: TransferGauges::register(registry.sub_registry_with_prefix("transfer")),
-            told: Mutex::default(),
+            slots: Mutex::default(),
             registry: Registry::default(),
         };
         registry.register("connections", "TCP connections accepted", all.connections.clone());
@@ -103,22 +128,17 @@ impl Metrics {
 
     /// How far a transfer is. Beyond so many at a time the next ones count in the sums alone.
     fn tell_transfer(&self, who: &Who<'_>, progress: &Progress) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.contains(&who.session) {
-            if told.len() >= TRANSFERS_MAX {
-                return;
-            }
-            told.insert(who.session);
-            self.about.get_or_create(&who.into()).set(1);
-        }
-        self.transfers.set(&Transfer::named(&who.session.to_string()), progress);
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(slot) = slots.of(who.session).or_else(|| slots.take(who.session)) else { return };
+        self.about.get_or_create(&about(slot, who)).set(1);
+        self.transfers.set(&Transfer::named(&slot.to_string()), progress);
     }
 
     fn forget_transfer(&self, who: &Who<'_>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.remove(&who.session) {
-            self.about.remove(&who.into());
-            self.transfers.remove(&Transfer::named(&who.session.to_string()));
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.free(who.session) {
+            self.about.remove(&about(slot, who));
+            self.transfers.remove(&Transfer::named(&slot.to_string()));
         }
     }
 
@@ -251,9 +271,9 @@ mod tests {
         let mut progress = Progress { bytes_done: 7, ..Progress::default() };
         progress.limits.add(Limit::Path, Duration::from_secs(3));
         let series = || metrics.text().lines().filter(|line| line.contains("transfer=")).count();
-        for session in 0..2 * TRANSFERS_MAX as u64 {
-            metrics.note(&Event::Progress { who: who(session), progress: &progress });
-        }
+        let tell = |session| metrics.note(&Event::Progress { who: who(session), progress: &progress });
+        // Numbers that grow from session to session are no labels.
+        (1000..1000 + 2 * TRANSFERS_MAX as u64).for_each(tell);
         let text = metrics.text();
         for line in [
             "longhaul_transfer_done_bytes{transfer=\"5\"} 7\n",
@@ -264,8 +284,12 @@ mod tests {
         }
         assert!(series() <= TRANSFERS_MAX * 10, "{}", series());
         assert!(!text.contains(&format!("transfer=\"{TRANSFERS_MAX}\"")));
-        (0..2 * TRANSFERS_MAX as u64)
-            .for_each(|session| metrics.note(&Event::Ended { who: who(session), ok: true }));
+        let end = |session| metrics.note(&Event::Ended { who: who(session), ok: true });
+        end(1005);
+        assert!(!metrics.text().contains("{transfer=\"5\"}"));
+        tell(5000);
+        assert!(metrics.text().contains("longhaul_transfer_done_bytes{transfer=\"5\"} 7\n"));
+        (1000..1000 + 2 * TRANSFERS_MAX as u64).chain([5000]).for_each(end);
         assert_eq!(series(), 0, "all are gone");
     }
 }

@@ -10,7 +10,7 @@ use self::textfile::TextFile;
 use self::ticker::Ticker;
 use crate::args::JsonForm;
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, signals};
 use longhaul::Summary;
 use serde::Serialize;
 use std::path::Path;
@@ -40,36 +40,41 @@ enum Line<'a> {
 pub struct Watch {
     wanted: Option<JsonForm>,
     is_aside: bool,
-    tickers: Vec<Ticker>,
-    file: Option<Arc<TextFile>>,
+    lines: Option<Ticker>,
+    file: Option<(Ticker, Arc<TextFile>)>,
 }
 
 impl Watch {
     /// Begin.
     pub fn start(wanted: Wanted<'_>, board: &Arc<Board>) -> Result<Watch, Failure> {
         let Wanted { json, is_aside, metrics_file } = wanted;
-        let mut tickers = vec![];
-        if json == Some(JsonForm::Lines) {
+        let file = metrics_file.map(TextFile::create).transpose()?.map(Arc::new);
+        let file = file.map(|file| {
+            let (written, board) = (file.clone(), board.clone());
+            let write = move || written.update(&board);
+            Ok::<_, Failure>((Ticker::start("metrics-file", METRICS_EVERY, write)?, file))
+        });
+        let lines = (json == Some(JsonForm::Lines)).then(|| {
             let board = board.clone();
             let tell = move || output::json(&Line::Progress(&board.figures()), is_aside);
-            tickers.push(Ticker::start("json-lines", LINE_EVERY, tell)?);
-        }
-        let file = metrics_file.map(TextFile::create).transpose()?.map(Arc::new);
-        if let Some(file) = &file {
-            let (file, board) = (file.clone(), board.clone());
-            let write = move || file.update(&board);
-            tickers.push(Ticker::start("metrics-file", METRICS_EVERY, write)?);
-        }
-        Ok(Watch { wanted: json, is_aside, tickers, file })
+            Ticker::start("json-lines", LINE_EVERY, tell)
+        });
+        Ok(Watch { wanted: json, is_aside, file: file.transpose()?, lines: lines.transpose()? })
     }
 
     /// The copy has ended: what came of it.
     pub fn end(self, board: &Board, summary: &Summary) {
-        drop(self.tickers);
-        if let Some(file) = &self.file {
+        if let Some((ticker, file)) = self.file {
+            drop(ticker);
             file.end(board, summary);
         }
-        tell_outcome(self.wanted, self.is_aside, summary);
+        let (wanted, is_aside, summary) = (self.wanted, self.is_aside, summary.clone());
+        let tell = move || tell_outcome(wanted, is_aside, &summary);
+        match self.lines {
+            // Who reads them may have stopped reading, and never go on.
+            Some(lines) => lines.end(tell, signals::is_stopped),
+            None => tell(),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use std::fs::Permissions;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,10 @@ impl TextFile {
                 "--metrics-file {}: node_exporter reads files that end in .{ENDING} alone",
                 path.display()
             ));
+        }
+        // It is replaced as a whole: a device or a link would be no more.
+        if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(named("is there and no regular file; name another"));
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -113,22 +117,26 @@ impl TextFile {
         encode_registry(&mut text, &self.registry).map_err(io::Error::other)?;
         // Another user's exporter is to read it, and none is to take the draft for a file of its own.
         let mut draft = tempfile::Builder::new();
-        draft.prefix(".longhaul-").suffix(".new").permissions(Permissions::from_mode(0o644));
+        draft.prefix(".longhaul-").suffix(".new");
         let mut draft = draft.tempfile_in(&self.folder)?;
         draft.write_all(text.as_bytes())?;
+        // Whatever the umask.
+        draft.as_file().set_permissions(Permissions::from_mode(READ_BY_ALL))?;
         draft.persist(&self.path)?;
         Ok(())
     }
 }
 
 const ENDING: &str = "prom";
+const READ_BY_ALL: u32 = 0o644;
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::output::failed_summary;
     use longhaul::{Limit, Phase, Rate};
-    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
     use std::time::Duration;
 
     #[test]
@@ -164,6 +172,23 @@ mod tests {
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, socket] =
+            ["file.prom", "link.prom", "socket.prom"].map(|name| folder.path().join(name));
+        TextFile::create(&file).unwrap();
+        TextFile::create(&file).unwrap();
+        symlink(&file, &link).unwrap();
+        let _socket = UnixListener::bind(&socket).unwrap();
+        for there in [&link, &socket] {
+            let before = fs::symlink_metadata(there).unwrap().file_type();
+            let error = TextFile::create(there).err().unwrap().to_string();
+            assert!(error.contains("no regular file"), "{error}");
+            assert_eq!(fs::symlink_metadata(there).unwrap().file_type(), before);
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ struct Steered {
 impl Steered {
     fn start(server: &Server, args: Vec<OsString>) -> Steered {
         let runtime = folder();
+        fs::set_permissions(runtime.path(), fs::Permissions::from_mode(0o700)).unwrap();
         let copy = Running::start(server.cp_command(args).env("XDG_RUNTIME_DIR", runtime.path()));
         let steered = Steered { copy, runtime };
         wait_until("it listens", || steered.socket().exists());

@@ -29,7 +29,7 @@ fn both_sides_mark_what_they_send_over_udp_and_over_tcp() {
     let scenario = Scenario::new(100.0, 10.0);
     for (flags, expected) in [
         (&["--dscp=af21"][..], 18),
-        (&["--dscp=46", "--transport=stripe"][..], 46),
+        (&["--dscp=af41", "--transport=stripe"][..], 34),
         (&["--background"][..], 1),
         (&["--background", "--transport=stripe"][..], 1),
         (&["--background", "--dscp=cs1"][..], 8),

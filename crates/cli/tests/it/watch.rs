@@ -3,11 +3,17 @@
 use crate::common::sides::Sides;
 use crate::common::site::Site;
 use crate::common::tree::*;
-use crate::common::{Ended, Running, Server, run, wait_until};
+use crate::common::{Ended, LONGHAUL, Running, Server, run, undisturbed, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 
 /// Long enough for a line or two at the rate that these copies are given.
 const LEN: usize = 6_000_000;
@@ -16,7 +22,7 @@ const SLOW: &str = "--rate=20mbit";
 /// The lines of a run, each an object with a type.
 fn lines_of(text: &str) -> Vec<Value> {
     let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    text.lines().filter(|line| line.starts_with('{')).map(read).collect()
+    text.lines().map(read).collect()
 }
 
 /// All that is promised of the lines of a copy of `LEN` bytes that went well. Those while it ran.
@@ -52,7 +58,8 @@ fn a_copy_of_either_way_tells_each_second_how_far_it_is() {
         assert_eq!((&moving["paused"], &moving["rate_limit_mbps"]), (&false.into(), &20.0.into()));
         let positive = |field: &str| moving[field].as_f64().is_some_and(|value| value > 0.0);
         assert!(["rate_mbps", "seconds_left", "rtt_ms"].into_iter().all(positive), "{moving}");
-        assert_eq!(moving["limited_by"], "rate_cap", "{moving}");
+        // A machine that is busy may be what holds it back for a second.
+        assert!(lines.iter().any(|line| line["limited_by"] == "rate_cap"), "{}", ended.stdout);
     }
 }
 
@@ -90,7 +97,9 @@ fn what_comes_of_a_pipe_has_standard_output_for_itself() {
     let sides = Sides::with_file(true, LEN);
     let server = sides.serve();
     let url = server.url("file").into();
-    let ended = server.cp(["--json=lines".into(), SLOW.into(), url, OsString::from("-")]).expect_code(0);
+    let ended = server
+        .cp(["--json=lines".into(), "--quiet".into(), SLOW.into(), url, OsString::from("-")])
+        .expect_code(0);
     assert_eq!(ended.stdout.len(), String::from_utf8_lossy(&fs::read(sides.source()).unwrap()).len());
     let lines = lines_of(&ended.stderr);
     let (summary, progress) = lines.split_last().unwrap();
@@ -130,6 +139,36 @@ fn the_last_line_comes_whatever_happens() {
     assert!(json["type"].is_null(), "the object alone has none: {json}");
     let error = run(["plan", "--json=lines", "-o", "run", "a", "h:b"]).expect_code(2).stderr;
     assert!(error.contains("--json without =lines"), "{error}");
+}
+
+#[test]
+fn who_stops_reading_lines_keeps_nobody_from_ending_the_copy() {
+    let sides = Sides::with_file(false, LEN);
+    let server = sides.serve();
+    let (mut full, _unread) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[b'\n'; 4096]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let flags = ["--json=lines", "--progress=always", "--rate=1mbit"];
+    let mut command = server.cp_command(sides.file_args(&server.url(""), &flags));
+    let mut copy = command.stdout(OwnedFd::from(full)).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(copy.stderr.take().unwrap()).lines();
+    // By then the first line of JSON is being written.
+    assert!(said.by_ref().map_while(Result::ok).filter(|line| line.contains("Mb/s")).nth(2).is_some());
+    kill_process(Pid::from_child(&copy), Signal::INT).unwrap();
+    let said: Vec<String> = said.map_while(Result::ok).collect();
+    assert_eq!(copy.wait().unwrap().code(), Some(130), "{said:?}");
+}
+
+#[test]
+fn a_file_of_metrics_is_readable_whatever_the_umask() {
+    let metrics = folder();
+    let file = metrics.path().join("nightly.prom");
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$0\" \"$@\"", LONGHAUL, "cp", "--ssh=false"]);
+    command.arg(format!("--metrics-file={}", file.display())).args(["/etc/hostname", "h:b"]);
+    Running::start(&mut undisturbed(command)).finish().expect_code(1);
+    assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o644);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Who may do what at a server, and how fast, as it is written down.
 
 use super::token::Secret;
-use crate::api::{ControllerKind, Rate, Token};
+use crate::api::{ControllerKind, Dscp, Rate, Token};
 use crate::net::control::TokenId;
 use crate::net::noise::Identity;
 use crate::schedule::Schedule;
@@ -132,4 +132,27 @@ impl Policy {
 /// rate must be named.
 pub fn usual_controls() -> Vec<ControllerKind> {
     ControllerKind::ALL.iter().copied().filter(|kind| *kind != ControllerKind::Greedy).collect()
+}
+
+/// Whether a server marks its packets so where a client asks for it: as those of others or as less (DF, LE, CS1), and with the
+/// assured classes, which are for data. What routers let go before all else, such as calls and their own messages, is not for
+/// clients to choose.
+pub(crate) fn grants_mark(dscp: Dscp) -> bool {
+    let value = u8::from(dscp);
+    let is_assured = matches!((value >> 3, value & 7), (1..=4, 2 | 4 | 6));
+    is_assured || matches!(value, 0 | 1 | 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_let_go_before_all_others() {
+        let granted: Vec<String> =
+            (0..64).map(Dscp::from).filter(|dscp| grants_mark(*dscp)).map(|dscp| dscp.to_string()).collect();
+        assert_eq!(granted[..3], ["df", "le", "cs1"]);
+        assert_eq!(granted.len(), 3 + 12);
+        assert!(granted[3..].iter().all(|name| name.starts_with("af")), "{granted:?}");
+    }
 }

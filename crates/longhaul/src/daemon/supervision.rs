@@ -173,24 +173,24 @@ impl Supervision {
     }
 }
 
-/// Tells the records how far a session is.
+/// Tells the records how far a session is, and when it is dropped that it has ended: also where its thread panics.
 pub(crate) struct Meter {
     owner: SessionOwner,
     moved: u64,
     rate: Rate,
+    ok: bool,
 }
 
 impl Meter {
     /// The session begins.
     pub fn begin(owner: SessionOwner) -> Meter {
         owner.records.note(&Event::Began(owner.who()));
-        Meter { owner, moved: 0, rate: Rate::default() }
+        Meter { owner, moved: 0, rate: Rate::default(), ok: false }
     }
 
     /// It has ended.
     pub fn end(mut self, ok: bool) {
-        self.tell(0, Rate::default());
-        self.owner.records.note(&Event::Ended { who: self.owner.who(), ok });
+        self.ok = ok;
     }
 
     fn tell(&mut self, bytes: u64, rate: Rate) {
@@ -198,6 +198,13 @@ impl Meter {
         if bytes > 0 || before != rate {
             self.owner.records.note(&Event::Moved { who: self.owner.who(), bytes, before, rate });
         }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.tell(0, Rate::default());
+        self.owner.records.note(&Event::Ended { who: self.owner.who(), ok: self.ok });
     }
 }
 
@@ -215,5 +222,47 @@ impl Observer for Meter {
 
     fn wants_breakdown(&self) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Token;
+    use crate::daemon::admission::Admission;
+    use crate::daemon::policy::{Access, Policy};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Ends(Mutex<Vec<bool>>);
+
+    impl Records for Ends {
+        fn note(&self, event: &Event<'_>) {
+            if let Event::Ended { ok, .. } = event {
+                self.0.lock().unwrap().push(*ok);
+            }
+        }
+    }
+
+    #[test]
+    fn a_session_ends_once_however_it_ends() {
+        let token = Token::from("long enough a secret");
+        let admission = Admission::new(Policy::one_folder("/", token, Access::ReadOnly)).unwrap();
+        let account = admission.rules().find(None).1.unwrap();
+        let ends = Arc::new(Ends::default());
+        let begin = || {
+            let owner = SessionOwner::new(account.clone(), [127, 0, 0, 1].into(), Way::Out, ends.clone());
+            Meter::begin(owner)
+        };
+        begin().end(true);
+        begin().end(false);
+        drop(begin());
+        let died = catch_unwind(AssertUnwindSafe(|| {
+            let _meter = begin();
+            panic!("a fault in the middle of a session");
+        }));
+        assert!(died.is_err());
+        assert_eq!(*ends.0.lock().unwrap(), [true, false, false, false]);
     }
 }

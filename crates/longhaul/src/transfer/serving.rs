@@ -20,7 +20,7 @@ use crate::api::Observer;
 use crate::clock;
 use crate::daemon::admission::{Account, Room};
 use crate::daemon::places::Place;
-use crate::daemon::policy::Access;
+use crate::daemon::policy::{Access, grants_mark};
 use crate::daemon::supervision::{Meter, Supervision};
 use crate::error::Error;
 use crate::files::{Base, Exclude, Lister, Outlet, Passed, ScanOptions, SourceSpec, tap_file};
@@ -45,11 +45,13 @@ use std::time::{Duration, Instant};
 /// Serve who has been accepted. A line of what came of it. `ground`: what a session with a third host would stand on.
 pub fn serve_session(
     server: &Server,
-    client: AcceptedClient,
+    mut client: AcceptedClient,
     (mut link, waker): (PeerLink, Waker),
     guest: Option<Guest<'_>>,
     ground: Option<Ground>,
 ) -> Result<String, Ended> {
+    // Over ssh it is the user of this host.
+    let refused = client.offer.dscp.take_if(|dscp| !server.is_ssh && !grants_mark(*dscp));
     if client.offer.third_party {
         return arranged::serve(server, client, (link, waker), guest, ground);
     }
@@ -76,6 +78,11 @@ pub fn serve_session(
         && let Err(error) = tcp_set::check_congestion(&name)
     {
         session.warn(format!("over TCP the other host sends as it usually does: {error}"));
+    }
+    if let Some(dscp) = refused {
+        session.warn(format!(
+            "the daemon does not mark its packets {dscp}: it grants df, le, cs1 and af11 to af43"
+        ));
     }
     let began = clock::now();
     let newcomer = (&*owner.account, &offer);
