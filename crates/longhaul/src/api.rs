@@ -272,6 +272,7 @@ impl Default for CopyOptions {
 pub use crate::net::local::LocalEnd;
 pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::object::SelectorKind;
+pub use longhaul_proto::session::attributes::Preserve;
 pub use longhaul_proto::session::limit::{Limit, LimitSpans};
 pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync};
 pub use longhaul_proto::session::progress::{Phase, Progress};

@@ -281,7 +281,7 @@ const WITH_SERVER: &str = "Noise_NKpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITH_KEY: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITHOUT_KEY: &str = "Noise_NN_25519_ChaChaPoly_BLAKE2s";
 /// Bytes of what was added to offers and answers since the oldest version that is understood, as far as they can be missing.
-const ADDED_MAX: usize = 2;
+const ADDED_MAX: usize = 3;
 /// More than a public key and two tags.
 const OVERHEAD: usize = 128;
 

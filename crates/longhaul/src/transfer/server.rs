@@ -61,6 +61,7 @@ pub fn serve(
         is_ssh: false,
         has_pipe: false,
         connects: options.third_party,
+        may_set_all: options.may_set_all,
         unable: None,
         replays: Replays::new(Moment::now()),
         tickets: Tickets::default(),
@@ -304,6 +305,8 @@ pub struct AgentOptions {
     pub access: Access,
     /// Whether, kept to a folder, it connects to hosts that the client names, for copies between it and those.
     pub third_party: bool,
+    /// Whether, kept to a folder, it keeps owners, devices and all else that takes privileges.
+    pub may_set_all: bool,
 }
 
 /// The far side of an ssh copy: talks over stdin and stdout.
@@ -313,6 +316,7 @@ pub fn agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
 
 fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
     let connects = options.root.is_none() || options.third_party;
+    let may_set_all = options.root.is_none() || options.may_set_all;
     let root = match options.root {
         None => Root::ambient(),
         Some(folder) => Root::confined(&folder).map_err(|source| PolicyError::Folder { folder, source })?,
@@ -340,6 +344,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         is_ssh: true,
         has_pipe: true,
         connects,
+        may_set_all,
         unable,
         replays: Replays::new(Moment::now()),
         tickets: Tickets::default(),
