@@ -157,6 +157,24 @@ fn rsync_finds_no_difference_after_copies_over_ssh() {
 }
 
 #[test]
+fn rsync_finds_no_difference_after_a_copy_between_two_servers() {
+    let Some(folder) = prepared() else { return };
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    // Which of them connects to the other is theirs to find out.
+    let allowed = ["--allow-super", "--allow-third-party"];
+    let (source, dest) = (Server::start(&from, &allowed), Server::start(&to, &allowed));
+    for via in [&[][..], &["--via=here"]] {
+        let mut command = source.cp_command(["-a", "--dest-token-file"]);
+        command.arg(dest.token_file()).args(via).arg(source.url("")).arg(dest.url("copy"));
+        let ended = Running::start(&mut command).finish().expect_code(0);
+        assert!(!ended.stderr.contains("--allow-super"), "{}", ended.stderr);
+        assert_same(&from, &to.join("copy"));
+        fs::remove_dir_all(to.join("copy")).unwrap();
+    }
+}
+
+#[test]
 fn the_last_step_of_a_planned_copy_makes_names_that_cross_its_parts() {
     let Some(folder) = prepared() else { return };
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
