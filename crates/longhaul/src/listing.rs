@@ -293,6 +293,18 @@ mod tests {
     }
 
     #[test]
+    fn very_many_attributes_are_refused_before_they_take_memory() {
+        let preserve = Preserve { xattrs: true, ..Preserve::default() };
+        let told = Told { preserve, all_names: true };
+        let nobody: Vec<(u32, Vec<u8>)> = vec![];
+        let before = (Manifest::of(vec![entry("a")]), Vec::<FileFailure>::new(), told, &nobody, &nobody);
+        // One entry, of nobody, that says to have a million attributes without names.
+        let claim = postcard::to_allocvec(&(before, 1u64, 0u32, 0u32, 1_000_000u64)).unwrap();
+        let refused = decode(&bomb(&claim, 2_000_000), &mut Room::of(PART_ROOM));
+        assert!(matches!(refused, Err(ListingError::Senseless)), "{refused:?}");
+    }
+
+    #[test]
     fn a_list_is_refused_once_it_takes_more_than_there_is_for_it() {
         let manifest = Manifest::of((0..100).map(|i| entry(&format!("{i}"))).collect());
         let bytes = encode(&manifest, &[]).unwrap();

@@ -140,6 +140,11 @@ pub fn attire(path: &Path, rng: &mut fastrand::Rng, privileged: bool) {
 
 /// Take all attributes of something away.
 pub fn strip(path: &Path) {
+    if !path.is_symlink() {
+        // What may not be written to keeps them; whoever wants other permissions sets them afterwards.
+        let mode = fs::symlink_metadata(path).unwrap().permissions().mode();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode | 0o200)).unwrap();
+    }
     for name in xattrs(path).keys() {
         lremovexattr(path, name.as_slice()).unwrap_or_else(|e| panic!("{path:?}: {e}"));
     }

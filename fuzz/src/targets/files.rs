@@ -5,7 +5,7 @@ use longhaul::files::Exclude;
 use longhaul_proto::session::attributes::{
     ACLS, Attributes, EntryAttributes, Preserve, Told, Xattr, acl_ids,
 };
-use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest, Node};
+use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest, Named, Node};
 
 // The crate keeps these to itself: here they are taken in as source, and what no target calls is dead.
 #[allow(dead_code)]
@@ -123,7 +123,7 @@ pub(super) fn with_attributes() -> Manifest {
     let entries = vec![
         entry("a", Kind::Dir),
         entry("a/file", Kind::File { size: 9, extents: None, version: None }),
-        entry("a/again", Kind::Link { to: b"a/file".to_vec(), is_node: false }),
+        entry("a/again", Kind::Link { to: b"a/file".to_vec(), of: Named::File(9) }),
         entry("null", Kind::Node { node: Node::Character, device: (1, 3) }),
         entry("pipe", Kind::Node { node: Node::Fifo, device: (0, 0) }),
     ];

@@ -21,7 +21,7 @@ pub struct Needs {
     pub write: Vec<PathBuf>,
     /// TCP connections to other hosts.
     pub connect: bool,
-    /// Owners, devices and all else that takes privileges, with the names of users and groups.
+    /// Owners, devices and all else that takes privileges.
     pub set_all: bool,
 }
 
@@ -63,7 +63,6 @@ fn unconfined(error: SandboxError) -> String {
 fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
     let nodes = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::MakeFifo;
     let mut write = AccessFs::from_all(FILES_ABI) & !(AccessFs::Execute | AccessFs::IoctlDev | nodes);
-    let names = if needs.set_all { &NAMES[..] } else { &[] };
     if needs.set_all {
         write |= nodes;
     }
@@ -80,7 +79,6 @@ fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
         .add_rules(path_beneath_rules(&needs.read, read))?
         .add_rules(path_beneath_rules(&needs.write, write))?
         .add_rules(path_beneath_rules(KERNEL_TELLS, AccessFs::ReadFile))?
-        .add_rules(path_beneath_rules(names, AccessFs::ReadFile))?
         .restrict_self()?;
     judge(status.ruleset)
 }
@@ -149,8 +147,6 @@ const KERNEL_TELLS: [&str; 5] = [
     "/proc/sys/vm/overcommit_memory",
     "/sys/devices/system/cpu/online",
 ];
-/// Names of users and groups.
-const NAMES: [&str; 2] = ["/etc/passwd", "/etc/group"];
 /// "AUXV": asks what the kernel told the program when it began.
 const PR_GET_AUXV: i32 = 0x4155_5856;
 /// Older kernels confine what they know of this.

@@ -186,6 +186,14 @@ impl<'a> Looker<'a> {
         if path.is_empty() {
             return Found::Folder;
         }
+        if let Kind::Link { to, .. } = &entry.kind {
+            if !self.options.preserve.hard_links || self.options.new_only {
+                return Found::Obstacle(FileError::LinkNotAsked);
+            }
+            if to.split(|b| *b == b'/').any(is_ours) {
+                return Found::Obstacle(FileError::NameReserved);
+            }
+        }
         // What has its first name in another part only the last step knows.
         if self.pieces.is_part() && matches!(entry.kind, Kind::Link { .. }) {
             return Found::Kept;

@@ -95,7 +95,7 @@ impl Target {
             Ok(utimensat(CWD, itself(&held).as_str(), &times(wanted), AtFlags::empty())?)
         });
         match made {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error) if is_device(node) && error.raw_os_error() == Some(libc::EPERM) => {
                 self.note(NODES, entry, TAKES_ROOT);
                 Ok(false)
             }
@@ -169,6 +169,10 @@ fn hold(folder: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     openat(folder, name, flags, Mode::empty())
 }
 
+fn is_device(node: Node) -> bool {
+    matches!(node, Node::Character | Node::Block)
+}
+
 /// What a node is to the system.
 fn kind_of(node: Node) -> FileType {
     match node {
@@ -186,8 +190,7 @@ pub(super) fn is_kind(stat: &Stat, entry: &Entry) -> bool {
         Kind::File { .. } => there == FileType::RegularFile,
         Kind::Symlink { .. } => there == FileType::Symlink,
         Kind::Node { node, device: (major, minor) } => {
-            let is_device = matches!(node, Node::Character | Node::Block);
-            there == kind_of(*node) && (!is_device || stat.st_rdev == makedev(*major, *minor))
+            there == kind_of(*node) && (!is_device(*node) || stat.st_rdev == makedev(*major, *minor))
         }
         Kind::Dir | Kind::Link { .. } => false,
     }

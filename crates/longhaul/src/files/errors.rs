@@ -117,6 +117,9 @@ pub enum FileError {
         /// The most, bytes.
         max: usize,
     },
+    /// Another name of a file where none may be made.
+    #[error("hard links are not made in this copy")]
+    LinkNotAsked,
     /// Of another name of a file, that file is not at the destination.
     #[error("the file of which it is another name, {}, is not there as it is at the source", other.display())]
     OtherNameMissing {

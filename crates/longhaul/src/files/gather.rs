@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct Gather {
     preserve: Preserve,
     wanted: Wanted,
-    names: Option<Directory>,
+    names: Option<Arc<Directory>>,
     /// Of which the names are in the part at work.
     users: HashSet<u32>,
     groups: HashSet<u32>,

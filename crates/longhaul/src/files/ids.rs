@@ -3,6 +3,7 @@
 //! name here, as with rsync where it has no names.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -12,11 +13,22 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// As it is now. What cannot be read has no names.
-    pub(super) fn load() -> Directory {
-        let read = |path: &str| Ids::parse(&std::fs::read(path).unwrap_or_default());
-        Directory { users: read("/etc/passwd"), groups: read("/etc/group") }
+    /// As it is now, or as it was when it could be read last: a server that has given up other files than its own knows what it
+    /// knew before.
+    pub(super) fn load() -> Arc<Directory> {
+        static LAST: Mutex<Option<Arc<Directory>>> = Mutex::new(None);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |path: &str| std::fs::read(path).map(|text| Ids::parse(&text));
+        if let (Ok(users), Ok(groups)) = (read("/etc/passwd"), read("/etc/group")) {
+            *last = Some(Arc::new(Directory { users, groups }));
+        }
+        last.clone().unwrap_or_default()
     }
+}
+
+/// Know them before other files than its own are given up.
+pub fn prime() {
+    Directory::load();
 }
 
 /// Names with their numbers.

@@ -9,7 +9,7 @@ use super::scan::mtime;
 use super::shared::{Happened, Shared};
 use super::target::{Target, remove_file};
 use super::twins::inode;
-use longhaul_proto::session::manifest::{EntryIndex, Kind};
+use longhaul_proto::session::manifest::{EntryIndex, Kind, Named};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::io;
@@ -18,13 +18,15 @@ use std::io;
 pub(super) fn make_links(shared: &Shared) {
     let target = &shared.target;
     for (index, entry) in (0..).zip(&target.manifest.entries) {
-        let Kind::Link { to, is_node } = &entry.kind else { continue };
+        let Kind::Link { to, of } = &entry.kind else { continue };
         if !shared.is_open(index) {
             continue;
         }
-        match target.make_link(index, to) {
+        match target.make_link(index, to, *of) {
             // It has been said that there are none.
-            Ok(Made::Missing) if *is_node && !target.has_all_nodes() => shared.settle_beforehand(index),
+            Ok(Made::Missing) if *of == Named::Node && !target.has_all_nodes() => {
+                shared.settle_beforehand(index)
+            }
             Ok(Made::Missing) => {
                 let other = String::from_utf8_lossy(to).into_owned().into();
                 shared.fail(index, FileError::OtherNameMissing { other }.into());
@@ -57,17 +59,22 @@ enum Made {
 
 impl Target {
     /// Give the file at `to` this entry's name too.
-    fn make_link(&self, entry: EntryIndex, to: &[u8]) -> io::Result<Made> {
+    fn make_link(&self, entry: EntryIndex, to: &[u8], of: Named) -> io::Result<Made> {
         let (first_parent, first) = split(to);
         let Ok(first_folder) = self.handle(first_parent) else { return Ok(Made::Missing) };
         let Ok(there) = statat(&first_folder, first, AtFlags::SYMLINK_NOFOLLOW) else {
             return Ok(Made::Missing);
         };
         // An older one may be there, if the one that was to come has failed.
-        let is_right = match FileType::from_raw_mode(there.st_mode) {
-            FileType::Directory => false,
-            FileType::RegularFile => same_time(self.entry(entry).mtime, mtime(&there)),
-            _ => true,
+        let is_right = match (of, FileType::from_raw_mode(there.st_mode)) {
+            (Named::File(size), FileType::RegularFile) => {
+                there.st_size as u64 == size && same_time(self.entry(entry).mtime, mtime(&there))
+            }
+            (Named::Symlink, FileType::Symlink) => true,
+            (Named::Node, kind) => {
+                !matches!(kind, FileType::RegularFile | FileType::Symlink | FileType::Directory)
+            }
+            _ => false,
         };
         if !is_right {
             return Ok(Made::Missing);

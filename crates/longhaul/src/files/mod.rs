@@ -155,6 +155,7 @@ pub use scanned::Scan;
 pub use sink::FileSink;
 
 pub(crate) use drain::{Drain, check_stretch};
+pub(crate) use ids::prime as prime_names;
 pub(crate) use lister::{Listed, Lister};
 pub(crate) use outlet::Outlet;
 pub(crate) use part_sink::PartSink;

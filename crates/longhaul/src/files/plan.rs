@@ -145,7 +145,7 @@ pub struct Planner {
     /// Of a copy in parts.
     taken: Arc<Taken>,
     /// Users and groups of this host, where owners are kept.
-    directory: Directory,
+    directory: Arc<Directory>,
     notes: Arc<Notes>,
 }
 
@@ -156,7 +156,7 @@ impl Planner {
         let (kept, blocked) = (HashSet::new(), Blocked::default());
         let by_name = options.preserve.has_attributes() && !options.preserve.numeric_ids;
         Ok(Planner {
-            directory: if by_name { Directory::load() } else { Directory::default() },
+            directory: if by_name { Directory::load() } else { Arc::default() },
             notes: Arc::default(),
             base,
             options,

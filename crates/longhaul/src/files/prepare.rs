@@ -57,7 +57,11 @@ impl Preparation {
         for index in self.to_fix {
             if let Err(error) = target.fix(index) {
                 let path = String::from_utf8_lossy(&target.entry(index).path).into_owned();
-                tracing::warn!(path, "cannot set permissions and time: {}", why(error));
+                let why = why(error);
+                if target.keeping().is_some() {
+                    target.note("what was there is not put right", index, &why);
+                }
+                tracing::warn!(path, "cannot set permissions and time: {why}");
             }
         }
         for index in self.complete {

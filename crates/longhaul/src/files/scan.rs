@@ -11,7 +11,7 @@ use super::scanned::{Origin, Scan};
 use super::version::Identity;
 use crate::net::budget::{Allowance, Budget, Purpose};
 use longhaul_proto::session::attributes::{EntryAttributes, Preserve};
-use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest, Seams};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest, Named, Seams};
 use longhaul_proto::session::message::FileFailure;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
@@ -295,8 +295,12 @@ impl Scanner<'_> {
         let other_name = self.gather.other_name(stat).map(<[u8]>::to_vec);
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             kind if other_name.is_some() => {
-                let is_node = !matches!(kind, FileType::RegularFile | FileType::Symlink);
-                Kind::Link { to: other_name.unwrap_or_default(), is_node }
+                let of = match kind {
+                    FileType::RegularFile => Named::File(stat.st_size as u64),
+                    FileType::Symlink => Named::Symlink,
+                    _ => Named::Node,
+                };
+                Kind::Link { to: other_name.unwrap_or_default(), of }
             }
             FileType::RegularFile => {
                 let (kind, found) = self.file(folder, name, stat);

@@ -20,7 +20,7 @@ use crate::daemon::schedule;
 use crate::daemon::throttle::Throttle;
 use crate::daemon::tickets::Tickets;
 use crate::error::{Error, PolicyError};
-use crate::files::{Root, prime};
+use crate::files::{Root, prime, prime_names};
 use crate::net::budget::{Budget, share_heaps};
 use crate::net::control::{HandshakeError, Stream, read_first, tcp_stream, unconnected_stream};
 use crate::net::link::PeerLink;
@@ -69,6 +69,7 @@ pub fn serve(
     });
     // What is read once is read before files are given up.
     prime();
+    prime_names();
     schedule::Moment::now();
     ready(local);
     let (waker, datagrams) = (Waker::new()?, Waker::new()?);

@@ -1,7 +1,9 @@
 //! What a copy keeps of files beyond contents, permissions and times, where that is asked for: owners, extended attributes and
 //! ACLs, hard links, devices. A listing has it beside its manifest, and only then.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
 /// The first version that knows of it.
 pub const SINCE: u8 = 14;
@@ -116,7 +118,32 @@ pub struct EntryAttributes {
     /// Its group.
     pub gid: u32,
     /// Extended attributes, by name.
+    #[serde(deserialize_with = "read_xattrs")]
     pub xattrs: Vec<Xattr>,
+}
+
+/// No more of them than an honest side sends: each takes much more memory than it may take bytes.
+fn read_xattrs<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Xattr>, D::Error> {
+    struct Bounded;
+    impl<'de> Visitor<'de> for Bounded {
+        type Value = Vec<Xattr>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {XATTRS_MAX} extended attributes")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Xattr>, A::Error> {
+            let mut found = Vec::new();
+            while let Some(xattr) = items.next_element()? {
+                if found.len() == XATTRS_MAX {
+                    return Err(A::Error::custom("too many extended attributes"));
+                }
+                found.push(xattr);
+            }
+            Ok(found)
+        }
+    }
+    from.deserialize_seq(Bounded)
 }
 
 /// An extended attribute.

@@ -64,8 +64,8 @@ pub enum Kind {
     Link {
         /// The path of that one.
         to: Vec<u8>,
-        /// It is a [`Node`].
-        is_node: bool,
+        /// What that is.
+        of: Named,
     },
     /// A named pipe, a socket or a device.
     Node {
@@ -74,6 +74,17 @@ pub enum Kind {
         /// Major and minor number of a device.
         device: (u32, u32),
     },
+}
+
+/// What has several names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Named {
+    /// A regular file of this length.
+    File(u64),
+    /// A symbolic link.
+    Symlink,
+    /// A [`Node`].
+    Node,
 }
 
 /// What is neither a file nor a folder nor a link.

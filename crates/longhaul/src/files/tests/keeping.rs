@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::files::{PartLimits, Root, Scan, ScanOptions, scan, scan_in_parts};
 use fastrand::Rng;
 use longhaul_proto::session::attributes::Preserve;
-use longhaul_proto::session::manifest::Kind;
+use longhaul_proto::session::manifest::{Entry, Kind, Manifest, Named, Seams};
 use longhaul_proto::session::message::{FileOptions, Report};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_testing::rich::*;
@@ -172,6 +172,49 @@ fn no_other_name_is_given_to_an_older_file() {
         lines.iter().any(|line| line.starts_with("b/second") && line.contains("a/first, is not there")),
         "{lines:?}"
     );
+    assert_eq!(fs::read(dest.path().join("b/second")).unwrap(), b"up to date, for all that is known");
+}
+
+#[test]
+fn who_has_not_been_granted_links_gives_no_name_to_what_is_there() {
+    let dest = folder();
+    write(dest.path().join("others/secret"), b"of somebody else");
+    set_mtime(dest.path().join("others/secret"), 5, 0);
+    let link = |to: &[u8]| {
+        let kind = Kind::Link { to: to.to_vec(), of: Named::File(16) };
+        Manifest::of(vec![Entry { path: b"mine".to_vec(), kind, mode: 0o644, mtime: (5, 0) }])
+    };
+    let drop_box = FileOptions { new_only: true, ..keeping(LINKS).1 };
+    for (to, asked) in [
+        (&b"others/secret"[..], options()),
+        (b"others/secret", drop_box),
+        (b"others/.secret.longhaul-journal", keeping(LINKS).1),
+    ] {
+        let manifest = Manifest { seams: Seams { has_more: true, ..Seams::default() }, ..link(to) };
+        let plan = plan_of(&manifest, dest.path(), &asked).unwrap();
+        assert_eq!(plan.failures.len(), 1, "{}", String::from_utf8_lossy(to));
+        let plan = plan_of(&link(to), &dest.path().join(""), &asked).unwrap();
+        let mut trip = Trip::begin_with(link(to), plan);
+        trip.run();
+        assert_eq!(trip.sink.report().failed.count(), 1);
+        assert!(!dest.path().join("mine").exists());
+    }
+}
+
+#[test]
+fn no_other_name_is_given_to_what_is_no_such_file() {
+    let (source, dest) = linked();
+    std::os::unix::fs::symlink("elsewhere", dest.path().join("first")).unwrap();
+    fs::create_dir(dest.path().join("a")).unwrap();
+    fs::rename(dest.path().join("first"), dest.path().join("a/first")).unwrap();
+    write(dest.path().join("b/second"), b"up to date, for all that is known");
+    let scan = scan_rich(source.path(), LINKS);
+    let first = scan.manifest.entries.iter().position(|entry| entry.path == b"a/first").unwrap() as u32;
+    let plan = plan_of(&scan.manifest, dest.path(), &keeping(LINKS).1).unwrap();
+    let mut trip = Trip::begin(scan, plan, Road::default());
+    trip.sink.source_failed(first, &Reason::new(Cause::Other, "gone"));
+    trip.run();
+    assert_eq!(trip.sink.suspend().failed.count(), 2);
     assert_eq!(fs::read(dest.path().join("b/second")).unwrap(), b"up to date, for all that is known");
 }
 
