@@ -25,8 +25,13 @@ pub fn run(args: AgentArgs) -> Result<Exit, Failure> {
         (_, true) => Access::WriteOnly,
         _ => Access::ReadWrite,
     };
-    let options =
-        AgentOptions { ports: args.ports, root: args.root, access, third_party: args.allow_third_party };
+    let options = AgentOptions {
+        ports: args.ports,
+        root: args.root,
+        access,
+        third_party: args.allow_third_party,
+        may_set_all: args.allow_super,
+    };
     longhaul::agent(options, signals::stop_flag()?)?;
     Ok(Exit::Done)
 }

@@ -2,11 +2,13 @@
 
 pub mod ctl;
 pub mod job;
+pub mod keep;
 pub mod planned;
 pub mod reach;
 
 use self::ctl::CtlArgs;
 use self::job::JobArgs;
+use self::keep::KeepArgs;
 use self::planned::{FinishArgs, PlanArgs, StatusArgs};
 use self::reach::ReachArgs;
 use crate::help::{CompletionsArgs, ManArgs};
@@ -87,6 +89,9 @@ pub struct AgentArgs {
     /// Connect to hosts that the client names, for copies between the folder and those
     #[arg(long, requires = "root")]
     pub allow_third_party: bool,
+    /// As root: keep owners, devices and set-user-ID bits if the client asks for it
+    #[arg(long, requires = "root")]
+    pub allow_super: bool,
     /// As the command that sshd forces on a key: do not leave this folder, whatever is asked for
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
@@ -207,6 +212,9 @@ pub struct CopyFlags {
         help_heading = FILES
     )]
     pub delta: Delta,
+    /// What is kept of files beyond contents, permissions and times.
+    #[command(flatten)]
+    pub keep: KeepArgs,
     /// Remove from DST what the sources do not have
     #[arg(long, help_heading = FILES)]
     pub delete: bool,
@@ -430,6 +438,9 @@ pub struct ServeArgs {
     /// Connect to hosts that clients name, for copies between the folder and those
     #[arg(long, conflicts_with = "config")]
     pub allow_third_party: bool,
+    /// As root: keep owners, devices and set-user-ID bits for clients that ask for it
+    #[arg(long, conflicts_with = "config")]
+    pub allow_super: bool,
     /// Addresses for clients that look for further paths [default: all of this host]
     #[arg(long, value_name = "ADDR,...", value_delimiter = ',', conflicts_with = "config")]
     pub announce: Vec<IpAddr>,
@@ -488,7 +499,7 @@ fn non_blank(text: &str) -> Result<String, String> {
 }
 
 /// What a plan says, not who copies a part of it.
-const HOW: [&str; 29] = [
+const HOW: [&str; 38] = [
     "exclude",
     "files_from",
     "checksum",
@@ -518,6 +529,15 @@ const HOW: [&str; 29] = [
     "no_deploy",
     "dest_token_file",
     "via",
+    "archive",
+    "hard_links",
+    "xattrs",
+    "acls",
+    "owner",
+    "group",
+    "devices",
+    "specials",
+    "numeric_ids",
 ];
 
 pub const PLANNED: &str = "Copies in parts";
@@ -546,6 +566,7 @@ Examples:
   longhaul cp me@far.example.org:'results' .           the folder results, to here
   longhaul cp --rate 800mbit a.h5 b.h5 far:in/         leave room for others
   longhaul cp longhaul://far.example.org/set.tar .     from a longhaul serve (LONGHAUL_TOKEN=...)
+  longhaul cp -a rootfs/ root@far:rootfs               owners, ACLs, hard links and devices too
   longhaul cp one.example.org:set.tar two.example.org:in/     from one to the other, directly
   longhaul cp --why --json big.tar far: | tail -1      the story on stderr, the figures as JSON
   tar c run7 | longhaul cp - far:run7.tar              a pipe; far:run7.tar - brings it back
@@ -636,7 +657,9 @@ mod tests {
     fn a_part_of_a_plan_is_copied_as_the_plan_says() {
         let args = cp(&["--plan", "run", "--part", "3", "--json"]);
         assert_eq!((args.plan, args.part), (Some("run".into()), Some(3)));
-        for more in ["--rate=1g", "--delete", "--token-file=t", "--no-resume", "a"] {
+        for more in
+            ["--rate=1g", "-a", "--acls", "--numeric-ids", "--delete", "--token-file=t", "--no-resume", "a"]
+        {
             assert!(Cli::try_parse_from(["longhaul", "cp", "--plan", "run", more]).is_err(), "{more}");
         }
     }
@@ -646,6 +669,16 @@ mod tests {
         assert!(!cp(&["a", "b"]).flags.no_resume);
         assert!(cp(&["--resume", "--no-resume", "a", "b"]).flags.no_resume);
         assert!(!cp(&["--no-resume", "--resume", "a", "b"]).flags.no_resume);
+    }
+
+    #[test]
+    fn archive_stands_for_all_that_can_be_kept() {
+        let kept = |args: &[&str]| cp(&[args, &["a", "b"]].concat()).flags.keep.preserve();
+        assert!(!kept(&[]).is_any());
+        assert_eq!(kept(&["-a"]), longhaul::Preserve::ARCHIVE);
+        let one_by_one = ["-HXA", "--owner", "--group", "--devices", "--specials"];
+        assert_eq!(kept(&one_by_one), kept(&["--archive"]));
+        assert!(kept(&["-a", "--numeric-ids"]).numeric_ids);
     }
 
     #[test]

@@ -185,6 +185,7 @@ pub fn options(flags: &CopyFlags, observer: &mut dyn Observer) -> Result<CopyOpt
         _ => Fsync::Auto,
     };
     options.files.exclude.clone_from(&flags.exclude);
+    options.files.preserve = flags.keep.preserve();
     Ok(options)
 }
 

@@ -293,6 +293,7 @@ pub use crate::net::local::LocalEnd;
 pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::dscp::Dscp;
 pub use longhaul_proto::object::SelectorKind;
+pub use longhaul_proto::session::attributes::Preserve;
 pub use longhaul_proto::session::limit::{Limit, LimitSpans};
 pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync, Pace};
 pub use longhaul_proto::session::progress::{Phase, Progress};

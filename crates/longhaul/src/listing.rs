@@ -6,6 +6,7 @@
 //! memory is bounded by how long the list was that came, and by the memory that there is for it.
 
 use longhaul_net::budget::Allowance;
+use longhaul_proto::session::attributes::{Attributes, EntryAttributes};
 use longhaul_proto::session::manifest::{BadManifest, Entry, Manifest};
 use longhaul_proto::session::message::FileFailure;
 use longhaul_proto::session::reason::Reason;
@@ -60,7 +61,11 @@ pub enum ListingError {
 
 /// Compress the listing of a part.
 pub fn encode(manifest: &Manifest, errors: &[FileFailure]) -> Result<Vec<u8>, ListingError> {
-    pack(&(manifest, errors))
+    let Attributes { told, users, groups, entries } = &manifest.attributes;
+    match told.preserve.has_attributes() {
+        true => pack(&(manifest, errors, told, users, groups, entries)),
+        false => pack(&(manifest, errors)),
+    }
 }
 
 /// The memory that the items of a list may take.
@@ -115,8 +120,18 @@ pub fn decode(bytes: &[u8], room: &mut Room) -> Result<(Manifest, Vec<FileFailur
 }
 
 fn read(mut items: Items<'_>) -> Result<(Manifest, Vec<FileFailure>), ListingError> {
-    let manifest = Manifest { entries: items.list(Entry::memory_len)?, seams: items.item()? };
+    let mut manifest =
+        Manifest { entries: items.list(Entry::memory_len)?, seams: items.item()?, ..Manifest::default() };
     let errors = items.list(FileFailure::memory_len)?;
+    if !items.is_over()? {
+        let id = |(_, name): &(u32, Vec<u8>)| size_of::<(u32, Vec<u8>)>() + name.len();
+        manifest.attributes = Attributes {
+            told: items.item()?,
+            users: items.list(id)?,
+            groups: items.list(id)?,
+            entries: items.list(EntryAttributes::memory_len)?,
+        };
+    }
     manifest.validate()?;
     Ok((manifest, errors))
 }
@@ -161,6 +176,17 @@ impl<'a> Items<'a> {
             items.push(item);
         }
         Ok(items)
+    }
+
+    /// Whether there is nothing more.
+    fn is_over(&mut self) -> Result<bool, ListingError> {
+        if self.at == self.plain.len() {
+            self.plain.clear();
+            self.at = 0;
+            let read = (&mut self.expander).take(PIECE as u64).read_to_end(&mut self.plain);
+            read.map_err(|_| ListingError::Garbled)?;
+        }
+        Ok(self.plain.is_empty())
     }
 
     fn item<T: DeserializeOwned>(&mut self) -> Result<T, ListingError> {
@@ -217,6 +243,7 @@ pub const PACKED_MAX: u64 = 1 << 30;
 mod tests {
     use super::*;
     use longhaul_net::budget::{Budget, Purpose};
+    use longhaul_proto::session::attributes::{Preserve, Told, Xattr};
     use longhaul_proto::session::manifest::{Entry, Kind};
     use longhaul_proto::session::reason::{Cause, Reason};
     use std::sync::Arc;
@@ -238,6 +265,43 @@ mod tests {
         assert_eq!(decode(&bytes, &mut Room::of(PART_ROOM)).unwrap(), (manifest, errors));
         // Ten segments of a fresh TCP connection (RFC 6928) are 14 600 bytes.
         assert!(bytes.len() < 14_000, "{}", bytes.len());
+    }
+
+    #[test]
+    fn attributes_travel_behind_the_manifest_and_only_where_there_are_any() {
+        let plain = Manifest::of(vec![entry("a"), entry("b")]);
+        let xattr = Xattr { name: b"user.note".to_vec(), value: vec![7; 300] };
+        let owned = EntryAttributes { uid: 1000, gid: 7, xattrs: vec![xattr] };
+        let preserve = Preserve { owner: true, xattrs: true, ..Preserve::default() };
+        let attributes = Attributes {
+            told: Told { preserve, all_names: true },
+            users: vec![(1000, b"alice".to_vec())],
+            groups: vec![],
+            entries: vec![owned, EntryAttributes::default()],
+        };
+        let kept = Manifest { attributes, ..plain.clone() };
+        let bytes = encode(&kept, &[]).unwrap();
+        assert_eq!(decode(&bytes, &mut Room::of(PART_ROOM)).unwrap().0, kept);
+        let bytes = encode(&plain, &[]).unwrap();
+        assert_eq!(bytes, pack(&(&plain, Vec::<FileFailure>::new())).unwrap());
+        assert_eq!(decode(&bytes, &mut Room::of(PART_ROOM)).unwrap().0, plain);
+        // Attributes of one entry too few.
+        let mut short = kept;
+        short.attributes.entries.pop();
+        let refused = decode(&encode(&short, &[]).unwrap(), &mut Room::of(PART_ROOM));
+        assert!(refused.unwrap_err().to_string().contains("attributes"));
+    }
+
+    #[test]
+    fn very_many_attributes_are_refused_before_they_take_memory() {
+        let preserve = Preserve { xattrs: true, ..Preserve::default() };
+        let told = Told { preserve, all_names: true };
+        let nobody: Vec<(u32, Vec<u8>)> = vec![];
+        let before = (Manifest::of(vec![entry("a")]), Vec::<FileFailure>::new(), told, &nobody, &nobody);
+        // One entry, of nobody, that says to have a million attributes without names.
+        let claim = postcard::to_allocvec(&(before, 1u64, 0u32, 0u32, 1_000_000u64)).unwrap();
+        let refused = decode(&bomb(&claim, 2_000_000), &mut Room::of(PART_ROOM));
+        assert!(matches!(refused, Err(ListingError::Senseless)), "{refused:?}");
     }
 
     #[test]

@@ -230,7 +230,7 @@ impl Beginning {
     /// Begin with an offer.
     pub fn new(key: &ClientKey, offer: &Offer) -> Result<Beginning, HandshakeError> {
         // An older program that cannot read it says so, if it knows beforehand that it cannot.
-        let lowest = Versions::OURS.lowest().max(offer.operation.since());
+        let lowest = Versions::OURS.lowest().max(offer.since());
         Beginning::new_as(Versions::new(lowest, Versions::OURS.highest()), key, offer)
     }
 
@@ -380,7 +380,7 @@ fn accept_as<U>(
         (Some(_), None) => Err(NoiseError::Key),
     };
     let (mut responder, offer, user) = match (read, user) {
-        (Ok((responder, offer)), Some(user)) => (responder, offer, user),
+        (Ok((responder, offer)), Some(user)) => (responder, offer.gathered(), user),
         (Ok(_), None) | (Err(NoiseError::Key), _) => {
             refuse_in_clear(&mut stream, REASON_KEY, ours)?;
             return Err(HandshakeError::WrongKey);

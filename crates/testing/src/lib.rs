@@ -7,6 +7,7 @@ pub mod documents;
 pub mod machine;
 pub mod process;
 pub mod relay;
+pub mod rich;
 pub mod running;
 pub mod tree;
 

@@ -2,7 +2,10 @@
 
 use super::Script;
 use longhaul::files::Exclude;
-use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest};
+use longhaul_proto::session::attributes::{
+    ACLS, Attributes, EntryAttributes, Preserve, Told, Xattr, acl_ids,
+};
+use longhaul_proto::session::manifest::{Entry, Kind, Layout, Manifest, Named, Node};
 
 // The crate keeps these to itself: here they are taken in as source, and what no target calls is dead.
 #[allow(dead_code)]
@@ -26,14 +29,18 @@ pub fn manifest(bytes: &[u8]) {
     let [kind, rest @ ..] = bytes else { return };
     // The names that a client asks for come the same way.
     let _ = listing::decode_names(rest, &mut listing::Room::of(listing::PART_ROOM));
-    let manifest = if kind % 2 == 0 {
+    let manifest = if kind % 3 == 0 {
         let Ok((manifest, _)) = listing::decode(rest, &mut listing::Room::of(listing::PART_ROOM)) else {
             return;
         };
         manifest
     } else {
         // Past the compression, where mutations seldom get.
-        let Ok(manifest) = postcard::from_bytes::<Manifest>(rest) else { return };
+        let Ok((mut manifest, more)) = postcard::take_from_bytes::<Manifest>(rest) else { return };
+        if kind % 3 == 1 {
+            let Ok((told, users, groups, entries)) = postcard::from_bytes(more) else { return };
+            manifest.attributes = Attributes { told, users, groups, entries };
+        }
         if manifest.validate().is_err() {
             return;
         }
@@ -48,9 +55,22 @@ pub fn manifest(bytes: &[u8]) {
         manifest
     };
     for entry in &manifest.entries {
+        if let Kind::Link { to, .. } = &entry.kind {
+            assert!(
+                to.split(|b| *b == b'/')
+                    .all(|part| !matches!(part, b"" | b"." | b"..") && !part.contains(&0))
+            );
+        }
         let mut parts = entry.path.split(|b| *b == b'/');
         let top = entry.path.is_empty() && entry.kind == Kind::Dir;
         assert!(top || parts.all(|part| !matches!(part, b"" | b"." | b"..") && !part.contains(&0)));
+    }
+    for found in &manifest.attributes.entries {
+        assert!(found.memory_len() < 2 << 20 && found.are_sane());
+        for xattr in found.xattrs.iter().filter(|xattr| ACLS.contains(&xattr.name.as_slice())) {
+            let ids = acl_ids(&xattr.value).expect("it was looked at");
+            assert!(ids.iter().all(|(place, _)| place + 4 <= xattr.value.len()));
+        }
     }
     check_layout(&manifest);
 }
@@ -81,10 +101,45 @@ pub fn manifest_seeds() -> Vec<Vec<u8>> {
         entry("a/link", Kind::Symlink { target: b"../x".to_vec() }),
         entry("b", Kind::File { size: 77, extents: None, version: Some([1; 16]) }),
     ];
-    let manifest = Manifest::of(entries);
-    let plain = postcard::to_allocvec(&manifest).expect("plain data always serialises");
-    let packed = listing::encode(&manifest, &[]).expect("a manifest can be written");
-    vec![[&[0][..], &packed].concat(), [&[1][..], &plain].concat()]
+    let plain = Manifest::of(entries);
+    let kept = with_attributes();
+    let to_bytes =
+        |manifest: &Manifest| postcard::to_allocvec(manifest).expect("plain data always serialises");
+    let Attributes { told, users, groups, entries } = &kept.attributes;
+    let behind =
+        postcard::to_allocvec(&(told, users, groups, entries)).expect("plain data always serialises");
+    let pack = |manifest: &Manifest| listing::encode(manifest, &[]).expect("a manifest can be written");
+    vec![
+        [&[0][..], &pack(&plain)].concat(),
+        [&[2][..], &to_bytes(&plain)].concat(),
+        [&[0][..], &pack(&kept)].concat(),
+        [&[1][..], &to_bytes(&kept), &behind].concat(),
+    ]
+}
+
+/// A folder, a file with another name and a device, with owners, attributes and ACLs.
+pub(super) fn with_attributes() -> Manifest {
+    let entry = |path: &str, kind| Entry { path: path.into(), kind, mode: 0o6755, mtime: (1_700_000_000, 5) };
+    let entries = vec![
+        entry("a", Kind::Dir),
+        entry("a/file", Kind::File { size: 9, extents: None, version: None }),
+        entry("a/again", Kind::Link { to: b"a/file".to_vec(), of: Named::File(9) }),
+        entry("null", Kind::Node { node: Node::Character, device: (1, 3) }),
+        entry("pipe", Kind::Node { node: Node::Fifo, device: (0, 0) }),
+    ];
+    let acl = [
+        2, 0, 0, 0, 1, 0, 6, 0, 255, 255, 255, 255, 2, 0, 4, 0, 232, 3, 0, 0, 32, 0, 0, 0, 255, 255, 255, 255,
+    ];
+    let xattr = |name: &[u8], value: &[u8]| Xattr { name: name.to_vec(), value: value.to_vec() };
+    let xattrs = vec![xattr(ACLS[0], &acl), xattr(b"trusted.x", b""), xattr(b"user.note", b"some value")];
+    let rich = EntryAttributes { uid: 1000, gid: 100, xattrs };
+    let attributes = Attributes {
+        told: Told { preserve: Preserve::ARCHIVE, all_names: true },
+        users: vec![(1000, b"alice".to_vec())],
+        groups: vec![(100, b"users".to_vec())],
+        entries: entries.iter().map(|_| rich.clone()).collect(),
+    };
+    Manifest { attributes, ..Manifest::of(entries) }
 }
 
 /// What a journal yields lies within the file, and its sound part alone yields the same.

@@ -1,12 +1,14 @@
 //! Both state machines of a session, each against a peer that has the key and says anything in any order: a daemon on
 //! loopback and a client that follows a script, a client and a server that does.
 
+use super::files::with_attributes;
 use super::streams::{messages, offer, to_bytes};
 use super::{Script, put_piece};
 use longhaul::daemon::policy::{Access, Policy};
-use longhaul::{CopyOptions, Location, ServeOptions};
+use longhaul::{CopyOptions, FileOptions, Location, Preserve, ServeOptions};
 use longhaul_net::control::{self, Control, ServerKey, Stream, psk_of_token};
 use longhaul_net::wake::Waker;
+use longhaul_proto::session::attributes::Attributes;
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest};
 use longhaul_proto::session::message::{Answer, FileFailure, Message, Offer, Operation};
 use std::fs;
@@ -125,6 +127,10 @@ pub fn session_client(bytes: &[u8]) {
             token: Some(TOKEN.into()),
             history: None,
             stall_timeout: STALL,
+            files: FileOptions {
+                preserve: Preserve { devices: false, ..Preserve::ARCHIVE },
+                ..CopyOptions::default().files
+            },
             ..CopyOptions::default()
         };
         let began = Instant::now();
@@ -213,12 +219,15 @@ pub fn session_seeds() -> Vec<Vec<u8>> {
         entry("data", file(3000, None)),
         entry("link", Kind::Symlink { target: b"../outside".to_vec() }),
     ];
-    let listing = to_bytes(&(Manifest::of(entries), Vec::<FileFailure>::new()));
+    let plain = to_bytes(&(Manifest::of(entries), Vec::<FileFailure>::new()));
+    let kept = with_attributes();
+    let Attributes { told, users, groups, entries } = &kept.attributes;
+    let kept = to_bytes(&(&kept, Vec::<FileFailure>::new(), told, users, groups, entries));
     let mut seeds = vec![];
-    for way in 0..4 {
+    for (way, listing) in (0..4).map(|way| (way, &plain)).chain((0..2).map(|way| (way, &kept))) {
         let script = |messages: &[Message]| {
             let mut script = vec![way];
-            put_piece(&mut script, &listing);
+            put_piece(&mut script, listing);
             messages.iter().for_each(|message| put_piece(&mut script, &to_bytes(message)));
             script
         };

@@ -3,6 +3,7 @@
 use super::{Script, put_piece};
 use longhaul_net::noise::Identity;
 use longhaul_net::{control, wake};
+use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
 use longhaul_proto::session::message::third_party::{ClientPart, OneCopyKey, Ready, ServerPart, Whereabouts};
@@ -303,6 +304,7 @@ pub(super) fn offer() -> Offer {
         ticket: Some([6; 16]),
         third_party: false,
         dscp: Some(46.into()),
+        preserve: Some(Preserve::ARCHIVE),
     }
 }
 

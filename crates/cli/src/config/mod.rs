@@ -86,6 +86,8 @@ pub struct Config {
     pub sandbox: bool,
     /// Whether the server connects to hosts that its users name, for copies between it and those.
     pub third_party: bool,
+    /// Whether it keeps owners, devices and all else that takes privileges, for users who ask for it.
+    pub may_set_all: bool,
     /// The addresses at which clients find further paths to it.
     pub announce: Vec<IpAddr>,
 }
@@ -123,6 +125,7 @@ impl Config {
             memory_mib: written.memory_mib.map(|memory| memory.0),
             sandbox: written.sandbox.unwrap_or(true),
             third_party: written.allow_third_party.unwrap_or(false),
+            may_set_all: written.allow_super.unwrap_or(false),
             announce: written.announce.clone(),
         })
     }
@@ -250,6 +253,7 @@ audit = "audit.jsonl"
 metrics = "127.0.0.1:9700"
 sandbox = false
 allow-third-party = true
+allow-super = true
 key-file = "/etc/longhaul/other.key"
 
 [folders]
@@ -283,7 +287,11 @@ folders = { data = "read-write" }
         assert_eq!(config.audit, Some("/etc/longhaul/audit.jsonl".into()));
         assert_eq!(config.key_file, Path::new("/etc/longhaul/other.key"));
         assert!(
-            config.third_party && !config.sandbox && config.policy.fsync && config.memory_mib == Some(512)
+            config.third_party
+                && config.may_set_all
+                && !config.sandbox
+                && config.policy.fsync
+                && config.memory_mib == Some(512)
         );
         let limits = &config.policy.limits;
         assert_eq!((limits.sessions, limits.rates.always), (Some(100), Some(Rate(10_000_000_000))));
@@ -306,7 +314,11 @@ folders = { data = "read-write" }
     fn little_need_be_said() {
         let config = parse("folders = { \"/\" = \"/srv\" }").unwrap();
         assert!(
-            config.sandbox && !config.third_party && !config.policy.fsync && config.policy.users.is_empty()
+            config.sandbox
+                && !config.third_party
+                && !config.may_set_all
+                && !config.policy.fsync
+                && config.policy.users.is_empty()
         );
         assert_eq!(config.key_file, Path::new("/etc/longhaul/serve.key"));
     }
@@ -323,13 +335,13 @@ folders = { data = "read-write" }
             ("mon-fri", "mon-frei", 7, "frei"),
             ("\"ledbat\"", "\"ledbatt\"", 8, "ledbat"),
             ("\"127.0.0.1:9700\"", "\"here\"", 11, "ADDR:PORT"),
-            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 18, "one component"),
-            ("in = \"incoming\"", "\"/\" = \"incoming\"", 18, "beside folders"),
-            ("0102030405060708\"\n", "01020304\"\n", 21, "16 hexadecimal"),
-            ("data = \"read-only\"", "date = \"read-only\"", 23, "no folder \"date\""),
-            ("data = \"read-only\"", "data = \"readonly\"", 23, "read-only"),
-            ("folders = { data = \"read-write\" }", "", 29, "folders"),
-            ("[users.bob]", "[users.\"b ob\"]", 29, "no name"),
+            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 19, "one component"),
+            ("in = \"incoming\"", "\"/\" = \"incoming\"", 19, "beside folders"),
+            ("0102030405060708\"\n", "01020304\"\n", 22, "16 hexadecimal"),
+            ("data = \"read-only\"", "date = \"read-only\"", 24, "no folder \"date\""),
+            ("data = \"read-only\"", "data = \"readonly\"", 24, "read-only"),
+            ("folders = { data = \"read-write\" }", "", 30, "folders"),
+            ("[users.bob]", "[users.\"b ob\"]", 30, "no name"),
             ("sandbox = false", "sandbox = maybe", 12, ""),
         ] {
             assert!(FULL.contains(was), "{was}");

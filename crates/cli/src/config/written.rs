@@ -37,6 +37,7 @@ pub struct Written {
     pub metrics: Option<SocketAddr>,
     pub sandbox: Option<bool>,
     pub allow_third_party: Option<bool>,
+    pub allow_super: Option<bool>,
     #[serde(default)]
     pub announce: Vec<IpAddr>,
     pub key_file: Option<PathBuf>,

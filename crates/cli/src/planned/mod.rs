@@ -45,6 +45,7 @@ pub fn plan(args: &PlanArgs, parts: Option<u32>) -> Result<Exit, Failure> {
         align: args.align,
         exclude: options.files.exclude,
         files_from: options.files_from,
+        preserve: options.files.preserve,
         command,
     };
     let stop = signals::stop_flag()?;

@@ -43,6 +43,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         records: kept.records(),
         memory_bytes: plan.memory_mib.map_or(MEMORY_BYTES, |mib| mib << 20),
         third_party: plan.third_party,
+        may_set_all: plan.may_set_all,
         announce: plan.announce.clone(),
     };
     let stop = Arc::new(AtomicBool::new(false));
@@ -84,6 +85,7 @@ struct Plan {
     memory_mib: Option<u64>,
     sandbox: bool,
     third_party: bool,
+    may_set_all: bool,
     announce: Vec<IpAddr>,
     /// The file to read again when asked to.
     config: Option<PathBuf>,
@@ -125,6 +127,7 @@ impl Plan {
             memory_mib: args.memory_mib.or(config.memory_mib),
             sandbox: config.sandbox && !args.no_sandbox,
             third_party: config.third_party,
+            may_set_all: config.may_set_all,
             announce: config.announce,
             config: Some(path.into()),
             key_file: Some(config.key_file),
@@ -154,6 +157,7 @@ impl Plan {
             memory_mib: args.memory_mib,
             sandbox: !args.no_sandbox,
             third_party: args.allow_third_party,
+            may_set_all: args.allow_super,
             announce: args.announce.clone(),
             config: None,
             key_file: None,
@@ -165,7 +169,7 @@ impl Plan {
 impl Plan {
     /// What of the file system it takes: what it serves, and the configuration's folder to read that again.
     fn needs(&self) -> Needs {
-        let mut needs = Needs { connect: self.third_party, ..Needs::default() };
+        let mut needs = Needs { connect: self.third_party, set_all: self.may_set_all, ..Needs::default() };
         if let Some(config) = &self.config {
             // Where it is, if this is a link; a whole folder, as changing a file puts another in its place.
             let config = std::fs::canonicalize(config).unwrap_or_else(|_| config.clone());

@@ -21,6 +21,8 @@ pub struct Needs {
     pub write: Vec<PathBuf>,
     /// TCP connections to other hosts.
     pub connect: bool,
+    /// Owners, devices and all else that takes privileges.
+    pub set_all: bool,
 }
 
 /// Why something was not given up.
@@ -46,7 +48,8 @@ pub enum SandboxError {
 /// Give up all but this. Says what could not be given up, and why: the server runs all the same.
 pub fn enter(needs: &Needs) -> Vec<String> {
     let files = restrict_files(needs).map_err(unconfined);
-    let calls = restrict_calls().map_err(|error| format!("system calls are not confined: {error}"));
+    let calls =
+        restrict_calls(needs.set_all).map_err(|error| format!("system calls are not confined: {error}"));
     [files, calls].into_iter().filter_map(Result::err).collect()
 }
 
@@ -58,13 +61,11 @@ fn unconfined(error: SandboxError) -> String {
 }
 
 fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
-    let write = AccessFs::from_all(FILES_ABI)
-        & !(AccessFs::Execute
-            | AccessFs::MakeChar
-            | AccessFs::MakeBlock
-            | AccessFs::MakeSock
-            | AccessFs::MakeFifo
-            | AccessFs::IoctlDev);
+    let nodes = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::MakeFifo;
+    let mut write = AccessFs::from_all(FILES_ABI) & !(AccessFs::Execute | AccessFs::IoctlDev | nodes);
+    if needs.set_all {
+        write |= nodes;
+    }
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
     // Nothing is bound or connected to by TCP any more: there are no rules that allow it.
     let mut net = AccessNet::from_all(NET_ABI);
@@ -90,12 +91,13 @@ fn judge(status: RulesetStatus) -> Result<(), SandboxError> {
     }
 }
 
-fn restrict_calls() -> Result<(), SandboxError> {
+fn restrict_calls(sets_all: bool) -> Result<(), SandboxError> {
     let arch: TargetArch = std::env::consts::ARCH.try_into()?;
     // Not killed: a call that is missing from the list is to fail one copy, whose error names it, and not all of them. Nor
     // only logged: then it would be done.
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
-    let allowed = calls::ALLOWED.iter().map(|call| (*call, vec![])).chain(conditional()?);
+    let more = if sets_all { calls::PRIVILEGED } else { &[] };
+    let allowed = calls::ALLOWED.iter().chain(more).map(|call| (*call, vec![])).chain(conditional()?);
     let allowed: BTreeMap<i64, Vec<SeccompRule>> = allowed.collect();
     let filter: BpfProgram = SeccompFilter::new(allowed, refuse, SeccompAction::Allow, arch)?.try_into()?;
     // The C library makes threads the older way, whose arguments can be looked at, if this one is said not to be there.

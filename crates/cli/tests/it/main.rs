@@ -2,6 +2,7 @@
 
 mod addresses;
 mod alone;
+mod archive;
 mod audit;
 mod auto;
 mod bad_input;

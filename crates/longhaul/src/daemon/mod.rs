@@ -38,6 +38,9 @@ pub struct ServeOptions {
     /// Whether the server connects to hosts that its users name, for copies between it and those. Who may copy can then find out
     /// which hosts and ports the server reaches.
     pub third_party: bool,
+    /// Whether owners, devices, set-user-ID bits and attributes of the system are kept for those who ask for it. Who may write can
+    /// then make programs that run as anybody.
+    pub may_set_all: bool,
     /// The addresses at which clients that look for further paths reach it; none: all of this host's, or the one that it listens at.
     pub announce: Vec<IpAddr>,
 }
@@ -52,6 +55,7 @@ impl ServeOptions {
             records: Arc::new(()),
             memory_bytes: MEMORY_BYTES,
             third_party: false,
+            may_set_all: false,
             announce: vec![],
         })
     }

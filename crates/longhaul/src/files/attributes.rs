@@ -3,10 +3,10 @@
 use longhaul_proto::session::manifest::Entry;
 use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_OMIT, chmodat};
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// Set the permissions of what is held, and not of whatever its name may lead to by now.
-pub(super) fn set_mode(there: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+pub(super) fn set_mode(there: &impl AsRawFd, mode: Mode) -> Result<(), Errno> {
     chmodat(CWD, itself(there).as_str(), mode, AtFlags::empty())
 }
 

@@ -14,8 +14,8 @@ pub(super) mod system {
     use std::os::fd::AsRawFd;
 
     pub use rustix::fs::{
-        copy_file_range, fchmod, fdatasync, fstatfs, fsync, futimens, linkat, mkdirat, openat, renameat_with,
-        statat, symlinkat, syncfs, unlinkat,
+        copy_file_range, fchmod, fdatasync, fstatfs, fsync, futimens, linkat, mkdirat, mknodat, openat,
+        renameat_with, statat, symlinkat, syncfs, unlinkat,
     };
     pub use std::os::unix::fs::FileExt;
 

@@ -3,6 +3,7 @@
 use super::attributes::PERMISSIONS;
 use super::calls::statat;
 use super::claims::Standing;
+use super::dress::is_kind;
 use super::errors::FileError;
 use super::extents::{DataMap, is_within};
 use super::folders::Folders;
@@ -12,7 +13,7 @@ use super::names::is_ours;
 use super::pieces::{Assembled, PIECE_GROUPS_MIN, Pieces, assemble};
 use super::resume::{Resumed, resume};
 use super::scan::{mtime, open_to_read};
-use super::twins::{Taken, Twins};
+use super::twins::{Taken, Twins, inode};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{Delta, FileOptions};
 use rustix::fs::{AtFlags, FileType, Stat, readlinkat};
@@ -33,6 +34,8 @@ pub(super) enum Found {
     Kept,
     /// The same file or link; `fix` if its permissions or time differ.
     Same { fix: bool },
+    /// Another name of a file of the copy; whether it is one already.
+    Link { is_made: bool },
     /// Part of the file: what an interrupted run left, or what the file in place may have in common with it.
     Part(Option<Box<Resumed>>, Option<Standing>),
     /// All of the file, in pieces.
@@ -45,11 +48,9 @@ impl Found {
     /// Whether something of it is to come in any case.
     pub(super) fn is_to_come(&self) -> bool {
         match self {
-            Found::Nothing => true,
+            Found::Nothing | Found::Link { is_made: false } => true,
             Found::Part(resumed, standing) => resumed.is_some() || standing.is_none(),
-            Found::Folder | Found::Kept | Found::Same { .. } | Found::Assembled(_) | Found::Obstacle(_) => {
-                false
-            }
+            _ => false,
         }
     }
 
@@ -61,6 +62,8 @@ impl Found {
                 resumed.claims.clear();
                 Found::Part(Some(resumed), None)
             }
+            Found::Link { is_made: true } => Found::Same { fix: false },
+            Found::Link { is_made: false } => Found::Nothing,
             found => found,
         }
     }
@@ -183,6 +186,18 @@ impl<'a> Looker<'a> {
         if path.is_empty() {
             return Found::Folder;
         }
+        if let Kind::Link { to, .. } = &entry.kind {
+            if !self.options.preserve.hard_links || self.options.new_only {
+                return Found::Obstacle(FileError::LinkNotAsked);
+            }
+            if to.split(|b| *b == b'/').any(is_ours) {
+                return Found::Obstacle(FileError::NameReserved);
+            }
+        }
+        // What has its first name in another part only the last step knows.
+        if self.pieces.is_part() && matches!(entry.kind, Kind::Link { .. }) {
+            return Found::Kept;
+        }
         if path.split(|b| *b == b'/').any(is_ours) {
             return Found::Obstacle(FileError::NameReserved);
         }
@@ -219,13 +234,25 @@ impl<'a> Looker<'a> {
             (_, Some(FileType::Directory)) => Found::Obstacle(FileError::FolderInTheWay),
             (Kind::Symlink { target }, Some(FileType::Symlink)) => {
                 match readlinkat(&folder, name, Vec::new()) {
-                    Ok(there) if there.as_bytes() == target => Found::Same { fix: false },
+                    Ok(there) if there.as_bytes() == target => Found::Same { fix: self.keeps() },
                     _ => Found::Nothing,
                 }
             }
             (Kind::Symlink { .. }, _) => Found::Nothing,
+            (Kind::Link { to, .. }, _) => {
+                Found::Link { is_made: is_name_of(&mut self.folders, &folder, name, to) }
+            }
+            (Kind::Node { .. }, _) => match stat {
+                Some(stat) if is_kind(&stat, entry) => Found::Same { fix: true },
+                _ => Found::Nothing,
+            },
             (Kind::File { .. }, _) => self.find_file(index, entry, &folder, name, stat.as_ref()),
         }
+    }
+
+    /// Whether more is kept than permissions and times: then what is there is looked at once more.
+    fn keeps(&self) -> bool {
+        self.options.preserve.has_attributes()
     }
 
     fn find_file(
@@ -247,7 +274,7 @@ impl<'a> Looker<'a> {
             let same_time = same_time(entry.mtime, mtime(stat));
             if self.is_same(entry, folder, name, stat, same_time) {
                 let mode = entry.mode & PERMISSIONS;
-                return Found::Same { fix: !same_time || stat.st_mode & 0o7777 != mode };
+                return Found::Same { fix: !same_time || stat.st_mode & 0o7777 != mode || self.keeps() };
             }
             if piece.is_none() && self.pieces.finishes().is_none() {
                 standing = self.standing(index, entry, stat);
@@ -317,6 +344,12 @@ impl<'a> Looker<'a> {
     }
 }
 
+/// Whether a name is one of the file at `to`.
+fn is_name_of(folders: &mut Folders, folder: &OwnedFd, name: &[u8], to: &[u8]) -> bool {
+    let there = inode(folder, name);
+    there.is_ok() && folders.parent(to).and_then(|(folder, name)| inode(&folder, name)) == there
+}
+
 /// The first of 0 to `count` for which `holds` does not hold, where it holds for all before.
 fn partition_point(count: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, count);
@@ -355,7 +388,7 @@ pub(super) fn holes_are_empty(file: &std::fs::File, kind: &Kind) -> std::io::Res
 
 /// Whether two times are the same as far as the destination's file system can tell: some keep whole seconds,
 /// microseconds or tenths of them.
-fn same_time(source: (i64, u32), there: (i64, u32)) -> bool {
+pub(super) fn same_time(source: (i64, u32), there: (i64, u32)) -> bool {
     let coarser = [1, 100, 1_000, 1_000_000, 10_000_000, 1_000_000_000];
     source.0 == there.0 && coarser.iter().any(|unit| there.1 == source.1 / unit * unit)
 }

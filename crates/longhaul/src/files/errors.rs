@@ -111,6 +111,21 @@ pub enum FileError {
         /// The longest, bytes.
         max: usize,
     },
+    /// It has more extended attributes than are copied.
+    #[error("its extended attributes take more than {max} bytes, or are none that are copied")]
+    Attributes {
+        /// The most, bytes.
+        max: usize,
+    },
+    /// Another name of a file where none may be made.
+    #[error("hard links are not made in this copy")]
+    LinkNotAsked,
+    /// Of another name of a file, that file is not at the destination.
+    #[error("the file of which it is another name, {}, is not there as it is at the source", other.display())]
+    OtherNameMissing {
+        /// That file's path.
+        other: PathBuf,
+    },
     /// A list of files leaves its source.
     #[error("\"..\" is not allowed in a list of files")]
     LeavesSource,

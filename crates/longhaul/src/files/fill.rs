@@ -3,7 +3,8 @@
 use super::errors::FileError;
 use super::extents::DataMap;
 use super::folders::{Folders, split};
-use super::scan::{Scan, mtime, open_to_read};
+use super::scan::{mtime, open_to_read};
+use super::scanned::Scan;
 use super::version::{Identity, expose_writes};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Kind, Layout, Ranges};
 use longhaul_proto::session::message::GroupHash;
@@ -160,7 +161,7 @@ impl Memory {
 fn is_as_listed(entry: &Entry, stat: &Stat) -> bool {
     let size = match &entry.kind {
         Kind::File { size, .. } => *size,
-        Kind::Dir | Kind::Symlink { .. } => 0,
+        _ => 0,
     };
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
         && stat.st_size as u64 == size
@@ -171,7 +172,7 @@ fn is_as_listed(entry: &Entry, stat: &Stat) -> bool {
 fn as_planned(entry: &Entry, key: &[u8; 32], file: &File) -> Result<Identity, FileError> {
     let version = match &entry.kind {
         Kind::File { version, .. } => version.as_ref(),
-        Kind::Dir | Kind::Symlink { .. } => None,
+        _ => None,
     };
     let identity = Identity::of(file)?;
     let is_same = is_as_listed(entry, &fstat(file)?)

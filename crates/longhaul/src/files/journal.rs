@@ -111,7 +111,7 @@ impl Source {
     pub(super) fn new(entry: &Entry) -> Source {
         let (size, extents, version) = match &entry.kind {
             Kind::File { size, extents, version } => (*size, extents.as_deref(), *version),
-            Kind::Dir | Kind::Symlink { .. } => (0, None, None),
+            _ => (0, None, None),
         };
         let (data_len, extents_hash) = (entry.kind.data_len(), extents_hash(extents));
         Source { size, data_len, mtime: entry.mtime, extents_hash, version }

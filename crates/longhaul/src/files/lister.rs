@@ -3,7 +3,8 @@
 use super::errors::FileError;
 use super::reader::Wake;
 use super::root::Root;
-use super::scan::{PartLimits, Scan, ScanOptions, SourceSpec, scan_in_parts};
+use super::scan::{PartLimits, ScanOptions, SourceSpec, scan_in_parts};
+use super::scanned::Scan;
 use super::tap::{Stretch, Tap};
 use crate::listing::{self, ListingError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, TryRecvError, bounded};

@@ -102,7 +102,7 @@ impl Writer {
         };
         if is_still().is_some() && holes_are_empty(&there.file, kind).unwrap_or(false) {
             if !shared.dry_run && !shared.target.is_dressed(entry, &there.file) {
-                shared.target.fix_file(entry)?;
+                shared.target.fix(entry)?;
             }
             shared.stays(entry);
             return Ok(());
@@ -191,7 +191,7 @@ impl Writer {
             let (map, identity) = (DataMap::new(&target.entry(entry).kind), Identity::of(&file)?);
             let size = match target.entry(entry).kind {
                 Kind::File { size, .. } => size,
-                Kind::Dir | Kind::Symlink { .. } => 0,
+                _ => 0,
             };
             let meta = file.metadata()?;
             // What was compared by size at first may be another file by now.

@@ -26,7 +26,11 @@
 //! `openat2` and cannot leave it, neither by `..` nor through links. Below a destination, every folder is opened
 //! component by component with `O_NOFOLLOW`. A manifest that names an absolute path, `..`, or a path below a file
 //! is refused before anything is done (`Manifest::validate`). Set-user-ID, set-group-ID and sticky bits are
-//! not taken over, since owners are not.
+//! taken over where owners are.
+//!
+//! **More than permissions and times.** Where it is asked for, a listing has owners, extended attributes and ACLs beside its
+//! manifest (`files/gather.rs`). The receiver sets them on what it holds, before that gets its name, or on what is there if they
+//! differ (`files/keeping.rs`); other names of a file follow when a part ends (`files/links.rs`). What is not allowed is noted and told.
 //!
 //! **Plan.** The receiver compares the manifest with what is there: a regular file of the same size and time
 //! is skipped and has only its permissions and time put right. Room is checked beforehand.
@@ -89,19 +93,24 @@ mod compare;
 mod complete;
 mod disk;
 mod drain;
+mod dress;
 mod errors;
 mod exclude;
 mod extents;
 mod extraneous;
 mod fill;
 mod folders;
+mod gather;
 mod hash;
+mod ids;
 mod jobs;
 mod journal;
 mod keeper;
+mod keeping;
 mod landing;
 mod lease;
 mod ledger;
+mod links;
 mod lister;
 mod log;
 mod look;
@@ -119,6 +128,7 @@ mod resume;
 mod root;
 mod runs;
 mod scan;
+mod scanned;
 mod sealing;
 mod shared;
 mod single;
@@ -133,16 +143,19 @@ mod threads;
 mod twins;
 mod version;
 mod writer;
+mod xattrs;
 
 pub use errors::FileError;
 pub use exclude::{Exclude, PatternError, PatternProblem};
 pub use plan::{Base, OBJECT_MAX, Plan, Planner, plan};
 pub use reader::{Reader, Wake};
 pub use root::Root;
-pub use scan::{Scan, ScanOptions, SourceSpec, scan};
+pub use scan::{ScanOptions, SourceSpec, scan};
+pub use scanned::Scan;
 pub use sink::FileSink;
 
 pub(crate) use drain::{Drain, check_stretch};
+pub(crate) use ids::prime as prime_names;
 pub(crate) use lister::{Listed, Lister};
 pub(crate) use outlet::Outlet;
 pub(crate) use part_sink::PartSink;

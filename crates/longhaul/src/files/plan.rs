@@ -7,7 +7,9 @@ use super::errors::FileError;
 use super::exclude::Exclude;
 use super::extraneous::{Extraneous, Sweep};
 use super::folders::{Folders, list};
+use super::ids::Directory;
 use super::journal::{Owner, group_range, owner};
+use super::keeping::{Keeping, Notes};
 use super::lease::left_part;
 use super::names::{NAME_MAX, is_ours, journal_name};
 use super::pieces::{Assembled, Pieces};
@@ -15,6 +17,7 @@ use super::resume::Resumed;
 use super::root::{Root, Written};
 use super::target::Place;
 use super::twins::Taken;
+use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::manifest::{
     Entry, EntryIndex, GROUP_LEN, Kind, Layout, Manifest, Ranges, bytes_in, shifted,
 };
@@ -141,6 +144,9 @@ pub struct Planner {
     blocked: Blocked,
     /// Of a copy in parts.
     taken: Arc<Taken>,
+    /// Users and groups of this host, where owners are kept.
+    directory: Arc<Directory>,
+    notes: Arc<Notes>,
 }
 
 impl Planner {
@@ -148,7 +154,10 @@ impl Planner {
     pub fn new(base: Base, options: FileOptions) -> Result<Planner, FileError> {
         let exclude = Exclude::new(&options.exclude)?;
         let (kept, blocked) = (HashSet::new(), Blocked::default());
+        let by_name = options.preserve.has_attributes() && !options.preserve.numeric_ids;
         Ok(Planner {
+            directory: if by_name { Directory::load() } else { Arc::default() },
+            notes: Arc::default(),
             base,
             options,
             exclude,
@@ -180,7 +189,10 @@ impl Planner {
         }
         let Some(goal) = self.goal.clone() else { return Ok(plan) };
         let has_parts = follows || manifest.seams.has_more;
-        let mut goal = Goal { taken: has_parts.then(|| self.taken.clone()), ..goal };
+        let keeping = Keeping::of(manifest, self.options.preserve, &self.directory, &self.notes);
+        let (preserve, notes) = (self.options.preserve, self.notes.clone());
+        let taken = has_parts.then(|| self.taken.clone());
+        let mut goal = Goal { taken, keeping: keeping.map(Arc::new), preserve, notes, ..goal };
         let step = self.base.step.as_deref();
         goal.pieces =
             step.map_or_else(Pieces::default, |step| Pieces::of(step, self.entries, manifest.entries.len()));
@@ -359,7 +371,7 @@ impl Plan {
         let range = layout.entry_range(index);
         match found {
             Found::Nothing => self.bytes_to_come += data_len,
-            Found::Folder => {}
+            Found::Folder | Found::Link { .. } => {}
             Found::Kept => self.kept.push(index),
             Found::Same { fix } => {
                 self.skipped.push(index);
@@ -448,6 +460,9 @@ struct Goal {
     taken: Option<Arc<Taken>>,
     /// Which entries are in pieces.
     pieces: Pieces,
+    keeping: Option<Arc<Keeping>>,
+    preserve: Preserve,
+    notes: Arc<Notes>,
 }
 
 impl Goal {
@@ -475,10 +490,8 @@ impl Goal {
                 Some(FileType::Directory) => true,
                 Some(_) => return Err(FileError::NotAFolder.at(&written.parent)),
             };
-            let (base, folder, rename) = (base.clone(), written.parent, written.name);
-            let (top, taken, pieces) = (None, None, Pieces::default());
-            let (keeps_top, new_only) = (false, false);
-            return Ok(Goal { base, folder, rename, exists, top, keeps_top, new_only, taken, pieces });
+            let goal = Goal::to(base, written.parent, exists);
+            return Ok(Goal { rename: written.name, ..goal });
         }
         let exists = match kind {
             None => false,
@@ -487,9 +500,25 @@ impl Goal {
         };
         let keeps_top =
             base.root.is_confined() && base.root.local(dest).is_ok_and(|local| local == Path::new("."));
-        let (base, folder) = (base.clone(), dest.into());
-        let (rename, top, taken, pieces) = (None, None, None, Pieces::default());
-        Ok(Goal { base, folder, rename, exists, top, keeps_top, new_only: false, taken, pieces })
+        Ok(Goal { keeps_top, ..Goal::to(base, dest.into(), exists) })
+    }
+
+    /// A folder of which nothing more is known.
+    fn to(base: &Base, folder: PathBuf, exists: bool) -> Goal {
+        Goal {
+            base: base.clone(),
+            folder,
+            rename: None,
+            exists,
+            top: None,
+            keeps_top: false,
+            new_only: false,
+            taken: None,
+            pieces: Pieces::default(),
+            keeping: None,
+            preserve: Preserve::default(),
+            notes: Arc::default(),
+        }
     }
 
     /// Make the folder where it is missing, and hold on to it.
@@ -509,9 +538,21 @@ impl Goal {
                 Arc::new(open(base, &self.folder)?)
             }
         };
-        let (rename, taken, pieces) = (self.rename.clone(), self.taken.clone(), self.pieces.clone());
+        let Goal { rename, taken, pieces, keeping, preserve, notes, .. } = self.clone();
         let Goal { keeps_top, new_only, .. } = *self;
-        Ok(Place { top: Some(top), rename, keeps_top, new_only, owner: base.owner, above, taken, pieces })
+        Ok(Place {
+            top: Some(top),
+            rename,
+            keeps_top,
+            new_only,
+            owner: base.owner,
+            keeping,
+            preserve,
+            notes,
+            above,
+            taken,
+            pieces,
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use super::calls::fsync;
 use super::disk::MANY;
 use super::errors::{FileError, why};
 use super::folders::split;
+use super::links::make_links;
 use super::shared::{Happened, Shared, Status};
 use super::target::Journals;
 use longhaul_proto::session::manifest::{EntryIndex, Kind};
@@ -38,6 +39,11 @@ impl Preparation {
             let stored = match &entry.kind {
                 Kind::Dir => target.make_folder(index),
                 Kind::Symlink { .. } => target.land_link(index).map(|()| shared.done(index)),
+                Kind::Node { .. } => target.land_node(index).map(|is_made| match is_made {
+                    true => shared.done(index),
+                    false => shared.settle_beforehand(index),
+                }),
+                Kind::Link { .. } => Ok(()),
                 Kind::File { .. } if target.layout.group_count(index) == 0 => {
                     land(index);
                     Ok(())
@@ -49,9 +55,13 @@ impl Preparation {
             }
         }
         for index in self.to_fix {
-            if let Err(error) = target.fix_file(index) {
+            if let Err(error) = target.fix(index) {
                 let path = String::from_utf8_lossy(&target.entry(index).path).into_owned();
-                tracing::warn!(path, "cannot set permissions and time: {}", why(error));
+                let why = why(error);
+                if target.keeping().is_some() {
+                    target.note("what was there is not put right", index, &why);
+                }
+                tracing::warn!(path, "cannot set permissions and time: {why}");
             }
         }
         for index in self.complete {
@@ -63,7 +73,11 @@ impl Preparation {
 
 /// All entries are settled: remove what the source has not, and give folders their permissions and time.
 pub(super) fn finish(shared: &Shared) {
+    make_links(shared);
     remove_extraneous(shared);
+    if !shared.target.manifest.seams.has_more {
+        shared.target.noted().into_iter().for_each(|line| shared.tell(Happened::Warning(line)));
+    }
     if !shared.dry_run {
         remove_leftovers(shared);
         // Others may be at work in them.
@@ -151,8 +165,9 @@ fn remove_leftovers(shared: &Shared) {
 fn sync_rest(shared: &Shared) -> bool {
     let target = &shared.target;
     let entries = 0..target.manifest.entries.len() as EntryIndex;
-    // Links cannot be brought there one by one.
-    let has_links = target.manifest.entries.iter().any(|entry| matches!(entry.kind, Kind::Symlink { .. }));
+    // Links and devices cannot be brought there one by one.
+    let is_unopened = |kind: &Kind| matches!(kind, Kind::Symlink { .. } | Kind::Node { .. });
+    let has_links = target.manifest.entries.iter().any(|entry| is_unopened(&entry.kind));
     let together = entries.len() >= MANY || has_links;
     let covered = if together { target.disk.sync_whole() } else { None };
     let sync = |opened: io::Result<File>| match opened {

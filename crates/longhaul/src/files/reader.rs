@@ -3,7 +3,7 @@
 use super::blocks::{Bits, Blocks};
 use super::errors::FileError;
 use super::fill::Filler;
-use super::scan::Scan;
+use super::scanned::Scan;
 use crate::net::budget::Allowance;
 use crate::net::prepared::{Prepared, Task};
 use longhaul_proto::endpoint::{NotReady, Source};

@@ -4,15 +4,15 @@ use super::errors::FileError;
 use super::exclude::Exclude;
 use super::extents::data_extents;
 use super::folders::{Folders, list};
+use super::gather::Gather;
 use super::names::is_ours;
-use super::pieces::Pieces;
 use super::root::{Root, Written};
+use super::scanned::{Origin, Scan};
 use super::version::Identity;
 use crate::net::budget::{Allowance, Budget, Purpose};
-use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest, Seams};
+use longhaul_proto::session::attributes::{EntryAttributes, Preserve};
+use longhaul_proto::session::manifest::{Entry, EntryIndex, GROUP_LEN, Kind, Manifest, Named, Seams};
 use longhaul_proto::session::message::FileFailure;
-use longhaul_proto::session::reason::{Cause, Reason};
-use longhaul_proto::session::truncated::Truncated;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -46,103 +46,8 @@ pub struct ScanOptions {
     pub waits: Arc<AtomicBool>,
     /// Of a copy that many hosts are to make: the key of its files' versions.
     pub plan_key: Option<[u8; 32]>,
-}
-
-/// What there is to copy, or a part of it.
-#[derive(Debug, Default)]
-pub struct Scan {
-    /// The entries; files of a folder before its subfolders, each sorted by name, and all of a folder together.
-    pub manifest: Manifest,
-    /// Files of which only a piece is to be copied.
-    pub(super) pieces: Pieces,
-    /// What could not be listed.
-    pub errors: Vec<FileFailure>,
-    /// Sockets, pipes and devices: no copy of them would be of use.
-    pub left_out: Truncated<Vec<u8>>,
-    /// The first entry of each source, and the folder its path is relative to.
-    pub(super) origins: Vec<(EntryIndex, Origin)>,
-    /// What told of changes of files of several groups, ascending.
-    pub(super) identities: Vec<(EntryIndex, Identity)>,
-    /// It was listed when a copy was planned; the key of its files' versions.
-    pub(super) plan_key: Option<[u8; 32]>,
-    /// The memory that it takes beside other copies.
-    room: Allowance,
-    /// There was none.
-    pub(super) is_crowded: bool,
-}
-
-impl Scan {
-    /// What was listed when a copy was planned: the first entry of each source and the folder that its path is relative to, and
-    /// which files are to be copied as pieces.
-    pub(crate) fn planned(
-        listed: (Manifest, Vec<FileFailure>),
-        origins: &[(EntryIndex, PathBuf)],
-        pieces: Pieces,
-        plan_key: [u8; 32],
-    ) -> Result<Scan, FileError> {
-        let open = |(first, path): &(EntryIndex, PathBuf)| {
-            let opened = Root::ambient().open_folder(path);
-            let folder = Arc::new(opened.map_err(|error| FileError::from(error).at(path))?);
-            Ok((*first, Origin { folder, path: path.as_path().into() }))
-        };
-        let origins = origins.iter().map(open).collect::<Result<Vec<_>, FileError>>()?;
-        let (manifest, errors) = listed;
-        Ok(Scan { manifest, errors, origins, pieces, plan_key: Some(plan_key), ..Scan::default() })
-    }
-
-    /// A stretch of what comes of a pipe.
-    pub(super) fn of_pipe(manifest: Manifest) -> Scan {
-        Scan { manifest, ..Scan::default() }
-    }
-
-    /// Lines about what is left out although nobody asked for that.
-    pub fn warnings(&self) -> Vec<String> {
-        let shown = |path: &Vec<u8>| {
-            format!("{}: not copied: neither a file nor a folder nor a link", String::from_utf8_lossy(path))
-        };
-        let mut lines: Vec<_> = self.left_out.first.iter().take(LEFT_OUT_NAMED).map(shown).collect();
-        let more = self.left_out.count() - lines.len() as u64;
-        if more > 0 {
-            lines.push(format!("{more} more are not copied: neither files nor folders nor links"));
-        }
-        lines
-    }
-
-    /// Why there is nothing to copy, if that is so.
-    pub fn emptiness(&self) -> Option<Reason> {
-        if !self.manifest.entries.is_empty() || self.manifest.seams.has_more {
-            return None;
-        }
-        let failed = self.errors.first().map(|failure| Reason::new(failure.reason.cause, failure));
-        Some(failed.unwrap_or_else(|| match self.warnings().into_iter().next() {
-            Some(line) => Reason::new(Cause::Other, line),
-            None => Reason::new(Cause::Other, "nothing to copy: everything is left out"),
-        }))
-    }
-
-    /// What told of an entry's changes when it was listed, if it is a file of several groups.
-    pub(super) fn identity(&self, entry: EntryIndex) -> Option<Identity> {
-        let at = self.identities.binary_search_by_key(&entry, |(known, _)| *known).ok()?;
-        Some(self.identities[at].1)
-    }
-
-    /// The folder below which an entry was found at its path.
-    pub(super) fn origin(&self, entry: EntryIndex) -> Arc<OwnedFd> {
-        let at = self.origins.partition_point(|(first, _)| *first <= entry) - 1;
-        self.origins[at].1.folder.clone()
-    }
-
-    /// The first entry of each source, and the path of the folder that its own is relative to.
-    pub(crate) fn origin_paths(&self) -> impl Iterator<Item = (EntryIndex, &Path)> {
-        self.origins.iter().map(|(first, origin)| (*first, &*origin.path))
-    }
-}
-
-/// A folder that paths are relative to.
-#[derive(Clone, Debug)]
-pub(super) struct Origin {
-    pub folder: Arc<OwnedFd>,
-    pub path: Arc<Path>,
+    /// What to tell of files beyond contents, permissions and times.
+    pub preserve: Preserve,
 }
 
 /// How much a part of a listing holds at most, folders that it has in common with the part before left out.
@@ -181,9 +86,13 @@ pub fn scan_in_parts(
     limits: PartLimits,
     emit: &mut dyn FnMut(Scan) -> bool,
 ) {
+    let mut gather = Gather::new(options.preserve, &options.budget);
+    let first = Manifest { attributes: gather.begin(vec![]), ..Manifest::default() };
+    let room = Allowance::of(&options.budget, Purpose::Need);
     let mut scanner = Scanner {
         options,
-        scan: Scan { room: Allowance::of(&options.budget, Purpose::Need), ..Scan::default() },
+        scan: Scan { room, manifest: first, ..Scan::default() },
+        gather,
         taken: (may_meet(sources) || options.files_from.is_some()).then(HashMap::new),
         folders: HashMap::new(),
         limits,
@@ -201,6 +110,7 @@ pub fn scan_in_parts(
     // What was listed when it was stopped must not pass for all there is.
     if !scanner.is_stopped() || scanner.scan.is_crowded {
         scanner.scan.room.keep(scanner.len as u64 * LEN_TIMES);
+        scanner.scan.apart = scanner.gather.apart;
         (scanner.emit)(scanner.scan);
     }
 }
@@ -219,6 +129,7 @@ struct Scanner<'a> {
     options: &'a ScanOptions,
     /// The part at work.
     scan: Scan,
+    gather: Gather,
     /// Paths given so far, and whose they are; kept only where one could come twice.
     taken: Option<HashMap<Vec<u8>, Owner>>,
     /// Handles of the folders that sources lie in.
@@ -307,7 +218,7 @@ impl Scanner<'_> {
         let mut pending = vec![top];
         while let Some(folder) = pending.pop().filter(|_| !self.is_stopped()) {
             match self.claim(&folder.path, true) {
-                Claim::New => drop(self.push(folder.path.clone(), Kind::Dir, &folder.stat)),
+                Claim::New => self.folder_entry(folders, &folder.path, &folder.stat),
                 Claim::Known => {}
                 Claim::Conflict => {
                     self.fail(&folder.path, FileError::Twice);
@@ -319,6 +230,19 @@ impl Scanner<'_> {
                 Err(error) => self.fail(&folder.path, FileError::step("cannot list this folder")(error)),
             }
         }
+    }
+
+    /// A folder itself.
+    fn folder_entry(&mut self, folders: &mut Folders, path: &[u8], stat: &Stat) {
+        let mut found = EntryAttributes::default();
+        if self.options.preserve.has_attributes() {
+            let read = folders.open(path).map_err(FileError::from);
+            match read.and_then(|held| self.gather.read(&*held, stat)) {
+                Ok(read) => found = read,
+                Err(error) => self.fail(path, error),
+            }
+        }
+        self.push(path.to_vec(), Kind::Dir, stat, found);
     }
 
     /// The items of one folder: files and links at once, subfolders into `pending` so that the first is on top.
@@ -368,7 +292,16 @@ impl Scanner<'_> {
     /// Something that is not a folder.
     fn leaf(&mut self, folder: &OwnedFd, name: &[u8], path: Vec<u8>, stat: &Stat) {
         let mut identity = None;
+        let other_name = self.gather.other_name(stat).map(<[u8]>::to_vec);
         let kind = match FileType::from_raw_mode(stat.st_mode) {
+            kind if other_name.is_some() => {
+                let of = match kind {
+                    FileType::RegularFile => Named::File(stat.st_size as u64),
+                    FileType::Symlink => Named::Symlink,
+                    _ => Named::Node,
+                };
+                Kind::Link { to: other_name.unwrap_or_default(), of }
+            }
             FileType::RegularFile => {
                 let (kind, found) = self.file(folder, name, stat);
                 identity = found;
@@ -378,11 +311,22 @@ impl Scanner<'_> {
                 Ok(target) => Kind::Symlink { target: target.into_bytes() },
                 Err(error) => return self.fail(&path, error),
             },
-            _ => return self.scan.left_out.push(path),
+            _ => match self.gather.node(stat) {
+                Some(kind) => kind,
+                None => return self.scan.left_out.push(path),
+            },
         };
+        let mut found = EntryAttributes::default();
+        if self.options.preserve.has_attributes() && !matches!(kind, Kind::Link { .. }) {
+            match self.gather.read_at(folder, name, stat) {
+                Ok(read) => found = read,
+                Err(error) => return self.fail(&path, error),
+            }
+        }
         match self.claim(&path, false) {
             Claim::New => {
-                let entry = self.push(path, kind, stat);
+                self.gather.came(stat, &path);
+                let entry = self.push(path, kind, stat, found);
                 self.scan.identities.extend(identity.map(|identity| (entry, identity)));
             }
             Claim::Known => {}
@@ -414,10 +358,10 @@ impl Scanner<'_> {
     /// What `files_from` names below `top`.
     fn listed_files(&mut self, top: &Arc<OwnedFd>) -> Result<(), FileError> {
         let stat = stat_folder(top)?;
-        if let Claim::New = self.claim(b"", true) {
-            self.push(Vec::new(), Kind::Dir, &stat);
-        }
         let mut folders = Folders::new(top.clone());
+        if let Claim::New = self.claim(b"", true) {
+            self.folder_entry(&mut folders, b"", &stat);
+        }
         for listed in self.options.files_from.iter().flatten() {
             if self.is_stopped() {
                 break;
@@ -447,7 +391,7 @@ impl Scanner<'_> {
             let ancestor = &path[..slash];
             let stat = stat_folder(&folders.open(ancestor)?)?;
             match self.claim(ancestor, true) {
-                Claim::New => drop(self.push(ancestor.to_vec(), Kind::Dir, &stat)),
+                Claim::New => self.folder_entry(folders, ancestor, &stat),
                 Claim::Known => {}
                 Claim::Conflict => return Err(FileError::Twice),
             }
@@ -480,12 +424,13 @@ impl Scanner<'_> {
         }
     }
 
-    fn push(&mut self, path: Vec<u8>, kind: Kind, stat: &Stat) -> EntryIndex {
+    fn push(&mut self, path: Vec<u8>, kind: Kind, stat: &Stat, found: EntryAttributes) -> EntryIndex {
         let entry = Entry { path, kind, mode: stat.st_mode & 0o7777, mtime: mtime(stat) };
         let entries = &self.scan.manifest.entries;
         while self.above.pop_if(|above| !is_below(&entry.path, &entries[*above as usize].path)).is_some() {}
         self.make_room();
-        self.note_len(entry.memory_len());
+        let attributes_len = self.gather.add(&mut self.scan.manifest.attributes, found);
+        self.note_len(entry.memory_len() + attributes_len);
         let index = self.scan.manifest.entries.len() as EntryIndex;
         if matches!(entry.kind, Kind::Dir) {
             self.above.push(index);
@@ -503,12 +448,14 @@ impl Scanner<'_> {
         }
         let entry = |index: &EntryIndex| self.scan.manifest.entries[*index as usize].clone();
         let entries: Vec<Entry> = self.above.iter().map(entry).collect();
+        let attributes = self.scan.manifest.attributes.of(self.above.iter().map(|index| *index as usize));
+        let attributes = self.gather.begin(attributes.entries);
         let continued = entries.len() as u32;
         let goes_on = std::mem::replace(&mut self.above, (0..continued).collect());
         let origins = self.scan.origins.last().map(|(_, origin)| (0, origin.clone()));
         let next = Scan {
             room: Allowance::of(&self.options.budget, Purpose::Ahead),
-            manifest: Manifest { entries, seams: Seams { continued, ..Seams::default() } },
+            manifest: Manifest { entries, seams: Seams { continued, ..Seams::default() }, attributes },
             origins: origins.into_iter().collect(),
             ..Scan::default()
         };
@@ -584,9 +531,6 @@ fn relative_parts(path: &Path) -> Option<Vec<Vec<u8>>> {
     let names = path.as_os_str().as_bytes().split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".");
     names.map(|name| (name != b".." && !name.contains(&0)).then(|| name.to_vec())).collect()
 }
-
-/// More would hide what else is told: a home folder may hold hundreds of sockets.
-const LEFT_OUT_NAMED: usize = 10;
 
 /// The longest path the manifest takes (Linux's own limit).
 pub(super) const PATH_MAX: usize = 4096;

@@ -12,7 +12,7 @@ use super::resume::Resumed;
 use super::spool::Spool;
 use super::target::Target;
 use crossbeam_channel::Sender;
-use longhaul_proto::session::manifest::{EntryIndex, Group, Kind, Ranges};
+use longhaul_proto::session::manifest::{EntryIndex, Group, Ranges};
 use longhaul_proto::session::message::{FileFailure, Fsync, Report};
 use longhaul_proto::session::reason::Reason;
 use std::collections::HashSet;
@@ -76,7 +76,7 @@ pub(super) struct Shared {
     /// What is to be on the disk before it is put in place, and when the copy is finished.
     pub fsync: Fsync,
     statuses: Vec<AtomicU8>,
-    /// Files and links that are not settled, one for the preparations, and one for the parts before this one if there are any.
+    /// What is not settled and does not come last, one for the preparations, and one for the parts before this one if there are any.
     unsettled: AtomicUsize,
     report: Mutex<Report>,
     happened: Sender<Happened>,
@@ -110,7 +110,7 @@ impl Shared {
         (happened, wake, finisher): (Sender<Happened>, Wake, Sender<Job>),
     ) -> Shared {
         let statuses = target.manifest.entries.iter().map(|_| AtomicU8::new(Status::Waiting as u8)).collect();
-        let counted = target.manifest.entries.iter().filter(|entry| !matches!(entry.kind, Kind::Dir)).count();
+        let counted = target.manifest.entries.iter().filter(|entry| !entry.kind.comes_last()).count();
         Shared {
             target,
             blocks,
@@ -205,7 +205,7 @@ impl Shared {
     /// An entry that was in order before anything began.
     pub(super) fn settle_beforehand(&self, entry: EntryIndex) {
         let fresh = self.step(entry, &[Status::Waiting], Status::Settled);
-        if fresh && !matches!(self.target.entry(entry).kind, Kind::Dir) {
+        if fresh && !self.target.entry(entry).kind.comes_last() {
             self.unsettled.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -370,7 +370,7 @@ impl Shared {
             report.failed_bytes += target.entry(entry).kind.data_len();
         }
         self.tell(Happened::Failed(failure, entry));
-        if !matches!(target.entry(entry).kind, Kind::Dir) {
+        if !target.entry(entry).kind.comes_last() {
             self.count_down();
         }
     }

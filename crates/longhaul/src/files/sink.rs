@@ -361,7 +361,7 @@ impl FileSink {
     /// Nothing can be stored any more: every file that still needs room fails.
     fn give_up(&mut self, reason: &Reason) {
         for (index, entry) in self.shared.target.manifest.entries.iter().enumerate() {
-            if !matches!(entry.kind, Kind::Dir) {
+            if entry.kind != Kind::Dir {
                 self.shared.fail(index as EntryIndex, reason.clone());
             }
         }

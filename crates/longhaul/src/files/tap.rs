@@ -167,7 +167,8 @@ impl Tap {
         let has_more = state.end.is_none() || !state.ready.is_empty();
         let kind = Kind::File { size, extents: None, version: None };
         let entries = vec![Entry { kind, ..self.entry.clone() }];
-        let manifest = Manifest { entries, seams: Seams { has_more, ..Seams::default() } };
+        let manifest =
+            Manifest { entries, seams: Seams { has_more, ..Seams::default() }, ..Manifest::default() };
         Ok((Stretch { shared: self.shared.clone(), groups, hashes }, manifest))
     }
 }

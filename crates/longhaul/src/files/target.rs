@@ -1,15 +1,14 @@
 //! The destination: where each entry goes, its part file, and how it lands.
 
-use super::attributes::{ITSELF, itself, mode, modified, set_mode, times};
-use super::calls::{
-    fchmod, fsync, futimens, linkat, mkdirat, openat, renameat_with, set_len, symlinkat, unlinkat,
-};
+use super::attributes::{ITSELF, itself, modified, set_mode};
+use super::calls::{fchmod, fsync, futimens, linkat, mkdirat, openat, renameat_with, unlinkat};
 use super::complete::{Complete, Held};
 use super::disk::{Disk, reopen, room, unnamed};
 use super::errors::FileError;
 use super::extents::DataMap;
 use super::folders::{Folders, list, make_all, split};
 use super::journal::{Owner, PartToken};
+use super::keeping::{Keeping, NODES, Notes};
 use super::lease::{self, Lease};
 use super::names::{is_journal, is_new, journal_name, new_name, part_name, piece_journal_name, pieces_name};
 use super::part::Part;
@@ -18,9 +17,13 @@ use super::removal::remove_tree;
 use super::scan::{mtime, open_to_read};
 use super::twins::{Taken, Twins};
 use crate::net::random::random;
-use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Kind, Layout, Manifest};
-use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, UTIME_NOW, fadvise, fstat, utimensat};
+use longhaul_proto::session::attributes::Preserve;
+use longhaul_proto::session::manifest::{Entry, EntryIndex, Group, Layout, Manifest, Node};
+use rustix::fs::{
+    Advice, AtFlags, CWD, Mode, OFlags, RenameFlags, UTIME_NOW, fadvise, fchown, fstat, utimensat,
+};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -42,6 +45,11 @@ pub(super) struct Place {
     pub new_only: bool,
     /// The user of a daemon who sends the copy.
     pub owner: Owner,
+    /// What is kept of entries beyond permissions and times.
+    pub keeping: Option<Arc<Keeping>>,
+    /// Which devices and pipes may be made, and what could not be kept.
+    pub preserve: Preserve,
+    pub notes: Arc<Notes>,
     /// Folders above it that are new, and the one that holds them.
     pub above: Vec<Arc<OwnedFd>>,
     /// Of a copy in parts.
@@ -114,6 +122,42 @@ impl Target {
     /// Whether a file is journalled: one group is sent again sooner than looked after.
     pub(super) fn is_journalled(&self, entry: EntryIndex) -> bool {
         self.layout.group_count(entry) > 1
+    }
+
+    /// What is kept of entries beyond permissions and times.
+    pub(super) fn keeping(&self) -> Option<&Keeping> {
+        self.place.keeping.as_deref()
+    }
+
+    /// Whether something of this kind is made.
+    pub(super) fn may_make(&self, node: Node) -> bool {
+        let Preserve { devices, specials, .. } = self.place.preserve;
+        if matches!(node, Node::Character | Node::Block) { devices } else { specials }
+    }
+
+    /// Whether all devices, pipes and sockets that came were made.
+    pub(super) fn has_all_nodes(&self) -> bool {
+        !self.place.notes.has(NODES)
+    }
+
+    /// Something of an entry is not kept.
+    pub(super) fn note(&self, what: &'static str, entry: EntryIndex, why: &str) {
+        self.place.notes.note(what, &self.entry(entry).path, why);
+    }
+
+    /// Lines about what could not be kept.
+    pub(super) fn noted(&self) -> Vec<String> {
+        self.place.notes.lines()
+    }
+
+    /// Whether what is there may give way.
+    pub(super) fn may_replace(&self) -> bool {
+        !self.place.new_only
+    }
+
+    /// Whether the top folder keeps its own permissions and time.
+    pub(super) fn keeps_top(&self) -> bool {
+        self.place.keeps_top
     }
 
     /// Bytes that may still be stored, if the file system tells.
@@ -207,7 +251,7 @@ impl Target {
     }
 
     /// The name of what is to be renamed soon.
-    fn new_name(&self, entry: EntryIndex, name: &[u8]) -> Vec<u8> {
+    pub(super) fn new_name(&self, entry: EntryIndex, name: &[u8]) -> Vec<u8> {
         new_name(name, self.own_token(entry))
     }
 
@@ -310,10 +354,14 @@ impl Target {
         self.place.rename.as_deref().unwrap_or(&self.entry(entry).path)
     }
 
-    /// A folder below the top (empty: the top itself), opened for reading.
+    /// A folder below the top (empty: the top itself).
+    pub(super) fn handle(&self, path: &[u8]) -> Result<Arc<OwnedFd>, Errno> {
+        lock(&self.folders).open(path)
+    }
+
+    /// The same, opened for reading.
     pub(super) fn open_folder(&self, path: &[u8]) -> io::Result<File> {
-        let folder = lock(&self.folders).open(path)?;
-        Ok(reopen(&folder)?)
+        Ok(reopen(&*self.handle(path)?)?)
     }
 
     /// The folders above the top that this copy has changed, opened for reading.
@@ -335,7 +383,13 @@ impl Target {
     }
 
     /// Give a file of a folder its name, in place of what is there if that may be.
-    fn rename(&self, entry: EntryIndex, folder: &OwnedFd, part: &[u8], name: &[u8]) -> io::Result<()> {
+    pub(super) fn rename(
+        &self,
+        entry: EntryIndex,
+        folder: &OwnedFd,
+        part: &[u8],
+        name: &[u8],
+    ) -> io::Result<()> {
         let rename = |flags| renameat_with(folder, part, folder, name, flags);
         match rename(RenameFlags::NOREPLACE) {
             // Not every file system has such renaming.
@@ -353,7 +407,7 @@ impl Target {
     }
 
     /// From now on an entry has the place of its path, once there is something. An error if one of another part has it.
-    fn take_place(&self, entry: EntryIndex) -> io::Result<()> {
+    pub(super) fn take_place(&self, entry: EntryIndex) -> io::Result<()> {
         let Some(taken) = &self.place.taken else { return Ok(()) };
         let (folder, _) = self.parent(entry)?;
         let other = taken.holder(&folder, self.path(entry));
@@ -403,7 +457,7 @@ impl Target {
                 if !lease::is_at(&held.file, &folder, &part) {
                     return Err(io::Error::other("its part file was taken away; copy it again"));
                 }
-                fchmod(&held.file, mode(self.entry(complete.entry)))?;
+                self.dress_last(complete.entry, &held.file)?;
                 self.rename(complete.entry, &folder, &part, name)?;
                 self.remove_piece_journals(complete.entry, &folder);
             }
@@ -418,6 +472,9 @@ impl Target {
         match &complete.held {
             Held::Unnamed(_) => {}
             Held::Part(part) => {
+                if self.keeping().is_some() {
+                    let _ = fchown(&part.file, Some(geteuid()), None);
+                }
                 let _ = fchmod(&part.file, Mode::from_raw_mode(0o600));
             }
             Held::Named(_) => {
@@ -468,56 +525,6 @@ impl Target {
         Ok(file)
     }
 
-    /// Give a file that holds all its data its length, permissions and time.
-    fn dress(&self, entry: EntryIndex, file: &File) -> io::Result<()> {
-        fchmod(file, mode(self.entry(entry)))?;
-        self.fit(entry, file)
-    }
-
-    /// All of that but the permissions.
-    fn fit(&self, entry: EntryIndex, file: &File) -> io::Result<()> {
-        let wanted = self.entry(entry);
-        if let Kind::File { size, .. } = wanted.kind {
-            let stat = fstat(file)?;
-            if stat.st_size as u64 != size {
-                set_len(file, size)?;
-            }
-        }
-        Ok(futimens(file, &times(wanted))?)
-    }
-
-    /// Whether a file that is in place has the permissions and time that it should have.
-    pub(super) fn is_dressed(&self, entry: EntryIndex, file: &File) -> bool {
-        let wanted = self.entry(entry);
-        fstat(file).is_ok_and(|stat| {
-            mtime(&stat) == wanted.mtime && stat.st_mode & 0o7777 == mode(wanted).as_raw_mode()
-        })
-    }
-
-    /// Store a symbolic link.
-    pub(super) fn land_link(&self, entry: EntryIndex) -> io::Result<()> {
-        let wanted = self.entry(entry);
-        let Kind::Symlink { target } = &wanted.kind else { return Ok(()) };
-        self.look_for_twin(entry)?;
-        let (folder, name) = self.parent(entry)?;
-        match symlinkat(target.as_slice(), &folder, name) {
-            Err(Errno::EXIST) if !self.place.new_only => {}
-            made => {
-                made?;
-                let _ = self.take_place(entry);
-                return Ok(utimensat(&folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?);
-            }
-        }
-        let new = self.new_name(entry, name);
-        symlinkat(target.as_slice(), &folder, new.as_slice())?;
-        let landed = utimensat(&folder, new.as_slice(), &times(wanted), AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(io::Error::from)
-            .and_then(|()| self.rename(entry, &folder, &new, name));
-        landed.inspect_err(|_| {
-            let _ = remove_file(&folder, &new);
-        })
-    }
-
     /// Make a folder, or see to it that an existing one can be written to.
     pub(super) fn make_folder(&self, entry: EntryIndex) -> io::Result<()> {
         let wanted = self.entry(entry);
@@ -542,30 +549,6 @@ impl Target {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Give a folder its permissions and time, when nothing more changes in it.
-    pub(super) fn finish_folder(&self, entry: EntryIndex) -> io::Result<()> {
-        let wanted = self.entry(entry);
-        if wanted.path.is_empty() && self.place.keeps_top {
-            return Ok(());
-        }
-        let folder = self.open_folder(&wanted.path)?;
-        futimens(&folder, &times(wanted))?;
-        Ok(fchmod(&folder, mode(wanted))?)
-    }
-
-    /// Give a file that was already there the permissions and time that the source has.
-    pub(super) fn fix_file(&self, entry: EntryIndex) -> io::Result<()> {
-        let wanted = self.entry(entry);
-        let (folder, name) = self.parent(entry)?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let there = openat(&folder, name, flags, Mode::empty())?;
-        if fstat(&there)?.st_mode & libc::S_IFMT != libc::S_IFREG {
-            return Ok(());
-        }
-        set_mode(&there, mode(wanted))?;
-        Ok(utimensat(CWD, itself(&there).as_str(), &times(wanted), AtFlags::empty())?)
     }
 
     /// Remove something that the source has not, with all that is in it. What vanished by itself is no error. The folder that it
@@ -609,7 +592,7 @@ impl Target {
     }
 
     /// The folder that an entry lies in, made if it is missing, and the entry's name in it.
-    fn parent(&self, entry: EntryIndex) -> io::Result<(Arc<OwnedFd>, &[u8])> {
+    pub(super) fn parent(&self, entry: EntryIndex) -> io::Result<(Arc<OwnedFd>, &[u8])> {
         let (parent, name) = split(self.path(entry));
         let mut folders = lock(&self.folders);
         match folders.open(parent) {
@@ -628,7 +611,7 @@ fn beside(name_of: impl Fn(&[u8]) -> Vec<u8>) -> impl Fn(&[u8]) -> Vec<u8> {
     }
 }
 
-fn remove_file(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+pub(super) fn remove_file(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match unlinkat(folder, name, AtFlags::empty()) {
         Err(Errno::NOENT) => Ok(()),
         other => other,

@@ -5,6 +5,7 @@ use crate::error::PlanError;
 use crate::files::{Exclude, OBJECT_MAX, PartLimits, Root, Scan, ScanOptions, SourceSpec, scan_in_parts};
 use crate::listing::{self, Room};
 use crate::net::random::random;
+use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{FileFailure, PlanId};
 use longhaul_proto::session::truncated::Truncated;
@@ -72,6 +73,8 @@ pub struct PlanOptions {
     pub exclude: Vec<String>,
     /// Of each source folder only these and what is in them, relative to it.
     pub files_from: Option<Vec<PathBuf>>,
+    /// What is kept of files beyond contents, permissions and times.
+    pub preserve: Preserve,
     /// To be kept in the plan: how the program was called.
     pub command: Vec<String>,
 }
@@ -164,6 +167,7 @@ fn list(
         files_from,
         stop: stop.clone(),
         plan_key: Some(key),
+        preserve: options.preserve,
         ..ScanOptions::default()
     };
     let sources: Vec<_> = sources.iter().map(|path| SourceSpec { path: path.clone() }).collect();
@@ -200,7 +204,7 @@ fn check_size(bytes: u64, entries: u64) -> Result<(), PlanError> {
 }
 
 fn write_chunk(scan: &Scan, path: &Path, out: &mut impl Write, plan: &mut Plan) -> Result<(), PlanError> {
-    let Manifest { entries, seams } = &scan.manifest;
+    let Manifest { entries, seams, .. } = &scan.manifest;
     let bytes = listing::encode(&scan.manifest, &scan.errors)?;
     out.write_all(&bytes).map_err(PlanError::at(path))?;
     let origin =

@@ -148,6 +148,7 @@ impl Run {
         };
         let shift = above.len();
         let mut entries: Vec<_> = above.iter().map(|index| listed.entries[*index].clone()).collect();
+        let attributes = listed.attributes.of(above.into_iter().chain(first..=last));
         let mut pieces = Vec::new();
         for (index, entry) in listed.entries.iter().enumerate().take(last + 1).skip(first) {
             let from = if index == first { stretch.from_byte } else { 0 };
@@ -172,7 +173,7 @@ impl Run {
         let before = origins.iter().take_while(|(at, _)| *at == 0).count();
         origins.drain(..before.max(1) - 1);
         let seams = Seams { continued: chunk.continued, has_more, ..Seams::default() };
-        Ok(Slice { manifest: Manifest { entries, seams }, origins, pieces })
+        Ok(Slice { manifest: Manifest { entries, seams, attributes }, origins, pieces })
     }
 }
 

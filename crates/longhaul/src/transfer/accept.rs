@@ -16,6 +16,7 @@ use crate::net::budget::Budget;
 use crate::net::control::{self, Control, ServerKey, Stream, TokenId};
 use crate::net::seal::Keys;
 use crate::net::wake::Waker;
+use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::message::{Answer, FileOptions, Offer, Operation, TransferOptions};
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::wire;
@@ -48,6 +49,8 @@ pub struct Server {
     pub has_pipe: bool,
     /// Whether it connects to hosts that its clients name, for copies between it and those.
     pub connects: bool,
+    /// Whether it keeps owners, devices and all else that takes privileges.
+    pub may_set_all: bool,
     /// Why no offer can be accepted.
     pub unable: Option<Reason>,
     /// Which offers came for the first time.
@@ -55,6 +58,21 @@ pub struct Server {
     /// What lets clients send data sooner the next time.
     pub tickets: Tickets,
     pub stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    /// What is kept for its clients of all that they ask for.
+    pub fn permits(&self, asked: Preserve) -> Preserve {
+        if self.may_set_all || !asked.is_any() { asked } else { asked.confine() }
+    }
+
+    /// What a client asks for and does not get, as a line.
+    pub fn left_out(&self, asked: Preserve) -> Option<String> {
+        let Preserve { owner, group, devices, specials, .. } = asked;
+        let is_less = self.permits(asked) != asked && (owner || group || devices || specials);
+        let line = "the server keeps no owners, devices, set-user-ID bits or attributes of the system, for want of --allow-super";
+        is_less.then(|| line.into())
+    }
 }
 
 /// Who may come in.
@@ -280,6 +298,11 @@ fn admit(server: &Server, account: &Account, offer: &Offer) -> Result<(Option<Ro
     let (room, inside) = account.room(&offer.operation)?;
     if offer.files.delete && room.as_ref().is_some_and(|room| room.access == Access::WriteOnly) {
         return refuse("nothing can be removed there: it is write-only for you");
+    }
+    if offer.files.preserve.hard_links && room.as_ref().is_some_and(|room| room.access == Access::WriteOnly) {
+        return refuse(
+            "hard links cannot be made there: it is write-only for you; ask for what else is to be kept one by one",
+        );
     }
     if way_of(&offer.operation) == Way::Out {
         check_control(server, account, &offer.transfer)?;

@@ -181,6 +181,13 @@ impl CopyRequest {
             ("delta", files.delta == Delta::Always),
             ("exclude", !files.exclude.is_empty()),
             ("files_from", options.files_from.is_some()),
+            ("hard_links", files.preserve.hard_links),
+            ("xattrs", files.preserve.xattrs),
+            ("acls", files.preserve.acls),
+            ("owner", files.preserve.owner),
+            ("group", files.preserve.group),
+            ("devices", files.preserve.devices),
+            ("specials", files.preserve.specials),
         ];
         if let Some((option, _)) = unfit.into_iter().find(|(_, is_given)| *is_given) {
             return Err(RequestError::NotWithPipe(option));

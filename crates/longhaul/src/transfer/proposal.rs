@@ -15,6 +15,7 @@ use crate::net::seal::{KeyPhase, Keys};
 use crate::net::wake::Waker;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::path::PathCheck;
+use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::message::{Answer, CopyId, Offer, Operation, TicketId, TransferOptions};
 use longhaul_proto::units::Time;
 use std::net::SocketAddr;
@@ -92,6 +93,7 @@ impl Proposal {
             ticket: fields.ticket,
             third_party: fields.third_party,
             dscp: options.dscp,
+            preserve: Some(options.files.preserve).filter(Preserve::is_any),
         };
         let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
         let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;

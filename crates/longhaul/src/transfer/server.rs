@@ -19,7 +19,7 @@ use crate::daemon::records::{Event, Records};
 use crate::daemon::throttle::Throttle;
 use crate::daemon::tickets::Tickets;
 use crate::error::{Error, PolicyError};
-use crate::files::{Root, prime};
+use crate::files::{Root, prime, prime_names};
 use crate::net::budget::{Budget, share_heaps};
 use crate::net::control::{HandshakeError, Stream, read_first, tcp_stream, unconnected_stream};
 use crate::net::link::PeerLink;
@@ -61,6 +61,7 @@ pub fn serve(
         is_ssh: false,
         has_pipe: false,
         connects: options.third_party,
+        may_set_all: options.may_set_all,
         unable: None,
         replays: Replays::new(Moment::now()),
         tickets: Tickets::default(),
@@ -68,6 +69,7 @@ pub fn serve(
     });
     // What is read once is read before files are given up.
     prime();
+    prime_names();
     schedule::Moment::now();
     ready(local);
     let (waker, datagrams) = (Waker::new()?, Waker::new()?);
@@ -304,6 +306,8 @@ pub struct AgentOptions {
     pub access: Access,
     /// Whether, kept to a folder, it connects to hosts that the client names, for copies between it and those.
     pub third_party: bool,
+    /// Whether, kept to a folder, it keeps owners, devices and all else that takes privileges.
+    pub may_set_all: bool,
 }
 
 /// The far side of an ssh copy: talks over stdin and stdout.
@@ -313,6 +317,7 @@ pub fn agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
 
 fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
     let connects = options.root.is_none() || options.third_party;
+    let may_set_all = options.root.is_none() || options.may_set_all;
     let root = match options.root {
         None => Root::ambient(),
         Some(folder) => Root::confined(&folder).map_err(|source| PolicyError::Folder { folder, source })?,
@@ -340,6 +345,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         is_ssh: true,
         has_pipe: true,
         connects,
+        may_set_all,
         unable,
         replays: Replays::new(Moment::now()),
         tickets: Tickets::default(),

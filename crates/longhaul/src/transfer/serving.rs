@@ -87,6 +87,7 @@ pub fn serve_session(
     let began = clock::now();
     let newcomer = (&*owner.account, &offer);
     let outcome = welcome(server, &mut session, newcomer, (&mut place, guest)).and_then(|()| {
+        server.left_out(offer.files.preserve).into_iter().for_each(|line| session.warn(line));
         if let Some(control) = session.control.resumable() {
             control.allow(session.stall_timeout());
             server.absent.note(CopyKey::of(&owner.account.user.name, &offer), control);
@@ -108,14 +109,16 @@ pub fn serve_session(
                 }
                 let base = base_of(server, &room, dest, &account);
                 let base = step.into_iter().fold(base, Base::for_step);
-                take_push(room.access, &mut session, base, offer)
+                take_push(server, room.access, &mut session, base, offer)
             }
-            (Operation::Pull { sources }, Some(room)) => give_pull(&room, &mut session, sources, offer),
+            (Operation::Pull { sources }, Some(room)) => {
+                give_pull(server, &room, &mut session, sources, offer)
+            }
             (Operation::PushPipe { dest }, Some(room)) => {
                 let base = base_of(server, &room, dest, &account);
                 let is_in_place = |passed: &Passed| passed.hash.get().is_some();
                 piped(&mut session, is_in_place, |session, passed| {
-                    take_pipe(room.access, session, base, offer, passed)
+                    take_pipe(server, room.access, session, base, offer, passed)
                 })
             }
             (Operation::PullPipe { source }, Some(room)) => {
@@ -184,7 +187,8 @@ fn base_of(server: &Server, room: &Room, dest: Vec<u8>, account: &Account) -> Ba
 }
 
 /// A client's wishes about files, as far as they are granted there.
-fn granted(access: Access, files: FileOptions) -> FileOptions {
+fn granted(server: &Server, access: Access, files: FileOptions) -> FileOptions {
+    let files = FileOptions { preserve: server.permits(files.preserve), ..files };
     match access {
         // Nothing that is there may show in what comes of the copy but that a name is taken.
         Access::WriteOnly => FileOptions { new_only: true, checksum: false, delta: Delta::Never, ..files },
@@ -230,10 +234,16 @@ fn await_vanished(server: &Server, session: &mut Session<'_>, key: &CopyKey) -> 
     })
 }
 
-fn take_push(access: Access, session: &mut Session<'_>, base: Base, offer: Offer) -> Result<String, Error> {
+fn take_push(
+    server: &Server,
+    access: Access,
+    session: &mut Session<'_>,
+    base: Base,
+    offer: Offer,
+) -> Result<String, Error> {
     let shown = String::from_utf8_lossy(offer.operation.dest().unwrap_or_default()).into_owned();
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let received = receive(session, base, granted(access, offer.files), head)?;
+    let received = receive(session, base, granted(server, access, offer.files), head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.count());
     let removed = match received.report.removed.count() {
         0 => String::new(),
@@ -246,6 +256,7 @@ fn take_push(access: Access, session: &mut Session<'_>, base: Base, offer: Offer
 }
 
 fn give_pull(
+    server: &Server,
     room: &Room,
     session: &mut Session<'_>,
     sources: Vec<Vec<u8>>,
@@ -266,6 +277,7 @@ fn give_pull(
         budget: session.budget.clone(),
         waits: session.waits.clone(),
         plan_key: None,
+        preserve: server.permits(offer.files.preserve),
     };
     let (root, paths) = (room.root.clone(), sources_of(sources));
     let listed = on_thread(session, "list", move |over| list_first(root, paths, options, &over))?;
@@ -294,6 +306,7 @@ fn piped(
 }
 
 fn take_pipe(
+    server: &Server,
     access: Access,
     session: &mut Session<'_>,
     base: Base,
@@ -302,7 +315,7 @@ fn take_pipe(
 ) -> Result<String, Error> {
     let shown = String::from_utf8_lossy(offer.operation.dest().unwrap_or_default()).into_owned();
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
-    let outlet = Outlet::File(base, granted(access, offer.files));
+    let outlet = Outlet::File(base, granted(server, access, offer.files));
     let received = receive_pipe(session, outlet, head, |goes| *passed = goes)?;
     Ok(format!("received {} bytes of a pipe into {shown:?}", received.total))
 }

@@ -195,6 +195,7 @@ pub fn list(sources: &[PathBuf], options: &CopyOptions, over: &AtomicBool) -> Re
     let scan_options = ScanOptions {
         exclude: Exclude::new(&options.files.exclude)?,
         files_from: options.files_from.clone(),
+        preserve: options.files.preserve,
         ..ScanOptions::default()
     };
     list_first(Root::ambient(), specs, scan_options, over)

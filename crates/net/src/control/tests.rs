@@ -6,6 +6,7 @@ use super::*;
 use crate::budget::{Allowance, Budget, Purpose};
 use crate::noise::to_bytes;
 use longhaul_proto::ranges::Ranges;
+use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::manifest::Group;
 use longhaul_proto::session::message::Message;
 use longhaul_proto::session::message::{FileOptions, GroupHash, Operation, TransferOptions};
@@ -68,6 +69,7 @@ fn offer() -> Offer {
         ticket: None,
         third_party: false,
         dscp: None,
+        preserve: None,
     }
 }
 
@@ -244,20 +246,23 @@ fn without_a_common_version_both_sides_name_both_ranges() {
 
 #[test]
 fn an_older_program_tells_its_version_where_it_does_not_know_what_is_asked_for() {
-    let asked = |operation: Operation| {
+    let asked = |operation: Operation, preserve: Option<Preserve>| {
         let (a, b) = UnixStream::pair().unwrap();
         let old = Versions::new(11, 12);
         let accepting = std::thread::spawn(move || {
             accept_as(old, stream(b), shared([9; 32]), Waker::new().unwrap(), answer).map(drop)
         });
-        let asks = Offer { operation, ..offer() };
+        let asks = Offer { operation, preserve, ..offer() };
         let met = connect(stream(a), &[9; 32].into(), &asks, Waker::new().unwrap()).map(drop);
         let _ = accepting.join().unwrap();
         met
     };
-    asked(Operation::Push { dest: b"x".to_vec() }).unwrap();
+    let push = || Operation::Push { dest: b"x".to_vec() };
+    asked(push(), None).unwrap();
+    asked(push(), Some(Preserve::default())).unwrap();
+    assert!(matches!(asked(push(), Some(Preserve::ARCHIVE)), Err(HandshakeError::WrongVersion { .. })));
     for pipe in [Operation::PushPipe { dest: b"x".to_vec() }, Operation::PullPipe { source: b"x".to_vec() }] {
-        assert!(matches!(asked(pipe), Err(HandshakeError::WrongVersion { .. })));
+        assert!(matches!(asked(pipe, None), Err(HandshakeError::WrongVersion { .. })));
     }
 }
 

@@ -4,6 +4,7 @@
 //! data extents only (holes of a sparse file are not in the object), back to back. Hash *groups* cut each file's
 //! contribution into pieces of [`GROUP_LEN`] bytes, aligned to the file's first byte.
 
+use super::attributes::{Attributes, EntryAttributes};
 pub use crate::ranges::{Ranges, bytes_in, shifted};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -59,6 +60,44 @@ pub enum Kind {
         /// Where it points, as is.
         target: Vec<u8>,
     },
+    /// Another name of a file that comes before it in the copy. From version 14 on, as what follows.
+    Link {
+        /// The path of that one.
+        to: Vec<u8>,
+        /// What that is.
+        of: Named,
+    },
+    /// A named pipe, a socket or a device.
+    Node {
+        /// Which of these.
+        node: Node,
+        /// Major and minor number of a device.
+        device: (u32, u32),
+    },
+}
+
+/// What has several names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Named {
+    /// A regular file of this length.
+    File(u64),
+    /// A symbolic link.
+    Symlink,
+    /// A [`Node`].
+    Node,
+}
+
+/// What is neither a file nor a folder nor a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Node {
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A device that is read and written in characters.
+    Character,
+    /// One that is in blocks.
+    Block,
 }
 
 impl Entry {
@@ -68,8 +107,8 @@ impl Entry {
             Kind::File { extents, .. } => {
                 extents.as_ref().map_or(0, |extents| size_of_val(extents.as_slice()))
             }
-            Kind::Symlink { target } => target.len(),
-            Kind::Dir => 0,
+            Kind::Symlink { target: path } | Kind::Link { to: path, .. } => path.len(),
+            Kind::Dir | Kind::Node { .. } => 0,
         };
         size_of::<Entry>() + self.path.len() + more
     }
@@ -83,8 +122,13 @@ impl Kind {
             Kind::File { extents: Some(extents), .. } => {
                 extents.iter().fold(0u64, |sum, e| sum.saturating_add(e.end.saturating_sub(e.start)))
             }
-            Kind::Dir | Kind::Symlink { .. } => 0,
+            _ => 0,
         }
+    }
+
+    /// Whether it is done only once all else is there: a folder, a name of a file that has another one.
+    pub fn comes_last(&self) -> bool {
+        matches!(self, Kind::Dir | Kind::Link { .. })
     }
 }
 
@@ -95,6 +139,9 @@ pub struct Manifest {
     pub entries: Vec<Entry>,
     /// How it goes with the parts before and after it.
     pub seams: Seams,
+    /// What is kept of the entries beyond that, where it is asked for. It travels after what could not be listed.
+    #[serde(skip)]
+    pub attributes: Attributes,
 }
 
 /// How a part of a copy goes with those before and after it. A copy of very many entries is listed, compared and stored in
@@ -127,6 +174,9 @@ pub enum BadManifest {
         "the other side offered a copy of more than 4 PiB, or of more than 4294967295 files; copy it in parts"
     )]
     TooLarge,
+    /// Extended attributes that nobody has.
+    #[error("the other side sent impossible owners, attributes or ACLs")]
+    Attributes,
     /// The same path twice, or a path below something that is not a folder.
     #[error("the other side sent the path {0:?} twice or below a file")]
     Conflict(String),
@@ -135,7 +185,12 @@ pub enum BadManifest {
 impl Manifest {
     /// Of a copy that has one part.
     pub fn of(entries: Vec<Entry>) -> Manifest {
-        Manifest { entries, seams: Seams::default() }
+        Manifest { entries, ..Manifest::default() }
+    }
+
+    /// What is kept of an entry beyond what it says itself, if anything is.
+    pub fn attributes_of(&self, entry: EntryIndex) -> Option<&EntryAttributes> {
+        self.attributes.entries.get(entry as usize)
     }
 
     /// How many of the entries are regular files.
@@ -155,6 +210,9 @@ impl Manifest {
             if !path_is_safe(&entry.path, matches!(entry.kind, Kind::Dir)) || entry.mtime.1 >= 1_000_000_000 {
                 return Err(BadManifest::Path(shown()));
             }
+            if matches!(&entry.kind, Kind::Link { to, .. } if !path_is_safe(to, false)) {
+                return Err(BadManifest::Path(shown()));
+            }
             if !extents_are_sane(&entry.kind) {
                 return Err(BadManifest::Extents(shown()));
             }
@@ -162,6 +220,9 @@ impl Manifest {
         }
         if total > OBJECT_LEN_MAX {
             return Err(BadManifest::TooLarge);
+        }
+        if !self.attributes.fit(self.entries.len()) {
+            return Err(BadManifest::Attributes);
         }
         self.check_seams()?;
         self.check_conflicts()
@@ -232,7 +293,7 @@ fn extents_are_sane(kind: &Kind) -> bool {
         }
         Kind::File { size, extents: None, .. } => *size <= 1 << 62,
         Kind::Symlink { target } => !target.is_empty() && target.len() <= 4096 && !target.contains(&0),
-        Kind::Dir => true,
+        Kind::Dir | Kind::Link { .. } | Kind::Node { .. } => true,
     }
 }
 

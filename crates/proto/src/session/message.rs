@@ -4,6 +4,7 @@
 //! released nothing is taken away, moved or given another type. A new version adds fields at the end of a message (not of a
 //! value inside it) and kinds after the last one. What is not in the version that the two sides have in common is not sent.
 
+use super::attributes::Preserve;
 use super::limit::{Limit, LimitSpans};
 use super::manifest::{EntryIndex, Group};
 use super::progress::Progress;
@@ -144,6 +145,9 @@ pub struct FileOptions {
     pub new_only: bool,
     /// What the receiver brings to its disk.
     pub fsync: Fsync,
+    /// What is kept of files beyond contents, permissions and times. It travels at the end of the offer.
+    #[serde(skip)]
+    pub preserve: Preserve,
 }
 
 /// Whether the receiver looks for parts of a file in the one that is to be replaced.
@@ -244,12 +248,25 @@ pub struct Offer {
     pub third_party: bool,
     /// What the packets of both sides ask of routers. From version 14 on.
     pub dscp: Option<Dscp>,
+    /// What of `files` is not in there: what is kept beyond contents, permissions and times. From version 14 on.
+    pub preserve: Option<Preserve>,
 }
 
 impl Offer {
     /// What the packets of both sides ask of routers: in the background to be last, unless something else is said.
     pub fn service(&self) -> Dscp {
         self.dscp.unwrap_or(if self.transfer.background { Dscp::LE } else { Dscp::default() })
+    }
+
+    /// The first version that knows all that is asked for.
+    pub fn since(&self) -> u8 {
+        let preserve = self.preserve.and_then(|preserve| preserve.since());
+        self.operation.since().max(preserve.unwrap_or_default())
+    }
+
+    /// As it has come, with all about the files in one place.
+    pub fn gathered(self) -> Offer {
+        Offer { files: FileOptions { preserve: self.preserve.unwrap_or_default(), ..self.files }, ..self }
     }
 }
 

@@ -13,6 +13,7 @@
 //!   Bye                           ──────▶
 //! ```
 
+pub mod attributes;
 pub mod choice;
 pub mod limit;
 pub mod manifest;

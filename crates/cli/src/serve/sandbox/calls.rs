@@ -21,8 +21,11 @@ pub const ALLOWED: &[i64] = &[
     libc::SYS_fsync,
     libc::SYS_ftruncate,
     libc::SYS_getdents64,
+    libc::SYS_getgroups,
+    libc::SYS_getxattr,
     libc::SYS_ioctl,
     libc::SYS_linkat,
+    libc::SYS_listxattr,
     libc::SYS_lseek,
     libc::SYS_mkdirat,
     libc::SYS_newfstatat,
@@ -38,8 +41,10 @@ pub const ALLOWED: &[i64] = &[
     libc::SYS_readahead,
     libc::SYS_readlinkat,
     libc::SYS_readv,
+    libc::SYS_removexattr,
     libc::SYS_renameat2,
     libc::SYS_sendfile,
+    libc::SYS_setxattr,
     libc::SYS_statfs,
     libc::SYS_statx,
     libc::SYS_symlinkat,
@@ -138,6 +143,9 @@ pub const ALLOWED: &[i64] = &[
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     libc::SYS_renameat,
 ];
+
+/// Those that are allowed besides where owners and devices are kept.
+pub const PRIVILEGED: &[i64] = &[libc::SYS_fchown, libc::SYS_fchownat, libc::SYS_mknodat];
 
 /// The same on every processor; the C library's list has it for some only.
 const FCHMODAT2: i64 = 452;

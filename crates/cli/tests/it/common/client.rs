@@ -115,6 +115,7 @@ pub fn offer(operation: Operation, files: FileOptions, listing: &[u8], third_par
         listing_len: listing.len() as u64,
         listing_head: head.to_vec(),
         ticket: None,
+        preserve: None,
         third_party,
         dscp: None,
     }

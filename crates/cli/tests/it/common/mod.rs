@@ -10,7 +10,7 @@ pub mod small;
 pub mod sshd;
 
 pub use longhaul_testing::running::*;
-pub use longhaul_testing::{PATIENCE, relay, skip, tree, wait_until};
+pub use longhaul_testing::{PATIENCE, relay, rich, skip, tree, wait_until};
 
 use longhaul_testing::machine::{Hold, share};
 use rustix::process::Signal;

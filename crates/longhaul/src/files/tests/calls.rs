@@ -2,7 +2,7 @@
 
 use super::disk::{Call, Disk, itself};
 use crate::files::calls::system;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Stat, StatFs, Timestamps};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, StatFs, Timestamps};
 use rustix::io::Result;
 use rustix::path::Arg;
 use std::fs::File;
@@ -40,10 +40,22 @@ pub fn symlinkat(target: &[u8], folder: impl AsFd, name: impl Arg) -> Result<()>
     rename(&folder, &[&name], || system::symlinkat(target, &folder, name.as_slice()))
 }
 
-pub fn linkat(from: impl AsFd, path: &str, folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
+pub fn linkat(
+    from: impl AsFd,
+    path: impl Arg,
+    folder: impl AsFd,
+    name: impl Arg,
+    flags: AtFlags,
+) -> Result<()> {
     let turn = Turn::at(&folder);
     let name = turn.named(&folder, name)?;
     rename(&folder, &[&name], || system::linkat(&from, path, &folder, name.as_slice(), flags))
+}
+
+pub fn mknodat(folder: impl AsFd, name: impl Arg, kind: FileType, mode: Mode, device: u64) -> Result<()> {
+    let turn = Turn::at(&folder);
+    let name = turn.named(&folder, name)?;
+    rename(&folder, &[&name], || system::mknodat(&folder, name.as_slice(), kind, mode, device))
 }
 
 pub fn unlinkat(folder: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {

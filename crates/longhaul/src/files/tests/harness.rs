@@ -248,9 +248,7 @@ impl Trip {
 
     /// A copy of a made-up manifest without data.
     pub fn begin_with(manifest: Manifest, plan: Plan) -> Trip {
-        let mut scan = Scan::default();
-        scan.manifest = manifest;
-        Trip::begin(scan, plan, Road::default())
+        Trip::begin(Scan { manifest, ..Scan::default() }, plan, Road::default())
     }
 
     /// Carry packets until the share that the road allows, but the last one only if it allows all; then until all has

@@ -8,6 +8,7 @@ mod errors;
 mod escapes;
 mod harness;
 mod held;
+mod keeping;
 mod momentary;
 mod parts;
 mod power;

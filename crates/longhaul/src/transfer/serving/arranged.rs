@@ -197,6 +197,7 @@ impl End<'_> {
             is_ssh: server.is_ssh,
             has_pipe: part.relayed,
             connects: false,
+            may_set_all: server.may_set_all,
             unable: None,
             replays: Replays::new(Moment::now()),
             tickets: Default::default(),

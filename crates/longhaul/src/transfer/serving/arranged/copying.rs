@@ -52,7 +52,9 @@ impl Copy<'_> {
             budget: self.end.server.budget.clone(),
             waits: Arc::default(),
             plan_key: None,
+            preserve: self.end.server.permits(self.options.files.preserve),
         };
+        self.end.server.left_out(self.options.files.preserve).iter().for_each(|line| observer.warning(line));
         let (first, lister) = list_first(room.root.clone(), sources_of(sources), scan, &self.stop)?;
         first.scan.warnings().iter().for_each(|line| observer.warning(line));
         let listing = first.listing.clone();
@@ -76,7 +78,8 @@ impl Copy<'_> {
     ) -> Result<Outcome, Error> {
         let end = self.end;
         let listing = named(&self.options)?;
-        let mut files = granted(room.access, self.options.files.clone());
+        let mut files = granted(end.server, room.access, self.options.files.clone());
+        end.server.left_out(self.options.files.preserve).iter().for_each(|line| observer.warning(line));
         if end.server.accounts.syncs_all() {
             files.fsync = Fsync::Always;
         }
