@@ -335,7 +335,7 @@ mod tests {
         let (mut client, frame) = Initiator::offer(Some(&[7; 32]), &"an offer").unwrap();
         let other = Responder::read::<String>(Some(&[8; 32]), &frame[2..]);
         assert!(matches!(other, Err(NoiseError::Key)));
-        let nonsense = Responder::read::<(String, u64, u64, u64)>(Some(&[7; 32]), &frame[2..]);
+        let nonsense = Responder::read::<(String, [u64; ADDED_MAX + 1])>(Some(&[7; 32]), &frame[2..]);
         assert!(matches!(nonsense, Err(NoiseError::Malformed)));
         let mut answer = |bytes: &[u8]| client.answer::<u32>(&mut &bytes[..], 100);
         let refused = answer(&refusal(REASON_VERSION, 9));
