@@ -47,8 +47,8 @@ fn folder() -> Option<PathBuf> {
     folder_of(runtime, longhaul::state_folder(), &host)
 }
 
-/// After `su` the folder at run time may still be another user's. That of state may be shared by hosts, and a socket answers on its
-/// own host alone.
+/// After `su` the folder at run time may still be another user's. That of state may be shared by hosts, and a socket answers on
+/// its own host alone.
 fn folder_of(runtime: Option<PathBuf>, state: Option<PathBuf>, host: &str) -> Option<PathBuf> {
     let runtime = runtime.filter(|path| path.is_absolute() && is_private(path).unwrap_or(false));
     let of_host = || Some(state?.join(format!("ctl-{}", host.replace('/', "_"))));
