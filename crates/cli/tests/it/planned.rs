@@ -283,7 +283,7 @@ fn a_file_that_has_no_version_comes_in_pieces_too() {
         fleet.part(part).expect_code(0);
     }
     fleet.finish().expect_code(0);
-    assert_same_bytes(&file, &fleet.path("to/in/large"));
+    assert_same_bytes(&file, fleet.path("to/in/large"));
     assert_eq!(leftovers(&fleet.path("to")), Vec::<PathBuf>::new());
 }
 

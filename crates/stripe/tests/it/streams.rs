@@ -327,7 +327,7 @@ fn each_local_end_has_a_lane_that_carries_data() {
             let from = |lane: &&LaneStats| lane.local.is_some_and(|local| local.ip().to_string() == **host);
             lanes.iter().filter(from).any(|lane| lane.bytes_sent > 0)
         };
-        places.iter().all(|host| carries(host)).then_some(())
+        places.iter().all(carries).then_some(())
     });
     near.close().unwrap();
     reading.join().unwrap().unwrap();
