@@ -111,7 +111,7 @@ fn heed(request: &Request, board: &Board, needs_rate: bool) -> Result<(), String
                     "this controller sends at the rate that it is given: it needs one at any time".into()
                 );
             }
-            live.set_rates(rates);
+            live.change_rates(rates).map_err(|error| error.to_string())?;
         }
     }
     Ok(())
