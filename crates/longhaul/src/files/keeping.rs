@@ -147,7 +147,9 @@ impl Keeping {
         }
         let gone = there.iter().filter(|xattr| wanted.iter().all(|other| other.name != xattr.name));
         let gone: Vec<_> = gone.filter(|xattr| !KEPT.contains(&xattr.name.as_slice())).collect();
-        let new: Vec<_> = wanted.iter().filter(|xattr| !there.contains(xattr)).collect();
+        let mut new: Vec<_> = wanted.iter().filter(|xattr| !there.contains(xattr)).collect();
+        // An ACL may take the right to write away, without which a user sets no others.
+        new.sort_by_key(|xattr| ACLS.contains(&xattr.name.as_slice()));
         for xattr in &gone {
             self.try_to(held, stat, entry, &|| xattrs::remove(held, &xattr.name));
         }
