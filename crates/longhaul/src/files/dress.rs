@@ -68,7 +68,7 @@ impl Target {
         let make = |folder: &OwnedFd, name: &[u8]| symlinkat(target.as_slice(), folder, name);
         self.land_made(entry, make, self.keeping().is_some(), |folder, name| {
             if self.keeping().is_some() {
-                return self.keep(entry, &hold(folder, name)?).map(drop);
+                return self.keep(entry, &hold_made(folder, name, wanted)?).map(drop);
             }
             Ok(utimensat(folder, name, &times(wanted), AtFlags::SYMLINK_NOFOLLOW)?)
         })
@@ -87,7 +87,7 @@ impl Target {
             mknodat(folder, name, kind, Mode::from_raw_mode(0o600), makedev(major, minor))
         };
         let made = self.land_made(entry, make, true, |folder, name| {
-            let held = hold(folder, name)?;
+            let held = hold_made(folder, name, wanted)?;
             if self.keep(entry, &held)? {
                 return Ok(());
             }
@@ -171,6 +171,14 @@ fn hold(folder: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
 
 fn is_device(node: Node) -> bool {
     matches!(node, Node::Character | Node::Block)
+}
+
+/// Hold what was made just now, and nothing that somebody else has put in its place.
+fn hold_made(folder: &OwnedFd, name: &[u8], entry: &Entry) -> io::Result<OwnedFd> {
+    let held = hold(folder, name)?;
+    let stat = fstat(&held)?;
+    let is_made = is_kind(&stat, entry) && stat.st_nlink == 1;
+    if is_made { Ok(held) } else { Err(io::Error::other("something else was put in its place meanwhile")) }
 }
 
 /// What a node is to the system.

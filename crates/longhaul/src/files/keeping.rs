@@ -146,7 +146,7 @@ impl Keeping {
             self.notes.note(XATTRS, &entry.path, why);
         }
         let gone = there.iter().filter(|xattr| wanted.iter().all(|other| other.name != xattr.name));
-        let gone: Vec<_> = gone.filter(|xattr| !KEPT.contains(&xattr.name.as_slice())).collect();
+        let gone: Vec<_> = gone.collect();
         let mut new: Vec<_> = wanted.iter().filter(|xattr| !there.contains(xattr)).collect();
         // An ACL may take the right to write away, without which a user sets no others.
         new.sort_by_key(|xattr| ACLS.contains(&xattr.name.as_slice()));
@@ -248,5 +248,3 @@ const XATTRS: &str = "not all extended attributes and ACLs are kept";
 pub(super) const TAKES_ROOT: &str = "that takes root at the receiving side";
 /// Where the receiver has them and the sender does not count.
 pub(super) const NOT_FOR_ALL: &str = "that is not done here for whoever sends it";
-/// These go with the host's own policy, and stay where the source has none.
-const KEPT: [&[u8]; 1] = [b"security.selinux"];

@@ -178,6 +178,10 @@ pub(super) fn lock(file: &File) -> Result<(), Errno> {
 
 /// Remove a file that was to be renamed, if it is ours and whoever made it is gone.
 pub(super) fn remove_abandoned(folder: &OwnedFd, name: &[u8]) {
+    // To open a device may do something.
+    if !statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| is_our_file(&stat)) {
+        return;
+    }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(folder, name, flags, Mode::empty()).map(File::from) else { return };
     if fstat(&file).is_ok_and(|stat| is_our_file(&stat)) && lock(&file).is_ok() && is_at(&file, folder, name)

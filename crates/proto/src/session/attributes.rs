@@ -204,12 +204,16 @@ impl Xattr {
     }
 }
 
-/// Whether extended attributes of this name are copied as they are. Those of `system.` are the file system's own.
+/// Whether extended attributes of this name are copied as they are. Those of `system.` are the file system's own, and labels and
+/// signatures go with a host's own policy.
 pub fn is_copied(name: &[u8]) -> bool {
-    [&b"user."[..], b"security.", b"trusted."]
-        .iter()
-        .any(|space| name.len() > space.len() && name.starts_with(space))
+    let spaces = [&b"user."[..], b"security.", b"trusted."];
+    spaces.iter().any(|space| name.len() > space.len() && name.starts_with(space))
+        && !OF_THE_HOST.iter().any(|own| name.starts_with(own))
 }
+
+/// Names that begin so are the host's own.
+const OF_THE_HOST: [&[u8]; 4] = [b"security.selinux", b"security.ima", b"security.evm", b"security.SMACK64"];
 
 /// The numbers in an ACL as the kernel gives it: each with its place in the bytes, and whether it is a user's. `None` if it is no
 /// ACL.
