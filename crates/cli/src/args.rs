@@ -9,7 +9,7 @@ pub mod reach;
 use self::ctl::CtlArgs;
 use self::job::JobArgs;
 use self::keep::KeepArgs;
-use self::planned::{FinishArgs, PlanArgs, StatusArgs};
+use self::planned::{FinishArgs, HOW, PlanArgs, StatusArgs};
 use self::reach::ReachArgs;
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::hours::parse_rates;
@@ -497,48 +497,6 @@ fn parse_grant(text: &str) -> Result<(String, Access), UnknownName> {
 fn non_blank(text: &str) -> Result<String, String> {
     if text.trim().is_empty() { Err("empty".into()) } else { Ok(text.into()) }
 }
-
-/// What a plan says, not who copies a part of it.
-const HOW: [&str; 38] = [
-    "exclude",
-    "files_from",
-    "checksum",
-    "delta",
-    "delete",
-    "dry_run",
-    "fsync",
-    "no_fsync",
-    "resume",
-    "no_resume",
-    "rate",
-    "transport",
-    "streams",
-    "congestion",
-    "control",
-    "l4s",
-    "background",
-    "dscp",
-    "stall_timeout",
-    "ack_every",
-    "batch",
-    "packet_size",
-    "select",
-    "token_file",
-    "ports",
-    "ssh",
-    "no_deploy",
-    "dest_token_file",
-    "via",
-    "archive",
-    "hard_links",
-    "xattrs",
-    "acls",
-    "owner",
-    "group",
-    "devices",
-    "specials",
-    "numeric_ids",
-];
 
 pub const PLANNED: &str = "Copies in parts";
 const FILES: &str = "Files";
