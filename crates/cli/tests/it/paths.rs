@@ -85,20 +85,24 @@ fn two_paths_carry_more_than_either() {
 fn whichever_path_dies_the_other_goes_on_and_is_joined_again() {
     let Some(_alone) = machine::measure() else { return };
     for dies_first in [true, false] {
-        let paths = TwoPaths::start(false, 60_000_000);
-        let cut = |paths: &TwoPaths, on| {
-            if dies_first { paths.first.lab.cut(on) } else { paths.second.cut(on) }
-        };
-        let summary = paths.copy(|paths| {
-            paths.first.await_bytes(false, 6_000_000);
-            cut(paths, true);
-            sleep(Duration::from_secs(3));
-            cut(paths, false);
+        machine::repeat(|| {
+            let paths = TwoPaths::start(false, 60_000_000);
+            let cut = |paths: &TwoPaths, on| {
+                if dies_first { paths.first.lab.cut(on) } else { paths.second.cut(on) }
+            };
+            let summary = paths.copy(|paths| {
+                paths.first.await_bytes(false, 6_000_000);
+                cut(paths, true);
+                sleep(Duration::from_secs(3));
+                cut(paths, false);
+            });
+            println!("the first dies {dies_first}: {}", summary["paths"]);
+            let is_back = TwoPaths::silent(&summary).iter().all(|silent| !silent);
+            // Nothing else had to carry the data.
+            let is_alone = summary["switches"] == Value::Array(vec![]);
+            let is_lean = summary["waste"].as_f64().is_some_and(|waste| waste < 0.1);
+            if is_back && is_alone && is_lean { Ok(()) } else { Err(summary.to_string()) }
         });
-        println!("the first dies {dies_first}: {}", summary["paths"]);
-        assert!(TwoPaths::silent(&summary).iter().all(|silent| !silent), "{summary}");
-        assert_eq!(summary["switches"], Value::Array(vec![]), "nothing else had to carry the data");
-        assert!(summary["waste"].as_f64().is_some_and(|waste| waste < 0.1), "{summary}");
     }
 }
 
