@@ -62,6 +62,8 @@ impl Absent {
         // Clients that pull the same files do not disturb each other.
         let is_push = key.is_push();
         loop {
+            // However long the look takes, the last one comes after the time is up.
+            let waited = began.elapsed();
             let is_unclear = |control: &ResumableStream| {
                 control.is_broken() || is_push && control.quiet() > began.elapsed()
             };
@@ -70,7 +72,7 @@ impl Absent {
                 Waiting::ToEnd => ENDING,
                 Waiting::ToSpeak => AWAY_AFTER,
             };
-            if began.elapsed() >= patience {
+            if waited >= patience {
                 return;
             }
             sleep(LOOK_EVERY);
