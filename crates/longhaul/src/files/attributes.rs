@@ -1,9 +1,16 @@
 //! Permissions and times of files and folders.
 
+use super::calls::openat;
 use longhaul_proto::session::manifest::Entry;
-use rustix::fs::{AtFlags, CWD, Mode, Timespec, Timestamps, UTIME_OMIT, chmodat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, chmodat};
 use rustix::io::Errno;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Hold what a name leads to, whatever it is.
+pub(super) fn hold(folder: impl AsFd, name: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(folder, name, flags, Mode::empty())
+}
 
 /// Set the permissions of what is held, and not of whatever its name may lead to by now.
 pub(super) fn set_mode(there: &impl AsRawFd, mode: Mode) -> Result<(), Errno> {

@@ -9,7 +9,7 @@ use super::extents::{DataMap, is_within};
 use super::folders::Folders;
 use super::journal::Owner;
 use super::journal::group_range;
-use super::names::is_ours;
+use super::names::names_ours;
 use super::pieces::{Assembled, PIECE_GROUPS_MIN, Pieces, assemble};
 use super::resume::{Resumed, resume};
 use super::scan::{mtime, open_to_read};
@@ -190,7 +190,7 @@ impl<'a> Looker<'a> {
             if !self.options.preserve.hard_links || self.options.new_only {
                 return Found::Obstacle(FileError::LinkNotAsked);
             }
-            if to.split(|b| *b == b'/').any(is_ours) {
+            if names_ours(to) {
                 return Found::Obstacle(FileError::NameReserved);
             }
         }
@@ -198,7 +198,7 @@ impl<'a> Looker<'a> {
         if self.pieces.is_part() && matches!(entry.kind, Kind::Link { .. }) {
             return Found::Kept;
         }
-        if path.split(|b| *b == b'/').any(is_ours) {
+        if names_ours(path) {
             return Found::Obstacle(FileError::NameReserved);
         }
         if self.blocked.holds(path) {

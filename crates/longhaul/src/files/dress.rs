@@ -1,12 +1,12 @@
 //! How entries of all kinds get permissions, times and what else is kept of them, and those their names that are no files.
 
-use super::attributes::{itself, mode, set_mode, times};
-use super::calls::{fchmod, futimens, mknodat, openat, set_len, symlinkat};
+use super::attributes::{hold, itself, mode, set_mode, times};
+use super::calls::{fchmod, futimens, mknodat, set_len, symlinkat};
 use super::keeping::{NODES, NOT_FOR_ALL, TAKES_ROOT};
 use super::scan::mtime;
 use super::target::{Target, remove_file};
 use longhaul_proto::session::manifest::{Entry, EntryIndex, Kind, Node};
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, makedev, utimensat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, Stat, fstat, makedev, utimensat};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -87,12 +87,7 @@ impl Target {
             mknodat(folder, name, kind, Mode::from_raw_mode(0o600), makedev(major, minor))
         };
         let made = self.land_made(entry, make, true, |folder, name| {
-            let held = hold_made(folder, name, wanted)?;
-            if self.keep(entry, &held)? {
-                return Ok(());
-            }
-            set_mode(&held, mode(wanted))?;
-            Ok(utimensat(CWD, itself(&held).as_str(), &times(wanted), AtFlags::empty())?)
+            self.dress_held(entry, &hold_made(folder, name, wanted)?)
         });
         match made {
             Err(error) if is_device(node) && error.raw_os_error() == Some(libc::EPERM) => {
@@ -153,20 +148,23 @@ impl Target {
         let wanted = self.entry(entry);
         let (folder, name) = self.parent(entry)?;
         let there = hold(&folder, name)?;
-        if !is_kind(&fstat(&there)?, wanted) || self.keep(entry, &there)? {
+        if !is_kind(&fstat(&there)?, wanted) {
+            return Ok(());
+        }
+        self.dress_held(entry, &there)
+    }
+
+    /// Give what is held, and is no folder, its permissions and time, and what else is kept.
+    fn dress_held(&self, entry: EntryIndex, held: &OwnedFd) -> io::Result<()> {
+        let wanted = self.entry(entry);
+        if self.keep(entry, held)? {
             return Ok(());
         }
         if !matches!(wanted.kind, Kind::Symlink { .. }) {
-            set_mode(&there, mode(wanted))?;
+            set_mode(held, mode(wanted))?;
         }
-        Ok(utimensat(CWD, itself(&there).as_str(), &times(wanted), AtFlags::empty())?)
+        Ok(utimensat(CWD, itself(held).as_str(), &times(wanted), AtFlags::empty())?)
     }
-}
-
-/// Hold what a name leads to, whatever it is.
-fn hold(folder: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(folder, name, flags, Mode::empty())
 }
 
 fn is_device(node: Node) -> bool {

@@ -1,12 +1,13 @@
 //! What the sender tells of files beyond contents, permissions and times, where that is asked for. Nothing is looked at otherwise.
 
+use super::attributes::hold;
 use super::errors::FileError;
 use super::ids::Directory;
 use super::xattrs::{self, Wanted};
 use crate::net::budget::{Allowance, Budget, Purpose};
 use longhaul_proto::session::attributes::{ACLS, Attributes, EntryAttributes, Id, Preserve, Told, acl_ids};
 use longhaul_proto::session::manifest::{Kind, Node};
-use rustix::fs::{FileType, Mode, OFlags, Stat, major, minor, openat};
+use rustix::fs::{FileType, Stat, major, minor};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -99,8 +100,7 @@ impl Gather {
         if !self.wanted.is_any() {
             return Ok(self.owners(stat));
         }
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        self.read(&openat(folder, name, flags, Mode::empty())?, stat)
+        self.read(&hold(folder, name)?, stat)
     }
 
     /// What is told of something that is held.

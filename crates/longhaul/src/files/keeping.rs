@@ -145,8 +145,8 @@ impl Keeping {
             let why = if self.preserve.confined { NOT_FOR_ALL } else { TAKES_ROOT };
             self.notes.note(XATTRS, &entry.path, why);
         }
-        let gone = there.iter().filter(|xattr| wanted.iter().all(|other| other.name != xattr.name));
-        let gone: Vec<_> = gone.collect();
+        let is_gone = |xattr: &&Xattr| wanted.iter().all(|other| other.name != xattr.name);
+        let gone: Vec<_> = there.iter().filter(is_gone).collect();
         let mut new: Vec<_> = wanted.iter().filter(|xattr| !there.contains(xattr)).collect();
         // An ACL may take the right to write away, without which a user sets no others.
         new.sort_by_key(|xattr| ACLS.contains(&xattr.name.as_slice()));

@@ -5,7 +5,6 @@ use super::calls::{linkat, statat};
 use super::compare::same_time;
 use super::errors::FileError;
 use super::folders::split;
-use super::names::is_ours;
 use super::scan::mtime;
 use super::shared::{Happened, Shared};
 use super::target::{Target, remove_file};
@@ -61,9 +60,6 @@ enum Made {
 impl Target {
     /// Give the file at `to` this entry's name too.
     fn make_link(&self, entry: EntryIndex, to: &[u8], of: Named) -> io::Result<Made> {
-        if to.split(|byte| *byte == b'/').any(is_ours) {
-            return Ok(Made::Missing);
-        }
         let (first_parent, first) = split(to);
         let Ok(first_folder) = self.handle(first_parent) else { return Ok(Made::Missing) };
         let Ok(there) = statat(&first_folder, first, AtFlags::SYMLINK_NOFOLLOW) else {

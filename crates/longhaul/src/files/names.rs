@@ -62,6 +62,11 @@ pub(super) fn is_ours(name: &[u8]) -> bool {
     is_journal(name) || is_new(name) || is_of_pieces(name) || name.starts_with(b".") && name.ends_with(PART)
 }
 
+/// Whether a path has such a name in it.
+pub(super) fn names_ours(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(is_ours)
+}
+
 /// A name too long for the ending is cut and told apart by its hash.
 fn beside(name: &[u8], ending: &[u8]) -> Vec<u8> {
     with_ending(name, ending, ENDING_MAX)
