@@ -76,13 +76,13 @@ impl Arguments {
         if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 
-    /// Whether all targets took their inputs: as many at a time as there are processors, each in a process of its own, so
-    /// that a thread's panic is known to be its.
+    /// Whether all targets took their inputs: twice as many at a time as there are processors, since sessions mostly wait; each
+    /// in a process of its own, so that a thread's panic is known to be its.
     fn fuzz_side_by_side(&self) -> bool {
         let next = AtomicUsize::new(0);
         let take = || self.targets.get(next.fetch_add(1, Ordering::Relaxed));
         let work = || std::iter::from_fn(take).filter(|target| !self.fuzz_apart(target)).count();
-        let at_a_time = thread::available_parallelism().map_or(1, NonZero::get);
+        let at_a_time = 2 * thread::available_parallelism().map_or(1, NonZero::get);
         thread::scope(|scope| {
             let workers: Vec<_> = (0..at_a_time).map(|_| scope.spawn(work)).collect();
             workers.into_iter().map(|worker| worker.join().expect("it counts")).sum::<usize>() == 0

@@ -113,9 +113,9 @@ fn hold(lock: impl FnOnce(File, File) -> io::Result<Arc<[File]>>) -> Hold {
     })
 }
 
-/// Measure until it comes out as it should: what failed undisturbed may be repeated twice, what was disturbed more often.
-/// Nothing if others kept the machine busy throughout, programs or other machines on the same hardware: then there is
-/// nothing to be said of it but that.
+/// Measure until it comes out as it should: what failed may be repeated twice, and what disturbed itself more often.
+/// Nothing if others kept the machine busy all three times, programs or other machines on the same hardware: then there
+/// is nothing to be said of it but that.
 pub fn repeat<T>(mut measure: impl FnMut() -> Result<T, String>) -> Option<T> {
     /// The first attempts of a pair go beside each other.
     static SIDE_BY_SIDE: RwLock<()> = RwLock::new(());
@@ -136,7 +136,7 @@ pub fn repeat<T>(mut measure: impl FnMut() -> Result<T, String>) -> Option<T> {
         disturbed = is_taken || DISTURBANCES.load(Ordering::Relaxed) > before;
         println!("attempt {attempt}{}: {why}", if disturbed { ", disturbed" } else { "" });
         failed += u32::from(!disturbed);
-        if attempt == ATTEMPTS_AT_ALL && always_taken {
+        if attempt == ATTEMPTS && always_taken {
             skip(&format!("others had the machine all the time: {why}"));
             return None;
         }
@@ -159,17 +159,22 @@ pub fn beside_others<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, (E,
     })
 }
 
-/// Wait for a second in which nothing keeps a thread from going on when it means to; a minute at most. What disturbs comes
-/// in bursts, mostly from other machines on the same hardware.
+/// Wait for a second in which nothing keeps a thread from going on when it means to. What disturbs comes in bursts, mostly
+/// from other machines on the same hardware; all that a program waits for it in vain is a minute, since a machine that is
+/// busy for that long stays so.
 pub fn await_calm() {
-    let until = Instant::now() + CALM_PATIENCE;
-    while Instant::now() < until {
+    static WAITED_S: AtomicU64 = AtomicU64::new(0);
+    let mut waited_s = 0;
+    while WAITED_S.load(Ordering::Relaxed) < CALM_PATIENCE_S {
         let (before, disturbances) = (ProcessorTimes::now(), DISTURBANCES.load(Ordering::Relaxed));
         watch_pauses(|| thread::sleep(Duration::from_secs(1)));
         let is_idle = ProcessorTimes::now().idle_share_since(&before) >= IDLE_SHARE_MIN;
         if is_idle && DISTURBANCES.load(Ordering::Relaxed) == disturbances {
+            WAITED_S.fetch_sub(waited_s, Ordering::Relaxed);
             return;
         }
+        waited_s += 1;
+        WAITED_S.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -240,14 +245,14 @@ impl ProcessorTimes {
     }
 }
 
-/// Undisturbed ones.
+/// That tell something: undisturbed ones, or as many that others took from the first on.
 const ATTEMPTS: u32 = 3;
 const ATTEMPTS_AT_ALL: u32 = 8;
 /// What a machine that does nothing but measure has to spare between two attempts.
 const IDLE_SHARE_MIN: f64 = 0.7;
 /// What other machines take now and then changes no measurement.
 const STOLEN_SHARE_MAX: f64 = 0.03;
-const CALM_PATIENCE: Duration = Duration::from_secs(60);
+const CALM_PATIENCE_S: u64 = 60;
 const NAP: Duration = Duration::from_millis(2);
 /// More than an idle host's timers are late, and less than what shows in a measurement.
 const PAUSE: Duration = Duration::from_millis(5);

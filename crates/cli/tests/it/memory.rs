@@ -50,7 +50,7 @@ fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
     copy();
     peak("forty lists", &server);
     drop(bombs);
-    let pulls: Vec<_> = (0..8).filter_map(|_| Client::pull(&server, "file")).collect();
+    let pulls: Vec<_> = (0..4).filter_map(|_| Client::pull(&server, "file")).collect();
     let have: Ranges = (0..1_000_000).map(|at| at * 2..at * 2 + 1).collect();
     let start = Message::Start { have, claimed: Ranges::new(), already: Already::default() };
     pulls.iter().for_each(|one| one.control.send(start.clone()));
@@ -63,7 +63,7 @@ fn whatever_those_say_who_have_the_token_memory_is_bounded_and_copies_go_on() {
         refused >= pulls.len() - 2
     });
     copy();
-    peak("eight messages full of ranges", &server);
+    peak("four messages full of ranges", &server);
     let pushes: Vec<_> = (0..8).filter_map(|n| Client::push(&server, &dest(n), &long_paths(1))).collect();
     let failure = FileFailure { path: vec![], reason: Reason::new(Cause::Other, "") };
     let failed = Truncated { first: vec![failure; 1_500_000], more: 0 };

@@ -8,6 +8,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ impl Sshd {
             assert!(keygen.status().expect("ssh-keygen comes with ssh").success());
         }
         fs::copy(folder.path().join("user.pub"), folder.path().join("authorized")).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = port();
         let top = folder.path().display();
         // A shell that is not the first reads no start-up file of this machine: those may take a minute.
         let config = format!(
@@ -121,6 +122,18 @@ impl Drop for Sshd {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A free port that the kernel gives to nobody who does not ask for it by number: a server that reads its configuration
+/// anew is without it for a moment.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let numbers = 20_000..32_000;
+    let first = std::process::id() as usize * 64 % numbers.len();
+    let mut asked = std::iter::repeat_with(|| {
+        numbers.start + ((first + usize::from(NEXT.fetch_add(1, Ordering::Relaxed))) % numbers.len()) as u16
+    });
+    asked.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("there is always a next one")
 }
 
 /// A path on the far side.
