@@ -1,13 +1,14 @@
 //! The measurement behind all three figures, over emulated paths.
 
 use super::{
-    BUFFERS_BDP, COUNTS, Cell, Contender, FULL, Measured, RATE_MBIT, START_GAP, VARIANTS, background, grids,
-    path,
+    BUFFERS_BDP, COUNTS, Cell, Condition, Contender, FULL, Job, Measured, Plan, RATE_MBIT, START_GAP,
+    VARIANTS, WINDOWS_BDP, background, path,
 };
 use crate::ExperimentError;
 use crate::Scale;
 use crate::lab::bench::Bench;
 use crate::lab::datagrams::failed;
+use crate::lab::figures::possible;
 use crate::lab::flows;
 use crate::lab::side_by_side::{Halt, Outcome, side_by_side};
 use longhaul_lab::datagrams::joined;
@@ -49,9 +50,10 @@ pub(super) fn once(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
 
 fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     let counts: &[u64] = bench.pick(&COUNTS[..], &[1, 5, 10, 30], &[2]);
-    let buffers: &[f64] = bench.pick(&BUFFERS_BDP[..], &BUFFERS_BDP[..1], &BUFFERS_BDP[..1]);
+    let buffers: &[f64] = bench.pick(&BUFFERS_BDP[..2], &BUFFERS_BDP[..1], &BUFFERS_BDP[..1]);
+    let windows: &[_] = bench.pick(&WINDOWS_BDP[..4], &WINDOWS_BDP[..3], &WINDOWS_BDP[..1]);
     let (settle_s, settle_alone_s, measure_s, seeds) =
-        bench.pick((20.0, 60.0, 100.0, 10), (10.0, 30.0, 20.0, 1), (0.5, 0.5, 1.0, 1));
+        bench.pick((20.0, 60.0, 100.0, 2), (10.0, 30.0, 20.0, 1), (0.5, 0.5, 1.0, 1));
     let times = Times { settle_s, settle_alone_s, measure_s };
     let wanted: &[&'static str] = bench.pick(&VARIANTS[..], &VARIANTS[..], &VARIANTS[..1]);
     // Programs in BPF are there for as long as these are.
@@ -59,23 +61,16 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
     let kernel =
         |(name, variant): &(&'static str, Variant)| Contender::Tcp { name, kernel: variant.name().into() };
     let contenders: Vec<Contender> = variants.iter().map(kernel).chain([Contender::Adaptive]).collect();
-    let mut jobs = vec![];
-    for &buffer_bdp in buffers {
-        for contender in &contenders {
-            for &count in counts {
-                let first = bench.options.seed;
-                jobs.extend((first..first + seeds).map(|seed| PtcpRun {
-                    buffer_bdp,
-                    contender,
-                    count,
-                    seed,
-                    times,
-                }));
-            }
-        }
-    }
-    bench.expect_runs(jobs.len());
-    let cells = side_by_side(bench, AT_A_TIME, &jobs, PtcpRun::run)?;
+    let first = bench.options.seed;
+    let plan = Plan {
+        conditions: Condition::all(buffers, windows),
+        contenders,
+        counts,
+        seeds: first..first + seeds,
+    };
+    let runs: Vec<_> = plan.jobs().into_iter().map(|job| PtcpRun { job, times }).collect();
+    bench.expect_runs(runs.len());
+    let cells = side_by_side(bench, AT_A_TIME, &runs, PtcpRun::run)?;
     let programs: Vec<&str> =
         variants.iter().filter(|(_, variant)| variant.origin() == Origin::Program).map(|one| one.0).collect();
     if !programs.is_empty() {
@@ -94,7 +89,7 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
         FULL * 100.0
     );
     let method = [how].into_iter().chain(remarks).collect();
-    Ok(Measured { grids: grids(buffers, &contenders, counts, seeds, &cells), method })
+    Ok(Measured { grids: plan.grids(&cells), method })
 }
 
 /// Those that can be had, and a remark on each that cannot.
@@ -111,23 +106,26 @@ fn variants(wanted: &[&'static str]) -> (Vec<(&'static str, Variant)>, Vec<Strin
 
 /// A run.
 struct PtcpRun<'a> {
-    buffer_bdp: f64,
-    contender: &'a Contender,
-    count: u64,
-    seed: u64,
+    job: Job<'a>,
     times: Times,
 }
 
 impl PtcpRun<'_> {
     fn run(&self, halt: Halt<'_>) -> Result<Outcome<Cell>, ExperimentError> {
-        let lab = Lab::start(&path(self.buffer_bdp, self.seed))?;
+        let Job { condition, contender, count, seed } = self.job;
+        let lab = Lab::start(&path(condition.buffer_bdp, seed))?;
         for end in [Side::Left, Side::Right] {
             lab.set_tcp(end, &TcpSettings { sack: Some(false), ..TcpSettings::default() })?;
         }
-        let background = lab.flows("reno", vec![background()], self.seed)?;
-        let cell = match self.contender {
+        if let Some(bytes) = condition.window_bytes() {
+            // About half of a buffer becomes window.
+            let small = TcpSettings { buffer_bytes_max: Some(2 * bytes), ..TcpSettings::default() };
+            lab.set_tcp(Side::Right, &small)?;
+        }
+        let background = lab.flows("reno", vec![background(condition)], seed)?;
+        let cell = match contender {
             Contender::Tcp { kernel, .. } => {
-                let flows = lab.flows(kernel, vec![self.contender.flows(self.count)], self.seed)?;
+                let flows = lab.flows(kernel, vec![contender.flows(count, condition)], seed)?;
                 self.watch(&lab, &background, || flows::check(&flows).map(|()| flows.received()), halt)
             }
             Contender::Adaptive => self.adaptive(&lab, &background, halt),
@@ -138,11 +136,12 @@ impl PtcpRun<'_> {
 
     /// Flows of the default control.
     fn adaptive(&self, lab: &Lab, background: &Flows, halt: Halt<'_>) -> Result<Cell, ExperimentError> {
+        let Job { condition, count, seed: first, .. } = self.job;
         let mut ends = vec![];
-        for number in 0..self.count {
-            let seed = self.seed + number;
+        for number in 0..count {
+            let seed = first + number;
             let spec = FlowSpec { seed, ..FlowSpec::object(ControllerKind::Adaptive, ENDLESS) };
-            ends.push(lab.ends(&spec, KnownPath::of(&path(self.buffer_bdp, self.seed)))?);
+            ends.push(lab.ends(&spec, KnownPath::of(&path(condition.buffer_bdp, first)))?);
         }
         let arrived: Vec<AtomicU64> = ends.iter().map(|_| AtomicU64::new(0)).collect();
         let over = AtomicBool::new(false);
@@ -173,10 +172,10 @@ impl PtcpRun<'_> {
         received: impl Fn() -> Result<Vec<u64>, ExperimentError>,
         halt: Halt<'_>,
     ) -> Result<Cell, ExperimentError> {
-        let started = START_GAP * (self.count as u32).saturating_sub(1);
+        let started = START_GAP * (self.job.count as u32).saturating_sub(1);
         let Times { settle_s, settle_alone_s, measure_s, .. } = self.times;
         // What a flow lost in its first slow start it repairs one segment a round trip.
-        let settle_s = if self.count == 1 { settle_alone_s } else { settle_s };
+        let settle_s = if self.job.count == 1 { settle_alone_s } else { settle_s };
         halt.sleep(started + Duration::from_secs_f64(settle_s))?;
         lab.reset_counters();
         let (start, before, others_before) = (Instant::now(), received()?, background.received());
@@ -190,11 +189,12 @@ impl PtcpRun<'_> {
             .zip(earlier)
             .map(|(after, before)| (after - before) as f64 * 8e-6 / seconds)
             .collect();
-        goodputs.resize(self.count as usize, 0.0);
+        goodputs.resize(self.job.count as usize, 0.0);
         let mbps: f64 = goodputs.iter().sum();
         let others = others.iter().sum::<u64>() - others_before.iter().sum::<u64>();
+        let all_mbps = possible(mbps + others as f64 * 8e-6 / seconds, RATE_MBIT)?;
         Ok(Cell {
-            utilisation: (mbps + others as f64 * 8e-6 / seconds) / RATE_MBIT,
+            utilisation: all_mbps / RATE_MBIT,
             loss: link.dropped_queue as f64 / link.packets_in.max(1) as f64,
             jain: jain(&goodputs),
             mbps,

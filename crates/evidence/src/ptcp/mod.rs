@@ -7,14 +7,16 @@ mod verdicts;
 
 use crate::ExperimentError;
 use crate::experiment::{self, Backend, Experiment};
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_sim::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
 use longhaul_sim::metrics::Summary;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
+use std::ops::Range;
 use std::time::Duration;
+use std::{fmt, iter};
 
 /// One for each of the paper's figures. One measurement serves all three.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -139,7 +141,51 @@ struct Cell {
     mbps: f64,
 }
 
-/// The cells at one size of the buffer.
+/// What the paper does not give.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Condition {
+    /// Of the bottleneck's queue, in bandwidth-delay products.
+    buffer_bdp: f64,
+    /// The most that a TCP receiver advertises, as a share of that product. `None`: as much as it takes.
+    window: Option<f64>,
+}
+
+impl Condition {
+    /// Bytes that a receiver advertises at most.
+    fn window_bytes(&self) -> Option<u32> {
+        let product = RATE_MBIT * 1e6 / 8.0 * RTT_MS * 1e-3;
+        self.window.map(|share| (share * product) as u32)
+    }
+
+    /// All of these sizes of the buffer with each of these windows.
+    fn all(buffers: &[f64], windows: &[Option<f64>]) -> Vec<Condition> {
+        let of = |&window| buffers.iter().map(move |&buffer_bdp| Condition { buffer_bdp, window });
+        windows.iter().flat_map(of).collect()
+    }
+
+    /// Who is looked at under it: what a TCP receiver advertises does not change our own control.
+    fn minds(&self, contender: &Contender) -> bool {
+        self.window.is_none() || *contender != Contender::Adaptive
+    }
+
+    /// For the names of tables.
+    fn key(&self) -> String {
+        let window = self.window_bytes().map_or(String::new(), |bytes| format!("_window_{bytes}"));
+        format!("buffer_{}_bdp{window}", self.buffer_bdp)
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "buffer {} BDP, ", self.buffer_bdp)?;
+        match self.window {
+            Some(share) => write!(f, "windows of {share} BDP"),
+            None => f.write_str("any window"),
+        }
+    }
+}
+
+/// The cells under one condition.
 #[derive(Clone, Debug)]
 struct Grid {
     counts: Vec<u64>,
@@ -150,8 +196,7 @@ struct Grid {
 /// What came of it.
 #[derive(Clone)]
 struct Measured {
-    /// By size of the buffer.
-    grids: Vec<(f64, Grid)>,
+    grids: Vec<(Condition, Grid)>,
     /// How it was measured.
     method: Vec<String>,
 }
@@ -162,27 +207,34 @@ fn report(backend: &Backend<'_>, figure: &Figure) -> Result<Findings, Experiment
         Backend::Lab(bench) => measured::once(bench)?,
     };
     method.push(format!(
-        "The paper gives neither delay nor buffer, duration or background traffic; these are ours: {RTT_MS} ms, one \
-         bandwidth-delay product, MSS {MSS}, a reverse path without loss, and short flows of NewReno (Pareto, {:.0} kB in the \
+        "The paper gives neither delay nor buffer, duration or background traffic; these are ours: {RTT_MS} ms, a \
+         buffer of one bandwidth-delay product and smaller and larger ones, windows that no receiver limits and such as are \
+         limited to a share of that product, MSS {MSS}, a reverse path without loss, and short flows of NewReno (Pareto, {:.0} kB in the \
          mean) that ask for {:.0} % of the link. `{}`: longhaul's default control, each flow an object transfer over UDP, in \
          clear.",
         BACKGROUND_BYTES / 1e3,
         BACKGROUND_LOAD * 100.0,
         Contender::Adaptive.name()
     ));
-    let tables = grids
+    let mut plane = Plane::default();
+    for (condition, grid) in &grids {
+        plane.push(condition.to_string(), (figure.judge)(grid));
+    }
+    let figures = grids
         .iter()
-        .flat_map(|(buffer_bdp, grid)| [wide(figure, *buffer_bdp, grid), long(figure, *buffer_bdp, grid)]);
-    let statements = grids.first().map_or(vec![], |(_, grid)| (figure.judge)(grid));
-    Ok(Findings { method, tables: tables.collect(), statements })
+        .flat_map(|(condition, grid)| [wide(figure, condition, grid), long(figure, condition, grid)]);
+    let tables = iter::once(plane.table("conditions")).chain(figures).collect();
+    method.push(WINDOWS.into());
+    Ok(Findings { method, tables, statements: plane.statements() })
 }
 
 impl Contender {
     /// So many of its flows, one after another.
-    fn flows(&self, count: u64) -> Traffic {
+    fn flows(&self, count: u64, condition: &Condition) -> Traffic {
         let flow = match self {
             Contender::Tcp { name, .. } => {
-                FlowSpec::new(tcp(name.parse().expect("a control that the program has")), ENDLESS)
+                let control = name.parse().expect("a control that the program has");
+                FlowSpec::new(tcp(control, condition), ENDLESS)
             }
             Contender::Adaptive => FlowSpec::object(ControllerKind::Adaptive, ENDLESS),
         };
@@ -191,20 +243,23 @@ impl Contender {
 }
 
 /// Others' short flows.
-fn background() -> Traffic {
+fn background(condition: &Condition) -> Traffic {
     let rate = Rate::from_mbps(RATE_MBIT);
     let short = Arrivals::poisson(Time::ZERO, Time::MAX, BACKGROUND_LOAD, rate, BACKGROUND_BYTES);
     Traffic {
         sizes: Some(Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES }),
         is_background: true,
-        ..Traffic::new(FlowSpec::new(tcp(ControllerKind::NewReno), 0), short)
+        ..Traffic::new(FlowSpec::new(tcp(ControllerKind::NewReno, condition), 0), short)
     }
 }
 
 /// Without selective acknowledgements, as the paper's.
-fn tcp(control: ControllerKind) -> Protocol {
+fn tcp(control: ControllerKind, condition: &Condition) -> Protocol {
     let mut flow = TcpFlow { mss: Some(MSS), ..TcpFlow::new(control) };
     flow.config.sack = false;
+    if let Some(bytes) = condition.window_bytes() {
+        flow.config.receive_buffer = bytes.into();
+    }
     Protocol::Tcp(flow)
 }
 
@@ -213,28 +268,57 @@ fn path(buffer_bdp: f64, seed: u64) -> Scenario {
     Scenario { queue_bdp: Some(buffer_bdp), seed, ..experiment::path("parallel-tcp-10m") }
 }
 
-/// The figures of these contenders from all runs: by buffer, contender, count and seed.
-fn grids(
-    buffers: &[f64],
-    contenders: &[Contender],
-    counts: &[u64],
-    seeds: u64,
-    cells: &[Cell],
-) -> Vec<(f64, Grid)> {
-    let means: Vec<Cell> = cells.chunks(seeds as usize).map(mean_cell).collect();
-    let rows: Vec<Vec<Cell>> = means.chunks(counts.len()).map(<[Cell]>::to_vec).collect();
-    let grids = buffers.iter().zip(rows.chunks(contenders.len())).map(|(&buffer, rows)| {
-        let rows = contenders.iter().cloned().zip(rows.iter().cloned()).collect();
-        (buffer, Grid { counts: counts.to_vec(), rows })
-    });
-    grids.collect()
+/// What is run.
+struct Plan<'a> {
+    conditions: Vec<Condition>,
+    contenders: Vec<Contender>,
+    counts: &'a [u64],
+    seeds: Range<u64>,
+}
+
+/// One of its runs.
+struct Job<'a> {
+    condition: &'a Condition,
+    contender: &'a Contender,
+    count: u64,
+    seed: u64,
+}
+
+impl Plan<'_> {
+    /// Who is looked at under which condition.
+    fn rows(&self) -> impl Iterator<Item = (&Condition, &Contender)> {
+        let of = |condition| self.contenders.iter().map(move |contender| (condition, contender));
+        self.conditions.iter().flat_map(of).filter(|(condition, contender)| condition.minds(contender))
+    }
+
+    fn jobs(&self) -> Vec<Job<'_>> {
+        let mut jobs = vec![];
+        for (condition, contender) in self.rows() {
+            for &count in self.counts {
+                jobs.extend(self.seeds.clone().map(|seed| Job { condition, contender, count, seed }));
+            }
+        }
+        jobs
+    }
+
+    /// The figures of all its runs.
+    fn grids(&self, cells: &[Cell]) -> Vec<(Condition, Grid)> {
+        let means: Vec<Cell> = cells.chunks(self.seeds.clone().count()).map(mean_cell).collect();
+        let rows: Vec<_> = self.rows().zip(means.chunks(self.counts.len())).collect();
+        let grids = rows.chunk_by(|a, b| a.0.0 == b.0.0).map(|rows| {
+            let of =
+                |((_, contender), cells): &((_, &Contender), &[Cell])| ((*contender).clone(), cells.to_vec());
+            (*rows[0].0.0, Grid { counts: self.counts.to_vec(), rows: rows.iter().map(of).collect() })
+        });
+        grids.collect()
+    }
 }
 
 /// As the paper's tables: a row for each variant.
-fn wide(figure: &Figure, buffer_bdp: f64, grid: &Grid) -> Table {
+fn wide(figure: &Figure, condition: &Condition, grid: &Grid) -> Table {
     let counts: Vec<String> = grid.counts.iter().map(|count| format!("{count} flows")).collect();
-    let title = format!("{} with a buffer of {buffer_bdp} bandwidth-delay products", figure.title);
-    Table::of(format!("buffer_{buffer_bdp}_bdp"), title, &grid.rows)
+    let title = format!("{}: {condition}", figure.title);
+    Table::of(condition.key(), title, &grid.rows)
         .text("variant", |(contender, _)| contender.name())
         .columns(&counts, figure.unit, |(_, cells), at| (figure.of)(&cells[at]))
         .column("mean", figure.unit, |(_, cells)| mean(cells.iter().map(figure.of)))
@@ -242,12 +326,12 @@ fn wide(figure: &Figure, buffer_bdp: f64, grid: &Grid) -> Table {
 }
 
 /// The same, to be drawn.
-fn long(figure: &Figure, buffer_bdp: f64, grid: &Grid) -> Table {
-    let title = format!("{} by flows, buffer {buffer_bdp} BDP", figure.title);
+fn long(figure: &Figure, condition: &Condition, grid: &Grid) -> Table {
+    let title = format!("{} by flows: {condition}", figure.title);
     let points = grid.rows.iter().flat_map(|(contender, cells)| {
         grid.counts.iter().zip(cells).map(move |(count, cell)| (contender, *count, cell))
     });
-    Table::of(format!("flows_buffer_{buffer_bdp}_bdp"), title, &points.collect::<Vec<_>>())
+    Table::of(format!("flows_{}", condition.key()), title, &points.collect::<Vec<_>>())
         .text("variant", |(contender, ..)| contender.name())
         .column("flows", Unit::Number, |(_, count, _)| *count)
         .column(figure.name, figure.unit, |(.., cell)| (figure.of)(cell))
@@ -281,6 +365,13 @@ const RATE_MBIT: f64 = 10.0;
 const RTT_MS: f64 = 100.0;
 /// Of the bottleneck's queue.
 const BUFFERS_BDP: [f64; 3] = [1.0, 0.25, 2.0];
+/// What receivers advertise at most, as shares of the bandwidth-delay product.
+const WINDOWS_BDP: [Option<f64>; 6] = [None, Some(0.14), Some(0.1), Some(0.2), Some(0.07), Some(0.05)];
+/// Which of these the paper's were.
+const WINDOWS: &str = "The paper's single flow neither fills the link nor loses anything, and ten flows just fill it. A TCP whose \
+                       window nothing limits fills the link or overflows the buffer; one that is held to a tenth or a seventh of \
+                       the product does as the paper's did. So its programs most likely had such windows, as programs have that \
+                       leave a small buffer as it is.";
 /// Bytes of data in a full segment.
 const MSS: u16 = 1460;
 /// IPv4, TCP, timestamps.
@@ -305,8 +396,40 @@ mod tests {
         let cell = Cell { utilisation: 0.9, loss: 0.01, jain: 0.99, mbps: 9.0 };
         let rows = vec![(Contender::Adaptive, vec![cell; 2])];
         let grid = Grid { counts: vec![1, 10], rows };
-        let table = wide(&Figure::LOSS, 0.25, &grid);
-        assert_eq!((table.name.as_str(), table.columns.len(), table.rows.len()), ("buffer_0.25_bdp", 4, 1));
-        assert_eq!(long(&Figure::LOSS, 0.25, &grid).rows.len(), 2);
+        let condition = Condition { buffer_bdp: 0.25, window: Some(0.1) };
+        let table = wide(&Figure::LOSS, &condition, &grid);
+        let name = "buffer_0.25_bdp_window_12500";
+        assert_eq!((table.name.as_str(), table.columns.len(), table.rows.len()), (name, 4, 1));
+        assert_eq!(long(&Figure::LOSS, &condition, &grid).rows.len(), 2);
+    }
+
+    #[test]
+    fn figures_find_their_condition_and_contender_and_our_own_control_minds_no_window() {
+        let tcp = Contender::Tcp { name: "cubic", kernel: String::new() };
+        let plan = Plan {
+            conditions: Condition::all(&[1.0, 0.25], &[None, Some(0.1)]),
+            contenders: vec![tcp, Contender::Adaptive],
+            counts: &[1, 10],
+            seeds: 0..2,
+        };
+        let jobs = plan.jobs();
+        let cells = jobs.iter().map(|job| Cell {
+            utilisation: job.condition.buffer_bdp,
+            loss: job.condition.window.unwrap_or(0.0),
+            jain: if *job.contender == Contender::Adaptive { 1.0 } else { 0.0 },
+            mbps: job.count as f64 + job.seed as f64,
+        });
+        let grids = plan.grids(&cells.collect::<Vec<_>>());
+        assert_eq!((jobs.len(), grids.len()), (2 * 2 * 2 * 2 + 2 * 2 * 2, 4));
+        for (condition, grid) in grids {
+            assert_eq!(grid.rows.len(), if condition.window.is_none() { 2 } else { 1 });
+            for (contender, cells) in grid.rows {
+                let is_ours = contender == Contender::Adaptive;
+                let found =
+                    cells.iter().map(|cell| (cell.utilisation, cell.loss, cell.jain == 1.0, cell.mbps));
+                let of = |mbps| (condition.buffer_bdp, condition.window.unwrap_or(0.0), is_ours, mbps);
+                assert!(found.eq([of(1.5), of(10.5)]), "{condition}, {contender:?}");
+            }
+        }
     }
 }

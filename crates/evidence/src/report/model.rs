@@ -115,7 +115,7 @@ impl Statement {
     pub fn otherwise(self, why: &str) -> Statement {
         match self.verdict {
             Verdict::NotReproduced | Verdict::NotMet => self.remark(why),
-            Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => self,
+            _ => self,
         }
     }
 
@@ -134,6 +134,8 @@ impl Statement {
 pub enum Verdict {
     /// The paper's claim holds here.
     Reproduced,
+    /// It holds under some of the conditions that the paper does not give.
+    ReproducedWhere,
     /// It holds, and the paper's figure is beaten.
     Better,
     /// It does not.
@@ -148,8 +150,9 @@ pub enum Verdict {
 
 impl Verdict {
     /// All of them: on papers' claims, on ours, and neither.
-    pub const ALL: [Verdict; 6] = [
+    pub const ALL: [Verdict; 7] = [
         Verdict::Reproduced,
+        Verdict::ReproducedWhere,
         Verdict::Better,
         Verdict::NotReproduced,
         Verdict::Met,
@@ -157,10 +160,17 @@ impl Verdict {
         Verdict::Open,
     ];
 
+    /// Whether the claim holds, at least under some conditions.
+    pub fn holds(self) -> bool {
+        use Verdict::{Better, Met, Reproduced, ReproducedWhere};
+        matches!(self, Reproduced | ReproducedWhere | Better | Met)
+    }
+
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Reproduced => "reproduced",
+            Verdict::ReproducedWhere => "reproduced where",
             Verdict::Better => "better",
             Verdict::NotReproduced => "not reproduced",
             Verdict::Met => "met",

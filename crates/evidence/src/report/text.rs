@@ -65,7 +65,7 @@ fn statement(statement: &Statement) -> String {
     if let Some(remark) = &statement.remark {
         let word = match statement.verdict {
             Verdict::NotReproduced | Verdict::NotMet => "why",
-            Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => "note",
+            _ => "note",
         };
         out.push_str(&wrapped(&format!("{word}: {remark}"), INDENT, INDENT));
     }
@@ -94,10 +94,10 @@ fn wrapped(text: &str, first: &str, rest: &str) -> String {
 }
 
 const WIDTH: usize = 100;
-/// "not reproduced" and two spaces.
-const VERDICT_WIDTH: usize = 16;
+/// "reproduced where" and two spaces.
+const VERDICT_WIDTH: usize = 18;
 /// Two spaces and the verdict's width.
-const INDENT: &str = "                  ";
+const INDENT: &str = "                    ";
 
 #[cfg(test)]
 mod tests {
@@ -135,10 +135,10 @@ short     91.2   1.20
 long         –      0
 
 What is claimed, and what came of it here
-  not reproduced  about 90 % of the card's rate
-                  (FOBS, Figure 1)
-                  here: 50 %
-                  why: a slow host";
+  not reproduced    about 90 % of the card's rate
+                    (FOBS, Figure 1)
+                    here: 50 %
+                    why: a slow host";
         assert_eq!(report(&sample()), expected);
     }
 

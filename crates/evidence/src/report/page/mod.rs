@@ -192,15 +192,15 @@ fn method(stored: &Stored, mark: Option<&str>) -> Markup {
 fn remark(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::NotReproduced | Verdict::NotMet => "Why: ",
-        Verdict::Reproduced | Verdict::Better | Verdict::Met | Verdict::Open => "Note: ",
+        _ => "Note: ",
     }
 }
 
 fn badge(verdict: Verdict) -> Markup {
     let (class, sign) = match verdict {
-        Verdict::Reproduced | Verdict::Better | Verdict::Met => ("badge yes", "✓"),
-        Verdict::NotReproduced | Verdict::NotMet => ("badge no", "✗"),
         Verdict::Open => ("badge open", "?"),
+        _ if verdict.holds() => ("badge yes", "✓"),
+        _ => ("badge no", "✗"),
     };
     html! { span class=(class) { span aria-hidden="true" { (sign) } " " (verdict.words()) } }
 }

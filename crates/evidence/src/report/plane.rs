@@ -1,0 +1,125 @@
+//! Claims under several conditions, where a paper does not say under which one it was measured.
+
+use super::{Statement, Table, Verdict};
+
+/// What came of each claim under each condition: the same claims in the same order. The first condition is the one that
+/// our own claims are for.
+#[derive(Clone, Debug, Default)]
+pub struct Plane {
+    conditions: Vec<(String, Vec<Statement>)>,
+}
+
+impl Plane {
+    /// One more condition, in words, and what came of the claims under it.
+    pub fn push(&mut self, condition: impl Into<String>, statements: Vec<Statement>) {
+        self.conditions.push((condition.into(), statements));
+    }
+
+    /// What is to be said of each claim: that it holds wherever it was looked at, where it does, or nowhere.
+    pub fn statements(&self) -> Vec<Statement> {
+        let claims = self.conditions.first().map_or(0, |(_, statements)| statements.len());
+        (0..claims).map(|claim| self.statement(claim)).collect()
+    }
+
+    fn statement(&self, claim: usize) -> Statement {
+        let first = &self.conditions[0].1[claim];
+        if first.paper.is_none() {
+            return first.clone();
+        }
+        let of = |wanted: fn(Verdict) -> bool| -> Vec<_> {
+            let all = self.conditions.iter().map(|(condition, statements)| (condition, &statements[claim]));
+            all.filter(|(_, statement)| wanted(statement.verdict)).collect()
+        };
+        let (holds, fails) = (of(Verdict::holds), of(|verdict| verdict == Verdict::NotReproduced));
+        match (&holds[..], &fails[..]) {
+            ([], []) => first.clone(),
+            ([], [(_, failed), ..]) => Statement {
+                figures: format!("nowhere we looked ({} conditions); {}", fails.len(), failed.figures),
+                ..(*failed).clone()
+            },
+            ([(_, held), ..], []) => (*held).clone(),
+            ([(condition, held), ..], [(elsewhere, failed), ..]) => {
+                let named = holds.iter().take(NAMED).map(|(condition, _)| condition.as_str());
+                let more = holds.len().saturating_sub(NAMED);
+                let more = (more > 0).then(|| format!("{more} more of {}", self.conditions.len()));
+                let conditions: Vec<&str> = named.chain(more.as_deref()).collect();
+                Statement {
+                    figures: format!(
+                        "{}; at {condition}: {}; but at {elsewhere}: {}",
+                        conditions.join("; "),
+                        held.figures,
+                        failed.figures
+                    ),
+                    verdict: Verdict::ReproducedWhere,
+                    ..(*failed).clone()
+                }
+            }
+        }
+    }
+
+    /// A row for each condition, a column for each of the papers' claims in their order.
+    pub fn table(&self, name: impl Into<String>) -> Table {
+        let statements = self.conditions.first().map_or(&[][..], |(_, statements)| statements);
+        let rows = Table::of(name, "Where the paper's claims hold, which are listed below", &self.conditions)
+            .text("conditions", |(condition, _)| condition.as_str());
+        let papers = (0..statements.len()).filter(|claim| statements[*claim].paper.is_some());
+        let rows = papers.enumerate().fold(rows, |rows, (number, claim)| {
+            rows.text(format!("claim {}", number + 1), move |(_, statements)| {
+                statements[claim].verdict.words()
+            })
+        });
+        rows.table()
+    }
+}
+
+/// Conditions under which a claim holds that are named in a sentence. All are in the table.
+const NAMED: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Claim;
+
+    const PAPER: Claim = Claim::paper("PSockets §4", "it rises");
+    const OURS: Claim = Claim::ours("we are faster");
+
+    fn plane(found: &[Option<bool>]) -> Plane {
+        let mut plane = Plane::default();
+        for (at, holds) in found.iter().enumerate() {
+            let paper =
+                holds.map_or(PAPER.leave_open("too few"), |holds| PAPER.judge(holds, format!("{at} %")));
+            plane.push(format!("queue {at}"), vec![paper.otherwise("too slow"), OURS.judge(at == 0, "")]);
+        }
+        plane
+    }
+
+    fn verdicts(found: &[Option<bool>]) -> Vec<Verdict> {
+        plane(found).statements().iter().map(|one| one.verdict).collect()
+    }
+
+    #[test]
+    fn a_claim_holds_everywhere_somewhere_or_nowhere_and_ours_is_for_the_first_condition() {
+        use Verdict::{Met, NotReproduced, Open, Reproduced, ReproducedWhere};
+        assert_eq!(verdicts(&[Some(true), Some(true)]), [Reproduced, Met]);
+        assert_eq!(verdicts(&[Some(false), Some(true)]), [ReproducedWhere, Met]);
+        assert_eq!(verdicts(&[Some(false), Some(false)]), [NotReproduced, Met]);
+        assert_eq!(verdicts(&[None, None]), [Open, Met]);
+        assert_eq!(verdicts(&[None, Some(true)]), [Reproduced, Met]);
+        assert!(verdicts(&[]).is_empty());
+    }
+
+    #[test]
+    fn where_it_holds_is_named_with_figures_from_there_and_from_elsewhere() {
+        let found = plane(&[Some(false), Some(true), Some(true)]).statements();
+        assert_eq!(found[0].figures, "queue 1; queue 2; at queue 1: 1 %; but at queue 0: 0 %");
+        assert_eq!(found[0].remark.as_deref(), Some("too slow"));
+        let nowhere = plane(&[Some(false), None]).statements();
+        assert_eq!(nowhere[0].figures, "nowhere we looked (1 conditions); 0 %");
+    }
+
+    #[test]
+    fn the_table_has_what_came_of_the_papers_claims_under_each_condition() {
+        let table = plane(&[Some(false), Some(true)]).table("plane");
+        assert_eq!((table.columns.len(), table.rows.len()), (2, 2));
+    }
+}
