@@ -17,6 +17,16 @@ pub enum ExperimentError {
         /// The last that it said, or what came of it.
         reason: String,
     },
+    /// More than can be: the measurement is faulty, and nothing is to be said of the rest either.
+    #[error(
+        "{mbps:.1} Mb/s were measured where {limit_mbps:.1} Mb/s can be at most: the measurement is faulty"
+    )]
+    Impossible {
+        /// What was measured.
+        mbps: f64,
+        /// What the path can carry.
+        limit_mbps: f64,
+    },
     /// [`crate::lab::Options::only`] is in no path's name.
     #[error("no path's name contains {only:?}; choose from: {}", parts.join("; "))]
     NoSuchPart {

@@ -1,5 +1,19 @@
 //! Figures of several runs.
 
+use crate::ExperimentError;
+
+/// A goodput, if the path can carry as much: what a receiver got in a time cannot be more. A little more may be, since a
+/// program does not look at its clock in the moment that a packet comes in.
+pub(crate) fn possible(mbps: f64, limit_mbps: f64) -> Result<f64, ExperimentError> {
+    if mbps <= LIMIT_SHARE * limit_mbps {
+        Ok(mbps)
+    } else {
+        Err(ExperimentError::Impossible { mbps, limit_mbps })
+    }
+}
+
+const LIMIT_SHARE: f64 = 1.01;
+
 /// Which of two values is the better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
@@ -30,6 +44,17 @@ pub(crate) fn median_of_all(mut values: Vec<f64>, failed: usize, better: Better)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_figure_that_cannot_be_stops_the_experiment() {
+        assert_eq!(possible(96.6, 96.5).ok(), Some(96.6));
+        let planted = possible(100.6, 96.5).unwrap_err().to_string();
+        assert_eq!(
+            planted,
+            "100.6 Mb/s were measured where 96.5 Mb/s can be at most: the measurement is faulty"
+        );
+        assert!(possible(f64::NAN, 96.5).is_err());
+    }
 
     #[test]
     fn medians_do_not_mind_one_bad_run() {

@@ -7,7 +7,7 @@ use longhaul_stripe::{LocalEnd, StripeOptions, StripeStats, StripedListener, Str
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Shutdown};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -52,9 +52,9 @@ pub(crate) struct Streamed {
 /// What the receiver measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// Of the program's bytes; without those that do not count.
+    /// Of the bytes that the program could read, in order; without those that had come in during the time that does not count.
     pub(crate) goodput_mbps: f64,
-    /// Seconds since the first byte, and bytes that had arrived by then.
+    /// Seconds since the first byte, and bytes that the program could read by then.
     pub(crate) arrived: Vec<(f64, u64)>,
 }
 
@@ -229,12 +229,13 @@ fn receive(listener: &StripedListener, amount: Amount) -> io::Result<Received> {
     let (stream, _) = listener.accept_timeout(PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut block = stream.read_block(vec![])?;
-    let (began, over) = (Instant::now(), AtomicBool::new(false));
+    let (began, over, in_order) = (Instant::now(), AtomicBool::new(false), AtomicU64::new(0));
     let watched = stream.try_clone()?;
-    let (arrived, read) = thread::scope(|scope| {
-        let arrivals = scope.spawn(|| arrivals(&watched, began, until, &over));
+    let (seen, read) = thread::scope(|scope| {
+        let arrivals = scope.spawn(|| arrivals(&watched, &in_order, began, until, &over));
         let mut read = Ok(());
         while !block.is_empty() && !arrivals.is_finished() {
+            in_order.fetch_add(block.len() as u64, Ordering::Relaxed);
             match stream.read_block(std::mem::take(&mut block)) {
                 Ok(next) => block = next,
                 Err(error) => {
@@ -250,17 +251,26 @@ fn receive(listener: &StripedListener, amount: Amount) -> io::Result<Received> {
     // The sender learns from it that this is all.
     stream.shutdown(Shutdown::Both)?;
     stream.close().or_else(ended_by_receiver)?;
-    Ok(Received::of(arrived, skip))
+    Ok(Received::of(&seen, skip))
 }
 
-/// Seconds, and bytes that had arrived by then: whichever lane brought them, and whether or not others before them are
-/// still missing. What a program can read comes in leaps where lanes lose packets, which short runs would mistake for speed.
+/// What had come by then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Arrival {
+    at_s: f64,
+    /// Whichever lane brought it, and whether or not bytes before it were still missing.
+    bytes: u64,
+    /// Of these, what the program could read.
+    in_order: u64,
+}
+
 fn arrivals(
     stream: &StripedStream,
+    in_order: &AtomicU64,
     began: Instant,
     until: Option<Duration>,
     over: &AtomicBool,
-) -> Vec<(f64, u64)> {
+) -> Vec<Arrival> {
     let mut of_lanes = BTreeMap::new();
     let mut seen = vec![];
     loop {
@@ -269,7 +279,11 @@ fn arrivals(
             of_lanes.insert(lane.id, lane.bytes_received);
         }
         let now = began.elapsed();
-        seen.push((now.as_secs_f64(), of_lanes.values().sum()));
+        seen.push(Arrival {
+            at_s: now.as_secs_f64(),
+            bytes: of_lanes.values().sum(),
+            in_order: in_order.load(Ordering::Relaxed),
+        });
         if is_last || until.is_some_and(|until| now >= until) {
             return seen;
         }
@@ -279,13 +293,14 @@ fn arrivals(
 }
 
 impl Received {
-    fn of(arrived: Vec<(f64, u64)>, skip_s: f64) -> Received {
-        let first =
-            arrived.iter().find(|(at, _)| *at >= skip_s).or(arrived.first()).copied().unwrap_or_default();
-        let last = arrived.last().copied().unwrap_or_default();
-        let (seconds, bytes) = (last.0 - first.0, last.1 - first.1);
+    fn of(seen: &[Arrival], skip_s: f64) -> Received {
+        let first = seen.iter().find(|one| one.at_s >= skip_s).or(seen.first()).copied().unwrap_or_default();
+        let last = seen.last().copied().unwrap_or_default();
+        let seconds = last.at_s - first.at_s;
+        // What had come before and waited for earlier bytes came before, so it does not count.
+        let bytes = last.in_order.saturating_sub(first.bytes.max(first.in_order));
         let goodput_mbps = if seconds > 0.0 { bytes as f64 * 8e-6 / seconds } else { 0.0 };
-        Received { goodput_mbps, arrived }
+        Received { goodput_mbps, arrived: seen.iter().map(|one| (one.at_s, one.in_order)).collect() }
     }
 }
 
@@ -374,3 +389,18 @@ const WATCH_EVERY: Duration = Duration::from_millis(50);
 /// How soon the end is noticed.
 const END_POLL: Duration = Duration::from_millis(5);
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_before_the_time_that_counts_or_cannot_be_read_at_its_end_does_not_count() {
+        let seen = [(0.0, 0, 0), (1.0, 5_000_000, 1_000_000), (2.0, 10_000_000, 9_000_000)]
+            .map(|(at_s, bytes, in_order)| Arrival { at_s, bytes, in_order });
+        let received = Received::of(&seen, 1.0);
+        assert!((received.goodput_mbps - 32.0).abs() < 1e-9, "{received:?}");
+        assert_eq!(received.arrived.last(), Some(&(2.0, 9_000_000)));
+        assert_eq!(Received::of(&[], 1.0).goodput_mbps, 0.0);
+    }
+}

@@ -1,6 +1,6 @@
 //! psockets-b: goodput by amount of data, for several numbers of sockets.
 
-use super::{WINDOW_BYTES, method, paper_stream, path, payload_limit_mbps};
+use super::{WINDOW_BYTES, goodput_mbps, method, paper_stream, path, payload_limit_mbps};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -45,7 +45,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         let mut mbps = vec![];
         for &count in &counts {
             let stream = paper_stream(count, Amount::Seconds { skip, measure });
-            mbps.push(Striped { write_bytes: bytes, ..stream }.run(bench, &lab)?.received.goodput_mbps);
+            mbps.push(goodput_mbps(&Striped { write_bytes: bytes, ..stream }, bench, &lab)?);
         }
         let iperf = Iperf {
             window_bytes: Some(WINDOW_BYTES),

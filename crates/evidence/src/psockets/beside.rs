@@ -1,11 +1,12 @@
 //! psockets-f: an application with eight sockets beside one with a single socket.
 
-use super::{method, paper_stream, path};
+use super::{WINDOWS_BYTES, buffer_for, method, paper_stream, path, payload_limit_mbps, window_name};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
-use crate::lab::striped::{Amount, run_together};
-use crate::report::{Claim, Findings, Plot, Table, Unit};
+use crate::lab::figures::possible;
+use crate::lab::striped::{Amount, Striped, run_together};
+use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 use longhaul_sim::metrics::Summary;
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
@@ -21,37 +22,62 @@ const EQUALLY: Claim =
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let rounds = bench.pick(5, 3, 1);
     let (skip, measure) = bench.pick((5.0, 25.0), (1.5, 7.0), (0.2, 0.3));
-    bench.expect_runs(rounds);
+    let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..2], &WINDOWS_BYTES[..1]);
+    bench.expect_runs(windows.len() * rounds);
     let lab = bench.lab(&path())?;
     let amount = Amount::Seconds { skip, measure };
-    let mut pairs = vec![];
-    for _ in 0..rounds {
-        let streams = [paper_stream(EIGHT, amount), paper_stream(1, amount)];
-        let done = run_together(bench, &lab, &streams)?;
-        pairs.push((pairs.len() + 1, [0, 1].map(|at| done[at].received.goodput_mbps)));
+    let (mut plane, mut tables) = (Plane::default(), vec![]);
+    for &window_bytes in windows {
+        let streams = [EIGHT, 1].map(|sockets| Striped {
+            window_bytes: Some(buffer_for(window_bytes)),
+            ..paper_stream(sockets, amount)
+        });
+        let mut pairs = vec![];
+        for round in 1..=rounds {
+            let done = run_together(bench, &lab, &streams)?;
+            let mbps = [0, 1].map(|at| done[at].received.goodput_mbps);
+            possible(mbps.iter().sum(), payload_limit_mbps())?;
+            pairs.push((round, mbps));
+        }
+        plane.push(format!("windows of {}", window_name(window_bytes)), vec![judge(&pairs)]);
+        tables.push(table(window_bytes, &pairs));
     }
-    let share = |[eight, single]: [f64; 2]| single / (eight + single);
-    let table = Table::of("goodput", "Goodput side by side", &pairs)
-        .column("round", Unit::Number, |(round, _)| *round)
-        .column("eight", Unit::Mbps, |(_, mbps)| mbps[0])
-        .column("single", Unit::Mbps, |(_, mbps)| mbps[1])
-        .column("single's share", Unit::Share, |(_, mbps)| share(*mbps))
-        .table()
-        .plot(Plot::bars("round", &["eight", "single"]));
-    let mean = Summary::of(pairs.iter().map(|(_, mbps)| share(*mbps))).mean;
-    let even = 1.0 / f64::from(EIGHT + 1);
-    let figures =
-        format!("the single one has {:.1} % on average, a ninth is {:.1} %", 100.0 * mean, 100.0 * even);
-    let statement = EQUALLY
-        .judge((mean / even - 1.0).abs() <= EVEN, figures)
-        .otherwise("the single socket's windows and losses come and go by themselves; nine sockets are few to average over");
+    tables.insert(0, plane.table("conditions"));
     let method = vec![
         method(),
         format!(
-            "Both begin at once, buffers of 64 KB, equal partitions of writes of 64 KB; {measure} s after the first {skip} s."
+            "Both begin at once, equal partitions of writes of 64 KB; {measure} s after the first {skip} s."
         ),
     ];
-    Ok(Findings { method, tables: vec![table], statements: vec![statement] })
+    Ok(Findings { method, tables, statements: plane.statements() })
+}
+
+/// A round, and Mb/s of the eight and of the single one.
+type Pair = (usize, [f64; 2]);
+
+fn single_share([eight, single]: [f64; 2]) -> f64 {
+    single / (eight + single)
+}
+
+fn table(window_bytes: u64, pairs: &[Pair]) -> Table {
+    let title = format!("Goodput side by side, windows of {}", window_name(window_bytes));
+    Table::of(format!("goodput_window_{window_bytes}"), title, pairs)
+        .column("round", Unit::Number, |(round, _)| *round)
+        .column("eight", Unit::Mbps, |(_, mbps)| mbps[0])
+        .column("single", Unit::Mbps, |(_, mbps)| mbps[1])
+        .column("single's share", Unit::Share, |(_, mbps)| single_share(*mbps))
+        .table()
+        .plot(Plot::bars("round", &["eight", "single"]))
+}
+
+fn judge(pairs: &[Pair]) -> Statement {
+    let mean = Summary::of(pairs.iter().map(|(_, mbps)| single_share(*mbps))).mean;
+    let even = 1.0 / f64::from(EIGHT + 1);
+    let figures =
+        format!("the single one has {:.1} % on average, a ninth is {:.1} %", 100.0 * mean, 100.0 * even);
+    EQUALLY.judge((mean / even - 1.0).abs() <= EVEN, figures).otherwise(
+        "the single socket's windows and losses come and go by themselves; nine sockets are few to average over",
+    )
 }
 
 /// Section 4 e.

@@ -8,9 +8,12 @@ mod sockets;
 mod tuning;
 mod windows;
 
+use crate::ExperimentError;
 use crate::experiment::{self, Experiment};
+use crate::lab::bench::Bench;
+use crate::lab::figures::possible;
 use crate::lab::striped::{Amount, Partition, Streams, Striped};
-use longhaul_lab::Scenario;
+use longhaul_lab::{Lab, Scenario};
 
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     sockets::EXPERIMENT,
@@ -37,7 +40,8 @@ fn method() -> String {
     let Scenario { bottleneck_mbit, rtt_ms, .. } = path();
     format!(
         "{bottleneck_mbit} Mb/s, round trip {rtt_ms} ms, queue of one bandwidth-delay product, no loss of its own; \
-         kernel TCP under CUBIC, named explicitly. Goodput is that of the program's bytes as they arrive at the striped receiver, which puts them in order, in clear; \
+         kernel TCP under NewReno, the control of the paper's time. Goodput is what the receiving program could read, in order, of \
+         what came in during the time that counts, in clear; \
          the limit is {:.1} Mb/s, what TCP could carry in packets of 1500 bytes.",
         payload_limit_mbps()
     )
@@ -48,11 +52,23 @@ fn paper_stream(streams: u32, amount: Amount) -> Striped {
     Striped {
         streams: Streams::Fixed(streams),
         window_bytes: Some(WINDOW_BYTES),
+        congestion: "reno",
         partition: Partition::Equal,
         write_bytes: WRITE_BYTES,
         amount,
         ..Striped::default()
     }
+}
+
+/// What such a stream carried, Mb/s.
+fn goodput_mbps(stream: &Striped, bench: &Bench<'_>, lab: &Lab) -> Result<f64, ExperimentError> {
+    possible(stream.run(bench, lab)?.received.goodput_mbps, payload_limit_mbps())
+}
+
+/// Buffers with which a socket has so many bytes on their way at most: this kernel lets a window grow a little beyond
+/// what a program asks for.
+fn buffer_for(window_bytes: u64) -> u64 {
+    window_bytes * 64 / 76
 }
 
 /// An amount as the paper writes it, in powers of two.
@@ -63,6 +79,9 @@ fn window_name(bytes: u64) -> String {
     }
 }
 
+/// What the paper's "64 KB" may have been on the way: as much as that, or half of it, as where a kernel keeps half of a
+/// buffer for itself.
+const WINDOWS_BYTES: [u64; 3] = [64 << 10, 32 << 10, 48 << 10];
 /// Section 4 a.
 const WINDOW_BYTES: u64 = 64 << 10;
 /// Section 4 a: "the amount of data" of each experiment. At 76 Mb/s it lasts 7 ms, a third of a round trip, so it cannot

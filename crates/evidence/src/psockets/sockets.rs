@@ -1,11 +1,13 @@
 //! psockets-a: goodput by number of sockets.
 
-use super::{method, paper_stream, path, payload_limit_mbps};
+use super::{
+    WINDOWS_BYTES, buffer_for, goodput_mbps, method, paper_stream, path, payload_limit_mbps, window_name,
+};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::striped::{Amount, Partition, Striped};
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "psockets-a",
@@ -34,31 +36,40 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let counts = bench.pick((1..=32).collect(), vec![1, 2, 3, 4, 8, 12, 16, 32], vec![1, 4]);
     let (skip, measure) = bench.pick((1.0, 2.5), (0.5, 1.0), (0.2, 0.3));
     let amount = Amount::Seconds { skip, measure };
-    bench.expect_runs(counts.len() * 2);
+    let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..2], &WINDOWS_BYTES[..1]);
+    bench.expect_runs(windows.len() * counts.len() * 2);
     let lab = bench.lab(&path())?;
-    let mut points = vec![];
-    for sockets in counts {
-        let equal = paper_stream(sockets, amount);
-        let longhaul = Striped { partition: Partition::Auto, write_bytes: 1 << 20, ..equal.clone() };
-        points.push(Point {
-            sockets,
-            equal: equal.run(bench, &lab)?.received.goodput_mbps,
-            longhaul: longhaul.run(bench, &lab)?.received.goodput_mbps,
-        });
+    let (mut plane, mut tables) = (Plane::default(), vec![]);
+    for &window_bytes in windows {
+        let mut points = vec![];
+        for &sockets in &counts {
+            let equal =
+                Striped { window_bytes: Some(buffer_for(window_bytes)), ..paper_stream(sockets, amount) };
+            let longhaul = Striped { partition: Partition::Auto, write_bytes: 1 << 20, ..equal.clone() };
+            points.push(Point {
+                sockets,
+                equal: goodput_mbps(&equal, bench, &lab)?,
+                longhaul: goodput_mbps(&longhaul, bench, &lab)?,
+            });
+        }
+        plane.push(format!("windows of {}", window_name(window_bytes)), judge(&points));
+        tables.push(table(window_bytes, &points));
     }
+    tables.insert(0, plane.table("conditions"));
     let method = vec![
         method(),
         format!(
-            "Sockets have buffers of 64 KB at both ends. Equal partitions: PSockets' way, each write of 64 KB cut into \
+            "Windows are what a socket has on its way at most. Equal partitions: PSockets' way, each write of 64 KB cut into \
              as many as there are sockets. Longhaul's: writes of 1 MiB, the next block to the socket that has room. \
              {measure} s after the first {skip} s."
         ),
     ];
-    Ok(Findings { method, tables: vec![table(&points)], statements: judge(&points) })
+    Ok(Findings { method, tables, statements: plane.statements() })
 }
 
-fn table(points: &[Point]) -> Table {
-    Table::of("goodput", "Goodput by number of sockets", points)
+fn table(window_bytes: u64, points: &[Point]) -> Table {
+    let title = format!("Goodput by number of sockets, windows of {}", window_name(window_bytes));
+    Table::of(format!("goodput_window_{window_bytes}"), title, points)
         .column("sockets", Unit::Number, |point| point.sockets)
         .column("equal partitions", Unit::Mbps, |point| point.equal)
         .column("longhaul's", Unit::Mbps, |point| point.longhaul)

@@ -1,6 +1,6 @@
 //! psockets-c: with and without large windows, against iperf3.
 
-use super::{method, paper_stream, path, window_name};
+use super::{goodput_mbps, method, paper_stream, path, window_name};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -49,7 +49,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         for &count in &counts {
             let stream = paper_stream(count, Amount::Seconds { skip, measure });
             let stream = Striped { window_bytes: Some(window_bytes), ..stream };
-            points.push((count, stream.run(bench, &lab)?.received.goodput_mbps));
+            points.push((count, goodput_mbps(&stream, bench, &lab)?));
         }
         let iperf = Iperf {
             window_bytes: Some(window_bytes),

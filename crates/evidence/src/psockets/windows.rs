@@ -1,6 +1,6 @@
 //! psockets-d: eight sockets with windows of 1 KB to 4 MB, against iperf3.
 
-use super::{method, paper_stream, path, window_name};
+use super::{goodput_mbps, method, paper_stream, path, window_name};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -43,7 +43,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     for window_bytes in kb.into_iter().map(|kb: u64| kb << 10) {
         let stream = paper_stream(SOCKETS, Amount::Seconds { skip, measure });
         let stream = Striped { window_bytes: Some(window_bytes), write_bytes: WRITE_BYTES, ..stream };
-        let eight = stream.run(bench, &lab)?.received.goodput_mbps;
+        let eight = goodput_mbps(&stream, bench, &lab)?;
         let iperf = Iperf {
             window_bytes: Some(window_bytes),
             skip_s: 1,
