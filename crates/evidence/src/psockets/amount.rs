@@ -1,12 +1,14 @@
 //! psockets-b: goodput by amount of data, for several numbers of sockets.
 
-use super::{WINDOW_BYTES, goodput_mbps, method, paper_stream, path, payload_limit_mbps};
+use super::{
+    WINDOWS_BYTES, buffer_for, goodput_mbps, method, paper_stream, path, payload_limit_mbps, window_name,
+};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::iperf::{self, Iperf};
 use crate::lab::striped::{Amount, Striped};
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "psockets-b",
@@ -36,40 +38,51 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         vec![64 << 10],
     );
     let counts = bench.pick(vec![1, 2, 4, 8, 12, 16, 24, 32], vec![1, 4, 12, 32], vec![1, 4]);
-    let (skip, measure) = bench.pick((0.5, 1.5), (0.4, 0.8), (0.2, 0.3));
+    let (skip, measure) = bench.pick((1.0, 4.0), (1.0, 2.0), (0.2, 0.3));
+    let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..2], &WINDOWS_BYTES[..1]);
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
-    bench.expect_runs(amounts.len() * (counts.len() + usize::from(has_iperf)));
+    bench.expect_runs(windows.len() * amounts.len() * (counts.len() + usize::from(has_iperf)));
     let lab = bench.lab(&path())?;
-    let mut rows = vec![];
-    for bytes in amounts {
-        let mut mbps = vec![];
-        for &count in &counts {
-            let stream = paper_stream(count, Amount::Seconds { skip, measure });
-            mbps.push(goodput_mbps(&Striped { write_bytes: bytes, ..stream }, bench, &lab)?);
+    let (mut plane, mut tables) = (Plane::default(), vec![]);
+    for &window_bytes in windows {
+        let buffer = Some(buffer_for(window_bytes));
+        let mut rows = vec![];
+        for &bytes in &amounts {
+            let mut mbps = vec![];
+            for &count in &counts {
+                let stream = paper_stream(count, Amount::Seconds { skip, measure });
+                let stream = Striped { write_bytes: bytes, window_bytes: buffer, ..stream };
+                mbps.push(goodput_mbps(&stream, bench, &lab)?);
+            }
+            let iperf = Iperf {
+                window_bytes: buffer,
+                write_bytes: Some(bytes.min(IPERF_WRITE_MAX)),
+                measure_s: bench.pick(2, 1, 1),
+                ..Iperf::default()
+            };
+            let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
+            rows.push(Row { bytes, mbps, iperf });
         }
-        let iperf = Iperf {
-            window_bytes: Some(WINDOW_BYTES),
-            write_bytes: Some(bytes.min(IPERF_WRITE_MAX)),
-            measure_s: bench.pick(2, 1, 1),
-            ..Iperf::default()
-        };
-        let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
-        rows.push(Row { bytes, mbps, iperf });
+        plane.push(format!("windows of {}", window_name(window_bytes)), judge(&rows, &counts));
+        tables.push(table(window_bytes, &rows, &counts));
     }
+    tables.insert(0, plane.table("conditions"));
     let method = vec![
         method(),
         format!(
-            "Buffers of 64 KB, equal partitions. The amount of data is what each call of send is given, over and over: \
+            "Equal partitions. The amount of data is what each call of send is given, over and over: \
              so small amounts could not have filled the paper's path otherwise. iperf3 takes 1 MB at most. {measure} s after the first {skip} s."
         ),
     ];
-    Ok(Findings { method, tables: vec![table(&rows, &counts)], statements: judge(&rows, &counts) })
+    Ok(Findings { method, tables, statements: plane.statements() })
 }
 
-fn table(rows: &[Row], counts: &[u32]) -> Table {
+fn table(window_bytes: u64, rows: &[Row], counts: &[u32]) -> Table {
+    let title =
+        format!("Goodput by amount of data and number of sockets, windows of {}", window_name(window_bytes));
     let names: Vec<String> = counts.iter().map(|count| format!("{count} sockets")).collect();
     let series: Vec<&str> = names.iter().map(String::as_str).chain(["iperf3"]).collect();
-    Table::of("goodput", "Goodput by amount of data and number of sockets", rows)
+    Table::of(format!("goodput_window_{window_bytes}"), title, rows)
         .column("amount in KiB", Unit::Number, |row| row.bytes >> 10)
         .columns(&names, Unit::Mbps, |row, at| row.mbps[at])
         .column("iperf3", Unit::Mbps, |row| row.iperf)

@@ -11,7 +11,7 @@ use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "psockets-a",
-    "Goodput by number of sockets, windows of 64 KB (Figure 2)",
+    "Goodput by number of sockets (Figure 2)",
     &[RISES, BEST, PEAK, FILLS, KNEE],
     measure,
 );
