@@ -58,9 +58,10 @@ build-c: ## Build the library for C and C++ programs
 	CARGO_PROFILE_RELEASE_DEBUG=0 $(CARGO) build --locked --release -p longhaul-c
 
 SHARE = $(DESTDIR)$(PREFIX)/share
+LIB = $(DESTDIR)$(PREFIX)/lib
 
 .PHONY: install
-install: ## Install both, their manual and shell completions below PREFIX (/usr/local); after make build
+install: ## Install both, manual, shell completions and a systemd unit below PREFIX (/usr/local); after make build
 	@[ -n "$(BUILT)" ] || { echo "nothing is built in $(CARGO_TARGET_DIR): make build first" >&2; exit 1; }
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT) $(BUILT)-lab
 	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
@@ -70,6 +71,11 @@ install: ## Install both, their manual and shell completions below PREFIX (/usr/
 		$$program completions zsh > $(SHARE)/zsh/site-functions/_$$name; \
 		$$program completions fish > $(SHARE)/fish/vendor_completions.d/$$name.fish; \
 	done
+	install -D -m 644 -t $(SHARE)/doc/longhaul LICENSE-MIT LICENSE-APACHE CHANGELOG.md docs/guide.md packaging/serve.toml
+	install -D -m 644 packaging/sysusers.conf $(LIB)/sysusers.d/longhaul.conf
+	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/longhaul.conf
+	install -D -m 644 -t $(LIB)/systemd/system packaging/longhaul.service
+	sed -i 's|/usr/local/bin|$(PREFIX)/bin|' $(LIB)/systemd/system/longhaul.service
 
 .PHONY: install-c
 install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c
@@ -81,6 +87,16 @@ install-c: ## Install the C library, its headers and its pkg-config file below P
 	install -m 644 bindings/c/include/*.h $(DESTDIR)$(PREFIX)/include
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/longhaul.pc
+
+.PHONY: dist
+dist: build build-c wheel ## Make the packages of a release, with checksums and lists of what is in them: target/dist
+	@.ci/setup dist
+	@.ci/dist $(VERSION) $(HOST)
+
+.PHONY: test-dist
+test-dist: ## Install, use and remove them in a clean Debian with a systemd of its own (root, a mirror); after make dist
+	@.ci/setup test-dist
+	@.ci/test-dist
 
 .PHONY: setup
 setup: ## Install what the tests need and this machine lacks
@@ -99,14 +115,14 @@ test-long: last-release test-static test-wheel ## Run all tests with cases drawn
 	LONGHAUL_LAST_RELEASE=$(if $(LAST_RELEASE),$(abspath $(LAST_RELEASE_FOLDER))/target/debug/longhaul) \
 		$(CARGO) test $(WHOLE) --tests --no-fail-fast -- --include-ignored
 
-# The commit of the last release, which this one is to understand. Empty until one that negotiates versions is released.
-LAST_RELEASE ?=
+# The commit of the last release, which this one is to understand: 0.1.0.
+LAST_RELEASE ?= 3de1f3b8e0e29d4b3670b9e64d31221d2f841db4
 LAST_RELEASE_FOLDER := $(CARGO_TARGET_DIR)/last-release
 
 .PHONY: last-release
 last-release: ## Build the last release, for the test that copies between it and this one
 	@if [ -z "$(LAST_RELEASE)" ]; then \
-		echo "skipped: no release yet that negotiates versions (LAST_RELEASE in the Makefile)"; \
+		echo "skipped: no last release is named (LAST_RELEASE in the Makefile)"; \
 	elif ! git cat-file -e "$(LAST_RELEASE)^{commit}" 2>/dev/null; then \
 		echo "the last release, commit $(LAST_RELEASE), is not in this clone: git fetch --unshallow" >&2; exit 1; \
 	else \

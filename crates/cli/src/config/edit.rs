@@ -130,10 +130,11 @@ impl Draft {
     }
 }
 
-/// Root may write the file of the user that serves, who is to be able to read it afterwards.
-fn keep_owner(old: &Path, new: &fs::File) {
+/// Root may write a file for the user that serves, who is to be able to read it afterwards: it gets the owner of another
+/// one, or of its folder.
+pub(super) fn keep_owner(of: &Path, new: &fs::File) {
     use std::os::unix::fs::MetadataExt;
-    if let Ok(meta) = fs::metadata(old) {
+    if let Ok(meta) = fs::metadata(of) {
         // Only root can give a file away, and for others there is nothing to give.
         let _ = std::os::unix::fs::fchown(new, Some(meta.uid()), Some(meta.gid()));
     }

@@ -1,6 +1,7 @@
 //! The server's key, in a file beside the configuration.
 
 use super::ConfigError;
+use super::edit::keep_owner;
 use longhaul::Identity;
 use longhaul::daemon::token::{from_hex, to_hex};
 use std::fs::{self, File, OpenOptions};
@@ -39,6 +40,7 @@ fn make(path: &Path) -> Result<(), ConfigError> {
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         file.write_all(text.as_bytes())?;
+        path.parent().into_iter().for_each(|folder| keep_owner(folder, &file));
         file.sync_all()?;
         match fs::hard_link(&made, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -57,6 +59,19 @@ const LEN_MAX: u64 = 1024;
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_that_root_makes_belongs_to_whom_its_folder_belongs() {
+        let folder = tempfile::tempdir().unwrap();
+        // Who is not root has nothing to give away, and makes a key of its own.
+        let _ = std::os::unix::fs::chown(folder.path(), Some(4711), Some(4712));
+        let owner = |path: &Path| {
+            fs::metadata(path).map(|meta| (meta.uid(), meta.gid(), meta.mode() & 0o077)).unwrap()
+        };
+        let path = folder.path().join("serve.key");
+        load_or_make(&path).unwrap();
+        assert_eq!(owner(&path), (owner(folder.path()).0, owner(folder.path()).1, 0));
+    }
 
     #[test]
     fn the_key_is_made_once_and_is_nobody_elses() {

@@ -53,6 +53,10 @@ fn what_was_built_is_installed_without_rustc() {
         ("bash-completion/completions/longhaul-lab", "complete -F"),
         ("zsh/site-functions/_longhaul-lab", "#compdef longhaul-lab"),
         ("fish/vendor_completions.d/longhaul-lab.fish", "complete -c longhaul-lab"),
+        ("doc/longhaul/serve.toml", "key-file"),
+        ("../lib/systemd/system/longhaul.service", "ExecStart=/usr/bin/longhaul serve"),
+        ("../lib/sysusers.d/longhaul.conf", "u longhaul"),
+        ("../lib/tmpfiles.d/longhaul.conf", "/etc/longhaul"),
     ] {
         let text = fs::read_to_string(dest.path().join("usr/share").join(path)).unwrap();
         assert!(text.contains(says), "{path}");

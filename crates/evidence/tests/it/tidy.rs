@@ -127,7 +127,8 @@ fn documents_and_comments_name_files_that_are_there() {
     assert!(count > 150, "{count} names were found");
 }
 
-/// Whether some code is the name of a file of ours, and not a pattern, a placeholder or one of another program's.
+/// Whether some code is the name of a file of ours, and not a pattern, a placeholder, one of another program's or where
+/// something is installed.
 fn is_file_name(code: &str) -> bool {
     const FOREIGN: &[&str] =
         &[".cargo/config.toml", "version-N.txt", "vmlinux.h", "tcp_bbr.c", "tcp_bic.c", "ccc.cpp"];
@@ -135,7 +136,8 @@ fn is_file_name(code: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     let is_ours = code.starts_with("crates/")
         || matches!(ending, Some("rs" | "md" | "toml" | "service" | "txt" | "h" | "c" | "cpp" | "py"));
-    is_ours && code.chars().all(is_name) && !code.contains("NAME") && !FOREIGN.contains(&code)
+    let is_elsewhere = code.starts_with('/') || code.contains("NAME") || FOREIGN.contains(&code);
+    is_ours && code.chars().all(is_name) && !is_elsewhere
 }
 
 /// The lines of a source that are comments.
@@ -174,6 +176,19 @@ fn what_the_documents_have_make_and_cargo_do_can_be_done() {
         }
     }
     assert!(count > 20, "{count} commands were found");
+}
+
+#[test]
+fn the_changelog_and_the_guide_name_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(read("CHANGELOG.md").contains(&format!("\n## [{version}] - ")));
+    let guide = read("docs/guide.md");
+    for name in ["longhaul_", "longhaul-", "liblonghaul_"] {
+        let mut named =
+            guide.split(name).skip(1).filter(|rest| rest.starts_with(char::is_numeric)).peekable();
+        assert!(named.peek().is_some(), "no package {name}…");
+        assert!(named.all(|rest| rest.starts_with(version)), "a package {name}… of another version");
+    }
 }
 
 #[test]
