@@ -62,6 +62,12 @@ pub enum Command {
     /// Rerun experiments over emulated paths, with real programs (longhaul-lab)
     #[command(disable_help_flag = true)]
     Lab(HandedOnArgs),
+    /// Show on one page what a copy with --trace did (longhaul-lab)
+    #[command(disable_help_flag = true)]
+    Trace(HandedOnArgs),
+    /// Lay such a copy beside one like it in the simulator (longhaul-lab)
+    #[command(disable_help_flag = true)]
+    Replay(HandedOnArgs),
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
     /// Write the manual's pages
@@ -182,6 +188,9 @@ pub struct CpArgs {
     /// Keep figures of the copy in this file, for node_exporter's textfile collector
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub metrics_file: Option<PathBuf>,
+    /// Write a qlog of what it does, moment by moment, for longhaul trace
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
+    pub trace: Option<PathBuf>,
 
     /// How to copy, and what to say of it.
     #[command(flatten)]

@@ -7,9 +7,10 @@ use crate::output::{self, Exit, bytes_text, files_text, path_text, say, seconds_
 use crate::progress::{Display, Verbosity};
 use crate::retry::Retries;
 use crate::values::{find_token, read_file_list, token_in, words};
-use crate::watch::{Board, Wanted, Watch, tell_outcome};
+use crate::watch::{Board, TraceFile, Wanted, Watch, tell_outcome};
 use crate::why::{self, limit_text};
 use crate::{log, signals};
+use longhaul::trace::Role;
 use longhaul::{CopyOptions, Fsync, LiveControl, Location, Observer, RequestError, Summary, Truncated};
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
@@ -30,6 +31,9 @@ pub fn run(args: &CpArgs) -> Exit {
     attempt(&manner, |display| {
         let mut request = request(args, display)?;
         request.options.began = Some(output::program_start());
+        if let Some(path) = &args.trace {
+            display.set_trace(TraceFile::create(path, request.role())?);
+        }
         let _socket = ControlSocket::open(display.board(), &mut request.options);
         let stop = signals::stop_flag()?;
         let Request { sources, dest, options } = &request;
@@ -73,6 +77,7 @@ pub fn attempt(manner: &Manner<'_>, work: impl FnOnce(&mut Display) -> Result<Su
         Ok(watch) => (work(&mut display), Some(watch)),
         Err(failure) => (Err(failure), None),
     };
+    let trace = display.take_trace();
     let latest = display.finish();
     let (summary, exit) = match outcome {
         Ok(summary) => {
@@ -88,6 +93,7 @@ pub fn attempt(manner: &Manner<'_>, work: impl FnOnce(&mut Display) -> Result<Su
             (summary, Exit::from(&failure))
         }
     };
+    trace.into_iter().for_each(|trace| trace.end(&summary));
     match watch {
         Some(watch) => watch.end(&board, &summary),
         None => tell_outcome(how.json, manner.is_aside, &summary),
@@ -100,6 +106,18 @@ struct Request {
     sources: Vec<Location>,
     dest: Location,
     options: CopyOptions,
+}
+
+impl Request {
+    /// What this host does in it.
+    fn role(&self) -> Role {
+        let is_here = |location: &Location| matches!(location, Location::Local(_) | Location::Pipe);
+        match (self.sources.iter().all(is_here), is_here(&self.dest)) {
+            (true, _) => Role::Sender,
+            (false, true) => Role::Receiver,
+            (false, false) => Role::Arranger,
+        }
+    }
 }
 
 fn request(args: &CpArgs, observer: &mut dyn Observer) -> Result<Request, Failure> {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Their names.
-pub const COMMANDS: [&str; 3] = ["demo", "sim", "lab"];
+pub const COMMANDS: [&str; 5] = ["demo", "sim", "lab", "trace", "replay"];
 
 /// Become that program, the one beside this one or else on the PATH. Comes back only with why it cannot be.
 pub fn become_it() -> Failure {

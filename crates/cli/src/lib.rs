@@ -11,7 +11,7 @@ mod gauges;
 pub mod help;
 pub mod hours;
 mod job;
-mod lab_program;
+pub mod lab_program;
 pub mod log;
 pub mod output;
 mod planned;
@@ -26,3 +26,5 @@ mod user;
 pub mod values;
 mod watch;
 mod why;
+
+pub use longhaul::trace;

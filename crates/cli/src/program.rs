@@ -32,7 +32,9 @@ fn run(command: Command) -> Exit {
         Command::Ctl(args) => control::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Probe(args) => Ok(probe::run(&args)),
-        Command::Demo(_) | Command::Sim(_) | Command::Lab(_) => Err(lab_program::become_it()),
+        Command::Demo(_) | Command::Sim(_) | Command::Lab(_) | Command::Trace(_) | Command::Replay(_) => {
+            Err(lab_program::become_it())
+        }
         Command::Completions(args) => Ok(help::completions(&args, Cli::command())),
         Command::Man(args) => help::manual(&args, Cli::command(), &lab_program::COMMANDS),
         Command::Agent(args) => agent::run(args),

@@ -2,9 +2,10 @@
 
 use crate::args::When;
 use crate::output::{bytes_text, eta_text, harmless, say, share_text};
-use crate::watch::{Board, time_left};
+use crate::watch::{Board, TraceFile, time_left};
 use crate::why::limit_text;
 use indicatif::{ProgressBar, ProgressStyle};
+use longhaul::trace::Record;
 use longhaul::{Breakdown, Limit, Observer, Phase, Progress, Remark};
 use rustix::termios::tcgetwinsize;
 use std::io::{self, IsTerminal};
@@ -31,6 +32,7 @@ pub struct Display {
     latest: Progress,
     /// For whoever else looks.
     board: Arc<Board>,
+    trace: Option<TraceFile>,
 }
 
 enum View {
@@ -50,12 +52,23 @@ impl Display {
             When::Auto => View::Lines(LineClock::new(LINE_EVERY)),
             When::Always => View::Lines(LineClock::new(LINE_EVERY_ALWAYS)),
         };
-        Display { view, quiet: verbosity.quiet, why: verbosity.why, latest: Progress::default(), board }
+        let (quiet, why) = (verbosity.quiet, verbosity.why);
+        Display { view, quiet, why, latest: Progress::default(), board, trace: None }
     }
 
     /// What others see of it, and how they take part.
     pub fn board(&self) -> &Arc<Board> {
         &self.board
+    }
+
+    /// Write a trace from now on.
+    pub fn set_trace(&mut self, trace: TraceFile) {
+        self.trace = Some(trace);
+    }
+
+    /// The trace, to end it.
+    pub fn take_trace(&mut self) -> Option<TraceFile> {
+        self.trace.take()
     }
 
     /// Take the bar away and hand out what was told last of data.
@@ -79,6 +92,9 @@ impl Observer for Display {
     fn progress(&mut self, progress: &Progress) {
         let now = Instant::now();
         self.board.note(progress);
+        if let Some(trace) = &mut self.trace {
+            trace.progress(progress);
+        }
         if matches!(progress.phase, Phase::Moving | Phase::Verifying) {
             self.latest = *progress;
         }
@@ -96,12 +112,18 @@ impl Observer for Display {
     }
 
     fn remark(&mut self, remark: Remark) {
+        if let Some(trace) = &mut self.trace {
+            trace.info(&remark.text);
+        }
         if self.why {
             self.print(&format!("{:9.3} s  {}", remark.at_seconds, remark.text));
         }
     }
 
     fn warning(&mut self, line: &str) {
+        if let Some(trace) = &mut self.trace {
+            trace.warning(line);
+        }
         if !self.quiet {
             self.print(&format!("warning: {line}"));
         }
@@ -109,6 +131,19 @@ impl Observer for Display {
 
     fn breakdown(&mut self, breakdown: &Breakdown) {
         self.board.note_breakdown(breakdown);
+        if let Some(trace) = &mut self.trace {
+            trace.breakdown(breakdown);
+        }
+    }
+
+    fn trace(&mut self, record: Record) {
+        if let Some(trace) = &mut self.trace {
+            trace.record(record);
+        }
+    }
+
+    fn wants_trace(&self) -> bool {
+        self.trace.is_some()
     }
 }
 

@@ -4,6 +4,7 @@
 //! - [`sim`]: what experiments in the simulator work with, on virtual time.
 //! - [`lab`]: what experiments over emulated paths work with: real programs and the kernel's own TCP.
 //! - [`report`]: claims, tables and verdicts, and how they are stored and shown.
+//! - [`trace`]: what a copy wrote down of itself, read, shown as a page, and replayed in the simulator.
 //!
 //! `longhaul sim` runs experiments in the simulator, `longhaul lab` over emulated paths, with real programs and the kernel's TCP. What
 //! both can run is defined once (`Experiment::either`). `evidence/src/registry.rs` lists all, docs/simulator.md and docs/lab.md say what
@@ -52,6 +53,7 @@ pub mod sim;
 mod starts;
 mod streams;
 mod switch;
+pub mod trace;
 mod transports;
 
 pub use error::ExperimentError;

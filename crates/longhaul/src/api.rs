@@ -2,6 +2,7 @@
 
 use crate::error::LocationError;
 use crate::live::LiveControl;
+use crate::trace;
 use longhaul_proto::session::message::several::PathStatus;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -324,6 +325,12 @@ pub trait Observer: Send {
     /// Whether it makes anything of [`Observer::breakdown`]: else the system is not asked how each TCP stream does.
     fn wants_breakdown(&self) -> bool {
         true
+    }
+    /// A line of a trace.
+    fn trace(&mut self, _record: trace::Record) {}
+    /// Whether it makes anything of [`Observer::trace`]: else nothing is gathered for it.
+    fn wants_trace(&self) -> bool {
+        false
     }
 }
 

@@ -31,6 +31,7 @@ pub mod listing;
 mod live;
 pub mod planned;
 pub mod schedule;
+pub mod trace;
 mod transfer;
 
 pub use api::*;

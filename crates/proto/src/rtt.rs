@@ -8,6 +8,7 @@ pub struct Rtt {
     smoothed: Duration,
     deviation: Duration,
     min: Duration,
+    latest: Duration,
     samples: u64,
     sum: Duration,
 }
@@ -15,7 +16,14 @@ pub struct Rtt {
 impl Rtt {
     /// Before any sample: `guess`, for example from the handshake.
     pub fn new(guess: Duration) -> Rtt {
-        Rtt { smoothed: guess, deviation: guess / 2, min: guess, samples: 0, sum: Duration::ZERO }
+        Rtt {
+            smoothed: guess,
+            deviation: guess / 2,
+            min: guess,
+            latest: guess,
+            samples: 0,
+            sum: Duration::ZERO,
+        }
     }
 
     /// A measured round trip, the peer's own delay taken off.
@@ -28,6 +36,7 @@ impl Rtt {
             self.smoothed = self.smoothed * 7 / 8 + rtt / 8;
             self.min = self.min.min(rtt);
         }
+        self.latest = rtt;
         self.samples += 1;
         self.sum = self.sum.saturating_add(rtt);
     }
@@ -40,6 +49,11 @@ impl Rtt {
     /// The smoothed mean deviation.
     pub fn deviation(&self) -> Duration {
         self.deviation
+    }
+
+    /// The one measured last (the guess before the first sample).
+    pub fn latest(&self) -> Duration {
+        self.latest
     }
 
     /// The shortest seen (the guess before the first sample).

@@ -13,8 +13,10 @@ use crate::cp::{self, Manner, attempt, location};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, say};
 use crate::signals;
+use crate::watch::TraceFile;
 use clap::Parser;
 use longhaul::planned::{self, PlanOptions, Run};
+use longhaul::trace::Role;
 use longhaul::{Cause, CopyOptions, FileFailure, Location, Observer, Paths, PlanError, Reason, RequestError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf, absolute};
@@ -140,6 +142,9 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
         }
         if reach.over_paths != Paths::One {
             options.paths = reach.over_paths;
+        }
+        if let Some(path) = &args.trace {
+            display.set_trace(TraceFile::create(path, Role::Sender)?);
         }
         let _socket = ControlSocket::open(display.board(), &mut options);
         let stop = signals::stop_flag()?;

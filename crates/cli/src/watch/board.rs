@@ -2,8 +2,8 @@
 
 use crate::output::program_start;
 use longhaul::{
-    Breakdown, Carrier, CopyOptions, Limit, LimitSpans, LiveControl, Pace, PathSummary, Phase, Progress,
-    Rate, StreamSummary,
+    Breakdown, Carrier, CopyOptions, Limit, LimitSpans, LiveControl, Pace, PathSummary, Progress, Rate,
+    StreamSummary,
 };
 use serde::Serialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -112,12 +112,7 @@ impl Figures {
     fn new(progress: &Progress, pace: Pace, paths: Vec<PathSummary>, streams: Vec<StreamSummary>) -> Figures {
         Figures {
             elapsed_seconds: program_start().elapsed().as_secs_f64(),
-            phase: match progress.phase {
-                Phase::Connecting => "connecting",
-                Phase::Comparing => "comparing",
-                Phase::Moving => "moving",
-                Phase::Verifying => "verifying",
-            },
+            phase: progress.phase.name(),
             bytes_done: progress.bytes_done,
             bytes_total: Some(progress.bytes_total).filter(|total| *total > 0),
             skipped_bytes: progress.skipped_bytes,
@@ -151,6 +146,7 @@ const FRESH_FOR: Duration = Duration::from_secs(2);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul::Phase;
 
     #[test]
     fn what_is_not_known_is_null() {

@@ -1,10 +1,12 @@
-//! A copy as programs see it while it runs: lines of JSON, and a file of metrics.
+//! A copy as programs see it while it runs: lines of JSON, a file of metrics, and a trace.
 
 mod board;
 mod textfile;
 mod ticker;
+mod trace;
 
 pub use board::{Board, Figures, time_left};
+pub use trace::TraceFile;
 
 use self::textfile::TextFile;
 use self::ticker::Ticker;

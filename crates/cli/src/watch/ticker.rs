@@ -50,17 +50,25 @@ impl Ticker {
             // A panic there has been told.
             return last();
         }
-        let mut left = PATIENCE;
-        while !left.is_zero() && self.ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            if is_unwanted() {
-                left = left.saturating_sub(LOOK_EVERY);
-            }
-        }
-        if left.is_zero() {
+        if !await_end(&self.ended, is_unwanted) {
             // What it waits for may never come.
             self.ended = channel().1;
         }
     }
+}
+
+/// Wait for a thread, whose channel this is, or until its time is up while nobody wants to wait any more. Whether it has ended.
+pub fn await_end(ended: &Receiver<()>, is_unwanted: impl Fn() -> bool) -> bool {
+    let mut left = PATIENCE;
+    while ended.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+        if is_unwanted() {
+            left = left.saturating_sub(LOOK_EVERY);
+        }
+        if left.is_zero() {
+            return false;
+        }
+    }
+    true
 }
 
 impl Drop for Ticker {

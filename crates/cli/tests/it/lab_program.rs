@@ -1,4 +1,4 @@
-//! `longhaul lab`, `sim` and `demo`: handed on to the program `longhaul-lab`.
+//! `longhaul lab`, `sim`, `demo`, `trace` and `replay`: handed on to the program `longhaul-lab`.
 
 use crate::common::tree::*;
 use crate::common::{Ended, LONGHAUL, Running, undisturbed};
@@ -48,7 +48,7 @@ fn without_one_beside_it_the_path_is_searched() {
 #[test]
 fn where_there_is_none_a_line_says_what_to_install() {
     let here = folder();
-    for command in ["lab", "sim", "demo"] {
+    for command in ["lab", "sim", "demo", "trace", "replay"] {
         let ended = run_in(here.path(), here.path(), &[command, "--quick"]).expect_code(2);
         assert!(ended.stderr.starts_with(&format!("error: {command} is done by ")), "{}", ended.stderr);
         assert!(

@@ -32,6 +32,7 @@ mod ssh;
 mod strangers;
 mod tcp_streams;
 mod terminal;
+mod trace;
 mod udp_handshake;
 mod unit;
 mod usage;

@@ -21,9 +21,18 @@ fn nothing_at_all_shows_help() {
 #[test]
 fn help_is_worth_reading() {
     let top = run(["--help"]).expect_code(0).stdout;
-    for part in
-        ["cp", "serve", "demo", "sim", "lab", "longhaul-lab", "completions", "Examples:", "130 interrupted"]
-    {
+    for part in [
+        "cp",
+        "serve",
+        "demo",
+        "sim",
+        "lab",
+        "trace",
+        "longhaul-lab",
+        "completions",
+        "Examples:",
+        "130 interrupted",
+    ] {
         assert!(top.contains(part), "{part}: {top}");
     }
     assert!(!top.contains("agent"), "{top}");

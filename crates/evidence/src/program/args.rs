@@ -10,6 +10,7 @@ pub use sim::SimArgs;
 
 use clap::{Args, Parser, Subcommand};
 use longhaul_cli::help::{CompletionsArgs, ManArgs};
+use std::path::PathBuf;
 
 /// Show what longhaul does, on simulated and on emulated paths.
 #[derive(Debug, Parser)]
@@ -26,6 +27,8 @@ pub enum Command {
     Demo(DemoArgs),
     Sim(SimArgs),
     Lab(LabArgs),
+    Trace(TraceArgs),
+    Replay(ReplayArgs),
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions(CompletionsArgs),
     /// Write the manual's pages
@@ -52,11 +55,52 @@ pub struct DemoArgs {
     pub megabytes: u64,
 }
 
+/// Show on one page what a copy did, moment by moment
+///
+/// FILE is what longhaul cp --trace has written: rates, round trip, queue, losses, what is on its
+/// way, what limited the copy when, what its controller did, and what happened, over one axis of
+/// time. The page is one file that needs no network.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment, after_help = TRACE_EXAMPLES)]
+pub struct TraceArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where to write the page [default: FILE.html]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Lay a copy beside one like it in the simulator, on one page
+///
+/// FILE is what longhaul cp --trace has written on the side that sent, over UDP and one path. The
+/// simulator moves as much data (2 GB at most) by the same controller over a path of the rate,
+/// round trip, loss and queue that the trace shows.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct ReplayArgs {
+    /// The trace
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Where to write the page [default: FILE.replay.html]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Everything random in the simulator follows from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+const TRACE_EXAMPLES: &str = "\
+Examples:
+  longhaul cp --trace copy.sqlog big.tar far.example.org:data/
+  longhaul trace copy.sqlog          writes copy.sqlog.html";
+
 const TOP_EXAMPLES: &str = "\
 Examples:
   longhaul demo                      a copy beside kernel TCP, in a minute
   longhaul sim list                  the papers' experiments, in the simulator
   longhaul lab list                  the same, and ours, over emulated paths
+  longhaul trace copy.sqlog          what a copy with --trace did, as a page
 
 The program longhaul hands these on to longhaul-lab, which runs the longhaul beside it.
 
@@ -73,11 +117,12 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
     use clap::error::ErrorKind;
+    use longhaul_cli::lab_program::COMMANDS;
 
     #[test]
     fn every_command_in_the_documents_parses() {
         let commands = longhaul_testing::documents::commands();
-        let ours = commands.iter().filter(|words| ["demo", "sim", "lab"].contains(&words[1].as_str()));
+        let ours = commands.iter().filter(|words| COMMANDS.contains(&words[1].as_str()));
         let parsed =
             ours.map(|words| Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}")));
         assert!(parsed.count() > 10, "fewer than there are");
@@ -86,7 +131,7 @@ mod tests {
     #[test]
     fn every_flag_that_a_sentence_of_the_documents_gives_to_a_command_is_there() {
         let commands = longhaul_testing::documents::mentioned_commands();
-        let ours = commands.iter().filter(|words| ["demo", "sim", "lab"].contains(&words[1].as_str()));
+        let ours = commands.iter().filter(|words| COMMANDS.contains(&words[1].as_str()));
         let known = ours.map(|words| match Cli::try_parse_from(words) {
             Err(error) if error.kind() == ErrorKind::UnknownArgument => panic!("{words:?}: {error}"),
             _ => {}

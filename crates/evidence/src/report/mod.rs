@@ -25,6 +25,8 @@ pub mod text;
 
 #[cfg(test)]
 pub(crate) use chart::values_without_a_bar;
+pub(crate) use chart::{Band, TimedCurves, Timeline};
+pub(crate) use page::{document, drawn};
 
 pub use cells::cell;
 pub use head::{Head, Host, Origin};

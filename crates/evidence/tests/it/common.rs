@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program that has the commands lab, sim and demo.
+/// The program that has the commands lab, sim, demo, trace and replay.
 pub const LONGHAUL_LAB: &str = env!("CARGO_BIN_EXE_longhaul-lab");
 
 /// That program as longhaul hands its command line on to it, with nothing of the caller's environment that would change

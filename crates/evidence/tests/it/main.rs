@@ -1,5 +1,6 @@
 //! The program `longhaul-lab`, the page of results, and the house itself.
 
+mod browser;
 mod circles;
 mod common;
 mod install;
@@ -8,3 +9,4 @@ mod lab_path;
 mod page;
 mod sim;
 mod tidy;
+mod trace;

@@ -4,6 +4,7 @@ use super::folder::{Keep, PARTS, RUNNING, Run, replace};
 use crate::api::{Breakdown, Observer, Progress, Remark, Summary};
 use crate::error::PlanError;
 use crate::live::LiveControl;
+use crate::trace::Record;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -273,6 +274,14 @@ impl Observer for Telling<'_> {
 
     fn wants_breakdown(&self) -> bool {
         self.inner.wants_breakdown()
+    }
+
+    fn trace(&mut self, record: Record) {
+        self.inner.trace(record);
+    }
+
+    fn wants_trace(&self) -> bool {
+        self.inner.wants_trace()
     }
 }
 

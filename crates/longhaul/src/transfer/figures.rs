@@ -2,6 +2,7 @@
 
 use super::session::Session;
 use crate::api::{Breakdown, PathSummary, StreamSummary};
+use crate::trace::{Event, Record};
 use longhaul_proto::session::message::{FILES_DONE_SINCE, Message};
 use longhaul_proto::units::Time;
 use std::time::Duration;
@@ -24,6 +25,13 @@ impl Session<'_> {
             paths: self.path_status.iter().map(PathSummary::from).collect(),
         };
         self.observer.breakdown(&breakdown);
+    }
+
+    /// A line of the trace, if there is one.
+    pub fn trace(&mut self, path: usize, event: Event) {
+        if self.observer.wants_trace() {
+            self.observer.trace(Record::new(self.began.elapsed(), path, event));
+        }
     }
 
     /// The side that receives has so many regular files in place: tell the sender if that is news.

@@ -96,5 +96,6 @@ mod ssh;
 pub mod start;
 mod strangers;
 mod switchboard;
+mod tracer;
 mod tunnel;
 mod udp_handshake;

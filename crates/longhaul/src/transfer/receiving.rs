@@ -3,6 +3,7 @@
 mod figures;
 mod listed;
 mod parts;
+mod trace;
 
 use self::listed::await_memory;
 pub use self::listed::get_expanded;
@@ -10,12 +11,14 @@ use self::parts::{Before, Compared, Next, Part, PartEnd, Parts, Storer, stretch_
 use super::object_receiver::ObjectReceiver;
 use super::sending::Totals;
 use super::session::{HEARTBEAT, Session};
+use super::tracer::Tracer;
 use crate::api::Phase;
 use crate::clock;
 use crate::error::Error;
 use crate::files::{Base, Drain, FileSink, Outlet, Passed, Plan, Planner, SinkEvent};
 use crate::listing;
 use crate::net::budget::{Allowance, Purpose};
+use crate::trace::{Event, Role};
 use crossbeam_channel::TryRecvError;
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges, bytes_in, shifted};
@@ -130,6 +133,7 @@ fn receive_parts(
 ) -> Result<Received, Error> {
     let mut receiving = Receiving::new(session, (parts, first), before, next, is_dry_run)?;
     let outcome = receiving.run();
+    receiving.end_trace();
     receiving.warn_of_drops();
     let seen =
         Seen { datagram_len: receiving.object.datagram_len().unwrap_or(0), status: receiving.status.clone() };
@@ -285,6 +289,8 @@ struct Receiving<'a, 's> {
     recent: (Time, u64, Rate),
     complete_told: bool,
     is_dry_run: bool,
+    /// What a trace was told last.
+    tracer: Option<Tracer>,
 }
 
 impl<'a, 's> Receiving<'a, 's> {
@@ -297,6 +303,7 @@ impl<'a, 's> Receiving<'a, 's> {
     ) -> Result<Receiving<'a, 's>, Error> {
         let now = clock::now();
         parts.push(first, 0).map_err(|error| session.abort(error))?;
+        let tracer = Tracer::of(session, Role::Receiver, None, now);
         Ok(Receiving {
             object: ObjectReceiver::new(
                 parts.end(),
@@ -305,6 +312,7 @@ impl<'a, 's> Receiving<'a, 's> {
                 parts,
             ),
             session,
+            tracer,
             have,
             already,
             next,
@@ -343,6 +351,9 @@ impl<'a, 's> Receiving<'a, 's> {
                 return Ok(done);
             }
             self.check_stall()?;
+            if self.tracer.is_some() {
+                self.tell_trace(now);
+            }
             if now.since(self.last_progress) >= HEARTBEAT {
                 self.last_progress = now;
                 self.tell_progress(now);
@@ -446,6 +457,7 @@ impl<'a, 's> Receiving<'a, 's> {
             } else {
                 self.session.observer.warning(&switch.to_string());
             }
+            self.session.trace(0, Event::transport(switch));
         }
     }
 

@@ -7,6 +7,7 @@ mod parts;
 mod prepare;
 mod side_paths;
 mod size;
+mod trace;
 
 use self::carrier::{CarrierState, Control};
 pub use self::feed::Feed;
@@ -19,6 +20,7 @@ use self::size::Size;
 use super::first_flight;
 use super::object_receiver::packet_len;
 use super::session::{HEARTBEAT, Session};
+use super::tracer::Tracer;
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::error::Error;
@@ -26,7 +28,7 @@ use crate::files::{Listed, Lister};
 use crate::net::udp::GSO_SEGMENTS_MAX;
 use longhaul_proto::control::{ControlConfig, Remembered};
 use longhaul_proto::endpoint::Endpoint;
-use longhaul_proto::object::{Blocked, Sender, SenderConfig, SenderStats};
+use longhaul_proto::object::{Blocked, Sender, SenderConfig};
 use longhaul_proto::session::limit::LimitMeter;
 use longhaul_proto::session::manifest::{Layout, Ranges, bytes_in};
 use longhaul_proto::session::message::{Already, GroupHash, Message, Report, SenderStatus};
@@ -134,6 +136,8 @@ struct Sending<'a, 's, F> {
     carrier: CarrierState,
     /// Further paths over which it sends.
     joined: Joined,
+    /// What a trace was told last.
+    tracer: Option<Tracer>,
 }
 
 /// Counters a moment ago, for recent rates.
@@ -219,7 +223,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             hashes: vec![],
             carrier: state,
             joined: Joined::default(),
+            tracer: None,
         };
+        sending.begin_trace(carrier, &path, now);
         let first = prepare::first_streams(sending.session);
         sending.settle_carrier(carrier, first);
         if let Some(why) = why {
@@ -233,7 +239,9 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     /// Send until all is done or `until`, and say goodbye.
     fn run_to_end(&mut self, until: Time) -> Result<Sent, Error> {
-        let report = self.run(until)?;
+        let outcome = self.run(until);
+        self.end_trace();
+        let report = outcome?;
         let (status, learnt) = (self.status_overall(), self.sender.remember());
         self.tell_paths();
         self.session.control.send(Message::Bye(status.clone()));
@@ -388,7 +396,11 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
 
     fn account(&mut self, now: Time) {
         let limit = self.limit(now);
-        if let Some(changed) = self.meter.note(now, limit) {
+        let changed = self.meter.note(now, limit);
+        if self.tracer.is_some() {
+            self.tell_trace(now);
+        }
+        if let Some(changed) = changed {
             let line =
                 format!("limited by {}: {}{}", changed.name(), changed.explain(), self.figures(changed));
             self.session.remark(line.clone());
@@ -419,7 +431,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
     fn refresh_recent(&mut self, now: Time) {
         let (stats, acked) = (self.sender.stats(), self.sender.acked_bytes());
         let time_lost = self.sender.time_lost();
-        let lost = path_losses(&stats);
+        let lost = stats.path_losses();
         let span = now.since(self.recent.at);
         let news = acked.saturating_sub(self.recent.acked);
         let covered = stats.covered.saturating_sub(self.recent.covered);
@@ -492,7 +504,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             packets_required: stats.packets_required,
             packets_sent: stats.packets_sent,
             packets_resent: stats.packets_resent,
-            loss: path_losses(&stats) as f64 / stats.covered.max(1) as f64,
+            loss: stats.path_losses() as f64 / stats.covered.max(1) as f64,
             rtt_ns: [nanos(rtt.min()), nanos(rtt.mean()), nanos(rtt.smoothed())],
             remarks: self.remarks.clone(),
             ..SenderStatus::default()
@@ -500,12 +512,6 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
         self.carrier.tell(&stats, &mut status);
         status
     }
-}
-
-/// Datagrams that the path lost: all up to the newest that arrived, less those that arrived, less those that the receiving
-/// host dropped.
-fn path_losses(stats: &SenderStats) -> u64 {
-    stats.covered.saturating_sub(stats.received).saturating_sub(stats.receiver_drops)
 }
 
 /// Receive calls between two batches.

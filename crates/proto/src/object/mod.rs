@@ -17,7 +17,7 @@ pub use ack::{AckKind, AckPolicy, DEFAULT_EVERY, MAX_DELAY, NEVER, STATUS_EVERY}
 pub use companions::Companions;
 pub use receiver::{Receiver, ReceiverConfig, ReceiverEvent, ReceiverStats};
 pub use selector::{Selector, SelectorKind, View};
-pub use sender::Sender;
+pub use sender::{PathFigures, Sender};
 pub use sending::{Blocked, SenderConfig, SenderEvent, SenderStats};
 
 use crate::bitmap::Bitmap;

@@ -36,6 +36,7 @@ use crate::rtt::Rtt;
 use crate::units::{DatagramNumber, PacketNumber, Time};
 use crate::wire::{self, Ack, Body};
 use core::time::Duration;
+pub use path::PathFigures;
 use path::{PathState, SILENT_FLIGHT};
 use std::collections::VecDeque;
 use std::ops::Range;

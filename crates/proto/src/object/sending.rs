@@ -163,6 +163,12 @@ impl SenderStats {
         }
     }
 
+    /// Datagrams that the path lost: all up to the newest that arrived, less those that arrived, less those that the receiving
+    /// host dropped.
+    pub fn path_losses(&self) -> u64 {
+        self.covered.saturating_sub(self.received).saturating_sub(self.receiver_drops)
+    }
+
     /// Datagrams that came to the receiving host and went no further.
     pub fn overruns(&self) -> u64 {
         self.receiver_drops.saturating_add(self.refused)

@@ -106,6 +106,13 @@ impl LimitSpans {
         all.filter(|(_, span)| !span.is_zero())
     }
 
+    /// What has been added since they were `earlier`.
+    pub fn since(&self, earlier: &LimitSpans) -> LimitSpans {
+        let mut ns = self.ns;
+        ns.iter_mut().zip(earlier.ns).for_each(|(sum, before)| *sum = sum.saturating_sub(before));
+        LimitSpans { ns }
+    }
+
     /// The limit that held longest; none where nothing could be told.
     pub fn longest(&self) -> Limit {
         self.iter().max_by_key(|(_, span)| *span).map_or(Limit::None, |(limit, _)| limit)

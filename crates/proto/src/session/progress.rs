@@ -20,6 +20,18 @@ pub enum Phase {
     Verifying,
 }
 
+impl Phase {
+    /// As in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Connecting => "connecting",
+            Phase::Comparing => "comparing",
+            Phase::Moving => "moving",
+            Phase::Verifying => "verifying",
+        }
+    }
+}
+
 /// How far a copy is, ten times a second. Before data moves only the phase is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {

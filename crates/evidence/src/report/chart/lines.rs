@@ -26,16 +26,7 @@ pub(super) fn draw(curves: &Curves, plot: &Plot) -> Option<Drawing> {
             .x_label_area_size(BOTTOM)
             .y_label_area_size(left)
             .build_cartesian_2d(x.places(), y.places())?;
-        chart
-            .configure_mesh()
-            .set_tick_mark_size(LabelAreaPosition::Bottom, TICK)
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID.stroke_width(2))
-            .axis_style(INK.stroke_width(2))
-            .label_style(text_style(&INK))
-            .x_label_formatter(&|at| x.label(*at))
-            .y_label_formatter(&|at| y.label(*at))
-            .draw()?;
+        mesh(&mut chart, &x, &y)?;
         for (number, (name, points)) in curves.series.iter().enumerate() {
             let points: Vec<(f64, f64)> = points.iter().map(|&(at, value)| (x.at(at), y.at(value))).collect();
             series(&mut chart, &points, Style::of(number, name), is_joined)?;
@@ -55,6 +46,20 @@ pub(super) fn draw(curves: &Curves, plot: &Plot) -> Option<Drawing> {
     })
 }
 
+/// The lines behind the data, and what stands at the axes.
+pub(super) fn mesh(chart: &mut Chart<'_, '_>, x: &Axis, y: &Axis) -> Painted {
+    chart
+        .configure_mesh()
+        .set_tick_mark_size(LabelAreaPosition::Bottom, TICK)
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID.stroke_width(2))
+        .axis_style(INK.stroke_width(2))
+        .label_style(text_style(&INK))
+        .x_label_formatter(&|at| x.label(*at))
+        .y_label_formatter(&|at| y.label(*at))
+        .draw()
+}
+
 /// Whether the vertical axis already says what the only series is.
 fn is_plain(curves: &Curves) -> bool {
     matches!(&curves.series[..], [(name, _)] if *name == curves.y_name)
@@ -69,7 +74,12 @@ fn names(area: &Area<'_>, curves: &Curves, left: u32) -> Painted {
     area.draw(&Text::new(below, at((WIDTH + left) / 2, HEIGHT - 40), middle))
 }
 
-fn series(chart: &mut Chart<'_, '_>, points: &[(f64, f64)], style: Style, is_joined: bool) -> Painted {
+pub(super) fn series(
+    chart: &mut Chart<'_, '_>,
+    points: &[(f64, f64)],
+    style: Style,
+    is_joined: bool,
+) -> Painted {
     let colour = style.rgb();
     if is_joined {
         let line = colour.stroke_width(LINE_WIDTH);
@@ -106,19 +116,19 @@ fn description(curves: &Curves, x: &Axis) -> String {
     )
 }
 
-type Painted = Result<(), DrawingAreaErrorKind<std::io::Error>>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Places, Places>>;
+pub(super) type Painted = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Places, Places>>;
 
 const HEIGHT: u32 = 600;
 /// For the name of the vertical axis.
-const TOP: u32 = 62;
+pub(super) const TOP: u32 = 62;
 /// For labels and the name of the horizontal axis.
 const BOTTOM: u32 = 106;
 /// Long enough for the first label below not to touch the lowest one at the side.
-const TICK: u32 = 14;
+pub(super) const TICK: u32 = 14;
 /// Between labels and the vertical axis.
-const TICK_SPACE: u32 = 24;
-const EDGE: u32 = 14;
+pub(super) const TICK_SPACE: u32 = 24;
+pub(super) const EDGE: u32 = 14;
 const LINE_WIDTH: u32 = 4;
 const MARK_RADIUS: i32 = 8;
 /// With more of them they hide each other.

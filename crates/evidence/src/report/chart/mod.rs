@@ -5,15 +5,17 @@ mod bars;
 mod lines;
 mod marks;
 mod series;
+mod timeline;
 
 pub(super) use marks::{COLOURS, Shape, Style};
+pub(crate) use timeline::{Band, TimedCurves, Timeline};
 
 use crate::report::{Plot, PlotKind, Table, Unit};
 use plotters::prelude::*;
 use series::{Bars, Curves};
 
 /// A plot, drawn.
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     /// Elements of an SVG picture.
     pub(super) body: String,
     pub(super) width: u32,

@@ -1,6 +1,6 @@
 //! A plot with its headline, legend and where it comes from.
 
-use super::super::chart::{self, COLOURS, Shape, Style};
+use super::super::chart::{self, COLOURS, Drawing, Shape, Style};
 use crate::report::{Plot, Table};
 use maud::{Markup, PreEscaped, html};
 
@@ -9,6 +9,11 @@ pub(super) fn figure(table: &Table, plot: &Plot, id: &str, mark: Option<&str>, o
     let Some(drawing) = chart::draw(table, plot) else { return html! {} };
     let title = marked(plot.title.as_ref().unwrap_or(&table.title), mark);
     let id = mark.map_or(id.to_owned(), |mark| format!("{id}-{mark}"));
+    drawn(&drawing, &title, &id, origin)
+}
+
+/// A picture with its headline and legend, and what stands below it.
+pub(crate) fn drawn(drawing: &Drawing, title: &str, id: &str, caption: &Markup) -> Markup {
     let (title_id, text_id) = (format!("{id}-title"), format!("{id}-text"));
     html! {
         figure #(id) {
@@ -20,9 +25,9 @@ pub(super) fn figure(table: &Table, plot: &Plot, id: &str, mark: Option<&str>, o
                 aria-labelledby={ (title_id) " " (text_id) } {
                 title #(title_id) { (title) }
                 desc #(text_id) { (drawing.description) }
-                (PreEscaped(drawing.body))
+                (PreEscaped(&drawing.body))
             }
-            figcaption { (origin) }
+            figcaption { (caption) }
         }
     }
 }

@@ -3,6 +3,8 @@
 mod figure;
 mod table;
 
+pub(crate) use figure::drawn;
+
 use super::results::{Entry, Group};
 use super::{Head, Host, Results, Stored};
 use crate::report::{Statement, Verdict};
@@ -17,6 +19,31 @@ impl Results {
 }
 
 fn page(results: &Results) -> String {
+    document(
+        "longhaul: what was measured",
+        &html! {
+            header {
+                h1 { "What was measured" }
+                p {
+                    "Claims of papers and of longhaul, rerun. A verdict is computed from the figures beside it: "
+                    "a paper's claim is reproduced or not, a bar of ours is met or not, and open is what nothing "
+                    "could be said of."
+                }
+                (totals(results))
+            }
+            main {
+                (overview(results))
+                @for group in &results.groups {
+                    @if group.entries.iter().any(|entry| !entry.results.is_empty()) { (self::group(group)) }
+                }
+            }
+            footer { p { "Made by " code { "longhaul lab report" } " from the results of " code { "longhaul lab run" } "." } }
+        },
+    )
+}
+
+/// A page by itself.
+pub(crate) fn document(title: &str, body: &Markup) -> String {
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
@@ -24,27 +51,10 @@ fn page(results: &Results) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "longhaul: what was measured" }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
-                header {
-                    h1 { "What was measured" }
-                    p {
-                        "Claims of papers and of longhaul, rerun. A verdict is computed from the figures beside it: "
-                        "a paper's claim is reproduced or not, a bar of ours is met or not, and open is what nothing "
-                        "could be said of."
-                    }
-                    (totals(results))
-                }
-                main {
-                    (overview(results))
-                    @for group in &results.groups {
-                        @if group.entries.iter().any(|entry| !entry.results.is_empty()) { (self::group(group)) }
-                    }
-                }
-                footer { p { "Made by " code { "longhaul lab report" } " from the results of " code { "longhaul lab run" } "." } }
-            }
+            body { (body) }
         }
     };
     markup.into_string()

@@ -3,10 +3,11 @@
 
 use super::super::session::Session;
 use super::prepare::first_streams;
-use super::{Feed, Sending, path_losses};
+use super::{Feed, Sending};
 use crate::clock;
 use crate::error::Error;
 use crate::net::tcp::{Progress, Tuner};
+use crate::trace::Event;
 use longhaul_proto::control::{ControlConfig, Controller, ControllerKind};
 use longhaul_proto::endpoint::Endpoint;
 use longhaul_proto::object::{Blocked, SenderStats};
@@ -81,6 +82,11 @@ impl CarrierState {
     /// What carries the data.
     pub fn current(&self) -> Carrier {
         self.current
+    }
+
+    /// Smoothed and shortest round trip of the TCP streams.
+    pub fn streams_rtt(&self) -> Option<[Duration; 2]> {
+        self.rtt
     }
 
     /// Whether no TCP stream had room when something was last to be sent.
@@ -162,7 +168,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             delivered,
             left: self.sender.shape().object_len - delivered,
             settled: stats.covered,
-            lost: path_losses(&stats),
+            lost: stats.path_losses(),
             path_bound: matches!(self.meter.current(), Limit::Path | Limit::Loss | Limit::Policer),
             waiting: self.sender.acked() < packets
                 && stats.packets_sent > 0
@@ -250,6 +256,7 @@ impl<F: Feed> Sending<'_, '_, F> {
         } else {
             self.session.observer.warning(&line);
         }
+        self.session.trace(0, Event::transport(&switch));
         self.carrier.switches.push(switch);
     }
 

@@ -1,12 +1,12 @@
 //! Sending over further paths beside the first one.
 
 use super::prepare::settle_patience;
-use super::{Feed, Sending, path_losses};
+use super::{Feed, Sending};
 use crate::clock;
 use crate::net::link::PeerLink;
 use longhaul_proto::control::ControlConfig;
 use longhaul_proto::endpoint::{Endpoint, Source};
-use longhaul_proto::object::Sender;
+use longhaul_proto::object::{PathFigures, Sender};
 use longhaul_proto::session::message::Message;
 use longhaul_proto::session::message::several::PathStatus;
 use longhaul_proto::session::transport::Carrier;
@@ -40,7 +40,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             return;
         }
         let class = self.class();
-        let mut remarks = vec![];
+        let (mut remarks, mut found) = (vec![], vec![]);
         for (path, side) in self.session.paths.iter_mut() {
             let report = side.check.report();
             let (Some(rtt), Some(largest), Some((from, to))) =
@@ -64,6 +64,7 @@ impl<F: Feed> Sending<'_, '_, F> {
             let config = ControlConfig { path_rate: report.rate, remembered: None, rtt, ..control.config };
             let number = self.sender.add_path(rtt, control.kind.build(config));
             self.joined.0.push((path, number));
+            found.push((number, report, (from, to)));
             let rate = report.rate.map_or("unknown".into(), |train| train.rate.to_string());
             let ms = rtt.as_secs_f64() * 1e3;
             remarks.push(format!(
@@ -71,6 +72,9 @@ impl<F: Feed> Sending<'_, '_, F> {
                 from.ip().to_canonical(),
                 to.ip().to_canonical()
             ));
+        }
+        for (number, report, ends) in found {
+            self.trace_path(number, &report, Some(ends));
         }
         for line in remarks {
             self.session.remark(line.clone());
@@ -105,12 +109,12 @@ impl<F: Feed> Sending<'_, '_, F> {
             ends.extend(number.zip(side.link.ends()).map(|(number, (from, to))| (number, from, to)));
         }
         let status = ends.into_iter().map(|(number, from, to)| {
-            let (stats, rtt, is_silent) = self.sender.path_figures(number);
+            let PathFigures { stats, rtt, is_silent, .. } = self.sender.path_figures(number);
             PathStatus {
                 from: from.ip().to_canonical(),
                 to: to.ip().to_canonical(),
                 packets_sent: stats.packets_sent,
-                loss: path_losses(&stats) as f64 / stats.covered.max(1) as f64,
+                loss: stats.path_losses() as f64 / stats.covered.max(1) as f64,
                 rtt_ns: [rtt.min(), rtt.smoothed()].map(nanos),
                 is_silent,
             }

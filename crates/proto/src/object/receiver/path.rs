@@ -57,6 +57,15 @@ impl<K: Sink> Receiver<K> {
         1 + self.others.len()
     }
 
+    /// Counters of one path, and how many datagrams had left its sender when the latest of those that came in did.
+    pub fn path_figures(&mut self, path: usize) -> (ReceiverStats, u64) {
+        self.on_path(path, |receiver| {
+            let stats = receiver.path.stats;
+            let covered = if stats.received > 0 { receiver.path.seen.largest() + 1 } else { 0 };
+            (stats, covered)
+        })
+    }
+
     /// When to call `handle_timeout` of any path.
     pub fn next_timeout(&self) -> Option<Time> {
         std::iter::once(&self.path).chain(&self.others).filter_map(|path| self.timeout_of(path)).min()

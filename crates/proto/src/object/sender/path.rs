@@ -9,7 +9,7 @@ use super::super::flight::Flight;
 use super::super::sending::{Blocked, Channel, SenderStats, Totals};
 use super::marking::Marking;
 use super::{REORDER_MIN, Sender};
-use crate::control::Controller;
+use crate::control::{Controller, Snapshot};
 use crate::ecn::Ecn;
 use crate::endpoint::{Endpoint, Source};
 use crate::pacer::Pacer;
@@ -89,6 +89,23 @@ impl PathState {
     }
 }
 
+/// How a path of a sender does.
+#[derive(Clone, Copy, Debug)]
+pub struct PathFigures {
+    /// Its counters.
+    pub stats: SenderStats,
+    /// Its round trip.
+    pub rtt: Rtt,
+    /// Nothing comes back over it.
+    pub is_silent: bool,
+    /// What its controller takes it for.
+    pub controller: Snapshot,
+    /// What it is paced at, the user's cap considered.
+    pub pacing_rate: Option<Rate>,
+    /// Datagrams whose fate is not known.
+    pub packets_in_flight: u64,
+}
+
 impl<S: Source> Sender<S> {
     /// Another path, whose round trip was measured beforehand. Returns its number; the first has 0.
     pub fn add_path(&mut self, rtt: Duration, controller: Box<dyn Controller>) -> usize {
@@ -120,9 +137,20 @@ impl<S: Source> Sender<S> {
         std::iter::once(&mut self.path).chain(&mut self.others)
     }
 
-    /// Counters of one path, its round trip, and whether nothing comes back over it.
-    pub fn path_figures(&mut self, path: usize) -> (SenderStats, Rtt, bool) {
-        self.on_path(path, |sender| (sender.path.stats, sender.path.rtt, sender.path.is_silent()))
+    /// How one path does.
+    pub fn path_figures(&mut self, path: usize) -> PathFigures {
+        self.on_path(path, |sender| {
+            let (path, cap) = (&sender.path, sender.rate_cap());
+            let controller = path.controller.snapshot();
+            PathFigures {
+                stats: path.stats,
+                rtt: path.rtt,
+                is_silent: path.is_silent(),
+                pacing_rate: [controller.pacing_rate, cap].into_iter().flatten().min(),
+                controller,
+                packets_in_flight: path.flight.in_datagrams() + path.flight.in_streams(),
+            }
+        })
     }
 
     /// The first path, or the first of the others over which something comes back if nothing does over that.
