@@ -12,21 +12,20 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// A program and what it is connected to, with what is in between.
-struct Joined {
-    near: TcpStream,
-    far: TcpStream,
+/// What is between a program and what it is connected to.
+struct Between {
     forwarding: Forwarding,
     server: Server,
     _root: tempfile::TempDir,
 }
 
-fn joined() -> Joined {
+/// A program's connection, and the other end of it.
+fn joined() -> (TcpStream, TcpStream, Between) {
     let target = Target::new();
     let (server, root) = target.serve();
     let forwarding = Forwarding::start(&server, &[target.port()]);
     let near = forwarding.connect();
-    Joined { far: target.accept(), near, forwarding, server, _root: root }
+    (near, target.accept(), Between { forwarding, server, _root: root })
 }
 
 fn noise(len: usize, seed: u64) -> Vec<u8> {
@@ -37,7 +36,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
 
 #[test]
 fn each_direction_ends_by_itself_and_nothing_is_changed() {
-    let Joined { near, far, .. } = joined();
+    let (near, far, _between) = joined();
     let (question, answer) = (noise(30_000_000, 1), noise(20_000_000, 2));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -58,7 +57,7 @@ fn each_direction_ends_by_itself_and_nothing_is_changed() {
 
 #[test]
 fn what_says_little_says_it_at_once_over_one_connection() {
-    let Joined { mut near, mut far, forwarding, .. } = joined();
+    let (mut near, mut far, between) = joined();
     let mut word = [0; 5];
     for _ in 0..200 {
         near.write_all(b"hello").unwrap();
@@ -66,13 +65,13 @@ fn what_says_little_says_it_at_once_over_one_connection() {
         far.write_all(&word).unwrap();
         near.read_exact(&mut word).unwrap();
     }
-    assert_eq!(forwarding.sockets(), 3, "the port, the program's connection, one to the daemon");
+    assert_eq!(between.forwarding.sockets(), 3, "the port, the program's connection, one to the daemon");
 }
 
 #[test]
 fn a_reset_is_no_end_in_either_direction() {
     for far_breaks in [false, true] {
-        let Joined { near, far, .. } = joined();
+        let (near, far, _between) = joined();
         let (breaks, mut sees) = if far_breaks { (far, near) } else { (near, far) };
         (&breaks).write_all(b"half of it").unwrap();
         let mut half = [0; 10];
@@ -84,7 +83,7 @@ fn a_reset_is_no_end_in_either_direction() {
 
 #[test]
 fn whoever_does_not_read_holds_up_whoever_writes() {
-    let Joined { mut near, far, server, .. } = joined();
+    let (mut near, far, between) = joined();
     near.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
     let piece = noise(1 << 20, 1);
     let mut taken = 0;
@@ -97,7 +96,7 @@ fn whoever_does_not_read_holds_up_whoever_writes() {
         assert!(taken < 400 << 20, "it takes all that is written");
     };
     assert_eq!(held, ErrorKind::WouldBlock);
-    assert!(crate::common::peak_memory(server.id()) < 250 << 20);
+    assert!(crate::common::peak_memory(between.server.id()) < 250 << 20);
     near.shutdown(Shutdown::Write).unwrap();
     assert_eq!(rest(&far).unwrap().len(), taken);
 }
@@ -178,19 +177,19 @@ fn many_connections_go_at_a_time_to_several_targets() {
 
 #[test]
 fn a_daemon_that_dies_midway_breaks_the_connection_and_does_not_end_it() {
-    let Joined { near, far, forwarding, mut server, .. } = joined();
+    let (near, far, mut between) = joined();
     (&far).write_all(b"half of it").unwrap();
     let mut half = [0; 10];
     (&near).read_exact(&mut half).unwrap();
-    server.kill();
+    between.server.kill();
     assert_eq!(rest(&near).unwrap_err().kind(), ErrorKind::ConnectionReset);
-    forwarding.running.await_line("a connection broke off after 0 bytes there and 10 back");
+    between.forwarding.running.await_line("a connection broke off after 0 bytes there and 10 back");
 }
 
 #[test]
 fn a_daemon_that_is_told_to_end_does_not_wait_for_forwarded_connections() {
-    let Joined { near, far, mut server, .. } = joined();
-    assert_eq!(server.stop(Signal::TERM), 0);
+    let (near, far, mut between) = joined();
+    assert_eq!(between.server.stop(Signal::TERM), 0);
     for side in [near, far] {
         assert_eq!(rest(&side).unwrap_err().kind(), ErrorKind::ConnectionReset);
     }

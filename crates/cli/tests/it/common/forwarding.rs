@@ -51,7 +51,9 @@ impl Forwarding {
 /// What `longhaul forward` is told to have any port lead to each of these.
 pub fn forward_args(command: &mut Command, token_file: &Path, to: &[String], host: &str) {
     command.arg("forward").arg("--token-file").arg(token_file);
-    to.iter().for_each(|to| drop(command.args(["-L", &format!("0:{to}")])));
+    for to in to {
+        command.args(["-L", &format!("0:{to}")]);
+    }
     command.arg(host);
 }
 

@@ -2,7 +2,7 @@
 
 use super::far::Whereabouts;
 use super::pump::{Local, Pumped, Rules, pump};
-use super::{CONNECT_PATIENCE, forward_key, read_all, stream_options};
+use super::{BUFFER_MAX, CONNECT_PATIENCE, forward_key, read_all, stream_options};
 use crate::daemon::admission::{Account, Admission};
 use crate::daemon::places::{Place, Places};
 use crate::daemon::records::{Event, Forward, Records};
@@ -312,7 +312,5 @@ fn accept(gate: &Arc<Gate>, listener: &TcpListener) {
 const FORWARDS_MAX: usize = 256;
 /// A host has a few; more are no host's.
 const ADDRESSES_MAX: usize = 8;
-/// Each way, where the budget has it: 32 MiB carry 2.7 Gb/s over 100 ms.
-const BUFFER_MAX: u64 = 32 << 20;
 /// Each way in any case.
 const BUFFER_MIN: u64 = 1 << 20;

@@ -34,7 +34,7 @@ fn forward_key(psk: &Psk) -> Psk {
 
 /// The options of both sides' streams.
 fn stream_options() -> StripeOptions {
-    StripeOptions::new().lanes_after(LANES_AFTER).connect_timeout(CONNECT_PATIENCE)
+    StripeOptions::new().buffer(BUFFER_MAX).lanes_after(LANES_AFTER).connect_timeout(CONNECT_PATIENCE)
 }
 
 /// Fill the buffer, unless that is in vain until then, or `stop` is set.
@@ -62,3 +62,5 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 /// Who wrote so much has more to say than what a person types or a server's greeting: it is worth further connections.
 const LANES_AFTER: u64 = 256 << 10;
+/// Bytes that a stream holds each way at most: 32 MiB carry 2.7 Gb/s over 100 ms.
+const BUFFER_MAX: u64 = 32 << 20;
