@@ -34,10 +34,10 @@ enum Place {
     Addresses(Mutex<Vec<SocketAddr>>),
 }
 
-/// The process at the far end of an ssh, which ends with its input.
+/// The process at the far end of an ssh, which ends with its input: that is dropped first.
 struct Agent {
-    _far: Mutex<FarSide>,
     _stream: Mutex<Stream>,
+    _far: Mutex<FarSide>,
 }
 
 /// What an agent says of where it listens.
@@ -109,7 +109,7 @@ impl Far {
                 .client_key(forward_key(&psk).into())
                 .local_ends(options.bind.iter().cloned()),
             stop: stop.clone(),
-            agent: Some(Agent { _far: Mutex::new(far), _stream: Mutex::new(stream) }),
+            agent: Some(Agent { _stream: Mutex::new(stream), _far: Mutex::new(far) }),
         })
     }
 
