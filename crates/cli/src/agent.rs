@@ -4,8 +4,8 @@ use crate::args::AgentArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit};
 use crate::{log, signals};
-use longhaul::AgentOptions;
 use longhaul::daemon::policy::Access;
+use longhaul::{AgentOptions, ForwardAgentOptions};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -19,6 +19,11 @@ pub fn run(args: AgentArgs) -> Result<Exit, Failure> {
             return Err(Failure::Failed("this key is for copies with `longhaul cp` alone".into()));
         }
         output::result("ready");
+    }
+    if args.forward {
+        let options = ForwardAgentOptions { ports: args.ports };
+        longhaul::forward_agent(options, signals::stop_flag()?)?;
+        return Ok(Exit::Done);
     }
     let access = match (args.read_only, args.write_only) {
         (true, _) => Access::ReadOnly,

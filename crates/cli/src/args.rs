@@ -1,12 +1,14 @@
 //! Every flag, once: help, usage errors and completions come from here.
 
 pub mod ctl;
+pub mod forward;
 pub mod job;
 pub mod keep;
 pub mod planned;
 pub mod reach;
 
 use self::ctl::CtlArgs;
+use self::forward::{ConnectArgs, ForwardArgs};
 use self::job::JobArgs;
 use self::keep::KeepArgs;
 use self::planned::{FinishArgs, HOW, PlanArgs, StatusArgs};
@@ -20,7 +22,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use longhaul::daemon::policy::Access;
 use longhaul::schedule::Schedule;
-use longhaul::{Delta, Dscp, Transport};
+use longhaul::{Delta, Dscp, Target, Transport};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::SelectorKind;
 use longhaul_proto::streams::Streams;
@@ -53,6 +55,8 @@ pub enum Command {
     Serve(ServeArgs),
     User(UserArgs),
     Probe(ProbeArgs),
+    Forward(ForwardArgs),
+    Connect(ConnectArgs),
     /// Race a real copy against kernel TCP over an emulated long haul (longhaul-lab)
     #[command(disable_help_flag = true)]
     Demo(HandedOnArgs),
@@ -101,6 +105,9 @@ pub struct AgentArgs {
     /// As the command that sshd forces on a key: do not leave this folder, whatever is asked for
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
+    /// Forward connections to whatever this host reaches, in place of a copy
+    #[arg(long, conflicts_with = "root")]
+    pub forward: bool,
     /// Let nobody copy into the folder
     #[arg(long, requires = "root", conflicts_with = "write_only")]
     pub read_only: bool,
@@ -447,6 +454,9 @@ pub struct ServeArgs {
     /// Connect to hosts that clients name, for copies between the folder and those
     #[arg(long, conflicts_with = "config")]
     pub allow_third_party: bool,
+    /// Connect there for clients that forward connections; may be given several times
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
+    pub allow_forward: Vec<Target>,
     /// As root: keep owners, devices and set-user-ID bits for clients that ask for it
     #[arg(long, conflicts_with = "config")]
     pub allow_super: bool,

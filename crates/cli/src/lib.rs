@@ -7,6 +7,7 @@ pub mod config;
 mod control;
 mod cp;
 pub mod failure;
+mod forward;
 mod gauges;
 pub mod help;
 pub mod hours;

@@ -4,12 +4,10 @@ use crate::args::ProbeArgs;
 use crate::failure::Failure;
 use crate::output::{self, Exit, seconds_text, share_text};
 use crate::progress::{Display, Verbosity};
-use crate::values::{find_token, words};
+use crate::values::{find_token, host_of, words};
 use crate::why::limit_text;
 use crate::{log, signals};
-use longhaul::{CopyOptions, Location, ProbeReport, Transport};
-use std::ffi::OsString;
-use std::net::Ipv6Addr;
+use longhaul::{CopyOptions, ProbeReport, Transport};
 
 /// Probe, tell, and say how it ended.
 pub fn run(args: &ProbeArgs) -> Exit {
@@ -18,7 +16,7 @@ pub fn run(args: &ProbeArgs) -> Exit {
         Default::default(),
     );
     let outcome = log::start("off").and_then(|()| {
-        let at = place(&args.host)?;
+        let at = host_of(&args.host).map_err(Failure::Usage)?;
         let began = Some(output::program_start());
         let options = CopyOptions { began, ..options(args)? };
         Ok(longhaul::probe(&at, &options, args.seconds, &mut display, signals::stop_flag()?)?)
@@ -51,21 +49,6 @@ pub fn failed_report(host: &str, error: &str) -> ProbeReport {
         error: Some(error.into()),
         ..ProbeReport::default()
     }
-}
-
-/// A bare name, or address, is a host reached by ssh.
-fn place(host: &str) -> Result<Location, Failure> {
-    let is_url = host.starts_with("longhaul://");
-    if !is_url && (host.contains('/') || host.is_empty()) {
-        return Err(Failure::Usage(format!("{host:?} is no host; write HOST, user@HOST or longhaul://HOST")));
-    }
-    let (user, name) = host.rfind('@').map_or(("", host), |at| host.split_at(at + 1));
-    let text = match name.split('%').next().map(str::parse::<Ipv6Addr>) {
-        Some(Ok(_)) => format!("{user}[{name}]:"),
-        _ if is_url || host.ends_with(':') => host.into(),
-        _ => format!("{host}:"),
-    };
-    Ok(Location::parse(&OsString::from(text)).map_err(longhaul::Error::from)?)
 }
 
 fn options(args: &ProbeArgs) -> Result<CopyOptions, Failure> {
@@ -121,21 +104,6 @@ fn table(report: &ProbeReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bare_name_is_reached_by_ssh() {
-        let ssh = |host: &str| Location::Ssh { host: host.into(), path: b".".into() };
-        assert_eq!(place("far").unwrap(), ssh("far"));
-        assert_eq!(place("me@far:").unwrap(), ssh("me@far"));
-        for address in ["2001:db8::1", "2001:db8::", "me@2001:db8::1", "fe80::1%eth0"] {
-            assert_eq!(place(address).unwrap(), ssh(address), "its colons end no host name");
-        }
-        assert_eq!(place("me@[2001:db8::1]").unwrap(), ssh("me@2001:db8::1"));
-        assert!(matches!(place("longhaul://far:99").unwrap(), Location::Daemon { port: 99, .. }));
-        for host in ["", "/data", "a/b"] {
-            assert!(matches!(place(host), Err(Failure::Usage(_))), "{host}");
-        }
-    }
 
     #[test]
     fn the_table_says_what_is_missing() {

@@ -2,7 +2,9 @@
 
 use crate::args::{Cli, Command, JsonForm};
 use crate::output::Exit;
-use crate::{agent, control, cp, help, job, lab_program, output, planned, probe, serve, user, watch};
+use crate::{
+    agent, control, cp, forward, help, job, lab_program, output, planned, probe, serve, user, watch,
+};
 use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
@@ -18,7 +20,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Exit {
-    if matches!(command, Command::Cp(_) | Command::Finish(_) | Command::Serve(_) | Command::Agent(_)) {
+    if matches!(
+        command,
+        Command::Cp(_) | Command::Finish(_) | Command::Serve(_) | Command::Agent(_) | Command::Forward(_)
+    ) {
         have_descriptors();
     }
     let outcome = match command {
@@ -32,6 +37,8 @@ fn run(command: Command) -> Exit {
         Command::Ctl(args) => control::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Probe(args) => Ok(probe::run(&args)),
+        Command::Forward(args) => forward::forward(&args),
+        Command::Connect(args) => forward::connect(&args),
         Command::Demo(_) | Command::Sim(_) | Command::Lab(_) | Command::Trace(_) | Command::Replay(_) => {
             Err(lab_program::become_it())
         }

@@ -1,6 +1,6 @@
 //! The other values that flags take: durations, port ranges, addresses, secrets, lists of files.
 
-use longhaul::DEFAULT_PORT;
+use longhaul::{DEFAULT_PORT, Location};
 use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
@@ -118,6 +118,21 @@ pub fn words(command: Option<&str>) -> Vec<OsString> {
     command.unwrap_or("ssh").split_whitespace().map(OsString::from).collect()
 }
 
+/// A bare name, or address, is a host reached by ssh.
+pub fn host_of(host: &str) -> Result<Location, String> {
+    let is_url = host.starts_with("longhaul://");
+    if !is_url && (host.contains('/') || host.is_empty()) {
+        return Err(format!("{host:?} is no host; write HOST, user@HOST or longhaul://HOST"));
+    }
+    let (user, name) = host.rfind('@').map_or(("", host), |at| host.split_at(at + 1));
+    let text = match name.split('%').next().map(str::parse::<Ipv6Addr>) {
+        Some(Ok(_)) => format!("{user}[{name}]:"),
+        _ if is_url || host.ends_with(':') => host.into(),
+        _ => format!("{host}:"),
+    };
+    Location::parse(&OsString::from(text)).map_err(|error| error.to_string())
+}
+
 fn read_token(path: &Path) -> Result<Token, String> {
     let file = File::open(path).map_err(|e| describe(&e))?;
     let mode = file.metadata().map_err(|e| describe(&e))?.permissions().mode();
@@ -215,6 +230,21 @@ const TOKEN_LEN_MAX: u64 = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bare_name_is_reached_by_ssh() {
+        let ssh = |host: &str| Location::Ssh { host: host.into(), path: b".".into() };
+        assert_eq!(host_of("far").unwrap(), ssh("far"));
+        assert_eq!(host_of("me@far:").unwrap(), ssh("me@far"));
+        for address in ["2001:db8::1", "2001:db8::", "me@2001:db8::1", "fe80::1%eth0"] {
+            assert_eq!(host_of(address).unwrap(), ssh(address), "its colons end no host name");
+        }
+        assert_eq!(host_of("me@[2001:db8::1]").unwrap(), ssh("me@2001:db8::1"));
+        assert!(matches!(host_of("longhaul://far:99").unwrap(), Location::Daemon { port: 99, .. }));
+        for host in ["", "/data", "a/b"] {
+            assert!(host_of(host).is_err(), "{host}");
+        }
+    }
 
     #[test]
     fn durations() {

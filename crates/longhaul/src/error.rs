@@ -141,6 +141,36 @@ pub enum Error {
     /// The other side gave up.
     #[error("{0}")]
     Peer(Reason),
+    /// The other side takes no connections of other programs.
+    #[error(
+        "{host} forwards no connections ({what}); is it `longhaul serve` of this release, and the right port?"
+    )]
+    NoForward {
+        /// The host.
+        host: String,
+        /// What happened instead.
+        what: String,
+    },
+    /// The port of an agent cannot be reached.
+    #[error(
+        "port {port} of {host} cannot be reached: {source}; open a port there, or let ssh itself forward (ssh -L)"
+    )]
+    PortClosed {
+        /// The host.
+        host: String,
+        /// Its TCP port.
+        port: u16,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A forwarded connection was cut.
+    #[error("the connection to {target} broke: {why}")]
+    BrokenForward {
+        /// Where it led.
+        target: String,
+        /// Why.
+        why: String,
+    },
     /// Something went wrong with one of two other hosts.
     #[error("{host}: {source}")]
     At {
@@ -249,13 +279,13 @@ impl Error {
                 HandshakeError::Refused(reason) => reason.cause,
                 _ => Cause::Unreachable,
             },
-            Error::AgentSilent { .. } | Error::Ssh(_) => Cause::Unreachable,
+            Error::AgentSilent { .. } | Error::Ssh(_) | Error::NoForward { .. } => Cause::Unreachable,
             Error::NoPort { .. } => Cause::NoPort,
             Error::UdpBlocked { .. } => Cause::UdpBlocked,
             Error::SizeBlocked { .. } => Cause::SizeBlocked,
-            Error::TcpBlocked { .. } => Cause::TcpBlocked,
+            Error::TcpBlocked { .. } | Error::PortClosed { .. } => Cause::TcpBlocked,
             Error::Stalled { .. } | Error::Silent { .. } => Cause::Silent,
-            Error::PeerLeft => Cause::PeerLeft,
+            Error::PeerLeft | Error::BrokenForward { .. } => Cause::PeerLeft,
             Error::Peer(reason) | Error::Empty(reason) | Error::Busy(reason) | Error::Pipe(reason) => {
                 reason.cause
             }
@@ -325,6 +355,9 @@ pub enum RequestError {
     /// An option about files, with a pipe, which is a stream of bytes.
     #[error("a pipe is a stream of bytes: the option {0} goes with files only")]
     NotWithPipe(&'static str),
+    /// Connections are to go to this host.
+    #[error("connections go to another host: [user@]host or longhaul://host[:port]")]
+    NoHost,
     /// Both sides are this host.
     #[error("one side must be another host: host:path or longhaul://host/path")]
     BothLocal,

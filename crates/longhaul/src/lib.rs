@@ -3,7 +3,7 @@
 //! [`copy`] moves files to or from another host, over the user's own ssh or to a daemon that [`serve`] runs there.
 //! The data travels as one object over UDP (FOBS); `longhaul-proto` holds the protocols, `longhaul-net` the sockets
 //! and keys, this crate the files and the sessions. `longhaul-stripe` is a byte stream over several TCP
-//! connections, for other programs to use (PSockets).
+//! connections, for other programs to use (PSockets). [`forward`] takes other programs' TCP connections to another host by it.
 //!
 //! ```no_run
 //! use longhaul::{Cause, CopyOptions, Location};
@@ -43,7 +43,9 @@ pub use live::{CannotChangeRate, CannotPause, LiveControl};
 pub use longhaul_net::control::HandshakeError;
 pub use longhaul_net::noise::Identity;
 pub use longhaul_net::user::state_folder;
+pub use longhaul_proto::forward::{NoTarget, Target};
 pub use transfer::client::copy;
+pub use transfer::forward::{Far, ForwardAgentOptions, Forwarded, forward, forward_agent, standard_streams};
 pub use transfer::probe::{ProbeReport, probe};
 pub use transfer::server::{AgentOptions, agent, serve};
 

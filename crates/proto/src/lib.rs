@@ -11,6 +11,7 @@
 //! - [`path`]: what a few datagrams tell of a path before the transfer: does UDP pass, how large, how fast.
 //! - [`plpmtud`]: which size of datagrams passes, while data moves (RFC 8899).
 //! - [`session`]: what the two programs say to each other around a transfer: offer, manifest, resume, verify, done.
+//! - [`forward`]: what is said at the beginning of a striped stream that carries another program's TCP connection.
 //! - [`streams`]: parallel TCP connections: what carries an object's datagrams where UDP does not get on, how many
 //!   are best, and which of them stalls.
 //! - [`stripe`]: a byte stream over several lanes (PSockets, Sivakumar, Bailey & Grossman).
@@ -21,6 +22,7 @@ pub mod control;
 pub mod dscp;
 pub mod ecn;
 pub mod endpoint;
+pub mod forward;
 pub mod object;
 pub mod pacer;
 pub mod path;

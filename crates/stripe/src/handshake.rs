@@ -4,8 +4,9 @@
 use super::keys::Secrets;
 use super::options::StripeOptions;
 use longhaul_net::aead::{Cipher, has_aes};
+use longhaul_net::control::{ServerKey, TokenId};
 use longhaul_net::join::{self, JoinError, JoinKey, Nonces};
-use longhaul_net::noise::{Initiator, NoiseError, Responder, refusal};
+use longhaul_net::noise::{Initiator, Known, NoiseError, Responder, refusal};
 use longhaul_net::patient::Watched;
 use longhaul_net::random::random;
 use longhaul_net::seal::Side;
@@ -25,6 +26,8 @@ pub struct Agreed {
     pub lanes_max: u32,
     /// Bytes that we may send before we hear more.
     pub limit: u64,
+    /// Bytes that we hold in each direction.
+    pub buffer: u64,
 }
 
 fn refused(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
@@ -47,9 +50,14 @@ pub fn open(socket: &TcpStream, options: &StripeOptions, deadline: Instant) -> i
     let key = options.key.as_ref();
     let offer =
         Offer { plain: options.plain, aes: has_aes(), lanes_max: options.lanes_max(), limit: options.buffer };
-    let (mut initiator, frame) = Initiator::offer(key, &offer).map_err(io::Error::other)?;
+    let (first, known, is_pinned) = match (key, &options.pinned) {
+        (Some(key), Some((id, server))) => (opening_as(id), Known::KeyAndServer(key, server), true),
+        _ => (preamble(Purpose::Open { keyed: key.is_some() }).to_vec(), key.into(), false),
+    };
+    let prologue = if is_pinned { &first[..] } else { &[] };
+    let (mut initiator, frame) = Initiator::begin(known, prologue, &[], &offer).map_err(io::Error::other)?;
     let mut stream = Watched::until(socket, deadline, SILENCE);
-    stream.write_all(&[&preamble(Purpose::Open { keyed: key.is_some() })[..], &frame].concat())?;
+    stream.write_all(&[&first[..], &frame].concat())?;
     let answer = initiator.answer(&mut stream, NOISE_MAX).map_err(|error| match error {
         NoiseError::Refused { reason, .. } => refusal_with(reason),
         NoiseError::Key => refused(Refusal::Key),
@@ -64,9 +72,14 @@ pub fn open(socket: &TcpStream, options: &StripeOptions, deadline: Instant) -> i
         Answer::Accept { id, secret, aes, lanes_max, limit } => {
             let secrets = Secrets::new(id, secret, cipher(options.plain, aes));
             stream.write_all(secrets.join.proof(Side::Client, &Nonces::default()).as_bytes())?;
-            Ok(Agreed { secrets, lanes_max: lanes_max.min(offer.lanes_max), limit })
+            Ok(Agreed { secrets, lanes_max: lanes_max.min(offer.lanes_max), limit, buffer: options.buffer })
         }
     }
+}
+
+/// The first bytes of a stream that somebody opens with a token.
+fn opening_as(id: &TokenId) -> Vec<u8> {
+    [&preamble(Purpose::OpenAs)[..], id].concat()
 }
 
 /// The server's word for no.
@@ -93,6 +106,18 @@ pub fn join(socket: &TcpStream, secrets: &Secrets, deadline: Instant) -> io::Res
 /// What is said of the other side when patience ends.
 const SILENCE: &str = "the other side stays silent; is it a striped listener?";
 
+/// What a server's side asks of whoever it stands before.
+pub trait House {
+    /// Whether nobody comes in without a key, or nobody with one.
+    fn wants_key(&self) -> bool;
+    /// The key of whoever has this token, or the one that all share.
+    fn key(&mut self, id: Option<TokenId>) -> Option<ServerKey>;
+    /// What lanes of an open stream prove to know.
+    fn joined(&self, id: &[u8; ID_LEN]) -> Option<JoinKey>;
+    /// Bytes in each direction for one more stream; `None`: there is no room for one.
+    fn room(&mut self) -> Option<u64>;
+}
+
 /// The server's side of a lane's beginning, fed with exactly as many bytes as it [needs](Greeting::needs) next.
 pub struct Greeting {
     stage: Stage,
@@ -100,11 +125,20 @@ pub struct Greeting {
 
 enum Stage {
     Preamble,
-    OfferLen { keyed: bool },
-    Offer { keyed: bool, len: usize },
+    TokenId,
+    OfferLen(Claims),
+    Offer { claims: Claims, len: usize },
     OpenProof(Box<Opened>),
     Joining,
     JoinProof { id: [u8; ID_LEN], key: Box<JoinKey>, nonces: Box<Nonces> },
+}
+
+/// What somebody says to have.
+#[derive(Clone, Copy)]
+enum Claims {
+    NoKey,
+    SharedKey,
+    Token(TokenId),
 }
 
 /// A stream that somebody has opened.
@@ -143,7 +177,8 @@ impl Greeting {
     pub fn needs(&self) -> usize {
         match self.stage {
             Stage::Preamble => PREAMBLE_LEN,
-            Stage::OfferLen { .. } => 2,
+            Stage::TokenId => size_of::<TokenId>(),
+            Stage::OfferLen(_) => 2,
             Stage::Offer { len, .. } => len,
             Stage::OpenProof(_) | Stage::JoinProof { .. } => PROOF_LEN,
             Stage::Joining => ID_LEN + NONCE_LEN,
@@ -160,31 +195,35 @@ impl Greeting {
         if matches!(self.stage, Stage::Joining) { said.first_chunk().copied() } else { None }
     }
 
-    /// Take as many bytes as were needed. `find` knows the streams that are open, `is_busy` whether one more is too many.
+    /// Take as many bytes as were needed.
     pub fn take(
         &mut self,
         bytes: &[u8],
         options: &StripeOptions,
-        find: impl FnOnce(&[u8; ID_LEN]) -> Option<JoinKey>,
-        is_busy: impl FnOnce() -> bool,
+        house: &mut impl House,
     ) -> io::Result<Step> {
         debug_assert_eq!(bytes.len(), self.needs());
         match std::mem::replace(&mut self.stage, Stage::Preamble) {
-            Stage::Preamble => Ok(self.take_preamble(bytes, options)),
-            Stage::OfferLen { keyed } => {
+            Stage::Preamble => Ok(self.take_preamble(bytes, house)),
+            Stage::TokenId => {
+                let Ok(id) = bytes.try_into() else { return Ok(Step::Stranger("too short")) };
+                self.stage = Stage::OfferLen(Claims::Token(id));
+                Ok(Step::More(vec![]))
+            }
+            Stage::OfferLen(claims) => {
                 let len = bytes.iter().fold(0, |len, byte| len << 8 | usize::from(*byte));
                 if len == 0 || len > NOISE_MAX {
                     return Ok(Step::Stranger("an offer of impossible length"));
                 }
-                self.stage = Stage::Offer { keyed, len };
+                self.stage = Stage::Offer { claims, len };
                 Ok(Step::More(vec![]))
             }
-            Stage::Offer { keyed, .. } => self.take_offer(bytes, keyed, options, is_busy()),
+            Stage::Offer { claims, .. } => self.take_offer(bytes, claims, options, house),
             Stage::OpenProof(opened) => {
                 let known = is_proven(&opened.agreed.secrets.join, &Nonces::default(), bytes);
                 Ok(if known { Step::Opened(opened) } else { Step::Stranger("an offer that was recorded") })
             }
-            Stage::Joining => self.take_join(bytes, find),
+            Stage::Joining => self.take_join(bytes, house),
             Stage::JoinProof { id, key, nonces } => {
                 let known = is_proven(&key, &nonces, bytes);
                 let joined = Step::Joined { id, nonces };
@@ -193,14 +232,19 @@ impl Greeting {
         }
     }
 
-    fn take_preamble(&mut self, bytes: &[u8], options: &StripeOptions) -> Step {
+    fn take_preamble(&mut self, bytes: &[u8], house: &impl House) -> Step {
         let Ok(bytes) = bytes.try_into() else { return Step::Stranger("too short") };
         match read_preamble(bytes) {
             Ok(None) => Step::Stranger("wrong first bytes"),
             Err(refusal) => refuse_open(refusal),
-            Ok(Some(Purpose::Open { keyed })) if keyed != options.key.is_some() => refuse_open(Refusal::Key),
+            Ok(Some(Purpose::Open { keyed })) if keyed != house.wants_key() => refuse_open(Refusal::Key),
             Ok(Some(Purpose::Open { keyed })) => {
-                self.stage = Stage::OfferLen { keyed };
+                self.stage = Stage::OfferLen(if keyed { Claims::SharedKey } else { Claims::NoKey });
+                Step::More(vec![])
+            }
+            Ok(Some(Purpose::OpenAs)) if !house.wants_key() => refuse_open(Refusal::Key),
+            Ok(Some(Purpose::OpenAs)) => {
+                self.stage = Stage::TokenId;
                 Step::More(vec![])
             }
             Ok(Some(Purpose::Join)) => {
@@ -213,19 +257,29 @@ impl Greeting {
     fn take_offer(
         &mut self,
         bytes: &[u8],
-        keyed: bool,
+        claims: Claims,
         options: &StripeOptions,
-        is_busy: bool,
+        house: &mut impl House,
     ) -> io::Result<Step> {
-        let key = options.key.as_ref().filter(|_| keyed);
-        let (mut responder, offer) = match Responder::read::<Offer>(key, bytes) {
+        let (key, first) = match claims {
+            Claims::NoKey => (None, vec![]),
+            Claims::SharedKey => (house.key(None), vec![]),
+            Claims::Token(id) => (house.key(Some(id)), opening_as(&id)),
+        };
+        let known = match (claims, &key) {
+            (Claims::NoKey, _) => Known::Nothing,
+            (Claims::SharedKey, Some(ServerKey { psk, .. })) => Known::Key(psk),
+            (Claims::Token(_), Some(ServerKey { psk, identity: Some(identity) })) => {
+                Known::KeyAndServer(psk, identity.private())
+            }
+            _ => return Ok(refuse_open(Refusal::Key)),
+        };
+        let (mut responder, offer) = match Responder::begin::<Offer>(known, &first, bytes) {
             Ok(read) => read,
             Err(NoiseError::Malformed) => return Ok(Step::Stranger("an offer that makes no sense")),
             Err(_) => return Ok(refuse_open(Refusal::Key)),
         };
-        if is_busy {
-            return Ok(refuse_open(Refusal::Busy));
-        }
+        let Some(buffer) = house.room() else { return Ok(refuse_open(Refusal::Busy)) };
         if offer.plain != options.plain {
             let line = if options.plain {
                 "the listener wants data in clear (plain), the client wants it sealed; set both alike"
@@ -237,22 +291,18 @@ impl Greeting {
         }
         let (id, secret, aes) = (random()?, random()?, offer.aes && has_aes());
         let lanes_max = options.lanes_max().min(offer.lanes_max).max(1);
-        let accept = Answer::Accept { id, secret, aes, lanes_max, limit: options.buffer };
+        let accept = Answer::Accept { id, secret, aes, lanes_max, limit: buffer };
         let secrets = Secrets::new(id, secret, cipher(offer.plain, aes));
-        self.stage =
-            Stage::OpenProof(Box::new(Opened { agreed: Agreed { secrets, lanes_max, limit: offer.limit } }));
+        let agreed = Agreed { secrets, lanes_max, limit: offer.limit, buffer };
+        self.stage = Stage::OpenProof(Box::new(Opened { agreed }));
         Ok(Step::More(responder.answer(&accept).map_err(io::Error::other)?))
     }
 
-    fn take_join(
-        &mut self,
-        bytes: &[u8],
-        find: impl FnOnce(&[u8; ID_LEN]) -> Option<JoinKey>,
-    ) -> io::Result<Step> {
+    fn take_join(&mut self, bytes: &[u8], house: &impl House) -> io::Result<Step> {
         let (Some((id, _)), Some((_, client))) = (bytes.split_first_chunk(), bytes.split_last_chunk()) else {
             return Ok(Step::Stranger("too short"));
         };
-        let Some(key) = find(id) else {
+        let Some(key) = house.joined(id) else {
             return Ok(Step::Refused(Refusal::Stream, vec![Refusal::Stream.code()]));
         };
         let (reply, nonces) = key.challenge(*client)?;

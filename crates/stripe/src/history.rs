@@ -3,14 +3,22 @@
 use longhaul_net::{history, user};
 use longhaul_proto::streams::STREAMS_MAX;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The file. Where there is no home, nothing is remembered.
+/// Where it is kept. Where there is no home, nothing is remembered.
 #[derive(Clone, Debug)]
-pub struct History {
-    file: PathBuf,
+pub enum History {
+    /// In a file.
+    File(PathBuf),
+    /// As long as the program runs.
+    InMemory(Remembered),
 }
+
+/// What was best to each host.
+pub type Remembered = Arc<Mutex<HashMap<IpAddr, u32>>>;
 
 /// What is remembered of a host.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -21,20 +29,37 @@ struct Best {
 impl History {
     /// The user's: `stripe-lanes.json` in the state folder.
     pub fn of_user() -> Option<History> {
-        Some(History { file: user::state_folder()?.join("stripe-lanes.json") })
+        Some(History::File(user::state_folder()?.join("stripe-lanes.json")))
     }
 
     /// How many lanes were best to a host lately.
     pub fn lanes_to(&self, host: IpAddr) -> Option<u32> {
-        let best: Best = history::recall(&self.file, &host.to_string())?;
-        Some(best.lanes).filter(|lanes| (1..=STREAMS_MAX).contains(lanes))
+        let lanes = match self {
+            History::File(file) => history::recall::<Best>(file, &host.to_string())?.lanes,
+            History::InMemory(remembered) => {
+                *remembered.lock().unwrap_or_else(PoisonError::into_inner).get(&host)?
+            }
+        };
+        Some(lanes).filter(|lanes| (1..=STREAMS_MAX).contains(lanes))
     }
 
     /// Remember how many were best to a host. What cannot be written is not remembered.
     pub fn remember(&self, host: IpAddr, lanes: u32) {
-        history::note(&self.file, &host.to_string(), Best { lanes });
+        match self {
+            History::File(file) => history::note(file, &host.to_string(), Best { lanes }),
+            History::InMemory(remembered) => {
+                let mut remembered = remembered.lock().unwrap_or_else(PoisonError::into_inner);
+                if remembered.len() >= HOSTS_MAX {
+                    remembered.clear();
+                }
+                remembered.insert(host, lanes);
+            }
+        }
     }
 }
+
+/// Some 100 kB in memory.
+const HOSTS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -43,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_remembered_is_found_again_unless_it_makes_no_sense() {
         let folder = tempfile::tempdir().unwrap();
-        let history = History { file: folder.path().join("sub").join("lanes.json") };
+        let history = History::File(folder.path().join("sub").join("lanes.json"));
         let host = |last| IpAddr::from([192, 0, 2, last]);
         assert_eq!(history.lanes_to(host(1)), None);
         history.remember(host(1), 4);

@@ -64,6 +64,7 @@
 //!   (`streams/search/tests.rs`) and measured by `longhaul lab run streams-auto`.
 //! * **Memory**: the buffer each way at each end (64 MiB unless set), and 256 KiB per lane.
 
+mod door;
 pub mod errno;
 mod halves;
 mod handle;
@@ -82,6 +83,8 @@ mod tick;
 mod tokio;
 mod turns;
 
+#[doc(hidden)]
+pub use door::{Door, Doorkeeper, Met};
 pub use halves::{ReadHalf, WriteHalf};
 pub use listener::StripedListener;
 pub use longhaul_net::local::LocalEnd;

@@ -1,10 +1,12 @@
 //! Waiting for streams, and letting further lanes in.
 
-use super::handshake::{Greeting, Opened, Step};
+use super::handshake::{Greeting, House, Opened, Step};
 use super::options::StripeOptions;
 use super::state::Core;
 use super::stream::StripedStream;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use longhaul_net::control::{ServerKey, TokenId};
+use longhaul_net::join::JoinKey;
 use longhaul_net::seal::Side;
 use longhaul_net::tcp::new_socket;
 use longhaul_net::wake::Waker;
@@ -102,7 +104,7 @@ impl Drop for StripedListener {
         self.closed.store(true, Ordering::Relaxed);
         self.waker.wake();
         // Those that nobody will accept are told, as a kernel resets their like.
-        self.accepted.try_iter().for_each(|(stream, _)| stream.abort());
+        self.accepted.try_iter().for_each(|(stream, _)| stream.abort(GIVEN_UP));
     }
 }
 
@@ -274,14 +276,9 @@ impl Porter {
                 return Fate::Waits;
             }
             let said = std::mem::take(&mut guest.have);
-            let (streams, busy) =
-                (&self.streams, self.closed.load(Ordering::Relaxed) || self.accepted.is_full());
-            let find = |id: &[u8; ID_LEN]| {
-                let core = streams.get(id)?.upgrade()?;
-                let alive = !core.lock().is_over();
-                alive.then(|| core.secrets.join.clone())
-            };
-            match guest.greeting.take(&said, &self.options, find, || busy) {
+            let is_busy = self.closed.load(Ordering::Relaxed) || self.accepted.is_full();
+            let mut house = Inside { options: &self.options, streams: &self.streams, is_busy };
+            match guest.greeting.take(&said, &self.options, &mut house) {
                 Ok(Step::More(reply)) => {
                     guest.spoke = true;
                     // A few hundred bytes: a new socket that does not take them at once is not worth waiting for.
@@ -325,7 +322,7 @@ impl Porter {
                 self.streams.insert(id, Arc::downgrade(stream.core()));
                 if let Err(refused) = self.accepted.try_send((stream, guest.peer)) {
                     self.complaints.add(&format!("{}: nobody takes its stream", guest.peer));
-                    refused.into_inner().0.abort();
+                    refused.into_inner().0.abort(GIVEN_UP);
                 }
             }
             Err(error) => self.complaints.add(&format!("{}: cannot open its stream: {error}", guest.peer)),
@@ -338,6 +335,31 @@ impl Porter {
         if let Err(error) = core.add_lane(guest.socket, sealer, opener) {
             self.complaints.add(&format!("{}: its lane is of no use: {error}", guest.peer));
         }
+    }
+}
+
+/// What guests may find out of a porter's house.
+struct Inside<'a> {
+    options: &'a StripeOptions,
+    streams: &'a HashMap<[u8; ID_LEN], Weak<Core>>,
+    is_busy: bool,
+}
+
+impl House for Inside<'_> {
+    fn wants_key(&self) -> bool {
+        self.options.key.is_some()
+    }
+
+    fn key(&mut self, id: Option<TokenId>) -> Option<ServerKey> {
+        self.options.key.filter(|_| id.is_none()).map(ServerKey::from)
+    }
+
+    fn joined(&self, id: &[u8; ID_LEN]) -> Option<JoinKey> {
+        self.streams.get(id)?.upgrade()?.join_key()
+    }
+
+    fn room(&mut self) -> Option<u64> {
+        (!self.is_busy).then_some(self.options.buffer)
     }
 }
 
@@ -362,6 +384,8 @@ impl Complaints {
     }
 }
 
+/// What the other side of a stream is told that nobody accepts.
+const GIVEN_UP: &str = "given up";
 /// Streams that wait to be accepted.
 const ACCEPT_MAX: usize = 128;
 /// Connections that the kernel holds until they are taken.

@@ -1,6 +1,9 @@
 //! How a striped stream is set up.
 
+use crate::history::{History, Remembered};
+use longhaul_net::control::{ClientKey, TokenId};
 use longhaul_net::local::LocalEnd;
+use longhaul_net::noise::PublicKey;
 use longhaul_net::tcp::TcpOptions;
 use longhaul_proto::streams::STREAMS_MAX;
 use std::io;
@@ -38,11 +41,16 @@ pub struct StripeOptions {
     pub(super) tcp: TcpOptions,
     pub(super) local_ends: Vec<LocalEnd>,
     pub(super) key: Option<[u8; 32]>,
+    /// Whose key that is, and the server that it is for.
+    pub(super) pinned: Option<(TokenId, PublicKey)>,
     pub(super) plain: bool,
     pub(super) buffer: u64,
     pub(super) connect_timeout: Duration,
     pub(super) patience: Duration,
     pub(super) remember: bool,
+    /// Where it is remembered, if not in the user's file.
+    pub(super) remembered: Option<Remembered>,
+    pub(super) lanes_after: u64,
 }
 
 impl Default for StripeOptions {
@@ -53,11 +61,14 @@ impl Default for StripeOptions {
             tcp: TcpOptions::default(),
             local_ends: vec![],
             key: None,
+            pinned: None,
             plain: false,
             buffer: BUFFER_DEFAULT,
             connect_timeout: Duration::from_secs(10),
             patience: Duration::from_secs(10),
             remember: true,
+            remembered: None,
+            lanes_after: 0,
         }
     }
 }
@@ -122,6 +133,13 @@ impl StripeOptions {
         self
     }
 
+    /// As [`StripeOptions::key`], with a key that is one already, and maybe a token's. For a [`Door`](crate::Door)'s clients.
+    #[doc(hidden)]
+    pub fn client_key(mut self, key: ClientKey) -> Self {
+        (self.key, self.pinned) = (Some(key.psk), key.pinned);
+        self
+    }
+
     /// Let data travel in clear. Both sides must say so. With a [`key`](Self::key) only who knows it gets in, but
     /// whoever is on the path can read and change what passes.
     pub fn plain(mut self) -> Self {
@@ -161,6 +179,28 @@ impl StripeOptions {
     pub fn remember(mut self, on: bool) -> Self {
         self.remember = on;
         self
+    }
+
+    /// With [`Streams::Auto`], ask for further lanes only once so many bytes were written: streams that carry little do with
+    /// one. 0 by default.
+    pub fn lanes_after(mut self, bytes: u64) -> Self {
+        self.lanes_after = bytes;
+        self
+    }
+
+    /// Keep what [`Streams::Auto`] finds in memory, for all streams with clones of these options.
+    pub fn remember_in_memory(mut self) -> Self {
+        self.remembered = Some(Remembered::default());
+        self
+    }
+
+    /// Where it is looked up, and kept, which number of lanes was best.
+    pub(super) fn history(&self) -> Option<History> {
+        match &self.remembered {
+            _ if !self.remember => None,
+            Some(remembered) => Some(History::InMemory(remembered.clone())),
+            None => History::of_user(),
+        }
     }
 
     /// Where lanes to that host may begin, to be taken in turn.

@@ -4,6 +4,7 @@ use super::keys::{LaneOpener, LaneSealer, Secrets};
 use super::options::StripeOptions;
 use super::turns::Turns;
 use longhaul_net::clock;
+use longhaul_net::join::JoinKey;
 use longhaul_net::seal::Side;
 use longhaul_net::wake::Waker;
 use longhaul_proto::stripe::LaneId;
@@ -215,6 +216,11 @@ impl Core {
     /// Lanes at least: one from each local end, each of which may have a path of its own.
     pub fn lanes_min(&self) -> u32 {
         (self.turns.ends() as u32).clamp(1, self.lanes_max)
+    }
+
+    /// What further lanes prove to know, unless the stream is over.
+    pub fn join_key(&self) -> Option<JoinKey> {
+        (!self.lock().is_over()).then(|| self.secrets.join.clone())
     }
 
     /// Look at what changes.

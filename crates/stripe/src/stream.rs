@@ -108,9 +108,10 @@ impl StripedStream {
         &self.handle.core.core
     }
 
-    /// Give up at once, whatever was not delivered.
-    pub(super) fn abort(self) {
-        self.handle.core.fail(Failure::new(ErrorKind::ConnectionAborted, "given up"));
+    /// Give up at once, whatever was not delivered. Reading and writing fail from now on, here and, unless all had been said
+    /// before, on the other side, which is told why.
+    pub fn abort(&self, why: &str) {
+        self.handle.core.fail(Failure::new(ErrorKind::ConnectionAborted, why));
     }
 
     /// Another handle to the same stream.

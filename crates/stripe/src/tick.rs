@@ -54,7 +54,7 @@ pub struct Due {
 impl Ticker {
     /// For a stream that begins now.
     pub fn new(core: &Core, now: Time) -> Ticker {
-        let history = History::of_user().filter(|_| core.options.remember);
+        let history = core.options.history();
         let mut state = core.lock();
         let tuner = match core.options.streams {
             Streams::Fixed(_) => {
@@ -252,6 +252,9 @@ impl LaneTuner {
 
 /// So many lanes are wanted for what we send.
 fn want(core: &Core, state: &mut State, lanes: u32) {
+    if state.out.written() < core.options.lanes_after {
+        return;
+    }
     if core.side == Side::Server && lanes > state.wanted {
         state.notices.post(Frame::Want(lanes));
     }

@@ -33,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     target("stream-records", records::records, records::record_seeds),
     target("stripe-lanes", stripe::lanes, stripe::lanes_seeds),
     target("stripe-hello", stripe::hello, stripe::hello_seeds),
+    target("forward-request", stripe::forward, stripe::forward_seeds),
     Target { weight: 5, ..target("manifest", files::manifest, files::manifest_seeds) },
     Target { weight: 2, ..target("journal", files::journal, files::journal_seeds) },
     target("exclude", files::exclude, files::exclude_seeds),

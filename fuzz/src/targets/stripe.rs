@@ -1,6 +1,8 @@
 //! What comes on the lanes of a striped stream.
 
 use super::{Script, put_piece};
+use longhaul_proto::forward::{REPLY_MAX, Reply, Request, Target};
+use longhaul_proto::session::reason::Cause;
 use longhaul_proto::stripe::frame::{Ack, Frame, HEADER_LEN, PAYLOAD_MAX, data_header};
 use longhaul_proto::stripe::hello::{Answer, Offer, PREAMBLE_LEN, Purpose, preamble, read_preamble};
 use longhaul_proto::stripe::lane::{InClear, LaneReader};
@@ -121,10 +123,36 @@ pub fn hello_seeds() -> Vec<Vec<u8>> {
     let bytes = |value: &Answer| postcard::to_allocvec(value).expect("plain data always serialises");
     vec![
         preamble(Purpose::Join).to_vec(),
+        preamble(Purpose::OpenAs).to_vec(),
         preamble(Purpose::Open { keyed: true }).to_vec(),
         postcard::to_allocvec(&offer).expect("plain data always serialises"),
         bytes(&accept),
         bytes(&Answer::Refuse("no".into())),
+    ]
+}
+
+/// What is read of a request or of a reply means the same when it is written again.
+pub fn forward(bytes: &[u8]) {
+    if let Some(request) = Request::decode(bytes) {
+        assert_eq!(Request::decode(&request.encode()[2..]), Some(request));
+    }
+    if let Some(reply) = Reply::decode(bytes) {
+        assert!(reply.encode().len() <= 2 + REPLY_MAX);
+        assert_eq!(Reply::decode(&reply.encode()[2..]), Some(reply));
+    }
+    if let Ok(target) = String::from_utf8_lossy(bytes).parse::<Target>() {
+        assert_eq!(target.to_string().parse(), Ok(target));
+    }
+}
+
+pub fn forward_seeds() -> Vec<Vec<u8>> {
+    let target: Target = "[2001:db8::1]:22".parse().expect("it is one");
+    vec![
+        Request { target: target.clone(), only_asks: false }.encode()[2..].to_vec(),
+        Reply::Yes.encode()[2..].to_vec(),
+        Reply::no(Cause::Refused, "it is not allowed").encode()[2..].to_vec(),
+        target.to_string().into_bytes(),
+        b"db.example.org:5432".to_vec(),
     ]
 }
 

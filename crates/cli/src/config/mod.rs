@@ -192,6 +192,13 @@ impl Reader<'_> {
             grants,
             limits: Limits { rates: user.rates(), sessions: user.sessions },
             controls: self.controls(written, user),
+            forwards: user
+                .allow_forward
+                .as_ref()
+                .unwrap_or(&written.allow_forward)
+                .iter()
+                .map(|to| to.0.clone())
+                .collect(),
         })
     }
 
@@ -254,6 +261,7 @@ metrics = "127.0.0.1:9700"
 sandbox = false
 allow-third-party = true
 allow-super = true
+allow-forward = ["localhost:22", "db.example.org:5432"]
 key-file = "/etc/longhaul/other.key"
 
 [folders]
@@ -268,6 +276,7 @@ rate = "1gbit"
 rates = [{ from = "22:00", to = "06:00", rate = "2gbit" }]
 sessions = 4
 controls = ["fixed"]
+allow-forward = []
 
 [users.bob]
 id = "1102030405060708"
@@ -308,6 +317,9 @@ folders = { data = "read-write" }
         assert_eq!(alice.controls, [ControllerKind::Fixed]);
         assert_eq!(bob.controls, [ControllerKind::Adaptive, ControllerKind::Ledbat]);
         assert_eq!(bob.limits.sessions, None);
+        let forwards =
+            ["localhost:22", "db.example.org:5432"].map(|to| to.parse::<longhaul::Target>().unwrap());
+        assert_eq!((alice.forwards.len(), &bob.forwards[..]), (0, &forwards[..]));
     }
 
     #[test]
@@ -335,13 +347,14 @@ folders = { data = "read-write" }
             ("mon-fri", "mon-frei", 7, "frei"),
             ("\"ledbat\"", "\"ledbatt\"", 8, "ledbat"),
             ("\"127.0.0.1:9700\"", "\"here\"", 11, "ADDR:PORT"),
-            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 19, "one component"),
-            ("in = \"incoming\"", "\"/\" = \"incoming\"", 19, "beside folders"),
-            ("0102030405060708\"\n", "01020304\"\n", 22, "16 hexadecimal"),
-            ("data = \"read-only\"", "date = \"read-only\"", 24, "no folder \"date\""),
-            ("data = \"read-only\"", "data = \"readonly\"", 24, "read-only"),
-            ("folders = { data = \"read-write\" }", "", 30, "folders"),
-            ("[users.bob]", "[users.\"b ob\"]", 30, "no name"),
+            ("\"localhost:22\"", "\"localhost\"", 15, "HOST:PORT"),
+            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 20, "one component"),
+            ("in = \"incoming\"", "\"/\" = \"incoming\"", 20, "beside folders"),
+            ("0102030405060708\"\n", "01020304\"\n", 23, "16 hexadecimal"),
+            ("data = \"read-only\"", "date = \"read-only\"", 25, "no folder \"date\""),
+            ("data = \"read-only\"", "data = \"readonly\"", 25, "read-only"),
+            ("folders = { data = \"read-write\" }", "", 32, "folders"),
+            ("[users.bob]", "[users.\"b ob\"]", 32, "no name"),
             ("sandbox = false", "sandbox = maybe", 12, ""),
         ] {
             assert!(FULL.contains(was), "{was}");

@@ -5,7 +5,7 @@ use crate::rate::parse_rate;
 use crate::values::{check_memory, parse_listen};
 use longhaul::daemon::policy::Access;
 use longhaul::schedule::{Days, Hours, Schedule};
-use longhaul::{ControllerKind, Rate};
+use longhaul::{ControllerKind, Rate, Target};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -39,6 +39,8 @@ pub struct Written {
     pub allow_third_party: Option<bool>,
     pub allow_super: Option<bool>,
     #[serde(default)]
+    pub allow_forward: Vec<WrittenTarget>,
+    #[serde(default)]
     pub announce: Vec<IpAddr>,
     pub key_file: Option<PathBuf>,
 }
@@ -70,6 +72,7 @@ pub struct WrittenUser {
     pub rates: Vec<WrittenHours>,
     pub sessions: Option<usize>,
     pub controls: Option<Vec<WrittenControl>>,
+    pub allow_forward: Option<Vec<WrittenTarget>>,
 }
 
 impl WrittenUser {
@@ -89,6 +92,13 @@ pub struct WrittenRate(pub Rate);
 pub struct WrittenAccess(pub Access);
 pub struct WrittenControl(pub ControllerKind);
 pub struct WrittenHours(pub Hours);
+pub struct WrittenTarget(pub Target);
+
+impl<'de> Deserialize<'de> for WrittenTarget {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenTarget, D::Error> {
+        String::deserialize(from)?.parse().map(WrittenTarget).map_err(D::Error::custom)
+    }
+}
 
 impl<'de> Deserialize<'de> for WrittenRate {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenRate, D::Error> {

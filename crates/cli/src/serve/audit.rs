@@ -1,8 +1,8 @@
-//! A line of JSON for each file that was copied or could not be.
+//! A line of JSON for each file that was copied or could not be, and for each connection that was forwarded or could not be.
 
 use crate::failure::Failure;
 use crate::values::describe;
-use longhaul::daemon::records::{FileNote, Who};
+use longhaul::daemon::records::{FileNote, Forward, Who};
 use longhaul::daemon::token::to_hex;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
@@ -38,6 +38,19 @@ struct Line<'a> {
     path: std::borrow::Cow<'a, str>,
     bytes: u64,
     blake3: Option<String>,
+    outcome: &'static str,
+    error: Option<&'a str>,
+}
+
+/// A forwarded connection, as it is written.
+#[derive(Serialize)]
+struct ForwardLine<'a> {
+    time: String,
+    user: &'a str,
+    address: std::net::IpAddr,
+    forward: String,
+    bytes_there: u64,
+    bytes_back: u64,
     outcome: &'static str,
     error: Option<&'a str>,
 }
@@ -80,8 +93,8 @@ impl Audit {
 
     /// A file has come to its end.
     pub fn note(&self, who: &Who<'_>, file: &FileNote<'_>) {
-        let line = Line {
-            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        self.write(&Line {
+            time: now(),
             user: who.user,
             address: who.from.to_canonical(),
             direction: who.way.name(),
@@ -90,8 +103,25 @@ impl Audit {
             blake3: file.hash.map(|hash| to_hex(&hash)),
             outcome: if file.failure.is_none() { "copied" } else { "failed" },
             error: file.failure.map(|reason| reason.line.as_str()),
-        };
-        let Ok(mut bytes) = serde_json::to_vec(&line) else { return };
+        });
+    }
+
+    /// A forwarded connection has come to its end.
+    pub fn note_forward(&self, forward: &Forward<'_>) {
+        self.write(&ForwardLine {
+            time: now(),
+            user: forward.user,
+            address: forward.from.to_canonical(),
+            forward: forward.target.to_string(),
+            bytes_there: forward.bytes_there,
+            bytes_back: forward.bytes_back,
+            outcome: if forward.failure.is_none() { "ended" } else { "failed" },
+            error: forward.failure.map(|reason| reason.line.as_str()),
+        });
+    }
+
+    fn write(&self, line: &impl Serialize) {
+        let Ok(mut bytes) = serde_json::to_vec(line) else { return };
         bytes.push(b'\n');
         let lines = lock(&self.lines).clone();
         if let Some(lines) = lines {
@@ -107,6 +137,10 @@ impl Audit {
             let _ = thread.join();
         }
     }
+}
+
+fn now() -> String {
+    humantime::format_rfc3339_millis(SystemTime::now()).to_string()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

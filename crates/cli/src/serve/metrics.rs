@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::gauges::{Transfer, TransferGauges};
 use crate::values::describe;
 use longhaul::Progress;
-use longhaul::daemon::records::{Event, Who};
+use longhaul::daemon::records::{Event, Way, Who};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -27,6 +27,12 @@ struct Session {
 struct Outcome {
     user: String,
     direction: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Forwarded {
+    user: String,
     outcome: &'static str,
 }
 
@@ -89,6 +95,8 @@ pub struct Metrics {
     bytes: Family<Session, Counter>,
     rate: Family<Session, Gauge>,
     files: Family<Outcome, Counter>,
+    forwarded: Family<Forwarded, Counter>,
+    forwarded_bytes: Family<Session, Counter>,
     about: Family<About, Gauge>,
     transfers: TransferGauges,
     slots: Mutex<Slots>,
@@ -106,6 +114,8 @@ impl Metrics {
             bytes: Family::default(),
             rate: Family::default(),
             files: Family::default(),
+            forwarded: Family::default(),
+            forwarded_bytes: Family::default(),
             about: Family::default(),
             transfers: TransferGauges::register(registry.sub_registry_with_prefix("transfer")),
             slots: Mutex::default(),
@@ -121,6 +131,10 @@ impl Metrics {
         let help = "Data moved at present, bits per second";
         registry.register("rate_bits_per_second", help, all.rate.clone());
         registry.register("files", "Files copied, and files that could not be", all.files.clone());
+        let help = "Forwarded connections that have ended";
+        registry.register("forwarded", help, all.forwarded.clone());
+        let help = "Bytes of forwarded connections that have ended, seen from the server";
+        registry.register("forwarded_bytes", help, all.forwarded_bytes.clone());
         let help = "Whose each transfer is that is under way, and which way it goes";
         registry.register("transfer_info", help, all.about.clone());
         Metrics { registry, ..all }
@@ -158,6 +172,15 @@ impl Metrics {
             Event::File { who, file } => {
                 let outcome = if file.failure.is_none() { "copied" } else { "failed" };
                 self.files.get_or_create(&labels(who, outcome)).inc();
+            }
+            Event::Forwarded(forward) => {
+                let outcome = if forward.failure.is_none() { "ended" } else { "failed" };
+                self.forwarded.get_or_create(&Forwarded { user: forward.user.into(), outcome }).inc();
+                let ways = [(Way::In, forward.bytes_there), (Way::Out, forward.bytes_back)];
+                for (way, bytes) in ways {
+                    let labels = Session { user: forward.user.into(), direction: way.name() };
+                    self.forwarded_bytes.get_or_create(&labels).inc_by(bytes);
+                }
             }
             Event::Ended { who, ok } => {
                 self.forget_transfer(who);
@@ -238,7 +261,6 @@ const TRANSFERS_MAX: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul::daemon::records::Way;
     use longhaul::{Limit, Rate};
     use std::time::Duration;
 

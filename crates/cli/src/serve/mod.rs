@@ -19,7 +19,7 @@ use longhaul::daemon::MEMORY_BYTES;
 use longhaul::daemon::admission::Admission;
 use longhaul::daemon::policy::{Access, Policy, UserKey};
 use longhaul::daemon::token::UserToken;
-use longhaul::{DEFAULT_PORT, Identity, ServeOptions};
+use longhaul::{DEFAULT_PORT, Identity, ServeOptions, Target};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -151,7 +151,7 @@ impl Plan {
         let paste = Paste { token, from: given.map(|token| token.from), read_only: args.read_only };
         Ok(Plan {
             listen: args.listen.unwrap_or_else(everywhere),
-            policy: policy.with_rate(args.max_rate),
+            policy: policy.with_rate(args.max_rate).with_forwards(&args.allow_forward),
             audit: None,
             metrics: args.metrics,
             memory_mib: args.memory_mib,
@@ -176,6 +176,8 @@ impl Plan {
             needs.read.extend(config.parent().map(Path::to_path_buf));
         }
         needs.read.extend(self.key_file.clone());
+        let forwards = self.policy.users.iter().flat_map(|user| &user.forwards);
+        needs.connect_ports.extend(forwards.map(Target::port));
         for grant in self.policy.users.iter().flat_map(|user| &user.grants) {
             let into = if grant.access == Access::ReadOnly { &mut needs.read } else { &mut needs.write };
             into.push(grant.folder.clone());

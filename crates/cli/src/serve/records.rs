@@ -57,8 +57,10 @@ impl Records for All {
         if let Some(metrics) = &self.metrics {
             metrics.note(event);
         }
-        if let (Some(audit), Event::File { who, file }) = (&self.audit, event) {
-            audit.note(who, file);
+        match (&self.audit, event) {
+            (Some(audit), Event::File { who, file }) => audit.note(who, file),
+            (Some(audit), Event::Forwarded(forward)) => audit.note_forward(forward),
+            _ => {}
         }
     }
 

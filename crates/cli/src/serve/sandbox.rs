@@ -2,8 +2,8 @@
 //! than those it makes (seccomp), and new privileges. Threads that are started later are bound by it too.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus,
-    path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetStatus, path_beneath_rules,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -21,6 +21,8 @@ pub struct Needs {
     pub write: Vec<PathBuf>,
     /// TCP connections to other hosts.
     pub connect: bool,
+    /// TCP connections to these ports of other hosts, whose names are looked up.
+    pub connect_ports: Vec<u16>,
     /// Owners, devices and all else that takes privileges.
     pub set_all: bool,
 }
@@ -67,11 +69,14 @@ fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
         write |= nodes;
     }
     let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
-    // Nothing is bound or connected to by TCP any more: there are no rules that allow it.
+    // Nothing is bound or connected to by TCP any more, but where rules allow it.
     let mut net = AccessNet::from_all(NET_ABI);
     if needs.connect {
         net.remove(AccessNet::ConnectTcp);
     }
+    // With no rules at all for connections there may be none for single ports either.
+    let ports = needs.connect_ports.iter().filter(|_| !needs.connect);
+    let names: &[&str] = if needs.connect_ports.is_empty() { &[] } else { &NAMES };
     let status = Ruleset::default()
         .handle_access(AccessFs::from_all(FILES_ABI))?
         .handle_access(net)?
@@ -79,6 +84,8 @@ fn restrict_files(needs: &Needs) -> Result<(), SandboxError> {
         .add_rules(path_beneath_rules(&needs.read, read))?
         .add_rules(path_beneath_rules(&needs.write, write))?
         .add_rules(path_beneath_rules(KERNEL_TELLS, AccessFs::ReadFile))?
+        .add_rules(path_beneath_rules(names, AccessFs::ReadFile))?
+        .add_rules(ports.map(|port| Ok::<_, SandboxError>(NetPort::new(*port, AccessNet::ConnectTcp))))?
         .restrict_self()?;
     judge(status.ruleset)
 }
@@ -146,6 +153,15 @@ const KERNEL_TELLS: [&str; 5] = [
     "/proc/sys/net/ipv4/tcp_available_congestion_control",
     "/proc/sys/vm/overcommit_memory",
     "/sys/devices/system/cpu/online",
+];
+/// Where the C library finds out what address a name has, and which server to ask.
+const NAMES: [&str; 6] = [
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/nsswitch.conf",
+    "/etc/host.conf",
+    "/etc/gai.conf",
+    "/run/systemd/resolve/stub-resolv.conf",
 ];
 /// "AUXV": asks what the kernel told the program when it began.
 const PR_GET_AUXV: i32 = 0x4155_5856;

@@ -14,6 +14,7 @@ mod ctl;
 mod daemon;
 mod dscp;
 mod fleet;
+mod forward;
 mod lab_program;
 mod listing;
 mod many_clients;

@@ -14,7 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("crates/lab", &["longhaul-net", "longhaul-proto", "longhaul-sim"]),
     ("crates/net", &["longhaul-proto"]),
     ("crates/stripe", &["longhaul-net", "longhaul-proto"]),
-    ("crates/longhaul", &["longhaul-net", "longhaul-proto"]),
+    ("crates/longhaul", &["longhaul-net", "longhaul-proto", "longhaul-stripe"]),
     ("crates/cli", &["longhaul", "longhaul-proto"]),
     (
         "crates/evidence",

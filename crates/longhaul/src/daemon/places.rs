@@ -1,16 +1,16 @@
-//! Sessions at a time, of each user and in all.
+//! Sessions, and forwarded connections, at a time, of each user and in all.
 
 use longhaul_proto::session::reason::{Cause, Reason};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Sessions under way, by the user's name.
+/// What is under way, by the user's name.
 #[derive(Default)]
 pub(crate) struct Places {
     taken: Mutex<HashMap<String, usize>>,
 }
 
-/// A session's place, given back when it is dropped.
+/// A place, given back when it is dropped.
 pub(crate) struct Place {
     places: Arc<Places>,
     user: String,
@@ -23,11 +23,12 @@ impl Places {
         user: &str,
         of_user: Option<usize>,
         of_all: usize,
+        what: &str,
     ) -> Result<Place, Reason> {
         let mut taken = self.lock();
         let (all, own) = (taken.values().sum::<usize>(), taken.get(user).copied().unwrap_or(0));
         let full = |whose: &str, max: usize| {
-            let line = format!("{whose} {max} copies under way, as many as may be; try again later");
+            let line = format!("{whose} {max} {what} under way, as many as may be; try again later");
             Reason::new(Cause::Refused, line)
         };
         if let Some(max) = of_user.filter(|max| own >= *max) {
@@ -64,7 +65,7 @@ mod tests {
     #[test]
     fn each_user_and_all_together_have_so_many_places() {
         let places = Arc::new(Places::default());
-        let take = |user, max| places.take(user, max, 3);
+        let take = |user, max| places.take(user, max, 3, "copies");
         let first = take("alice", Some(2)).ok().unwrap();
         let _second = take("alice", Some(2)).ok().unwrap();
         assert!(take("alice", Some(2)).err().unwrap().line.contains("you have 2"));

@@ -5,6 +5,7 @@ use crate::api::{ControllerKind, Dscp, Rate, Token};
 use crate::net::control::TokenId;
 use crate::net::noise::Identity;
 use crate::schedule::Schedule;
+use longhaul_proto::forward::Target;
 use longhaul_proto::suggest::UnknownName;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -35,6 +36,8 @@ pub struct User {
     pub limits: Limits,
     /// What may decide how fast the server sends.
     pub controls: Vec<ControllerKind>,
+    /// Where the server connects to for this user, who forwards connections.
+    pub forwards: Vec<Target>,
 }
 
 /// What shows who somebody is.
@@ -116,9 +119,16 @@ impl Policy {
                 grants: vec![Grant { name: String::new(), folder: folder.into(), access }],
                 limits: Limits::default(),
                 controls: usual_controls(),
+                forwards: vec![],
             }],
             ..Policy::default()
         }
+    }
+
+    /// The same, connecting to these for everybody who forwards connections.
+    pub fn with_forwards(mut self, forwards: &[Target]) -> Policy {
+        self.users.iter_mut().for_each(|user| user.forwards = forwards.to_vec());
+        self
     }
 
     /// The same, never faster than this.

@@ -1,6 +1,7 @@
 //! What a server tells of what it does, for metrics and for an audit.
 
 use crate::api::Progress;
+use longhaul_proto::forward::Target;
 use longhaul_proto::session::reason::Reason;
 use longhaul_proto::units::Rate;
 use std::net::IpAddr;
@@ -58,6 +59,8 @@ pub enum Event<'a> {
         /// What of it.
         file: FileNote<'a>,
     },
+    /// A forwarded connection has come to its end, or came to nothing.
+    Forwarded(Forward<'a>),
     /// A session ended.
     Ended {
         /// Whose.
@@ -78,6 +81,23 @@ pub struct Who<'a> {
     pub from: IpAddr,
     /// Which way the data goes.
     pub way: Way,
+}
+
+/// What became of a forwarded connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward<'a> {
+    /// The user's name.
+    pub user: &'a str,
+    /// Where the client is.
+    pub from: IpAddr,
+    /// Where it leads.
+    pub target: &'a Target,
+    /// Bytes that went there.
+    pub bytes_there: u64,
+    /// Bytes that came from there.
+    pub bytes_back: u64,
+    /// Why it was refused, came to nothing or broke; `None`: both sides ended it.
+    pub failure: Option<&'a Reason>,
 }
 
 /// Which way data goes, as the server sees it.

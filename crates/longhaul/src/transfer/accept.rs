@@ -276,7 +276,7 @@ fn way_of(operation: &Operation) -> Way {
 pub fn take_place(server: &Server, account: &Account, offer: &Offer) -> Result<Place, Reason> {
     let user = &account.user;
     server.absent.give_way(&CopyKey::of(&user.name, offer));
-    server.places.take(&user.name, user.limits.sessions, server.accounts.sessions_max())
+    server.places.take(&user.name, user.limits.sessions, server.accounts.sessions_max(), "copies")
 }
 
 /// Where an offer leads; else why it cannot be accepted.

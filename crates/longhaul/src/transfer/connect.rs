@@ -159,9 +159,9 @@ pub fn connect(
             })
         }
         Remote::Ssh { host } => {
-            let ports = options.ports.as_ref().map(|p| format!("{}-{}", p.start(), p.end()));
             let watch = Watch::new(stops);
-            let mut far = ssh::start(&options.ssh_command, host, options.deploy, ports.as_deref(), watch)?;
+            let args = ports_argument(options);
+            let mut far = ssh::start(&options.ssh_command, host, options.deploy, &args, watch)?;
             let mut stream = far.stream.take().ok_or(SshError::NoPipes)?;
             // The key travels inside ssh; the agent reads it before anything else.
             let psk: [u8; 32] = random()?;
@@ -178,6 +178,11 @@ pub fn connect(
             })
         }
     }
+}
+
+/// What an agent is told of the ports that it may use.
+pub fn ports_argument(options: &CopyOptions) -> String {
+    options.ports.as_ref().map(|p| format!("--ports {}-{}", p.start(), p.end())).unwrap_or_default()
 }
 
 fn connect_tcp(

@@ -1,7 +1,7 @@
 //! Copies: two programs, one control stream, one object.
 //!
 //! [`client`] and [`server`] bring a [`Session`](session::Session) about; [`sending`] and [`receiving`] run it,
-//! whichever of the two has the files.
+//! whichever of the two has the files. [`forward`] is apart from these: it passes on the connections of other programs.
 //!
 //! # Threads
 //!
@@ -73,10 +73,12 @@ pub mod client;
 mod connect;
 mod figures;
 mod first_flight;
+pub mod forward;
 mod identity;
 mod joins;
 mod object_receiver;
 mod openings;
+mod over_ssh;
 mod pace;
 mod ports;
 mod presence;

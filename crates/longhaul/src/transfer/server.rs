@@ -2,8 +2,10 @@
 
 use super::absent::Absent;
 use super::accept::{AcceptedClient, Accounts, Caller, Ended, Server, shake_hands};
+use super::forward::gate::{Gate, Shared};
 use super::joins::{ACCEPT_AGAIN, HANDSHAKE_PATIENCE, admit_streams, read_magic};
 use super::openings::{OPENINGS_MAX, Opening};
+use super::over_ssh::{ssh_address, ssh_client};
 use super::ports::{bind_both, bind_in};
 use super::refusals::{Kind, Refusals};
 use super::replays::{Moment, Replays};
@@ -46,11 +48,20 @@ pub fn serve(
     let listen = options.listen;
     let (listener, socket, local) = bind_both(listen).map_err(|source| Error::Listen { listen, source })?;
     let switchboard = Arc::new(Switchboard::default());
+    let throttle = Arc::new(Throttle::new(options.admission.clone()));
+    let budget = Arc::new(Budget::of_host(options.memory_bytes));
+    let gate = &Gate::of_daemon(Shared {
+        admission: options.admission.clone(),
+        throttle: throttle.clone(),
+        budget: budget.clone(),
+        records: options.records.clone(),
+        stop: stop.clone(),
+    });
     let server = Arc::new(Server {
-        throttle: Some(Arc::new(Throttle::new(options.admission.clone()))),
+        throttle: Some(throttle),
         accounts: Accounts::Daemon(options.admission),
         places: Arc::default(),
-        budget: Arc::new(Budget::of_host(options.memory_bytes)),
+        budget,
         absent: Absent::default(),
         records: options.records,
         udp_port: local.port(),
@@ -121,7 +132,7 @@ pub fn serve(
                 let Ok(guest) = strangers.admit(&socket, peer.ip()) else { continue };
                 let (server, switchboard) = (server.clone(), switchboard.clone());
                 let serve = move || {
-                    let outcome = serve_connection(&server, &switchboard, (socket, guest));
+                    let outcome = serve_connection(&server, &switchboard, gate, (socket, guest));
                     log_outcome(&*server.records, refusals, peer, outcome);
                 };
                 let thread = std::thread::Builder::new().name("connection".into());
@@ -184,6 +195,7 @@ fn log_outcome(
 fn serve_connection(
     server: &Server,
     switchboard: &Arc<Switchboard>,
+    gate: &Gate,
     (socket, guest): (TcpStream, Guest<'_>),
 ) -> Result<Option<String>, Ended> {
     // Datagrams are to leave from the address that they come to, whichever of this host's that is.
@@ -217,6 +229,11 @@ fn serve_connection(
             Err(error) => tracing::debug!("{peer}: no copy was opened over UDP for this connection: {error}"),
         }
         return Ok(None);
+    }
+    if Gate::is_for(&magic) {
+        let known = || drop(guest);
+        let met = gate.meet(socket, &magic, (peer, deadline), known);
+        return met.map_err(|(user, error)| Ended { user, error });
     }
     let first = read_first(magic, &mut Watched::until(&socket, deadline, SILENCE));
     let first = first.map_err(Error::Handshake)?;
@@ -382,20 +399,4 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
     };
     let link = PeerLink::waiting(socket, ssh_client(), client.early_keys()).with_streams(streams);
     serve_session(&server, client, (link, waker), None, ground).map(drop).map_err(|ended| ended.error)
-}
-
-/// The address at which the ssh client reached this host.
-fn ssh_address() -> Vec<IpAddr> {
-    ssh_connection(2).into_iter().collect()
-}
-
-/// The address from which it did.
-fn ssh_client() -> Option<IpAddr> {
-    ssh_connection(0)
-}
-
-/// `SSH_CONNECTION` is client, port, server, port.
-fn ssh_connection(at: usize) -> Option<IpAddr> {
-    let connection = std::env::var("SSH_CONNECTION").ok()?;
-    connection.split(' ').nth(at)?.parse().ok()
 }

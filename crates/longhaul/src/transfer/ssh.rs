@@ -54,21 +54,21 @@ impl Drop for FarSide {
     }
 }
 
-/// Start the agent on `host` through `ssh_command`. However long that takes: it may ask questions;
+/// Start the agent on `host` through `ssh_command`, with these arguments. However long that takes: it may ask questions;
 /// `watch` ends it.
 pub fn start(
     ssh_command: &[OsString],
     host: &str,
     deploy: bool,
-    ports: Option<&str>,
+    args: &str,
     watch: Arc<Watch>,
 ) -> Result<FarSide, Error> {
-    let (program, args) = ssh_command.split_first().ok_or(RequestError::NoSshCommand)?;
+    let (program, ssh_args) = ssh_command.split_first().ok_or(RequestError::NoSshCommand)?;
     let own = OwnProgram::load()?;
     let mut child = Command::new(program)
-        .args(args)
+        .args(ssh_args)
         .arg(host)
-        .arg(far_command(&own, ports))
+        .arg(far_command(&own, args))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -141,13 +141,13 @@ fn no_agent(host: &str, far: &mut FarSide) -> SshError {
 }
 
 /// What ssh is to run: one line for the user's login shell, whichever that is. csh takes no newline between quotes.
-fn far_command(own: &OwnProgram, ports: Option<&str>) -> String {
+fn far_command(own: &OwnProgram, args: &str) -> String {
     let script = SCRIPT
         .replace("@VERSION@", &format!("longhaul {}", env!("CARGO_PKG_VERSION")))
         .replace("@NAME@", &format!("longhaul-{}", &own.sha256[..16]))
         .replace("@SHA256@", &own.sha256)
         .replace("@CKSUM@", &own.cksum)
-        .replace("@ARGS@", &ports.map(|ports| format!("--ports {ports}")).unwrap_or_default())
+        .replace("@ARGS@", args)
         .replace('\n', "; ");
     format!("exec sh -c '{script}'")
 }
@@ -238,7 +238,7 @@ mod tests {
     /// What a login shell with these programs says to the command on a host that has no longhaul, if it is sent this.
     fn said_by(shell: &str, home: &Path, path: &str, sent: &[u8]) -> Option<String> {
         let mut child = Command::new(shell)
-            .args(["-c", &far_command(&program(), Some("7700-7799"))])
+            .args(["-c", &far_command(&program(), "--ports 7700-7799")])
             .env("HOME", home)
             .env("PATH", path)
             .env_remove("XDG_CACHE_HOME")
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn every_login_shell_takes_the_command() {
-        let command = far_command(&program(), Some("7700-7799"));
+        let command = far_command(&program(), "--ports 7700-7799");
         assert!(!command.contains('\n') && !command.contains('@') && !command.contains('!'), "{command}");
         assert_eq!(command.matches('\'').count(), 2, "{command}");
         let home = tempfile::tempdir().unwrap();

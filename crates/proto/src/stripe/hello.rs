@@ -1,7 +1,8 @@
 //! How a stream is opened and how further lanes join it: what is said before frames flow.
 //!
 //! ```text
-//! open   client  "LHS" version u8 · 0 (no shared key) or 1 (with one) · length u16 · Noise message 1 with an Offer
+//! open   client  "LHS" version u8 · how · length u16 · Noise message 1 with an Offer
+//!        how     0 u8 (no shared key)   or   1 u8 (with one)   or   3 u8 · token id 8 (its key, and the server's)
 //!        server  length u16 · Noise message 2 with an Answer            or  0 u16 · reason u8 · version u8
 //!        client  proof (32 bytes)
 //! join   client  "LHS" version u8 · 2 · stream id (16) · client nonce (32)
@@ -34,6 +35,8 @@ pub enum Purpose {
         /// There is a shared key.
         keyed: bool,
     },
+    /// Opens a stream, with a token whose id follows.
+    OpenAs,
     /// Joins a stream that is open.
     Join,
 }
@@ -80,6 +83,7 @@ pub fn preamble(purpose: Purpose) -> [u8; PREAMBLE_LEN] {
     let kind = match purpose {
         Purpose::Open { keyed } => u8::from(keyed),
         Purpose::Join => 2,
+        Purpose::OpenAs => 3,
     };
     [MAGIC[0], MAGIC[1], MAGIC[2], VERSION, kind]
 }
@@ -96,6 +100,7 @@ pub fn read_preamble(bytes: &[u8; PREAMBLE_LEN]) -> Result<Option<Purpose>, Refu
     Ok(match kind {
         0 | 1 => Some(Purpose::Open { keyed: kind == 1 }),
         2 => Some(Purpose::Join),
+        3 => Some(Purpose::OpenAs),
         _ => None,
     })
 }
@@ -139,7 +144,9 @@ mod tests {
 
     #[test]
     fn preambles_are_read_as_written_and_strangers_told_apart() {
-        for purpose in [Purpose::Open { keyed: true }, Purpose::Open { keyed: false }, Purpose::Join] {
+        for purpose in
+            [Purpose::Open { keyed: true }, Purpose::Open { keyed: false }, Purpose::Join, Purpose::OpenAs]
+        {
             assert_eq!(read_preamble(&preamble(purpose)), Ok(Some(purpose)));
         }
         assert_eq!(read_preamble(b"GET /"), Ok(None));

@@ -3,6 +3,7 @@
 
 mod between;
 mod choice;
+mod forward;
 mod limits;
 mod mtu;
 mod probe;

@@ -1,6 +1,7 @@
 //! Runs the real program.
 
 pub mod client;
+pub mod forwarding;
 pub mod lab;
 pub mod mapping;
 pub mod shim;

@@ -1,0 +1,176 @@
+//! Another program's connection over an emulated path with losses, by itself and through `longhaul forward`.
+
+use crate::common::forwarding::{Forwarding, forward_args};
+use crate::common::lab::repeat;
+use crate::common::tree::{folder, write, write_noise};
+use crate::common::{LONGHAUL, Server, undisturbed, wait_until};
+use longhaul_lab::{Lab, Scenario, Side, Wire, tcp};
+use longhaul_testing::machine;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+#[test]
+fn a_forwarded_connection_fills_a_path_on_which_its_own_does_not() {
+    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+    let mut scenario = Scenario::new(100.0, 65.0);
+    scenario.loss = 0.001;
+    let lab = Lab::start(&scenario).expect("a lab can be made here");
+    let sink = lab.enter(Side::Right, || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
+    let port = sink.local_addr().unwrap().port();
+    let root = folder();
+    let (_server, forwarding) = forwarding(&lab, root.path(), port);
+    repeat(&lab, || {
+        let own = tcp::transfer(&lab, 6_000_000, "cubic").expect("cubic is there").mbps;
+        let forwarded = transfer_mbps(&lab, &sink, &forwarding, 20_000_000);
+        println!("its own {own:.1} Mb/s, forwarded {forwarded:.1} Mb/s");
+        if forwarded > 3.0 * own { Ok(()) } else { Err(format!("{forwarded} against {own}")) }
+    });
+}
+
+/// A daemon at the right end, and at the left one a port that leads to one of it.
+fn forwarding(lab: &Lab, root: &Path, port: u16) -> (Server, Forwarding) {
+    let to = format!("localhost:{port}");
+    let listen = format!("{}:0", lab.address(Side::Right));
+    let server = undisturbed(lab.command(Side::Right, LONGHAUL));
+    let server = Server::start_with(server, root, &["--listen", &listen, "--allow-forward", &to]);
+    let mut command = undisturbed(lab.command(Side::Left, LONGHAUL));
+    // Nothing is known of the path from before.
+    command.env("XDG_STATE_HOME", root);
+    forward_args(&mut command, server.token_file(), &[to], server.url("").trim_end_matches('/'));
+    (server, Forwarding::run(&mut command, 1))
+}
+
+/// Until the program at the other end has all, and has said so.
+fn transfer_mbps(lab: &Lab, sink: &TcpListener, forwarding: &Forwarding, bytes: usize) -> f64 {
+    let began = Instant::now();
+    let near = lab.enter(Side::Left, || TcpStream::connect(forwarding.ports[0])).unwrap().unwrap();
+    let (mut far, _) = sink.accept().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (&near).write_all(&vec![7; bytes]).unwrap();
+            near.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut got = vec![];
+        far.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len(), bytes);
+        far.write_all(&[1]).unwrap();
+        (&near).read_exact(&mut [0]).unwrap();
+    });
+    bytes as f64 * 8e-6 / began.elapsed().as_secs_f64()
+}
+
+/// What iperf3, curl, rsync and git reach by themselves over CUBIC and through forwarded ports: for the guide.
+#[test]
+#[ignore = "takes minutes, and only prints what it finds"]
+fn programs_by_themselves_and_forwarded() {
+    for loss in [0.001, 0.0] {
+        let mut scenario = Scenario::new(100.0, 65.0);
+        scenario.loss = loss;
+        let lab = Lab::start(&scenario).expect("a lab can be made here");
+        lab.set_sysctl(Side::Left, "net.ipv4.tcp_congestion_control", "cubic").unwrap();
+        lab.set_sysctl(Side::Right, "net.ipv4.tcp_congestion_control", "cubic").unwrap();
+        let files = Files::new(if loss > 0.0 { 10_000_000 } else { 60_000_000 });
+        let root = folder();
+        for (name, program) in files.programs() {
+            let mut server = lab.command(Side::Right, "sh");
+            let mut server = server.args(["-c", &program.serves]).process_group(0).spawn().unwrap();
+            let listens = || lab.listens(Side::Right, Wire::Tcp, Some(program.port)).unwrap();
+            wait_until("the program listens", listens);
+            let seconds = |host: &str, port: u16, run: u32| {
+                let asks = program.asks.replace("HOST", host).replace("PORT", &port.to_string());
+                let mut client = lab.command(Side::Left, "sh");
+                let began = Instant::now();
+                let output = client.args(["-c", &asks.replace("RUN", &run.to_string())]).output().unwrap();
+                assert!(output.status.success(), "{asks}: {output:?}");
+                began.elapsed().as_secs_f64()
+            };
+            let own = seconds(&lab.address(Side::Right).to_string(), program.port, 0);
+            let (_server, forwarding) = forwarding(&lab, root.path(), program.port);
+            let forwarded = [1, 2].map(|run| seconds("127.0.0.1", forwarding.ports[0].port(), run));
+            let mbps = |seconds: f64| files.bytes as f64 * 8e-6 / seconds;
+            println!(
+                "loss {loss}, {name}: its own {:.1} Mb/s; forwarded {:.1}, and {:.1} the next time",
+                mbps(own),
+                mbps(forwarded[0]),
+                mbps(forwarded[1])
+            );
+            let group = rustix::process::Pid::from_child(&server);
+            rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+            server.wait().unwrap();
+        }
+    }
+}
+
+/// A program that serves, and one that asks it.
+struct Program {
+    port: u16,
+    serves: String,
+    asks: String,
+}
+
+/// What they serve.
+struct Files {
+    folder: tempfile::TempDir,
+    bytes: usize,
+}
+
+impl Files {
+    fn new(bytes: usize) -> Files {
+        let folder = folder();
+        let at = folder.path().display();
+        write_noise(folder.path().join("work/file"), bytes, 1);
+        let conf = format!(
+            "use chroot = no\nreverse lookup = no\n[m]\npath = {at}/in\nread only = no\nuid = root\ngid = root\n"
+        );
+        write(folder.path().join("rsyncd.conf"), conf.as_bytes());
+        std::fs::create_dir(folder.path().join("in")).unwrap();
+        let git = "git -c init.defaultBranch=a init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm a \
+                   && touch .git/git-daemon-export-ok";
+        let work = folder.path().join("work");
+        assert!(Command::new("sh").args(["-c", git]).current_dir(work).status().unwrap().success());
+        Files { folder, bytes }
+    }
+
+    fn programs(&self) -> [(&'static str, Program); 4] {
+        let (at, bytes) = (self.folder.path().display(), self.bytes);
+        let program = |port, serves: String, asks: String| Program {
+            port,
+            serves: format!("exec {serves} >/dev/null 2>&1"),
+            asks,
+        };
+        [
+            (
+                "iperf3",
+                program(7801, "iperf3 -s -p 7801".into(), format!("iperf3 -c HOST -p PORT -n {bytes}")),
+            ),
+            (
+                "curl",
+                program(
+                    7802,
+                    format!("python3 -m http.server 7802 -d {at}/work"),
+                    "curl -sSf -o /dev/null http://HOST:PORT/file".into(),
+                ),
+            ),
+            (
+                "rsync",
+                program(
+                    7803,
+                    format!("rsync --daemon --no-detach --port 7803 --config {at}/rsyncd.conf"),
+                    format!("rsync --port PORT {at}/work/file rsync://HOST/m/copy-RUN"),
+                ),
+            ),
+            (
+                "git",
+                program(
+                    7804,
+                    format!("git daemon --reuseaddr --port=7804 --base-path={at}"),
+                    format!("git clone -q git://HOST:PORT/work/.git {at}/clone-RUN"),
+                ),
+            ),
+        ]
+    }
+}

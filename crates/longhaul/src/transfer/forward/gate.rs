@@ -1,0 +1,316 @@
+//! The server's side: lets streams in, and connects to where they lead, if that is allowed.
+
+use super::far::Whereabouts;
+use super::pump::{Local, Pumped, Rules, pump};
+use super::{BUFFER_MAX, CONNECT_PATIENCE, forward_key, read_all, stream_options};
+use crate::daemon::admission::{Account, Admission};
+use crate::daemon::places::{Place, Places};
+use crate::daemon::records::{Event, Forward, Records};
+use crate::daemon::throttle::{Share, Throttle};
+use crate::error::Error;
+use crate::net::budget::{Allowance, Budget, Purpose};
+use crate::net::control::{HandshakeError, ServerKey, TokenId};
+use crate::net::noise::Psk;
+use crate::transfer::joins::{ACCEPT_AGAIN, HANDSHAKE_PATIENCE, read_magic};
+use crate::transfer::over_ssh::ssh_address;
+use crate::transfer::ports::bind_in;
+use longhaul_proto::forward::{REQUEST_MAX, Reply, Request, Target};
+use longhaul_proto::session::reason::{Cause, Reason};
+use longhaul_stripe::{Door, Doorkeeper, Met, Refusal, StripedStream};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// Lets streams in.
+pub struct Gate {
+    door: Door,
+    guests: Guests,
+    places: Arc<Places>,
+    budget: Arc<Budget>,
+    throttle: Option<Arc<Throttle>>,
+    records: Arc<dyn Records>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Who comes.
+enum Guests {
+    /// Users of a daemon.
+    Users(Admission),
+    /// The one who logged in by ssh, and may connect to whatever this host reaches.
+    Login(Psk),
+}
+
+/// What a daemon's forwards share with its copies.
+pub struct Shared {
+    pub admission: Admission,
+    pub throttle: Arc<Throttle>,
+    pub budget: Arc<Budget>,
+    pub records: Arc<dyn Records>,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What came of a connection: who it was, if that is known, and what went wrong.
+pub type Outcome = Result<Option<String>, (Option<String>, Error)>;
+
+impl Gate {
+    /// Of a daemon.
+    pub fn of_daemon(shared: Shared) -> Gate {
+        let Shared { admission, throttle, budget, records, stop } = shared;
+        Gate {
+            door: Door::new(stream_options().remember_in_memory()),
+            guests: Guests::Users(admission),
+            places: Arc::default(),
+            budget,
+            throttle: Some(throttle),
+            records,
+            stop,
+        }
+    }
+
+    fn of_login(psk: Psk, stop: Arc<AtomicBool>) -> Gate {
+        Gate {
+            door: Door::new(stream_options().remember_in_memory()),
+            guests: Guests::Login(psk),
+            places: Arc::default(),
+            budget: Arc::default(),
+            throttle: None,
+            records: Arc::new(()),
+            stop,
+        }
+    }
+
+    /// Whether a connection that begins so is for a gate.
+    pub fn is_for(said: &[u8]) -> bool {
+        Door::is_for(said)
+    }
+
+    /// Meet somebody who has connected from `peer` and said the first few bytes. `known` is called when it has shown a key.
+    pub fn meet(
+        &self,
+        socket: TcpStream,
+        said: &[u8],
+        (peer, deadline): (SocketAddr, Instant),
+        known: impl FnOnce(),
+    ) -> Outcome {
+        let mut keeper = Keeper { gate: self, account: None, room: None };
+        let met =
+            self.door.meet(socket, said, deadline, &mut keeper).map_err(|error| nobody(error.into()))?;
+        match met {
+            Met::Joined => Ok(None),
+            Met::Refused(Refusal::Key) => Err(nobody(HandshakeError::WrongKey.into())),
+            Met::Refused(Refusal::Busy) => Err(nobody(Error::Protocol("got no memory for a stream"))),
+            // Mostly one that was on its way when its stream ended.
+            Met::Refused(_) => Ok(None),
+            Met::Stranger(what) => Err(nobody(HandshakeError::NotLonghaul(what).into())),
+            Met::Opened(stream) => {
+                known();
+                let guest = Guest { gate: self, account: keeper.account, from: peer.ip() };
+                guest.serve(stream).map_err(|error| (guest.name(), error))
+            }
+        }
+    }
+}
+
+fn nobody(error: Error) -> (Option<String>, Error) {
+    (None, error)
+}
+
+/// Finds out who somebody is, and gives his stream memory.
+struct Keeper<'a> {
+    gate: &'a Gate,
+    account: Option<Arc<Account>>,
+    room: Option<Allowance>,
+}
+
+impl Doorkeeper for Keeper<'_> {
+    fn key(&mut self, id: Option<TokenId>) -> ServerKey {
+        let key = match &self.gate.guests {
+            Guests::Users(admission) => {
+                let (key, account) = admission.rules().find(id);
+                self.account = account;
+                key
+            }
+            Guests::Login(psk) => ServerKey::from(*psk),
+        };
+        ServerKey { psk: forward_key(&key.psk), ..key }
+    }
+
+    /// What makes a stream faster comes from the budget; the least that it can do with is had in any case.
+    fn room(&mut self) -> Option<u64> {
+        let mut room = Allowance::of(&self.gate.budget, Purpose::Speed);
+        let steps = std::iter::successors(Some(BUFFER_MAX), |buffer| Some(buffer / 2));
+        let buffer = steps.take_while(|buffer| *buffer > BUFFER_MIN).find(|buffer| room.take(2 * buffer));
+        self.room = Some(room);
+        Some(buffer.unwrap_or(BUFFER_MIN))
+    }
+}
+
+/// Somebody whose stream is open.
+struct Guest<'a> {
+    gate: &'a Gate,
+    account: Option<Arc<Account>>,
+    from: IpAddr,
+}
+
+impl Guest<'_> {
+    fn name(&self) -> Option<String> {
+        Some(self.account.as_ref().map_or("ssh", |account| &account.user.name).into())
+    }
+
+    fn serve(&self, stream: StripedStream) -> Result<Option<String>, Error> {
+        let Request { target, only_asks } = read_request(&stream, &self.gate.stop)?;
+        let reached = self.admit(&target, only_asks).and_then(|place| match only_asks {
+            true => Ok(None),
+            false => Ok(Some((reach(&target)?, place))),
+        });
+        let (socket, _place) = match reached {
+            Ok(Some(reached)) => reached,
+            Ok(None) => {
+                (&stream).write_all(&Reply::Yes.encode())?;
+                stream.close()?;
+                return Ok(None);
+            }
+            Err(reason) => {
+                self.note(&target, &Pumped::default(), Some(&reason));
+                (&stream).write_all(&Reply::No(reason.clone()).encode())?;
+                // What comes meanwhile is not read.
+                stream.close()?;
+                return Err(Error::Peer(reason));
+            }
+        };
+        (&stream).write_all(&Reply::Yes.encode())?;
+        let share =
+            |sends| self.gate.throttle.as_ref().zip(self.account.as_ref()).map(|(t, a)| t.join(a, sends));
+        let (sends, takes) = (share(true), share(false));
+        let limit = |share: &Option<Share>, used| share.as_ref().and_then(|share| share.rate(used));
+        let rules = Rules {
+            stop: &self.gate.stop,
+            out: &|used| limit(&sends, used),
+            back: &|used| limit(&takes, used),
+        };
+        let pumped = pump(stream, Local::socket(socket)?, rules)?;
+        let failure = pumped.broken.as_ref().map(|why| Reason::new(Cause::PeerLeft, why));
+        self.note(&target, &pumped, failure.as_ref());
+        let name = self.name().unwrap_or_default();
+        let line = format!("{name}: forwarded to {target}: {} bytes there, {} back", pumped.back, pumped.out);
+        Ok(Some(failure.map_or(line.clone(), |reason| format!("{line}, and then {reason}"))))
+    }
+
+    /// Whether the user may connect there. Holds a place meanwhile.
+    fn admit(&self, target: &Target, only_asks: bool) -> Result<Option<Place>, Reason> {
+        let Some(account) = &self.account else { return Ok(None) };
+        if !account.user.forwards.contains(target) {
+            let line = match account.user.forwards.is_empty() {
+                true => format!("the server forwards nothing for you; it would have to allow {target}"),
+                false => format!("the server does not forward to {target}; it would have to allow that"),
+            };
+            return Err(Reason::new(Cause::Refused, line));
+        }
+        if only_asks {
+            return Ok(None);
+        }
+        self.gate.places.take(&account.user.name, None, FORWARDS_MAX, "forwarded connections").map(Some)
+    }
+
+    fn note(&self, target: &Target, pumped: &Pumped, failure: Option<&Reason>) {
+        let Some(account) = &self.account else { return };
+        self.gate.records.note(&Event::Forwarded(Forward {
+            user: &account.user.name,
+            from: self.from,
+            target,
+            bytes_there: pumped.back,
+            bytes_back: pumped.out,
+            failure,
+        }));
+    }
+}
+
+fn read_request(stream: &StripedStream, stop: &AtomicBool) -> Result<Request, Error> {
+    let until = Instant::now() + HANDSHAKE_PATIENCE;
+    let mut len = [0; 2];
+    read_all(stream, &mut len, until, stop)?;
+    let len = usize::from(u16::from_be_bytes(len));
+    if len > REQUEST_MAX {
+        return Err(Error::Protocol("asks for something too long to be a host"));
+    }
+    let mut bytes = vec![0; len];
+    read_all(stream, &mut bytes, until, stop)?;
+    Request::decode(&bytes).ok_or(Error::Protocol("asks for what is no host"))
+}
+
+/// Connect to it, at whatever address its name has now.
+fn reach(target: &Target) -> Result<TcpStream, Reason> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Reason::new(Cause::Unreachable, format!("the other host cannot connect to {target}: {error}"))
+    };
+    let addresses = (target.host(), target.port()).to_socket_addrs().map_err(|error| failed(&error))?;
+    let until = Instant::now() + CONNECT_PATIENCE;
+    let mut last = failed(&"its name has no address");
+    for address in addresses.take(ADDRESSES_MAX) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = failed(&error),
+        }
+    }
+    Err(last)
+}
+
+/// How the far side of an ssh is to run that forwards connections.
+#[derive(Clone, Debug, Default)]
+pub struct ForwardAgentOptions {
+    /// TCP ports to choose from.
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+/// The far side of an ssh that forwards connections, for as long as its standard input is open and `stop` is not set.
+pub fn forward_agent(options: ForwardAgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
+    let mut psk = [0; 32];
+    io::stdin().read_exact(&mut psk).map_err(Error::NoKey)?;
+    let bound = bind_in(options.ports.clone())?;
+    let listener = bound.listener.ok_or(Error::NoPort { ports: options.ports })?;
+    let whereabouts = Whereabouts { port: bound.port, hosts: ssh_address() };
+    let mut stdout = io::stdout();
+    stdout.write_all(&whereabouts.encode())?;
+    stdout.flush()?;
+    let gate = Arc::new(Gate::of_login(psk, stop.clone()));
+    std::thread::Builder::new().name("gate".into()).spawn(move || accept(&gate, &listener))?;
+    // The client says nothing more; its end is ours.
+    let mut said = [0; 64];
+    while !stop.load(Ordering::Relaxed) && matches!(io::stdin().read(&mut said), Ok(1..)) {}
+    Ok(())
+}
+
+fn accept(gate: &Arc<Gate>, listener: &TcpListener) {
+    loop {
+        let Ok((socket, peer)) = listener.accept() else {
+            std::thread::sleep(ACCEPT_AGAIN);
+            continue;
+        };
+        let gate = gate.clone();
+        let serve = move || {
+            let deadline = Instant::now() + HANDSHAKE_PATIENCE;
+            if let Ok(Some(said)) = read_magic(&socket, deadline)
+                && Gate::is_for(&said)
+                && let Err((_, error)) = gate.meet(socket, &said, (peer, deadline), || {})
+            {
+                tracing::debug!("{peer}: {error}");
+            }
+        };
+        // The client tries again.
+        let _ = std::thread::Builder::new().name("connection".into()).spawn(serve);
+    }
+}
+
+/// Connections of all users of a daemon at a time: each has four threads and some MiB.
+const FORWARDS_MAX: usize = 256;
+/// A host has a few; more are no host's.
+const ADDRESSES_MAX: usize = 8;
+/// Each way in any case.
+const BUFFER_MIN: u64 = 1 << 20;

@@ -1,0 +1,66 @@
+//! Other programs' TCP connections, each as a striped stream to the other host, which connects to where it leads.
+//!
+//! - `pump`: passes bytes on between a stream and a connection, with ends, breaks and back-pressure as they are.
+//! - `gate`: the server's side: a daemon, or an agent at the far end of an ssh.
+//! - `far`: the client's way there.
+//! - `near`: the client's side of programs: ports that it listens at, or its own standard input and output.
+//!
+//! | side | thread | does |
+//! |---|---|---|
+//! | client | `forward-listen` for each port | accepts |
+//! | client | `forward` for each connection; server: its `connection` | opens the stream; passes on what comes over it |
+//! | both | `forward-out` for each connection | passes on what goes over it |
+//! | both | the two of the stream | see `longhaul-stripe` |
+
+mod far;
+pub mod gate;
+mod near;
+mod pump;
+
+pub use far::Far;
+pub use gate::{ForwardAgentOptions, forward_agent};
+pub use near::{Forwarded, forward, standard_streams};
+
+use crate::net::noise::Psk;
+use longhaul_stripe::{StripeOptions, StripedStream};
+use std::io::{self, ErrorKind, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Another key than that of control streams, so that nothing said there can be said again here.
+fn forward_key(psk: &Psk) -> Psk {
+    blake3::derive_key("longhaul forward key v1", psk)
+}
+
+/// The options of both sides' streams.
+fn stream_options() -> StripeOptions {
+    StripeOptions::new().buffer(BUFFER_MAX).lanes_after(LANES_AFTER).connect_timeout(CONNECT_PATIENCE)
+}
+
+/// Fill the buffer, unless that is in vain until then, or `stop` is set.
+fn read_all(mut stream: &StripedStream, buf: &mut [u8], until: Instant, stop: &AtomicBool) -> io::Result<()> {
+    stream.set_read_timeout(Some(LOOK_EVERY))?;
+    let mut at = 0;
+    while at < buf.len() {
+        match stream.read(&mut buf[at..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => at += len,
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            Err(_) if stop.load(Ordering::Relaxed) => return Err(ErrorKind::ConnectionAborted.into()),
+            Err(_) if Instant::now() >= until => {
+                return Err(io::Error::new(ErrorKind::TimedOut, "the other side stays silent"));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whoever waits looks so often whether all is to end.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long opening a stream may take, and on the other side connecting.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
+/// Who wrote so much has more to say than what a person types or a server's greeting: it is worth further connections.
+const LANES_AFTER: u64 = 256 << 10;
+/// Bytes that a stream holds each way at most: 32 MiB carry 2.7 Gb/s over 100 ms.
+const BUFFER_MAX: u64 = 32 << 20;

@@ -1,0 +1,155 @@
+//! The programs whose connections go to the other host.
+
+use super::LOOK_EVERY;
+use super::far::Far;
+use super::pump::{Local, Pumped, Rules, pump, unlimited};
+use crate::error::Error;
+use crate::transfer::joins::ACCEPT_AGAIN;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use longhaul_proto::forward::Target;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A port of this host, and where its connections lead.
+#[derive(Debug)]
+pub struct Forwarded {
+    listener: TcpListener,
+    /// Where its connections lead, as the other host sees it.
+    pub target: Target,
+}
+
+impl Forwarded {
+    /// Listen there.
+    pub fn bind(listen: SocketAddr, target: Target) -> Result<Forwarded, Error> {
+        let listener = TcpListener::bind(listen).map_err(|source| Error::Listen { listen, source })?;
+        Ok(Forwarded { listener, target })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// Forward the connections of these ports until `stop` is set. `failed` is told of those that come to nothing or break.
+pub fn forward(
+    far: Far,
+    ports: Vec<Forwarded>,
+    failed: impl Fn(&str) + Send + Sync + 'static,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Error> {
+    let (takes, gives) = bounded(CONNECTIONS_MAX);
+    let shared = Arc::new(Common { far, stop: stop.clone(), failed: Box::new(failed), takes, gives });
+    let mut threads = vec![];
+    for port in ports {
+        port.listener.set_nonblocking(true)?;
+        let shared = shared.clone();
+        let listen = move || shared.listen(&port);
+        threads.push(
+            std::thread::Builder::new()
+                .name("forward-listen".into())
+                .spawn(listen)
+                .map_err(Error::Threads)?,
+        );
+    }
+    for thread in threads {
+        thread.join().map_err(|_| Error::Panicked)?;
+    }
+    // Connections under way are reset and not waited for longer than that takes.
+    for _ in 0..100 {
+        if shared.gives.is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+struct Common {
+    far: Far,
+    stop: Arc<AtomicBool>,
+    failed: Box<dyn Fn(&str) + Send + Sync>,
+    /// Holds one for each connection under way.
+    takes: Sender<()>,
+    gives: Receiver<()>,
+}
+
+impl Common {
+    fn listen(self: &Arc<Common>, port: &Forwarded) {
+        while !self.stop.load(Ordering::Relaxed) {
+            match port.listener.accept() {
+                Ok((socket, _)) => self.begin(socket, &port.target),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for(&port.listener),
+                Err(error) => {
+                    (self.failed)(&format!("cannot accept a connection: {error}"));
+                    std::thread::sleep(ACCEPT_AGAIN);
+                }
+            }
+        }
+    }
+
+    fn begin(self: &Arc<Common>, socket: TcpStream, target: &Target) {
+        // With so many under way the next one waits.
+        while self.takes.send_timeout((), LOOK_EVERY).is_err() {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+        let (shared, target) = (self.clone(), target.clone());
+        let serve = move || {
+            if let Err(error) = shared.serve(socket, &target) {
+                (shared.failed)(&error);
+            }
+            let _ = shared.gives.try_recv();
+        };
+        if let Err(error) = std::thread::Builder::new().name("forward".into()).spawn(serve) {
+            (self.failed)(&format!("no thread can be started: {error}"));
+            let _ = self.gives.try_recv();
+        }
+    }
+
+    fn serve(&self, socket: TcpStream, target: &Target) -> Result<(), String> {
+        let local = Local::socket(socket).map_err(|error| error.to_string())?;
+        let stream = match self.far.open(target) {
+            Ok(stream) => stream,
+            Err(error) => {
+                local.reset();
+                return Err(format!("{target}: {error}"));
+            }
+        };
+        let rules = Rules { stop: &self.stop, out: &unlimited, back: &unlimited };
+        let pumped = pump(stream, local, rules).map_err(|error| format!("{target}: {error}"))?;
+        match pumped.broken {
+            Some(why) if !self.stop.load(Ordering::Relaxed) => Err(format!(
+                "{target}: a connection broke off after {} bytes there and {} back: {why}",
+                pumped.out, pumped.back
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn wait_for(listener: &TcpListener) {
+    let mut fds = [rustix::event::PollFd::new(listener, rustix::event::PollFlags::IN)];
+    let span = rustix::event::Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.as_nanos() as i64 };
+    // Whatever it says, it is looked again.
+    let _ = rustix::event::poll(&mut fds, Some(&span));
+}
+
+/// Pass on between this process's standard streams and where `target` leads, until both directions have ended.
+pub fn standard_streams(far: &Far, target: &Target, stop: &AtomicBool) -> Result<(), Error> {
+    let stream = far.open(target)?;
+    let rules = Rules { stop, out: &unlimited, back: &unlimited };
+    let Pumped { broken, .. } = pump(stream, Local::standard_streams()?, rules)?;
+    match broken {
+        _ if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),
+        Some(why) => Err(Error::BrokenForward { target: target.to_string(), why }),
+        None => Ok(()),
+    }
+}
+
+/// Connections at a time. Each has four threads.
+const CONNECTIONS_MAX: usize = 256;
