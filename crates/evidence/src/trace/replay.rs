@@ -187,7 +187,8 @@ fn last<'a, T>(trace: &'a Trace, wanted: impl Fn(&'a Event) -> Option<T>) -> Opt
 fn bytes_moved(trace: &Trace) -> Option<u64> {
     if let Some(summary) = trace.summary().filter(|summary| summary["ok"] == true) {
         let bytes = |field: &str| summary[field].as_u64().unwrap_or(0);
-        let before = ["skipped_bytes", "resumed_bytes", "delta_bytes"].map(bytes).into_iter().sum();
+        let before = ["skipped_bytes", "resumed_bytes", "delta_bytes"].map(bytes);
+        let before = before.into_iter().fold(0, u64::saturating_add);
         return Some(bytes("bytes").saturating_sub(before));
     }
     let data = |event| match event {
