@@ -8,9 +8,9 @@ pub use edit::{Draft, Listed};
 pub use identity::load_or_make;
 
 use self::written::{Span, Written, WrittenUser};
-use longhaul::ControllerKind;
 use longhaul::daemon::policy::{Grant, Limits, Policy, User, UserKey, usual_controls};
 use longhaul::daemon::token::from_hex;
+use longhaul::{CollectorName, ControllerKind};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -90,6 +90,8 @@ pub struct Config {
     pub may_set_all: bool,
     /// The addresses at which clients find further paths to it.
     pub announce: Vec<IpAddr>,
+    /// What is told of flows.
+    pub firefly: Option<CollectorName>,
 }
 
 impl Config {
@@ -127,6 +129,7 @@ impl Config {
             third_party: written.allow_third_party.unwrap_or(false),
             may_set_all: written.allow_super.unwrap_or(false),
             announce: written.announce.clone(),
+            firefly: written.firefly.as_ref().map(|collector| collector.0.clone()),
         })
     }
 }
@@ -192,6 +195,7 @@ impl Reader<'_> {
             grants,
             limits: Limits { rates: user.rates(), sessions: user.sessions },
             controls: self.controls(written, user),
+            scitag: user.scitag.as_ref().or(written.scitag.as_ref()).map(|tag| tag.0),
         })
     }
 
@@ -255,6 +259,8 @@ sandbox = false
 allow-third-party = true
 allow-super = true
 key-file = "/etc/longhaul/other.key"
+scitag = "2.16"
+firefly = "collector.example.org"
 
 [folders]
 data = "/srv/data"
@@ -268,6 +274,7 @@ rate = "1gbit"
 rates = [{ from = "22:00", to = "06:00", rate = "2gbit" }]
 sessions = 4
 controls = ["fixed"]
+scitag = "3.1"
 
 [users.bob]
 id = "1102030405060708"
@@ -308,6 +315,9 @@ folders = { data = "read-write" }
         assert_eq!(alice.controls, [ControllerKind::Fixed]);
         assert_eq!(bob.controls, [ControllerKind::Adaptive, ControllerKind::Ledbat]);
         assert_eq!(bob.limits.sessions, None);
+        let tags = [alice, bob].map(|user| user.scitag.unwrap().to_string());
+        assert_eq!(tags, ["3.1", "2.16"]);
+        assert_eq!(config.firefly.unwrap().to_string(), "collector.example.org:10514");
     }
 
     #[test]
@@ -335,13 +345,15 @@ folders = { data = "read-write" }
             ("mon-fri", "mon-frei", 7, "frei"),
             ("\"ledbat\"", "\"ledbatt\"", 8, "ledbat"),
             ("\"127.0.0.1:9700\"", "\"here\"", 11, "ADDR:PORT"),
-            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 19, "one component"),
-            ("in = \"incoming\"", "\"/\" = \"incoming\"", 19, "beside folders"),
-            ("0102030405060708\"\n", "01020304\"\n", 22, "16 hexadecimal"),
-            ("data = \"read-only\"", "date = \"read-only\"", 24, "no folder \"date\""),
-            ("data = \"read-only\"", "data = \"readonly\"", 24, "read-only"),
-            ("folders = { data = \"read-write\" }", "", 30, "folders"),
-            ("[users.bob]", "[users.\"b ob\"]", 30, "no name"),
+            ("scitag = \"2.16\"", "scitag = \"2.64\"", 16, "2.16"),
+            ("example.org\"", "example.org:0\"", 17, "port"),
+            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 21, "one component"),
+            ("in = \"incoming\"", "\"/\" = \"incoming\"", 21, "beside folders"),
+            ("0102030405060708\"\n", "01020304\"\n", 24, "16 hexadecimal"),
+            ("data = \"read-only\"", "date = \"read-only\"", 26, "no folder \"date\""),
+            ("data = \"read-only\"", "data = \"readonly\"", 26, "read-only"),
+            ("folders = { data = \"read-write\" }", "", 33, "folders"),
+            ("[users.bob]", "[users.\"b ob\"]", 33, "no name"),
             ("sandbox = false", "sandbox = maybe", 12, ""),
         ] {
             assert!(FULL.contains(was), "{was}");

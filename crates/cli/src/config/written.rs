@@ -5,7 +5,7 @@ use crate::rate::parse_rate;
 use crate::values::{check_memory, parse_listen};
 use longhaul::daemon::policy::Access;
 use longhaul::schedule::{Days, Hours, Schedule};
-use longhaul::{ControllerKind, Rate};
+use longhaul::{CollectorName, ControllerKind, Rate, SciTag};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -41,6 +41,8 @@ pub struct Written {
     #[serde(default)]
     pub announce: Vec<IpAddr>,
     pub key_file: Option<PathBuf>,
+    pub scitag: Option<WrittenTag>,
+    pub firefly: Option<WrittenCollector>,
 }
 
 impl Written {
@@ -70,6 +72,7 @@ pub struct WrittenUser {
     pub rates: Vec<WrittenHours>,
     pub sessions: Option<usize>,
     pub controls: Option<Vec<WrittenControl>>,
+    pub scitag: Option<WrittenTag>,
 }
 
 impl WrittenUser {
@@ -89,6 +92,8 @@ pub struct WrittenRate(pub Rate);
 pub struct WrittenAccess(pub Access);
 pub struct WrittenControl(pub ControllerKind);
 pub struct WrittenHours(pub Hours);
+pub struct WrittenTag(pub SciTag);
+pub struct WrittenCollector(pub CollectorName);
 
 impl<'de> Deserialize<'de> for WrittenRate {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenRate, D::Error> {
@@ -105,6 +110,18 @@ impl<'de> Deserialize<'de> for WrittenAccess {
 impl<'de> Deserialize<'de> for WrittenControl {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenControl, D::Error> {
         String::deserialize(from)?.parse().map(WrittenControl).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenTag {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenTag, D::Error> {
+        String::deserialize(from)?.parse().map(WrittenTag).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenCollector {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenCollector, D::Error> {
+        String::deserialize(from)?.parse().map(WrittenCollector).map_err(D::Error::custom)
     }
 }
 

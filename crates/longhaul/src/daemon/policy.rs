@@ -1,7 +1,7 @@
 //! Who may do what at a server, and how fast, as it is written down.
 
 use super::token::Secret;
-use crate::api::{ControllerKind, Dscp, Rate, Token};
+use crate::api::{ControllerKind, Dscp, Rate, SciTag, Token};
 use crate::net::control::TokenId;
 use crate::net::noise::Identity;
 use crate::schedule::Schedule;
@@ -35,6 +35,8 @@ pub struct User {
     pub limits: Limits,
     /// What may decide how fast the server sends.
     pub controls: Vec<ControllerKind>,
+    /// Whose traffic this user's copies are, where they say nothing else.
+    pub scitag: Option<SciTag>,
 }
 
 /// What shows who somebody is.
@@ -116,6 +118,7 @@ impl Policy {
                 grants: vec![Grant { name: String::new(), folder: folder.into(), access }],
                 limits: Limits::default(),
                 controls: usual_controls(),
+                scitag: None,
             }],
             ..Policy::default()
         }
