@@ -6,6 +6,7 @@ pub mod job;
 pub mod keep;
 pub mod planned;
 pub mod reach;
+pub mod tag;
 
 use self::ctl::CtlArgs;
 use self::forward::{ConnectArgs, ForwardArgs};
@@ -13,6 +14,7 @@ use self::job::JobArgs;
 use self::keep::KeepArgs;
 use self::planned::{FinishArgs, HOW, PlanArgs, StatusArgs};
 use self::reach::ReachArgs;
+use self::tag::TagArgs;
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::hours::parse_rates;
 use crate::rate::parse_rate;
@@ -284,6 +286,9 @@ pub struct CopyFlags {
     /// Mark the packets of both sides: a number up to 63, or le, ef, cs0 to cs7, af11 to af43
     #[arg(long, value_name = "VALUE", help_heading = SPEED)]
     pub dscp: Option<Dscp>,
+    /// Whose traffic it is.
+    #[command(flatten)]
+    pub tag: TagArgs,
     /// Give up when the other side or the path has been silent for so long
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration, help_heading = SPEED)]
     pub stall_timeout: Duration,

@@ -179,6 +179,8 @@ pub fn options(flags: &CopyFlags, observer: &mut dyn Observer) -> Result<CopyOpt
         live: flags.rate.clone().map(|rates| Arc::new(LiveControl::new(rates))),
         background: flags.background,
         dscp: flags.dscp,
+        scitag: flags.tag.scitag,
+        fireflies: flags.tag.collector()?,
         ack_every: flags.ack_every,
         batch: flags.batch,
         packet_size: flags.packet_size,

@@ -84,6 +84,11 @@ fn request_line(request: &RequestError) -> String {
         RequestError::EndsOfBetween => {
             "--bind and --paths name ways out of this host, and the data of a copy between two other hosts goes directly".into()
         }
+        RequestError::FlowsOfBetween => {
+            "--firefly tells of the flows of this host, and a copy between two other hosts has none here; their daemons tell of \
+             them"
+                .into()
+        }
         RequestError::NothingToRelay => "--via here is for a copy between two other hosts".into(),
         RequestError::NoOtherDaemon => {
             "--dest-token-file is for a copy from one other host to a longhaul:// on another".into()

@@ -1,6 +1,6 @@
 //! The other values that flags take: durations, port ranges, addresses, secrets, lists of files.
 
-use longhaul::{DEFAULT_PORT, Location};
+use longhaul::{Collector, CollectorName, DEFAULT_PORT, Location};
 use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::streams::Streams;
 use std::ffi::OsString;
@@ -52,6 +52,14 @@ pub fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
         return Err(format!("the range runs backwards; write {last}-{first}"));
     }
     Ok(first..=last)
+}
+
+/// Find what is told of flows.
+pub fn open_collector(name: CollectorName) -> Result<Collector, String> {
+    let opened = Collector::open(name.clone());
+    opened.map_err(|error| {
+        format!("{name}: this collector is not found ({}); check its name", describe(&error))
+    })
 }
 
 /// Read mebibytes of memory for a server's copies.

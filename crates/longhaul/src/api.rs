@@ -1,5 +1,6 @@
 //! What a program that embeds longhaul deals with: where things are, how to copy them, what came of it.
 
+use crate::authority::host_and_port;
 use crate::error::LocationError;
 use crate::live::LiveControl;
 use crate::trace;
@@ -126,23 +127,10 @@ fn parse_daemon(rest: &[u8]) -> Result<Location, LocationError> {
         None => (rest, &b""[..]),
     };
     let authority = std::str::from_utf8(authority).map_err(|_| LocationError::HostNotText)?;
-    let (host, port) = match authority.strip_prefix('[').and_then(|a| a.split_once(']')) {
-        Some((host, port)) => (host, port.strip_prefix(':')),
-        None => match authority.rsplit_once(':') {
-            Some((host, port)) if !host.contains(':') => (host, Some(port)),
-            _ => (authority, None),
-        },
-    };
+    let (host, port) = host_and_port(authority, DEFAULT_PORT)?;
     if host.is_empty() {
         return Err(LocationError::NoHost);
     }
-    let port = match port {
-        None => DEFAULT_PORT,
-        Some(port) => match port.parse() {
-            Ok(port) if port > 0 => port,
-            _ => return Err(LocationError::Port(port.into())),
-        },
-    };
     Ok(Location::Daemon { host: host.into(), port, path: path.into() })
 }
 
@@ -199,6 +187,11 @@ pub struct CopyOptions {
     pub background: bool,
     /// What the packets of both sides ask of routers; `None`: nothing, in the background to be last.
     pub dscp: Option<Dscp>,
+    /// Whose traffic this is and what for, which the flow labels of IPv6 tell, and fireflies; `None`: what the server says of
+    /// its user.
+    pub scitag: Option<SciTag>,
+    /// Is told of the flows that carry the data, if they have a tag.
+    pub fireflies: Option<Collector>,
     /// New packets per acknowledgement (F in the FOBS paper); `None`: the controller's own.
     pub ack_every: Option<u32>,
     /// Packets sent between two looks for an acknowledgement (B in the FOBS paper).
@@ -258,6 +251,8 @@ impl Default for CopyOptions {
             shared_rate: None,
             background: false,
             dscp: None,
+            scitag: None,
+            fireflies: None,
             ack_every: None,
             batch: None,
             packet_size: None,
@@ -290,10 +285,12 @@ impl CopyOptions {
     }
 }
 
+pub use crate::fireflies::{Collector, CollectorName};
 pub use crate::net::local::LocalEnd;
 pub use longhaul_proto::control::ControllerKind;
 pub use longhaul_proto::dscp::Dscp;
 pub use longhaul_proto::object::SelectorKind;
+pub use longhaul_proto::scitag::{NoSciTag, SciTag};
 pub use longhaul_proto::session::attributes::Preserve;
 pub use longhaul_proto::session::limit::{Limit, LimitSpans};
 pub use longhaul_proto::session::message::{Delta, FileFailure, FileOptions, Fsync, Pace};

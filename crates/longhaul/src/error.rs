@@ -343,6 +343,11 @@ pub enum RequestError {
     /// What goes over this host's addresses is named, and nothing of the data does.
     #[error("where this host sends from has no say in a copy between two other hosts")]
     EndsOfBetween,
+    /// The flows of a copy are to be told from here, and none of them is this host's.
+    #[error(
+        "a copy between two other hosts has no flow here to tell a collector of: their daemons can be told of one"
+    )]
+    FlowsOfBetween,
     /// Data is to go by way of this host, and one side is this host.
     #[error("data goes by way of this host only where both sides are other hosts")]
     NothingToRelay,
@@ -486,6 +491,9 @@ pub enum LocationError {
     /// No host follows the scheme.
     #[error("longhaul:// needs a host, as in longhaul://host/path")]
     NoHost,
+    /// No host stands before the port of a collector.
+    #[error("{0:?}: write HOST or HOST:PORT")]
+    NoCollector(String),
     /// What stands behind the host's colon is no port.
     #[error("{0:?} is not a port (1 to 65535)")]
     Port(String),

@@ -21,11 +21,13 @@
 //! ```
 
 mod api;
+mod authority;
 pub mod daemon;
 mod error;
 // What measures the disk side alone uses it, and the fuzzer.
 #[doc(hidden)]
 pub mod files;
+mod fireflies;
 #[doc(hidden)]
 pub mod listing;
 mod live;

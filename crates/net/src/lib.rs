@@ -8,7 +8,7 @@
 //! - [`tcp`]: how TCP connections that carry data are set up and opened, what the kernel knows of them, how many
 //!   are best.
 //! - [`checksum`]: how the shell of another host says whether what we sent came whole.
-//! - [`dscp`]: what IP headers ask of routers.
+//! - [`marks`], [`dscp`], [`flow_label`]: what IP headers say of a session's packets. [`flow`]: what it sends and receives by.
 //! - [`local`]: where on this host a connection begins.
 //! - [`history`], [`user`]: what is remembered from one transfer to the next, and where.
 //! - [`plain`]: protocols in clear over UDP, for experiments.
@@ -21,10 +21,13 @@ pub mod clock;
 pub mod control;
 mod drops;
 pub mod dscp;
+pub mod flow;
+pub mod flow_label;
 pub mod history;
 pub mod join;
 pub mod link;
 pub mod local;
+pub mod marks;
 pub mod noise;
 pub mod patient;
 mod pipe;

@@ -8,7 +8,8 @@ use super::tcp_set::StreamSet;
 use super::udp::{Datagram, ReceiveBuffers, UdpSocket, is_on_the_way};
 use super::wake::{Interest, Waker, wait};
 use crate::clock;
-use longhaul_proto::dscp::Dscp;
+use crate::flow::Flow;
+use crate::marks::Marks;
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::session::opening::{Assembly, Piece, cut};
@@ -53,8 +54,10 @@ pub struct PeerLink {
     awaited: Option<Awaited>,
     /// What came before it could be opened.
     held: Strays,
-    /// What is sent asks routers for this.
-    dscp: Dscp,
+    /// How what is sent is marked, and who hears of the flow.
+    marks: Marks,
+    /// The flow over UDP, once it carries data.
+    flow: Option<Arc<Flow>>,
 }
 
 /// What seals and opens a link's datagrams.
@@ -157,7 +160,8 @@ impl PeerLink {
             address,
             awaited: None,
             held: Strays::default(),
-            dscp: Dscp::default(),
+            marks: Marks::default(),
+            flow: None,
         }
     }
 
@@ -216,6 +220,7 @@ impl PeerLink {
         if let Socket::Connected(socket) = &self.socket
             && socket.connect(peer).is_ok()
         {
+            self.flow = None;
             self.address.moved(peer);
             self.address.note_proven();
         }
@@ -224,6 +229,7 @@ impl PeerLink {
     /// This host has this address now, and may have had another before. For a client: a server's address stays.
     pub fn note_own_address(&mut self, address: IpAddr) {
         self.streams.leave_all_but(address);
+        self.flow.take_if(|flow| flow.local.ip() != address.to_canonical());
         if let Socket::Connected(socket) = &self.socket
             && let Err(error) = socket.send_from(address)
         {
@@ -286,12 +292,14 @@ impl PeerLink {
             None => false,
         };
         self.by_streams |= any;
-        let mut by_udp = false;
+        let (mut by_udp, mut came) = (false, 0);
         let outcome = self.receive_datagrams(|phase, arrival, body| {
             by_udp |= phase == KeyPhase::Main;
+            came += if phase == KeyPhase::Early { 0 } else { body.len() + SEAL_OVERHEAD };
             handle(phase, arrival, body);
         });
         self.by_streams &= !by_udp;
+        self.note_data(0, came);
         if self.keys.are_spent() {
             return Err(io::Error::other(Spent));
         }
@@ -373,8 +381,8 @@ impl PeerLink {
         let outcome = match &self.socket {
             Socket::Connected(socket) | Socket::Open(socket, _) => socket.connect(peer),
             Socket::Shared(local) => UdpSocket::bind(*local, true).and_then(|mut socket| {
+                mark(&mut socket, &self.marks);
                 socket.connect(peer)?;
-                socket.set_dscp(self.dscp);
                 self.socket = Socket::Connected(socket);
                 Ok(())
             }),
@@ -383,6 +391,7 @@ impl PeerLink {
             tracing::debug!("cannot answer {peer}: {error}");
             return;
         }
+        self.flow = None;
         self.address.moved(peer);
         if let Socket::Open(..) = self.socket
             && let Socket::Open(socket, _) = std::mem::replace(&mut self.socket, Socket::Shared(peer))
@@ -406,7 +415,10 @@ impl PeerLink {
         keys.seal(&mut scratch[..len], transmit.number);
         match &mut self.socket {
             Socket::Connected(_) if !self.address.take(len) => {}
-            Socket::Connected(socket) => drop(socket.send_run(&scratch[..len], len, None)),
+            Socket::Connected(socket) => {
+                drop(socket.send_run(&scratch[..len], len, None));
+                self.note_data(if phase == KeyPhase::Early { 0 } else { len }, 0);
+            }
             Socket::Open(socket, peers) => {
                 for peer in peers.iter() {
                     let _ = socket.send_run(&scratch[..len], len, Some(*peer));
@@ -478,13 +490,25 @@ impl PeerLink {
         }
     }
 
-    /// What is sent from now on asks routers for this, over UDP and over TCP streams.
-    pub fn set_dscp(&mut self, dscp: Dscp) {
-        self.dscp = dscp;
-        self.streams.set_dscp(dscp);
+    /// What is sent from now on is marked so, over UDP and over TCP streams.
+    pub fn set_marks(&mut self, marks: Marks) {
         if let Socket::Connected(socket) | Socket::Open(socket, _) = &mut self.socket {
-            socket.set_dscp(dscp);
+            mark(socket, &marks);
         }
+        self.streams.set_marks(marks.clone());
+        self.marks = marks;
+    }
+
+    /// How what is sent is marked.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
+    /// So many bytes that are no mere probes have gone over UDP, and come. The first of them begin its flow.
+    fn note_data(&mut self, sent: usize, received: usize) {
+        let mut flow = self.flow.take();
+        self.marks.note_datagrams(&mut flow, || self.ends(), [sent, received]);
+        self.flow = flow;
     }
 
     /// Whether, since this was last asked, the host has refused datagrams of a run as too long for the path, of which it may have
@@ -523,6 +547,7 @@ impl PeerLink {
             self.run.clear();
         }
         (self.run_sent, self.run_segment) = (0, datagram_len);
+        self.note_data(self.run.len(), 0);
         self.flush()?;
         Ok(datagrams)
     }
@@ -565,6 +590,11 @@ impl Awaited {
             }
         }
     }
+}
+
+fn mark(socket: &mut UdpSocket, marks: &Marks) {
+    socket.set_dscp(marks.dscp);
+    socket.set_label(marks.scitag);
 }
 
 /// Room for any one datagram.

@@ -9,7 +9,9 @@ pub use info::TcpInfo;
 pub use opener::Opener;
 pub use tuner::{Progress, Survey, Tuner};
 
+use crate::flow_label::labelled;
 use crate::local::LocalEnd;
+use longhaul_proto::scitag::SciTag;
 use longhaul_proto::suggest;
 use longhaul_proto::wire::BASE_DATAGRAM_LEN;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -29,13 +31,22 @@ pub struct TcpOptions {
     pub nodelay: bool,
     /// Bytes of a segment at most, both ways; `None`: what the path takes when the connection begins.
     pub mss: Option<u32>,
+    /// What the flow label of its packets says, where it begins here and goes by IPv6.
+    pub label: Option<SciTag>,
     /// A connection that gets nothing through for so long, while others do, is given up by whoever watches it.
     pub stall: Duration,
 }
 
 impl Default for TcpOptions {
     fn default() -> TcpOptions {
-        TcpOptions { window: None, congestion: None, nodelay: true, mss: None, stall: Duration::from_secs(5) }
+        TcpOptions {
+            window: None,
+            congestion: None,
+            nodelay: true,
+            mss: None,
+            label: None,
+            stall: Duration::from_secs(5),
+        }
     }
 }
 
@@ -54,7 +65,8 @@ impl TcpOptions {
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        socket.connect_timeout(&address.into(), left)?;
+        let to = self.label.map_or(address, |tag| labelled(&socket, address, tag));
+        socket.connect_timeout(&to.into(), left)?;
         Ok(socket.into())
     }
 

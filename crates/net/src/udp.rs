@@ -5,9 +5,11 @@
 use super::drops::DropMeter;
 use crate::clock;
 use crate::dscp;
+use crate::flow_label::{labelled, without_label};
 use crate::local::LocalEnd;
 use longhaul_proto::dscp::Dscp;
 use longhaul_proto::ecn::Ecn;
+use longhaul_proto::scitag::SciTag;
 use longhaul_proto::units::{Time, nanos};
 use longhaul_proto::wire::{IPV4_UDP_LEN, IPV6_UDP_LEN};
 use rustix::time::{ClockId, clock_gettime};
@@ -75,6 +77,8 @@ pub struct UdpSocket {
     receive_buffer: usize,
     /// What the IP headers of all that is sent say: six bits of service, two of ECN.
     service: u8,
+    /// What the flow label of all that is sent by IPv6 says.
+    label: Option<SciTag>,
 }
 
 /// Buffers for receiving, apart from the socket so that the datagrams can be worked on while it is borrowed.
@@ -192,7 +196,7 @@ impl UdpSocket {
         bind(&socket)?;
         let receive_buffer = socket.recv_buffer_size().unwrap_or(0);
         let drops = DropMeter::new(receive_buffer);
-        Ok(UdpSocket { socket, gso, drops, receive_buffer, service: 0 })
+        Ok(UdpSocket { socket, gso, drops, receive_buffer, service: 0, label: None })
     }
 
     /// From now on every datagram tells to which of this host's addresses it came.
@@ -206,7 +210,9 @@ impl UdpSocket {
 
     /// Talk to `peer` only from now on.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
-        self.socket.connect(&SockAddr::from(self.reachable(peer)))
+        let peer = self.reachable(peer);
+        let to = self.label.map_or(peer, |tag| labelled(&self.socket, peer, tag));
+        self.socket.connect(&SockAddr::from(to))
     }
 
     /// Send to the same peer from the address that this host has now: a connected socket keeps to the one it had.
@@ -235,6 +241,16 @@ impl UdpSocket {
         self.set_service(dscp.service() | self.service & ECN_BITS);
     }
 
+    /// What is sent to the connected peer from now on says by its flow label whose it is.
+    pub fn set_label(&mut self, tag: Option<SciTag>) {
+        let is_new = tag.is_some() && self.label != tag;
+        self.label = tag;
+        if let (true, Some(peer)) = (is_new, self.peer_addr()) {
+            // As it was, if this fails.
+            let _ = self.connect(peer);
+        }
+    }
+
     /// What the IP headers of all that is sent from now on say of queues. Where it cannot be said, nothing is marked.
     pub fn set_ecn(&mut self, ecn: Ecn) {
         self.set_service(self.service & !ECN_BITS | ecn.bits());
@@ -259,7 +275,7 @@ impl UdpSocket {
 
     /// The address that it is connected to.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.socket.peer_addr().ok()?.as_socket()
+        self.socket.peer_addr().ok()?.as_socket().map(without_label)
     }
 
     /// For waiting.

@@ -29,6 +29,7 @@ pub mod path;
 pub mod plpmtud;
 pub mod ranges;
 pub mod rtt;
+pub mod scitag;
 pub mod seen;
 pub mod session;
 pub mod streams;

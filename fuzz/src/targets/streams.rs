@@ -3,6 +3,7 @@
 use super::{Script, put_piece};
 use longhaul_net::noise::Identity;
 use longhaul_net::{control, wake};
+use longhaul_proto::scitag::SciTag;
 use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
@@ -305,6 +306,7 @@ pub(super) fn offer() -> Offer {
         third_party: false,
         dscp: Some(46.into()),
         preserve: Some(Preserve::ARCHIVE),
+        scitag: SciTag::new(2, 16),
     }
 }
 

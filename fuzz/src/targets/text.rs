@@ -1,5 +1,6 @@
 //! What people write: scenarios, places, rates, configurations, tokens.
 
+use longhaul::CollectorName;
 use longhaul::Location;
 use longhaul::daemon::token::UserToken;
 use longhaul_cli::config::Config;
@@ -8,6 +9,7 @@ use longhaul_cli::rate::{parse_bytes, parse_rate};
 use longhaul_net::history;
 use longhaul_proto::control::Remembered;
 use longhaul_proto::dscp::Dscp;
+use longhaul_proto::scitag::SciTag;
 use longhaul_proto::units::Rate;
 use longhaul_sim::scenario::Scenario;
 use std::ffi::OsString;
@@ -84,6 +86,12 @@ pub fn rate(bytes: &[u8]) {
     }
     if let Ok(dscp) = text.parse::<Dscp>() {
         assert_eq!(dscp.to_string().parse().ok(), Some(dscp));
+    }
+    if let Ok(tag) = text.parse::<SciTag>() {
+        assert_eq!(tag.to_string().parse(), Ok(tag));
+    }
+    if let Ok(name) = text.parse::<CollectorName>() {
+        assert_eq!(name.to_string().parse(), Ok(name));
     }
     match parse_bytes(&text) {
         Ok(bytes) => assert!((1..=1_000_000_000_000_000).contains(&bytes), "{bytes}"),

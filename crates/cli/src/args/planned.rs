@@ -89,7 +89,7 @@ Examples:
   longhaul finish /shared/run7";
 
 /// What a plan says, not who copies a part of it.
-pub(super) const HOW: [&str; 38] = [
+pub(super) const HOW: [&str; 40] = [
     "exclude",
     "files_from",
     "checksum",
@@ -108,6 +108,8 @@ pub(super) const HOW: [&str; 38] = [
     "l4s",
     "background",
     "dscp",
+    "scitag",
+    "firefly",
     "stall_timeout",
     "ack_every",
     "batch",

@@ -8,9 +8,9 @@ pub use edit::{Draft, Listed};
 pub use identity::load_or_make;
 
 use self::written::{Span, Written, WrittenUser};
-use longhaul::ControllerKind;
 use longhaul::daemon::policy::{Grant, Limits, Policy, User, UserKey, usual_controls};
 use longhaul::daemon::token::from_hex;
+use longhaul::{CollectorName, ControllerKind};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -90,6 +90,8 @@ pub struct Config {
     pub may_set_all: bool,
     /// The addresses at which clients find further paths to it.
     pub announce: Vec<IpAddr>,
+    /// What is told of flows.
+    pub firefly: Option<CollectorName>,
 }
 
 impl Config {
@@ -127,6 +129,7 @@ impl Config {
             third_party: written.allow_third_party.unwrap_or(false),
             may_set_all: written.allow_super.unwrap_or(false),
             announce: written.announce.clone(),
+            firefly: written.firefly.as_ref().map(|collector| collector.0.clone()),
         })
     }
 }
@@ -199,6 +202,7 @@ impl Reader<'_> {
                 .iter()
                 .map(|to| to.0.clone())
                 .collect(),
+            scitag: user.scitag.as_ref().or(written.scitag.as_ref()).map(|tag| tag.0),
         })
     }
 
@@ -263,6 +267,8 @@ allow-third-party = true
 allow-super = true
 allow-forward = ["localhost:22", "db.example.org:5432"]
 key-file = "/etc/longhaul/other.key"
+scitag = "2.16"
+firefly = "collector.example.org"
 
 [folders]
 data = "/srv/data"
@@ -277,6 +283,7 @@ rates = [{ from = "22:00", to = "06:00", rate = "2gbit" }]
 sessions = 4
 controls = ["fixed"]
 allow-forward = []
+scitag = "3.1"
 
 [users.bob]
 id = "1102030405060708"
@@ -320,6 +327,9 @@ folders = { data = "read-write" }
         let forwards =
             ["localhost:22", "db.example.org:5432"].map(|to| to.parse::<longhaul::Target>().unwrap());
         assert_eq!((alice.forwards.len(), &bob.forwards[..]), (0, &forwards[..]));
+        let tags = [alice, bob].map(|user| user.scitag.unwrap().to_string());
+        assert_eq!(tags, ["3.1", "2.16"]);
+        assert_eq!(config.firefly.unwrap().to_string(), "collector.example.org:10514");
     }
 
     #[test]
@@ -348,13 +358,15 @@ folders = { data = "read-write" }
             ("\"ledbat\"", "\"ledbatt\"", 8, "ledbat"),
             ("\"127.0.0.1:9700\"", "\"here\"", 11, "ADDR:PORT"),
             ("\"localhost:22\"", "\"localhost\"", 15, "HOST:PORT"),
-            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 20, "one component"),
-            ("in = \"incoming\"", "\"/\" = \"incoming\"", 20, "beside folders"),
-            ("0102030405060708\"\n", "01020304\"\n", 23, "16 hexadecimal"),
-            ("data = \"read-only\"", "date = \"read-only\"", 25, "no folder \"date\""),
-            ("data = \"read-only\"", "data = \"readonly\"", 25, "read-only"),
-            ("folders = { data = \"read-write\" }", "", 32, "folders"),
-            ("[users.bob]", "[users.\"b ob\"]", 32, "no name"),
+            ("scitag = \"2.16\"", "scitag = \"2.64\"", 17, "2.16"),
+            ("example.org\"\n\n", "example.org:0\"\n\n", 18, "port"),
+            ("in = \"incoming\"", "\"a/b\" = \"incoming\"", 22, "one component"),
+            ("in = \"incoming\"", "\"/\" = \"incoming\"", 22, "beside folders"),
+            ("0102030405060708\"\n", "01020304\"\n", 25, "16 hexadecimal"),
+            ("data = \"read-only\"", "date = \"read-only\"", 27, "no folder \"date\""),
+            ("data = \"read-only\"", "data = \"readonly\"", 27, "read-only"),
+            ("folders = { data = \"read-write\" }", "", 35, "folders"),
+            ("[users.bob]", "[users.\"b ob\"]", 35, "no name"),
             ("sandbox = false", "sandbox = maybe", 12, ""),
         ] {
             assert!(FULL.contains(was), "{was}");

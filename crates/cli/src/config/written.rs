@@ -5,7 +5,7 @@ use crate::rate::parse_rate;
 use crate::values::{check_memory, parse_listen};
 use longhaul::daemon::policy::Access;
 use longhaul::schedule::{Days, Hours, Schedule};
-use longhaul::{ControllerKind, Rate, Target};
+use longhaul::{CollectorName, ControllerKind, Rate, SciTag, Target};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -43,6 +43,8 @@ pub struct Written {
     #[serde(default)]
     pub announce: Vec<IpAddr>,
     pub key_file: Option<PathBuf>,
+    pub scitag: Option<WrittenTag>,
+    pub firefly: Option<WrittenCollector>,
 }
 
 impl Written {
@@ -73,6 +75,7 @@ pub struct WrittenUser {
     pub sessions: Option<usize>,
     pub controls: Option<Vec<WrittenControl>>,
     pub allow_forward: Option<Vec<WrittenTarget>>,
+    pub scitag: Option<WrittenTag>,
 }
 
 impl WrittenUser {
@@ -93,6 +96,8 @@ pub struct WrittenAccess(pub Access);
 pub struct WrittenControl(pub ControllerKind);
 pub struct WrittenHours(pub Hours);
 pub struct WrittenTarget(pub Target);
+pub struct WrittenTag(pub SciTag);
+pub struct WrittenCollector(pub CollectorName);
 
 impl<'de> Deserialize<'de> for WrittenTarget {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenTarget, D::Error> {
@@ -115,6 +120,18 @@ impl<'de> Deserialize<'de> for WrittenAccess {
 impl<'de> Deserialize<'de> for WrittenControl {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenControl, D::Error> {
         String::deserialize(from)?.parse().map(WrittenControl).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenTag {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenTag, D::Error> {
+        String::deserialize(from)?.parse().map(WrittenTag).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for WrittenCollector {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenCollector, D::Error> {
+        String::deserialize(from)?.parse().map(WrittenCollector).map_err(D::Error::custom)
     }
 }
 

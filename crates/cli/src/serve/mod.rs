@@ -13,13 +13,13 @@ use crate::args::ServeArgs;
 use crate::config::{Config, ConfigError, load_or_make};
 use crate::failure::Failure;
 use crate::output::{self, Exit, warn};
-use crate::values::{Token, find_token};
+use crate::values::{Token, find_token, open_collector};
 use crate::{log, signals};
 use longhaul::daemon::MEMORY_BYTES;
 use longhaul::daemon::admission::Admission;
 use longhaul::daemon::policy::{Access, Policy, UserKey};
 use longhaul::daemon::token::UserToken;
-use longhaul::{DEFAULT_PORT, Identity, ServeOptions, Target};
+use longhaul::{Collector, CollectorName, DEFAULT_PORT, Identity, ServeOptions, Target};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,7 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         third_party: plan.third_party,
         may_set_all: plan.may_set_all,
         announce: plan.announce.clone(),
+        fireflies: plan.firefly.and_then(collector),
     };
     let stop = Arc::new(AtomicBool::new(false));
     let hang_up = plan.config.clone().map(|path| reloader(path, admission));
@@ -87,6 +88,7 @@ struct Plan {
     third_party: bool,
     may_set_all: bool,
     announce: Vec<IpAddr>,
+    firefly: Option<CollectorName>,
     /// The file to read again when asked to.
     config: Option<PathBuf>,
     /// Read again with it.
@@ -129,6 +131,7 @@ impl Plan {
             third_party: config.third_party,
             may_set_all: config.may_set_all,
             announce: config.announce,
+            firefly: config.firefly,
             config: Some(path.into()),
             key_file: Some(config.key_file),
             greeting: Greeting::Config(path.display().to_string()),
@@ -159,6 +162,7 @@ impl Plan {
             third_party: args.allow_third_party,
             may_set_all: args.allow_super,
             announce: args.announce.clone(),
+            firefly: None,
             config: None,
             key_file: None,
             greeting: Greeting::Folder(root.display().to_string(), paste),
@@ -184,6 +188,13 @@ impl Plan {
         }
         needs
     }
+}
+
+/// What is told of flows. A daemon serves without it too.
+fn collector(name: CollectorName) -> Option<Collector> {
+    let opened =
+        open_collector(name).map_err(|line| tracing::warn!("no fireflies until the next start: {line}"));
+    opened.ok()
 }
 
 /// A secret that both sides have.

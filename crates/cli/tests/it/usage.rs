@@ -74,6 +74,16 @@ fn values_that_make_no_sense_are_named() {
     refused(&["--rate", "08:00-28:00 1g", "a", "h:b"], "28:00");
     refused(&["--dscp", "64", "a", "h:b"], "no code point \"64\"");
     refused(&["--dscp", "af12x", "a", "h:b"], "did you mean");
+    refused(&["--scitag", "2.64", "a", "h:b"], "\"2.64\" is no SciTag");
+    refused(&["--scitag", "144", "a", "h:b"], "EXPERIMENT.ACTIVITY");
+    refused(&["--firefly", "collector", "a", "h:b"], "--scitag");
+    refused(&["--scitag=2.16", "--firefly=collector:0", "a", "h:b"], "is not a port");
+    refused(&["--scitag=2.16", "--firefly=:10514", "a", "h:b"], "write HOST");
+    refused(
+        &["--scitag=2.16", "--firefly=no.such.host.invalid", "a", "h:b"],
+        "--firefly no.such.host.invalid:10514",
+    );
+    refused(&["--scitag=2.16", "--firefly=127.0.0.1", "g:a", "h:b"], "two other hosts");
     refused(&["--streams", "65", "a", "h:b"], "from 1 to 64");
     refused(&["--transport=object", "--streams=4", "a", "h:b"], "leave one of the two out");
     refused(&["--transport=ssh", "--congestion=reno", "a", "h:b"], "leave one of the two out");

@@ -143,14 +143,8 @@ impl Account {
     pub fn of_login(root: Root, access: Access, psk: Psk) -> Account {
         let key = UserKey::Own { id: Default::default(), secret: Default::default() };
         let controls = longhaul_proto::control::ControllerKind::ALL.to_vec();
-        let user = User {
-            name: "ssh".into(),
-            key,
-            grants: vec![],
-            limits: Default::default(),
-            controls,
-            forwards: vec![],
-        };
+        let (name, limits) = ("ssh".into(), Default::default());
+        let user = User { name, key, grants: vec![], limits, controls, forwards: vec![], scitag: None };
         Account { user, psk, rooms: vec![Room { name: String::new(), root, access }] }
     }
 
@@ -266,6 +260,7 @@ mod tests {
             limits: Default::default(),
             controls: usual_controls(),
             forwards: vec![],
+            scitag: None,
         }
     }
 

@@ -9,6 +9,7 @@
 //! - [`records`]: what is told of connections, sessions and files. `tally` knows the hashes of files.
 //! - `supervision`: what of all this goes along with one session.
 
+use crate::api::Collector;
 use crate::error::PolicyError;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct ServeOptions {
     pub may_set_all: bool,
     /// The addresses at which clients that look for further paths reach it; none: all of this host's, or the one that it listens at.
     pub announce: Vec<IpAddr>,
+    /// Is told of the flows that carry data, if they have a tag.
+    pub fireflies: Option<Collector>,
 }
 
 impl ServeOptions {
@@ -57,6 +60,7 @@ impl ServeOptions {
             third_party: false,
             may_set_all: false,
             announce: vec![],
+            fireflies: None,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Who may do what at a server, and how fast, as it is written down.
 
 use super::token::Secret;
-use crate::api::{ControllerKind, Dscp, Rate, Token};
+use crate::api::{ControllerKind, Dscp, Rate, SciTag, Token};
 use crate::net::control::TokenId;
 use crate::net::noise::Identity;
 use crate::schedule::Schedule;
@@ -38,6 +38,8 @@ pub struct User {
     pub controls: Vec<ControllerKind>,
     /// Where the server connects to for this user, who forwards connections.
     pub forwards: Vec<Target>,
+    /// Whose traffic this user's copies are, where they say nothing else.
+    pub scitag: Option<SciTag>,
 }
 
 /// What shows who somebody is.
@@ -120,6 +122,7 @@ impl Policy {
                 limits: Limits::default(),
                 controls: usual_controls(),
                 forwards: vec![],
+                scitag: None,
             }],
             ..Policy::default()
         }

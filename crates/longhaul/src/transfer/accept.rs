@@ -3,6 +3,7 @@
 use super::absent::{Absent, CopyKey};
 use super::connect::random;
 use super::replays::{Moment, Replays};
+use crate::api::Collector;
 use crate::daemon::admission::{Account, Admission, Room};
 use crate::daemon::places::{Place, Places};
 use crate::daemon::policy::Access;
@@ -51,6 +52,8 @@ pub struct Server {
     pub connects: bool,
     /// Whether it keeps owners, devices and all else that takes privileges.
     pub may_set_all: bool,
+    /// Is told of flows.
+    pub fireflies: Option<Collector>,
     /// Why no offer can be accepted.
     pub unable: Option<Reason>,
     /// Which offers came for the first time.

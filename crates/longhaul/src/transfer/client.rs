@@ -26,6 +26,7 @@ use crate::listing;
 use crate::live::Reach;
 use crate::net::budget::Allowance;
 use crate::net::control::Control;
+use crate::net::flow_label;
 use crate::net::seal::{Keys, Side};
 use crate::net::tcp_set::{StreamOpener, StreamOpenerConfig, check_congestion, control_key, stream_key};
 use crate::net::wake::{Waker, precise_timers};
@@ -303,14 +304,14 @@ pub fn open<'a>(
             udp_handshake::shake_hands(&mut proposal, connecting, first, options, (observer, &stop))?
         }
     };
-    let dscp = proposal.offer.service();
+    let (dscp, label) = (proposal.marks.dscp, proposal.marks.scitag);
     let (transfer, connection_id) = (proposal.offer.transfer, proposal.offer.connection_id);
     let common = Common {
         secret: agreed.secret,
         aes: agreed.aes,
         classes: transfer.classes.clone(),
         sends: fields.sends,
-        dscp,
+        marks: proposal.marks,
     };
     agreed.link.answered(&agreed.secret);
     agreed.link.set_main_keys(Keys::main(&agreed.secret, agreed.aes, connection_id, Side::Client));
@@ -341,8 +342,9 @@ pub fn open<'a>(
         let key = control_key(&secret, connection_id);
         rejoin::keep(control, Rejoin { ways: ways.clone(), connection_id, key }, connecting, patience)?;
     }
+    let needs_label = addresses.iter().any(|to| to.ip().to_canonical().is_ipv6());
     let opener = StreamOpener::new(
-        StreamOpenerConfig { addresses, connection_id, key, congestion, local },
+        StreamOpenerConfig { addresses, connection_id, key, congestion, local, label },
         link.streams().acceptor(),
         waker.clone(),
     );
@@ -356,6 +358,7 @@ pub fn open<'a>(
         pace_told: Pace { rate: transfer.rate_cap, paused: false },
         shared_rate: options.shared_rate.clone(),
         first_flight: first_flight.filter(|_| honours_ticket),
+        fireflies: proposal.fireflies,
         ..Session::new((link, control, waker), (proposal.check, transfer, rtt), stop, observer)
     };
     let mut opened = Opened { session, far };
@@ -382,6 +385,9 @@ pub fn open<'a>(
         let fate =
             if honours_ticket { "" } else { ", in vain: the daemon does not know the ticket any more" };
         opened.session.remark(format!("{sent} packets went together with the offer{fate}"));
+    }
+    if let (true, Err(error)) = (needs_label, label.map_or(Ok(()), |_| flow_label::check())) {
+        opened.session.remark(format!("the kernel puts no SciTag into the flow label of packets: {error}"));
     }
     send_listing(&opened.session, &fields.listing[proposal.head_len..], fields.listing.len());
     Ok(opened)

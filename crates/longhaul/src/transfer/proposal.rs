@@ -8,9 +8,11 @@ use super::start::Connecting;
 use crate::api::CopyOptions;
 use crate::clock;
 use crate::error::Error;
+use crate::fireflies::Fireflies;
 use crate::net::aead::has_aes;
 use crate::net::control::{Beginning, ClientKey, Control, HandshakeError, OFFER_MAX};
 use crate::net::link::PeerLink;
+use crate::net::marks::Marks;
 use crate::net::seal::{KeyPhase, Keys};
 use crate::net::wake::Waker;
 use longhaul_proto::endpoint::Endpoint;
@@ -45,6 +47,10 @@ pub struct Proposal {
     pub check: PathCheck,
     /// How much of the listing the offer has.
     pub head_len: usize,
+    /// How all is marked that this side sends.
+    pub marks: Marks,
+    /// Tells of its flows.
+    pub fireflies: Option<Fireflies>,
     scratch: Vec<u8>,
 }
 
@@ -94,12 +100,14 @@ impl Proposal {
             third_party: fields.third_party,
             dscp: options.dscp,
             preserve: Some(options.files.preserve).filter(Preserve::is_any),
+            scitag: options.scitag,
         };
         let fixed = postcard::to_allocvec(&offer).map_or(usize::MAX, |bytes| bytes.len());
         let room = OFFER_MAX.checked_sub(fixed + 8).ok_or(Error::OfferTooLong)?;
         let head_len = fields.listing.len().min(room);
         offer.listing_head = fields.listing[..head_len].to_vec();
-        Ok(Proposal { offer, check, head_len, scratch: vec![] })
+        let (marks, fireflies) = Fireflies::begin(&offer, fields.sends, options.fireflies.as_ref());
+        Ok(Proposal { offer, check, head_len, scratch: vec![], marks, fireflies })
     }
 
     /// For datagrams to a daemon.
@@ -114,7 +122,7 @@ impl Proposal {
         options: &CopyOptions,
     ) -> Result<PeerLink, Error> {
         let mut link = open_link(peers, options.bind.first(), self.early(key))?;
-        link.set_dscp(self.offer.service());
+        link.set_marks(self.marks.clone());
         Ok(link)
     }
 

@@ -24,6 +24,7 @@ use crate::daemon::policy::{Access, grants_mark};
 use crate::daemon::supervision::{Meter, Supervision};
 use crate::error::Error;
 use crate::files::{Base, Exclude, Lister, Outlet, Passed, ScanOptions, SourceSpec, tap_file};
+use crate::fireflies::Fireflies;
 use crate::listing::{self, ListingError};
 use crate::net::aead::has_aes;
 use crate::net::budget::{Allowance, Purpose};
@@ -52,6 +53,7 @@ pub fn serve_session(
 ) -> Result<String, Ended> {
     // Over ssh it is the user of this host.
     let refused = client.offer.dscp.take_if(|dscp| !server.is_ssh && !grants_mark(*dscp));
+    client.offer.scitag = client.offer.scitag.or(client.owner.account.user.scitag);
     if client.offer.third_party {
         return arranged::serve(server, client, (link, waker), guest, ground);
     }
@@ -70,7 +72,7 @@ pub fn serve_session(
             aes: offer.aes && has_aes(),
             classes: offer.transfer.classes.clone(),
             sends,
-            dscp: offer.service(),
+            marks: session.link.marks().clone(),
         },
         doors(server, ground.as_ref()),
     );
@@ -165,7 +167,8 @@ fn begin<'a>(
     observer: &'a mut dyn Observer,
 ) -> Result<Session<'a>, Ended> {
     precise_timers();
-    link.set_dscp(offer.service());
+    let (marks, fireflies) = Fireflies::begin(offer, sends, server.fireflies.as_ref());
+    link.set_marks(marks);
     if let Some(control) = control.resumable() {
         control.set_dscp(offer.service());
     }
@@ -176,7 +179,7 @@ fn begin<'a>(
     }
     let check = PathCheck::new(transfer.classes.clone(), sends, u64::from_be_bytes(random()?));
     let session = Session::new((link, control, waker), (check, transfer, rtt), server.stop.clone(), observer);
-    Ok(Session { has_pipe: server.has_pipe, budget: server.budget.clone(), ..session })
+    Ok(Session { has_pipe: server.has_pipe, budget: server.budget.clone(), fireflies, ..session })
 }
 
 /// Where a user's copy goes.

@@ -7,6 +7,7 @@ use crate::api::{Observer, Phase, Progress, Remark};
 use crate::clock;
 use crate::daemon::supervision::Supervision;
 use crate::error::Error;
+use crate::fireflies::Fireflies;
 use crate::listing::ListingError;
 use crate::live::LiveControl;
 use crate::net::budget::Budget;
@@ -111,6 +112,8 @@ pub struct Session<'a> {
     pub files_done: Option<u64>,
     /// When this side's user was last told how the data divides.
     pub breakdown_told: Time,
+    /// Tells of flows. Dropped behind what sends by them.
+    pub fireflies: Option<Fireflies>,
 }
 
 /// Datagrams that have been opened, as far as little of them goes.
@@ -183,6 +186,7 @@ impl<'a> Session<'a> {
             path_status: vec![],
             files_done: None,
             breakdown_told: Time::ZERO,
+            fireflies: None,
         }
     }
 }
@@ -190,7 +194,11 @@ impl<'a> Session<'a> {
 impl Session<'_> {
     /// A turn of whatever runs this session begins. Whether to go on: the stop flag is not set. Tells the peer otherwise.
     pub fn begin_turn(&mut self) -> Result<(), Error> {
-        self.presence.begin_turn(clock::now(), self.stall_timeout());
+        let now = clock::now();
+        self.presence.begin_turn(now, self.stall_timeout());
+        if let Some(line) = self.fireflies.as_mut().and_then(|told| told.look(now)) {
+            self.remark(line);
+        }
         if self.waits.load(Ordering::Relaxed) && !std::mem::replace(&mut self.waits_told, true) {
             self.warn(WAITS_FOR_MEMORY.into());
         }

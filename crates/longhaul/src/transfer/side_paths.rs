@@ -17,9 +17,9 @@ use crate::clock;
 use crate::error::Error;
 use crate::net::link::PeerLink;
 use crate::net::local::LocalEnd;
+use crate::net::marks::Marks;
 use crate::net::seal::{KeyPhase, Keys, Side, path_secret};
 use crate::net::wake::Waker;
-use longhaul_proto::dscp::Dscp;
 use longhaul_proto::endpoint::{Arrival, Endpoint};
 use longhaul_proto::session::message::several::{self, PATHS_MAX, WantPaths};
 use longhaul_proto::units::Time;
@@ -43,8 +43,8 @@ pub struct Common {
     pub classes: Vec<u16>,
     /// This side sends the object.
     pub sends: bool,
-    /// What packets ask routers for.
-    pub dscp: Dscp,
+    /// How packets are marked.
+    pub marks: Marks,
 }
 
 /// The further paths of a session.
@@ -129,7 +129,7 @@ impl SidePaths {
                     (PeerLink::waiting(bound.socket, None, early), None, bound.port)
                 }
             };
-            link.set_dscp(common.dscp);
+            link.set_marks(common.marks.clone());
             link.set_main_keys(main);
             ports.push(port);
             self.list.push(SidePath::new(common, link, number, clock::now(), line)?);
@@ -285,7 +285,7 @@ impl Common {
         let (connection_id, secret) = path_secret(&self.secret, number);
         let (early, main) = self.keys(connection_id, &secret, Side::Client);
         let mut link = open_link(vec![peer], place, early)?;
-        link.set_dscp(self.dscp);
+        link.set_marks(self.marks.clone());
         link.set_main_keys(main);
         Ok(link)
     }
@@ -394,8 +394,8 @@ mod tests {
     /// A client with a further path, and its server, both on this host.
     fn both() -> (SidePaths, SidePaths) {
         let common = |sends| {
-            let (secret, classes, dscp) = ([7; 32], vec![1200], Dscp::default());
-            Common { secret, aes: true, classes, sends, dscp }
+            let (secret, classes, marks) = ([7; 32], vec![1200], Marks::default());
+            Common { secret, aes: true, classes, sends, marks }
         };
         let bind = [ip("127.0.0.1"), ip("127.0.0.2")].map(LocalEnd::Address).to_vec();
         let first = common(true).open(0, Some(&bind[0]), SocketAddr::new(ip("127.0.0.1"), 9)).unwrap();

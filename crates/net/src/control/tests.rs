@@ -70,6 +70,7 @@ fn offer() -> Offer {
         third_party: false,
         dscp: None,
         preserve: None,
+        scitag: None,
     }
 }
 

@@ -34,9 +34,9 @@ use super::seal::KeyPhase;
 use super::seal::{Keys, Refused};
 use super::wake::Waker;
 use crate::join::JoinKey;
+use crate::marks::Marks;
 use crate::tcp::Survey;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use longhaul_proto::dscp::Dscp;
 use longhaul_proto::endpoint::{Arrival, Transmit};
 use longhaul_proto::session::message::TransferOptions;
 use longhaul_proto::streams::STREAMS_MAX;
@@ -69,8 +69,8 @@ pub struct StreamSet {
     /// What the kernels knew of them at the last look.
     survey: Survey,
     looked_at: Time,
-    /// What their packets ask routers for.
-    dscp: Dscp,
+    /// How their packets are marked, and who hears of them.
+    marks: Marks,
 }
 
 impl Default for StreamSet {
@@ -86,7 +86,7 @@ impl Default for StreamSet {
             latest: 0,
             survey: Survey::default(),
             looked_at: Time::ZERO,
-            dscp: Dscp::default(),
+            marks: Marks::default(),
         }
     }
 }
@@ -120,15 +120,20 @@ impl StreamSet {
         if self.streams.len() < STREAMS_MAX as usize
             && let Ok(stream) = DataStream::new(socket, read_len)
         {
-            stream.socket.mark(self.dscp);
+            self.mark(&stream);
             self.streams.push(stream);
         }
     }
 
-    /// Their packets ask routers for this from now on, and those of all that are added.
-    pub fn set_dscp(&mut self, dscp: Dscp) {
-        self.dscp = dscp;
-        self.streams.iter().for_each(|stream| stream.socket.mark(dscp));
+    /// Mark their packets so from now on, and those of all that are added, and tell of each.
+    pub fn set_marks(&mut self, marks: Marks) {
+        self.marks = marks;
+        self.streams.iter().for_each(|stream| self.mark(stream));
+    }
+
+    fn mark(&self, stream: &DataStream) {
+        stream.socket.mark(self.marks.dscp);
+        stream.flow.iter().for_each(|flow| self.marks.announce(flow));
     }
 
     /// How many there are.

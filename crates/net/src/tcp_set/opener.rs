@@ -7,6 +7,7 @@ use crate::local::LocalEnd;
 use crate::tcp::{CONTROL_MSS, Opener, TcpOptions};
 use crate::wake::Waker;
 use crossbeam_channel::Sender;
+use longhaul_proto::scitag::SciTag;
 use longhaul_proto::units::Time;
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub struct StreamOpenerConfig {
     pub congestion: Option<String>,
     /// Where on this host they begin.
     pub local: Option<LocalEnd>,
+    /// What their flow labels say.
+    pub label: Option<SciTag>,
 }
 
 /// See the [module](self).
@@ -71,7 +74,7 @@ impl StreamOpener {
 }
 
 fn connect(config: &StreamOpenerConfig, mss: Option<u32>) -> io::Result<StreamSocket> {
-    let options = TcpOptions { mss, ..stream_options(config.congestion.as_deref()) };
+    let options = TcpOptions { mss, label: config.label, ..stream_options(config.congestion.as_deref()) };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the other side has no address");
     for address in &config.addresses {
         let deadline = Instant::now() + PATIENCE;

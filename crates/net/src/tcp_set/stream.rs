@@ -1,6 +1,7 @@
 //! One TCP stream: a connection, what waits to be written to it, and what it carried.
 
 use crate::dscp;
+use crate::flow::{Flow, Protocol};
 use crate::tcp::TcpInfo;
 use longhaul_proto::dscp::Dscp;
 use longhaul_proto::streams::records::Records;
@@ -13,6 +14,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A TCP stream's connection, which never blocks.
@@ -80,8 +82,8 @@ pub struct DataStream {
     /// When some of those were last found to have come in, or when it began to carry something.
     progress: Time,
     watch: StreamWatch,
-    /// Written and read.
-    moved_bytes: u64,
+    /// What its connection is to networks, and what was written and read; `None` for the control stream.
+    pub(super) flow: Option<Arc<Flow>>,
 }
 
 /// What is known of a TCP stream.
@@ -98,10 +100,16 @@ pub struct StreamFigures {
 impl DataStream {
     /// Over a connection that both sides trust, of which so many bytes are read in one call, and a record in any case.
     pub fn new(socket: StreamSocket, read_len: usize) -> io::Result<DataStream> {
-        match &socket {
-            StreamSocket::Tcp(socket) => socket.set_nonblocking(true)?,
-            StreamSocket::Pipe(socket) => socket.set_nonblocking(true)?,
-        }
+        let flow = match &socket {
+            StreamSocket::Tcp(socket) => {
+                socket.set_nonblocking(true)?;
+                Some(Flow::new(Protocol::Tcp, socket.local_addr()?, socket.peer_addr()?))
+            }
+            StreamSocket::Pipe(socket) => {
+                socket.set_nonblocking(true)?;
+                None
+            }
+        };
         Ok(DataStream {
             socket,
             records: Records::new(read_len),
@@ -113,7 +121,7 @@ impl DataStream {
             carried: VecDeque::new(),
             progress: Time::ZERO,
             watch: StreamWatch::default(),
-            moved_bytes: 0,
+            flow,
         })
     }
 
@@ -141,7 +149,7 @@ impl DataStream {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(sent) => {
                     self.out_sent += sent;
-                    self.moved_bytes += sent as u64;
+                    self.flow.iter().for_each(|flow| flow.note_sent(sent));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.writable = false;
@@ -160,7 +168,7 @@ impl DataStream {
             Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
             Ok(read) => {
                 self.records.filled(read);
-                self.moved_bytes += read as u64;
+                self.flow.iter().for_each(|flow| flow.note_received(read));
                 Ok(true)
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -221,9 +229,9 @@ impl DataStream {
     /// For who looks at it; `None` for the control stream, and one that is dead.
     pub fn figures(&self) -> Option<StreamFigures> {
         let StreamSocket::Tcp(socket) = &self.socket else { return None };
-        let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
-        let ends = [socket.local_addr().ok()?, socket.peer_addr().ok()?].map(canonical);
-        Some(StreamFigures { ends, bytes: self.moved_bytes, rtt: TcpInfo::of(socket).ok()?.rtt })
+        let flow = self.flow.as_ref()?;
+        let (ends, bytes) = ([flow.local, flow.peer], flow.sent() + flow.received());
+        Some(StreamFigures { ends, bytes, rtt: TcpInfo::of(socket).ok()?.rtt })
     }
 
     /// For the watch over all TCP streams.

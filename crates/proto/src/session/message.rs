@@ -16,6 +16,7 @@ use crate::control::ControllerKind;
 use crate::dscp::Dscp;
 use crate::object::Companions;
 use crate::ranges::{Ranges, read_ranges};
+use crate::scitag::SciTag;
 use crate::units::{Rate, Time};
 use serde::{Deserialize, Serialize};
 use several::{PathStatus, Paths, WantPaths};
@@ -250,6 +251,8 @@ pub struct Offer {
     pub dscp: Option<Dscp>,
     /// What of `files` is not in there: what is kept beyond contents, permissions and times. From version 14 on.
     pub preserve: Option<Preserve>,
+    /// Whose traffic this is, and what for. From version 14 on.
+    pub scitag: Option<SciTag>,
 }
 
 impl Offer {

@@ -118,5 +118,6 @@ pub fn offer(operation: Operation, files: FileOptions, listing: &[u8], third_par
         preserve: None,
         third_party,
         dscp: None,
+        scitag: None,
     }
 }

@@ -37,6 +37,9 @@ pub fn check(source: &Remote, dest: &Remote, options: &CopyOptions) -> Result<()
     if !options.bind.is_empty() || options.paths != Paths::One {
         return Err(RequestError::EndsOfBetween);
     }
+    if options.fireflies.is_some() {
+        return Err(RequestError::FlowsOfBetween);
+    }
     match options.via_here {
         true if names_carrier => return Err(RequestError::TransportOfRelay),
         false if options.transport == Transport::Ssh => return Err(RequestError::NoSshBetween),

@@ -198,6 +198,7 @@ impl End<'_> {
             has_pipe: part.relayed,
             connects: false,
             may_set_all: server.may_set_all,
+            fireflies: server.fireflies.clone(),
             unable: None,
             replays: Replays::new(Moment::now()),
             tickets: Default::default(),
@@ -232,6 +233,7 @@ impl End<'_> {
         let live = Arc::new(LiveControl::default());
         live.set(session.pace());
         options.live = Some(live.clone());
+        options.fireflies.clone_from(&self.server.fireflies);
         let stream = self.tunnel.stream(self.server.budget.clone())?;
         let connection = Connection {
             channel: Channel::Pipes(stream),

@@ -132,6 +132,7 @@ pub fn options_of(offer: &Offer, transport: Transport, names: Option<Vec<Vec<u8>
         rate: transfer.rate_cap,
         background: transfer.background,
         dscp: offer.dscp,
+        scitag: offer.scitag,
         ack_every: transfer.ack_every,
         batch: transfer.batch,
         packet_size: if let [size] = transfer.classes[..] { Some(size) } else { None },
