@@ -98,7 +98,7 @@ mod tests {
 
     /// Whether this label is the tag's, whatever its free bits are.
     fn is_tags(label: u32) -> bool {
-        let free = 0b11_000000000_1_000000_11;
+        let free = 0xc_0103;
         label & !free == tag().unwrap().flow_label(0)
     }
 

@@ -119,6 +119,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::unusual_byte_groupings, reason = "grouped as the label's fields are")]
     fn a_flow_label_has_each_bit_in_its_place() {
         let of = |experiment, activity, noise| SciTag::new(experiment, activity).unwrap().flow_label(noise);
         // 00 | 000000010, turned 010000000 | 0 | 010000 | 00

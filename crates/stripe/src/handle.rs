@@ -263,6 +263,24 @@ impl Handle {
         }
     }
 
+    /// Wait until all that was written is delivered, for so long.
+    pub(super) fn wait_delivered(&self, wait: Duration) -> io::Result<()> {
+        let core = &*self.core;
+        let until = Instant::now() + wait;
+        let mut state = core.lock();
+        loop {
+            if let Some(outcome) = delivered(&state) {
+                return outcome;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(ErrorKind::TimedOut, "not all that was written has been taken"));
+            }
+            state.writer_waits = true;
+            state = core.writable.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
     /// Whether all that was written is delivered, and how that went; otherwise the task is woken when more is known.
     #[cfg(feature = "tokio")]
     pub(super) fn poll_delivered(&self, task: &TaskWaker) -> Option<io::Result<()>> {

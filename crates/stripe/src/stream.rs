@@ -133,6 +133,12 @@ impl StripedStream {
         self.handle.linger()
     }
 
+    /// Wait this long at most until the other side has all that was written; writing is to be shut down. Fails with
+    /// [`ErrorKind::TimedOut`] if it has not, whether or not some of it gets through, and may be asked again.
+    pub fn wait_delivered(&self, wait: Duration) -> io::Result<()> {
+        self.handle.wait_delivered(wait)
+    }
+
     /// Where the first lane leads.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.handle.core.peer)

@@ -11,6 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 /// What is between a program and what it is connected to.
 struct Between {
@@ -183,8 +184,40 @@ fn a_daemon_that_dies_midway_breaks_the_connection_and_does_not_end_it() {
     let mut half = [0; 10];
     (&near).read_exact(&mut half).unwrap();
     between.server.kill();
-    assert_eq!(rest(&near).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    for side in [&near, &far] {
+        assert_eq!(rest(side).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
     between.forwarding.running.await_line("a connection broke off after 0 bytes there and 10 back");
+}
+
+#[test]
+fn a_client_that_dies_midway_breaks_the_connection_and_does_not_end_it() {
+    let (near, far, between) = joined();
+    (&near).write_all(b"half of it").unwrap();
+    let mut half = [0; 10];
+    (&far).read_exact(&mut half).unwrap();
+    drop(between.forwarding);
+    for side in [&near, &far] {
+        assert_eq!(rest(side).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+#[test]
+fn who_takes_the_rest_late_gets_all_of_it() {
+    let (near, far, _between) = joined();
+    near.shutdown(Shutdown::Write).unwrap();
+    // More than both streams' buffers and both sockets' hold.
+    let answer = noise(100_000_000, 3);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (&far).write_all(&answer).unwrap();
+            far.shutdown(Shutdown::Write).unwrap();
+        });
+        // Longer than a stream that says nothing is waited for.
+        thread::sleep(Duration::from_secs(12));
+        let got = rest(&near).unwrap();
+        assert!(blake3::hash(&got) == blake3::hash(&answer), "{} bytes came", got.len());
+    });
 }
 
 #[test]

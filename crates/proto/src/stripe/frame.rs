@@ -148,7 +148,11 @@ impl Frame {
             Kind::Stop => Frame::Stop,
             Kind::Probe => Frame::Probe,
             Kind::Want => Frame::Want(u32::try_from(header.offset).map_err(|_| Violation::Malformed)?),
-            Kind::Abort => Frame::Abort(String::from_utf8_lossy(&payload).into_owned()),
+            // It may stand in a log or on a terminal, in one line.
+            Kind::Abort => {
+                let line = String::from_utf8_lossy(&payload);
+                Frame::Abort(line.chars().filter(|letter| !letter.is_control()).collect())
+            }
         })
     }
 

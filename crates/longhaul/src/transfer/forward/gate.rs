@@ -22,7 +22,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Lets streams in.
 pub struct Gate {
@@ -106,9 +106,8 @@ impl Gate {
             Met::Refused(_) => Ok(None),
             Met::Stranger(what) => Err(nobody(HandshakeError::NotLonghaul(what).into())),
             Met::Opened(stream) => {
-                known();
                 let guest = Guest { gate: self, account: keeper.account, from: peer.ip() };
-                guest.serve(stream).map_err(|error| (guest.name(), error))
+                guest.serve(stream, known).map_err(|error| (guest.name(), error))
             }
         }
     }
@@ -160,13 +159,16 @@ impl Guest<'_> {
         Some(self.account.as_ref().map_or("ssh", |account| &account.user.name).into())
     }
 
-    fn serve(&self, stream: StripedStream) -> Result<Option<String>, Error> {
+    /// `known` is called when it has a place, or none: until then it counts as a stranger.
+    fn serve(&self, stream: StripedStream, known: impl FnOnce()) -> Result<Option<String>, Error> {
         let Request { target, only_asks } = read_request(&stream, &self.gate.stop)?;
-        let reached = self.admit(&target, only_asks).and_then(|place| match only_asks {
+        let admitted = self.admit(&target, only_asks);
+        known();
+        let reached = admitted.and_then(|place| match only_asks {
             true => Ok(None),
             false => Ok(Some((reach(&target)?, place))),
         });
-        let (socket, _place) = match reached {
+        let (local, _place) = match reached {
             Ok(Some(reached)) => reached,
             Ok(None) => {
                 (&stream).write_all(&Reply::Yes.encode())?;
@@ -191,7 +193,7 @@ impl Guest<'_> {
             out: &|used| limit(&sends, used),
             back: &|used| limit(&takes, used),
         };
-        let pumped = pump(stream, Local::socket(socket)?, rules)?;
+        let pumped = pump(stream, local, rules);
         let failure = pumped.broken.as_ref().map(|why| Reason::new(Cause::PeerLeft, why));
         self.note(&target, &pumped, failure.as_ref());
         let name = self.name().unwrap_or_default();
@@ -212,7 +214,8 @@ impl Guest<'_> {
         if only_asks {
             return Ok(None);
         }
-        self.gate.places.take(&account.user.name, None, FORWARDS_MAX, "forwarded connections").map(Some)
+        let places = &self.gate.places;
+        places.take(&account.user.name, Some(OF_USER_MAX), FORWARDS_MAX, "forwarded connections").map(Some)
     }
 
     fn note(&self, target: &Target, pumped: &Pumped, failure: Option<&Reason>) {
@@ -242,7 +245,7 @@ fn read_request(stream: &StripedStream, stop: &AtomicBool) -> Result<Request, Er
 }
 
 /// Connect to it, at whatever address its name has now.
-fn reach(target: &Target) -> Result<TcpStream, Reason> {
+fn reach(target: &Target) -> Result<Local, Reason> {
     let failed = |error: &dyn std::fmt::Display| {
         Reason::new(Cause::Unreachable, format!("the other host cannot connect to {target}: {error}"))
     };
@@ -254,8 +257,8 @@ fn reach(target: &Target) -> Result<TcpStream, Reason> {
         if left.is_zero() {
             break;
         }
-        match TcpStream::connect_timeout(&address, left) {
-            Ok(socket) => return Ok(socket),
+        match TcpStream::connect_timeout(&address, left).and_then(Local::socket) {
+            Ok(local) => return Ok(local),
             Err(error) => last = failed(&error),
         }
     }
@@ -280,10 +283,17 @@ pub fn forward_agent(options: ForwardAgentOptions, stop: Arc<AtomicBool>) -> Res
     stdout.write_all(&whereabouts.encode())?;
     stdout.flush()?;
     let gate = Arc::new(Gate::of_login(psk, stop.clone()));
-    std::thread::Builder::new().name("gate".into()).spawn(move || accept(&gate, &listener))?;
+    let accepting = gate.clone();
+    std::thread::Builder::new().name("gate".into()).spawn(move || accept(&accepting, &listener))?;
     // The client says nothing more; its end is ours.
     let mut said = [0; 64];
     while !stop.load(Ordering::Relaxed) && matches!(io::stdin().read(&mut said), Ok(1..)) {}
+    stop.store(true, Ordering::Relaxed);
+    // Connections under way are reset by then, or with this process: this thread and the accepting one have the gate too.
+    let until = Instant::now() + GOODBYE_PATIENCE;
+    while Arc::strong_count(&gate) > 2 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     Ok(())
 }
 
@@ -293,6 +303,10 @@ fn accept(gate: &Arc<Gate>, listener: &TcpListener) {
             std::thread::sleep(ACCEPT_AGAIN);
             continue;
         };
+        // Whoever comes beyond that is not heard; the client tries again.
+        if Arc::strong_count(gate) > FORWARDS_MAX + STRANGERS_MAX {
+            continue;
+        }
         let gate = gate.clone();
         let serve = move || {
             let deadline = Instant::now() + HANDSHAKE_PATIENCE;
@@ -310,6 +324,12 @@ fn accept(gate: &Arc<Gate>, listener: &TcpListener) {
 
 /// Connections of all users of a daemon at a time: each has four threads and some MiB.
 const FORWARDS_MAX: usize = 256;
+/// And of one user.
+const OF_USER_MAX: usize = 128;
+/// Connections to an agent that have not said who they are, beside these.
+const STRANGERS_MAX: usize = 64;
+/// How long an agent that ends waits for its connections to do so.
+const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 /// A host has a few; more are no host's.
 const ADDRESSES_MAX: usize = 8;
 /// Each way in any case.

@@ -8,7 +8,7 @@ use crate::transfer::joins::ACCEPT_AGAIN;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_proto::forward::Target;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -81,7 +81,10 @@ impl Common {
     fn listen(self: &Arc<Common>, port: &Forwarded) {
         while !self.stop.load(Ordering::Relaxed) {
             match port.listener.accept() {
-                Ok((socket, _)) => self.begin(socket, &port.target),
+                Ok((socket, _)) => match Local::socket(socket) {
+                    Ok(local) => self.begin(local, &port.target),
+                    Err(error) => (self.failed)(&format!("cannot take a connection: {error}")),
+                },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for(&port.listener),
                 Err(error) => {
                     (self.failed)(&format!("cannot accept a connection: {error}"));
@@ -91,7 +94,7 @@ impl Common {
         }
     }
 
-    fn begin(self: &Arc<Common>, socket: TcpStream, target: &Target) {
+    fn begin(self: &Arc<Common>, local: Local, target: &Target) {
         // With so many under way the next one waits.
         while self.takes.send_timeout((), LOOK_EVERY).is_err() {
             if self.stop.load(Ordering::Relaxed) {
@@ -100,7 +103,7 @@ impl Common {
         }
         let (shared, target) = (self.clone(), target.clone());
         let serve = move || {
-            if let Err(error) = shared.serve(socket, &target) {
+            if let Err(error) = shared.serve(local, &target) {
                 (shared.failed)(&error);
             }
             let _ = shared.gives.try_recv();
@@ -111,17 +114,11 @@ impl Common {
         }
     }
 
-    fn serve(&self, socket: TcpStream, target: &Target) -> Result<(), String> {
-        let local = Local::socket(socket).map_err(|error| error.to_string())?;
-        let stream = match self.far.open(target) {
-            Ok(stream) => stream,
-            Err(error) => {
-                local.reset();
-                return Err(format!("{target}: {error}"));
-            }
-        };
+    fn serve(&self, local: Local, target: &Target) -> Result<(), String> {
+        // Dropped, a connection is reset.
+        let stream = self.far.open(target).map_err(|error| format!("{target}: {error}"))?;
         let rules = Rules { stop: &self.stop, out: &unlimited, back: &unlimited };
-        let pumped = pump(stream, local, rules).map_err(|error| format!("{target}: {error}"))?;
+        let pumped = pump(stream, local, rules);
         match pumped.broken {
             Some(why) if !self.stop.load(Ordering::Relaxed) => Err(format!(
                 "{target}: a connection broke off after {} bytes there and {} back: {why}",
@@ -143,7 +140,7 @@ fn wait_for(listener: &TcpListener) {
 pub fn standard_streams(far: &Far, target: &Target, stop: &AtomicBool) -> Result<(), Error> {
     let stream = far.open(target)?;
     let rules = Rules { stop, out: &unlimited, back: &unlimited };
-    let Pumped { broken, .. } = pump(stream, Local::standard_streams()?, rules)?;
+    let Pumped { broken, .. } = pump(stream, Local::standard_streams()?, rules);
     match broken {
         _ if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),
         Some(why) => Err(Error::BrokenForward { target: target.to_string(), why }),

@@ -8,7 +8,7 @@ use crate::net::wake::Waker;
 use longhaul_proto::units::Rate;
 use longhaul_stripe::StripedStream;
 use rustix::event::{PollFd, PollFlags};
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -55,11 +55,14 @@ pub fn unlimited(_: Option<Rate>) -> Option<Rate> {
 }
 
 impl Local {
-    /// A TCP connection. One whose host has vanished is noticed in minutes.
+    /// A TCP connection. Until all has been passed on its end is a reset, also if this process is killed. One whose host has
+    /// vanished is noticed in minutes.
     pub fn socket(socket: TcpStream) -> io::Result<Local> {
+        let options = SockRef::from(&socket);
+        options.set_linger(Some(Duration::ZERO))?;
+        options.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        SockRef::from(&socket).set_keepalive(true)?;
         Ok(Local::Socket(socket))
     }
 
@@ -119,36 +122,44 @@ impl Local {
         }
     }
 
-    /// Close it so that the other program sees no end, but a break.
-    pub fn reset(self) {
+    /// Close it so that the other program sees an end. Dropped without that it is reset.
+    fn close(self) {
         if let Local::Socket(socket) = self {
-            let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+            let _ = SockRef::from(&socket).set_linger(None);
         }
     }
 }
 
 /// Pass on all that comes, until both directions have ended or something breaks. A rest of the stream that has not been
 /// taken then is waited for.
-pub fn pump(stream: StripedStream, local: Local, rules: Rules<'_>) -> io::Result<Pumped> {
+pub fn pump(stream: StripedStream, local: Local, rules: Rules<'_>) -> Pumped {
+    let pumped = pass_on(&stream, &local, rules).unwrap_or_else(|error| {
+        let why = format!("the connection cannot be passed on: {error}");
+        stream.abort(&why);
+        Pumped { broken: Some(why), ..Pumped::default() }
+    });
+    if pumped.broken.is_none() {
+        local.close();
+    }
+    pumped
+}
+
+fn pass_on(stream: &StripedStream, local: &Local, rules: Rules<'_>) -> io::Result<Pumped> {
     // Whoever waits for the stream looks now and then whether all is to end.
     stream.set_read_timeout(Some(LOOK_EVERY))?;
     stream.set_write_timeout(Some(LOOK_EVERY))?;
     let (broken, wakers) = (OnceLock::new(), [Waker::new()?, Waker::new()?]);
-    let joint = Joint { stream: &stream, local: &local, stop: rules.stop, broken: &broken, wakers: &wakers };
+    let joint = Joint { stream, local, stop: rules.stop, broken: &broken, wakers: &wakers };
     let (out, back) = std::thread::scope(|scope| {
         let run_out = || joint.unless_broken(|moved| joint.run_out(&mut Pace::new(rules.out), moved));
         let out = std::thread::Builder::new().name("forward-out".into()).spawn_scoped(scope, run_out)?;
         let back = joint.unless_broken(|moved| joint.run_back(&mut Pace::new(rules.back), moved));
-        Ok::<_, io::Error>((out.join().unwrap_or_default(), back))
+        let out = out.join().map_err(|_| io::Error::other("a thread of it panicked"))?;
+        // All was read; the other side may be slow to take it.
+        joint.unless_broken(|_| joint.wait_delivered());
+        Ok::<_, io::Error>((out, back))
     })?;
-    if let (None, Err(error)) = (broken.get(), stream.close()) {
-        let _ = broken.set(error.to_string());
-    }
-    let broken = broken.into_inner();
-    if broken.is_some() {
-        local.reset();
-    }
-    Ok(Pumped { out, back, broken })
+    Ok(Pumped { out, back, broken: broken.into_inner() })
 }
 
 /// What the two directions share.
@@ -179,7 +190,10 @@ impl Joint<'_> {
             let room = pace.wait(|| self.is_over())?;
             let len = loop {
                 match self.local.read(&self.wakers[0], &mut buf[..room]) {
-                    Err(error) if waits(&error) => self.is_over()?,
+                    Err(error) if waits(&error) => {
+                        self.is_over()?;
+                        pace.look();
+                    }
                     read => break read.map_err(|error| format!("the connection broke: {error}"))?,
                 }
             };
@@ -199,7 +213,10 @@ impl Joint<'_> {
             pace.wait(|| self.is_over())?;
             block = loop {
                 match self.stream.read_block(std::mem::take(&mut block)) {
-                    Err(error) if waits(&error) => self.is_over()?,
+                    Err(error) if waits(&error) => {
+                        self.is_over()?;
+                        pace.look();
+                    }
                     read => break read.map_err(|error| error.to_string())?,
                 }
             };
@@ -228,6 +245,17 @@ impl Joint<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Wait for the other side to take what is left.
+    fn wait_delivered(self) -> Result<(), String> {
+        loop {
+            self.is_over()?;
+            match self.stream.wait_delivered(LOOK_EVERY) {
+                Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                delivered => return delivered.map_err(|error| error.to_string()),
+            }
+        }
     }
 
     /// Whether there is nothing more to be done.
@@ -264,19 +292,24 @@ impl<'a> Pace<'a> {
     /// Wait until something may go. Returns how much.
     fn wait(&mut self, is_over: impl Fn() -> Result<(), String>) -> Result<usize, String> {
         loop {
-            let now = Instant::now();
-            let span = now.duration_since(self.since);
-            if span >= ASK_EVERY {
-                self.rate = (self.limit)(Some(Rate::from_bytes_over(self.bytes, span)));
-                (self.since, self.bytes) = (now, 0);
-            }
+            self.look();
             let Some(rate) = self.rate else { return Ok(PIECE) };
-            let ahead = self.next.saturating_duration_since(now);
+            let ahead = self.next.saturating_duration_since(Instant::now());
             if ahead.is_zero() {
                 return Ok((rate.bytes_in(BURST) as usize).clamp(1, PIECE));
             }
             is_over()?;
             std::thread::sleep(ahead.min(LOOK_EVERY));
+        }
+    }
+
+    /// Say now and then what was used of the rate, also where that is nothing: others have the rest.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let span = now.duration_since(self.since);
+        if span >= ASK_EVERY {
+            self.rate = (self.limit)(Some(Rate::from_bytes_over(self.bytes, span)));
+            (self.since, self.bytes) = (now, 0);
         }
     }
 
@@ -289,6 +322,8 @@ impl<'a> Pace<'a> {
     }
 }
 
+/// Silent for so long, the other program's host is asked whether it is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Read at once.
 const PIECE: usize = 64 << 10;
 /// Limits are asked for so often.
