@@ -38,7 +38,7 @@ pub fn without_label(peer: SocketAddr) -> SocketAddr {
     }
 }
 
-/// What the kernel takes for a label that a socket is to have (`in6_flowlabel_req` in `linux/in6.h`).
+/// What the kernel takes for a label that a socket is to have (`in6_flowlabel_req` in the header linux/in6.h).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Request {
@@ -74,7 +74,7 @@ fn set<T: Copy>(socket: &impl AsFd, name: libc::c_int, value: T) -> io::Result<(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Of `linux/in6.h`.
+/// Of the same header.
 const GET: u8 = 0;
 const CREATE: u16 = 1;
 const SHARE_ANY: u8 = 255;
