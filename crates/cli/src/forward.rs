@@ -23,7 +23,7 @@ pub fn forward(args: &ForwardArgs) -> Result<Exit, Failure> {
         let at = port.local_addr().map_err(longhaul::Error::from)?;
         output::result(&format!("{at} leads to {} from {}", port.target, far.name()));
     }
-    longhaul::forward(far, ports, |line| output::warn(line), &stop)?;
+    longhaul::forward(far, ports, output::warn, &stop)?;
     Ok(Exit::Done)
 }
 
