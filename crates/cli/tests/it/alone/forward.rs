@@ -1,11 +1,9 @@
 //! Another program's connection over an emulated path with losses, by itself and through `longhaul forward`.
 
 use crate::common::forwarding::{Forwarding, forward_args};
-use crate::common::lab::repeat;
 use crate::common::tree::{folder, write, write_noise};
 use crate::common::{LONGHAUL, Server, undisturbed, wait_until};
-use longhaul_lab::{Lab, Scenario, Side, Wire, tcp};
-use longhaul_testing::machine;
+use longhaul_lab::{Lab, Scenario, Side, Wire};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -14,8 +12,7 @@ use std::process::Command;
 use std::time::Instant;
 
 #[test]
-fn a_forwarded_connection_fills_a_path_on_which_its_own_does_not() {
-    let Some(_in_pairs) = machine::measure_in_pairs() else { return };
+fn what_carries_much_gets_further_connections_over_a_path_with_losses() {
     let mut scenario = Scenario::new(100.0, 65.0);
     scenario.loss = 0.001;
     let lab = Lab::start(&scenario).expect("a lab can be made here");
@@ -23,12 +20,12 @@ fn a_forwarded_connection_fills_a_path_on_which_its_own_does_not() {
     let port = sink.local_addr().unwrap().port();
     let root = folder();
     let (_server, forwarding) = forwarding(&lab, root.path(), port);
-    repeat(&lab, || {
-        let own = tcp::transfer(&lab, 6_000_000, "cubic").expect("cubic is there").mbps;
-        let forwarded = transfer_mbps(&lab, &sink, &forwarding, 20_000_000);
-        println!("its own {own:.1} Mb/s, forwarded {forwarded:.1} Mb/s");
-        if forwarded > 3.0 * own { Ok(()) } else { Err(format!("{forwarded} against {own}")) }
+    let before = forwarding.sockets();
+    let mbps = transfer_mbps(&lab, &sink, &forwarding, 20_000_000, || {
+        wait_until("it has further connections", || forwarding.sockets() >= before + 4);
     });
+    println!("forwarded {mbps:.1} Mb/s");
+    assert!(lab.counters().left_to_right.dropped_loss > 0, "nothing was lost");
 }
 
 /// A daemon at the right end, and at the left one a port that leads to one of it.
@@ -45,19 +42,29 @@ fn forwarding(lab: &Lab, root: &Path, port: u16) -> (Server, Forwarding) {
 }
 
 /// Until the program at the other end has all, and has said so.
-fn transfer_mbps(lab: &Lab, sink: &TcpListener, forwarding: &Forwarding, bytes: usize) -> f64 {
+fn transfer_mbps(
+    lab: &Lab,
+    sink: &TcpListener,
+    forwarding: &Forwarding,
+    bytes: usize,
+    meanwhile: impl FnOnce(),
+) -> f64 {
     let began = Instant::now();
     let near = lab.enter(Side::Left, || TcpStream::connect(forwarding.ports[0])).unwrap().unwrap();
-    let (mut far, _) = sink.accept().unwrap();
+    let (far, _) = sink.accept().unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             (&near).write_all(&vec![7; bytes]).unwrap();
             near.shutdown(Shutdown::Write).unwrap();
         });
-        let mut got = vec![];
-        far.read_to_end(&mut got).unwrap();
-        assert_eq!(got.len(), bytes);
-        far.write_all(&[1]).unwrap();
+        let read = scope.spawn(|| {
+            let mut got = vec![];
+            (&far).read_to_end(&mut got).unwrap();
+            got.len()
+        });
+        meanwhile();
+        assert_eq!(read.join().unwrap(), bytes);
+        (&far).write_all(&[1]).unwrap();
         (&near).read_exact(&mut [0]).unwrap();
     });
     bytes as f64 * 8e-6 / began.elapsed().as_secs_f64()
