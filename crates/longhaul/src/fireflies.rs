@@ -32,9 +32,12 @@ impl FromStr for CollectorName {
     type Err = LocationError;
 
     fn from_str(text: &str) -> Result<CollectorName, LocationError> {
+        let is_of_host = |letter: char| letter.is_alphanumeric() || "-._:%".contains(letter);
         match host_and_port(text, COLLECTOR_PORT)? {
-            ("", _) => Err(LocationError::NoCollector(text.into())),
-            (host, port) => Ok(CollectorName { host: host.into(), port }),
+            (host, port) if !host.is_empty() && host.chars().all(is_of_host) => {
+                Ok(CollectorName { host: host.into(), port })
+            }
+            _ => Err(LocationError::NoCollector(text.into())),
         }
     }
 }
@@ -304,7 +307,7 @@ mod tests {
             assert_eq!(name.to_string(), shown);
             assert_eq!(shown.parse(), Ok(name));
         }
-        for bad in ["", ":514", "host:", "host:0", "host:65536", "host:syslog", "[]:514"] {
+        for bad in ["", ":514", "host:", "host:0", "host:65536", "host:syslog", "[]:514", "08:]0", "a b"] {
             assert!(bad.parse::<CollectorName>().is_err(), "{bad}");
         }
     }
