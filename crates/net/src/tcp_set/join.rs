@@ -168,8 +168,13 @@ pub fn check_congestion(name: &str) -> io::Result<()> {
 /// How TCP streams' sockets are set up: under the congestion control of that name. Without one it is [`USUAL`], or the host's own
 /// where that cannot be had.
 pub fn stream_options(congestion: Option<&str>) -> TcpOptions {
-    let usual = || check_congestion(USUAL).is_ok().then_some(USUAL);
-    TcpOptions { congestion: congestion.or_else(usual).map(str::to_owned), ..TcpOptions::default() }
+    let congestion = congestion.map(str::to_owned).or_else(|| usual_congestion().map(str::to_owned));
+    TcpOptions { congestion, ..TcpOptions::default() }
+}
+
+/// What several connections at a time go under unless another is named; `None`: this host does not give it.
+pub fn usual_congestion() -> Option<&'static str> {
+    check_congestion(USUAL).is_ok().then_some(USUAL)
 }
 
 /// The server's side of the handshake. `key_of` knows the copies.

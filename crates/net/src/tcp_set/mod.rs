@@ -24,7 +24,7 @@ mod stream;
 
 pub use join::{
     StreamAcceptor, StreamError, admit, admit_control, admit_first, begin_control, check_congestion,
-    control_key, rejoin_control, stream_key, stream_options,
+    control_key, rejoin_control, stream_key, stream_options, usual_congestion,
 };
 pub use longhaul_proto::streams::join::{CONTROL_MAGIC, FIRST_MAGIC, MAGIC, MAGIC_LEN};
 pub use opener::{StreamOpener, StreamOpenerConfig};

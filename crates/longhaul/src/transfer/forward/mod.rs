@@ -22,6 +22,7 @@ pub use gate::{ForwardAgentOptions, forward_agent};
 pub use near::{Forwarded, forward, standard_streams};
 
 use crate::net::noise::Psk;
+use crate::net::tcp_set::usual_congestion;
 use longhaul_stripe::{StripeOptions, StripedStream};
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +35,13 @@ fn forward_key(psk: &Psk) -> Psk {
 
 /// The options of both sides' streams.
 fn stream_options() -> StripeOptions {
-    StripeOptions::new().buffer(BUFFER_MAX).lanes_after(LANES_AFTER).connect_timeout(CONNECT_PATIENCE)
+    let options = StripeOptions::new().buffer(BUFFER_MAX).lanes_after(LANES_AFTER);
+    let options = options.connect_timeout(CONNECT_PATIENCE);
+    // As a copy's TCP streams do, they leave others their share.
+    match usual_congestion() {
+        Some(name) => options.congestion(name),
+        None => options,
+    }
 }
 
 /// Fill the buffer, unless that is in vain until then, or `stop` is set.
