@@ -284,7 +284,7 @@ const WITH_SERVER: &str = "Noise_NKpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITH_KEY: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 const WITHOUT_KEY: &str = "Noise_NN_25519_ChaChaPoly_BLAKE2s";
 /// Bytes of what was added to offers, answers and messages since the oldest version that is understood, as far as they can be missing.
-const ADDED_MAX: usize = 4;
+const ADDED_MAX: usize = 5;
 /// More than a public key and two tags.
 const OVERHEAD: usize = 128;
 
