@@ -1,6 +1,6 @@
 //! psockets-f: an application with eight sockets beside one with a single socket.
 
-use super::{WINDOWS_BYTES, buffer_for, method, paper_stream, path, payload_limit_mbps, window_name};
+use super::{WINDOWS_BYTES, believable_mbps, buffer_for, method, paper_stream, path, window_name};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -36,7 +36,7 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         for round in 1..=rounds {
             let done = run_together(bench, &lab, &streams)?;
             let mbps = [0, 1].map(|at| done[at].received.goodput_mbps);
-            possible(mbps.iter().sum(), payload_limit_mbps())?;
+            possible(mbps.iter().sum(), believable_mbps(bench))?;
             pairs.push((round, mbps));
         }
         plane.push(format!("windows of {}", window_name(window_bytes)), vec![judge(&pairs)]);
