@@ -8,9 +8,11 @@ use longhaul::schedule::{Days, Hours, Schedule};
 use longhaul::{CollectorName, ControllerKind, Rate, SciTag, Target};
 use serde::de::{Deserialize, Deserializer, Error};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Bytes of the text.
 pub type Span = Option<Range<usize>>;
@@ -30,7 +32,7 @@ pub struct Written {
     pub rates: Vec<WrittenHours>,
     pub sessions: Option<usize>,
     pub memory_mib: Option<WrittenMemory>,
-    pub controls: Option<Vec<WrittenControl>>,
+    pub controls: Option<Vec<Parsed<ControllerKind>>>,
     pub fsync: Option<bool>,
     pub audit: Option<PathBuf>,
     #[serde(default, deserialize_with = "address")]
@@ -39,12 +41,12 @@ pub struct Written {
     pub allow_third_party: Option<bool>,
     pub allow_super: Option<bool>,
     #[serde(default)]
-    pub allow_forward: Vec<WrittenTarget>,
+    pub allow_forward: Vec<Parsed<Target>>,
     #[serde(default)]
     pub announce: Vec<IpAddr>,
     pub key_file: Option<PathBuf>,
-    pub scitag: Option<WrittenTag>,
-    pub firefly: Option<WrittenCollector>,
+    pub scitag: Option<Parsed<SciTag>>,
+    pub firefly: Option<Parsed<CollectorName>>,
 }
 
 impl Written {
@@ -68,14 +70,14 @@ impl<'de> Deserialize<'de> for WrittenMemory {
 pub struct WrittenUser {
     pub id: String,
     pub key: String,
-    pub folders: BTreeMap<String, WrittenAccess>,
+    pub folders: BTreeMap<String, Parsed<Access>>,
     pub rate: Option<WrittenRate>,
     #[serde(default)]
     pub rates: Vec<WrittenHours>,
     pub sessions: Option<usize>,
-    pub controls: Option<Vec<WrittenControl>>,
-    pub allow_forward: Option<Vec<WrittenTarget>>,
-    pub scitag: Option<WrittenTag>,
+    pub controls: Option<Vec<Parsed<ControllerKind>>>,
+    pub allow_forward: Option<Vec<Parsed<Target>>>,
+    pub scitag: Option<Parsed<SciTag>>,
 }
 
 impl WrittenUser {
@@ -92,46 +94,19 @@ fn schedule(always: &Option<WrittenRate>, hours: &[WrittenHours]) -> Schedule {
 }
 
 pub struct WrittenRate(pub Rate);
-pub struct WrittenAccess(pub Access);
-pub struct WrittenControl(pub ControllerKind);
 pub struct WrittenHours(pub Hours);
-pub struct WrittenTarget(pub Target);
-pub struct WrittenTag(pub SciTag);
-pub struct WrittenCollector(pub CollectorName);
+/// What is written as on the command line.
+pub struct Parsed<T>(pub T);
 
-impl<'de> Deserialize<'de> for WrittenTarget {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenTarget, D::Error> {
-        String::deserialize(from)?.parse().map(WrittenTarget).map_err(D::Error::custom)
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Parsed<T>, D::Error> {
+        String::deserialize(from)?.parse().map(Parsed).map_err(D::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for WrittenRate {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenRate, D::Error> {
         parse_rate(&String::deserialize(from)?).map(WrittenRate).map_err(D::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for WrittenAccess {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenAccess, D::Error> {
-        String::deserialize(from)?.parse().map(WrittenAccess).map_err(D::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for WrittenControl {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenControl, D::Error> {
-        String::deserialize(from)?.parse().map(WrittenControl).map_err(D::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for WrittenTag {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenTag, D::Error> {
-        String::deserialize(from)?.parse().map(WrittenTag).map_err(D::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for WrittenCollector {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<WrittenCollector, D::Error> {
-        String::deserialize(from)?.parse().map(WrittenCollector).map_err(D::Error::custom)
     }
 }
 
