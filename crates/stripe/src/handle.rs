@@ -242,42 +242,43 @@ impl Handle {
 
     /// Wait until all that was written is delivered, as long as some of it gets through now and then.
     pub(super) fn linger(&self) -> io::Result<()> {
-        let core = &*self.core;
-        let mut state = core.lock();
-        let (mut acked, mut since) = (state.out.acked(), Instant::now());
-        loop {
-            if let Some(outcome) = delivered(&state) {
-                return outcome;
+        let (mut acked, mut since) = (self.core.lock().out.acked(), Instant::now());
+        let delivered = self.await_delivery(|now_acked| {
+            if now_acked > acked {
+                (acked, since) = (now_acked, Instant::now());
             }
-            if state.out.acked() > acked {
-                (acked, since) = (state.out.acked(), Instant::now());
-            }
-            let left = core.options.patience.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                *locked(&self.stuck_at) = Some(acked);
-                let line = "closed before the other side had taken all that was written";
-                return Err(io::Error::new(ErrorKind::TimedOut, line));
-            }
-            state.writer_waits = true;
-            state = core.writable.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+            self.core.options.patience.saturating_sub(since.elapsed())
+        });
+        delivered.unwrap_or_else(|| {
+            *locked(&self.stuck_at) = Some(acked);
+            let line = "closed before the other side had taken all that was written";
+            Err(io::Error::new(ErrorKind::TimedOut, line))
+        })
     }
 
     /// Wait until all that was written is delivered, for so long.
     pub(super) fn wait_delivered(&self, wait: Duration) -> io::Result<()> {
-        let core = &*self.core;
         let until = Instant::now() + wait;
-        let mut state = core.lock();
+        let delivered = self.await_delivery(|_| until.saturating_duration_since(Instant::now()));
+        let late = || io::Error::new(ErrorKind::TimedOut, "not all that was written has been taken");
+        delivered.unwrap_or_else(|| Err(late()))
+    }
+
+    /// How delivering went, once that is known. `left` is how much longer that may take, by the bytes that are acknowledged;
+    /// `None` if it took longer.
+    fn await_delivery(&self, mut left: impl FnMut(u64) -> Duration) -> Option<io::Result<()>> {
+        let mut state = self.core.lock();
         loop {
             if let Some(outcome) = delivered(&state) {
-                return outcome;
+                return Some(outcome);
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = left(state.out.acked());
             if left.is_zero() {
-                return Err(io::Error::new(ErrorKind::TimedOut, "not all that was written has been taken"));
+                return None;
             }
             state.writer_waits = true;
-            state = core.writable.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let place = &self.core.writable;
+            state = place.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -87,7 +87,8 @@ impl Gate {
         Door::is_for(said)
     }
 
-    /// Meet somebody who has connected from `peer` and said the first few bytes. `known` is called when it has shown a key.
+    /// Meet somebody who has connected from `peer` and said the first few bytes. `known` is called when it has
+    /// shown a key and said where it wants to go.
     pub fn meet(
         &self,
         socket: TcpStream,
