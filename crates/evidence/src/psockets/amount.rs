@@ -1,14 +1,14 @@
 //! psockets-b: goodput by amount of data, for several numbers of sockets.
 
 use super::{
-    WINDOWS_BYTES, buffer_for, goodput_mbps, method, paper_stream, path, payload_limit_mbps, window_name,
+    WINDOWS_BYTES, buffer_for, goodput_mbps, method, over_windows, paper_stream, path, payload_limit_mbps,
 };
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::iperf::{self, Iperf};
 use crate::lab::striped::{Amount, Striped};
-use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "psockets-b",
@@ -43,8 +43,14 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
     bench.expect_runs(windows.len() * amounts.len() * (counts.len() + usize::from(has_iperf)));
     let lab = bench.lab(&path())?;
-    let (mut plane, mut tables) = (Plane::default(), vec![]);
-    for &window_bytes in windows {
+    let method = vec![
+        method(),
+        format!(
+            "Equal partitions. The amount of data is what each call of send is given, over and over: \
+             so small amounts could not have filled the paper's path otherwise. iperf3 takes 1 MB at most. {measure} s after the first {skip} s."
+        ),
+    ];
+    over_windows(windows, method, |window_bytes| {
         let buffer = Some(buffer_for(window_bytes));
         let mut rows = vec![];
         for &bytes in &amounts {
@@ -63,26 +69,14 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
             rows.push(Row { bytes, mbps, iperf });
         }
-        plane.push(format!("windows of {}", window_name(window_bytes)), judge(&rows, &counts));
-        tables.push(table(window_bytes, &rows, &counts));
-    }
-    tables.insert(0, plane.table("conditions"));
-    let method = vec![
-        method(),
-        format!(
-            "Equal partitions. The amount of data is what each call of send is given, over and over: \
-             so small amounts could not have filled the paper's path otherwise. iperf3 takes 1 MB at most. {measure} s after the first {skip} s."
-        ),
-    ];
-    Ok(Findings { method, tables, statements: plane.statements() })
+        Ok((judge(&rows, &counts), table(&rows, &counts)))
+    })
 }
 
-fn table(window_bytes: u64, rows: &[Row], counts: &[u32]) -> Table {
-    let title =
-        format!("Goodput by amount of data and number of sockets, windows of {}", window_name(window_bytes));
+fn table(rows: &[Row], counts: &[u32]) -> Table {
     let names: Vec<String> = counts.iter().map(|count| format!("{count} sockets")).collect();
     let series: Vec<&str> = names.iter().map(String::as_str).chain(["iperf3"]).collect();
-    Table::of(format!("goodput_window_{window_bytes}"), title, rows)
+    Table::of("goodput", "Goodput by amount of data and number of sockets", rows)
         .column("amount in KiB", Unit::Number, |row| row.bytes >> 10)
         .columns(&names, Unit::Mbps, |row, at| row.mbps[at])
         .column("iperf3", Unit::Mbps, |row| row.iperf)

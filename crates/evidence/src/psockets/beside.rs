@@ -1,12 +1,12 @@
 //! psockets-f: an application with eight sockets beside one with a single socket.
 
-use super::{WINDOWS_BYTES, believable_mbps, buffer_for, method, paper_stream, path, window_name};
+use super::{WINDOWS_BYTES, believable_mbps, buffer_for, method, over_windows, paper_stream, path};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::figures::possible;
 use crate::lab::striped::{Amount, Striped, run_together};
-use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_sim::metrics::Summary;
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
@@ -26,8 +26,13 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     bench.expect_runs(windows.len() * rounds);
     let lab = bench.lab(&path())?;
     let amount = Amount::Seconds { skip, measure };
-    let (mut plane, mut tables) = (Plane::default(), vec![]);
-    for &window_bytes in windows {
+    let method = vec![
+        method(),
+        format!(
+            "Both begin at once, equal partitions of writes of 64 KB; {measure} s after the first {skip} s."
+        ),
+    ];
+    over_windows(windows, method, |window_bytes| {
         let streams = [EIGHT, 1].map(|sockets| Striped {
             window_bytes: Some(buffer_for(window_bytes)),
             ..paper_stream(sockets, amount)
@@ -39,17 +44,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             possible(mbps.iter().sum(), believable_mbps(bench))?;
             pairs.push((round, mbps));
         }
-        plane.push(format!("windows of {}", window_name(window_bytes)), vec![judge(&pairs)]);
-        tables.push(table(window_bytes, &pairs));
-    }
-    tables.insert(0, plane.table("conditions"));
-    let method = vec![
-        method(),
-        format!(
-            "Both begin at once, equal partitions of writes of 64 KB; {measure} s after the first {skip} s."
-        ),
-    ];
-    Ok(Findings { method, tables, statements: plane.statements() })
+        Ok((vec![judge(&pairs)], table(&pairs)))
+    })
 }
 
 /// A round, and Mb/s of the eight and of the single one.
@@ -59,9 +55,8 @@ fn single_share([eight, single]: [f64; 2]) -> f64 {
     single / (eight + single)
 }
 
-fn table(window_bytes: u64, pairs: &[Pair]) -> Table {
-    let title = format!("Goodput side by side, windows of {}", window_name(window_bytes));
-    Table::of(format!("goodput_window_{window_bytes}"), title, pairs)
+fn table(pairs: &[Pair]) -> Table {
+    Table::of("goodput", "Goodput side by side", pairs)
         .column("round", Unit::Number, |(round, _)| *round)
         .column("eight", Unit::Mbps, |(_, mbps)| mbps[0])
         .column("single", Unit::Mbps, |(_, mbps)| mbps[1])

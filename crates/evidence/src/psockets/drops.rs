@@ -1,11 +1,11 @@
 //! psockets-g: packets dropped with eight sockets and with one.
 
-use super::{WINDOWS_BYTES, buffer_for, goodput_mbps, method, paper_stream, path, window_name};
+use super::{WINDOWS_BYTES, buffer_for, goodput_mbps, method, over_windows, paper_stream, path};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::striped::{Amount, Striped};
-use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 use longhaul_lab::DirectionCounters;
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
@@ -24,8 +24,15 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..], &WINDOWS_BYTES[..1]);
     bench.expect_runs(windows.len() * SOCKETS.len());
     let lab = bench.lab(&path())?;
-    let (mut plane, mut tables) = (Plane::default(), vec![]);
-    for &window_bytes in windows {
+    let method = vec![
+        method(),
+        format!(
+            "One after the other, each alone, equal partitions of writes of 512 KB; over the whole run of \
+             {:.0} s, its start included.",
+            skip + measure
+        ),
+    ];
+    over_windows(windows, method, |window_bytes| {
         let mut runs = vec![];
         for (sockets, paper) in SOCKETS {
             let stream = Striped {
@@ -38,19 +45,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             let dropped = dropped_queue as f64 / packets_in.max(1) as f64;
             runs.push(Run { sockets, mbps, packets: packets_in, dropped, paper });
         }
-        plane.push(format!("windows of {}", window_name(window_bytes)), judge(&runs));
-        tables.push(table(window_bytes, &runs));
-    }
-    tables.insert(0, plane.table("conditions"));
-    let method = vec![
-        method(),
-        format!(
-            "One after the other, each alone, equal partitions of writes of 512 KB; over the whole run of \
-             {:.0} s, its start included.",
-            skip + measure
-        ),
-    ];
-    Ok(Findings { method, tables, statements: plane.statements() })
+        Ok((judge(&runs), table(&runs)))
+    })
 }
 
 /// What came of so many sockets.
@@ -63,10 +59,8 @@ struct Run {
     paper: f64,
 }
 
-fn table(window_bytes: u64, runs: &[Run]) -> Table {
-    let title =
-        format!("Packets that the bottleneck's queue dropped, windows of {}", window_name(window_bytes));
-    Table::of(format!("drops_window_{window_bytes}"), title, runs)
+fn table(runs: &[Run]) -> Table {
+    Table::of("drops", "Packets that the bottleneck's queue dropped", runs)
         .column("sockets", Unit::Number, |run| run.sockets)
         .column("goodput", Unit::Mbps, |run| run.mbps)
         .column("packets", Unit::Number, |run| run.packets)

@@ -13,6 +13,7 @@ use crate::experiment::{self, Experiment};
 use crate::lab::bench::Bench;
 use crate::lab::figures::possible;
 use crate::lab::striped::{Amount, Partition, Streams, Striped};
+use crate::report::{Findings, Plane, Statement, Table};
 use longhaul_lab::{Lab, Scenario};
 
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -68,6 +69,24 @@ fn goodput_mbps(stream: &Striped, bench: &Bench<'_>, lab: &Lab) -> Result<f64, E
 /// Beyond that a figure is faulty. The moments of a smoke test, which a busy machine stretches, tell nothing.
 fn believable_mbps(bench: &Bench<'_>) -> f64 {
     bench.pick(payload_limit_mbps(), payload_limit_mbps(), f64::INFINITY)
+}
+
+/// Measure with each of these windows, in bytes: what came of the claims, and the figures.
+fn over_windows(
+    windows: &[u64],
+    method: Vec<String>,
+    mut measure: impl FnMut(u64) -> Result<(Vec<Statement>, Table), ExperimentError>,
+) -> Result<Findings, ExperimentError> {
+    let (mut plane, mut tables) = (Plane::default(), vec![]);
+    for &window_bytes in windows {
+        let (statements, mut table) = measure(window_bytes)?;
+        let condition = format!("windows of {}", window_name(window_bytes));
+        table.name = format!("{}_window_{window_bytes}", table.name);
+        table.title = format!("{}, {condition}", table.title);
+        plane.push(condition, statements);
+        tables.push(table);
+    }
+    Ok(plane.findings(method, tables))
 }
 
 /// Buffers with which a socket has so many bytes on their way at most: this kernel lets a window grow a little beyond

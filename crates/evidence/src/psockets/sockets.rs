@@ -1,13 +1,13 @@
 //! psockets-a: goodput by number of sockets.
 
 use super::{
-    WINDOWS_BYTES, buffer_for, goodput_mbps, method, paper_stream, path, payload_limit_mbps, window_name,
+    WINDOWS_BYTES, buffer_for, goodput_mbps, method, over_windows, paper_stream, path, payload_limit_mbps,
 };
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
 use crate::lab::striped::{Amount, Partition, Striped};
-use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "psockets-a",
@@ -39,8 +39,15 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..2], &WINDOWS_BYTES[..1]);
     bench.expect_runs(windows.len() * counts.len() * 2);
     let lab = bench.lab(&path())?;
-    let (mut plane, mut tables) = (Plane::default(), vec![]);
-    for &window_bytes in windows {
+    let method = vec![
+        method(),
+        format!(
+            "Windows are what a socket has on its way at most. Equal partitions: PSockets' way, each write of 64 KB cut into \
+             as many as there are sockets. Longhaul's: writes of 1 MiB, the next block to the socket that has room. \
+             {measure} s after the first {skip} s."
+        ),
+    ];
+    over_windows(windows, method, |window_bytes| {
         let mut points = vec![];
         for &sockets in &counts {
             let equal =
@@ -52,24 +59,12 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
                 longhaul: goodput_mbps(&longhaul, bench, &lab)?,
             });
         }
-        plane.push(format!("windows of {}", window_name(window_bytes)), judge(&points));
-        tables.push(table(window_bytes, &points));
-    }
-    tables.insert(0, plane.table("conditions"));
-    let method = vec![
-        method(),
-        format!(
-            "Windows are what a socket has on its way at most. Equal partitions: PSockets' way, each write of 64 KB cut into \
-             as many as there are sockets. Longhaul's: writes of 1 MiB, the next block to the socket that has room. \
-             {measure} s after the first {skip} s."
-        ),
-    ];
-    Ok(Findings { method, tables, statements: plane.statements() })
+        Ok((judge(&points), table(&points)))
+    })
 }
 
-fn table(window_bytes: u64, points: &[Point]) -> Table {
-    let title = format!("Goodput by number of sockets, windows of {}", window_name(window_bytes));
-    Table::of(format!("goodput_window_{window_bytes}"), title, points)
+fn table(points: &[Point]) -> Table {
+    Table::of("goodput", "Goodput by number of sockets", points)
         .column("sockets", Unit::Number, |point| point.sockets)
         .column("equal partitions", Unit::Mbps, |point| point.equal)
         .column("longhaul's", Unit::Mbps, |point| point.longhaul)

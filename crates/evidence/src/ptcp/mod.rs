@@ -14,9 +14,9 @@ use longhaul_sim::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
 use longhaul_sim::metrics::Summary;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
+use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
-use std::{fmt, iter};
 
 /// One for each of the paper's figures. One measurement serves all three.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -223,9 +223,8 @@ fn report(backend: &Backend<'_>, figure: &Figure) -> Result<Findings, Experiment
     let figures = grids
         .iter()
         .flat_map(|(condition, grid)| [wide(figure, condition, grid), long(figure, condition, grid)]);
-    let tables = iter::once(plane.table("conditions")).chain(figures).collect();
     method.push(WINDOWS.into());
-    Ok(Findings { method, tables, statements: plane.statements() })
+    Ok(plane.findings(method, figures))
 }
 
 impl Contender {

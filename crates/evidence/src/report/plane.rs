@@ -1,6 +1,7 @@
 //! Claims under several conditions, where a paper does not say under which one it was measured.
 
-use super::{Statement, Table, Verdict};
+use super::{Findings, Statement, Table, Verdict};
+use std::iter;
 
 /// What came of each claim under each condition: the same claims in the same order. The first condition is the one that
 /// our own claims are for.
@@ -16,9 +17,15 @@ impl Plane {
     }
 
     /// What is to be said of each claim: that it holds wherever it was looked at, where it does, or nowhere.
-    pub fn statements(&self) -> Vec<Statement> {
+    fn statements(&self) -> Vec<Statement> {
         let claims = self.conditions.first().map_or(0, |(_, statements)| statements.len());
         (0..claims).map(|claim| self.statement(claim)).collect()
+    }
+
+    /// What an experiment hands to its report: these, and the table of where they hold before its own.
+    pub fn findings(&self, method: Vec<String>, tables: impl IntoIterator<Item = Table>) -> Findings {
+        let tables = iter::once(self.table("conditions")).chain(tables).collect();
+        Findings { method, tables, statements: self.statements() }
     }
 
     fn statement(&self, claim: usize) -> Statement {
@@ -58,7 +65,7 @@ impl Plane {
     }
 
     /// A row for each condition, a column for each of the papers' claims in their order.
-    pub fn table(&self, name: impl Into<String>) -> Table {
+    fn table(&self, name: impl Into<String>) -> Table {
         let statements = self.conditions.first().map_or(&[][..], |(_, statements)| statements);
         let rows = Table::of(name, "Where the paper's claims hold, which are listed below", &self.conditions)
             .text("conditions", |(condition, _)| condition.as_str());
