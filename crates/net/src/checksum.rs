@@ -1,6 +1,7 @@
 //! What the commands `sha256sum` and `cksum` print of bytes that stand at their input.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use crc::{CRC_32_CKSUM, Crc, Table};
 
 /// The hash that `sha256sum` prints.
 pub fn sha256sum(bytes: &[u8]) -> String {
@@ -9,34 +10,14 @@ pub fn sha256sum(bytes: &[u8]) -> String {
 
 /// The checksum and the length, as `cksum` prints them (POSIX.1-2017, XCU 4 `cksum`).
 pub fn cksum(bytes: &[u8]) -> String {
-    let next = |crc: u32, byte: u8| crc << 8 ^ TABLE[usize::from((crc >> 24) as u8 ^ byte)];
-    let mut crc = bytes.iter().fold(0, |crc, byte| next(crc, *byte));
-    let mut left = bytes.len();
-    while left > 0 {
-        crc = next(crc, left as u8);
-        left >>= 8;
-    }
-    format!("{} {}", !crc, bytes.len())
+    static CKSUM: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_CKSUM);
+    let len = bytes.len().to_le_bytes();
+    let zeros = len.iter().rev().take_while(|byte| **byte == 0).count();
+    let mut digest = CKSUM.digest();
+    digest.update(bytes);
+    digest.update(&len[..len.len() - zeros]);
+    format!("{} {}", digest.finalize(), bytes.len())
 }
-
-/// What each leading byte does to the rest of the sum.
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let (mut crc, mut bit) = ((byte as u32) << 24, 0);
-        while bit < 8 {
-            crc = crc << 1 ^ if crc >> 31 == 1 { POLYNOMIAL } else { 0 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
-
-/// That of Ethernet (ISO/IEC 8802-3).
-const POLYNOMIAL: u32 = 0x04c1_1db7;
 
 #[cfg(test)]
 mod tests {

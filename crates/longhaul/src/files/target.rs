@@ -298,7 +298,11 @@ impl Target {
         }
         let journal_name = |name: &[u8]| self.journal_name(entry, name);
         let journal = lease::create(&folder, &journal_name(name)).map_err(|error| match error.kind() {
-            io::ErrorKind::ResourceBusy => self.only_case(entry, beside(journal_name)).unwrap_or(error),
+            // A twin that has just let go of the journal has its name.
+            io::ErrorKind::ResourceBusy => self
+                .only_case(entry, beside(journal_name))
+                .or_else(|| self.only_case(entry, <[u8]>::to_vec))
+                .unwrap_or(error),
             _ => error,
         })?;
         // A twin may have got its name since, and then have let go of the journal, which is the same file.
