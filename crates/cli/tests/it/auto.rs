@@ -50,7 +50,7 @@ fn udp_blocked_midway_leaves_tcp() {
 #[test]
 fn udp_that_comes_back_is_tried_again() {
     let Some(_shared) = machine::wait() else { return };
-    let over = Over::path(&Scenario::new(40.0, 60.0), 80_000_000, false);
+    let over = Over::path(&Scenario::new(20.0, 60.0), 40_000_000, false);
     comes_back(&over, None);
 }
 

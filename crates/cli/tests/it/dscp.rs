@@ -36,7 +36,7 @@ fn both_sides_mark_what_they_send_over_udp_and_over_tcp() {
         (&[][..], 0),
     ] {
         for pull in [false, true] {
-            let over = Over::path(&scenario, 8_000_000, pull);
+            let over = Over::path(&scenario, 2_000_000, pull);
             let record = over.sides.here.path().with_extension("pcap");
             let capture = over.haul.lab.capture(Side::Left, &record).unwrap();
             over.copy(flags, |_| {});
