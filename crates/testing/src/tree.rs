@@ -1,6 +1,6 @@
 //! Files and folders to copy, and what there is to compare of them afterwards.
 
-use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, statvfs, utimensat};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -13,6 +13,14 @@ use std::process::{Command, Stdio};
 /// A folder that goes away with the test.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
+}
+
+/// The same in memory, where there is room: for many files. A disk with ext4 looks long for a free inode while many have just been
+/// removed.
+pub fn folder_in_memory() -> tempfile::TempDir {
+    const PLACE: &str = "/dev/shm";
+    let has_room = statvfs(PLACE).is_ok_and(|place| place.f_bavail * place.f_frsize >= 2 << 30);
+    has_room.then(|| tempfile::tempdir_in(PLACE).ok()).flatten().unwrap_or_else(folder)
 }
 
 /// A path with a slash behind it: what is in that folder.

@@ -93,7 +93,7 @@ fn what_a_daemon_says_to_those_who_do_not_listen_takes_bounded_memory() {
 
 #[test]
 fn copies_of_long_lists_at_once_take_bounded_memory_and_none_waits_for_ever() {
-    let (here, there) = (folder(), folder());
+    let (here, there) = (folder_in_memory(), folder_in_memory());
     // Four parts, of names so long that all of eight copies' lists would be some 120 MB.
     for n in 0..6 {
         let folder = here.path().join(format!("tree/{n}"));
@@ -136,7 +136,7 @@ fn what_is_read_ahead_for_copies_at_once_takes_bounded_memory() {
 
 #[test]
 fn a_copy_that_waits_for_memory_says_so_and_goes_on_when_there_is_some() {
-    let (here, there) = (folder(), folder());
+    let (here, there) = (folder_in_memory(), folder_in_memory());
     (0..5000).for_each(|n| write(here.path().join(format!("tree/{n:080}")), b""));
     let server = Server::start(there.path(), &["--memory-mib=64"]);
     // Each of which takes nearly a quarter of that.

@@ -16,7 +16,7 @@ use std::iter;
 
 #[test]
 fn a_copy_of_several_parts_goes_there_and_back_and_is_kept_equal() {
-    let (here, there, back) = (folder(), folder(), folder());
+    let [here, there, back] = [(); 3].map(|()| folder_in_memory());
     // A part holds 16 384 entries, and three are handled at a time: four of them, the first two folders in several.
     for (name, count) in [("first", 25_000), ("second", 25_000), ("third", 10)] {
         let folder = here.path().join("tree").join(name);
@@ -51,7 +51,7 @@ fn a_copy_of_several_parts_goes_there_and_back_and_is_kept_equal() {
 
 #[test]
 fn a_receiver_that_is_done_with_the_first_part_as_soon_as_it_has_compared_it_gets_the_next() {
-    let there = folder();
+    let there = folder_in_memory();
     (0..17_000).for_each(|at| write(there.path().join(format!("tree/{at}")), b"x"));
     let server = Server::start(there.path(), &[]);
     // Both messages have to come before the server looks for the first of them.
@@ -85,7 +85,7 @@ fn a_receiver_that_is_done_with_the_first_part_as_soon_as_it_has_compared_it_get
 fn a_copy_in_parts_goes_on_when_the_mtu_shrinks_twice() {
     let Some(_shared) = machine::wait() else { return };
     for pull in [false, true] {
-        let sides = Sides::new(pull);
+        let sides = Sides::in_memory(pull);
         // More than one part, of small files of all lengths.
         for folder in 0..6 {
             let folder_path = sides.from().join(format!("d{folder}"));

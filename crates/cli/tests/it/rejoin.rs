@@ -74,7 +74,7 @@ fn a_copy_goes_on_when_its_control_connection_is_reset_again_and_again() {
 #[test]
 fn a_copy_of_many_files_goes_on_when_its_control_connection_is_reset_all_the_time() {
     for pull in [false, true] {
-        let sides = Sides::new(pull);
+        let sides = Sides::in_memory(pull);
         for at in 0..3000 {
             write_noise(sides.from().join(format!("{at}")), 2000, at);
         }

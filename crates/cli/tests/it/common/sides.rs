@@ -17,6 +17,11 @@ impl Sides {
         Sides { pull, here: folder(), there: folder() }
     }
 
+    /// For many files.
+    pub fn in_memory(pull: bool) -> Sides {
+        Sides { pull, here: folder_in_memory(), there: folder_in_memory() }
+    }
+
     /// With one file to be copied.
     pub fn with_file(pull: bool, len: usize) -> Sides {
         let sides = Sides::new(pull);

@@ -11,7 +11,7 @@ use longhaul_proto::endpoint::{Full, NotReady, Sink, Source};
 use longhaul_proto::session::manifest::{Layout, Manifest, Ranges};
 use longhaul_proto::session::message::{FileOptions, GroupHash, Report};
 use longhaul_testing::tree::noise;
-pub use longhaul_testing::tree::{Thing, set_mtime, snapshot as contents, write};
+pub use longhaul_testing::tree::{Thing, folder_in_memory as folder, set_mtime, snapshot as contents, write};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,6 @@ use std::time::{Duration, Instant};
 const HANGS: Duration = Duration::from_secs(30);
 
 pub const MIB: u64 = 1 << 20;
-
-/// A folder for a test, in memory where there is such a place.
-pub fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
-}
 
 pub fn random_bytes(len: u64, seed: u64) -> Vec<u8> {
     noise(len as usize, seed)
