@@ -7,10 +7,11 @@ use longhaul_proto::scitag::SciTag;
 use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::manifest::{Group, Ranges};
+use longhaul_proto::session::message::several::{PathStatus, Paths, WantPaths};
 use longhaul_proto::session::message::third_party::{ClientPart, OneCopyKey, Ready, ServerPart, Whereabouts};
 use longhaul_proto::session::message::{
-    Already, Answer, FileFailure, FileOptions, GroupHash, Message, Offer, Operation, Report, SenderStatus,
-    TransferOptions,
+    Already, Answer, FileFailure, FileOptions, GroupHash, Message, Offer, Operation, Pace, Report,
+    SenderStatus, Ticket, TransferOptions,
 };
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::transport::{Carrier, Switch, Transport};
@@ -231,6 +232,9 @@ pub(super) fn messages() -> Vec<Message> {
         switches: vec![switch],
         ..SenderStatus::default()
     };
+    let host = whereabouts().hosts[0];
+    let path =
+        PathStatus { from: host, to: host, packets_sent: 5, loss: 0.5, rtt_ns: [1, 2], is_silent: true };
     vec![
         Message::ListingPart { base: 0, total: 300, bytes: vec![1; 100] },
         Message::Start {
@@ -275,6 +279,12 @@ pub(super) fn messages() -> Vec<Message> {
         Message::Progress(Box::default()),
         Message::Remark("x".into()),
         Message::Copied(Box::default()),
+        Message::Ticket(Ticket { id: [6; 16], secret: [7; 32] }),
+        Message::WantPaths(WantPaths { places: 2 }),
+        Message::Paths(Paths { hosts: whereabouts().hosts, ports: vec![7701] }),
+        Message::PathStatus(vec![path]),
+        Message::FilesDone(4),
+        Message::Pace(Pace { rate: Some(Rate::from_mbps(10.0)), paused: true }),
     ]
 }
 

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_campaign_of_faults_makes_no_wrong_file() {
-    campaign(0..300, KEPT_MIN_BUSY);
+    campaign(0..150, KEPT_MIN_BUSY);
 }
 
 /// `make campaign`; `CAMPAIGN_SEED=N make campaign` begins with that seed.

@@ -1,33 +1,28 @@
-//! What version 11 sends, as it was recorded: each later release reads it. `make record` records it anew, which only a version
-//! that was not released may do.
+//! What versions 11 and 14 send, as it was recorded: each later release reads it. `make record` records it anew, which only a
+//! version that was not released may do.
 
 use super::super::open::Outgoing;
 use super::*;
 use crate::noise::read_older;
 use longhaul_proto::ranges::Ranges;
 use longhaul_proto::session::limit::Limit;
-use longhaul_proto::session::message::{Already, FileFailure, Report, SenderStatus};
+use longhaul_proto::session::message::several::{PathStatus, Paths, WantPaths};
+use longhaul_proto::session::message::third_party::{
+    ClientPart, OneCopyKey, Outcome, Ready, ServerPart, Whereabouts,
+};
+use longhaul_proto::session::message::{Already, FileFailure, Pace, Report, SenderStatus, Ticket};
 use longhaul_proto::session::progress::Progress;
 use longhaul_proto::session::transport::{Carrier, Switch};
 use longhaul_proto::units::{Rate, Time};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr};
 
 #[test]
 fn what_version_11_sends_is_still_read() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/control/tests/version-11.txt");
-    if std::env::var_os("LONGHAUL_RECORD").is_some() {
-        let lines = record().into_iter().map(|(name, bytes)| format!("{name} {}\n", to_hex(&bytes)));
-        std::fs::write(path, lines.collect::<String>()).unwrap();
-    }
-    let recorded = std::fs::read_to_string(path).unwrap();
-    let recorded: BTreeMap<&str, Vec<u8>> = recorded
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .map(|(name, hex)| (name, of_hex(hex)))
-        .collect();
-    let of = |name: &str| recorded.get(name).unwrap_or_else(|| panic!("{name}: make record has it recorded"));
+    let recorded = recorded(11, record);
+    let of = |name: &str| found(&recorded, name);
     for (name, key) in keys() {
         let (seen, answered) = replay(of(name));
         assert_eq!(seen, Ok(offer()), "{name}: {key}");
@@ -35,9 +30,42 @@ fn what_version_11_sends_is_still_read() {
         assert!(answered.len() > 2 && answered[..2] != [0, 0], "{name}");
     }
     answers().iter().for_each(|(name, answer)| is_read(name, of(name), answer));
-    for (n, message) in messages().into_iter().enumerate() {
-        comes_out(of(&format!("message-{n}")), message);
+    messages().into_iter().for_each(|(name, message)| comes_out(of(&name), message));
+}
+
+#[test]
+fn what_version_14_sends_besides_is_still_read() {
+    let recorded = recorded(14, || bytes_of(messages_since()));
+    messages_since().into_iter().for_each(|(name, message)| comes_out(found(&recorded, &name), message));
+}
+
+#[test]
+fn no_kind_of_message_is_left_out() {
+    let all: Vec<_> = messages().into_iter().chain(messages_since()).collect();
+    for (kind, (name, message)) in all.iter().enumerate() {
+        assert_eq!((usize::from(to_bytes(message)[0]), name), (kind, &format!("message-{kind}")));
     }
+    let is_a_kind = |kind: usize| {
+        let bytes = [&[kind as u8][..], &[0; 64]].concat();
+        postcard::take_from_bytes::<Message>(&bytes).is_ok()
+    };
+    assert_eq!([all.len() - 1, all.len()].map(is_a_kind), [true, false], "make record has it recorded");
+}
+
+/// What a version sends, by name.
+fn recorded(version: u8, record: impl Fn() -> Vec<(String, Vec<u8>)>) -> BTreeMap<String, Vec<u8>> {
+    let path = format!("{}/src/control/tests/version-{version}.txt", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("LONGHAUL_RECORD").is_some() {
+        let lines = record().into_iter().map(|(name, bytes)| format!("{name} {}\n", to_hex(&bytes)));
+        std::fs::write(&path, lines.collect::<String>()).unwrap();
+    }
+    let recorded = std::fs::read_to_string(&path).unwrap();
+    let lines = recorded.lines().filter_map(|line| line.split_once(' '));
+    lines.map(|(name, hex)| (name.to_string(), of_hex(hex))).collect()
+}
+
+fn found<'r>(recorded: &'r BTreeMap<String, Vec<u8>>, name: &str) -> &'r [u8] {
+    recorded.get(name).unwrap_or_else(|| panic!("{name}: make record has it recorded"))
 }
 
 #[test]
@@ -115,18 +143,20 @@ fn record() -> Vec<(String, Vec<u8>)> {
     let mut recorded: Vec<_> =
         keys().iter().zip(flights).map(|((name, _), bytes)| (name.to_string(), bytes)).collect();
     recorded.extend(answers().iter().map(|(name, answer)| (name.to_string(), to_bytes(answer))));
-    recorded.extend(
-        messages().iter().enumerate().map(|(n, message)| (format!("message-{n}"), to_bytes(message))),
-    );
+    recorded.extend(bytes_of(messages()));
     recorded
+}
+
+fn bytes_of(messages: Vec<(String, Message)>) -> Vec<(String, Vec<u8>)> {
+    messages.into_iter().map(|(name, message)| (name, to_bytes(&message))).collect()
 }
 
 fn answers() -> [(&'static str, Answer); 2] {
     [("accept", answer(&offer(), &())), ("refuse", Answer::Refuse(Reason::new(Cause::Refused, "no")))]
 }
 
-/// One of each kind, in their order.
-fn messages() -> Vec<Message> {
+/// One of each kind that version 11 has, in their order.
+fn messages() -> Vec<(String, Message)> {
     let ranges: Ranges = [0..1000, 5000..9000].into_iter().collect();
     let reason = || Reason::new(Cause::Denied, "permission denied");
     let failed = [FileFailure { path: b"a/b".to_vec(), reason: reason() }].into_iter().collect();
@@ -135,7 +165,7 @@ fn messages() -> Vec<Message> {
     let status = SenderStatus { limited_by: Limit::Path, switches: vec![switch], ..SenderStatus::default() };
     let hash = GroupHash { group: Group { entry: 1, index: 2 }, hash: [3; 32] };
     let already = Already { skipped: 3, ..Already::default() };
-    vec![
+    let messages = vec![
         Message::ListingPart { base: 0, total: 300, bytes: vec![1; 9] },
         Message::Start { have: ranges.clone(), claimed: ranges.clone(), already },
         Message::Hashes(vec![hash]),
@@ -156,7 +186,41 @@ fn messages() -> Vec<Message> {
         Message::Warning("left out".into()),
         Message::RateCap(Rate::from_mbps(10.0)),
         Message::Over,
-    ]
+    ];
+    numbered(0, messages)
+}
+
+/// Those that versions 12 to 14 added.
+fn messages_since() -> Vec<(String, Message)> {
+    let at = Whereabouts { hosts: vec![HOST], name: Some("far".into()), port: 7700 };
+    let key = OneCopyKey([8; 32]);
+    let asks = Operation::Push { dest: b"in/".to_vec() };
+    let transport = Transport::Auto;
+    let path =
+        PathStatus { from: HOST, to: HOST, packets_sent: 5, loss: 0.5, rtt_ns: [1, 2], is_silent: true };
+    let messages = vec![
+        Message::Ticket(Ticket { id: [6; 16], secret: [7; 32] }),
+        Message::Ready(Ready { at: at.clone(), connects: true }),
+        Message::Reach(at.clone()),
+        Message::Reached(Some("refused".into())),
+        Message::BeServer(ServerPart { key, relayed: true }),
+        Message::BeClient(Box::new(ClientPart { key, to: at, asks, transport })),
+        Message::Progress(Box::new(Progress { bytes_done: 7, files_total: 3, ..Progress::default() })),
+        Message::Remark("it goes on".into()),
+        Message::Copied(Box::new(Outcome { bytes: 9, files: 2, ..Outcome::default() })),
+        Message::WantPaths(WantPaths { places: 2 }),
+        Message::Paths(Paths { hosts: vec![HOST], ports: vec![7701] }),
+        Message::PathStatus(vec![path]),
+        Message::FilesDone(4),
+        Message::Pace(Pace { rate: Some(Rate::from_mbps(10.0)), paused: true }),
+    ];
+    numbered(self::messages().len(), messages)
+}
+
+const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
+fn numbered(first: usize, messages: Vec<Message>) -> Vec<(String, Message)> {
+    messages.into_iter().enumerate().map(|(n, message)| (format!("message-{}", first + n), message)).collect()
 }
 
 fn to_hex(bytes: &[u8]) -> String {
