@@ -32,8 +32,8 @@
 //! queue was last seen *shortest*: all flows of our kind at a bottleneck see that at the same moment, whatever each
 //! takes for the delay of the empty path, so they send less together, those that compete as well. Then the queue runs
 //! empty, everybody sees the true delay, and who was wrong about it is put right. If it does not run empty, others
-//! fill it. If it always stops at the same delay and nothing is lost, that is the route's (`route.rs` finds a sudden
-//! change at once).
+//! fill it. If it always stops at the same delay and nothing is lost, that is the route's. `route.rs` finds a change for one who
+//! had the link: a delay that grew at once, or that the first refresh in vain has met, does not fall while half is sent.
 //!
 //! *Company* (`company.rs`) is told by packet pairs (`pairs.rs`): what most of them agree on is the link, whoever uses
 //! it. Who gets less than 70 % of it shares it (where hosts bundle arrivals and pairs do not agree, who meets a queue
@@ -76,6 +76,7 @@
 mod ceiling;
 mod company;
 mod delay;
+mod known;
 mod loss;
 mod marks;
 mod pairs;
@@ -93,6 +94,7 @@ use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, Ceiling, Test};
 use core::time::Duration;
 use delay::QueueDelay;
+use known::Known;
 use loss::{Counted, LossWatch, RANDOM_MAX};
 use marks::Marks;
 use pairs::Pairs;
@@ -142,8 +144,8 @@ pub struct Adaptive {
     /// The share that was lost of the last few datagrams, and since when they are counted.
     loss_lately: f64,
     lately: Option<Counted>,
-    /// When the queue was last as short as our like make it, and how long it was then.
-    calm: (Time, f64),
+    /// When the queue was last as short as our like make it.
+    calm: Known,
     jump: Option<Jump>,
 }
 
@@ -181,6 +183,9 @@ struct Round {
     began: Time,
     arrival: Time,
     received: u64,
+    /// Its extra rate, and the largest of it and the round before.
+    growth: f64,
+    growth_most: f64,
     /// All that was delivered in it had left at the present rate.
     is_settled: bool,
     ticks: u32,
@@ -229,7 +234,7 @@ impl Adaptive {
             dips: Dips::default(),
             loss_lately: 0.0,
             lately: None,
-            calm: (Time::ZERO, 0.0),
+            calm: Known::default(),
             jump: None,
         };
         if let Some(path) = config.path_rate {
@@ -268,7 +273,7 @@ impl Adaptive {
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { SEEN_LATELY };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
         self.refresh.see(ack.now, self.delay.queue_ns, self.target_ns());
-        self.watch_route(ack.now);
+        self.watch_route(ack);
         let sends_less = match &self.state {
             State::Refresh { .. } => true,
             State::Compete(compete) => compete.is_low(),
@@ -391,6 +396,8 @@ impl Adaptive {
             is_settled: ack.largest >= self.jumped || self.jumped > ack.next_number,
             queue_least_ns: f64::INFINITY,
             queue_most_ns: self.delay.queue_ns,
+            growth: self.growth,
+            growth_most: self.growth.max(self.round.growth),
             ..Round::default()
         };
     }
@@ -475,7 +482,7 @@ impl Controller for Adaptive {
             self.read_train(ack);
             return;
         }
-        self.refresh(ack.now);
+        self.refresh(ack);
         self.heed_marks(ack);
         self.receiver.heed(ack, self.rtt, self.rate(), self.bandwidth);
         let tick_len = (self.rtt / TICKS_PER_RTT).clamp(TICK_MIN, TICK_MAX);
@@ -604,7 +611,7 @@ const GROWTH_FIRST: f64 = 0.05;
 const GROWTH_MAX: f64 = 1.0;
 /// How long an old base delay is believed in the background while the queue never runs empty; else as long as a BBR that was seen.
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
-/// A host that loses this part of a tick is late; a queue in no more than this part of the ticks is its doing.
+/// A host that loses this part of a tick, or of the time in which the delay grew, is late; a queue in no more than this part of the ticks is its doing.
 const PART: u32 = 10;
 /// Ticks in a round trip, and their length's bounds.
 const TICKS_PER_RTT: u32 = 3;
