@@ -89,7 +89,9 @@ mod startup;
 mod target;
 
 use super::window::{BETA, SSTHRESH_MIN};
-use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
+use super::{
+    AckSample, ControlConfig, Controller, LossSample, ProbeTrain, RATE_MIN, Sent, Snapshot, TimedArrival,
+};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, Ceiling, Test};
 use core::time::Duration;
@@ -284,7 +286,7 @@ impl Adaptive {
         }
         let noise_ns = NOISE_NS.min(self.ceiling.room_ns);
         // What a host that was busy did not send says nothing of the path.
-        let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span / PART;
+        let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span.mul_f64(ALIKE);
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(NOISE_NS).max(noise_ns);
         if span > Duration::ZERO {
@@ -580,9 +582,9 @@ impl Controller for Adaptive {
 }
 
 /// Rates that differ by less are alike: packet pairs agree then, a test sends so much less, and so far above the ceiling
-/// last met it is another.
+/// last met it is another. What is seen in no more than this part of the time is chance: a host that was late, a queue.
 const ALIKE: f64 = 0.1;
-/// Who gets less than this share of the link shares it; so much of what the first train told is sent first.
+/// Who gets less than this share of the link shares it; so much of the first train is read, and sent first of what it told.
 const ALONE_SHARE: f64 = 0.7;
 /// A shorter queue is noise, delays that differ by less are the same, and clocks drift apart by so much in twelve seconds (some
 /// 40 ppm; uncorrected crystals do 50). A longer one holds enough that what is delivered is our share of the path.
@@ -596,8 +598,8 @@ const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
 /// Little: the least of our rate that is sent, in a low or however long the queue is; the share of the target in the background;
-/// the share of its longest that is left of a queue that dips; and the share of the link that we begin with beside others, for
-/// who came late has yielded all along, and give up doing as a BBR does below.
+/// the share of its longest that is left of a queue that dips, from twice as much; and the share of the link that we begin with
+/// beside others, for who came late has yielded all along, and give up doing as a BBR does below.
 const LITTLE: f64 = 0.3;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
@@ -611,14 +613,10 @@ const GROWTH_FIRST: f64 = 0.05;
 const GROWTH_MAX: f64 = 1.0;
 /// How long an old base delay is believed in the background while the queue never runs empty; else as long as a BBR that was seen.
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
-/// A host that loses this part of a tick, or of the time in which the delay grew, is late; a queue in no more than this part of the ticks is its doing.
-const PART: u32 = 10;
 /// Ticks in a round trip, and their length's bounds.
 const TICKS_PER_RTT: u32 = 3;
 const TICK_MIN: Duration = Duration::from_millis(4);
 const TICK_MAX: Duration = Duration::from_millis(50);
-/// Never slower: a datagram every 120 ms.
-const RATE_MIN: f64 = 100_000.0;
 /// What no user-space timer tells from nothing: a shorter round trip, a shorter queue, a longer pair. A burst may be so long at
 /// first: what a 10 Gb/s host needs for one system call to carry 40 datagrams.
 const TIMER: Duration = Duration::from_micros(50);

@@ -3,7 +3,7 @@
 
 use super::ceiling::ROOM_RECOVERY;
 use super::known::Known;
-use super::{Adaptive, LITTLE, NOISE_NS, PART, State, TICK_MIN};
+use super::{ALIKE, Adaptive, LITTLE, NOISE_NS, State, TICK_MIN};
 use crate::control::AckSample;
 use crate::control::window::BETA;
 use crate::units::{Time, nanos};
@@ -184,7 +184,7 @@ impl Adaptive {
         }
         self.refresh.floor_ns = least_ns;
         self.refresh.is_refuted = !is_met;
-        self.refresh.is_idle = self.refresh.queued * PART <= self.refresh.ticks;
+        self.refresh.is_idle = f64::from(self.refresh.queued) <= ALIKE * f64::from(self.refresh.ticks);
         (self.refresh.ticks, self.refresh.queued) = (0, 0);
         if !is_met {
             // What was learnt of loss may have been a full queue's.

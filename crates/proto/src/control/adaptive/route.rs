@@ -1,9 +1,9 @@
 //! A longer route: the delay grows, and does not fall when less is sent.
 
-use super::delay::ROUTE_MIN;
+use super::delay::{ROUTE_MIN, ROUTE_PART};
 use super::known::Known;
 use super::refresh::{DEPTH_MAX, Refresh};
-use super::{Adaptive, PART, State, TICK_MAX};
+use super::{ALIKE, Adaptive, State, TICK_MAX};
 use crate::control::AckSample;
 use crate::units::{Time, nanos};
 use core::time::Duration;
@@ -55,7 +55,8 @@ impl Adaptive {
     /// silence first, and what is on it like a loss. A host that was busy meanwhile met its own delay.
     pub(super) fn try_route(&mut self, ack: &AckSample, grown_ns: f64, before: Known) {
         let is_steady = !matches!(self.state, State::Train | State::Compete(_));
-        let is_late = ack.time_lost.saturating_sub(before.time_lost) > ack.now.since(before.at) / PART;
+        let is_late =
+            ack.time_lost.saturating_sub(before.time_lost) > ack.now.since(before.at).mul_f64(ALIKE);
         if !is_steady || is_late || before.has_company || self.has_lost(ack, &before) {
             return;
         }
@@ -72,7 +73,7 @@ impl Adaptive {
         self.state = State::Cruise;
         // What had waited before is ours and has drained. Others fill the queue further, or have left it by now.
         let least_ns = self.refresh.least_ns;
-        let is_left = (least_ns - jump.grown_ns).abs() < JUMP_STRAYS * jump.grown_ns;
+        let is_left = (least_ns - jump.grown_ns).abs() < ROUTE_PART * jump.grown_ns;
         let is_route = is_left && self.delay.queue_ns - least_ns <= self.same_ns();
         if is_route && !self.has_lost(ack, &jump.before) {
             let round = self.round_now();
@@ -89,9 +90,6 @@ impl Adaptive {
         self.refresh = Refresh::new(self.rtt);
     }
 }
-
-/// What grew by itself stays to this share of it.
-const JUMP_STRAYS: f64 = 0.25;
 
 #[cfg(test)]
 mod tests {
