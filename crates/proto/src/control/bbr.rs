@@ -9,7 +9,7 @@
 //! Startup ──rate grows no more──▶ Drain ──queue gone──▶ ProbeBw ◀──200 ms──▶ ProbeRtt (round trip older than 10 s)
 //! ```
 
-use super::{AckSample, BURST, ControlConfig, Controller, LossSample, Snapshot};
+use super::{AckSample, BURST, ControlConfig, Controller, LossSample, RATE_MIN, Snapshot};
 use crate::units::{DatagramNumber, Rate, Time};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -268,7 +268,7 @@ impl Bbr {
 
     fn set_pacing(&mut self) {
         let Some(rate) = self.bandwidth.get() else { return };
-        let rate = rate.scale(self.pacing_gain() * PACING_MARGIN).max(RATE_MIN);
+        let rate = rate.scale(self.pacing_gain() * PACING_MARGIN).max(Rate(RATE_MIN as u64));
         if self.pipe.is_full || rate > self.pacing_rate {
             self.pacing_rate = rate;
         }
@@ -420,11 +420,9 @@ const RATE_ROUNDS: u64 = 10;
 /// A shortest round trip older than this is measured anew …
 pub const RTT_AGE: Duration = Duration::from_secs(10);
 /// … with next to nothing on its way for so long.
-const PROBE_RTT_SPAN: Duration = Duration::from_millis(200);
+pub const PROBE_RTT_SPAN: Duration = Duration::from_millis(200);
 /// Where nobody measured the round trip before.
 const RTT_UNKNOWN: Duration = Duration::from_millis(1);
-/// Never slower: a datagram every 120 ms. (Ours: a rate of nothing could never be measured to be more.)
-const RATE_MIN: Rate = Rate(100_000);
 
 #[cfg(test)]
 mod tests {

@@ -221,6 +221,9 @@ pub trait Controller: fmt::Debug + Send {
 /// The interval at which SABUL and UDT acknowledge and think.
 pub const SYN: Duration = Duration::from_millis(10);
 
+/// bit/s: never slower, which is a datagram every 120 ms. A rate of nothing could never be measured to be more.
+const RATE_MIN: f64 = 100_000.0;
+
 /// By how much SABUL and UDT lengthen the gap between packets when they take a loss for congestion.
 const DECREASE: f64 = 1.125;
 /// Their gap is never shorter, which is a packet of 1500 bytes at 12 Tb/s, nor longer: ten packets a second get a

@@ -109,10 +109,13 @@ impl Flight {
         number
     }
 
-    /// When a datagram that is still recorded left, if it went by itself: in a TCP stream it waits for its turn.
+    /// When a datagram that is still recorded, or was lately given up, left, if it went by itself: in a TCP stream it waits
+    /// for its turn. Where the way has become longer than a timeout all are given up, and what came of those alone tells so.
     pub fn udp_sent_time(&self, number: DatagramNumber) -> Option<Time> {
-        let index = number.checked_sub(self.base)?;
-        self.records.get(index as usize).filter(|r| !r.by_stream).map(|r| r.sent)
+        let index = number.checked_sub(self.base);
+        let record = index.and_then(|index| self.records.get(index as usize));
+        let given_up = || self.given_up.iter().rev().find(|g| g.number == number).map(|g| g.sent);
+        record.filter(|r| !r.by_stream).map(|r| r.sent).or_else(given_up)
     }
 
     /// When a datagram that is still recorded left.

@@ -2,8 +2,8 @@
 
 use super::company::RANDOM_SHARED;
 use super::loss::{Counted, RANDOM_MAX};
-use super::{ALIKE, Adaptive, RATE_MIN, State, TIMER};
-use crate::control::{AckSample, BURST};
+use super::{ALIKE, Adaptive, State, TIMER};
+use crate::control::{AckSample, BURST, RATE_MIN};
 use crate::units::{DatagramNumber, Time, nanos};
 use core::time::Duration;
 

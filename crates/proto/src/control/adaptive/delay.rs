@@ -65,7 +65,7 @@ impl QueueDelay {
     /// is another now.
     pub fn path_rtt(&self, least: Duration) -> Duration {
         let lately = self.round_trip.least().map(|least| Duration::from_nanos(least.max(0) as u64));
-        let longer = least.saturating_add(least / OTHER_WAY_PART + ROUTE_MIN);
+        let longer = least.saturating_add(least.mul_f64(ROUTE_PART) + ROUTE_MIN);
         lately.filter(|lately| *lately > longer && *lately < DELAY_MAX).unwrap_or(least).min(DELAY_MAX)
     }
 
@@ -131,8 +131,9 @@ impl Base {
     }
 }
 
-/// A way is another one if it is longer by this part and this much than it ever was, or by this much within two round trips.
-const OTHER_WAY_PART: u32 = 4;
+/// A way is another one if it is longer by this part and this much than it ever was, or by this much within two round trips; and
+/// what it grew by stays, but for this part.
+pub(super) const ROUTE_PART: f64 = 0.25;
 pub(super) const ROUTE_MIN: Duration = Duration::from_millis(5);
 /// Longer than over any satellite: a host that was stopped for a while measures hours. No queue and no path counts as
 /// longer.

@@ -32,8 +32,8 @@
 //! queue was last seen *shortest*: all flows of our kind at a bottleneck see that at the same moment, whatever each
 //! takes for the delay of the empty path, so they send less together, those that compete as well. Then the queue runs
 //! empty, everybody sees the true delay, and who was wrong about it is put right. If it does not run empty, others
-//! fill it. If it always stops at the same delay and nothing is lost, that is the route's (`route.rs` finds a sudden
-//! change at once).
+//! fill it. If it always stops at the same delay and nothing is lost, that is the route's. `route.rs` finds a change for one who
+//! had the link: a delay that grew at once, or that the first refresh in vain has met, does not fall while half is sent.
 //!
 //! *Company* (`company.rs`) is told by packet pairs (`pairs.rs`): what most of them agree on is the link, whoever uses
 //! it. Who gets less than 70 % of it shares it (where hosts bundle arrivals and pairs do not agree, who meets a queue
@@ -76,6 +76,7 @@
 mod ceiling;
 mod company;
 mod delay;
+mod known;
 mod loss;
 mod marks;
 mod pairs;
@@ -88,11 +89,14 @@ mod startup;
 mod target;
 
 use super::window::{BETA, SSTHRESH_MIN};
-use super::{AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival};
+use super::{
+    AckSample, ControlConfig, Controller, LossSample, ProbeTrain, RATE_MIN, Sent, Snapshot, TimedArrival,
+};
 use crate::units::{DatagramNumber, Rate, Time, nanos};
 use ceiling::{BURST_TEST, Ceiling, Test};
 use core::time::Duration;
 use delay::QueueDelay;
+use known::Known;
 use loss::{Counted, LossWatch, RANDOM_MAX};
 use marks::Marks;
 use pairs::Pairs;
@@ -142,8 +146,8 @@ pub struct Adaptive {
     /// The share that was lost of the last few datagrams, and since when they are counted.
     loss_lately: f64,
     lately: Option<Counted>,
-    /// When the queue was last as short as our like make it, and how long it was then.
-    calm: (Time, f64),
+    /// When the queue was last as short as our like make it.
+    calm: Known,
     jump: Option<Jump>,
 }
 
@@ -181,6 +185,9 @@ struct Round {
     began: Time,
     arrival: Time,
     received: u64,
+    /// Its extra rate, and the largest of it and the round before.
+    growth: f64,
+    growth_most: f64,
     /// All that was delivered in it had left at the present rate.
     is_settled: bool,
     ticks: u32,
@@ -229,7 +236,7 @@ impl Adaptive {
             dips: Dips::default(),
             loss_lately: 0.0,
             lately: None,
-            calm: (Time::ZERO, 0.0),
+            calm: Known::default(),
             jump: None,
         };
         if let Some(path) = config.path_rate {
@@ -268,7 +275,7 @@ impl Adaptive {
         let patience = if self.is_background { PATIENCE_BACKGROUND } else { SEEN_LATELY };
         self.delay.end_tick(ack.now, self.target_ns(), patience);
         self.refresh.see(ack.now, self.delay.queue_ns, self.target_ns());
-        self.watch_route(ack.now);
+        self.watch_route(ack);
         let sends_less = match &self.state {
             State::Refresh { .. } => true,
             State::Compete(compete) => compete.is_low(),
@@ -279,7 +286,7 @@ impl Adaptive {
         }
         let noise_ns = NOISE_NS.min(self.ceiling.room_ns);
         // What a host that was busy did not send says nothing of the path.
-        let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span / PART;
+        let is_late = ack.time_lost.saturating_sub(self.tick.time_lost) > span.mul_f64(ALIKE);
         let queued = self.delay.queue_ns > (self.target_ns() / 2.0).max(noise_ns);
         let is_full = self.delay.queue_ns > (self.target_ns() / 2.0).min(NOISE_NS).max(noise_ns);
         if span > Duration::ZERO {
@@ -391,6 +398,8 @@ impl Adaptive {
             is_settled: ack.largest >= self.jumped || self.jumped > ack.next_number,
             queue_least_ns: f64::INFINITY,
             queue_most_ns: self.delay.queue_ns,
+            growth: self.growth,
+            growth_most: self.growth.max(self.round.growth),
             ..Round::default()
         };
     }
@@ -475,7 +484,7 @@ impl Controller for Adaptive {
             self.read_train(ack);
             return;
         }
-        self.refresh(ack.now);
+        self.refresh(ack);
         self.heed_marks(ack);
         self.receiver.heed(ack, self.rtt, self.rate(), self.bandwidth);
         let tick_len = (self.rtt / TICKS_PER_RTT).clamp(TICK_MIN, TICK_MAX);
@@ -573,9 +582,9 @@ impl Controller for Adaptive {
 }
 
 /// Rates that differ by less are alike: packet pairs agree then, a test sends so much less, and so far above the ceiling
-/// last met it is another.
+/// last met it is another. What is seen in no more than this part of the time is chance: a host that was late, a queue.
 const ALIKE: f64 = 0.1;
-/// Who gets less than this share of the link shares it; so much of what the first train told is sent first.
+/// Who gets less than this share of the link shares it; so much of the first train is read, and sent first of what it told.
 const ALONE_SHARE: f64 = 0.7;
 /// A shorter queue is noise, delays that differ by less are the same, and clocks drift apart by so much in twelve seconds (some
 /// 40 ppm; uncorrected crystals do 50). A longer one holds enough that what is delivered is our share of the path.
@@ -589,8 +598,8 @@ const LATELY: f64 = 40.0;
 /// What a tick and the host's timers add to the feedback delay.
 const LOOP_LAG_NS: f64 = 15e6;
 /// Little: the least of our rate that is sent, in a low or however long the queue is; the share of the target in the background;
-/// the share of its longest that is left of a queue that dips; and the share of the link that we begin with beside others, for
-/// who came late has yielded all along, and give up doing as a BBR does below.
+/// the share of its longest that is left of a queue that dips, from twice as much; and the share of the link that we begin with
+/// beside others, for who came late has yielded all along, and give up doing as a BBR does below.
 const LITTLE: f64 = 0.3;
 /// Weight of a tick's delivery rate: with all of it in a round trip, flows with round trips that differ would swing.
 const BANDWIDTH_GAIN: f64 = 0.2;
@@ -604,14 +613,10 @@ const GROWTH_FIRST: f64 = 0.05;
 const GROWTH_MAX: f64 = 1.0;
 /// How long an old base delay is believed in the background while the queue never runs empty; else as long as a BBR that was seen.
 const PATIENCE_BACKGROUND: Duration = Duration::from_secs(600);
-/// A host that loses this part of a tick is late; a queue in no more than this part of the ticks is its doing.
-const PART: u32 = 10;
 /// Ticks in a round trip, and their length's bounds.
 const TICKS_PER_RTT: u32 = 3;
 const TICK_MIN: Duration = Duration::from_millis(4);
 const TICK_MAX: Duration = Duration::from_millis(50);
-/// Never slower: a datagram every 120 ms.
-const RATE_MIN: f64 = 100_000.0;
 /// What no user-space timer tells from nothing: a shorter round trip, a shorter queue, a longer pair. A burst may be so long at
 /// first: what a 10 Gb/s host needs for one system call to carry 40 datagrams.
 const TIMER: Duration = Duration::from_micros(50);

@@ -3,8 +3,8 @@
 //! It is told as by Flach et al. (SIGCOMM 2016, §3.1): a burst passes, then all beyond one rate is lost, and no delay grows
 //! meanwhile. A test has shown besides that the loss goes away with less.
 
-use super::{ALIKE, ALONE_SHARE, Adaptive, RATE_MIN, State};
-use crate::control::{AckSample, Policed};
+use super::{ALIKE, ALONE_SHARE, Adaptive, State};
+use crate::control::{AckSample, Policed, RATE_MIN};
 use crate::units::{Rate, Time};
 
 /// What is known of it. Its bucket is reckoned with as it does itself.

@@ -2,7 +2,9 @@
 //! cannot be emptied.
 
 use super::ceiling::ROOM_RECOVERY;
-use super::{Adaptive, LITTLE, NOISE_NS, PART, State, TICK_MIN};
+use super::known::Known;
+use super::{ALIKE, Adaptive, LITTLE, NOISE_NS, State, TICK_MIN};
+use crate::control::AckSample;
 use crate::control::window::BETA;
 use crate::units::{Time, nanos};
 use core::time::Duration;
@@ -41,6 +43,8 @@ pub(super) struct Refresh {
     pub is_idle: bool,
     /// Until when rivals who left may be back, and how many datagrams were on their way beside them.
     pub rivals_left: Option<(Time, f64)>,
+    /// What was known when one last emptied the queue, if that was the last one.
+    met: Option<Known>,
 }
 
 impl Refresh {
@@ -65,6 +69,7 @@ impl Refresh {
             is_refuted: false,
             is_idle: false,
             rivals_left: None,
+            met: None,
         }
     }
 
@@ -97,7 +102,8 @@ impl Refresh {
 impl Adaptive {
     /// Begin, end or judge a refresh. Its clock starts when the queue was last seen shortest: flows that share a
     /// bottleneck see that at the same moment, so that they refresh together from then on (as BBR's do).
-    pub(super) fn refresh(&mut self, now: Time) {
+    pub(super) fn refresh(&mut self, ack: &AckSample) {
+        let now = ack.now;
         if let State::Refresh { until, .. } = self.state
             && now >= until
         {
@@ -108,7 +114,7 @@ impl Adaptive {
         }
         if self.refresh.judge_at.is_some_and(|at| now >= at) {
             self.refresh.judge_at = None;
-            self.judge_refresh(now);
+            self.judge_refresh(ack);
         }
         if !self.refresh.is_due(now, self.rtt) {
             return;
@@ -158,9 +164,15 @@ impl Adaptive {
         self.growth = 0.0;
     }
 
+    /// Least delays that differ by no more are the same.
+    pub(super) fn same_ns(&self) -> f64 {
+        NOISE_NS.max(self.noise_ns() / 3.0) + SAME_SHARE * nanos(self.rtt) as f64
+    }
+
     /// Was the queue empty for a moment, and was that the delay that was taken for the empty path's?
-    fn judge_refresh(&mut self, now: Time) {
-        let same_ns = NOISE_NS.max(self.noise_ns() / 3.0) + SAME_SHARE * nanos(self.rtt) as f64;
+    fn judge_refresh(&mut self, ack: &AckSample) {
+        let (now, before) = (ack.now, self.refresh.met.take());
+        let same_ns = self.same_ns();
         let least_ns = self.refresh.least_ns;
         let is_lower = self.refresh.base_ns.saturating_sub(self.delay.base_ns()) as f64 > same_ns;
         let is_met = least_ns <= same_ns && !is_lower;
@@ -172,7 +184,7 @@ impl Adaptive {
         }
         self.refresh.floor_ns = least_ns;
         self.refresh.is_refuted = !is_met;
-        self.refresh.is_idle = self.refresh.queued * PART <= self.refresh.ticks;
+        self.refresh.is_idle = f64::from(self.refresh.queued) <= ALIKE * f64::from(self.refresh.ticks);
         (self.refresh.ticks, self.refresh.queued) = (0, 0);
         if !is_met {
             // What was learnt of loss may have been a full queue's.
@@ -189,10 +201,14 @@ impl Adaptive {
         } else if least_ns <= self.delay.slack_ns(self.target_ns()).max(self.target_ns() / 2.0) {
             (self.refresh.failures, self.refresh.bandwidth) = (0, 0.0);
             self.refresh.every = (self.refresh.every * 2).min(EVERY);
+            self.refresh.met = Some(self.known(ack));
         } else if is_steady && least_ns < self.own_queue_ns() {
             self.take_for_route(now);
         } else {
             self.fail_refresh(now);
+            if let Some(before) = before {
+                self.try_route(ack, least_ns, before);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! How to hold one's own beside others that fill the queue, and how to tell that one of them is a BBR.
 
 use super::{ALIKE, LITTLE, SLOW_GAIN, TICK_MAX};
-use crate::control::bbr::RTT_AGE;
+use crate::control::bbr::{PROBE_RTT_SPAN, RTT_AGE};
 use crate::control::window::{Cubic, Windowed};
 use crate::control::{AckSample, Bbr, ControlConfig, Controller, LossSample, Sent};
 use crate::units::{Rate, Time, nanos};
@@ -173,11 +173,12 @@ impl Dips {
     /// A tick with a queue of `queue_ns`, while we did not send less ourselves.
     pub fn end_tick(&mut self, now: Time, queue_ns: f64) {
         self.most_ns = (self.most_ns * MOST_DECAY).max(queue_ns);
-        if queue_ns > LONG * self.most_ns {
+        if queue_ns > 2.0 * LITTLE * self.most_ns {
             self.is_long = true;
         } else if self.is_long && queue_ns < LITTLE * self.most_ns {
+            // A dip, and with its round trips and our ticks two more of them, passed in between.
             let since = self.last.map(|last| now.since(last));
-            if since.is_some_and(|since| since > RTT_AGE && since < RTT_AGE + DIP_LATE) {
+            if since.is_some_and(|since| since > RTT_AGE && since < RTT_AGE + PROBE_RTT_SPAN * 3) {
                 self.seen = Some(now);
             }
             (self.is_long, self.last) = (false, Some(now));
@@ -199,11 +200,8 @@ impl Dips {
 const LOW_MARGIN: f64 = 0.1;
 /// Who delivers all of the link, but for a tenth, for so many rounds is alone.
 const ALONE_ROUNDS: u32 = 8;
-/// A queue that falls from this share of its longest dips. Its longest is forgotten by so much each tick, 4 to 50 ms.
-const LONG: f64 = 0.6;
+/// A queue's longest is forgotten by so much each tick, 4 to 50 ms.
 const MOST_DECAY: f64 = 0.998;
-/// With its round trips and our ticks a BBR dips so much later at most.
-const DIP_LATE: Duration = Duration::from_millis(600);
 /// While we do as it does, its dips are hidden: it is looked for anew after so long.
 pub(super) const SEEN_LATELY: Duration = Duration::from_secs(60);
 

@@ -1,6 +1,6 @@
 //! Which rate to test next, and when (PCP §3.3, §3.4).
 
-use super::super::Remembered;
+use super::super::{RATE_MIN, Remembered};
 use crate::units::{Rate, Time};
 use core::time::Duration;
 use fastrand::Rng;
@@ -200,8 +200,6 @@ const STEP_SPAN_MIN: Duration = Duration::from_millis(25);
 const STEP_SHARE: f64 = 4.0;
 /// What was remembered and turned out right outlives a slower transfer by this factor.
 const KEPT: f64 = 0.8;
-/// The base rate never falls below this, bit/s: a datagram every 120 ms.
-const RATE_MIN: f64 = 100_000.0;
 /// Nor is it above this before a test succeeded, however short the round trip.
 const FLOOR_MAX: f64 = 1_000_000.0;
 /// Shares of what is remembered stop shrinking here: about 1/200.
