@@ -52,8 +52,8 @@ pub(crate) struct Outcome<T> {
     pub(crate) is_late: bool,
 }
 
-/// Do all jobs but those that are kept, `at_a_time` of them at a time, begun in their order. Each makes its own path. The first that fails ends
-/// all.
+/// Do all jobs but those that are kept, `at_a_time` of them at a time, begun in their order. Each makes its own path. The
+/// first that fails ends all.
 pub(crate) fn side_by_side<J: Sync, T: Send + Serialize + DeserializeOwned>(
     bench: &Bench<'_>,
     at_a_time: usize,

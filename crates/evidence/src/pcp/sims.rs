@@ -271,8 +271,7 @@ const FIGURE_11: Figure = Figure {
 
 /// 15 to 90 %.
 const LOADS: [f64; 6] = [0.15, 0.3, 0.45, 0.6, 0.75, 0.9];
-/// Flows between two hosts before those that are measured, in the mean, which PCP remembers. The first is for our own claims, with
-/// all senders.
+/// Flows between two hosts before those that are measured, in the mean, which PCP remembers. The tables are of the first.
 const FLOWS_BEFORE: [u32; 2] = [6, 3];
 /// Less than this beyond what it takes alone is rounding.
 const ALONE_S: f64 = 1e-6;

@@ -110,7 +110,10 @@ pub fn fair_queueing(points: &[Point]) -> Vec<Statement> {
             )
             .otherwise("where the queue stays short the discipline changes little, and the rest is chance"),
         slower
-            .judge((1.0..=1.25).contains(&mean_ratio), format!("{mean_ratio:.2} times as long in the mean over the loads: {}", listed(&slower_by)))
+            .judge(
+                (1.0..=1.25).contains(&mean_ratio),
+                format!("{mean_ratio:.2} times as long in the mean over the loads: {}", listed(&slower_by)),
+            )
             .otherwise("our fair queueing drops from the longest queue, which spares new flows; the paper's is not described"),
     ]
 }
@@ -297,9 +300,11 @@ fn each(points: &[Point], figure: impl Fn(&Point) -> String) -> String {
 }
 
 /// The paper's words, without a figure. Its own two round trips at low load are more than half of what the ideal takes.
-const NEAR_TEXT: &str = "PCP comes near fair queueing with a router's help: nearer than to TCP (at most the time in the middle between the two)";
-const NEAR_REMARK: &str = "the ideal router tells every flow its share with the set-up; PCP needs two probes more, a round trip each, where it \
-                           remembers the path rightly, and others' flows make probes fail: see the table of distances";
+const NEAR_TEXT: &str = "PCP comes near fair queueing with a router's help: nearer than to TCP (at most the time in the \
+                         middle between the two)";
+const NEAR_REMARK: &str = "the ideal router tells every flow its share with the set-up; PCP needs two probes more, a round \
+                           trip each, where it remembers the path rightly, and others' flows make probes fail: see the \
+                           table of distances";
 /// The lowest of the paper's loads.
 const LOW_LOAD: f64 = 0.15;
 /// Flows that are drawn together: about as many as a busy time of the link lasts for.

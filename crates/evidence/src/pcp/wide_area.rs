@@ -273,8 +273,9 @@ const FOUR_EVERY: Duration = Duration::from_secs(6);
 const SIMULATED_MAX: Duration = Duration::from_secs(600);
 /// Paths at a time. PCP's trains take an emulator that has to wait for a processor for a queue.
 const AT_A_TIME: usize = 2;
-const READINGS: &str = "In brackets: the interval in which 95 of 100 draws of as many paths lie. Whether the paper speaks of transfers \
-                        or of the paths' means, as its figure does, where it says all and a tenth, is left open: both are judged.";
+const READINGS: &str = "In brackets: the interval in which 95 of 100 draws of as many paths lie. Whether the paper speaks of \
+                        transfers or of the paths' means, as its figure does, where it says all and a tenth, is left open: \
+                        both are judged.";
 
 #[cfg(test)]
 mod tests {
