@@ -69,6 +69,7 @@ impl Row {
             only: None,
             stop: &AtomicBool::new(false),
             progress: &|_, _| {},
+            kept: None,
         };
         let load =
             self.file_mb.map_or(Load::Files(self.files, self.bytes_each), |mb| Load::File(mb * 1_000_000));

@@ -18,6 +18,7 @@ use longhaul_sim::queue::QueueDiscipline;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::{TraceKind, TraceMode};
 use longhaul_sim::{FlowId, Limits, Options as SimOptions, Placement, Side};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -112,7 +113,7 @@ type Start = (f64, f64);
 const STARTS: [Start; 4] = [(0.0, 2.3), (3.1, 0.0), (0.7, 0.3), (5.2, 0.0)];
 
 /// What came of a row and a start.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Shared {
     /// Of what the link carries.
     ours: f64,

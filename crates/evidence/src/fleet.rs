@@ -12,6 +12,7 @@ use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
 use longhaul_sim::traffic::{Arrivals, Pair, Traffic};
 use longhaul_sim::workload::{FlowRecord, Measured, Workload};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
@@ -25,7 +26,7 @@ const FAIR: Claim = Claim::ours("however many movers share the link, they come t
 const LOST: Claim = Claim::ours("of all that they send, from the first on, 1 % is lost at most");
 
 /// Movers that share a link of [`SHARE_MBIT`] for each.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Crowd {
     movers: u32,
     /// Of their datagrams, as whole IP packets.
@@ -103,7 +104,7 @@ impl Crowd {
 }
 
 /// What came of a crowd.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Outcome {
     crowd: Crowd,
     /// Of each mover, Mb/s.

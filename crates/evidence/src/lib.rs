@@ -38,6 +38,7 @@ mod fairness;
 mod fleet;
 mod fobs;
 mod grid;
+mod kept;
 pub mod lab;
 mod meeting;
 mod multipath;
@@ -58,5 +59,6 @@ mod transports;
 
 pub use error::ExperimentError;
 pub use experiment::Experiment;
+pub use kept::KeptRuns;
 pub use registry::{GROUPS, Group, all, simulated};
 pub use scale::Scale;

@@ -16,6 +16,7 @@ use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
 use longhaul_sim::traffic::{Arrivals, Pair, Traffic};
 use longhaul_sim::workload::Workload;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ pub(crate) struct Guest {
 }
 
 /// What each has of what the path carries, 0 to 1.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Shares {
     /// Each of ours.
     pub ours: Vec<f64>,

@@ -11,6 +11,8 @@ use crate::sim::run_jobs;
 use longhaul_lab::{DirectionCounters, LabError};
 use longhaul_proto::units::Time;
 use longhaul_sim::metrics::Summary;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::rc::Rc;
 
 /// Flows that meet.
@@ -75,7 +77,7 @@ impl<C: Case, S: Sync> Extent<C, S> {
     }
 
     /// How it was run, and what came of it.
-    pub fn run<O: Clone + Send>(
+    pub fn run<O: Clone + Send + Serialize + DeserializeOwned>(
         &self,
         backend: &Backend<'_>,
         ways: &Ways<C, S, O>,

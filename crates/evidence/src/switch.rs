@@ -14,6 +14,7 @@ use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
 use longhaul_sim::{FlowEvent, FlowId, Options as SimOptions};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
@@ -124,13 +125,13 @@ impl Way {
 }
 
 /// What came of one transfer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Finish {
     /// Until the receiver had everything, or until it was stopped.
     seconds: f64,
     is_complete: bool,
     /// The controller's mode at the end of every [`TICK`] while it ran.
-    modes: Vec<&'static str>,
+    modes: Vec<String>,
 }
 
 impl Finish {
@@ -193,7 +194,7 @@ impl Transfer {
             if left == 0 {
                 return Finish { seconds: sim.now().as_secs_f64(), is_complete: true, modes };
             }
-            modes.push(sim.left(ours[0]).snapshot().map_or("", |snapshot| snapshot.phase));
+            modes.push(sim.left(ours[0]).snapshot().map_or("", |snapshot| snapshot.phase).to_owned());
         }
         Finish { seconds: (extent.length * STOP_FACTOR).as_secs_f64(), is_complete: false, modes }
     }
@@ -384,7 +385,8 @@ mod tests {
     use super::*;
 
     fn finish(modes: &str) -> Finish {
-        let modes = modes.chars().map(|mode| if mode == 't' { MODE_TCP } else { "object" }).collect();
+        let modes =
+            modes.chars().map(|mode| if mode == 't' { MODE_TCP } else { "object" }.to_owned()).collect();
         Finish { seconds: 1.0, is_complete: true, modes }
     }
 

@@ -4,6 +4,7 @@ use crate::experiment::{self, Backend};
 
 use crate::lab::figures::{Better, median, median_of_all};
 use longhaul_lab::Scenario;
+use serde::{Deserialize, Serialize};
 
 /// A copy by FOBS's rules: greedy, over UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl Session {
 }
 
 /// What came of a copy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     /// From program start to verified completion; in the simulator until the sender knows that all is there.
     pub(super) seconds: f64,

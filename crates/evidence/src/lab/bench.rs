@@ -1,8 +1,7 @@
 //! What an experiment works with: how much to do, paths, and whether it is to stop.
 
-use crate::ExperimentError;
-use crate::Scale;
 use crate::report::{Statement, Verdict};
+use crate::{ExperimentError, KeptRuns, Scale};
 use longhaul_lab::{Lab, Scenario};
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -27,6 +26,8 @@ pub struct Options<'a> {
     pub stop: &'a AtomicBool,
     /// Told after each run how many are done, and of how many.
     pub progress: &'a dyn Fn(usize, usize),
+    /// Where runs that are done are kept, and found again: those that do not depend on one before.
+    pub kept: Option<&'a KeptRuns>,
 }
 
 impl std::fmt::Debug for Options<'_> {
@@ -231,7 +232,16 @@ pub(crate) fn with_stop<T>(stop: &AtomicBool, run: impl FnOnce(&Bench<'_>) -> T)
 #[cfg(test)]
 fn options<'a>(only: Option<&'a str>, stop: &'a AtomicBool) -> Options<'a> {
     let [program, lab_program] = ["longhaul", "longhaul-lab"].map(Path::new);
-    Options { scale: Scale::Quick, seed: 1, program, lab_program, only, stop, progress: &|_, _| {} }
+    Options {
+        scale: Scale::Quick,
+        seed: 1,
+        program,
+        lab_program,
+        only,
+        stop,
+        progress: &|_, _| {},
+        kept: None,
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Several paths at a time: runs that wait for their paths most of the time need not wait for each other.
 
 use super::bench::Bench;
-use crate::ExperimentError;
+use crate::{ExperimentError, KeptRuns};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -44,14 +46,15 @@ impl<'a> Halt<'a> {
 }
 
 /// What came of a run, and whether the emulator was late in it.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Outcome<T> {
     pub(crate) of: T,
     pub(crate) is_late: bool,
 }
 
-/// Do all jobs, `at_a_time` of them at a time, begun in their order. Each makes its own path. The first that fails ends
-/// all.
-pub(crate) fn side_by_side<J: Sync, T: Send>(
+/// Do all jobs but those that are kept, `at_a_time` of them at a time, begun in their order. Each makes its own path. The
+/// first that fails ends all.
+pub(crate) fn side_by_side<J: Sync, T: Send + Serialize + DeserializeOwned>(
     bench: &Bench<'_>,
     at_a_time: usize,
     jobs: &[J],
@@ -59,17 +62,24 @@ pub(crate) fn side_by_side<J: Sync, T: Send>(
 ) -> Result<Vec<T>, ExperimentError> {
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let halt = Halt { stop: bench.options.stop, failed: &failed, over: None };
+    let batch = bench.options.kept.map(KeptRuns::batch);
     let mut found: Vec<Option<T>> = jobs.iter().map(|_| None).collect();
     let mut problem = None;
     thread::scope(|scope| {
         let (sender, results) = channel();
         for _ in 0..at_a_time.min(jobs.len()) {
-            let (sender, run, next) = (sender.clone(), &run, &next);
+            let (sender, run, next, batch) = (sender.clone(), &run, &next, batch.as_ref());
             scope.spawn(move || {
                 while let (number, Ok(())) = (next.fetch_add(1, Ordering::Relaxed), halt.check()) {
                     let Some(job) = jobs.get(number) else { return };
+                    let done = match batch.and_then(|batch| batch.get(number)) {
+                        Some(kept) => Ok(kept),
+                        None => run(job, halt).inspect(|outcome| {
+                            batch.iter().for_each(|batch| batch.keep(number, outcome));
+                        }),
+                    };
                     // The other end lives until all threads have ended.
-                    let _ = sender.send((number, run(job, halt)));
+                    let _ = sender.send((number, done));
                 }
             });
         }

@@ -1,6 +1,6 @@
 //! The network of the PCP paper's simulations: 100 pairs of hosts and one link that they share.
 
-use super::fluid::{FluidFlow, fair_shares};
+use super::router::{self, RoutedFlow};
 use super::tcp_sack;
 use crate::Scale;
 use longhaul_proto::control::ControllerKind;
@@ -15,6 +15,7 @@ use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
 use longhaul_sim::traffic::{Arrivals, Distribution, Pair, Pick, Traffic};
 use longhaul_sim::workload::{FlowRecord, Measured, Workload};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The link, and the flows that come.
@@ -36,6 +37,8 @@ pub struct Dumbbell {
     pub is_heavy_tailed: bool,
     /// Flows that begin at one moment.
     pub together: u64,
+    /// Flows between two hosts before those that are measured, in the mean.
+    pub flows_before: u32,
 }
 
 impl Default for Dumbbell {
@@ -50,6 +53,7 @@ impl Default for Dumbbell {
             load: 0.6,
             is_heavy_tailed: false,
             together: 1,
+            flows_before: 3,
         }
     }
 }
@@ -74,6 +78,8 @@ impl SenderKind {
     /// In the order of columns.
     pub const ALL: [SenderKind; 5] =
         [SenderKind::Pcp, SenderKind::PcpFresh, SenderKind::Tcp, SenderKind::Cubic, SenderKind::Adaptive];
+    /// By the paper, with each other and with the ideal.
+    pub const COMPARED: [SenderKind; 2] = [SenderKind::Pcp, SenderKind::Tcp];
 
     /// In tables.
     pub fn name(self) -> &'static str {
@@ -113,8 +119,8 @@ impl SenderKind {
 /// How long, and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// Flows that come for so long are measured.
-    pub span: Duration,
+    /// So many flows are measured, in the mean.
+    pub flows: u32,
     /// With so many seeds.
     pub seeds: u64,
 }
@@ -122,18 +128,24 @@ pub struct Length {
 impl Length {
     /// For this scale.
     pub fn of(scale: Scale) -> Length {
-        let (seconds, seeds) = scale.pick((120, 3), (25, 1), (3, 1));
-        Length { span: Duration::from_secs(seconds), seeds }
+        let (flows, seeds) = scale.pick((1000, 3), (300, 1), (20, 1));
+        Length { flows, seeds }
     }
 }
 
 /// What came of the flows of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Response times, seconds; of flows that did not end, until the end of the run.
     pub responses_s: Vec<f64>,
-    /// What each of them would have taken with the ideal router.
+    /// What each of them would have taken with the ideal router; of senders that the paper does not compare nothing.
     pub ideal_s: Vec<f64>,
+    /// And that if its first control packet left only when the set-up was over.
+    pub late_ideal_s: Vec<f64>,
+    /// And that if no other flow had been there.
+    pub alone_s: Vec<f64>,
+    /// Its round trip.
+    pub rtt_s: Vec<f64>,
     /// Flows that did not end.
     pub unfinished: usize,
     /// Bytes that reached the shared queue, and those that it dropped.
@@ -149,6 +161,9 @@ impl Sample {
         for sample in samples {
             all.responses_s.extend(&sample.responses_s);
             all.ideal_s.extend(&sample.ideal_s);
+            all.late_ideal_s.extend(&sample.late_ideal_s);
+            all.alone_s.extend(&sample.alone_s);
+            all.rtt_s.extend(&sample.rtt_s);
             all.unfinished += sample.unfinished;
             all.offered_bytes += sample.offered_bytes;
             all.dropped_bytes += sample.dropped_bytes;
@@ -183,6 +198,21 @@ pub struct Point {
 }
 
 impl Point {
+    /// The same beside a router that hears of a flow only when its set-up is over.
+    pub fn told_late(&self) -> Point {
+        let late = |sample: &Sample| Sample {
+            ideal_s: sample.late_ideal_s.clone(),
+            alone_s: sample
+                .alone_s
+                .iter()
+                .zip(&sample.rtt_s)
+                .map(|(alone_s, rtt_s)| alone_s + rtt_s)
+                .collect(),
+            ..sample.clone()
+        };
+        Point { samples: self.samples.iter().map(late).collect(), ..*self }
+    }
+
     /// What a sender's flows took.
     pub fn of(&self, sender: SenderKind) -> &Sample {
         &self.samples[sender as usize]
@@ -192,10 +222,10 @@ impl Point {
 impl Dumbbell {
     /// Simulate flows of one kind. What is measured comes when the hosts know each other: the paper tells of two
     /// round trips above fair queueing at low loads, which only history allows (§3.4).
-    pub fn run(&self, sender: SenderKind, span: Duration, seed: u64) -> Sample {
+    pub fn run(&self, sender: SenderKind, flows: u32, seed: u64) -> Sample {
         let (protocol, payload) = sender.protocol();
-        let from = Time::ZERO + self.warm_up();
-        let until = from + span;
+        let from = Time::ZERO + self.time_of(f64::from(self.flows_before) * PAIRS as f64);
+        let until = from + self.time_of(f64::from(flows));
         let pairs = self.pairs(seed);
         let traffic = Traffic {
             sizes: Some(self.sizes(f64::from(payload))),
@@ -209,53 +239,61 @@ impl Dumbbell {
         workload.measure_from = from;
         workload.seed = seed;
         workload.options.trace = TraceMode::Off;
-        self.sample(&workload.run(), from, &pairs, payload)
+        let measured = workload.run();
+        let flows = self.routed(&measured, &pairs, payload);
+        let is_compared = SenderKind::COMPARED.contains(&sender);
+        self.sample(&measured, from, &flows, is_compared)
     }
 
-    /// How long it takes for as many flows to come as give each pair of hosts [`FLOWS_BEFORE`].
-    fn warm_up(&self) -> Duration {
+    /// How long it takes for so many flows to come, in the mean.
+    fn time_of(&self, flows: f64) -> Duration {
         let flows_per_s = self.load * self.rate_mbit * 1e6 / self.mean_flow_bits();
-        Duration::from_secs_f64(FLOWS_BEFORE * PAIRS as f64 / flows_per_s)
+        Duration::from_secs_f64(flows / flows_per_s)
     }
 
     fn mean_flow_bits(&self) -> f64 {
         self.flow_packets * f64::from(PACKET_BYTES) * 8.0
     }
 
-    fn sample(&self, measured: &Measured, from: Time, pairs: &[Pair], payload: u32) -> Sample {
-        let rtt_s =
-            |flow: &FlowRecord| self.least_rtt_s() + 2.0 * pairs[flow.pair].access_delay.as_secs_f64();
-        let mut all: Vec<(FluidFlow, &FlowRecord)> = measured
-            .flows
-            .iter()
-            .map(|flow| {
-                let packets = flow.bytes.div_ceil(u64::from(payload));
-                let bits = (packets * u64::from(PACKET_BYTES) * 8) as f64;
-                // a round trip to learn the rate
-                let arrival_s = flow.started.as_secs_f64() + rtt_s(flow);
-                (FluidFlow { arrival_s, bits }, flow)
-            })
-            .collect();
-        all.sort_by(|a, b| a.0.arrival_s.total_cmp(&b.0.arrival_s));
-        let fluid: Vec<FluidFlow> = all.iter().map(|(flow, _)| *flow).collect();
-        let done_s = fair_shares(&fluid, self.rate_mbit * 1e6);
-        // half a round trip until the last bit is there
-        let ideal_s = |(done_s, (_, flow)): (&f64, &(FluidFlow, &FlowRecord))| {
-            done_s + rtt_s(flow) / 2.0 - flow.started.as_secs_f64()
+    /// The flows as the ideal router has them.
+    fn routed(&self, measured: &Measured, pairs: &[Pair], payload: u32) -> Vec<RoutedFlow> {
+        let routed = |flow: &FlowRecord| RoutedFlow {
+            start_s: flow.started.as_secs_f64(),
+            rtt_s: self.least_rtt_s() + 2.0 * pairs[flow.pair].access_delay.as_secs_f64(),
+            packets: flow.bytes.div_ceil(u64::from(payload)),
         };
-        let counted = || measured.flows.iter().filter(|flow| flow.started >= from);
+        measured.flows.iter().map(routed).collect()
+    }
+
+    fn sample(&self, measured: &Measured, from: Time, flows: &[RoutedFlow], is_compared: bool) -> Sample {
+        let packet_s = f64::from(PACKET_BYTES) * 8.0 / (self.rate_mbit * 1e6);
+        let is_counted = |flow: &FlowRecord| flow.started >= from;
+        // Of all flows, for those before are in the way of others.
+        let counted = |times: Vec<f64>| -> Vec<f64> {
+            let all = measured.flows.iter().zip(times);
+            all.filter(|(flow, _)| is_counted(flow)).map(|(_, time)| time).collect()
+        };
+        let ideal_s = |late: f64| {
+            let later = |flow: &RoutedFlow| RoutedFlow { start_s: flow.start_s + late * flow.rtt_s, ..*flow };
+            let told: Vec<RoutedFlow> = if is_compared { flows.iter().map(later).collect() } else { vec![] };
+            let responses_s = router::responses(&told, packet_s).into_iter();
+            counted(responses_s.zip(flows).map(|(response_s, flow)| response_s + late * flow.rtt_s).collect())
+        };
+        let response_s = |flow: &FlowRecord| flow.delivered.unwrap_or(flow.ended).since(flow.started);
         let link = measured.hops[0].forward.totals;
         Sample {
-            responses_s: counted()
-                .map(|flow| flow.delivered.unwrap_or(flow.ended).since(flow.started).as_secs_f64())
-                .collect(),
-            ideal_s: done_s
+            responses_s: counted(measured.flows.iter().map(|flow| response_s(flow).as_secs_f64()).collect()),
+            ideal_s: ideal_s(0.0),
+            late_ideal_s: ideal_s(1.0),
+            alone_s: counted(
+                flows.iter().map(|flow| 1.5 * flow.rtt_s + flow.packets as f64 * packet_s).collect(),
+            ),
+            rtt_s: counted(flows.iter().map(|flow| flow.rtt_s).collect()),
+            unfinished: measured
+                .flows
                 .iter()
-                .zip(&all)
-                .filter(|(_, (_, flow))| flow.started >= from)
-                .map(ideal_s)
-                .collect(),
-            unfinished: counted().filter(|flow| flow.delivered.is_none()).count(),
+                .filter(|flow| is_counted(flow) && flow.delivered.is_none())
+                .count(),
             offered_bytes: link.offered_bytes,
             dropped_bytes: link.dropped_bytes,
         }
@@ -311,8 +349,6 @@ const PACKET_BYTES: u32 = 1250;
 /// IPv4 and TCP with timestamps.
 const TCP_HEADERS: u32 = 52;
 const PAIRS: usize = 100;
-/// Flows between two hosts before those that are measured, in the mean: one in 20 pairs has none.
-const FLOWS_BEFORE: f64 = 3.0;
 /// U[15, 35] ms around 25 ms.
 const RTT_SPREAD: (f64, f64) = (0.6, 1.4);
 /// The paper's Pareto shapes.
@@ -330,16 +366,12 @@ mod tests {
     #[test]
     fn all_senders_meet_the_same_flows() {
         let dumbbell = Dumbbell { is_heavy_tailed: true, flow_packets: 50.0, ..Dumbbell::default() };
-        let samples = SenderKind::ALL.map(|sender| dumbbell.run(sender, Duration::from_secs(2), 3));
-        let [first, others @ ..] = &samples;
-        assert!(first.ideal_s.len() > 20);
-        for sample in &samples {
-            assert_eq!(sample.ideal_s.len(), sample.responses_s.len());
-        }
+        let [first, others @ ..] = &SenderKind::ALL.map(|sender| dumbbell.run(sender, 100, 3));
+        assert!(first.ideal_s.len() > 20 && first.late_ideal_s.len() == first.ideal_s.len());
         for other in others {
-            assert_eq!(other.ideal_s.len(), first.ideal_s.len());
-            // lengths are drawn in bytes of data, so they may differ by a packet
-            let (a, b) = (first.ideal().mean, other.ideal().mean);
+            assert_eq!(other.responses_s.len(), first.ideal_s.len());
+            // Lengths are drawn in bytes of data, so they may differ by a packet.
+            let (a, b) = (Summary::of(first.alone_s.clone()).mean, Summary::of(other.alone_s.clone()).mean);
             assert!((a - b).abs() < 0.02 * a, "{a} {b}");
         }
     }
@@ -347,9 +379,11 @@ mod tests {
     #[test]
     fn nobody_beats_the_ideal_on_a_quiet_link() {
         let dumbbell = Dumbbell { load: 0.1, ..Dumbbell::default() };
-        for sender in SenderKind::ALL {
-            let sample = dumbbell.run(sender, Duration::from_secs(5), 1);
-            let (ours, ideal) = (sample.response().mean, sample.ideal().mean);
+        let samples = SenderKind::ALL.map(|sender| dumbbell.run(sender, 20, 1));
+        let ideal = samples[0].ideal().mean;
+        assert!(Summary::of(samples[0].late_ideal_s.clone()).mean > ideal);
+        for (sample, sender) in samples.iter().zip(SenderKind::ALL) {
+            let ours = sample.response().mean;
             assert!(ours > 0.95 * ideal && ours < 5.0 * ideal, "{}: {ours} {ideal}", sender.name());
         }
     }

@@ -3,10 +3,11 @@
 //! the kernel's own TCP. On a shared link: in the simulator.
 
 mod dumbbell;
-mod fluid;
 mod lossy;
 mod path;
 mod population;
+mod router;
+mod row;
 mod sims;
 mod verdicts;
 mod wide_area;

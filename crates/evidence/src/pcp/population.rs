@@ -13,6 +13,7 @@ use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
 use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
 use longhaul_sim::workload::{FlowRecord, Workload};
+use std::fmt;
 use std::time::Duration;
 
 /// One directed path.
@@ -24,15 +25,59 @@ pub struct WidePath {
     pub cross_load: f64,
 }
 
-/// The paths between all pairs of [`HOSTS`] hosts, in both directions.
-pub fn paths(seed: u64) -> Vec<WidePath> {
+/// What the paper does not give of its hosts and paths, and what may have been otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Population {
+    /// Share of the hosts with an access line of [`SLOW_MBIT`].
+    pub slow_share: f64,
+    /// The most that a lossy path loses.
+    pub loss_most: f64,
+}
+
+impl Population {
+    /// The first is the one that was drawn before anything was measured.
+    pub const ALL: [Population; 9] = [
+        Population::of(0.0, 0.05),
+        Population::of(0.0, 0.15),
+        Population::of(0.0, 0.3),
+        Population::of(0.2, 0.05),
+        Population::of(0.2, 0.15),
+        Population::of(0.2, 0.3),
+        Population::of(0.1, 0.05),
+        Population::of(0.1, 0.15),
+        Population::of(0.1, 0.3),
+    ];
+
+    const fn of(slow_share: f64, loss_most: f64) -> Population {
+        Population { slow_share, loss_most }
+    }
+}
+
+/// In words.
+impl fmt::Display for Population {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Population { slow_share, loss_most } = self;
+        write!(f, "{:.0} % slow hosts, losses up to {:.0} %", slow_share * 100.0, loss_most * 100.0)
+    }
+}
+
+/// The paths between all pairs of [`HOSTS`] hosts, in both directions. The same draws make the hosts and paths of every
+/// population, so that they differ in nothing but what is slow or lossy.
+pub fn paths(seed: u64, population: Population) -> Vec<WidePath> {
     let mut rng = Rng::with_seed(mix(seed ^ POPULATION_SEED));
-    let hosts: Vec<Host> = (0..HOSTS).map(|_| Host::draw(&mut rng)).collect();
+    let mut slow = Rng::with_seed(mix(seed ^ SLOW_SEED));
+    let hosts: Vec<Host> = (0..HOSTS)
+        .map(|_| {
+            let host = Host::draw(&mut rng);
+            let is_slow = slow.f64() < population.slow_share;
+            Host { access_mbit: if is_slow { SLOW_MBIT } else { host.access_mbit }, ..host }
+        })
+        .collect();
     let mut paths = Vec::with_capacity(HOSTS * (HOSTS - 1));
     for (i, from) in hosts.iter().enumerate() {
         for (j, to) in hosts.iter().enumerate() {
             if i != j {
-                paths.push(from.path_to(to, &mut rng));
+                paths.push(from.path_to(to, population.loss_most, &mut rng));
             }
         }
     }
@@ -47,7 +92,8 @@ pub fn describe() -> String {
          100 (half of them), 45, 10 or 5 Mb/s, the lesser of both ends is the bottleneck; its drop-tail queue holds 10 to \
          200 ms (log-uniform); others' short TCP flows (Pareto {CROSS_SHAPE}, {:.0} kB in the mean) ask for 10 to 80 % of \
          it; a third of the paths lose packets elsewhere too, 0.1 to 5 % (log-uniform), {BURST_PACKETS} in a row in the mean \
-         (as measured between the hosts of the same test-bed, IMC 2003).",
+         (as measured between the hosts of the same test-bed, IMC 2003). Other populations have the same hosts and paths, but \
+         some hosts have access lines of {SLOW_MBIT} Mb/s, and lossy paths lose more.",
         HOSTS * (HOSTS - 1),
         CROSS_BYTES / 1e3
     )
@@ -97,13 +143,13 @@ impl Host {
         }
     }
 
-    fn path_to(&self, to: &Host, rng: &mut Rng) -> WidePath {
+    fn path_to(&self, to: &Host, loss_most: f64, rng: &mut Rng) -> WidePath {
         let distance_km = (self.east_km - to.east_km).hypot(self.north_km - to.north_km);
         let rtt_ms = RTT_LEAST_MS + 2.0 * distance_km / KM_PER_MS;
         let bottleneck_mbit = self.access_mbit.min(to.access_mbit);
         let queue_ms = log_uniform(rng, 10.0, 200.0);
         let is_lossy = rng.f64() < LOSSY_SHARE;
-        let loss = log_uniform(rng, 0.001, 0.05);
+        let loss = log_uniform(rng, LOSS_LEAST, loss_most);
         let cross_load = Distribution::Uniform { from: 0.1, to: 0.8 }.sample(rng);
         let scenario = Scenario {
             queue_kb: Some(bottleneck_mbit * queue_ms / 8.0),
@@ -129,7 +175,10 @@ const KM_PER_MS: f64 = 133.0;
 /// Access lines at both ends.
 const RTT_LEAST_MS: f64 = 6.0;
 const ACCESS_MBIT: [f64; 10] = [100.0, 100.0, 100.0, 100.0, 100.0, 45.0, 45.0, 10.0, 10.0, 5.0];
+/// A T1 or DSL line.
+const SLOW_MBIT: f64 = 1.5;
 const LOSSY_SHARE: f64 = 1.0 / 3.0;
+const LOSS_LEAST: f64 = 0.001;
 /// Between hosts of the same test-bed, 70 % of the packets right behind a lost one are lost, too (Andersen, Snoeren and
 /// Balakrishnan, *Best-Path vs. Multi-Path Overlay Routing*, IMC 2003): 1/(1 − 0.7).
 const BURST_PACKETS: f64 = 3.3;
@@ -138,14 +187,16 @@ const CROSS_BYTES: f64 = 20e3;
 const CROSS_SHAPE: f64 = 1.2;
 /// Tells this draw from others with the same seed.
 const POPULATION_SEED: u64 = 0x20_0380;
+const SLOW_SEED: u64 = 0x15;
 
 #[cfg(test)]
 mod tests {
+    use super::paths as drawn;
     use super::*;
 
     #[test]
     fn the_population_is_what_it_is_said_to_be() {
-        let paths = paths(1);
+        let paths = drawn(1, Population::ALL[0]);
         assert_eq!(paths.len(), 380);
         for path in &paths {
             let scenario = &path.scenario;
@@ -156,7 +207,23 @@ mod tests {
         }
         let lossy = paths.iter().filter(|path| path.scenario.loss > 0.0).count();
         assert!((90..165).contains(&lossy), "{lossy}");
-        assert_eq!(paths[7].scenario, super::paths(1)[7].scenario);
-        assert_ne!(paths[7].scenario, super::paths(2)[7].scenario);
+        assert_eq!(paths[7].scenario, drawn(1, Population::ALL[0])[7].scenario);
+        assert_ne!(paths[7].scenario, drawn(2, Population::ALL[0])[7].scenario);
+    }
+
+    #[test]
+    fn populations_differ_in_what_is_slow_or_lossy_alone() {
+        let first = drawn(1, Population::ALL[0]);
+        for population in Population::ALL {
+            let paths = drawn(1, population);
+            let slow = paths.iter().filter(|path| path.scenario.bottleneck_mbit == SLOW_MBIT).count();
+            assert_eq!(slow > 0, population.slow_share > 0.0);
+            for (path, first) in paths.iter().zip(&first) {
+                assert_eq!(path.scenario.rtt_ms, first.scenario.rtt_ms);
+                assert_eq!(path.cross_load, first.cross_load);
+                assert!((first.scenario.loss..=population.loss_most).contains(&path.scenario.loss));
+                assert_eq!(path.scenario.loss > 0.0, first.scenario.loss > 0.0);
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::dumbbell::{Dumbbell, Length, Point, Sample, SenderKind};
 use super::{TCP_SACK, verdicts};
 use crate::experiment::Experiment;
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 use crate::sim::{Options, run_jobs};
 use longhaul_sim::queue::QueueDiscipline;
 
@@ -36,31 +36,51 @@ impl Figure {
     fn run(&self, options: &Options<'_>) -> Findings {
         let values = options.scale.pick(self.values, self.quick, &self.quick[..1]);
         let length = Length::of(options.scale);
-        let networks: Vec<(f64, &'static str, Dumbbell)> = values
-            .iter()
-            .flat_map(|&at| (self.networks)(at).into_iter().map(move |(name, network)| (at, name, network)))
-            .collect();
+        let memories = options.scale.pick(&FLOWS_BEFORE[..], &FLOWS_BEFORE[..], &FLOWS_BEFORE[1..]);
+        let at_each = |&flows_before: &u32| -> Vec<(f64, &'static str, Dumbbell)> {
+            let networks = values.iter().flat_map(|&at| {
+                (self.networks)(at).into_iter().map(move |(name, network)| (at, name, network))
+            });
+            networks.map(|(at, name, network)| (at, name, Dumbbell { flows_before, ..network })).collect()
+        };
+        let networks: Vec<_> = memories.iter().flat_map(at_each).collect();
+        // Of the other memory only what the paper compares.
+        let of = |at: usize, sender| {
+            at < networks.len() / memories.len() || SenderKind::COMPARED.contains(&sender)
+        };
         let jobs: Vec<(Dumbbell, SenderKind, u64)> = networks
             .iter()
-            .flat_map(|&(_, _, network)| SenderKind::ALL.map(|sender| (network, sender)))
-            .flat_map(|(network, sender)| (0..length.seeds).map(move |n| (network, sender, options.seed + n)))
-            .collect();
-        let samples =
-            run_jobs(options, &jobs, |&(network, sender, seed)| network.run(sender, length.span, seed));
-        let mut samples = samples.chunks(length.seeds as usize).map(Sample::pool);
-        let points: Vec<Point> = networks
-            .into_iter()
-            .map(|(at, network, _)| Point {
-                at,
-                network,
-                samples: samples.by_ref().take(SenderKind::ALL.len()).collect(),
+            .enumerate()
+            .flat_map(|(at, (.., network))| SenderKind::ALL.map(|sender| (at, network, sender)))
+            .filter(|(at, _, sender)| of(*at, *sender))
+            .flat_map(|(_, network, sender)| {
+                (0..length.seeds).map(move |n| (*network, sender, options.seed + n))
             })
             .collect();
-        Findings {
-            method: method(&length),
-            tables: vec![self.table(&points), details(self.axis, &points)],
-            statements: (self.judge)(&points),
+        let samples =
+            run_jobs(options, &jobs, |&(network, sender, seed)| network.run(sender, length.flows, seed));
+        let mut samples = samples.chunks(length.seeds as usize).map(Sample::pool);
+        let points: Vec<Point> = networks
+            .iter()
+            .enumerate()
+            .map(|(n, &(at, network, _))| Point {
+                at,
+                network,
+                samples: SenderKind::ALL
+                    .map(|sender| of(n, sender).then(|| samples.next()).flatten().unwrap_or_default())
+                    .into(),
+            })
+            .collect();
+        let mut plane = Plane::default();
+        let of_memories = memories.iter().zip(points.chunks(networks.len() / memories.len()));
+        for (flows, points) in of_memories {
+            let late: Vec<Point> = points.iter().map(Point::told_late).collect();
+            plane.push(format!("{flows} flows before, router told by the set-up"), (self.judge)(points));
+            plane.push(format!("{flows} flows before, router told after it"), (self.judge)(&late));
         }
+        let first = &points[..networks.len() / memories.len()];
+        let distances = distances(self.axis, &networks, &points);
+        plane.findings(method(&length), [self.table(first), distances, details(self.axis, first)])
     }
 
     /// Mean response times side by side.
@@ -84,6 +104,41 @@ impl Figure {
     }
 }
 
+/// How far PCP's flows are from the ideal, in round trips: those that would have had the link for themselves, and so met
+/// nothing but their own probes and what they remembered, and those that met others.
+fn distances(
+    axis: (&'static str, Unit),
+    networks: &[(f64, &'static str, Dumbbell)],
+    points: &[Point],
+) -> Table {
+    let is_alone = |point: &Point, n: usize| {
+        let pcp = point.of(SenderKind::Pcp);
+        pcp.ideal_s[n] < pcp.alone_s[n] + ALONE_S
+    };
+    let share = |point: &Point| {
+        let flows = point.of(SenderKind::Pcp).ideal_s.len();
+        (0..flows).filter(|n| is_alone(point, *n)).count() as f64 / flows.max(1) as f64
+    };
+    let trips = |point: &Point, alone: bool| {
+        let figure = verdicts::over_ideal(point, |n| is_alone(point, n) == alone).figure;
+        (share(point) != f64::from(u8::from(!alone))).then_some(figure)
+    };
+    let all = |point: &Point| verdicts::over_ideal(point, |_| true);
+    let rows: Vec<(&Point, u32)> =
+        points.iter().zip(networks.iter().map(|(.., network)| network.flows_before)).collect();
+    Table::of("distances", "Round trips that PCP takes beyond the ideal, in the mean", &rows)
+        .column(axis.0, axis.1, |(point, _)| point.at)
+        .text("router", |(point, _)| point.network)
+        .column("flows before", Unit::Number, |(_, flows)| *flows)
+        .column("all", Unit::Number, |(point, _)| all(point).figure)
+        .column("from", Unit::Number, |(point, _)| all(point).from)
+        .column("to", Unit::Number, |(point, _)| all(point).to)
+        .column("alone", Unit::Number, |(point, _)| trips(point, true))
+        .column("beside others", Unit::Number, |(point, _)| trips(point, false))
+        .column("share alone", Unit::Share, |(point, _)| share(point))
+        .table()
+}
+
 /// Every sender at every point, for programs.
 fn details(axis: (&'static str, Unit), points: &[Point]) -> Table {
     let senders =
@@ -100,8 +155,6 @@ fn details(axis: (&'static str, Unit), points: &[Point]) -> Table {
         .column("p95", Unit::Seconds, |(.., sample)| sample.response().p95)
         .column("p99", Unit::Seconds, |(.., sample)| sample.response().p99)
         .column("max", Unit::Seconds, |(.., sample)| sample.response().max)
-        .column("ideal mean", Unit::Seconds, |(.., sample)| sample.ideal().mean)
-        .column("ideal sd", Unit::Seconds, |(.., sample)| sample.ideal().sd)
         .column("loss", Unit::Share, |(.., sample)| sample.loss())
         .table()
         .detail()
@@ -112,17 +165,19 @@ fn method(length: &Length) -> Vec<String> {
         format!(
             "100 pairs of hosts share a link of 40 Mb/s; round trips are spread evenly from 15 to 35 ms, its drop-tail \
              queue holds one bandwidth-delay product (100 packets). Flows of 200 packets of 1250 bytes come at random \
-             (Poisson); unless the figure varies it, they ask for 60 % of the link. Those of {} s are measured, with {} \
-             seed(s), after as many as give each pair three.",
-            length.span.as_secs(),
-            length.seeds
+             (Poisson); unless the figure varies it, they ask for 60 % of the link. {} of them are measured in the mean, with {} \
+             seed(s), after as many as give each pair {}; the paper does not tell how long its hosts had known each other.",
+            length.flows,
+            length.seeds,
+            FLOWS_BEFORE.map(|flows| flows.to_string()).join(" or ")
         ),
         format!(
             "Response: from the beginning of the set-up, a round trip for all, until the receiver has everything. PCP \
              remembers what earlier flows between the same two hosts found (§3.4); PCP without history: every flow is \
-             the first. TCP is {TCP_SACK}. CUBIC begins with ten, and its timer is as TCP's is now. Ideal: a router \
-             shares the link equally among the flows that are there and tells each its rate after one round trip \
-             (computed as a fluid)."
+             the first. TCP is {TCP_SACK}. CUBIC begins with ten, and its timer is as TCP's is now. Ideal (§4.2): a \
+             router serves the flows' packets in turn and writes its fair share and the length of its queue into a \
+             flow's control packets, the first of which is the set-up, or else leaves when that is over: the paper does not \
+             say. The flow sends one in a round trip, and data at that share, less what drains its queue."
         ),
     ]
 }
@@ -136,7 +191,7 @@ const FIGURE_4: Figure = Figure {
     claims: &verdicts::LOAD,
     axis: ("load", Unit::Share),
     values: &LOADS,
-    quick: &[0.3, 0.6, 0.9],
+    quick: &[0.15, 0.3, 0.6, 0.9],
     networks: |load| alone(Dumbbell { load, ..Dumbbell::default() }),
     judge: verdicts::load,
 };
@@ -216,3 +271,7 @@ const FIGURE_11: Figure = Figure {
 
 /// 15 to 90 %.
 const LOADS: [f64; 6] = [0.15, 0.3, 0.45, 0.6, 0.75, 0.9];
+/// Flows between two hosts before those that are measured, in the mean, which PCP remembers. The tables are of the first.
+const FLOWS_BEFORE: [u32; 2] = [6, 3];
+/// Less than this beyond what it takes alone is rounding.
+const ALONE_S: f64 = 1e-6;

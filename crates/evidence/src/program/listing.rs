@@ -3,8 +3,6 @@
 use crate::Experiment;
 use crate::program::output;
 use crate::report::Origin;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// Print experiments: names, who can run them and titles below their group's, or JSON lines.
@@ -44,22 +42,6 @@ pub fn command_line() -> String {
     [name].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Shows how far an experiment is, on a terminal only. `what` it is made of: simulations, runs.
-pub fn progress_bar(name: &str, what: &str) -> ProgressBar {
-    if !can_draw() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0).with_message(output::harmless(name)).with_prefix(what.to_owned());
-    bar.set_style(ProgressStyle::with_template(BAR).expect("the template is one"));
-    bar
-}
-
-/// Whether a bar can be drawn on standard error.
-pub fn can_draw() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
-}
-
 /// The longest name and some.
 const ID_WIDTH: usize = 16;
 const WHO_WIDTH: usize = "lab, sim".len();
-const BAR: &str = "{msg} {wide_bar} {pos}/{len} {prefix}, {eta} left";

@@ -5,6 +5,7 @@ mod demo;
 mod lab;
 mod listing;
 mod programs;
+mod progress;
 mod sim;
 mod trace;
 

@@ -3,6 +3,7 @@
 use crate::program::args::SimArgs;
 use crate::program::listing;
 use crate::program::output::{self, Exit};
+use crate::program::progress::Progress;
 use crate::report::{Head, Origin, Report, Stored, text};
 use crate::sim::{self, Contestant, Options};
 use crate::{Experiment, Scale};
@@ -96,14 +97,11 @@ fn present(
 ) -> Result<(), Failure> {
     let begun = Instant::now();
     let scale = if args.quick { Scale::Quick } else { Scale::Full };
-    let bar = listing::progress_bar(what, "simulations");
-    let show = |done: usize, total: usize| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    };
+    let progress = Progress::new(what, "simulations");
+    let show = |done, total| progress.show(done, total);
     let threads = args.threads.map_or_else(longhaul_sim::parallel::all_cores, usize::from);
-    let report = simulate(&Options { scale, seed, threads, contestants: &[], progress: &show });
-    bar.finish_and_clear();
+    let report = simulate(&Options { scale, seed, threads, progress: &show, ..Options::default() });
+    progress.clear();
     let report = report?;
     let stored = Stored { head: head(what, scale, seed), report, seconds: begun.elapsed().as_secs_f64() };
     if args.json {

@@ -14,6 +14,7 @@ use longhaul_sim::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
 use longhaul_sim::metrics::Summary;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -132,7 +133,7 @@ impl Contender {
 }
 
 /// What is measured of a run, or the means over seeds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Cell {
     utilisation: f64,
     loss: f64,

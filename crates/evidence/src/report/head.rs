@@ -59,6 +59,17 @@ pub struct Host {
     pub build: Option<String>,
 }
 
+impl Head {
+    /// What runs have in common that give the same but for chance: the build of this program, scale, seed, what was chosen
+    /// and, if they are measured, the kernel. Nothing where the build is not known.
+    pub(crate) fn identity(&self) -> Option<String> {
+        let host = self.host.as_ref()?;
+        let kernel = (self.origin == Origin::Lab).then_some(&host.kernel);
+        let build = host.build.as_ref()?;
+        Some(format!("{:?}", (&self.version, build, self.origin, &self.scale, self.seed, &self.only, kernel)))
+    }
+}
+
 impl Origin {
     /// In a word.
     pub const fn words(self) -> &'static str {

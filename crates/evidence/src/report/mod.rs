@@ -12,6 +12,7 @@
 mod cells;
 mod chart;
 mod head;
+mod interval;
 mod lines;
 mod markdown;
 mod model;
@@ -30,6 +31,7 @@ pub(crate) use page::{document, drawn};
 
 pub use cells::cell;
 pub use head::{Head, Host, Origin};
+pub use interval::{Finding, Interval};
 pub use lines::Stored;
 pub use model::{Claim, Findings, Report, Source, Statement, Verdict};
 pub use plane::Plane;

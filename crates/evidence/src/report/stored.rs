@@ -92,13 +92,8 @@ impl Stored {
     /// Whether a run that would begin with `wanted` gave the same but for chance: it is all of an experiment, by the same build
     /// of this program, at that scale, with that seed and, if it was measured, on that kernel.
     pub fn is_of(&self, wanted: &Head) -> bool {
-        let of = |head: &Head| (head.version.clone(), head.origin, head.scale.clone(), head.seed);
-        let (Some(host), Some(here)) = (&self.head.host, &wanted.host) else { return false };
-        of(&self.head) == of(wanted)
-            && self.head.only.is_none()
-            && host.build.is_some()
-            && host.build == here.build
-            && (wanted.origin == Origin::Simulator || host.kernel == here.kernel)
+        let whole = Head { only: None, ..wanted.clone() };
+        self.head.identity().is_some_and(|of| Some(of) == whole.identity())
     }
 
     /// It is not less than this one: of no smaller scale, and with as many figures, if not both are whole.

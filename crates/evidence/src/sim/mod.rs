@@ -8,8 +8,10 @@ pub use contestant::Contestant;
 pub use over::over;
 pub(crate) use single::{Single, SingleResult, payload_rate, run_singles};
 
-use crate::Scale;
+use crate::{KeptRuns, Scale};
 use longhaul_sim::parallel;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fmt;
 
 /// How an experiment runs.
@@ -25,12 +27,21 @@ pub struct Options<'a> {
     pub contestants: &'a [Contestant],
     /// Told after each simulation how many are done, and of how many.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
+    /// Where simulations that are done are kept, and found again.
+    pub kept: Option<&'a KeptRuns>,
 }
 
 impl Default for Options<'_> {
     /// All of it, seed 1, one thread, everybody.
     fn default() -> Self {
-        Options { scale: Scale::Full, seed: 1, threads: 1, contestants: &[], progress: &|_, _| {} }
+        Options {
+            scale: Scale::Full,
+            seed: 1,
+            threads: 1,
+            contestants: &[],
+            progress: &|_, _| {},
+            kept: None,
+        }
     }
 }
 
@@ -50,11 +61,21 @@ impl Options<'_> {
     }
 }
 
-/// Run jobs, `options.threads` at a time; the results come in the order of the jobs.
-pub(crate) fn run_jobs<J: Sync, R: Send>(
+/// Run jobs but those that are kept, `options.threads` at a time; the results come in the order of the jobs.
+pub(crate) fn run_jobs<J: Sync, R: Send + Serialize + DeserializeOwned>(
     options: &Options<'_>,
     jobs: &[J],
     run: impl Fn(&J) -> R + Sync,
 ) -> Vec<R> {
-    parallel::run_all(jobs, options.threads, run, |done| (options.progress)(done, jobs.len()))
+    let batch = options.kept.map(KeptRuns::batch);
+    let numbered: Vec<(usize, &J)> = jobs.iter().enumerate().collect();
+    let run = |&(number, job): &(usize, &J)| {
+        let kept = batch.as_ref().and_then(|batch| batch.get(number));
+        kept.unwrap_or_else(|| {
+            let result = run(job);
+            batch.iter().for_each(|batch| batch.keep(number, &result));
+            result
+        })
+    };
+    parallel::run_all(&numbered, options.threads, run, |done| (options.progress)(done, jobs.len()))
 }

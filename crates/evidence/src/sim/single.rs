@@ -9,6 +9,7 @@ use longhaul_sim::scenario::{InvalidField, Scenario};
 use longhaul_sim::trace::TraceMode;
 use longhaul_sim::traffic::{Arrivals, Traffic};
 use longhaul_sim::workload::Workload;
+use serde::{Deserialize, Serialize};
 
 /// A transfer to simulate, over a path that has been [checked](checked).
 #[derive(Clone, Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct Single {
 }
 
 /// What came of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SingleResult {
     /// From the beginning of the set-up until the receiver had everything, or until it was stopped.
     pub seconds: f64,

@@ -314,6 +314,36 @@ fn results_become_a_page_and_a_table_and_bad_ones_are_named() {
     );
 }
 
+/// What differs between two runs of the same: when, how long, and where it was stored.
+fn figures(text: &str) -> Vec<Value> {
+    let rest = lines(text).into_iter().filter(|line| line["kind"] != "run" && line["kind"] != "end");
+    rest.collect()
+}
+
+#[test]
+fn a_killed_experiment_goes_on_behind_the_runs_that_were_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("results");
+    let runs = out.join("pcp-sim7.runs");
+    let mut running = Running::start(&mut lab_run(&out, &["pcp-sim7", "--smoke"]));
+    let size = || fs::metadata(&runs).map_or(0, |file| file.len());
+    wait_until("the file of its runs", || size() > 0 || !running.is_running());
+    let begun = size();
+    wait_until("a run", || size() > begun || !running.is_running());
+    running.signal(Signal::KILL);
+    drop(running.finish());
+    assert!(runs.exists() && !out.join("pcp-sim7.jsonl").exists(), "it ended before it was killed");
+    let again = Running::start(&mut lab_run(&out, &["pcp-sim7", "--smoke"])).finish().expect_code(0);
+    assert!(
+        again.stderr.contains("pcp-sim7: ") && again.stderr.contains(" runs taken over"),
+        "{}",
+        again.stderr
+    );
+    assert!(!runs.exists(), "all of it is in the result");
+    let resumed = fs::read_to_string(out.join("pcp-sim7.jsonl")).unwrap();
+    assert_eq!(figures(&resumed), figures(&simulate(&folder.path().join("anew"), "pcp-sim7")));
+}
+
 #[test]
 fn all_takes_over_what_is_finished_and_runs_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();

@@ -51,6 +51,7 @@ fn race(table: &Table, paths: &[Scenario], bytes: u64, stop: &AtomicBool) -> Res
             only: None,
             stop,
             progress: &|_, _| {},
+            kept: None,
         };
         let race = Race::open(options, scenario, Load::File(bytes)).map_err(failed)?;
         let show = |tool: &str, outcome: &Outcome| {

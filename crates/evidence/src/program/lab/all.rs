@@ -3,11 +3,12 @@
 use super::session::Session;
 use crate::Experiment;
 use crate::program::args::LabRunArgs;
-use crate::program::listing::can_draw;
 use crate::program::output::{self, Exit, seconds_text};
+use crate::program::progress::{Lines, can_draw};
 use crate::report::{Origin, Stored, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_cli::failure::Failure;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Run them, one after another; a failure does not stop those behind it.
@@ -121,6 +122,7 @@ struct Course<'a> {
     took: Vec<f64>,
     name: &'a str,
     begun: Instant,
+    lines: Mutex<Lines>,
 }
 
 impl<'a> Course<'a> {
@@ -142,29 +144,33 @@ impl<'a> Course<'a> {
             took: vec![],
             name: "",
             begun: Instant::now(),
+            lines: Mutex::new(Lines::new()),
         }
     }
 
     fn begin(&mut self, planned: &'a Planned) {
         (self.name, self.begun) = (&planned.name, Instant::now());
-        if self.bar.is_none() {
-            output::say(&format!(
-                "[{}/{}] {}, {}",
-                self.number + 1,
-                self.total,
-                self.name,
-                self.left_text(0.0)
-            ));
-        }
+        self.say("", 0.0);
         self.show(0, 0);
     }
 
     /// So many of the runs of this experiment are done.
     fn show(&self, done: usize, total: usize) {
-        let Some(bar) = &self.bar else { return };
         let share = if total > 0 { done as f64 / total as f64 } else { 0.0 };
         let runs = if total > 0 { format!(" {done}/{total}") } else { String::new() };
-        bar.set_message(format!("{}{runs}, {}", self.name, self.left_text(share)));
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{}{runs}, {}", self.name, self.left_text(share)));
+        } else if self.lines.lock().is_ok_and(|mut lines| lines.is_due(Instant::now())) {
+            self.say(&runs, share);
+        }
+    }
+
+    /// A line where there is no bar.
+    fn say(&self, runs: &str, share: f64) {
+        if self.bar.is_none() {
+            let (number, left) = (self.number + 1, self.left_text(share));
+            output::say(&format!("[{number}/{}] {}{runs}, {left}", self.total, self.name));
+        }
     }
 
     /// This experiment took so long.

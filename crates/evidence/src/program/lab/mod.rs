@@ -14,6 +14,7 @@ use crate::lab::{plain, temporary};
 use crate::program::args::{LabArgs, LabCommand, LabPlainArgs, LabPlainEnd, LabRunArgs};
 use crate::program::listing;
 use crate::program::output::{self, Exit};
+use crate::program::progress::Progress;
 use crate::program::values::describe;
 use crate::report::text;
 use longhaul_cli::failure::Failure;
@@ -90,13 +91,10 @@ fn find(id: &str) -> Result<&'static Experiment, Failure> {
 
 /// Measure, store and print what comes of it: that also where it cannot be stored.
 fn present(session: &Session<'_>, experiment: &'static Experiment) -> Result<(), Failure> {
-    let bar = listing::progress_bar(experiment.id, "runs");
-    let show = |done: usize, total: usize| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    };
+    let progress = Progress::new(experiment.id, "runs");
+    let show = |done, total| progress.show(done, total);
     let result = session.perform(experiment, experiment.origins()[0], &show);
-    bar.finish_and_clear();
+    progress.clear();
     let stored = result?;
     let kept = session.store(experiment, &stored);
     if session.args.json {

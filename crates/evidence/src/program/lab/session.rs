@@ -2,9 +2,9 @@
 
 use crate::program::args::LabRunArgs;
 use crate::program::values::describe;
-use crate::program::{listing, log, programs, signals};
+use crate::program::{listing, log, output, programs, signals};
 use crate::report::{Head, Host, Origin, Report, Stored};
-use crate::{Experiment, ExperimentError, Scale, lab, sim};
+use crate::{Experiment, ExperimentError, KeptRuns, Scale, kept, lab, sim};
 use longhaul_cli::failure::Failure;
 use std::fs;
 use std::io;
@@ -56,10 +56,13 @@ impl<'a> Session<'a> {
     ) -> Result<Stored, Failure> {
         let begun = Instant::now();
         let head = self.head(experiment, origin);
+        let kept = self.kept(experiment, &head);
         let report = match origin {
-            Origin::Lab => self.measure(experiment, progress)?,
-            Origin::Simulator => self.simulate(experiment, progress)?,
+            Origin::Lab => self.measure(experiment, kept.as_deref(), progress)?,
+            Origin::Simulator => self.simulate(experiment, kept.clone(), progress)?,
         };
+        // They are in the report now; one that stays is not taken for another program's.
+        drop(kept.map(|kept| kept.remove()));
         // As it is stored, to the millisecond.
         let seconds = begun.elapsed().as_millis() as f64 / 1e3;
         Ok(Stored { head, report, seconds })
@@ -71,7 +74,27 @@ impl<'a> Session<'a> {
         stored.store(folder, &stem).map_err(|error| cannot_store(&Stored::path(folder, &stem), &error))
     }
 
-    fn measure(&self, experiment: &Experiment, progress: Progress<'_>) -> Result<Report, Failure> {
+    /// Where the runs are kept that are done, those of an earlier time among them that did not end.
+    /// Nowhere, if nothing can be stored: that is told when there is a result.
+    fn kept(&self, experiment: &Experiment, head: &Head) -> Option<Arc<KeptRuns>> {
+        let whose = head.identity()?;
+        let path = kept::path(&self.args.out, &experiment.file_stem(head.origin));
+        if self.args.again {
+            let _ = fs::remove_file(&path);
+        }
+        let kept = KeptRuns::open(path, &whose).ok()?;
+        if kept.found() > 0 {
+            output::say(&format!("{}: {} runs taken over that were done", experiment.id, kept.found()));
+        }
+        Some(Arc::new(kept))
+    }
+
+    fn measure(
+        &self,
+        experiment: &Experiment,
+        kept: Option<&KeptRuns>,
+        progress: Progress<'_>,
+    ) -> Result<Report, Failure> {
         if let Some(reason) = &self.no_lab {
             return Err(Failure::Failed(reason.clone()));
         }
@@ -83,6 +106,7 @@ impl<'a> Session<'a> {
             only: self.args.only.as_deref(),
             stop: &self.stop,
             progress: &progress,
+            kept,
         });
         result.map_err(|error| match error {
             ExperimentError::Interrupted => Failure::Interrupted,
@@ -94,13 +118,19 @@ impl<'a> Session<'a> {
     }
 
     /// In a thread of its own, which is left behind where the user wants no more of it: simulations know no signals.
-    fn simulate(&self, experiment: &'static Experiment, progress: Progress<'_>) -> Result<Report, Failure> {
+    fn simulate(
+        &self,
+        experiment: &'static Experiment,
+        kept: Option<Arc<KeptRuns>>,
+        progress: Progress<'_>,
+    ) -> Result<Report, Failure> {
         let (scale, seed) = (self.scale(), self.args.seed);
         let (teller, told) = mpsc::channel();
         thread::spawn(move || {
             let progress = |done, total| drop(teller.send(Message::Progress(done, total)));
             let threads = longhaul_sim::parallel::all_cores();
-            let options = sim::Options { scale, seed, threads, contestants: &[], progress: &progress };
+            let kept = kept.as_deref();
+            let options = sim::Options { scale, seed, threads, contestants: &[], progress: &progress, kept };
             let report = experiment.simulate(&options);
             drop(teller.send(Message::Done(report)));
         });
