@@ -62,10 +62,10 @@ fn near_end(over: &Over) -> (String, Vec<String>) {
 fn a_route_that_becomes_narrow_midway_ends_no_copy() {
     let Some(_shared) = machine::wait() else { return };
     let over = over(false);
-    let copy = over.haul.start_cp(over.args(&[]));
-    over.await_share(0.5);
-    // No datagram of those that the object was cut for passes any more: TCP carries the rest.
     let (device, _) = near_end(&over);
+    let copy = over.haul.start_cp(over.args(&[]));
+    over.await_share(0.1);
+    // No datagram of those that the object was cut for passes any more: TCP carries the rest.
     ip(&over, &["link", "set", "dev", &device, "mtu", "1000"]);
     let json = assert_one_run(&over, copy);
     let switches = json["switches"].as_array().expect("there are some");
@@ -76,9 +76,9 @@ fn a_route_that_becomes_narrow_midway_ends_no_copy() {
 fn an_address_that_is_gone_for_a_while_ends_no_copy() {
     let Some(_shared) = machine::wait() else { return };
     let over = over(false);
-    let mut copy = over.haul.start_cp(over.args(&["--transport=object"]));
-    over.await_share(0.5);
     let (device, address) = near_end(&over);
+    let mut copy = over.haul.start_cp(over.args(&["--transport=object"]));
+    over.await_share(0.3);
     let change = |what: &str| {
         let words: Vec<&str> = address.iter().map(String::as_str).collect();
         ip(&over, &[&["address", what], &words[..], &["dev", &device]].concat())
@@ -93,9 +93,9 @@ fn an_address_that_is_gone_for_a_while_ends_no_copy() {
 /// From one network into another, midway: every connection that there was is of no use any more.
 fn moves_to_another_address(pull: bool, transport: &str) {
     let over = over(pull);
-    let copy = over.haul.start_cp(over.args(&[transport]));
-    over.await_share(0.5);
     let (device, address) = near_end(&over);
+    let copy = over.haul.start_cp(over.args(&[transport]));
+    over.await_share(0.3);
     let (host, bits) = address[0].split_once('/').expect("an address with its prefix");
     let other = format!("{}.77/{bits}", host.rsplit_once('.').expect("an IPv4 address").0);
     ip(&over, &["address", "del", &address[0], "dev", &device]);
