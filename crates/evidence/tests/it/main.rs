@@ -3,6 +3,7 @@
 mod browser;
 mod circles;
 mod common;
+mod demo;
 mod install;
 mod lab;
 mod lab_path;
