@@ -98,6 +98,11 @@ test-dist: ## Install, use and remove them in a clean Debian with a systemd of i
 	@.ci/setup test-dist
 	@.ci/test-dist
 
+.PHONY: site
+site: programs ## Make the documentation as a site: target/site/html (RESULTS=folder of the lab's results to be shown)
+	@.ci/setup site
+	@.ci/site $(DEV)
+
 .PHONY: setup
 setup: ## Install what the tests need and this machine lacks
 	@.ci/setup
