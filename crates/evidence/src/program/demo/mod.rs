@@ -79,9 +79,9 @@ fn race(
 /// Where a race takes place.
 enum Course<'a> {
     /// Between two network namespaces.
-    Emulated(Race<'a>),
+    Emulated(Box<Race<'a>>),
     /// Through a relay on loopback.
-    Relayed(RelayedRace<'a>),
+    Relayed(Box<RelayedRace<'a>>),
 }
 
 impl<'a> Course<'a> {
@@ -93,9 +93,9 @@ impl<'a> Course<'a> {
     ) -> Result<Course<'a>, ExperimentError> {
         let load = Load::File(bytes);
         if is_relayed {
-            return RelayedRace::open(options, scenario, load).map(Course::Relayed);
+            return Ok(Course::Relayed(Box::new(RelayedRace::open(options, scenario, load)?)));
         }
-        Race::open(options, scenario, load).map(Course::Emulated)
+        Ok(Course::Emulated(Box::new(Race::open(options, scenario, load)?)))
     }
 
     fn counters(&self) -> Counters {
@@ -146,7 +146,7 @@ fn intro(megabytes: u64, path: &Scenario, limit_mbps: f64, refused: Option<&LabE
     let how = refused.map_or(String::new(), |why| {
         format!(
             "No network namespaces can be used here, so a relay on loopback emulates the path, for datagrams alone, and\n\
-             a TCP in user space, over UDP, takes the place of the kernel's. Why: {why}.\n\n"
+             a TCP in user space, over UDP, takes the place of the kernel's.\nWhy: {why}.\n\n"
         )
     });
     format!(
