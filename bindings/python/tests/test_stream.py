@@ -145,7 +145,8 @@ class Streams(unittest.TestCase):
             with self.assertRaises(BlockingIOError):
                 far.recv(1)
             near.sendall(b"x")
-            self.assertEqual(select.select([far], [far], [], PATIENCE)[0], [far])
+            self.assertEqual(select.select([], [far], [], PATIENCE)[1], [far])
+            self.assertEqual(select.select([far], [], [], PATIENCE)[0], [far])
             self.assertEqual(far.recv(10), b"x")
             near.close()
             select.select([far], [], [], PATIENCE)
