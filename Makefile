@@ -98,6 +98,11 @@ test-dist: ## Install, use and remove them in a clean Debian with a systemd of i
 	@.ci/setup test-dist
 	@.ci/test-dist
 
+.PHONY: site
+site: programs ## Make the documentation as a site: target/site/html (RESULTS=folder of the lab's results to be shown)
+	@.ci/setup site
+	@.ci/site $(DEV)
+
 .PHONY: setup
 setup: ## Install what the tests need and this machine lacks
 	@.ci/setup
@@ -230,11 +235,14 @@ wheel: ## Build the Python package for this machine: target/wheels
 		-m bindings/python/Cargo.toml -o $(CARGO_TARGET_DIR)/wheels
 
 .PHONY: unit
-unit: ## Run the tests of all crates, those over emulated paths and real sockets included
+unit: ## Run the tests of all crates, those over emulated paths and real sockets included; count what could not run here
 	@mkdir -p $(CARGO_TARGET_DIR)
 	$(CARGO) test $(WHOLE) --tests --no-fail-fast 2>&1 | tee $(CARGO_TARGET_DIR)/unit.log || { \
 		printf '\n%s\n' "What failed, once more:" && awk '/^failures:$$/, /^test result/' $(CARGO_TARGET_DIR)/unit.log; exit 1; }
 	$(CARGO) test $(WHOLE) --doc
+	@awk '/^skipped: / { sub(/^skipped: (a test|[^ ]+): /, ""); count[$$0]++; all++ } \
+		END { printf "%d tests could not run here%s\n", all, all ? ":" : ""; \
+		for (why in count) printf "%6d  %s\n", count[why], why }' $(CARGO_TARGET_DIR)/unit.log
 
 .PHONY: bench
 bench: ## Measure copies over emulated paths (FILTER=names of rows), the disk side, the simulator

@@ -107,6 +107,15 @@ int lh_shutdown(int fd, int how);
 int lh_close(int fd);
 
 /**
+ * Make a descriptor of the system's of a handle that is connected, under the same number: for poll(), select(), epoll,
+ * fcntl(), dup(), fdopen(), read(), write() and all else that sockets can do. It is a socket of loopback, which its
+ * addresses show; lh_getpeername() is to be called before. From then on it is no handle: close() does not wait, and
+ * what was written is delivered in the background and before exit() is done. The timeouts that were set stay. Returns
+ * the number; of a descriptor that is no handle, its own.
+ */
+int lh_descriptor(int fd);
+
+/**
  * Where a handle's stream begins or its listener waits, as getsockname() does.
  */
 int lh_getsockname(int fd, struct sockaddr *address, socklen_t *len);

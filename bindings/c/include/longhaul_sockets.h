@@ -4,11 +4,13 @@
  *
  *     LONGHAUL_READ_WRITE   define it before to have read() and write() mean longhaul's too
  *     LONGHAUL_KEEP_CLOSE   define it before to leave close() alone; handles are then closed with lh_close()
+ *     LONGHAUL_DESCRIPTORS  define it before to have each connection be a descriptor of the system's (lh_descriptor()),
+ *                           with which poll(), fcntl(), fdopen() and all the others work
  *
  * In C++, functions of the same names that are members of something (file.close(), std::bind()) cannot be called in
  * the same file: keep the socket calls in a file of their own, or call the lh_ functions.
  *
- * What is not named below knows nothing of handles: poll(), select(), epoll, fcntl(), ioctl() and getsockopt(); accept4(),
+ * Without LONGHAUL_DESCRIPTORS what is not named below knows nothing of handles: poll(), select(), epoll, fcntl(), ioctl() and getsockopt(); accept4(),
  * sendto(), recvfrom(), sendmsg() and recvmsg(); readv(), writev() and sendfile(); dup() and fdopen(). A program that uses
  * them on its connections must be changed there: accept() for accept4(), send() of each piece for writev() and sendmsg().
  *
@@ -24,8 +26,21 @@
 #define socket(domain, type, protocol) lh_socket(domain, type, protocol)
 #define bind(fd, address, len) lh_bind(fd, address, len)
 #define listen(fd, backlog) lh_listen(fd, backlog)
+#ifdef LONGHAUL_DESCRIPTORS
+static inline int lh_accept_descriptor(int fd, struct sockaddr *address, socklen_t *len) {
+    int accepted = lh_accept(fd, address, len);
+    return accepted < 0 ? accepted : lh_descriptor(accepted);
+}
+static inline int lh_connect_descriptor(int fd, const struct sockaddr *address, socklen_t len) {
+    int connected = lh_connect(fd, address, len);
+    return connected < 0 || lh_descriptor(fd) < 0 ? -1 : connected;
+}
+#define accept(fd, address, len) lh_accept_descriptor(fd, address, len)
+#define connect(fd, address, len) lh_connect_descriptor(fd, address, len)
+#else
 #define accept(fd, address, len) lh_accept(fd, address, len)
 #define connect(fd, address, len) lh_connect(fd, address, len)
+#endif
 #define send(fd, data, len, flags) lh_send(fd, data, len, flags)
 #define recv(fd, data, len, flags) lh_recv(fd, data, len, flags)
 #define shutdown(fd, how) lh_shutdown(fd, how)

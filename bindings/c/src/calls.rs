@@ -116,6 +116,23 @@ pub extern "C" fn lh_close(fd: c_int) -> c_int {
     })
 }
 
+/// Make a descriptor of the system's of a handle that is connected, under the same number: for poll(), select(), epoll,
+/// fcntl(), dup(), fdopen(), read(), write() and all else that sockets can do. It is a socket of loopback, which its
+/// addresses show; lh_getpeername() is to be called before. From then on it is no handle: close() does not wait, and
+/// what was written is delivered in the background and before exit() is done. The timeouts that were set stay. Returns
+/// the number; of a descriptor that is no handle, its own.
+#[unsafe(no_mangle)]
+pub extern "C" fn lh_descriptor(fd: c_int) -> c_int {
+    answer(|| {
+        let Some(handle) = Handle::find(fd) else {
+            // SAFETY: it takes two numbers.
+            return number(unsafe { libc::fcntl(fd, libc::F_GETFD) }).map(|_| fd);
+        };
+        handle.become_descriptor(fd)?;
+        Ok(fd)
+    })
+}
+
 /// Where a handle's stream begins or its listener waits, as getsockname() does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lh_getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int {

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// What a handle stands for. The descriptor only keeps its number from being given to anything else.
+/// What a handle stands for. The descriptor keeps its number from being given to anything else; that of one that listens is
+/// readable while a stream waits.
 pub struct Handle {
     fd: Mutex<Option<OwnedFd>>,
     state: Mutex<State>,
@@ -61,6 +62,7 @@ impl Handle {
         let number = fd.as_raw_fd();
         let (fd, state) = (Mutex::new(Some(fd)), Mutex::new(state));
         let handle = Handle { fd, state, closed: AtomicBool::new(false) };
+        handle.announce()?;
         let stale = table_mut().insert(number, Arc::new(handle));
         if let Some(stale) = stale {
             // Its descriptor was closed behind our back, by `close` rather than `lh_close`, and the number is another's.
@@ -101,13 +103,18 @@ impl Handle {
             _ => return Err(Fault::new(libc::EINVAL, "the handle does not listen")),
         };
         let began = Instant::now();
+        // As fcntl() has set it.
+        let timeout = if self.is_nonblocking() { Some(Duration::ZERO) } else { timeout };
+        if let (Some(Duration::ZERO), true) = (timeout, listener.has_waiting()) {
+            return self.taken(&listener, listener.accept_timeout(LOOK_AROUND)?);
+        }
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
             if left == Some(Duration::ZERO) {
                 return Err(Fault::new(libc::EAGAIN, "nobody has connected in time"));
             }
             match listener.accept_timeout(left.unwrap_or(LOOK_AROUND).min(LOOK_AROUND)) {
-                Ok(accepted) => return Ok(accepted),
+                Ok(accepted) => return self.taken(&listener, accepted),
                 Err(error) if error.kind() != std::io::ErrorKind::TimedOut => return Err(error.into()),
                 Err(_) if self.closed.load(Ordering::Relaxed) => {
                     return Err(Fault::new(libc::EBADF, "the handle was closed"));
@@ -115,6 +122,62 @@ impl Handle {
                 Err(_) => {}
             }
         }
+    }
+
+    /// One stream fewer waits.
+    fn taken<T>(&self, listener: &StripedListener, accepted: T) -> Answer<T> {
+        let fd = self.fd.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(fd) = &*fd else { return Ok(accepted) };
+        let mut ready = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let (mut count, one) = (0u64, 1u64);
+        // SAFETY: there is one such structure, and room for the number.
+        unsafe {
+            if libc::poll(&raw mut ready, 1, 0) == 1 {
+                libc::read(fd.as_raw_fd(), (&raw mut count).cast(), size_of::<u64>());
+            }
+        }
+        if listener.has_waiting() {
+            // SAFETY: the number is there.
+            unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
+        }
+        Ok(accepted)
+    }
+
+    fn is_nonblocking(&self) -> bool {
+        let fd = self.fd.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(fd) = &*fd else { return false };
+        // SAFETY: it takes two numbers.
+        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+        flags & libc::O_NONBLOCK != 0
+    }
+
+    /// Have the descriptor of one that listens be readable while a stream waits.
+    pub fn announce(&self) -> Answer<()> {
+        let fd = self.fd.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (State::Listening { listener, .. }, Some(fd)) = (&*self.state(), &*fd) {
+            listener.announce(fd.try_clone()?);
+        }
+        Ok(())
+    }
+
+    /// Have the number, which it has, mean a socket in front of the stream, and be no handle any more.
+    pub fn become_descriptor(&self, number: c_int) -> Answer<()> {
+        let stream = self.stream()?;
+        let Some(handle) = Handle::remove(number) else {
+            return Err(Fault::new(libc::EBADF, "the handle was closed"));
+        };
+        let socket = match stream.into_socket() {
+            Ok(socket) => socket,
+            Err(error) => {
+                handle.closed.store(false, Ordering::Relaxed);
+                table_mut().insert(number, handle);
+                return Err(error.into());
+            }
+        };
+        // SAFETY: both numbers are those of open descriptors of ours; what the second stood for is given up just below.
+        let taken = unsafe { libc::dup3(socket.as_raw_fd(), number, libc::O_CLOEXEC) };
+        handle.disown();
+        if taken < 0 { Err(Fault::last_os()) } else { Ok(()) }
     }
 
     /// Give the descriptor up without closing it: it is not ours any more.

@@ -252,7 +252,9 @@ fn bind(handle: &Handle, address: SocketAddr) -> Answer<c_int> {
         State::Listening { listener, timeout }
     });
     let what = format!("cannot listen at {address}");
-    end(handle, listening.map_err(|error| (fresh, Fault::of(&error, &what))))
+    end(handle, listening.map_err(|error| (fresh, Fault::of(&error, &what))))?;
+    handle.announce()?;
+    Ok(0)
 }
 
 /// Take what was set on a fresh handle, which is being connected or bound from now on.

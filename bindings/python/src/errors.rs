@@ -38,7 +38,7 @@ pub fn timed_out(py: Python<'_>) -> PyErr {
 
 /// There is no descriptor that stands for all lanes.
 pub fn no_fileno(py: Python<'_>) -> PyErr {
-    let line = "it is several TCP connections behind one lock: no descriptor can stand for it";
+    let line = "it is several TCP connections behind one lock, not one descriptor; take socket() of a stream";
     let error = py.import("io").and_then(|io| io.getattr("UnsupportedOperation")?.call1((line,)));
     error.map_or_else(|error| error, PyErr::from_value)
 }

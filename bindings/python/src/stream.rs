@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::IntoRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -216,6 +217,19 @@ impl Stream {
     fn getpeername<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let peer = self.stream(py)?.peer_addr().map_err(|error| os_error(py, &error))?;
         address(py, peer)
+    }
+
+    fn socket<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let stream = locked(&self.open).take().ok_or_else(|| closed(py))?;
+        // The slices in which it was waited for are not the program's.
+        let timeout = *locked(&self.timeout);
+        let socket = stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None));
+        let socket = socket.and_then(|()| stream.into_socket()).map_err(|error| os_error(py, &error))?;
+        let arguments = PyDict::new(py);
+        arguments.set_item("fileno", socket.into_raw_fd())?;
+        let made = py.import("socket")?.getattr("socket")?.call((), Some(&arguments))?;
+        made.call_method1("settimeout", (timeout.map(|timeout| timeout.as_secs_f64()),))?;
+        Ok(made)
     }
 
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {

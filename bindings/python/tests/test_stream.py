@@ -1,7 +1,9 @@
+import asyncio
 import errno
 import gc
 import io
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -134,6 +136,62 @@ class Streams(unittest.TestCase):
             for what in [near, listener]:
                 with self.assertRaises(io.UnsupportedOperation):
                     what.fileno()
+
+    def test_a_socket_can_be_made_of_it(self):
+        near, far = pair()
+        near, far = near.socket(), far.socket()
+        with near, far:
+            far.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                far.recv(1)
+            near.sendall(b"x")
+            self.assertEqual(select.select([], [far], [], PATIENCE)[1], [far])
+            self.assertEqual(select.select([far], [], [], PATIENCE)[0], [far])
+            self.assertEqual(far.recv(10), b"x")
+            near.close()
+            select.select([far], [], [], PATIENCE)
+            self.assertEqual(far.recv(10), b"")
+
+    def test_asyncio_has_streams_over_it(self):
+        near, far = pair()
+        sent = bytes(range(256)) * 20_000
+
+        async def echo(stream):
+            reader, writer = await asyncio.open_connection(sock=stream.socket())
+            while piece := await reader.read(1 << 16):
+                writer.write(piece)
+                await writer.drain()
+            writer.close()
+
+        async def ask(stream):
+            reader, writer = await asyncio.open_connection(sock=stream.socket())
+
+            async def tell():
+                writer.write(sent)
+                await writer.drain()
+                writer.write_eof()
+
+            _, answer = await asyncio.gather(tell(), reader.read())
+            writer.close()
+            return answer
+
+        async def both():
+            return (await asyncio.wait_for(asyncio.gather(ask(near), echo(far)), PATIENCE))[0]
+
+        self.assertTrue(asyncio.run(both()) == sent)
+        with self.assertRaisesRegex(OSError, "it was closed"):
+            near.socket()
+
+    def test_a_socket_s_last_words_are_delivered_when_the_program_ends(self):
+        code = ("import longhaul, sys; socket = longhaul.connect('127.0.0.1', int(sys.argv[1])).socket();"
+                "socket.sendall(bytes(3_000_000))")
+        with longhaul.listen(LOCALHOST, 0, timeout=PATIENCE) as listener:
+            child = subprocess.Popen([sys.executable, "-c", code, str(listener.port)])
+            far, _ = listener.accept()
+            with far:
+                far.settimeout(PATIENCE)
+                self.assertEqual(len(receive_all(far)), 3_000_000)
+            self.assertEqual(child.wait(PATIENCE), 0)
 
     def test_what_was_sent_is_delivered_though_forgotten(self):
         near, far = pair()

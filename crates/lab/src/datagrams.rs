@@ -3,13 +3,15 @@
 
 use crate::error::LabError;
 use crate::host::{self, HostHandle};
+use crate::relay::Relay;
 use longhaul_net::plain::{Driver, Ran};
 use longhaul_proto::control::Remembered;
 use longhaul_proto::endpoint::{Arrival, Endpoint, Transmit};
 use longhaul_proto::units::Time;
 use longhaul_sim::flow::{FlowEnd, FlowNews, FlowSpec, KnownPath, Protocol};
+use longhaul_sim::scenario::Scenario;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -21,6 +23,8 @@ pub struct Moved {
     pub delivered: Option<Duration>,
     /// The same until the sender knew.
     pub acknowledged: Option<Duration>,
+    /// Different bytes that came to the receiver.
+    pub received_bytes: u64,
     /// Datagrams that the receiving host dropped for want of buffer.
     pub drops: u64,
     /// What the sender's controller has learnt of the path, for the next.
@@ -45,12 +49,21 @@ impl Ends {
         let to = receiver.local_addr().map_err(LabError::at("listening on the receiving host"))?;
         let sender = enter(hosts[0], || Driver::connect(Clear::new(sender), to))?;
         let sender = sender.map_err(LabError::at("making a socket on the sending host"))?;
-        // A TCP's is part of what it sends.
-        let setup = match &spec.protocol {
-            Protocol::Object(flow) => path.rtt * flow.setup_round_trips,
-            Protocol::Tcp(_) => Duration::ZERO,
-        };
-        Ok(Ends { sender, receiver, setup })
+        Ok(Ends { sender, receiver, setup: setup_time(spec, path) })
+    }
+
+    /// Between two sockets of this host, with a relay of its own between them.
+    pub fn over_relay(scenario: &Scenario, spec: &FlowSpec) -> Result<(Ends, Relay), LabError> {
+        let path = KnownPath::of(scenario);
+        let (sender, receiver) = spec.build(path);
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let receiver = Driver::listen(Clear::new(receiver), any);
+        let receiver = receiver.map_err(LabError::at("listening on loopback"))?;
+        let to = receiver.local_addr().map_err(LabError::at("listening on loopback"))?;
+        let relay = Relay::start(scenario, to)?;
+        let sender = Driver::connect(Clear::new(sender), relay.address());
+        let sender = sender.map_err(LabError::at("making a socket on loopback"))?;
+        Ok((Ends { sender, receiver, setup: setup_time(spec, path) }, relay))
     }
 
     /// Move everything, within `limit` and as long as it is `wanted`.
@@ -76,7 +89,8 @@ impl Ends {
         };
         both(&over, receive, send)?;
         let learnt = sender.endpoint().end.learnt();
-        Ok(Moved { delivered, acknowledged, drops: receiver.drops(), learnt })
+        let received_bytes = receiver.endpoint().received_bytes();
+        Ok(Moved { delivered, acknowledged, received_bytes, drops: receiver.drops(), learnt })
     }
 
     /// Send until the sender knows that all has arrived, which sets `over`, or until it is over; and count the bytes that have
@@ -104,6 +118,15 @@ impl Ends {
 impl std::fmt::Debug for Ends {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ends").field("setup", &self.setup).finish_non_exhaustive()
+    }
+}
+
+/// How long after its beginning a flow's sender begins.
+fn setup_time(spec: &FlowSpec, path: KnownPath) -> Duration {
+    match &spec.protocol {
+        Protocol::Object(flow) => path.rtt * flow.setup_round_trips,
+        // A TCP's is part of what it sends.
+        Protocol::Tcp(_) => Duration::ZERO,
     }
 }
 
@@ -211,6 +234,7 @@ const SLICE: Duration = Duration::from_millis(20);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_proto::control::ControllerKind;
 
     #[test]
     fn an_end_that_fails_ends_the_other_and_is_heard_of() {
@@ -225,5 +249,26 @@ mod tests {
         assert!(both(&over, fails, goes_on).is_err());
         over.store(false, Ordering::Relaxed);
         assert!(both(&over, goes_on, fails).is_err());
+    }
+
+    #[test]
+    fn what_a_transfer_loses_the_link_has_dropped_and_all_arrives() {
+        let path = Scenario { loss: 0.02, ..Scenario::new(50.0, 10.0) };
+        for control in [ControllerKind::Cubic, ControllerKind::Bbr] {
+            let spec = FlowSpec::tcp(control, 2_000_000);
+            let (ends, relay) = Ends::over_relay(&path, &spec).unwrap();
+            let moved = ends.transfer(Duration::from_secs(60), || true).unwrap();
+            let counters = relay.counters();
+            let least = Duration::from_secs_f64(2e6 * 8.0 / 50e6);
+            assert!(moved.delivered.is_some_and(|took| took > least), "{moved:?}");
+            assert_eq!(moved.received_bytes, 2_000_000);
+            let forth = counters.left_to_right;
+            assert!(forth.dropped_loss > 5, "{forth:?}");
+            assert!(
+                forth.bytes_delivered > 2_000_000 && forth.packets_delivered < forth.packets_in,
+                "{forth:?}"
+            );
+            assert_eq!(counters.right_to_left.dropped_loss, 0);
+        }
     }
 }

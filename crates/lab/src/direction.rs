@@ -115,7 +115,8 @@ impl Direction {
             policer: None,
             longest: u64::MAX,
             ways: extra.iter().map(way).collect(),
-            slots: Slots::new(if scenario.super_packets { SUPER_LEN_MAX } else { scenario.mtu as usize }),
+            // A byte more than passes: what is longer shows.
+            slots: Slots::new(if scenario.super_packets { SUPER_LEN_MAX } else { scenario.mtu as usize + 1 }),
             note_len: if scenario.super_packets { NOTE_LEN } else { 0 },
             counted: DirectionCounters::default(),
             marked_before: 0,

@@ -77,19 +77,7 @@ impl Host {
     /// A command that will run inside the namespace and die with the thread that starts it.
     pub(crate) fn command(&self, program: &OsStr) -> Command {
         let namespace = self.namespace.clone();
-        let parent = rustix::process::getpid();
-        let mut command = Command::new(program);
-        // SAFETY: between fork and exec only three system calls are made, nothing is allocated and no lock is taken.
-        unsafe {
-            command.pre_exec(move || {
-                join_namespace(&namespace)?;
-                set_parent_process_death_signal(Some(Signal::KILL))?;
-                // A parent that died before the line above cannot be noticed any other way. One outside of a process
-                // namespace of the child's has no number there.
-                if getppid().is_none_or(|now| now == parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
-            })
-        };
-        command
+        prepared(program, move || join_namespace(&namespace))
     }
 
     /// Change what the device takes.
@@ -190,6 +178,28 @@ fn device_index(name: &str) -> io::Result<u32> {
 /// Move this thread, which nobody else should use, into a network namespace.
 pub(crate) fn join_namespace(namespace: &OwnedFd) -> io::Result<()> {
     Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+}
+
+/// A command that will run on this very host and die with the thread that starts it.
+pub fn mortal(program: impl AsRef<OsStr>) -> Command {
+    prepared(program.as_ref(), || Ok(()))
+}
+
+/// One that does this first, which is a system call and no more, and dies with the thread that starts it.
+fn prepared(program: &OsStr, first: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Command {
+    let parent = rustix::process::getpid();
+    let mut command = Command::new(program);
+    // SAFETY: between fork and exec only three system calls are made, nothing is allocated and no lock is taken.
+    unsafe {
+        command.pre_exec(move || {
+            first()?;
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // A parent that died before the line above cannot be noticed any other way. One outside of a process
+            // namespace of the child's has no number there.
+            if getppid().is_none_or(|now| now == parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
+        })
+    };
+    command
 }
 
 /// Run `f` on a thread of its own inside a namespace.

@@ -1,5 +1,6 @@
 //! The lab itself: pairs of hosts and the path between them.
 
+use crate::card::Card;
 use crate::counters::{Counters, DirectionCounters, Passed};
 use crate::datagrams::Ends;
 use crate::direction::Direction;
@@ -18,7 +19,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A running lab. Dropping it ends its threads and removes devices and namespaces; a process that still runs in a
@@ -77,20 +78,15 @@ impl Lab {
     ) -> Result<Lab, LabError> {
         let switches = Arc::new(Switches::new().map_err(LabError::at("making an event descriptor"))?);
         let track = |from: Side| {
-            let tuns = |end: Side| pairs.iter().map(|pair| pair[end as usize].tun.clone()).collect();
+            let tuns =
+                |end: Side| pairs.iter().map(|pair| Card::Tun(pair[end as usize].tun.clone())).collect();
             let direction = Mutex::new(Direction::new(scenario, from, extra, clock()));
             Arc::new(Track { direction, from: tuns(from), to: tuns(from.other()) })
         };
         let tracks = [track(Side::Left), track(Side::Right)];
         let drops_before = Mutex::default();
         let mut lab = Lab { pairs, traffic: None, tracks, switches, workers: Vec::new(), drops_before };
-        let nap = nap(scenario);
-        for (track, name) in lab.tracks.iter().zip(["lab-to-right", "lab-to-left"]) {
-            let (track, switches) = (track.clone(), lab.switches.clone());
-            let worker = thread::Builder::new().name(name.into());
-            let worker = worker.spawn(move || worker::run(&track, &switches, nap));
-            lab.workers.push(worker.map_err(LabError::at("starting a thread"))?);
-        }
+        worker::start(&lab.tracks, &lab.switches, scenario, &mut lab.workers)?;
         if !sources.is_empty()
             && let Some(hosts) = lab.pairs.last()
         {
@@ -310,18 +306,6 @@ fn check_pairs(extra_rtt_ms: &[f64]) -> Result<(), LabError> {
     }
 }
 
-/// Where packets follow each other faster than a thread can be woken for each, they are moved in small groups, as a
-/// network card with interrupt coalescing does. A path that becomes so fast is treated so from the start.
-fn nap(scenario: &Scenario) -> Duration {
-    let later = scenario.steps.iter().filter_map(|step| step.bottleneck_mbit);
-    let packet_us = f64::from(scenario.mtu) * 8.0 / later.fold(scenario.bottleneck_mbit, f64::max);
-    if packet_us < SINGLE_PACKET_US { NAP } else { Duration::ZERO }
-}
-
-/// 480 Mb/s at an MTU of 1500 bytes.
-const SINGLE_PACKET_US: f64 = 25.0;
-/// As common network cards do by default.
-const NAP: Duration = Duration::from_micros(50);
 /// Each has two namespaces and devices, and a byte of its addresses.
 const PAIRS_MAX: usize = 64;
 /// Longer than to the Moon and back five times.
@@ -337,17 +321,6 @@ mod tests {
             let scenario = Scenario::named(name).unwrap();
             assert_eq!(traffic::plan(&scenario).unwrap().len(), scenario.traffic.len(), "{name}");
         }
-    }
-
-    #[test]
-    fn packets_are_moved_in_groups_where_the_path_is_or_becomes_fast() {
-        let nap_at = |mbit: u32, step: &str| {
-            let text = format!("bottleneck_mbit = {mbit}\nrtt_ms = 10\n[[steps]]\nat_s = 1\n{step}");
-            nap(&Scenario::parse(&text).unwrap())
-        };
-        assert_eq!([nap_at(100, "loss = 0.1"), nap_at(100, "bottleneck_mbit = 50")], [Duration::ZERO; 2]);
-        assert_eq!([nap_at(1000, "loss = 0.1"), nap_at(100, "bottleneck_mbit = 1000")], [NAP; 2]);
-        assert_eq!(nap_at(1000, "bottleneck_mbit = 100"), NAP);
     }
 
     #[test]

@@ -44,12 +44,15 @@
 //! the same packets one at a time, with every queue discipline. What moves or changes single packets is refused
 //! beside it.
 //!
+//! Who may make no namespaces can put a [`Relay`] on loopback before a server: the same directions carry its datagrams.
+//!
 //! Programs that a user brings run in a *process group* (`lab/src/process_group.rs`): a process
 //! namespace whose first process is killed when the lab ends, or by the kernel when the lab's process ends in
 //! whatever way. That takes the others with it, those in the background included, and no list of children has to be
 //! kept.
 
 mod capture;
+mod card;
 mod counters;
 pub mod datagrams;
 mod direction;
@@ -64,6 +67,7 @@ mod place;
 mod ports;
 mod privileges;
 mod process_group;
+mod relay;
 mod settings;
 mod slots;
 mod socket;
@@ -77,6 +81,7 @@ mod worker;
 pub use capture::{Capture, Captured, SNAP_BYTES};
 pub use counters::{Counters, DirectionCounters, Lateness, Passed};
 pub use error::LabError;
+pub use host::mortal;
 pub use lab::Lab;
 pub use listening::Wire;
 pub use longhaul_sim::queue::Occupancy;
@@ -84,5 +89,6 @@ pub use longhaul_sim::scenario::Scenario;
 pub use place::{Place, Side};
 pub use privileges::ensure_privileges;
 pub use process_group::{GroupProcess, ProcessGroup, enter_network, take_terminal};
+pub use relay::Relay;
 pub use settings::{Setting, TcpSettings};
 pub use traffic::{Flows, TrafficCounters};

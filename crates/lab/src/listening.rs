@@ -1,4 +1,4 @@
-//! Whether a host's programs wait for others, by the kernel's tables of its sockets.
+//! What the kernel's tables tell of a host's sockets: whether programs wait for others, and what they were too late for.
 
 use std::fs;
 
@@ -29,6 +29,22 @@ fn has(table: &str, wire: Wire, port: Option<u16>) -> bool {
     })
 }
 
+/// Datagrams that were dropped because the socket at that port of this thread's host had no room; none where the kernel does
+/// not tell.
+pub(crate) fn datagrams_dropped(port: u16) -> u64 {
+    let table = fs::read_to_string("/proc/thread-self/net/udp").unwrap_or_default();
+    dropped(&table, port)
+}
+
+fn dropped(table: &str, port: u16) -> u64 {
+    let port = format!(":{port:04X}");
+    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let of_port = lines.filter(|fields| fields.get(1).is_some_and(|local| local.ends_with(&port)));
+    of_port.filter_map(|fields| fields.get(DROPS)?.parse::<u64>().ok()).sum()
+}
+
+/// Its place in a line.
+const DROPS: usize = 12;
 /// `TCP_LISTEN` in the kernel's tables (include/net/tcp_states.h).
 const LISTENING: &str = "0A";
 /// `TCP_CLOSE`, which is that of a UDP socket that is connected to nobody.
@@ -49,5 +65,17 @@ mod tests {
             "  sl  local_address rem_address   st\n  99: 00000000:0414 00000000:0000 07 00000000:00000000\n";
         assert!(has(udp, Wire::Udp, Some(1044)) && has(udp, Wire::Udp, None));
         assert!(!has(udp.lines().next().unwrap(), Wire::Udp, None), "there is but the headline");
+    }
+
+    #[test]
+    fn drops_are_those_of_the_port() {
+        let line = |port: &str, drops: u64| {
+            format!(
+                "  12: 0100007F:{port} 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 1893 2 \
+                 0000000000000000 {drops}\n"
+            )
+        };
+        let table = "  sl  local_address rem_address   st\n".to_owned() + &line("0414", 7) + &line("1414", 9);
+        assert_eq!([1044, 5140, 1].map(|port| dropped(&table, port)), [7, 9, 0]);
     }
 }

@@ -1,23 +1,27 @@
 //! The thread that moves packets between devices and directions.
 
+use crate::card::Card;
 use crate::direction::{Closed, Direction};
+use crate::error::LabError;
 use longhaul_proto::units::Time;
+use longhaul_sim::scenario::Scenario;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::{Errno, read, write};
+use rustix::io::{Errno, write};
 use rustix::process::setpriority_process;
 use rustix::thread::{nanosleep, set_current_timer_slack};
 use rustix::time::{ClockId, clock_gettime};
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// One direction with the devices at its ends, one of each for every pair of hosts.
+/// One direction with what is at its ends, one of each for every pair of hosts.
 pub(crate) struct Track {
     pub(crate) direction: Mutex<Direction>,
-    pub(crate) from: Vec<Arc<OwnedFd>>,
-    pub(crate) to: Vec<Arc<OwnedFd>>,
+    pub(crate) from: Vec<Card>,
+    pub(crate) to: Vec<Card>,
 }
 
 /// What the lab tells its threads.
@@ -40,6 +44,36 @@ impl Switches {
         // Cannot fail: the counter is far from its limit. It stays readable, so that every thread sees it.
         let _ = write(&self.wake, &1u64.to_ne_bytes());
     }
+
+    /// Readable from then on.
+    pub(crate) fn stopped(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+/// Move packets both ways over such a path, by a thread each, until told to stop.
+pub(crate) fn start(
+    tracks: &[Arc<Track>; 2],
+    switches: &Arc<Switches>,
+    scenario: &Scenario,
+    workers: &mut Vec<JoinHandle<()>>,
+) -> Result<(), LabError> {
+    let nap = nap(scenario);
+    for (track, name) in tracks.iter().zip(["lab-to-right", "lab-to-left"]) {
+        let (track, switches) = (track.clone(), switches.clone());
+        let worker = thread::Builder::new().name(name.into());
+        let worker = worker.spawn(move || run(&track, &switches, nap));
+        workers.push(worker.map_err(LabError::at("starting a thread"))?);
+    }
+    Ok(())
+}
+
+/// Where packets follow each other faster than a thread can be woken for each, they are moved in small groups, as a
+/// network card with interrupt coalescing does. A path that becomes so fast is treated so from the start.
+fn nap(scenario: &Scenario) -> Duration {
+    let later = scenario.steps.iter().filter_map(|step| step.bottleneck_mbit);
+    let packet_us = f64::from(scenario.mtu) * 8.0 / later.fold(scenario.bottleneck_mbit, f64::max);
+    if packet_us < SINGLE_PACKET_US { NAP } else { Duration::ZERO }
 }
 
 /// The time of the monotonic clock.
@@ -52,7 +86,7 @@ pub(crate) fn clock() -> Time {
 ///
 /// `nap` trades precision for processor time: while packets flow, the thread looks for new and due ones only that often.
 /// Zero wakes it for every packet.
-pub(crate) fn run(track: &Track, switches: &Switches, nap: Duration) {
+fn run(track: &Track, switches: &Switches, nap: Duration) {
     hurry();
     let mut alarm = Alarm::default();
     let mut moved = false;
@@ -120,7 +154,7 @@ fn work(track: &Track, switches: &Switches, mut woken_by: Option<Time>, sources:
     let closed = Closed { all: cut, udp: switches.block_udp.load(Ordering::Relaxed) };
     let mut delivered = 0;
     while delivered < BATCH_PACKETS
-        && direction.deliver_next(clock(), cut, |pair, packet| write(&track.to[pair], packet).is_ok())
+        && direction.deliver_next(clock(), cut, |pair, packet| track.to[pair].write(packet))
     {
         delivered += 1;
     }
@@ -128,7 +162,7 @@ fn work(track: &Track, switches: &Switches, mut woken_by: Option<Time>, sources:
     sources.clear();
     sources.extend(0..track.from.len());
     while arrived < BATCH_PACKETS && !sources.is_empty() {
-        sources.retain(|pair| match read(&track.from[*pair], direction.room()) {
+        sources.retain(|pair| match track.from[*pair].read(direction.room()) {
             Ok(len) => {
                 direction.arrive(woken_by.take().unwrap_or_else(clock), *pair, len, closed);
                 arrived += 1;
@@ -163,3 +197,23 @@ pub(crate) fn timespec(span: Duration) -> Timespec {
 const BATCH_PACKETS: usize = 32;
 /// More than a timer is ever late on a machine that has a processor to spare.
 const LEAD_MAX: Duration = Duration::from_micros(100);
+/// 480 Mb/s at an MTU of 1500 bytes.
+const SINGLE_PACKET_US: f64 = 25.0;
+/// As common network cards do by default.
+const NAP: Duration = Duration::from_micros(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_moved_in_groups_where_the_path_is_or_becomes_fast() {
+        let nap_at = |mbit: u32, step: &str| {
+            let text = format!("bottleneck_mbit = {mbit}\nrtt_ms = 10\n[[steps]]\nat_s = 1\n{step}");
+            nap(&Scenario::parse(&text).unwrap())
+        };
+        assert_eq!([nap_at(100, "loss = 0.1"), nap_at(100, "bottleneck_mbit = 50")], [Duration::ZERO; 2]);
+        assert_eq!([nap_at(1000, "loss = 0.1"), nap_at(100, "bottleneck_mbit = 1000")], [NAP; 2]);
+        assert_eq!(nap_at(1000, "bottleneck_mbit = 100"), NAP);
+    }
+}

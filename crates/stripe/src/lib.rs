@@ -24,6 +24,8 @@
 //! Without further options data is sealed, though without a [key](StripeOptions::key) anybody may connect; the
 //! number of lanes is found by experiment while data flows. [`StripeOptions`] sets all that.
 //!
+//! [`StripedStream::into_socket`] makes a socket of the system's of it, for what wants a descriptor.
+//!
 //! With the feature `tokio` there is `AsyncStripedStream`, for tasks.
 //!
 //! # How it works
@@ -73,8 +75,11 @@ mod history;
 mod keys;
 mod listener;
 mod options;
+#[doc(hidden)]
+pub mod pump;
 mod receiver;
 mod sender;
+mod socket;
 mod state;
 mod stats;
 mod stream;

@@ -2,7 +2,7 @@
 
 use super::handshake::{Greeting, House, Opened, Step};
 use super::options::StripeOptions;
-use super::state::Core;
+use super::state::{Core, locked};
 use super::stream::StripedStream;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use longhaul_net::control::{ServerKey, TokenId};
@@ -16,8 +16,9 @@ use socket2::SockRef;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Waits for [`StripedStream`]s at an address.
@@ -30,7 +31,11 @@ pub struct StripedListener {
     accepted: Receiver<(StripedStream, SocketAddr)>,
     closed: Arc<AtomicBool>,
     waker: Waker,
+    announced: Announced,
 }
+
+/// What is written to when a stream has come.
+type Announced = Arc<Mutex<Option<OwnedFd>>>;
 
 impl StripeOptions {
     /// Wait for streams at an address.
@@ -61,6 +66,7 @@ impl StripedListener {
         let local = socket.local_addr()?;
         let (sender, accepted) = bounded(ACCEPT_MAX);
         let (waker, closed) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
+        let announced = Announced::default();
         let porter = Porter {
             socket,
             options: options.clone(),
@@ -69,10 +75,11 @@ impl StripedListener {
             accepted: sender,
             closed: closed.clone(),
             waker: waker.clone(),
+            announced: announced.clone(),
             complaints: Complaints::default(),
         };
         std::thread::Builder::new().name("stripe-accept".into()).spawn(move || porter.run())?;
-        Ok(StripedListener { local, accepted, closed, waker })
+        Ok(StripedListener { local, accepted, closed, waker, announced })
     }
 
     /// Wait for the next stream. It has one lane then; others join it while it is used.
@@ -86,6 +93,20 @@ impl StripedListener {
             RecvTimeoutError::Timeout => ErrorKind::TimedOut.into(),
             RecvTimeoutError::Disconnected => gone(),
         })
+    }
+
+    /// From now on add one to this eventfd (see eventfd(2)) when a stream has come, for who waits in `poll`. One that waits
+    /// already counts as well.
+    pub fn announce(&self, eventfd: OwnedFd) {
+        *locked(&self.announced) = Some(eventfd);
+        if self.has_waiting() {
+            announce(&self.announced);
+        }
+    }
+
+    /// Whether a stream waits to be accepted.
+    pub fn has_waiting(&self) -> bool {
+        !self.accepted.is_empty()
     }
 
     /// One stream after the other.
@@ -122,6 +143,13 @@ fn listen(options: &StripeOptions, address: SocketAddr) -> io::Result<TcpListene
     Ok(socket.into())
 }
 
+fn announce(announced: &Announced) {
+    if let Some(eventfd) = &*locked(announced) {
+        // Fails only where nobody has looked for longer than there are numbers.
+        let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
+    }
+}
+
 /// Meets everybody who connects, without waiting for anybody.
 struct Porter {
     socket: TcpListener,
@@ -132,6 +160,7 @@ struct Porter {
     accepted: Sender<(StripedStream, SocketAddr)>,
     closed: Arc<AtomicBool>,
     waker: Waker,
+    announced: Announced,
     complaints: Complaints,
 }
 
@@ -320,9 +349,12 @@ impl Porter {
         match stream {
             Ok(stream) => {
                 self.streams.insert(id, Arc::downgrade(stream.core()));
-                if let Err(refused) = self.accepted.try_send((stream, guest.peer)) {
-                    self.complaints.add(&format!("{}: nobody takes its stream", guest.peer));
-                    refused.into_inner().0.abort(GIVEN_UP);
+                match self.accepted.try_send((stream, guest.peer)) {
+                    Ok(()) => announce(&self.announced),
+                    Err(refused) => {
+                        self.complaints.add(&format!("{}: nobody takes its stream", guest.peer));
+                        refused.into_inner().0.abort(GIVEN_UP);
+                    }
                 }
             }
             Err(error) => self.complaints.add(&format!("{}: cannot open its stream: {error}", guest.peer)),

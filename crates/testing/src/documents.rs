@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// The documents, but for the changelog, which speaks of what was: each with its text.
 pub fn all() -> Vec<(PathBuf, String)> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders = ["", "docs", "scenarios", "bindings/c", "bindings/python", "crates/lab/bpf"];
+    let folders = ["", "docs", "docs/tasks", "scenarios", "bindings/c", "bindings/python", "crates/lab/bpf"];
     let files = folders.map(|folder| fs::read_dir(top.join(folder)).unwrap());
     let files = files.into_iter().flatten().map(|item| item.unwrap().path());
     let documents =

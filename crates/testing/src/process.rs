@@ -2,8 +2,9 @@
 //! namespace, which a process with several threads cannot.
 
 use crate::skip;
-use longhaul_lab::LabError;
+use longhaul_lab::{Lab, LabError, Scenario};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::{env, thread};
 
 /// Whether the test that asks has its process to itself. If not, it has been run, and has passed, in one that it had.
@@ -21,7 +22,11 @@ pub fn may_build_labs() -> bool {
     // This thread makes two: the process, whose other tests are to stay who they are, enters no namespace.
     let asked = thread::spawn(longhaul_lab::ensure_privileges).join().expect("asking does not panic");
     match asked {
-        Ok(()) => true,
+        // To be allowed user namespaces is not always to be allowed anything in them.
+        Ok(()) => LAB_REFUSED.as_ref().is_none_or(|why| {
+            skip(why);
+            false
+        }),
         Err(LabError::ThreadsRunning) if env::var_os(IN_NAMESPACE).is_none() => {
             let can = Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output();
             if can.is_ok_and(|output| output.status.success()) {
@@ -54,6 +59,9 @@ fn run_again(wrapper: &[&str], mark: &str) {
     skipped.for_each(|(_, why)| skip(why));
 }
 
+/// Why no lab can be built by who may build labs.
+static LAB_REFUSED: LazyLock<Option<String>> =
+    LazyLock::new(|| Lab::start(&Scenario::new(100.0, 1.0)).err().map(|error| error.to_string()));
 /// Set in a process that is there for one test, and in one that is in a user namespace for it.
 const ALONE: &str = "LONGHAUL_TEST_ALONE";
 const IN_NAMESPACE: &str = "LONGHAUL_TEST_IN_NAMESPACE";

@@ -161,6 +161,7 @@ fn programs_in_c_and_cpp_run_over_either() {
     let program = installed.build_static("file.c");
     sends_a_file(&program, &program, installed.folder.path());
     survives_its_peer(&installed.build("../tests/endless.c"), &installed.build("file.c"));
+    talks_through_descriptors(&installed.build("../tests/descriptors.c"));
     for source in ["echo.cpp", "sockets/echo.cpp"] {
         let program = installed.build(source);
         echoes(&program, &program);
@@ -181,6 +182,15 @@ fn survives_its_peer(sender: &Path, receiver: &Path) {
     let status = sending.wait().unwrap();
     assert_eq!((status.signal(), status.code()), (None, Some(0)), "{line}");
     assert!(line.contains("all lanes are gone"), "{line}");
+}
+
+/// One end waits in poll() and never in a call, the other reads and writes through stdio.
+fn talks_through_descriptors(program: &Path) {
+    let mut waiting = Waiting::start(Command::new(program).arg("serve"));
+    let output = Command::new(program).args(["connect", &waiting.port]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"50000 lines\n");
+    assert!(waiting.child.wait().unwrap().success());
 }
 
 #[test]

@@ -1,3 +1,4 @@
+import socket as _socket
 from collections.abc import Callable, Sequence
 from os import PathLike
 from types import TracebackType
@@ -146,9 +147,12 @@ class Stream:
         """Where the first connection begins."""
     def getpeername(self) -> _Address:
         """Where the first connection leads."""
+    def socket(self) -> _socket.socket:
+        """The stream as a socket of the system's, for select, asyncio and whatever else wants one; this object is closed then.
+        Its own addresses are of loopback. Closing it does not wait: what was sent is delivered in the background, and before
+        the program ends."""
     def fileno(self) -> int:
-        """Raises io.UnsupportedOperation: no descriptor stands for all connections, so select and asyncio cannot wait
-        for a stream. Use threads."""
+        """Raises io.UnsupportedOperation: no descriptor stands for all connections. Take socket()."""
     def stats(self) -> dict[str, Any]:
         """How it is doing: bytes, and its connections ("lanes")."""
     @property

@@ -6,6 +6,7 @@ use crate::common::tree::*;
 use crate::common::{LONGHAUL, Server, error_of, longhaul, undisturbed};
 use longhaul_lab::{Lab, Scenario, Side};
 use longhaul_testing::machine;
+use longhaul_testing::process::may_build_labs;
 use serde_json::Value;
 use std::fs;
 use std::thread::sleep;
@@ -67,6 +68,9 @@ impl TwoPaths {
 
 #[test]
 fn two_paths_carry_more_than_either() {
+    if !may_build_labs() {
+        return;
+    }
     for pull in [false, true] {
         let paths = TwoPaths::start(pull, 40_000_000);
         repeat(&paths.first.lab, || {
@@ -108,6 +112,9 @@ fn whichever_path_dies_the_other_goes_on_and_is_joined_again() {
 
 #[test]
 fn the_first_path_may_die_for_good() {
+    if !may_build_labs() {
+        return;
+    }
     let paths = TwoPaths::start(false, 20_000_000);
     let summary = paths.copy(|paths| {
         paths.first.await_bytes(false, 6_000_000);
@@ -118,6 +125,9 @@ fn the_first_path_may_die_for_good() {
 
 #[test]
 fn every_path_that_is_found_is_one_of_its_own() {
+    if !may_build_labs() {
+        return;
+    }
     let paths = TwoPaths::start(false, 20_000_000);
     let ip = |side, args: &[&str]| {
         let done = paths.first.lab.command(side, "ip").args(args).status().expect("ip comes with iproute2");

@@ -1,6 +1,10 @@
 //! What `longhaul cp --json` says came of a copy.
 
+use super::bench::Bench;
+use super::process::Process;
+use crate::ExperimentError;
 use serde::Deserialize;
+use std::time::Duration;
 
 /// Why a copy came to nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +65,19 @@ pub(crate) struct Switch {
 }
 
 impl Copied {
+    /// Of a copy that runs, once it has said so. What did not work within `limit` is a line that says why.
+    pub(crate) fn of(
+        process: &mut Process,
+        bench: &Bench<'_>,
+        limit: Duration,
+    ) -> Result<Result<Copied, CopyError>, ExperimentError> {
+        match process.line(bench, limit) {
+            Ok(line) => Ok(Copied::read(&line)),
+            Err(ExperimentError::Program { reason, .. }) => Ok(Err(CopyError::Failed { reason })),
+            Err(other) => Err(other),
+        }
+    }
+
     /// From what the program said; or else what went wrong.
     pub(crate) fn read(said: &str) -> Result<Copied, CopyError> {
         let line = said.lines().last().unwrap_or_default();

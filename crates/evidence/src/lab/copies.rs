@@ -3,7 +3,7 @@
 
 use super::bench::Bench;
 use super::copied::{Copied, CopyError};
-use super::copiers::{Longhaul, NAME, PORT, Payload, clear, no_room};
+use super::copiers::{Longhaul, NAME, PORT, Payload, TOKEN, clear, no_room};
 use super::process::Process;
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
@@ -94,7 +94,7 @@ impl Copies {
             Longhaul::forget_servers(&self.payload)?;
         }
         let near = lab.command(Place::of(Side::Left, self.pair), bench.options.program);
-        Process::start("the copy", &mut Longhaul::copy(near, args, &self.payload, self.address))
+        Process::start("the copy", &mut Longhaul::copy(near, args, &self.payload, self.address, TOKEN))
     }
 
     /// Where the data arrives, over UDP or TCP.
@@ -113,12 +113,7 @@ impl Copies {
         let arrived = self.arrived();
         let outcome = bench.run(lab, || {
             let mut process = self.begin(bench, lab, args)?;
-            match process.line(bench, limit) {
-                Ok(line) => Ok(Copied::read(&line)),
-                Err(ExperimentError::Interrupted) => Err(ExperimentError::Interrupted),
-                Err(ExperimentError::Program { reason, .. }) => Ok(Err(CopyError::Failed { reason })),
-                Err(other) => Err(other),
-            }
+            Copied::of(&mut process, bench, limit)
         })?;
         let is_whole = outcome.is_ok() && self.payload.is_equal(bench, &arrived)?;
         clear(self.served.path())?;

@@ -12,6 +12,7 @@ pub(crate) mod paths;
 pub mod plain;
 pub(crate) mod process;
 pub mod race;
+pub mod relayed;
 pub(crate) mod side_by_side;
 pub(crate) mod striped;
 pub mod temporary;

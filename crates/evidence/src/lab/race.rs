@@ -2,7 +2,7 @@
 //! the bench show.
 
 use super::bench::{Bench, Options};
-use super::copied::Copied;
+use super::copied::{Copied, CopyError};
 use super::copiers::{BBR_NAME, Copier, PORT, Payload, Route, Uftp, copy_once};
 use super::copies::Copies;
 use crate::ExperimentError;
@@ -43,6 +43,18 @@ pub enum Outcome {
     },
     /// It failed, and why.
     Failed(String),
+}
+
+impl Outcome {
+    /// Of a copy.
+    pub(super) fn of(copied: Result<Copied, CopyError>) -> Outcome {
+        match copied {
+            Ok(Copied { seconds, waste, limited_by, .. }) => {
+                Outcome::Done { seconds, waste: Some(waste), limited_by: limited_by.unwrap_or_default() }
+            }
+            Err(why) => Outcome::Failed(why.to_string()),
+        }
+    }
 }
 
 impl<'a> Race<'a> {
@@ -87,12 +99,7 @@ impl<'a> Race<'a> {
             }
             self.copies.run(&self.bench, &self.lab, args, limit)
         })?;
-        Ok(match copied {
-            Ok(Copied { seconds, waste, limited_by, .. }) => {
-                Outcome::Done { seconds, waste: Some(waste), limited_by: limited_by.unwrap_or_default() }
-            }
-            Err(why) => Outcome::Failed(why.to_string()),
-        })
+        Ok(Outcome::of(copied))
     }
 
     /// As many bytes by the kernel's TCP, from memory to memory.

@@ -46,7 +46,9 @@ pub enum Command {
 ///
 /// Builds a path of 100 Mb/s and 65 ms between two network namespaces, copies a real file over
 /// it with this program and moves as much with the kernel's TCP, without loss and with 1 %.
-/// Needs root, or user namespaces and access to /dev/net/tun. Takes about a minute.
+/// Needs root, or user namespaces and access to /dev/net/tun; where these are refused, a relay on
+/// loopback emulates the path, and a TCP in user space takes the place of the kernel's. Takes
+/// about a minute.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct DemoArgs {

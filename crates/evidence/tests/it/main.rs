@@ -3,6 +3,8 @@
 mod browser;
 mod circles;
 mod common;
+mod demo;
+mod documents;
 mod install;
 mod lab;
 mod lab_path;

@@ -179,13 +179,13 @@ fn what_the_documents_have_make_and_cargo_do_can_be_done() {
 }
 
 #[test]
-fn the_changelog_and_the_guide_name_this_version() {
+fn the_changelog_and_the_documents_name_this_version() {
     let version = env!("CARGO_PKG_VERSION");
     assert!(read("CHANGELOG.md").contains(&format!("\n## [{version}] - ")));
-    let guide = read("docs/guide.md");
+    let documents = [read("docs/guide.md"), read("docs/tasks/site.md")].concat();
     for name in ["longhaul_", "longhaul-", "liblonghaul_"] {
         let mut named =
-            guide.split(name).skip(1).filter(|rest| rest.starts_with(char::is_numeric)).peekable();
+            documents.split(name).skip(1).filter(|rest| rest.starts_with(char::is_numeric)).peekable();
         assert!(named.peek().is_some(), "no package {name}…");
         assert!(named.all(|rest| rest.starts_with(version)), "a package {name}… of another version");
     }

@@ -3,6 +3,7 @@
 mod breakdowns;
 mod common;
 mod memory;
+mod sockets;
 mod strangers;
 mod streams;
 #[cfg(feature = "tokio")]

@@ -4,6 +4,7 @@ use crate::common::forwarding::{Forwarding, forward_args};
 use crate::common::tree::{folder, write, write_noise};
 use crate::common::{LONGHAUL, Server, undisturbed, wait_until};
 use longhaul_lab::{Lab, Scenario, Side, Wire};
+use longhaul_testing::process::may_build_labs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -13,6 +14,9 @@ use std::time::Instant;
 
 #[test]
 fn what_carries_much_gets_further_connections_over_a_path_with_losses() {
+    if !may_build_labs() {
+        return;
+    }
     let mut scenario = Scenario::new(100.0, 65.0);
     scenario.loss = 0.001;
     let lab = Lab::start(&scenario).expect("a lab can be made here");

@@ -51,8 +51,26 @@ impl Longhaul {
         command.arg("serve").arg("--root").arg(root).args(["--listen", &address.to_string()]);
         command.env(TOKEN_ENV, TOKEN).env(LOG_ENV, "error");
         let mut server = Process::start("the server", &mut command)?;
-        while !server.line(bench, START_TIME_MAX)?.contains("longhaul://") {}
+        while !server.line(bench, START_TIME_MAX)?.contains(SCHEME) {}
         Ok(server)
+    }
+
+    /// A server for that folder at a port of loopback that is free, with a token that nobody else on this host knows: where it
+    /// listens, and the token.
+    pub(crate) fn listen_here(
+        bench: &Bench<'_>,
+        root: &Path,
+    ) -> Result<(Process, SocketAddr, String), ExperimentError> {
+        let mut command = longhaul_lab::mortal(bench.options.program);
+        command.arg("serve").arg("--root").arg(root).args(["--listen", "127.0.0.1:0"]);
+        command.env_remove(TOKEN_ENV).env(LOG_ENV, "error");
+        let mut server = Process::start("the server", &mut command)?;
+        loop {
+            let line = server.line(bench, START_TIME_MAX)?;
+            if let Some((address, token)) = pasted(&line) {
+                return Ok((server, address, token));
+            }
+        }
     }
 
     /// What servers gave earlier copies for the next ones is not to help.
@@ -66,7 +84,7 @@ impl Longhaul {
     /// The near side, under these options.
     pub(crate) fn command(setting: &Setting<'_>, args: &[impl AsRef<OsStr>]) -> Command {
         let to = SocketAddr::from((setting.address(), PORT));
-        Longhaul::copy(setting.near(setting.bench.options.program), args, setting.payload, to)
+        Longhaul::copy(setting.near(setting.bench.options.program), args, setting.payload, to, TOKEN)
     }
 
     /// A copy to that server; `command` is the program at the near end.
@@ -75,14 +93,22 @@ impl Longhaul {
         args: &[impl AsRef<OsStr>],
         payload: &Payload,
         to: SocketAddr,
+        token: &str,
     ) -> Command {
         command.args(["cp", "--json", "--quiet", "--no-resume"]).args(args);
-        command.arg(payload.source()).arg(format!("longhaul://{to}/"));
+        command.arg(payload.source()).arg(format!("{SCHEME}{to}/"));
         // What it learnt of other paths is not to help it on this one, nor the user's own knowledge.
         let memory = payload.memory();
-        command.env(TOKEN_ENV, TOKEN).env("XDG_CACHE_HOME", &memory).env("XDG_STATE_HOME", memory);
+        command.env(TOKEN_ENV, token).env("XDG_CACHE_HOME", &memory).env("XDG_STATE_HOME", memory);
         command
     }
+}
+
+/// The server's address and token in a line that it gives to paste on another host.
+fn pasted(line: &str) -> Option<(SocketAddr, String)> {
+    let (before, after) = line.split_once(SCHEME)?;
+    let token = before.trim_start().strip_prefix(TOKEN_ENV)?.strip_prefix('=')?.split(' ').next()?;
+    Some((after.split('/').next()?.parse().ok()?, token.into()))
 }
 
 /// Its last line tells more than its exit status.
@@ -120,7 +146,8 @@ pub(crate) const OURS: &str = "longhaul";
 const TOKEN_ENV: &str = "LONGHAUL_TOKEN";
 const LOG_ENV: &str = "LONGHAUL_LOG";
 /// Between two namespaces that only this process can reach.
-const TOKEN: &str = "a token of the lab's own";
+pub(crate) const TOKEN: &str = "a token of the lab's own";
 /// The program's own.
 pub(crate) const PORT: u16 = 7700;
+const SCHEME: &str = "longhaul://";
 const START_TIME_MAX: Duration = Duration::from_secs(20);

@@ -26,7 +26,7 @@ mod uftp;
 pub(crate) use absent::Absent;
 pub(crate) use copying::{Cost, Route, Started, Undone, copy_once};
 pub(crate) use kernel::{BBR_NAME, CUBIC_NAME, Kernel};
-pub(crate) use longhaul::{Longhaul, OURS, PORT};
+pub(crate) use longhaul::{Longhaul, OURS, PORT, TOKEN};
 pub use payload::Load;
 pub(crate) use payload::{NAME, Payload, clear, no_room};
 pub(crate) use rsync::Rsync;

@@ -1,7 +1,6 @@
 //! The server's side: lets streams in, and connects to where they lead, if that is allowed.
 
 use super::far::Whereabouts;
-use super::pump::{Local, Pumped, Rules, pump};
 use super::{BUFFER_MAX, CONNECT_PATIENCE, forward_key, read_all, stream_options};
 use crate::daemon::admission::{Account, Admission};
 use crate::daemon::places::{Place, Places};
@@ -16,6 +15,7 @@ use crate::transfer::over_ssh::ssh_address;
 use crate::transfer::ports::bind_in;
 use longhaul_proto::forward::{REQUEST_MAX, Reply, Request, Target};
 use longhaul_proto::session::reason::{Cause, Reason};
+use longhaul_stripe::pump::{Local, NEVER, Pumped, Rules, pump};
 use longhaul_stripe::{Door, Doorkeeper, Met, Refusal, StripedStream};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -191,6 +191,7 @@ impl Guest<'_> {
         let limit = |share: &Option<Share>, used| share.as_ref().and_then(|share| share.rate(used));
         let rules = Rules {
             stop: &self.gate.stop,
+            drain: &NEVER,
             out: &|used| limit(&sends, used),
             back: &|used| limit(&takes, used),
         };

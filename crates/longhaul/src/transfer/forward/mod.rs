@@ -1,6 +1,8 @@
 //! Other programs' TCP connections, each as a striped stream to the other host, which connects to where it leads.
 //!
-//! - `pump`: passes bytes on between a stream and a connection, with ends, breaks and back-pressure as they are.
+//! What passes bytes on between a stream and a connection, with ends, breaks and back-pressure as they are, is `pump` of
+//! `longhaul-stripe`.
+//!
 //! - `gate`: the server's side: a daemon, or an agent at the far end of an ssh.
 //! - `far`: the client's way there.
 //! - `near`: the client's side of programs: ports that it listens at, or its own standard input and output.
@@ -9,13 +11,12 @@
 //! |---|---|---|
 //! | client | `forward-listen` for each port | accepts |
 //! | client | `forward` for each connection; server: its `connection` | opens the stream; passes on what comes over it |
-//! | both | `forward-out` for each connection | passes on what goes over it |
+//! | both | `stripe-pump-out` for each connection | passes on what goes over it |
 //! | both | the two of the stream | see `longhaul-stripe` |
 
 mod far;
 pub mod gate;
 mod near;
-mod pump;
 
 pub use far::Far;
 pub use gate::{ForwardAgentOptions, forward_agent};
@@ -23,6 +24,7 @@ pub use near::{Forwarded, forward, standard_streams};
 
 use crate::net::noise::Psk;
 use crate::net::tcp_set::usual_congestion;
+use longhaul_stripe::pump::LOOK_EVERY;
 use longhaul_stripe::{StripeOptions, StripedStream};
 use std::io::{self, ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,8 +65,6 @@ fn read_all(mut stream: &StripedStream, buf: &mut [u8], until: Instant, stop: &A
     Ok(())
 }
 
-/// Whoever waits looks so often whether all is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long opening a stream may take, and on the other side connecting.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 /// Who wrote so much has more to say than what a person types or a server's greeting: it is worth further connections.

@@ -1,12 +1,11 @@
 //! The programs whose connections go to the other host.
 
-use super::LOOK_EVERY;
 use super::far::Far;
-use super::pump::{Local, Pumped, Rules, pump, unlimited};
 use crate::error::Error;
 use crate::transfer::joins::ACCEPT_AGAIN;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_proto::forward::Target;
+use longhaul_stripe::pump::{LOOK_EVERY, Local, NEVER, Pumped, Rules, pump, unlimited};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -117,7 +116,7 @@ impl Common {
     fn serve(&self, local: Local, target: &Target) -> Result<(), String> {
         // Dropped, a connection is reset.
         let stream = self.far.open(target).map_err(|error| format!("{target}: {error}"))?;
-        let rules = Rules { stop: &self.stop, out: &unlimited, back: &unlimited };
+        let rules = Rules { stop: &self.stop, drain: &NEVER, out: &unlimited, back: &unlimited };
         let pumped = pump(stream, local, rules);
         match pumped.broken {
             Some(why) if !self.stop.load(Ordering::Relaxed) => Err(format!(
@@ -139,7 +138,7 @@ fn wait_for(listener: &TcpListener) {
 /// Pass on between this process's standard streams and where `target` leads, until both directions have ended.
 pub fn standard_streams(far: &Far, target: &Target, stop: &AtomicBool) -> Result<(), Error> {
     let stream = far.open(target)?;
-    let rules = Rules { stop, out: &unlimited, back: &unlimited };
+    let rules = Rules { stop, drain: &NEVER, out: &unlimited, back: &unlimited };
     let Pumped { broken, .. } = pump(stream, Local::standard_streams()?, rules);
     match broken {
         _ if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),

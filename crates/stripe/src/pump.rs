@@ -3,10 +3,9 @@
 //! An end passes on as an end, and the other direction goes on. Whatever breaks, breaks all of it: the stream is given up, a
 //! TCP connection reset, so that what was cut never looks complete. Who does not take what comes holds up who sends it.
 
-use super::LOOK_EVERY;
-use crate::net::wake::Waker;
+use super::stream::StripedStream;
+use longhaul_net::wake::Waker;
 use longhaul_proto::units::Rate;
-use longhaul_stripe::StripedStream;
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Write};
@@ -43,11 +42,16 @@ pub type Limit<'a> = &'a (dyn Fn(Option<Rate>) -> Option<Rate> + Sync);
 pub struct Rules<'a> {
     /// Ends it all.
     pub stop: &'a AtomicBool,
+    /// What the other program has said by then is all that it says.
+    pub drain: &'a AtomicBool,
     /// From the other program.
     pub out: Limit<'a>,
     /// To the other program.
     pub back: Limit<'a>,
 }
+
+/// For who never has one direction end before its time.
+pub static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// No limit.
 pub fn unlimited(_: Option<Rate>) -> Option<Rate> {
@@ -149,10 +153,11 @@ fn pass_on(stream: &StripedStream, local: &Local, rules: Rules<'_>) -> io::Resul
     stream.set_read_timeout(Some(LOOK_EVERY))?;
     stream.set_write_timeout(Some(LOOK_EVERY))?;
     let (broken, wakers) = (OnceLock::new(), [Waker::new()?, Waker::new()?]);
-    let joint = Joint { stream, local, stop: rules.stop, broken: &broken, wakers: &wakers };
+    let Rules { stop, drain, .. } = rules;
+    let joint = Joint { stream, local, stop, drain, broken: &broken, wakers: &wakers };
     let (out, back) = std::thread::scope(|scope| {
         let run_out = || joint.unless_broken(|moved| joint.run_out(&mut Pace::new(rules.out), moved));
-        let out = std::thread::Builder::new().name("forward-out".into()).spawn_scoped(scope, run_out)?;
+        let out = std::thread::Builder::new().name("stripe-pump-out".into()).spawn_scoped(scope, run_out)?;
         let back = joint.unless_broken(|moved| joint.run_back(&mut Pace::new(rules.back), moved));
         let out = out.join().map_err(|_| io::Error::other("a thread of it panicked"))?;
         // All was read; the other side may be slow to take it.
@@ -168,6 +173,7 @@ struct Joint<'a> {
     stream: &'a StripedStream,
     local: &'a Local,
     stop: &'a AtomicBool,
+    drain: &'a AtomicBool,
     broken: &'a OnceLock<String>,
     wakers: &'a [Waker; 2],
 }
@@ -192,6 +198,9 @@ impl Joint<'_> {
                 match self.local.read(&self.wakers[0], &mut buf[..room]) {
                     Err(error) if waits(&error) => {
                         self.is_over()?;
+                        if self.drain.load(Ordering::Relaxed) {
+                            break 0;
+                        }
                         pace.look();
                     }
                     read => break read.map_err(|error| format!("the connection broke: {error}"))?,
@@ -322,6 +331,8 @@ impl<'a> Pace<'a> {
     }
 }
 
+/// Whoever waits looks so often whether all is to end.
+pub const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Silent for so long, the other program's host is asked whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Read at once.
