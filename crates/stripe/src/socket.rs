@@ -9,7 +9,7 @@ use super::stream::StripedStream;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 impl StripedStream {
@@ -61,7 +61,7 @@ struct Sockets {
     /// Whose threads these are: a child made by `fork` has none of them.
     process: u32,
     leaving: AtomicBool,
-    streams: Mutex<Vec<Arc<StripedStream>>>,
+    streams: Mutex<Vec<Weak<StripedStream>>>,
     fewer: Condvar,
 }
 
@@ -76,20 +76,27 @@ static SOCKETS: LazyLock<Sockets> = LazyLock::new(|| {
     }
 });
 
-/// A stream among those that the process waits for.
-struct Kept(Arc<StripedStream>);
+/// A stream among those that the process waits for. It is let go of first, which says the last word to the other side.
+struct Kept {
+    _stream: Arc<StripedStream>,
+    _place: Place,
+}
+
+/// That of a stream in the list.
+struct Place(Weak<StripedStream>);
 
 impl Kept {
     fn add(stream: &StripedStream) -> io::Result<Kept> {
         let stream = Arc::new(stream.try_clone()?);
-        locked(&SOCKETS.streams).push(stream.clone());
-        Ok(Kept(stream))
+        let place = Arc::downgrade(&stream);
+        locked(&SOCKETS.streams).push(place.clone());
+        Ok(Kept { _stream: stream, _place: Place(place) })
     }
 }
 
-impl Drop for Kept {
+impl Drop for Place {
     fn drop(&mut self) {
-        locked(&SOCKETS.streams).retain(|stream| !Arc::ptr_eq(stream, &self.0));
+        locked(&SOCKETS.streams).retain(|stream| !stream.ptr_eq(&self.0));
         SOCKETS.fewer.notify_all();
     }
 }
@@ -103,12 +110,13 @@ extern "C" fn wait_delivered() {
     }
     sockets.leaving.store(true, Ordering::Relaxed);
     let mut streams = locked(&sockets.streams);
-    for stream in &*streams {
+    for stream in streams.iter().filter_map(Weak::upgrade) {
         let _ = stream.shutdown(Shutdown::Read);
     }
     let (mut acked, mut since) = (0, Instant::now());
     while !streams.is_empty() && since.elapsed() < EXIT_PATIENCE {
-        let now: u64 = streams.iter().map(|stream| stream.stats().bytes_acked).sum();
+        let now: u64 =
+            streams.iter().filter_map(Weak::upgrade).map(|stream| stream.stats().bytes_acked).sum();
         if now != acked {
             (acked, since) = (now, Instant::now());
         }
