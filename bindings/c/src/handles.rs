@@ -105,19 +105,19 @@ impl Handle {
         let began = Instant::now();
         // As fcntl() has set it.
         let timeout = if self.is_nonblocking() { Some(Duration::ZERO) } else { timeout };
-        if let (Some(Duration::ZERO), true) = (timeout, listener.has_waiting()) {
-            return self.taken(&listener, listener.accept_timeout(LOOK_AROUND)?);
-        }
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(began.elapsed()));
-            if left == Some(Duration::ZERO) {
-                return Err(Fault::new(libc::EAGAIN, "nobody has connected in time"));
-            }
             match listener.accept_timeout(left.unwrap_or(LOOK_AROUND).min(LOOK_AROUND)) {
-                Ok(accepted) => return self.taken(&listener, accepted),
+                Ok(accepted) => {
+                    self.note_taken(&listener);
+                    return Ok(accepted);
+                }
                 Err(error) if error.kind() != std::io::ErrorKind::TimedOut => return Err(error.into()),
                 Err(_) if self.closed.load(Ordering::Relaxed) => {
                     return Err(Fault::new(libc::EBADF, "the handle was closed"));
+                }
+                Err(_) if left.is_some_and(|left| left <= LOOK_AROUND) => {
+                    return Err(Fault::new(libc::EAGAIN, "nobody has connected in time"));
                 }
                 Err(_) => {}
             }
@@ -125,9 +125,9 @@ impl Handle {
     }
 
     /// One stream fewer waits.
-    fn taken<T>(&self, listener: &StripedListener, accepted: T) -> Answer<T> {
+    fn note_taken(&self, listener: &StripedListener) {
         let fd = self.fd.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(fd) = &*fd else { return Ok(accepted) };
+        let Some(fd) = &*fd else { return };
         let mut ready = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let (mut count, one) = (0u64, 1u64);
         // SAFETY: there is one such structure, and room for the number.
@@ -140,7 +140,6 @@ impl Handle {
             // SAFETY: the number is there.
             unsafe { libc::write(fd.as_raw_fd(), (&raw const one).cast(), size_of::<u64>()) };
         }
-        Ok(accepted)
     }
 
     fn is_nonblocking(&self) -> bool {

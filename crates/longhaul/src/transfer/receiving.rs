@@ -11,7 +11,7 @@ use self::parts::{Before, Compared, Next, Part, PartEnd, Parts, Storer, stretch_
 use super::object_receiver::ObjectReceiver;
 use super::sending::Totals;
 use super::session::{HEARTBEAT, Session};
-use super::tracer::Tracer;
+use super::tracer::{Traced, Tracer};
 use crate::api::Phase;
 use crate::clock;
 use crate::error::Error;

@@ -20,7 +20,7 @@ use self::size::Size;
 use super::first_flight;
 use super::object_receiver::packet_len;
 use super::session::{HEARTBEAT, Session};
-use super::tracer::Tracer;
+use super::tracer::{Traced, Tracer};
 use crate::api::{Phase, Progress};
 use crate::clock;
 use crate::error::Error;

@@ -36,12 +36,43 @@ pub struct Amount {
 }
 
 /// What is to be told now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+struct Due {
     /// What controllers do.
-    pub states: bool,
+    states: bool,
     /// Everything else.
-    pub figures: bool,
+    figures: bool,
+}
+
+/// Either side of a session, as far as a trace is told of it.
+pub trait Traced {
+    /// What was told, if the user of the session wants a trace.
+    fn tracer(&mut self) -> &mut Option<Tracer>;
+
+    /// Tell what controllers do, where this side has any.
+    fn trace_states(&mut self, _: &mut Tracer) {}
+
+    /// Tell everything else.
+    fn trace_figures(&mut self, tracer: &mut Tracer);
+
+    /// Whatever is due by now.
+    fn tell_trace(&mut self, now: Time) {
+        let Some(mut tracer) = self.tracer().take() else { return };
+        let due = tracer.due(now);
+        if due.states {
+            self.trace_states(&mut tracer);
+        }
+        if due.figures {
+            self.trace_figures(&mut tracer);
+        }
+        *self.tracer() = Some(tracer);
+    }
+
+    /// The same for the last time.
+    fn end_trace(&mut self) {
+        if let Some(mut tracer) = self.tracer().take() {
+            self.trace_figures(&mut tracer);
+        }
+    }
 }
 
 impl Tracer {
@@ -80,7 +111,7 @@ impl Tracer {
     }
 
     /// Whether it is time again.
-    pub fn due(&mut self, now: Time) -> Due {
+    fn due(&mut self, now: Time) -> Due {
         let since_began = now.since(self.began);
         Due { states: self.looks.is_due(since_began), figures: self.counts.is_due(since_began) }
     }

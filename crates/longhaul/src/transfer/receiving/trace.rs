@@ -2,27 +2,14 @@
 
 use super::Receiving;
 use crate::trace::{Event, PathCounted, Recovery, millis};
-use crate::transfer::tracer::Tracer;
+use crate::transfer::tracer::{Traced, Tracer};
 use longhaul_proto::session::message::several::PathStatus;
-use longhaul_proto::units::Time;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-impl Receiving<'_, '_> {
-    /// Whatever is due by now.
-    pub(super) fn tell_trace(&mut self, now: Time) {
-        let Some(mut tracer) = self.tracer.take() else { return };
-        if tracer.due(now).figures {
-            self.trace_figures(&mut tracer);
-        }
-        self.tracer = Some(tracer);
-    }
-
-    /// The same for the last time.
-    pub(super) fn end_trace(&mut self) {
-        if let Some(mut tracer) = self.tracer.take() {
-            self.trace_figures(&mut tracer);
-        }
+impl Traced for Receiving<'_, '_> {
+    fn tracer(&mut self) -> &mut Option<Tracer> {
+        &mut self.tracer
     }
 
     fn trace_figures(&mut self, tracer: &mut Tracer) {
@@ -58,7 +45,9 @@ impl Receiving<'_, '_> {
             }
         }
     }
+}
 
+impl Receiving<'_, '_> {
     /// The round trips that the sender told last of a path, which it numbers in its own way: a further one has these ends.
     fn told_of(&self, path: usize, ends: Option<(SocketAddr, SocketAddr)>) -> Option<Recovery> {
         let is_it = |status: &&PathStatus| {

@@ -1,6 +1,6 @@
 //! What a trace is told by the side that sends.
 
-use super::super::tracer::Tracer;
+use super::super::tracer::{Traced, Tracer};
 use super::{Feed, Sending};
 use crate::trace::{Event, PathChecked, PathCounted, Recovery, Role, millis};
 use longhaul_proto::object::PathFigures;
@@ -37,27 +37,32 @@ impl<F: Feed> Sending<'_, '_, F> {
         self.session.trace(number, Event::PathChecked(checked));
     }
 
-    /// Whatever is due by now.
-    pub(super) fn tell_trace(&mut self, now: Time) {
-        let Some(mut tracer) = self.tracer.take() else { return };
-        let due = tracer.due(now);
-        if due.states && self.carrier.current() == Carrier::Object {
-            self.trace_states(&mut tracer);
+    /// What the kernel measures of TCP streams is theirs, and nobody paces what goes through them.
+    fn recovery(&self, path: usize, figures: &PathFigures) -> Recovery {
+        let of_datagrams = Recovery::of_sender(figures, self.datagram_len as u64);
+        if self.carrier.current() == Carrier::Object {
+            return of_datagrams;
         }
-        if due.figures {
-            self.trace_figures(&mut tracer);
+        let rtt = self.carrier.streams_rtt().filter(|_| path == 0);
+        Recovery {
+            smoothed_rtt: rtt.map(|[smoothed, _]| millis(smoothed)),
+            min_rtt: rtt.map(|[_, least]| millis(least)),
+            bytes_in_flight: of_datagrams.bytes_in_flight,
+            packets_in_flight: of_datagrams.packets_in_flight,
+            ..Recovery::default()
         }
-        self.tracer = Some(tracer);
     }
+}
 
-    /// The same for the last time.
-    pub(super) fn end_trace(&mut self) {
-        if let Some(mut tracer) = self.tracer.take() {
-            self.trace_figures(&mut tracer);
-        }
+impl<F: Feed> Traced for Sending<'_, '_, F> {
+    fn tracer(&mut self) -> &mut Option<Tracer> {
+        &mut self.tracer
     }
 
     fn trace_states(&mut self, tracer: &mut Tracer) {
+        if self.carrier.current() != Carrier::Object {
+            return;
+        }
         for path in 0..self.sender.paths() {
             let state = self.sender.path_figures(path).controller.phase;
             if let Some(event) = tracer.state(path, state) {
@@ -79,22 +84,6 @@ impl<F: Feed> Sending<'_, '_, F> {
             let received = tracer.received(path, figures.stats.received);
             self.session.trace(path, Event::Recovery(self.recovery(path, &figures)));
             self.session.trace(path, Event::PathCounted(PathCounted::of_sender(&figures, [sent, received])));
-        }
-    }
-
-    /// What the kernel measures of TCP streams is theirs, and nobody paces what goes through them.
-    fn recovery(&self, path: usize, figures: &PathFigures) -> Recovery {
-        let of_datagrams = Recovery::of_sender(figures, self.datagram_len as u64);
-        if self.carrier.current() == Carrier::Object {
-            return of_datagrams;
-        }
-        let rtt = self.carrier.streams_rtt().filter(|_| path == 0);
-        Recovery {
-            smoothed_rtt: rtt.map(|[smoothed, _]| millis(smoothed)),
-            min_rtt: rtt.map(|[_, least]| millis(least)),
-            bytes_in_flight: of_datagrams.bytes_in_flight,
-            packets_in_flight: of_datagrams.packets_in_flight,
-            ..Recovery::default()
         }
     }
 }
