@@ -1,7 +1,7 @@
 //! Programs that run, and how they end.
 
 use crate::machine::{Hold, share};
-use crate::{PATIENCE, skip, wait_until};
+use crate::{PATIENCE, skip};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Read;
@@ -115,7 +115,15 @@ impl Running {
 
     /// Wait until it says this on standard error.
     pub fn await_line(&self, part: &str) {
-        wait_until(part, || self.said()[1].contains(part));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let [_, stderr] = self.said();
+            if stderr.contains(part) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{part}: not after {PATIENCE:?}, but: {stderr}");
+            sleep(Duration::from_millis(2));
+        }
     }
 
     /// Wait for its end, which must come within `limit`.

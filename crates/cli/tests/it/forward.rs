@@ -6,9 +6,10 @@ use crate::common::sshd::Sshd;
 use crate::common::tree::*;
 use crate::common::{LONGHAUL, PATIENCE, Running, Server, longhaul, run, wait_until};
 use rustix::process::Signal;
+use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -105,10 +106,12 @@ fn whoever_does_not_read_holds_up_whoever_writes() {
 
 #[test]
 fn a_target_that_is_away_is_told_and_the_connection_reset() {
-    let target = Target::new();
-    let (server, _root) = target.serve();
-    let port = target.port();
-    drop(target);
+    // Nobody listens there, and nobody else gets the port.
+    let away = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    away.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let port = away.local_addr().unwrap().as_socket().unwrap().port();
+    let root = folder();
+    let server = Server::start(root.path(), &[&format!("--allow-forward=localhost:{port}")]);
     let forwarding = Forwarding::start(&server, &[port]);
     let near = forwarding.connect();
     assert_eq!(rest(&near).unwrap_err().kind(), ErrorKind::ConnectionReset);

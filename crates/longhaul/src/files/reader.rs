@@ -41,7 +41,8 @@ pub struct Reader {
     clock: u64,
     /// The block that had to be read again last, and how many after it are read along.
     sweep: (u64, u64),
-    starved: bool,
+    /// Whether the threads may be behind: not looked at since another block became the current one, or found so.
+    may_be_behind: bool,
 }
 
 /// A block in the cache.
@@ -185,7 +186,7 @@ impl Reader {
             place: 0,
             clock: 0,
             sweep: (u64::MAX, 0),
-            starved: false,
+            may_be_behind: false,
         })
     }
 
@@ -213,9 +214,14 @@ impl Reader {
         failure
     }
 
-    /// Whether the last read found the disk behind: the transfer is limited by its source.
-    pub fn is_starved(&self) -> bool {
-        self.starved
+    /// Whether the threads read more than lies ready: what does is sent before they come with that, however long it takes.
+    pub fn is_behind(&mut self) -> bool {
+        if self.may_be_behind {
+            let state = self.shared.lock();
+            let unused = self.held.iter().filter(|held| held.used.is_none()).count();
+            self.may_be_behind = unused + state.ready.len() < state.in_hand.len();
+        }
+        self.may_be_behind
     }
 
     /// Make `block` the current one; `false` if it is not in the cache.
@@ -235,6 +241,7 @@ impl Reader {
         // Blocks may have changed places meanwhile, but the one used last stays.
         self.current = self.held.iter().position(|held| held.block == block).unwrap_or_default();
         self.current_range = self.blocks.range(block);
+        self.may_be_behind = true;
         true
     }
 
@@ -342,7 +349,6 @@ impl Source for Reader {
                 }
                 let ready = self.select(block) || (self.fetch(block) && self.select(block));
                 if !ready {
-                    self.starved = true;
                     return Err(NotReady);
                 }
             }
@@ -352,7 +358,6 @@ impl Source for Reader {
             piece.copy_from_slice(&self.held[self.current].data[from..from + len as usize]);
             (at, rest) = (at + len, after);
         }
-        self.starved = false;
         Ok(())
     }
 }

@@ -31,6 +31,11 @@ pub trait Feed: Source {
         false
     }
 
+    /// Whether little is ready to be sent because more is not read in time.
+    fn is_behind(&mut self) -> bool {
+        false
+    }
+
     /// How the object, of which the first part has so many bytes, is cut into packets of this length.
     fn cut(&mut self, object_len: u64, packet_len: u32) -> Shape {
         Shape { object_len, packet_len }

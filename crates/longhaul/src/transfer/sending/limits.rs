@@ -9,8 +9,16 @@ use longhaul_proto::units::Time;
 use std::time::Duration;
 
 impl<F: Feed> Sending<'_, '_, F> {
-    /// What limits the transfer at this moment.
+    /// What limits the transfer at this moment. What a slow source gave is sent at once or in a while: what it gives next will
+    /// be waited for.
     pub(super) fn limit(&mut self, now: Time) -> Limit {
+        match self.limit_of_sending(now) {
+            Limit::Path if self.sender.source_mut().is_behind() => Limit::Source,
+            limit => limit,
+        }
+    }
+
+    fn limit_of_sending(&mut self, now: Time) -> Limit {
         if self.sender.is_paused() {
             let is_known = self.session.control.version() >= PACE_SINCE;
             return if is_known { Limit::Paused } else { Limit::RateCap };

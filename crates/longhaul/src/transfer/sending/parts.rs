@@ -187,6 +187,13 @@ impl Feed for Parts {
         self.is_pipe && self.is_growing() && self.live.len() < PARTS_MAX
     }
 
+    fn is_behind(&mut self) -> bool {
+        self.live.iter_mut().any(|part| match &mut part.data {
+            Some(Data::Files(reader)) => reader.is_behind(),
+            _ => false,
+        })
+    }
+
     fn cut(&mut self, object_len: u64, packet_len: u32) -> Shape {
         self.cut.packet_len = packet_len;
         let object_len = self.live.front().map_or(object_len, |part| part.end(self.cut));
