@@ -18,6 +18,7 @@
 #ifndef LONGHAUL_SOCKETS_H
 #define LONGHAUL_SOCKETS_H
 
+#include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,8 +29,12 @@
 #define listen(fd, backlog) lh_listen(fd, backlog)
 #ifdef LONGHAUL_DESCRIPTORS
 static inline int lh_accept_descriptor(int fd, struct sockaddr *address, socklen_t *len) {
-    int accepted = lh_accept(fd, address, len);
-    return accepted < 0 ? accepted : lh_descriptor(accepted);
+    int accepted = lh_accept(fd, address, len), error;
+    if (accepted < 0 || lh_descriptor(accepted) >= 0) return accepted;
+    error = errno;
+    lh_close(accepted);
+    errno = error;
+    return -1;
 }
 static inline int lh_connect_descriptor(int fd, const struct sockaddr *address, socklen_t len) {
     int connected = lh_connect(fd, address, len);

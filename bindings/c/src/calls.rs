@@ -119,8 +119,9 @@ pub extern "C" fn lh_close(fd: c_int) -> c_int {
 /// Make a descriptor of the system's of a handle that is connected, under the same number: for poll(), select(), epoll,
 /// fcntl(), dup(), fdopen(), read(), write() and all else that sockets can do. It is a socket of loopback, which its
 /// addresses show; lh_getpeername() is to be called before. From then on it is no handle: close() does not wait, and
-/// what was written is delivered in the background and before exit() is done. The timeouts that were set stay. Returns
-/// the number; of a descriptor that is no handle, its own.
+/// what was written is delivered in the background and before exit() is done, unless nothing gets through for ten
+/// seconds. _exit(), exec() and signals that kill end that, and what a FILE holds is to be flushed before main() returns.
+/// The timeouts that were set stay, and O_NONBLOCK. Returns the number; of a descriptor that is no handle, its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn lh_descriptor(fd: c_int) -> c_int {
     answer(|| {

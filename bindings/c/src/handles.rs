@@ -117,6 +117,8 @@ impl Handle {
                     return Err(Fault::new(libc::EBADF, "the handle was closed"));
                 }
                 Err(_) if left.is_some_and(|left| left <= LOOK_AROUND) => {
+                    // Who came just before it was announced has been taken already.
+                    self.note_taken(&listener);
                     return Err(Fault::new(libc::EAGAIN, "nobody has connected in time"));
                 }
                 Err(_) => {}
@@ -165,7 +167,13 @@ impl Handle {
         let Some(handle) = Handle::remove(number) else {
             return Err(Fault::new(libc::EBADF, "the handle was closed"));
         };
-        let socket = match stream.into_socket() {
+        // As fcntl() has set it.
+        let is_nonblocking = handle.is_nonblocking();
+        let made = stream.into_socket().and_then(|socket| {
+            socket.set_nonblocking(is_nonblocking)?;
+            Ok(socket)
+        });
+        let socket = match made {
             Ok(socket) => socket,
             Err(error) => {
                 handle.closed.store(false, Ordering::Relaxed);

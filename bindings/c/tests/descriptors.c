@@ -62,10 +62,11 @@ static int talk(int port) {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0), kind = 0;
+    check(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "fcntl");
     check(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "connect");
     socklen_t len = sizeof kind;
     check(getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &len) == 0 && kind == SOCK_STREAM, "getsockopt");
-    check(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "fcntl");
+    check(fcntl(fd, F_GETFL) & O_NONBLOCK, "it is as it was before");
     char said[100], heard[4096];
     int sent = 0, at = 0, lines = 0, over = 0;
     snprintf(said, sizeof said, "line %d\n", sent);

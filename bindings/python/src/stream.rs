@@ -9,8 +9,8 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr};
-use std::os::fd::IntoRawFd;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -221,13 +221,20 @@ impl Stream {
 
     fn socket<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stream = locked(&self.open).take().ok_or_else(|| closed(py))?;
-        // The slices in which it was waited for are not the program's.
         let timeout = *locked(&self.timeout);
-        let socket = stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None));
-        let socket = socket.and_then(|()| stream.into_socket()).map_err(|error| os_error(py, &error))?;
+        let socket = match behind_socket(&stream) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let _ = set_slices(&stream, timeout);
+                *locked(&self.open) = Some(stream);
+                return Err(os_error(py, &error));
+            }
+        };
         let arguments = PyDict::new(py);
-        arguments.set_item("fileno", socket.into_raw_fd())?;
+        arguments.set_item("fileno", socket.as_raw_fd())?;
         let made = py.import("socket")?.getattr("socket")?.call((), Some(&arguments))?;
+        // It is that object's from now on.
+        let _fileno = socket.into_raw_fd();
         made.call_method1("settimeout", (timeout.map(|timeout| timeout.as_secs_f64()),))?;
         Ok(made)
     }
@@ -316,6 +323,14 @@ pub fn address(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyTupl
 /// A mutex that guards single values: poisoned or not.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A socket in front of it, which waits for as long as it takes: the slices in which the stream was waited for are not the
+/// program's.
+fn behind_socket(stream: &StripedStream) -> io::Result<TcpStream> {
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    stream.try_clone()?.into_socket()
 }
 
 /// Single waits are short, so that signals are heard.

@@ -10,9 +10,11 @@ use crate::listing::ListingError;
 use crate::net::control::HandshakeError;
 use crate::net::tcp_set::StreamError;
 use longhaul_proto::control::ControllerKind;
+use longhaul_proto::forward::Target;
 use longhaul_proto::session::reason::{Cause, Reason};
 use longhaul_proto::session::transport::Transport;
 use longhaul_proto::wire::{MAX_DATAGRAM_LEN, MIN_DATAGRAM_LEN};
+use longhaul_stripe::pump::PumpError;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
@@ -164,12 +166,16 @@ pub enum Error {
         source: io::Error,
     },
     /// A forwarded connection was cut.
-    #[error("the connection to {target} broke: {why}")]
+    #[error("{target}: a connection broke off after {out} bytes there and {back} back: {why}")]
     BrokenForward {
         /// Where it led.
-        target: String,
+        target: Target,
+        /// Bytes that were passed on to there.
+        out: u64,
+        /// Bytes that came from there.
+        back: u64,
         /// Why.
-        why: String,
+        why: PumpError,
     },
     /// Something went wrong with one of two other hosts.
     #[error("{host}: {source}")]

@@ -3,16 +3,17 @@
 //! An end passes on as an end, and the other direction goes on. Whatever breaks, breaks all of it: the stream is given up, a
 //! TCP connection reset, so that what was cut never looks complete. Who does not take what comes holds up who sends it.
 
+use super::state::locked;
 use super::stream::StripedStream;
 use longhaul_net::wake::Waker;
 use longhaul_proto::units::Rate;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Another program's connection.
@@ -31,7 +32,35 @@ pub struct Pumped {
     /// Bytes from the stream to the other program.
     pub back: u64,
     /// Why it broke.
-    pub broken: Option<String>,
+    pub broken: Option<PumpError>,
+}
+
+/// Why not all was passed on.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PumpError {
+    /// It could not be begun.
+    #[error("the connection cannot be passed on: {0}")]
+    Setup(Arc<io::Error>),
+    /// The other program's connection broke.
+    #[error("the connection broke: {0}")]
+    Local(Arc<io::Error>),
+    /// The stream broke.
+    #[error("{0}")]
+    Stream(Arc<io::Error>),
+    /// It was to stop.
+    #[error("it was stopped")]
+    Stopped,
+}
+
+impl PumpError {
+    fn local(error: io::Error) -> PumpError {
+        PumpError::Local(Arc::new(error))
+    }
+
+    fn stream(error: io::Error) -> PumpError {
+        PumpError::Stream(Arc::new(error))
+    }
 }
 
 /// How fast one direction may go, asked now and then with its rate of late.
@@ -95,17 +124,12 @@ impl Local {
         }
     }
 
+    /// Write what there is room for at once.
     fn write(&self, waker: &Waker, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Local::Socket(socket) => {
-                let written = Write::write(&mut &*socket, bytes);
-                if matches!(&written, Err(error) if error.kind() == ErrorKind::WouldBlock) {
-                    waker.wait_many(vec![PollFd::new(socket, PollFlags::OUT)], LOOK_EVERY)?;
-                }
-                written
-            }
+            Local::Socket(socket) => Write::write(&mut &*socket, bytes),
             Local::Pipes(_, output) => {
-                let output = output.lock().unwrap_or_else(PoisonError::into_inner);
+                let output = locked(output);
                 let Some(output) = output.as_ref() else { return Err(ErrorKind::BrokenPipe.into()) };
                 match waker.wait_many(vec![PollFd::new(output, PollFlags::OUT)], LOOK_EVERY)?[..] {
                     // It takes so much without waiting (pipe(7)).
@@ -116,20 +140,43 @@ impl Local {
         }
     }
 
+    /// Wait a while for room to write to a socket. For a pipe writing itself waits.
+    fn wait_for_room(&self, waker: &Waker) -> io::Result<()> {
+        if let Local::Socket(socket) = self {
+            waker.wait_many(vec![PollFd::new(socket, PollFlags::OUT)], LOOK_EVERY)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the other program has closed its socket and the system has forgotten that end.
+    fn is_gone(&self) -> bool {
+        let Local::Socket(socket) = self else { return false };
+        let mut looked_at = [PollFd::new(socket, PollFlags::empty())];
+        let found = rustix::event::poll(&mut looked_at, Some(&Timespec::default()));
+        found.is_ok() && looked_at[0].revents().contains(PollFlags::HUP)
+    }
+
     fn end(&self) -> io::Result<()> {
         match self {
             Local::Socket(socket) => socket.shutdown(Shutdown::Write),
             Local::Pipes(_, output) => {
-                output.lock().unwrap_or_else(PoisonError::into_inner).take();
+                locked(output).take();
                 Ok(())
             }
         }
     }
 
-    /// Close it so that the other program sees an end. Dropped without that it is reset.
+    /// Close it so that the other program sees an end.
     fn close(self) {
         if let Local::Socket(socket) = self {
             let _ = SockRef::from(&socket).set_linger(None);
+        }
+    }
+
+    /// Close it so that the other program, and whoever else has its end, sees a reset.
+    fn reset(self) {
+        if let Local::Socket(socket) = self {
+            let _ = rustix::net::connect_unspec(socket);
         }
     }
 }
@@ -138,12 +185,14 @@ impl Local {
 /// taken then is waited for.
 pub fn pump(stream: StripedStream, local: Local, rules: Rules<'_>) -> Pumped {
     let pumped = pass_on(&stream, &local, rules).unwrap_or_else(|error| {
-        let why = format!("the connection cannot be passed on: {error}");
-        stream.abort(&why);
+        let why = PumpError::Setup(Arc::new(error));
+        stream.abort(&why.to_string());
         Pumped { broken: Some(why), ..Pumped::default() }
     });
-    if pumped.broken.is_none() {
-        local.close();
+    // To a program that ends while the stream goes on, its end would look like that of the stream.
+    match pumped.broken.is_none() && !rules.drain.load(Ordering::Relaxed) {
+        true => local.close(),
+        false => local.reset(),
     }
     pumped
 }
@@ -152,9 +201,9 @@ fn pass_on(stream: &StripedStream, local: &Local, rules: Rules<'_>) -> io::Resul
     // Whoever waits for the stream looks now and then whether all is to end.
     stream.set_read_timeout(Some(LOOK_EVERY))?;
     stream.set_write_timeout(Some(LOOK_EVERY))?;
-    let (broken, wakers) = (OnceLock::new(), [Waker::new()?, Waker::new()?]);
+    let (broken, turn, wakers) = (OnceLock::new(), Mutex::new(()), [Waker::new()?, Waker::new()?]);
     let Rules { stop, drain, .. } = rules;
-    let joint = Joint { stream, local, stop, drain, broken: &broken, wakers: &wakers };
+    let joint = Joint { stream, local, stop, drain, broken: &broken, turn: &turn, wakers: &wakers };
     let (out, back) = std::thread::scope(|scope| {
         let run_out = || joint.unless_broken(|moved| joint.run_out(&mut Pace::new(rules.out), moved));
         let out = std::thread::Builder::new().name("stripe-pump-out".into()).spawn_scoped(scope, run_out)?;
@@ -174,49 +223,65 @@ struct Joint<'a> {
     local: &'a Local,
     stop: &'a AtomicBool,
     drain: &'a AtomicBool,
-    broken: &'a OnceLock<String>,
+    broken: &'a OnceLock<PumpError>,
+    /// Held while something is written to the other program and what came of it noted.
+    turn: &'a Mutex<()>,
     wakers: &'a [Waker; 2],
 }
 
 impl Joint<'_> {
     /// Run one direction. Returns how many bytes it has moved; what breaks it breaks the other too.
-    fn unless_broken(self, run: impl FnOnce(&mut u64) -> Result<(), String>) -> u64 {
+    fn unless_broken(self, run: impl FnOnce(&mut u64) -> Result<(), PumpError>) -> u64 {
         let mut moved = 0;
         if let Err(why) = run(&mut moved) {
-            self.stream.abort(&why);
+            self.stream.abort(&why.to_string());
             let _ = self.broken.set(why);
             self.wakers.iter().for_each(Waker::wake);
         }
         moved
     }
 
-    fn run_out(self, pace: &mut Pace<'_>, moved: &mut u64) -> Result<(), String> {
-        let mut buf = vec![0; PIECE];
-        loop {
+    fn run_out(self, pace: &mut Pace<'_>, moved: &mut u64) -> Result<(), PumpError> {
+        let (mut buf, mut last_words) = (vec![0; PIECE], LastWords::default());
+        while !last_words.are_said() {
             let room = pace.wait(|| self.is_over())?;
             let len = loop {
-                match self.local.read(&self.wakers[0], &mut buf[..room]) {
+                // What was written before the flag was set is read after it was seen.
+                let drains = self.drain.load(Ordering::Acquire);
+                let began = Instant::now();
+                let read = self.local.read(&self.wakers[0], &mut buf[..room]);
+                if drains {
+                    last_words.count(began.elapsed(), *read.as_ref().unwrap_or(&0));
+                }
+                match read {
                     Err(error) if waits(&error) => {
                         self.is_over()?;
-                        if self.drain.load(Ordering::Relaxed) {
+                        if drains {
                             break 0;
                         }
                         pace.look();
                     }
-                    read => break read.map_err(|error| format!("the connection broke: {error}"))?,
+                    read => break read.map_err(PumpError::local)?,
                 }
             };
             if len == 0 {
-                let _ = self.stream.shutdown(Shutdown::Write);
-                return Ok(());
+                break;
             }
-            self.write_all(&buf[..len], |rest| Write::write(&mut &*self.stream, rest))?;
+            self.write_all(&buf[..len], |rest| match Write::write(&mut &*self.stream, rest) {
+                Err(error) if waits(&error) => Ok(0),
+                written => written.map_err(PumpError::stream),
+            })?;
             *moved += len as u64;
             pace.count(len);
         }
+        // The system tells of a reset once, and then of an end.
+        let _turn = locked(self.turn);
+        self.is_over()?;
+        let _ = self.stream.shutdown(Shutdown::Write);
+        Ok(())
     }
 
-    fn run_back(self, pace: &mut Pace<'_>, moved: &mut u64) -> Result<(), String> {
+    fn run_back(self, pace: &mut Pace<'_>, moved: &mut u64) -> Result<(), PumpError> {
         let mut block = vec![];
         loop {
             pace.wait(|| self.is_over())?;
@@ -224,56 +289,115 @@ impl Joint<'_> {
                 match self.stream.read_block(std::mem::take(&mut block)) {
                     Err(error) if waits(&error) => {
                         self.is_over()?;
+                        if self.local.is_gone() {
+                            return self.read_no_more();
+                        }
                         pace.look();
                     }
-                    read => break read.map_err(|error| error.to_string())?,
+                    read => break read.map_err(PumpError::stream)?,
                 }
             };
             if block.is_empty() {
-                // Who has left already need not be told.
-                let _ = self.local.end();
+                // Nothing is received any more by a program that ends, whether or not the stream goes on.
+                if !self.drain.load(Ordering::Relaxed) {
+                    // Who has left already need not be told.
+                    let _ = self.local.end();
+                }
                 return Ok(());
             }
-            self.write_all(&block, |rest| self.local.write(&self.wakers[1], rest))?;
+            match self.write_all(&block, |rest| self.write_back(rest)) {
+                // It has said all that it had to say, and closed its socket.
+                Err(PumpError::Local(error)) if self.is_closed_socket(&error) => return self.read_no_more(),
+                written => written?,
+            }
             *moved += block.len() as u64;
             pace.count(block.len());
         }
     }
 
+    /// Write some of it to the other program; nothing if it takes nothing for a while.
+    fn write_back(self, bytes: &[u8]) -> Result<usize, PumpError> {
+        let turn = locked(self.turn);
+        match self.local.write(&self.wakers[1], bytes) {
+            Err(error) if waits(&error) => {
+                drop(turn);
+                // Nobody reads it any more.
+                if self.drain.load(Ordering::Relaxed) {
+                    return Ok(bytes.len());
+                }
+                self.local.wait_for_room(&self.wakers[1]).map_err(PumpError::local)?;
+                Ok(0)
+            }
+            Err(error) if !self.is_closed_socket(&error) => {
+                let why = PumpError::local(error);
+                let _ = self.broken.set(why.clone());
+                Err(why)
+            }
+            written => written.map_err(PumpError::local),
+        }
+    }
+
+    /// The system says so where an end came before the reset.
+    fn is_closed_socket(self, error: &io::Error) -> bool {
+        error.kind() == ErrorKind::BrokenPipe && matches!(self.local, Local::Socket(_))
+    }
+
+    /// What the other program has said still goes to the other side, which need not say more.
+    fn read_no_more(self) -> Result<(), PumpError> {
+        let _ = self.stream.shutdown(Shutdown::Read);
+        Ok(())
+    }
+
     fn write_all(
         self,
         mut rest: &[u8],
-        mut write: impl FnMut(&[u8]) -> io::Result<usize>,
-    ) -> Result<(), String> {
+        mut write: impl FnMut(&[u8]) -> Result<usize, PumpError>,
+    ) -> Result<(), PumpError> {
         while !rest.is_empty() {
-            match write(rest) {
-                Ok(0) => return Err("nothing is taken any more".into()),
-                Ok(len) => rest = &rest[len..],
-                Err(error) if waits(&error) => self.is_over()?,
-                Err(error) => return Err(format!("the connection broke: {error}")),
+            match write(rest)? {
+                0 => self.is_over()?,
+                len => rest = &rest[len..],
             }
         }
         Ok(())
     }
 
     /// Wait for the other side to take what is left.
-    fn wait_delivered(self) -> Result<(), String> {
+    fn wait_delivered(self) -> Result<(), PumpError> {
         loop {
             self.is_over()?;
             match self.stream.wait_delivered(LOOK_EVERY) {
                 Err(error) if error.kind() == ErrorKind::TimedOut => {}
-                delivered => return delivered.map_err(|error| error.to_string()),
+                delivered => return delivered.map_err(PumpError::stream),
             }
         }
     }
 
     /// Whether there is nothing more to be done.
-    fn is_over(self) -> Result<(), String> {
+    fn is_over(self) -> Result<(), PumpError> {
         match self.broken.get() {
             Some(why) => Err(why.clone()),
-            None if self.stop.load(Ordering::Relaxed) => Err("it was stopped".into()),
+            None if self.stop.load(Ordering::Relaxed) => Err(PumpError::Stopped),
             None => Ok(()),
         }
+    }
+}
+
+/// What is still taken from a program that ends. Others of its threads, or processes, may go on writing for ever.
+#[derive(Default)]
+struct LastWords {
+    waited: Duration,
+    bytes: usize,
+}
+
+impl LastWords {
+    fn count(&mut self, waited: Duration, bytes: usize) {
+        self.waited += waited;
+        self.bytes += bytes;
+    }
+
+    fn are_said(&self) -> bool {
+        self.waited >= LOOK_EVERY || self.bytes >= LAST_WORDS_MAX
     }
 }
 
@@ -299,7 +423,7 @@ impl<'a> Pace<'a> {
     }
 
     /// Wait until something may go. Returns how much.
-    fn wait(&mut self, is_over: impl Fn() -> Result<(), String>) -> Result<usize, String> {
+    fn wait(&mut self, is_over: impl Fn() -> Result<(), PumpError>) -> Result<usize, PumpError> {
         loop {
             self.look();
             let Some(rate) = self.rate else { return Ok(PIECE) };
@@ -337,6 +461,8 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(200);
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Read at once.
 const PIECE: usize = 64 << 10;
+/// More than a connection's two buffers hold (tcp(7), tcp_rmem and tcp_wmem).
+const LAST_WORDS_MAX: usize = 16 << 20;
 /// Limits are asked for so often.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// With a limit, what goes in this time goes at once.
@@ -350,14 +476,14 @@ mod tests {
     fn what_goes_is_as_much_as_the_rate_allows() {
         let limit = |_: Option<Rate>| Some(Rate(80_000));
         let mut pace = Pace::new(&limit);
-        assert_eq!(pace.wait(|| Ok(())), Ok(100), "ten milliseconds of it");
+        assert_eq!(pace.wait(|| Ok(())).unwrap(), 100, "ten milliseconds of it");
         let before = pace.next;
         pace.count(100);
         assert!(pace.next >= before + Duration::from_millis(10));
         pace.count(1_000_000);
-        assert_eq!(pace.wait(|| Err("stopped".into())), Err("stopped".into()), "it would wait for long");
+        assert!(pace.wait(|| Err(PumpError::Stopped)).is_err(), "it would wait for long");
         let mut free = Pace::new(&unlimited);
         free.count(1_000_000_000);
-        assert_eq!(free.wait(|| Err("stopped".into())), Ok(PIECE));
+        assert_eq!(free.wait(|| Err(PumpError::Stopped)).unwrap(), PIECE);
     }
 }

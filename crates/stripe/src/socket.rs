@@ -34,7 +34,7 @@ impl StripedStream {
             let rules = Rules { stop: &NEVER, drain: &SOCKETS.leaving, out: &unlimited, back: &unlimited };
             let Pumped { broken, .. } = pump(self, local, rules);
             if let Some(why) = broken {
-                tracing::debug!(why, "a stream behind a socket broke");
+                tracing::debug!(%why, "a stream behind a socket broke");
             }
             drop(kept);
         };
@@ -108,7 +108,7 @@ extern "C" fn wait_delivered() {
     if sockets.process != std::process::id() {
         return;
     }
-    sockets.leaving.store(true, Ordering::Relaxed);
+    sockets.leaving.store(true, Ordering::Release);
     let mut streams = locked(&sockets.streams);
     for stream in streams.iter().filter_map(Weak::upgrade) {
         let _ = stream.shutdown(Shutdown::Read);

@@ -150,7 +150,8 @@ class Stream:
     def socket(self) -> _socket.socket:
         """The stream as a socket of the system's, for select, asyncio and whatever else wants one; this object is closed then.
         Its own addresses are of loopback. Closing it does not wait: what was sent is delivered in the background, and before
-        the program ends."""
+        sys.exit() is done, unless nothing gets through for ten seconds, the program was killed, or the socket was closed with
+        something unread."""
     def fileno(self) -> int:
         """Raises io.UnsupportedOperation: no descriptor stands for all connections. Take socket()."""
     def stats(self) -> dict[str, Any]:

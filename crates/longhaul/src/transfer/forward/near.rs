@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::transfer::joins::ACCEPT_AGAIN;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use longhaul_proto::forward::Target;
+use longhaul_stripe::StripedStream;
 use longhaul_stripe::pump::{LOOK_EVERY, Local, NEVER, Pumped, Rules, pump, unlimited};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -103,7 +104,7 @@ impl Common {
         let (shared, target) = (self.clone(), target.clone());
         let serve = move || {
             if let Err(error) = shared.serve(local, &target) {
-                (shared.failed)(&error);
+                (shared.failed)(&error.to_string());
             }
             let _ = shared.gives.try_recv();
         };
@@ -113,18 +114,25 @@ impl Common {
         }
     }
 
-    fn serve(&self, local: Local, target: &Target) -> Result<(), String> {
+    fn serve(&self, local: Local, target: &Target) -> Result<(), Error> {
         // Dropped, a connection is reset.
-        let stream = self.far.open(target).map_err(|error| format!("{target}: {error}"))?;
-        let rules = Rules { stop: &self.stop, drain: &NEVER, out: &unlimited, back: &unlimited };
-        let pumped = pump(stream, local, rules);
-        match pumped.broken {
-            Some(why) if !self.stop.load(Ordering::Relaxed) => Err(format!(
-                "{target}: a connection broke off after {} bytes there and {} back: {why}",
-                pumped.out, pumped.back
-            )),
-            _ => Ok(()),
+        let stream = self.far.open(target);
+        let stream =
+            stream.map_err(|error| Error::At { host: target.to_string(), source: Box::new(error) })?;
+        match pass_on(stream, local, target, &self.stop) {
+            Err(Error::Interrupted) => Ok(()),
+            passed => passed,
         }
+    }
+}
+
+fn pass_on(stream: StripedStream, local: Local, target: &Target, stop: &AtomicBool) -> Result<(), Error> {
+    let rules = Rules { stop, drain: &NEVER, out: &unlimited, back: &unlimited };
+    let Pumped { out, back, broken } = pump(stream, local, rules);
+    match broken {
+        _ if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),
+        Some(why) => Err(Error::BrokenForward { target: target.clone(), out, back, why }),
+        None => Ok(()),
     }
 }
 
@@ -137,14 +145,7 @@ fn wait_for(listener: &TcpListener) {
 
 /// Pass on between this process's standard streams and where `target` leads, until both directions have ended.
 pub fn standard_streams(far: &Far, target: &Target, stop: &AtomicBool) -> Result<(), Error> {
-    let stream = far.open(target)?;
-    let rules = Rules { stop, drain: &NEVER, out: &unlimited, back: &unlimited };
-    let Pumped { broken, .. } = pump(stream, Local::standard_streams()?, rules);
-    match broken {
-        _ if stop.load(Ordering::Relaxed) => Err(Error::Interrupted),
-        Some(why) => Err(Error::BrokenForward { target: target.to_string(), why }),
-        None => Ok(()),
-    }
+    pass_on(far.open(target)?, Local::standard_streams()?, target, stop)
 }
 
 /// Connections at a time. Each has four threads.
