@@ -411,6 +411,14 @@ impl ResumableStream {
         }
     }
 
+    /// The same for one that takes nothing. What it has brought is read first, which may be the other side's last word: whoever
+    /// reads notices the end then.
+    fn note_unwritable(&self, number: u64, why: &io::Error) {
+        let may_bring = |state: &mut State| state.number == number && state.socket.is_some();
+        drop(self.changed.wait_timeout_while(self.state(), LAST_READ, may_bring));
+        self.note_broken(number, why);
+    }
+
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.state().quiet_since.get_or_insert_with(Instant::now);
         let mut waits = (u64::MAX, Instant::now());
@@ -514,7 +522,7 @@ impl ResumableStream {
             let from = until - chunk.len() as u64;
             match (&*socket).write(&chunk) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.note_broken(number, &error),
+                Err(error) => self.note_unwritable(number, &error),
                 Ok(len) => {
                     let mut state = self.state();
                     if state.number == number {
@@ -604,6 +612,8 @@ fn may_be_silent(every: Duration, rtt: Duration, rtt_var: Duration) -> Duration 
 pub const IMPOSSIBLE: &str = "the other side claims to have taken what was never said";
 /// For the numbers that a new connection begins with.
 const EXCHANGE: Duration = Duration::from_secs(5);
+/// What a connection has brought that takes nothing more is read within this, or not at all.
+const LAST_READ: Duration = Duration::from_secs(1);
 /// One may be lost, and its retransmission too.
 const SAYINGS_MISSED: u32 = 3;
 /// Of a stream without a connection: its first messages, which are short unless much is there already.

@@ -158,6 +158,28 @@ fn every_message_comes_once_and_in_order_wherever_connections_break() {
 }
 
 #[test]
+fn the_last_word_comes_to_who_is_in_the_middle_of_a_long_message() {
+    for round in 0..20 {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = tcp_stream(listener.accept().unwrap().0, PATIENCE).unwrap();
+        let accepting =
+            thread::spawn(|| accept(far, shared([9; 32]), Waker::new().unwrap(), answer).unwrap().0);
+        let near = tcp_stream(near, PATIENCE).unwrap();
+        let (client, _) = connect(near, &[9; 32].into(), &offer(), Waker::new().unwrap()).unwrap();
+        let server = accepting.join().unwrap();
+        let part = Message::ListingPart { base: 0, total: 9, bytes: vec![7; 500_000] };
+        (0..20).for_each(|_| client.send(part.clone()));
+        assert!(matches!(next(&server), Incoming::Message(message) if message == part));
+        // It closes with something unread: the system resets the connection.
+        server.send(Message::Abort(Reason::default()));
+        server.finish();
+        let heard = next(&client);
+        assert!(matches!(heard, Incoming::Message(Message::Abort(_))), "round {round}: {heard:?}");
+    }
+}
+
+#[test]
 fn the_last_word_comes_though_the_connection_breaks_under_it() {
     for seed in 0..10 {
         let (client, server, _over) = through(seed, 4);
