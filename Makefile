@@ -65,7 +65,7 @@ install: ## Install both, manual, shell completions and a systemd unit below PRE
 	@[ -n "$(BUILT)" ] || { echo "nothing is built in $(CARGO_TARGET_DIR): make build first" >&2; exit 1; }
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT) $(BUILT)-lab
 	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
-	for program in $(BUILT) $(BUILT)-lab; do name=$${program##*/}; \
+	umask 022; for program in $(BUILT) $(BUILT)-lab; do name=$${program##*/}; \
 		$$program man $(SHARE)/man/man1; \
 		$$program completions bash > $(SHARE)/bash-completion/completions/$$name; \
 		$$program completions zsh > $(SHARE)/zsh/site-functions/_$$name; \
@@ -85,7 +85,7 @@ install-c: ## Install the C library, its headers and its pkg-config file below P
 	install -D -m 644 $(C_LIBRARIES)/liblonghaul_c.a $(DESTDIR)$(PREFIX)/lib/liblonghaul.a
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	install -m 644 bindings/c/include/*.h $(DESTDIR)$(PREFIX)/include
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
+	umask 022; sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/longhaul.pc
 
 .PHONY: dist

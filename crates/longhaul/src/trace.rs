@@ -114,7 +114,7 @@ pub struct Record {
     /// Milliseconds since the copy began.
     pub time: f64,
     /// Which path it concerns: empty for the first, and for what concerns no path; `1`, `2`, … for further ones.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, rename = "tuple", alias = "path", skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// What happened.
     #[serde(flatten)]
@@ -451,9 +451,11 @@ mod tests {
         let state = Event::State(Change { old: None, new: "train".into() });
         let record = Record::new(Duration::from_micros(1_234_567), 2, state);
         let text =
-            r#"{"time":1234.567,"path":"2","name":"quic:congestion_state_updated","data":{"new":"train"}}"#;
+            r#"{"time":1234.567,"tuple":"2","name":"quic:congestion_state_updated","data":{"new":"train"}}"#;
         assert_eq!(serde_json::to_string(&record).unwrap(), text);
         assert_eq!(serde_json::from_str::<Record>(text).unwrap(), record);
+        let of_older_drafts = text.replace("tuple", "path");
+        assert_eq!(serde_json::from_str::<Record>(&of_older_drafts).unwrap(), record);
         let shuffled =
             r#"{"data":{"bytes_done":1,"bytes_total":2,"more":3},"name":"longhaul:data_counted","time":5}"#;
         let data = Event::DataCounted(DataCounted { bytes_done: 1, bytes_total: 2 });

@@ -338,11 +338,11 @@ impl UdpSocket {
             }
             if let Some(segment) = segment {
                 header.msg_control = control.0.as_mut_ptr().cast();
-                header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+                header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as _;
                 let cmsg = libc::CMSG_FIRSTHDR(&header);
                 (*cmsg).cmsg_level = libc::SOL_UDP;
                 (*cmsg).cmsg_type = libc::UDP_SEGMENT;
-                (*cmsg).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+                (*cmsg).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
                 libc::CMSG_DATA(cmsg).cast::<u16>().write_unaligned(segment as u16);
             }
             libc::sendmsg(self.socket.as_raw_fd(), &header, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
@@ -395,7 +395,7 @@ impl UdpSocket {
                 header.msg_iov = &mut iovs[i];
                 header.msg_iovlen = 1;
                 header.msg_control = buffers.control[i].0.as_mut_ptr().cast();
-                header.msg_controllen = CONTROL_BYTES;
+                header.msg_controllen = CONTROL_BYTES as _;
                 header.msg_name = (&raw mut buffers.addresses[i]).cast();
                 header.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
             }

@@ -80,7 +80,8 @@ impl Drop for Ticker {
 
 /// For what is done last, once nobody wants to wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Whoever waits looks so often whether anybody wants to.
+pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! `--trace`: what a copy does, moment by moment, in a file of qlog's format.
 
-use super::ticker::await_end;
+use super::ticker::{LOOK_EVERY, await_end};
 use crate::failure::Failure;
 use crate::output::{program_start, warn};
 use crate::signals;
@@ -11,10 +11,10 @@ use longhaul::trace::{
 };
 use longhaul::{Breakdown, Limit, Phase, Progress, Summary};
 use serde::Serialize;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -134,18 +134,32 @@ impl TraceFile {
     pub fn end(mut self, summary: &Summary) {
         self.tell_data();
         if let Ok(summary) = serde_json::to_value(summary) {
-            self.tell(Event::Ended(summary));
+            self.tell_for_sure(Event::Ended(summary));
         }
         let TraceFile { path, records, ended, missing, .. } = self;
         drop(records);
-        await_end(&ended, signals::is_stopped);
-        if missing > 0 {
+        if !await_end(&ended, signals::is_stopped) {
+            warn(&format!("--trace {}: its end is missing, the disk was too slow", path.display()));
+        } else if missing > 0 {
             warn(&format!("--trace {}: {missing} events are missing, the disk was too slow", path.display()));
         }
     }
 
     fn tell_data(&mut self) {
         self.data.take().into_iter().for_each(|data| self.tell(Event::DataCounted(data)));
+    }
+
+    /// Wait for the disk if it is behind.
+    fn tell_for_sure(&mut self, event: Event) {
+        let mut record = Record::new(program_start().elapsed(), 0, event);
+        while let Err(TrySendError::Full(full)) = self.records.try_send(record) {
+            if signals::is_stopped() {
+                self.missing += 1;
+                return;
+            }
+            record = full;
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -155,10 +169,12 @@ impl TraceFile {
 
 /// Whether what is there is a trace, or no file. Whoever names a file of data has mistaken one flag for another.
 fn may_be_replaced(path: &Path) -> bool {
-    let Ok(mut file) = File::open(path) else { return true };
-    if !file.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {
-        return true;
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() && found.len() > 0 => {}
+        Ok(_) => return true,
+        Err(error) => return error.kind() == io::ErrorKind::NotFound,
     }
+    let Ok(mut file) = File::open(path) else { return false };
     let known = format!("\u{1E}{{\"file_schema\":\"{FILE_SCHEMA}\"");
     let mut first = vec![0; known.len()];
     file.read_exact(&mut first).is_ok() && first == known.as_bytes()

@@ -3,6 +3,7 @@
 use super::read::Trace;
 use crate::report::Band;
 use longhaul_cli::trace::Event;
+use longhaul_proto::session::transport::Carrier;
 
 /// All of them, in the order in which they are shown.
 pub(super) fn bands(trace: &Trace) -> Vec<Band> {
@@ -18,7 +19,12 @@ pub(super) fn bands(trace: &Trace) -> Vec<Band> {
         let (at, path) = (record.time / 1e3, record.path.parse().unwrap_or(0usize));
         match &record.event {
             Event::Limit(change) => limit.set(at, change.new.name()),
-            Event::Transport(change) => transport.set(at, change.new.name()),
+            Event::Transport(change) => {
+                transport.set(at, change.new.name());
+                if change.new != Carrier::Object {
+                    states.iter_mut().for_each(|state| state.end(at));
+                }
+            }
             Event::Phase(change) => phase.set(at, &change.new),
             Event::State(change) => states[path].set(at, &change.new),
             Event::SessionStarted(started) => {

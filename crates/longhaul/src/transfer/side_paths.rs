@@ -363,7 +363,10 @@ pub fn own_addresses() -> Vec<IpAddr> {
 
 /// Each network interface of this host that others may reach, with an address: `used`, where it has that.
 fn own_interfaces(used: Option<IpAddr>) -> Vec<(String, IpAddr)> {
-    let mut interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let mut interfaces = if_addrs::get_if_addrs().unwrap_or_else(|error| {
+        tracing::warn!("the addresses of this host cannot be listed: {error}");
+        vec![]
+    });
     interfaces.retain(|interface| !interface.is_loopback() && !interface.is_link_local());
     interfaces.sort_by_key(|interface| (Some(interface.ip()) != used, interface.ip()));
     let mut named: Vec<(String, IpAddr)> = vec![];

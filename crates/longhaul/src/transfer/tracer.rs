@@ -11,6 +11,8 @@ use std::time::Duration;
 /// See the [module](self).
 pub struct Tracer {
     began: Time,
+    /// Of the copy, when the session began: it may be one of many.
+    before: Duration,
     looks: Cadence,
     counts: Cadence,
     paths: Vec<Path>,
@@ -94,12 +96,14 @@ impl Tracer {
             transport,
         };
         session.trace(0, Event::SessionStarted(started));
-        Some(Tracer::new(now))
+        let before = session.began.elapsed();
+        Some(Tracer::new(now, before))
     }
 
-    fn new(began: Time) -> Tracer {
+    fn new(began: Time, before: Duration) -> Tracer {
         Tracer {
             began,
+            before,
             looks: Cadence::new(COUNT_EVERY / LOOKS_PER_COUNT),
             counts: Cadence::new(COUNT_EVERY),
             paths: vec![],
@@ -112,7 +116,7 @@ impl Tracer {
 
     /// Whether it is time again.
     fn due(&mut self, now: Time) -> Due {
-        let since_began = now.since(self.began);
+        let since_began = self.before + now.since(self.began);
         Due { states: self.looks.is_due(since_began), figures: self.counts.is_due(since_began) }
     }
 
@@ -190,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_not_news_is_not_told_again() {
-        let mut tracer = Tracer::new(Time::ZERO);
+        let mut tracer = Tracer::new(Time::ZERO, Duration::ZERO);
         let first = Change { old: None, new: "train".to_string() };
         assert_eq!(tracer.state(2, "train"), Some(Event::State(first)));
         assert_eq!(tracer.state(2, "train"), None);
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_limit_told_is_that_of_most_of_the_time_since() {
-        let (mut tracer, mut total) = (Tracer::new(Time::ZERO), LimitSpans::default());
+        let (mut tracer, mut total) = (Tracer::new(Time::ZERO, Duration::ZERO), LimitSpans::default());
         let ms = Duration::from_millis;
         total.add(Limit::Path, ms(30));
         total.add(Limit::Cpu, ms(20));
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn bytes_are_those_of_the_sizes_in_use_when_they_went() {
-        let mut tracer = Tracer::new(Time::ZERO);
+        let mut tracer = Tracer::new(Time::ZERO, Duration::ZERO);
         tracer.datagram_len(1000);
         assert_eq!(tracer.sent(0, 3), 3000);
         tracer.datagram_len(100);

@@ -83,7 +83,12 @@ impl<F: Feed> Traced for Sending<'_, '_, F> {
             let sent = tracer.sent(path, figures.stats.packets_sent);
             let received = tracer.received(path, figures.stats.received);
             self.session.trace(path, Event::Recovery(self.recovery(path, &figures)));
-            self.session.trace(path, Event::PathCounted(PathCounted::of_sender(&figures, [sent, received])));
+            let mut counted = PathCounted::of_sender(&figures, [sent, received]);
+            if self.carrier.current() != Carrier::Object {
+                // The controller hears nothing.
+                (counted.bandwidth, counted.queue_delay, counted.random_loss) = (None, None, None);
+            }
+            self.session.trace(path, Event::PathCounted(counted));
         }
     }
 }
