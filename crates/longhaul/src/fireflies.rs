@@ -89,9 +89,9 @@ impl Collector {
         let inner = &self.0;
         let json = serde_json::to_string(firefly).expect("plain data has a JSON");
         let line = format!("<{PRIORITY}>1 {} {} longhaul - firefly-json - {json}", stamp(now), inner.host);
-        // A refusal of the one before is told now, and this one is not sent.
-        let send = || inner.socket.send(line.as_bytes());
-        let error = send().or_else(|_| send()).err()?;
+        let error = inner.socket.send(line.as_bytes()).err()?;
+        // Perhaps it was the one before that nobody took.
+        let _ = inner.socket.send(line.as_bytes());
         if inner.is_told.swap(true, Ordering::Relaxed) {
             return None;
         }

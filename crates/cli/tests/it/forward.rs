@@ -345,6 +345,11 @@ fn over_ssh_any_port_that_the_far_side_reaches_is_there() {
     // The far side goes with this one.
     forwarding.running.signal(Signal::TERM);
     forwarding.running.finish().expect_code(0);
+    // And this one with the far side.
+    let forwarding = Forwarding::run(&mut command, 1);
+    sshd.break_sessions();
+    let ended = forwarding.running.finish().expect_code(1);
+    assert!(ended.stderr.contains("ssh has ended"), "{}", ended.stderr);
     // A key that is good for copies alone is good for no forwards.
     let key = fs::read_to_string(sshd.path("user.pub")).unwrap();
     let agent = format!("{LONGHAUL} agent --root {}", sshd.path("cache").display());

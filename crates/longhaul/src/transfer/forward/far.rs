@@ -11,8 +11,9 @@ use longhaul_proto::forward::{REPLY_MAX, Reply, Request, Target};
 use longhaul_stripe::{Refusal, StripeOptions, StripedStream};
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
+use std::mem::replace;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -38,6 +39,8 @@ enum Place {
 struct Agent {
     _stream: Mutex<Stream>,
     _far: Mutex<FarSide>,
+    /// It says nothing more; its output ends when it does, or ssh.
+    is_gone: Arc<AtomicBool>,
 }
 
 /// What an agent says of where it listens.
@@ -99,6 +102,13 @@ impl Far {
         let silent = |_| Error::AgentSilent { host: host.into(), what: "it does not say where it listens" };
         let whereabouts = Whereabouts::read(&mut *stream.reader).map_err(silent)?;
         watch.settle();
+        let (mut reader, is_gone) = (replace(&mut stream.reader, Box::new(io::empty())), Arc::default());
+        let gone: Arc<AtomicBool> = Arc::clone(&is_gone);
+        let await_end = move || {
+            let _ = io::copy(&mut reader, &mut io::sink());
+            gone.store(true, Ordering::Relaxed);
+        };
+        std::thread::Builder::new().name("forward-agent".into()).spawn(await_end).map_err(Error::Threads)?;
         let name = Remote::Ssh { host: host.into() }.name().to_string();
         let at = At { name: Some(name), ..At::default() };
         let addresses = candidates(whereabouts.hosts, whereabouts.port, &at);
@@ -109,13 +119,20 @@ impl Far {
                 .client_key(forward_key(&psk).into())
                 .local_ends(options.bind.iter().cloned()),
             stop: stop.clone(),
-            agent: Some(Agent { _stream: Mutex::new(stream), _far: Mutex::new(far) }),
+            agent: Some(Agent { _stream: Mutex::new(stream), _far: Mutex::new(far), is_gone }),
         })
     }
 
     /// As the user knows it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Why nothing can be reached there any more.
+    pub fn lost(&self) -> Option<Error> {
+        self.agent.as_ref().filter(|agent| agent.is_gone.load(Ordering::Relaxed))?;
+        let source = io::Error::new(ErrorKind::UnexpectedEof, "ssh has ended");
+        Some(SshError::Broke { host: self.name.clone(), during: "", source }.into())
     }
 
     /// Ask whether it would connect there.
@@ -140,6 +157,9 @@ impl Far {
     }
 
     fn connect(&self) -> Result<StripedStream, Error> {
+        if let Some(error) = self.lost() {
+            return Err(error);
+        }
         match &self.place {
             Place::Named(host, port) => {
                 let found = (host.as_str(), *port).to_socket_addrs();

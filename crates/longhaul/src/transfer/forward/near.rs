@@ -34,7 +34,8 @@ impl Forwarded {
     }
 }
 
-/// Forward the connections of these ports until `stop` is set. `failed` is told of those that come to nothing or break.
+/// Forward the connections of these ports until `stop` is set, or the other host is lost. `failed` is told of those that
+/// come to nothing or break.
 pub fn forward(
     far: Far,
     ports: Vec<Forwarded>,
@@ -55,9 +56,8 @@ pub fn forward(
                 .map_err(Error::Threads)?,
         );
     }
-    for thread in threads {
-        thread.join().map_err(|_| Error::Panicked)?;
-    }
+    let ends = threads.into_iter().map(|thread| thread.join().map_err(|_| Error::Panicked)?);
+    let end = ends.fold(Ok(()), Result::and);
     // Connections under way are reset and not waited for longer than that takes.
     for _ in 0..100 {
         if shared.gives.is_empty() {
@@ -65,7 +65,7 @@ pub fn forward(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
+    end
 }
 
 struct Common {
@@ -78,8 +78,11 @@ struct Common {
 }
 
 impl Common {
-    fn listen(self: &Arc<Common>, port: &Forwarded) {
+    fn listen(self: &Arc<Common>, port: &Forwarded) -> Result<(), Error> {
         while !self.stop.load(Ordering::Relaxed) {
+            if let Some(error) = self.far.lost() {
+                return Err(error);
+            }
             match port.listener.accept() {
                 Ok((socket, _)) => match Local::socket(socket) {
                     Ok(local) => self.begin(local, &port.target),
@@ -92,6 +95,7 @@ impl Common {
                 }
             }
         }
+        Ok(())
     }
 
     fn begin(self: &Arc<Common>, local: Local, target: &Target) {
