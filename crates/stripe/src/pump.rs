@@ -317,7 +317,8 @@ impl Joint<'_> {
 
     /// Write some of it to the other program; nothing if it takes nothing for a while.
     fn write_back(self, bytes: &[u8]) -> Result<usize, PumpError> {
-        let turn = locked(self.turn);
+        // A pipe is waited for meanwhile, and has no resets.
+        let turn = matches!(self.local, Local::Socket(_)).then(|| locked(self.turn));
         match self.local.write(&self.wakers[1], bytes) {
             Err(error) if waits(&error) => {
                 drop(turn);
