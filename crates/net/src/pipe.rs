@@ -4,6 +4,7 @@ use crossbeam_channel::Sender;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 /// One side of it. Full sockets and channels hold up whoever fills them, so that its memory is bounded.
 #[derive(Clone)]
@@ -11,19 +12,20 @@ pub struct Pipe {
     /// Towards the session, once there is one.
     inner: Arc<Mutex<Option<UnixStream>>>,
     out: Sender<Vec<u8>>,
+    passing_on: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl Pipe {
     /// What the session writes goes to `out`.
     pub fn new(out: Sender<Vec<u8>>) -> Pipe {
-        Pipe { inner: Arc::default(), out }
+        Pipe { inner: Arc::default(), out, passing_on: Arc::default() }
     }
 
     /// The session's end.
     pub fn open(&self) -> io::Result<UnixStream> {
         let (theirs, ours) = UnixStream::pair()?;
         let (mut reader, out) = (ours.try_clone()?, self.out.clone());
-        std::thread::Builder::new().name("pipe-out".into()).spawn(move || {
+        let passing_on = std::thread::Builder::new().name("pipe-out".into()).spawn(move || {
             let mut buf = vec![0; CHUNK_LEN];
             // It ends when the session closes its end, or nobody takes what it says.
             while let Ok(len @ 1..) = reader.read(&mut buf) {
@@ -33,7 +35,15 @@ impl Pipe {
             }
         })?;
         *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Some(ours);
+        *self.passing_on.lock().unwrap_or_else(PoisonError::into_inner) = Some(passing_on);
         Ok(theirs)
+    }
+
+    /// Wait until all is in `out` that a session wrote before it closed its end.
+    pub fn await_end(&self) {
+        let passing_on = self.passing_on.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that panicked has said so already.
+        let _ = passing_on.map(JoinHandle::join);
     }
 
     /// Pass on what came from the other host; waits while the session does not take it. Returns the session's end if this

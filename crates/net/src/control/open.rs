@@ -181,6 +181,11 @@ impl Control {
         self.pipe.open()
     }
 
+    /// Wait until what went into the pipe, whose end is closed by now, is to be sent before the last word.
+    pub fn await_pipe(&self) {
+        self.pipe.await_end();
+    }
+
     /// The next message, if one has come. Who does not take what it is told is gone.
     pub fn poll(&self) -> Option<Incoming> {
         if self.waiting.load(Ordering::Relaxed) > OUTBOX_MAX {
@@ -271,7 +276,10 @@ fn write_messages(
             select! {
                 recv(messages) -> message => match message {
                     Ok(message) => message,
-                    Err(_) => Outgoing::last(),
+                    Err(_) => match sources.from_pipe.try_recv() {
+                        Ok(bytes) => Outgoing::unasked(&Message::Bytes(bytes)),
+                        Err(_) => Outgoing::last(),
+                    },
                 },
                 // The other end of this one is in `Control` and the reading thread, and they end together.
                 recv(from_pipe) -> bytes => Outgoing::unasked(&Message::Bytes(bytes.unwrap_or_default())),

@@ -111,6 +111,23 @@ fn both(a: UnixStream, b: UnixStream) -> (Control, Control) {
 }
 
 #[test]
+fn what_went_into_the_pipe_comes_before_the_last_word() {
+    for round in 0..50 {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (client, server) = both(a, b);
+        let mut session = server.open_pipe().unwrap();
+        session.write_all(b"and goodbye").unwrap();
+        drop(session);
+        server.await_pipe();
+        server.finish();
+        let Incoming::Pipe(mut pipe) = next(&client) else { panic!("round {round}: it is lost") };
+        let mut heard = [0; 11];
+        pipe.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"and goodbye", "round {round}");
+    }
+}
+
+#[test]
 fn who_says_more_than_is_heeded_is_held_up_and_not_kept() {
     let (a, b) = UnixStream::pair().unwrap();
     let (client, server) = both(a, b);

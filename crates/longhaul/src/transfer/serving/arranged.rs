@@ -94,6 +94,8 @@ pub fn serve(
     let is_known = session.confirmed || place.is_some();
     match outcome {
         Ok(line) => {
+            // The other end waits for the last word of this one.
+            session.control.await_pipe();
             session.control.finish_heard();
             Ok(line)
         }
