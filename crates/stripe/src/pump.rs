@@ -388,13 +388,13 @@ impl Joint<'_> {
 #[derive(Default)]
 struct LastWords {
     waited: Duration,
-    bytes: usize,
+    bytes: u64,
 }
 
 impl LastWords {
     fn count(&mut self, waited: Duration, bytes: usize) {
         self.waited += waited;
-        self.bytes += bytes;
+        self.bytes += bytes as u64;
     }
 
     fn are_said(&self) -> bool {
@@ -462,8 +462,8 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(200);
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Read at once.
 const PIECE: usize = 64 << 10;
-/// More than a connection's two buffers hold (tcp(7), tcp_rmem and tcp_wmem).
-const LAST_WORDS_MAX: usize = 16 << 20;
+/// As much as may be on its way: a window is a gigabyte at most (RFC 7323 §2.3), and what waits for it no more.
+const LAST_WORDS_MAX: u64 = 2 << 30;
 /// Limits are asked for so often.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// With a limit, what goes in this time goes at once.
