@@ -12,10 +12,14 @@ export CARGO_TARGET_DIR ?= target
 export CARGO_INCREMENTAL ?= 0
 
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-PROGRAM := $(CARGO_TARGET_DIR)/$(HOST)/release/longhaul
-# What make install takes, and longhaul-lab beside it. Under sudo there is mostly no rustc to ask for the host: then whatever
-# make build has left.
-BUILT = $(if $(HOST),$(wildcard $(PROGRAM)),$(firstword $(wildcard $(CARGO_TARGET_DIR)/*/release/longhaul)))
+# The C library that is linked into the static programs: musl where it is there (make build installs it if it can), an eighth
+# smaller than glibc and no slower, else the host's own.
+MUSL := $(subst -gnu,-musl,$(HOST))
+HAS_MUSL = $(shell [ -d "$$(rustc --print sysroot)/lib/rustlib/$(MUSL)/lib" ] && command -v musl-gcc)
+STATIC = $(if $(HAS_MUSL),$(MUSL),$(HOST))
+PROGRAM = $(CARGO_TARGET_DIR)/$(STATIC)/release/longhaul
+# What make install takes, and longhaul-lab beside it: what make build has made last. Under sudo there is mostly no rustc to ask.
+BUILT = $(firstword $(shell ls -t $(CARGO_TARGET_DIR)/*/release/longhaul 2>/dev/null))
 export TOOLS := $(CARGO_TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Where make install-c takes the libraries from.
@@ -44,14 +48,20 @@ demo: build ## Race a real copy against kernel TCP over an emulated long haul (a
 
 # AES-GCM for AVX-512 alone would be a tenth of the program that travels over ssh; with AVX2 loopback is as fast within noise.
 SMALLER := -DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX
+# What is relocated when a program starts, in a short form that musl understands; a linker that does not know it goes without.
+PACKED := -C link-arg=-Wl,-z,pack-relative-relocs
 
 .PHONY: build
-build: ## Build the release programs: longhaul, one static file that is small enough to be sent ahead over ssh, and longhaul-lab
-	CFLAGS="$(CFLAGS) $(SMALLER)" \
-		RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols" CARGO_PROFILE_RELEASE_DEBUG=0 \
+build: setup-static ## Build the release programs: longhaul, one static file that is small enough to be sent ahead over ssh, and longhaul-lab
+	CFLAGS="$(CFLAGS) $(SMALLER)" $(if $(HAS_MUSL),CC_$(subst -,_,$(MUSL))=musl-gcc) \
+		RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols $(if $(HAS_MUSL),$(PACKED))" CARGO_PROFILE_RELEASE_DEBUG=0 \
 		CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
-		$(CARGO) build --locked --release --target $(HOST) -p longhaul-cli -p longhaul-evidence
+		$(CARGO) build --locked --release --target $(STATIC) -p longhaul-cli -p longhaul-evidence
 	@echo "built $(PROGRAM) and $(PROGRAM)-lab"
+
+.PHONY: setup-static
+setup-static:
+	@.ci/setup static
 
 .PHONY: build-c
 build-c: ## Build the library for C and C++ programs

@@ -180,9 +180,11 @@ fn work(track: &Track, switches: &Switches, mut woken_by: Option<Time>, sources:
 /// programs at its ends have used up their time slices. What is refused shows as lateness.
 fn hurry() {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
-    let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: thread 0 is the calling thread and `priority` is a live `sched_param`.
-    let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) } != 0;
+    // What the kernel takes `sched_param` to be. A system call, because musl's function of this name does nothing.
+    let priority: libc::c_int = 1;
+    // SAFETY: thread 0 is the calling thread and `priority` is live and as large as the kernel reads.
+    let refused =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority) } != 0;
     if refused {
         let _ = setpriority_process(None, -20);
     }

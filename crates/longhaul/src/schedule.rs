@@ -107,7 +107,7 @@ impl Schedule {
 
 fn local_time(time: SystemTime) -> io::Result<Moment> {
     let seconds = time.duration_since(UNIX_EPOCH).map_err(io::Error::other)?.as_secs();
-    let seconds = libc::time_t::try_from(seconds).map_err(io::Error::other)?;
+    let seconds = seconds.try_into().map_err(io::Error::other)?;
     // SAFETY: all fields of `tm` may be zero.
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both point to what lives through the call, and nothing keeps them.

@@ -3,13 +3,11 @@
 use crate::machine::{Hold, share};
 use crate::{PATIENCE, skip};
 use rustix::process::Signal;
-use std::fs;
-use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// A command that starts the program in some special way, with the same environment.
@@ -77,8 +75,8 @@ impl Ended {
 /// A run that goes on. Dropping it kills it.
 pub struct Running {
     child: Child,
-    /// Read as they come, so that a run that says much does not wait for us.
-    streams: [Stream; 2],
+    /// What it says: into files, so that a run that says much does not wait for us, and what it has said is there at once.
+    streams: [File; 2],
     _machine: Hold,
 }
 
@@ -86,10 +84,10 @@ impl Running {
     /// Start it, its output captured.
     pub fn start(command: &mut Command) -> Running {
         let machine = share();
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let streams = [Stream::read(stdout.expect("a pipe")), Stream::read(stderr.expect("a pipe"))];
+        let streams = [(); 2].map(|()| tempfile::tempfile().expect("a file can be made"));
+        let [stdout, stderr] =
+            streams.each_ref().map(|file| file.try_clone().expect("a descriptor is to be had"));
+        let child = command.stdout(stdout).stderr(stderr).spawn().expect("the program starts");
         Running { child, streams, _machine: machine }
     }
 
@@ -110,7 +108,7 @@ impl Running {
 
     /// What it has said so far on standard output, and on standard error.
     pub fn said(&self) -> [String; 2] {
-        self.streams.each_ref().map(|stream| String::from_utf8_lossy(&stream.so_far()).into_owned())
+        self.streams.each_ref().map(|stream| String::from_utf8_lossy(&read(stream)).into_owned())
     }
 
     /// Wait until it says this on standard error.
@@ -137,7 +135,7 @@ impl Running {
             let _ = self.child.kill();
         }
         let status = self.child.wait().expect("a child can be waited for");
-        let [stdout, stderr] = self.streams.each_mut().map(Stream::rest);
+        let [stdout, stderr] = self.streams.each_ref().map(read);
         let ended = Ended::of(Output { status, stdout, stderr });
         assert!(!late, "still running after {limit:?}; stderr: {}", ended.stderr);
         ended
@@ -156,35 +154,12 @@ impl Drop for Running {
     }
 }
 
-/// What a run says.
-struct Stream {
-    said: Arc<Mutex<Vec<u8>>>,
-    reader: Option<JoinHandle<()>>,
-}
-
-impl Stream {
-    fn read(mut from: impl Read + Send + 'static) -> Stream {
-        let said = Arc::new(Mutex::default());
-        let into: Arc<Mutex<Vec<u8>>> = said.clone();
-        let reader = thread::spawn(move || {
-            let mut buffer = [0; 1 << 12];
-            while let Ok(len @ 1..) = from.read(&mut buffer) {
-                into.lock().expect("no thread panicked").extend_from_slice(&buffer[..len]);
-            }
-        });
-        Stream { said, reader: Some(reader) }
-    }
-
-    fn so_far(&self) -> Vec<u8> {
-        self.said.lock().expect("no thread panicked").clone()
-    }
-
-    fn rest(&mut self) -> Vec<u8> {
-        if let Some(reader) = self.reader.take() {
-            reader.join().expect("no thread panicked");
-        }
-        self.so_far()
-    }
+/// All of it, wherever the run writes next.
+fn read(said: &File) -> Vec<u8> {
+    let len = said.metadata().expect("a file has a length").len();
+    let mut all = vec![0; len as usize];
+    said.read_exact_at(&mut all, 0).expect("it only grows");
+    all
 }
 
 /// A fresh token in a file that only its owner can read.
