@@ -6,6 +6,7 @@ pub mod job;
 pub mod keep;
 pub mod planned;
 pub mod reach;
+pub mod run;
 pub mod tag;
 
 use self::ctl::CtlArgs;
@@ -14,6 +15,7 @@ use self::job::JobArgs;
 use self::keep::KeepArgs;
 use self::planned::{FinishArgs, HOW, PlanArgs, StatusArgs};
 use self::reach::ReachArgs;
+use self::run::RunArgs;
 use self::tag::TagArgs;
 use crate::help::{CompletionsArgs, ManArgs};
 use crate::hours::parse_rates;
@@ -59,6 +61,7 @@ pub enum Command {
     Probe(ProbeArgs),
     Forward(ForwardArgs),
     Connect(ConnectArgs),
+    Run(RunArgs),
     /// Race a real copy against kernel TCP over an emulated long haul (longhaul-lab)
     #[command(disable_help_flag = true)]
     Demo(HandedOnArgs),

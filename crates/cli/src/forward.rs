@@ -61,7 +61,8 @@ fn port_of(to: &str) -> Result<(&str, Target), Failure> {
     Ok((host, target))
 }
 
-fn options(reach: &ReachArgs) -> Result<CopyOptions, Failure> {
+/// How the other host is reached.
+pub fn options(reach: &ReachArgs) -> Result<CopyOptions, Failure> {
     if reach.over_paths != Paths::One {
         return Err(Failure::Usage("--paths is for copies; name the ways with --bind".into()));
     }

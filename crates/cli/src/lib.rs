@@ -21,6 +21,7 @@ pub mod program;
 mod progress;
 pub mod rate;
 mod retry;
+mod run;
 mod serve;
 pub mod signals;
 mod user;

@@ -3,7 +3,8 @@
 use crate::args::{Cli, Command, JsonForm};
 use crate::output::Exit;
 use crate::{
-    agent, control, cp, forward, help, job, lab_program, output, planned, probe, serve, user, watch,
+    agent, control, cp, forward, help, job, lab_program, output, planned, probe, run as run_program, serve,
+    user, watch,
 };
 use clap::{CommandFactory, Parser};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -39,6 +40,7 @@ fn run(command: Command) -> Exit {
         Command::Probe(args) => Ok(probe::run(&args)),
         Command::Forward(args) => forward::forward(&args),
         Command::Connect(args) => forward::connect(&args),
+        Command::Run(args) => run_program::run(&args),
         Command::Demo(_) | Command::Sim(_) | Command::Lab(_) | Command::Trace(_) | Command::Replay(_) => {
             Err(lab_program::become_it())
         }
@@ -56,7 +58,7 @@ fn run(command: Command) -> Exit {
 
 /// As many descriptors as this user may have: each copy takes some for its sockets, TCP streams, folders and files on
 /// their way. What the shell gives is meant for programs that use select(2).
-fn have_descriptors() {
+pub(crate) fn have_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     // Where it is refused, the old limit holds.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use crate::output::Exit;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -30,7 +31,11 @@ pub type HangUp = Box<dyn FnMut() + Send>;
 
 /// Set a flag when the first of these signals comes; SIGHUP calls `hang_up` if there is one. Starts a thread.
 pub fn watch(stop: &Arc<AtomicBool>, hang_up: Option<HangUp>) -> Result<(), Failure> {
-    install(stop.clone(), hang_up).map_err(|e| Failure::Failed(format!("cannot handle signals: {e}")))
+    install(stop.clone(), hang_up).map_err(unhandled)
+}
+
+fn unhandled(error: io::Error) -> Failure {
+    Failure::Failed(format!("cannot handle signals: {error}"))
 }
 
 fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()> {
@@ -54,6 +59,43 @@ fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()>
         }
     })?;
     Ok(())
+}
+
+/// Signals that wait for the process that they are to be passed on to.
+pub struct Held(Signals);
+
+impl Held {
+    /// From now on.
+    pub fn new() -> Result<Held, Failure> {
+        let hold = || {
+            let signals = Signals::new([SIGINT, SIGTERM])?;
+            if !ignores_hang_up() {
+                signals.add_signal(SIGHUP)?;
+            }
+            Ok(Held(signals))
+        };
+        hold().map_err(unhandled)
+    }
+
+    /// Pass SIGTERM and SIGHUP on; a second one sets the flag, as SIGINT does when there is no such process any more: while there
+    /// is, its terminal has told it too. Starts a thread.
+    pub fn pass_on(mut self, process: Pid, stop: Arc<AtomicBool>) -> Result<(), Failure> {
+        let mut passed_on = false;
+        let serve = move || {
+            for signal in self.0.forever() {
+                let is_there = test_kill_process(process).is_ok();
+                match Signal::from_named_raw(signal).filter(|_| is_there && !passed_on) {
+                    Some(Signal::INT) => {}
+                    Some(signal) => {
+                        passed_on = true;
+                        let _ = kill_process(process, signal);
+                    }
+                    None => stop.store(true, Ordering::Relaxed),
+                }
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(serve).map(drop).map_err(unhandled)
+    }
 }
 
 /// Whether this was started to outlive its terminal, as by nohup(1).

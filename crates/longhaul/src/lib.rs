@@ -47,7 +47,10 @@ pub use longhaul_net::noise::Identity;
 pub use longhaul_net::user::state_folder;
 pub use longhaul_proto::forward::{NoTarget, Target};
 pub use transfer::client::copy;
-pub use transfer::forward::{Far, ForwardAgentOptions, Forwarded, forward, forward_agent, standard_streams};
+pub use transfer::forward::{
+    Answer, Ask, Connects, Far, ForwardAgentOptions, Forwarded, Forwarder, Opened, forward, forward_agent,
+    standard_streams,
+};
 pub use transfer::probe::{ProbeReport, probe};
 pub use transfer::server::{AgentOptions, agent, serve};
 

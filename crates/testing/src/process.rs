@@ -43,6 +43,24 @@ pub fn may_build_labs() -> bool {
     }
 }
 
+/// Whether the test that asks has a network of its own: a loopback alone, which has these addresses too. If not, either none can
+/// be made here, which is said, or it has been run, and has passed, in one.
+pub fn has_network(addresses: &[&str]) -> bool {
+    if env::var_os(IN_NETWORK).is_some() {
+        return true;
+    }
+    let add = |address: &&str| format!(" && ip addr add {address} dev lo");
+    let script = format!("ip link set lo up{} && exec \"$@\"", addresses.iter().map(add).collect::<String>());
+    let wrapper = [UNSHARE, &["--net", "sh", "-c", &script, "sh"]].concat();
+    let can = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
+    if can.is_ok_and(|output| output.status.success()) {
+        run_again(&wrapper, IN_NETWORK);
+    } else {
+        skip("no network with such addresses can be made here (unshare --net, ip)");
+    }
+    false
+}
+
 /// Run the test that asks in a process of its own, which `wrapper` starts and `mark` tells that it is one.
 fn run_again(wrapper: &[&str], mark: &str) {
     let program = env::current_exe().expect("a process knows its program");
@@ -65,4 +83,5 @@ static LAB_REFUSED: LazyLock<Option<String>> =
 /// Set in a process that is there for one test, and in one that is in a user namespace for it.
 const ALONE: &str = "LONGHAUL_TEST_ALONE";
 const IN_NAMESPACE: &str = "LONGHAUL_TEST_IN_NAMESPACE";
+const IN_NETWORK: &str = "LONGHAUL_TEST_IN_NETWORK";
 const UNSHARE: &[&str] = &["unshare", "--user", "--map-root-user"];

@@ -28,6 +28,7 @@ mod rejoin;
 mod releases;
 mod replays;
 mod resume;
+mod run;
 mod scitags;
 mod signals;
 mod ssh;

@@ -128,6 +128,19 @@ impl Far {
         &self.name
     }
 
+    /// Whether it is known to have this address itself.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        let is_it = |address: &SocketAddr| address.ip().to_canonical() == ip;
+        match &self.place {
+            Place::Named(host, port) => {
+                (host.as_str(), *port).to_socket_addrs().is_ok_and(|mut found| found.any(|one| is_it(&one)))
+            }
+            Place::Addresses(addresses) => {
+                addresses.lock().unwrap_or_else(PoisonError::into_inner).iter().any(is_it)
+            }
+        }
+    }
+
     /// Why nothing can be reached there any more.
     pub fn lost(&self) -> Option<Error> {
         self.agent.as_ref().filter(|agent| agent.is_gone.load(Ordering::Relaxed))?;

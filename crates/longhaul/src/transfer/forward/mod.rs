@@ -6,6 +6,7 @@
 //! - `gate`: the server's side: a daemon, or an agent at the far end of an ssh.
 //! - `far`: the client's way there.
 //! - `near`: the client's side of programs: ports that it listens at, or its own standard input and output.
+//! - `connects`: the calls by which programs connect that do not know of it.
 //!
 //! | side | thread | does |
 //! |---|---|---|
@@ -14,13 +15,15 @@
 //! | both | `stripe-pump-out` for each connection | passes on what goes over it |
 //! | both | the two of the stream | see `longhaul-stripe` |
 
+mod connects;
 mod far;
 pub mod gate;
 mod near;
 
+pub use connects::{Answer, Ask, Connects};
 pub use far::Far;
 pub use gate::{ForwardAgentOptions, forward_agent};
-pub use near::{Forwarded, forward, standard_streams};
+pub use near::{Forwarded, Forwarder, Opened, forward, standard_streams};
 
 use crate::net::noise::Psk;
 use crate::net::tcp_set::usual_congestion;

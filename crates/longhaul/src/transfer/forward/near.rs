@@ -8,7 +8,7 @@ use longhaul_proto::forward::Target;
 use longhaul_stripe::StripedStream;
 use longhaul_stripe::pump::{LOOK_EVERY, Local, NEVER, Pumped, Rules, pump, unlimited};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,13 +42,12 @@ pub fn forward(
     failed: impl Fn(&str) + Send + Sync + 'static,
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Error> {
-    let (takes, gives) = bounded(CONNECTIONS_MAX);
-    let shared = Arc::new(Common { far, stop: stop.clone(), failed: Box::new(failed), takes, gives });
+    let forwarder = Forwarder::new(far, failed, stop);
     let mut threads = vec![];
     for port in ports {
         port.listener.set_nonblocking(true)?;
-        let shared = shared.clone();
-        let listen = move || shared.listen(&port);
+        let forwarder = forwarder.clone();
+        let listen = move || forwarder.listen(&port);
         threads.push(
             std::thread::Builder::new()
                 .name("forward-listen".into())
@@ -60,12 +59,22 @@ pub fn forward(
     let end = ends.fold(Ok(()), Result::and);
     // Connections under way are reset and not waited for longer than that takes.
     for _ in 0..100 {
-        if shared.gives.is_empty() {
+        if forwarder.under_way() == 0 {
             break;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     end
+}
+
+/// Passes programs' connections on to another host. Clones are of the same.
+#[derive(Clone)]
+pub struct Forwarder(Arc<Common>);
+
+/// A stream that leads to where a program wants to.
+pub struct Opened {
+    stream: StripedStream,
+    target: Target,
 }
 
 struct Common {
@@ -77,20 +86,44 @@ struct Common {
     gives: Receiver<()>,
 }
 
-impl Common {
-    fn listen(self: &Arc<Common>, port: &Forwarded) -> Result<(), Error> {
-        while !self.stop.load(Ordering::Relaxed) {
-            if let Some(error) = self.far.lost() {
+impl Forwarder {
+    /// Those that come to nothing or break `failed` is told of. `stop` resets all.
+    pub fn new(far: Far, failed: impl Fn(&str) + Send + Sync + 'static, stop: &Arc<AtomicBool>) -> Forwarder {
+        let (takes, gives) = bounded(CONNECTIONS_MAX);
+        Forwarder(Arc::new(Common { far, stop: stop.clone(), failed: Box::new(failed), takes, gives }))
+    }
+
+    /// The other host.
+    pub fn far(&self) -> &Far {
+        &self.0.far
+    }
+
+    /// Connections that have not ended yet.
+    pub fn under_way(&self) -> usize {
+        self.0.gives.len()
+    }
+
+    /// Have the other host connect, for a connection that is there a little later.
+    pub fn open(&self, target: Target) -> Result<Opened, Error> {
+        Ok(Opened { stream: self.0.far.open(&target)?, target })
+    }
+
+    /// Pass on what a program's connection brings and takes, in a thread of its own.
+    pub fn pass_on(&self, socket: TcpStream, opened: Opened) {
+        self.begin(socket, &opened.target, Some(opened.stream));
+    }
+
+    fn listen(&self, port: &Forwarded) -> Result<(), Error> {
+        let common = &self.0;
+        while !common.stop.load(Ordering::Relaxed) {
+            if let Some(error) = common.far.lost() {
                 return Err(error);
             }
             match port.listener.accept() {
-                Ok((socket, _)) => match Local::socket(socket) {
-                    Ok(local) => self.begin(local, &port.target),
-                    Err(error) => (self.failed)(&format!("cannot take a connection: {error}")),
-                },
+                Ok((socket, _)) => self.begin(socket, &port.target, None),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_for(&port.listener),
                 Err(error) => {
-                    (self.failed)(&format!("cannot accept a connection: {error}"));
+                    (common.failed)(&format!("cannot accept a connection: {error}"));
                     std::thread::sleep(ACCEPT_AGAIN);
                 }
             }
@@ -98,29 +131,36 @@ impl Common {
         Ok(())
     }
 
-    fn begin(self: &Arc<Common>, local: Local, target: &Target) {
+    fn begin(&self, socket: TcpStream, target: &Target, stream: Option<StripedStream>) {
+        let local = match Local::socket(socket) {
+            Ok(local) => local,
+            Err(error) => return (self.0.failed)(&format!("cannot take a connection: {error}")),
+        };
         // With so many under way the next one waits.
-        while self.takes.send_timeout((), LOOK_EVERY).is_err() {
-            if self.stop.load(Ordering::Relaxed) {
+        while self.0.takes.send_timeout((), LOOK_EVERY).is_err() {
+            if self.0.stop.load(Ordering::Relaxed) {
                 return;
             }
         }
-        let (shared, target) = (self.clone(), target.clone());
+        let (common, target) = (self.0.clone(), target.clone());
         let serve = move || {
-            if let Err(error) = shared.serve(local, &target) {
-                (shared.failed)(&error.to_string());
+            if let Err(error) = common.serve(local, &target, stream) {
+                (common.failed)(&error.to_string());
             }
-            let _ = shared.gives.try_recv();
+            let _ = common.gives.try_recv();
         };
         if let Err(error) = std::thread::Builder::new().name("forward".into()).spawn(serve) {
-            (self.failed)(&format!("no thread can be started: {error}"));
-            let _ = self.gives.try_recv();
+            (self.0.failed)(&format!("no thread can be started: {error}"));
+            let _ = self.0.gives.try_recv();
         }
     }
+}
 
-    fn serve(&self, local: Local, target: &Target) -> Result<(), Error> {
+impl Common {
+    /// Over a stream that leads there already, or one that is opened.
+    fn serve(&self, local: Local, target: &Target, stream: Option<StripedStream>) -> Result<(), Error> {
         // Dropped, a connection is reset.
-        let stream = self.far.open(target);
+        let stream = stream.map_or_else(|| self.far.open(target), Ok);
         let stream =
             stream.map_err(|error| Error::At { host: target.to_string(), source: Box::new(error) })?;
         match pass_on(stream, local, target, &self.stop) {
