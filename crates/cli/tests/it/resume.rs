@@ -409,13 +409,11 @@ fn files_of_a_torn_tree_that_are_done_are_skipped() {
         }
         let mut server = sides.serve();
         let begun = sides.begin(&server, BRISK, HALF);
-        // A busy host stores what has come when it gets to it: nothing more comes until then.
-        begun.relay.cut(true);
-        wait_until("nine tenths of it are stored", || stored_bytes(sides.to()) * 10 >= begun.arrived() * 9);
-        begun.relay.cut(false);
-        let (_, arrived) = Tear::receiver(pull).befall(begun, &mut server);
+        wait_until("some are stored", || stored_bytes(sides.to()) >= HALF / 2);
+        Tear::receiver(pull).befall(begun, &mut server);
+        let stored = stored_bytes(sides.to());
         let json = sides.complete(&[]);
-        assert_resumed(&json, &arrived);
+        assert_eq!(json["skipped_bytes"], stored, "{json}");
         assert_eq!(
             json["resumed_bytes"], 0,
             "what is done is skipped, and nothing else is taken over: {json}"
