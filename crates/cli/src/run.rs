@@ -21,6 +21,7 @@ use rustix::net::{AddressFamily, getpeername, getsockname, ipproto};
 use rustix::process::Pid;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
+use std::mem::replace;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -129,7 +130,14 @@ enum Way {
     /// All to this one.
     Via(Forwarder),
     /// Each to the daemon of the host that it is for, if it has one that allows the port.
-    Each { options: Box<CopyOptions>, known: Mutex<HashMap<SocketAddr, Option<Forwarder>>> },
+    Each { options: Box<CopyOptions>, known: Mutex<HashMap<SocketAddr, Known>> },
+}
+
+/// What is known of a host's port, and the connections there.
+struct Known {
+    forwarder: Forwarder,
+    /// It has no daemon that takes it there.
+    goes_usual_way: bool,
 }
 
 impl Run {
@@ -139,7 +147,7 @@ impl Run {
                 Way::Via(forwarder) => forwarder.under_way() == 0,
                 Way::Each { known, .. } => {
                     let known = known.lock().unwrap_or_else(PoisonError::into_inner);
-                    known.values().flatten().all(|forwarder| forwarder.under_way() == 0)
+                    known.values().all(|known| known.forwarder.under_way() == 0)
                 }
             }
     }
@@ -154,31 +162,28 @@ impl Run {
         match &self.way {
             Way::Via(forwarder) => match self.open(forwarder, ip, to.port()) {
                 Ok(opened) => self.join(forwarder, &socket, opened),
-                Err(error) => {
-                    output::warn(&format!("{to}: {error}"));
-                    Answer::Failed(errno_of(&error))
-                }
+                Err(error) => Answer::Failed(told(to, &error)),
             },
             Way::Each { options, known } => {
                 let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
-                let found = lock().get(&to).cloned();
-                let forwarder = match found {
-                    Some(None) => return Answer::AsItIs,
-                    Some(Some(forwarder)) => Ok(forwarder),
-                    None => self.daemon_of(ip, options),
+                let mut all = lock();
+                let forwarder = match all.get(&to) {
+                    Some(known) if known.goes_usual_way => return Answer::AsItIs,
+                    Some(known) => known.forwarder.clone(),
+                    None => match self.daemon_of(ip, options) {
+                        Ok(forwarder) => {
+                            all.insert(to, Known { forwarder: forwarder.clone(), goes_usual_way: false });
+                            forwarder
+                        }
+                        Err(error) => return Answer::Failed(told(to, &error)),
+                    },
                 };
-                let opened = forwarder.and_then(|forwarder| {
-                    let opened = self.open(&forwarder, ip, to.port())?;
-                    Ok((forwarder, opened))
-                });
-                match opened {
-                    Ok((forwarder, opened)) => {
-                        let answer = self.join(&forwarder, &socket, opened);
-                        lock().entry(to).or_insert(Some(forwarder));
-                        answer
-                    }
+                drop(all);
+                match self.open(&forwarder, ip, to.port()) {
+                    Ok(opened) => self.join(&forwarder, &socket, opened),
                     Err(error) => {
-                        if lock().insert(to, None).is_none() {
+                        if lock().get_mut(&to).is_some_and(|known| !replace(&mut known.goes_usual_way, true))
+                        {
                             output::warn(&format!("connections to {to} go their usual way: {error}"));
                         }
                         Answer::AsItIs
@@ -279,7 +284,9 @@ fn is_near(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || is_of_link
 }
 
-fn errno_of(error: &Error) -> Errno {
+/// What comes to nothing is told here, and the program.
+fn told(to: SocketAddr, error: &Error) -> Errno {
+    output::warn(&format!("{to}: {error}"));
     match error {
         Error::Peer(_) => Errno::CONNREFUSED,
         Error::Interrupted => Errno::CONNABORTED,
