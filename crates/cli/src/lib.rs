@@ -6,6 +6,7 @@ mod args;
 pub mod config;
 mod control;
 mod cp;
+mod descriptors;
 pub mod failure;
 mod forward;
 mod gauges;

@@ -1,13 +1,13 @@
 //! The program `longhaul`: its commands, and how it ends.
 
 use crate::args::{Cli, Command, JsonForm};
+use crate::descriptors::have_descriptors;
 use crate::output::Exit;
 use crate::{
     agent, control, cp, forward, help, job, lab_program, output, planned, probe, run as run_program, serve,
     user, watch,
 };
 use clap::{CommandFactory, Parser};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::process::ExitCode;
 
 /// Run the program `longhaul`.
@@ -54,14 +54,6 @@ fn run(command: Command) -> Exit {
         output::error(&failure.to_string());
         Exit::from(&failure)
     })
-}
-
-/// As many descriptors as this user may have: each copy takes some for its sockets, TCP streams, folders and files on
-/// their way. What the shell gives is meant for programs that use select(2).
-pub(crate) fn have_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    // Where it is refused, the old limit holds.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Show help, or what is wrong with the command line.

@@ -4,11 +4,11 @@
 //! loopback, which passes on what comes.
 
 use crate::args::run::RunArgs;
+use crate::descriptors::have_descriptors;
 use crate::failure::Failure;
 use crate::forward::options;
 use crate::log;
 use crate::output::{self, Exit};
-use crate::program::have_descriptors;
 use crate::signals::Held;
 use crate::values::host_of;
 use longhaul::{
