@@ -13,7 +13,7 @@ export CARGO_INCREMENTAL ?= 0
 
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # The C library that is linked into the static programs: musl where it is there (make build installs it if it can), an eighth
-# smaller than glibc and no slower, else the host's own.
+# smaller than glibc and as fast for large files, else the host's own.
 MUSL := $(subst -gnu,-musl,$(HOST))
 HAS_MUSL = $(shell [ -d "$$(rustc --print sysroot)/lib/rustlib/$(MUSL)/lib" ] && command -v musl-gcc)
 STATIC = $(if $(HAS_MUSL),$(MUSL),$(HOST))

@@ -6,7 +6,8 @@ use longhaul::Summary;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,15 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// As shells tell it.
+    pub fn of_command(status: ExitStatus) -> Exit {
+        let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+        match u8::try_from(code).unwrap_or(1) {
+            0 => Exit::Done,
+            code => Exit::Command(code),
+        }
+    }
+
     /// The exit status.
     pub const fn code(self) -> u8 {
         match self {
@@ -166,6 +176,12 @@ pub fn share_text(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exit_codes_are_the_shells() {
+        let code = |raw| Exit::of_command(ExitStatus::from_raw(raw)).code();
+        assert_eq!([0, 0x300, 9].map(code), [0, 3, 137]);
+    }
 
     #[test]
     fn spans() {

@@ -24,7 +24,6 @@ use std::io::{self, ErrorKind};
 use std::mem::replace;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,11 +68,7 @@ pub fn run(args: &RunArgs) -> Result<Exit, Failure> {
         }
     };
     let status = status.map_err(|error| Failure::Failed(format!("cannot wait for the command: {error}")))?;
-    Ok(match (status.code(), status.signal()) {
-        (Some(0), _) => Exit::Done,
-        (Some(code), _) => Exit::Command(code as u8),
-        (None, signal) => Exit::Command(128 + signal.unwrap_or_default() as u8),
-    })
+    Ok(Exit::of_command(status))
 }
 
 /// By a thread that asks here before it connects, as all do that it starts.
@@ -97,10 +92,8 @@ fn start(command: &[String]) -> Result<(Connects, Child), Failure> {
 
 /// In a thread of its own: to reach another host takes its time.
 fn answer(run: &Arc<Run>, connects: &Arc<Connects>, ask: Ask) {
-    let (run, connects) = (run.clone(), connects.clone());
-    let ask = Arc::new(ask);
     let serve = {
-        let (connects, ask) = (connects.clone(), ask.clone());
+        let (run, connects) = (run.clone(), connects.clone());
         move || {
             let answer = match connects.look(&ask) {
                 Ok(Some((socket, to))) => run.connect(socket, to),
@@ -159,38 +152,37 @@ impl Run {
         if !is_tcp || is_near(ip) || to.port() == 0 || getpeername(&socket).is_ok() {
             return Answer::AsItIs;
         }
-        match &self.way {
-            Way::Via(forwarder) => match self.open(forwarder, ip, to.port()) {
-                Ok(opened) => self.join(forwarder, &socket, opened),
-                Err(error) => Answer::Failed(told(to, &error)),
-            },
-            Way::Each { options, known } => {
-                let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut all = lock();
-                let forwarder = match all.get(&to) {
-                    Some(known) if known.goes_usual_way => return Answer::AsItIs,
-                    Some(known) => known.forwarder.clone(),
-                    None => match self.daemon_of(ip, options) {
-                        Ok(forwarder) => {
-                            all.insert(to, Known { forwarder: forwarder.clone(), goes_usual_way: false });
-                            forwarder
-                        }
-                        Err(error) => return Answer::Failed(told(to, &error)),
-                    },
-                };
-                drop(all);
-                match self.open(&forwarder, ip, to.port()) {
-                    Ok(opened) => self.join(&forwarder, &socket, opened),
-                    Err(error) => {
-                        if lock().get_mut(&to).is_some_and(|known| !replace(&mut known.goes_usual_way, true))
-                        {
-                            output::warn(&format!("connections to {to} go their usual way: {error}"));
-                        }
-                        Answer::AsItIs
-                    }
+        let forwarder = match self.forwarder_to(to) {
+            Ok(Some(forwarder)) => forwarder,
+            Ok(None) => return Answer::AsItIs,
+            Err(error) => return Answer::Failed(told(to, &error)),
+        };
+        match (self.open(&forwarder, ip, to.port()), &self.way) {
+            (Ok(opened), _) => self.join(&forwarder, &socket, opened),
+            (Err(error), Way::Via(_)) => Answer::Failed(told(to, &error)),
+            (Err(error), Way::Each { known, .. }) => {
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                if known.get_mut(&to).is_some_and(|known| !replace(&mut known.goes_usual_way, true)) {
+                    output::warn(&format!("connections to {to} go their usual way: {error}"));
                 }
+                Answer::AsItIs
             }
         }
+    }
+
+    /// What takes connections there; `None`: they go their usual way.
+    fn forwarder_to(&self, to: SocketAddr) -> Result<Option<Forwarder>, Error> {
+        let (options, known) = match &self.way {
+            Way::Via(forwarder) => return Ok(Some(forwarder.clone())),
+            Way::Each { options, known } => (options, known),
+        };
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&to) {
+            return Ok((!known.goes_usual_way).then(|| known.forwarder.clone()));
+        }
+        let forwarder = self.daemon_of(to.ip().to_canonical(), options)?;
+        known.insert(to, Known { forwarder: forwarder.clone(), goes_usual_way: false });
+        Ok(Some(forwarder))
     }
 
     fn daemon_of(&self, ip: IpAddr, options: &CopyOptions) -> Result<Forwarder, Error> {

@@ -39,10 +39,7 @@ fn unhandled(error: io::Error) -> Failure {
 }
 
 fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    if hang_up.is_some() || !ignores_hang_up() {
-        signals.add_signal(SIGHUP)?;
-    }
+    let mut signals = taken(hang_up.is_some() || !ignores_hang_up())?;
     thread::Builder::new().name("signals".into()).spawn(move || {
         let mut first: Option<Instant> = None;
         for signal in signals.forever() {
@@ -61,20 +58,22 @@ fn install(stop: Arc<AtomicBool>, mut hang_up: Option<HangUp>) -> io::Result<()>
     Ok(())
 }
 
+/// They no longer end this process.
+fn taken(hang_up_too: bool) -> io::Result<Signals> {
+    let signals = Signals::new([SIGINT, SIGTERM])?;
+    if hang_up_too {
+        signals.add_signal(SIGHUP)?;
+    }
+    Ok(signals)
+}
+
 /// Signals that wait for the process that they are to be passed on to.
 pub struct Held(Signals);
 
 impl Held {
     /// From now on.
     pub fn new() -> Result<Held, Failure> {
-        let hold = || {
-            let signals = Signals::new([SIGINT, SIGTERM])?;
-            if !ignores_hang_up() {
-                signals.add_signal(SIGHUP)?;
-            }
-            Ok(Held(signals))
-        };
-        hold().map_err(unhandled)
+        taken(!ignores_hang_up()).map(Held).map_err(unhandled)
     }
 
     /// Pass SIGTERM and SIGHUP on; a second one sets the flag, as SIGINT does when there is no such process any more: while there

@@ -8,7 +8,6 @@ use longhaul_cli::failure::Failure;
 use longhaul_lab::{GroupProcess, Lab, ProcessGroup, Side, Wire};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,10 +33,9 @@ pub fn run(args: &LabRunArgs, command: &str, scenario: &Path) -> Result<Exit, Fa
         wait(command, &path.stop)?
     };
     let was_stopped = path.stop.load(Ordering::Relaxed);
-    let exit = match exit_code(status) {
-        _ if was_stopped => Exit::Interrupted,
-        0 => Exit::Done,
-        code => Exit::Command(code),
+    let exit = match was_stopped {
+        true => Exit::Interrupted,
+        false => Exit::of_command(status),
     };
     let record = path.close()?;
     if args.json {
@@ -113,22 +111,6 @@ fn lost(error: io::Error) -> Failure {
     Failure::Failed(format!("cannot wait for a command: {}", describe(&error)))
 }
 
-/// As shells tell it.
-fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    u8::try_from(code).unwrap_or(1)
-}
-
 const POLL: Duration = Duration::from_millis(10);
 const SERVER_START_MAX: Duration = Duration::from_secs(2);
 const LAST_WORDS_MAX: Duration = Duration::from_millis(500);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exit_codes_are_the_shells() {
-        assert_eq!([0, 0x300, 9].map(|raw| exit_code(ExitStatus::from_raw(raw))), [0, 3, 137]);
-    }
-}

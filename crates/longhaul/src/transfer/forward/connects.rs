@@ -20,6 +20,7 @@ use std::time::Duration;
 pub struct Connects(OwnedFd);
 
 /// A thread that waits for its `connect(2)`.
+#[derive(Clone, Copy)]
 pub struct Ask {
     id: u64,
     thread: u32,
