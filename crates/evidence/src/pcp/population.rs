@@ -36,14 +36,17 @@ pub struct Population {
 
 impl Population {
     /// The first is the one that was drawn before anything was measured.
-    pub const ALL: [Population; 9] = [
+    pub const ALL: [Population; 12] = [
         Population::of(0.0, 0.05),
+        Population::of(0.0, 0.1),
         Population::of(0.0, 0.15),
         Population::of(0.0, 0.3),
         Population::of(0.2, 0.05),
+        Population::of(0.2, 0.1),
         Population::of(0.2, 0.15),
         Population::of(0.2, 0.3),
         Population::of(0.1, 0.05),
+        Population::of(0.1, 0.1),
         Population::of(0.1, 0.15),
         Population::of(0.1, 0.3),
     ];

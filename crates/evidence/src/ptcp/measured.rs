@@ -80,9 +80,8 @@ fn measure(bench: &Bench<'_>) -> Result<Measured, ExperimentError> {
         ));
     }
     let how = format!(
-        "The kernel's own TCP, one congestion control at a time, without selective acknowledgements, over {RATE_MBIT} Mb/s; \
-         flows begin {} ms after one another and go on. Measured for {measure_s} s from {settle_s} s after the last has begun \
-         ({settle_alone_s} s where it is alone); means of {seeds} seed(s). Utilisation: what programs got, the background's \
+        "The kernel's own TCP, one congestion control at a time, over {RATE_MBIT} Mb/s; flows begin {} ms after \
+         one another and go on. Measured for {measure_s} s from {settle_s} s after the last has begun ({settle_alone_s} s where it is alone); means of {seeds} seed(s). Utilisation: what programs got, the background's \
          included, over the link's rate ({:.1} % is full: headers); loss: packets dropped at the link over packets sent to \
          it; Jain's index over what each flow's program got.",
         START_GAP.as_millis(),
@@ -115,7 +114,7 @@ impl PtcpRun<'_> {
         let Job { condition, contender, count, seed } = self.job;
         let lab = Lab::start(&path(condition.buffer_bdp, seed))?;
         for end in [Side::Left, Side::Right] {
-            lab.set_tcp(end, &TcpSettings { sack: Some(false), ..TcpSettings::default() })?;
+            lab.set_tcp(end, &TcpSettings { sack: Some(condition.sack), ..TcpSettings::default() })?;
         }
         if let Some(bytes) = condition.window_bytes() {
             // About half of a buffer becomes window.

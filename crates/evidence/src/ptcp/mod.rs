@@ -3,6 +3,7 @@
 
 mod measured;
 mod simulated;
+mod single;
 mod verdicts;
 
 use crate::ExperimentError;
@@ -19,7 +20,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// One for each of the paper's figures. One measurement serves all three.
+/// One for each of the paper's figures, which one measurement serves, and one for what it says of single connections.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment::either(
         "ptcp-utilisation",
@@ -39,6 +40,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         &FAIRNESS,
         |backend| report(backend, &Figure::FAIRNESS),
     ),
+    single::EXPERIMENT,
 ];
 
 /// Of the throughput figure.
@@ -149,6 +151,8 @@ struct Condition {
     buffer_bdp: f64,
     /// The most that a TCP receiver advertises, as a share of that product. `None`: as much as it takes.
     window: Option<f64>,
+    /// Whether TCPs acknowledge selectively. The paper's did not; it left that for later.
+    sack: bool,
 }
 
 impl Condition {
@@ -158,21 +162,26 @@ impl Condition {
         self.window.map(|share| (share * product) as u32)
     }
 
-    /// All of these sizes of the buffer with each of these windows.
+    /// All of these sizes of the buffer with each of these windows; then, with selective acknowledgements, the first size with
+    /// the first two windows.
     fn all(buffers: &[f64], windows: &[Option<f64>]) -> Vec<Condition> {
-        let of = |&window| buffers.iter().map(move |&buffer_bdp| Condition { buffer_bdp, window });
-        windows.iter().flat_map(of).collect()
+        let of = |sack| {
+            move |&window| buffers.iter().map(move |&buffer_bdp| Condition { buffer_bdp, window, sack })
+        };
+        let with_sack = windows.iter().take(2).filter_map(|window| of(true)(window).next());
+        windows.iter().flat_map(of(false)).chain(with_sack).collect()
     }
 
-    /// Who is looked at under it: what a TCP receiver advertises does not change our own control.
+    /// Who is looked at under it: what a TCP receiver advertises and acknowledges does not change our own control.
     fn minds(&self, contender: &Contender) -> bool {
-        self.window.is_none() || *contender != Contender::Adaptive
+        (self.window.is_none() && !self.sack) || *contender != Contender::Adaptive
     }
 
     /// For the names of tables.
     fn key(&self) -> String {
         let window = self.window_bytes().map_or(String::new(), |bytes| format!("_window_{bytes}"));
-        format!("buffer_{}_bdp{window}", self.buffer_bdp)
+        let sack = if self.sack { "_sack" } else { "" };
+        format!("buffer_{}_bdp{window}{sack}", self.buffer_bdp)
     }
 }
 
@@ -180,9 +189,10 @@ impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "buffer {} BDP, ", self.buffer_bdp)?;
         match self.window {
-            Some(share) => write!(f, "windows of {share} BDP"),
-            None => f.write_str("any window"),
+            Some(share) => write!(f, "windows of {share} BDP")?,
+            None => f.write_str("any window")?,
         }
+        f.write_str(if self.sack { ", SACK" } else { "" })
     }
 }
 
@@ -210,7 +220,7 @@ fn report(backend: &Backend<'_>, figure: &Figure) -> Result<Findings, Experiment
     method.push(format!(
         "The paper gives neither delay nor buffer, duration or background traffic; these are ours: {RTT_MS} ms, a \
          buffer of one bandwidth-delay product and smaller and larger ones, windows that no receiver limits and such as are \
-         limited to a share of that product, MSS {MSS}, a reverse path without loss, and short flows of NewReno (Pareto, {:.0} kB in the \
+         limited to a share of that product, TCPs without selective acknowledgements and, for what the paper left for later, with them, MSS {MSS}, a reverse path without loss, and short flows of NewReno (Pareto, {:.0} kB in the \
          mean) that ask for {:.0} % of the link. `{}`: longhaul's default control, each flow an object transfer over UDP, in \
          clear.",
         BACKGROUND_BYTES / 1e3,
@@ -253,10 +263,9 @@ fn background(condition: &Condition) -> Traffic {
     }
 }
 
-/// Without selective acknowledgements, as the paper's.
 fn tcp(control: ControllerKind, condition: &Condition) -> Protocol {
     let mut flow = TcpFlow { mss: Some(MSS), ..TcpFlow::new(control) };
-    flow.config.sack = false;
+    flow.config.sack = condition.sack;
     if let Some(bytes) = condition.window_bytes() {
         flow.config.receive_buffer = bytes.into();
     }
@@ -396,7 +405,7 @@ mod tests {
         let cell = Cell { utilisation: 0.9, loss: 0.01, jain: 0.99, mbps: 9.0 };
         let rows = vec![(Contender::Adaptive, vec![cell; 2])];
         let grid = Grid { counts: vec![1, 10], rows };
-        let condition = Condition { buffer_bdp: 0.25, window: Some(0.1) };
+        let condition = Condition { buffer_bdp: 0.25, window: Some(0.1), sack: false };
         let table = wide(&Figure::LOSS, &condition, &grid);
         let name = "buffer_0.25_bdp_window_12500";
         assert_eq!((table.name.as_str(), table.columns.len(), table.rows.len()), (name, 4, 1));
@@ -414,20 +423,22 @@ mod tests {
         };
         let jobs = plan.jobs();
         let cells = jobs.iter().map(|job| Cell {
-            utilisation: job.condition.buffer_bdp,
+            utilisation: job.condition.buffer_bdp + if job.condition.sack { 8.0 } else { 0.0 },
             loss: job.condition.window.unwrap_or(0.0),
             jain: if *job.contender == Contender::Adaptive { 1.0 } else { 0.0 },
             mbps: job.count as f64 + job.seed as f64,
         });
         let grids = plan.grids(&cells.collect::<Vec<_>>());
-        assert_eq!((jobs.len(), grids.len()), (2 * 2 * 2 * 2 + 2 * 2 * 2, 4));
+        assert_eq!((jobs.len(), grids.len()), (6 * 2 * 2 + 2 * 2 * 2, 6));
         for (condition, grid) in grids {
-            assert_eq!(grid.rows.len(), if condition.window.is_none() { 2 } else { 1 });
+            let utilisation = condition.buffer_bdp + if condition.sack { 8.0 } else { 0.0 };
+            let has_ours = condition.window.is_none() && !condition.sack;
+            assert_eq!(grid.rows.len(), if has_ours { 2 } else { 1 });
             for (contender, cells) in grid.rows {
                 let is_ours = contender == Contender::Adaptive;
                 let found =
                     cells.iter().map(|cell| (cell.utilisation, cell.loss, cell.jain == 1.0, cell.mbps));
-                let of = |mbps| (condition.buffer_bdp, condition.window.unwrap_or(0.0), is_ours, mbps);
+                let of = |mbps| (utilisation, condition.window.unwrap_or(0.0), is_ours, mbps);
                 assert!(found.eq([of(1.5), of(10.5)]), "{condition}, {contender:?}");
             }
         }

@@ -26,7 +26,7 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
     };
     let cells = run_jobs(options, &plan.jobs(), |job| simulate(job, seconds));
     let method = format!(
-        "TCPs without selective acknowledgements over {RATE_MBIT} Mb/s; flows begin {} ms after one another and run until \
+        "TCPs over {RATE_MBIT} Mb/s; flows begin {} ms after one another and run until \
          {seconds} s; the means of {seeds} seed(s). Utilisation: data delivered over capacity ({:.1} % is full: headers); \
          loss: bytes dropped over bytes sent at the link; Jain's index over what each flow got.",
         START_GAP.as_millis(),
