@@ -10,9 +10,13 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A TCP connection of iperf3's to measure.
-#[derive(Clone, Copy, Debug, Default)]
+/// TCP connections of iperf3's to measure.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Iperf {
+    /// How many, at once.
+    pub(crate) connections: u32,
+    /// The kernel's name of their congestion control.
+    pub(crate) congestion: &'static str,
     /// Size of its socket's buffers; the kernel's own sizing where absent.
     pub(crate) window_bytes: Option<u64>,
     /// What it hands to the kernel with each call; its own choice where absent.
@@ -20,6 +24,19 @@ pub(crate) struct Iperf {
     /// Seconds that do not count, and seconds that do.
     pub(crate) skip_s: u32,
     pub(crate) measure_s: u32,
+}
+
+impl Default for Iperf {
+    fn default() -> Iperf {
+        Iperf {
+            connections: 1,
+            congestion: CONGESTION_CONTROL,
+            window_bytes: None,
+            write_bytes: None,
+            skip_s: 0,
+            measure_s: 0,
+        }
+    }
 }
 
 /// Whether there is an iperf3 to run.
@@ -62,7 +79,8 @@ impl Iperf {
         let mut server = Process::start("iperf3 --server", &mut server)?;
         // A rule and a line that says that it listens.
         while !server.line(bench, START_TIME_MAX)?.contains("listening") {}
-        client.args(["--client", address, "--json", "--congestion", CONGESTION_CONTROL]);
+        client.args(["--client", address, "--json", "--congestion", self.congestion]);
+        client.args(["--parallel", &self.connections.to_string()]);
         client.args(["--omit", &self.skip_s.to_string(), "--time", &self.measure_s.to_string()]);
         if let Some(bytes) = self.window_bytes {
             client.args(["--window", &bytes.to_string()]);

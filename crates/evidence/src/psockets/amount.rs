@@ -1,7 +1,8 @@
 //! psockets-b: goodput by amount of data, for several numbers of sockets.
 
 use super::{
-    WINDOWS_BYTES, buffer_for, goodput_mbps, method, over_windows, paper_stream, path, payload_limit_mbps,
+    CONGESTION_CONTROL, Condition, WINDOWS_BYTES, goodput_mbps, method, over_conditions, paper_stream,
+    payload_limit_mbps,
 };
 use crate::ExperimentError;
 use crate::experiment::Experiment;
@@ -38,11 +39,11 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
         vec![64 << 10],
     );
     let counts = bench.pick(vec![1, 2, 4, 8, 12, 16, 24, 32], vec![1, 4, 12, 32], vec![1, 4]);
-    let (skip, measure) = bench.pick((1.0, 4.0), (1.0, 2.0), (0.2, 0.3));
+    // 4 MB that are read in order last a third of a second: of many, one more or less is little.
+    let (skip, measure) = bench.pick((1.0, 12.0), (1.0, 8.0), (0.2, 0.3));
     let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..2], &WINDOWS_BYTES[..1]);
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
     bench.expect_runs(windows.len() * amounts.len() * (counts.len() + usize::from(has_iperf)));
-    let lab = bench.lab(&path())?;
     let method = vec![
         method(),
         format!(
@@ -50,23 +51,24 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              so small amounts could not have filled the paper's path otherwise. iperf3 takes 1 MB at most. {measure} s after the first {skip} s."
         ),
     ];
-    over_windows(windows, method, |window_bytes| {
-        let buffer = Some(buffer_for(window_bytes));
+    over_conditions(bench, &Condition::windows(windows), method, |condition, lab| {
+        let buffer = condition.buffer();
         let mut rows = vec![];
         for &bytes in &amounts {
             let mut mbps = vec![];
             for &count in &counts {
                 let stream = paper_stream(count, Amount::Seconds { skip, measure });
                 let stream = Striped { write_bytes: bytes, window_bytes: buffer, ..stream };
-                mbps.push(goodput_mbps(&stream, bench, &lab)?);
+                mbps.push(goodput_mbps(&stream, bench, lab)?);
             }
             let iperf = Iperf {
+                congestion: CONGESTION_CONTROL,
                 window_bytes: buffer,
                 write_bytes: Some(bytes.min(IPERF_WRITE_MAX)),
                 measure_s: bench.pick(2, 1, 1),
                 ..Iperf::default()
             };
-            let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
+            let iperf = if has_iperf { Some(iperf.run(bench, lab, false)?) } else { None };
             rows.push(Row { bytes, mbps, iperf });
         }
         Ok((judge(&rows, &counts), table(&rows, &counts)))

@@ -1,6 +1,6 @@
 //! psockets-f: an application with eight sockets beside one with a single socket.
 
-use super::{WINDOWS_BYTES, believable_mbps, buffer_for, method, over_windows, paper_stream, path};
+use super::{Condition, WINDOWS_BYTES, believable_mbps, method, over_conditions, paper_stream};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -24,7 +24,6 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let (skip, measure) = bench.pick((5.0, 25.0), (1.5, 7.0), (0.2, 0.3));
     let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..2], &WINDOWS_BYTES[..1]);
     bench.expect_runs(windows.len() * rounds);
-    let lab = bench.lab(&path())?;
     let amount = Amount::Seconds { skip, measure };
     let method = vec![
         method(),
@@ -32,14 +31,12 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             "Both begin at once, equal partitions of writes of 64 KB; {measure} s after the first {skip} s."
         ),
     ];
-    over_windows(windows, method, |window_bytes| {
-        let streams = [EIGHT, 1].map(|sockets| Striped {
-            window_bytes: Some(buffer_for(window_bytes)),
-            ..paper_stream(sockets, amount)
-        });
+    over_conditions(bench, &Condition::windows(windows), method, |condition, lab| {
+        let streams = [EIGHT, 1]
+            .map(|sockets| Striped { window_bytes: condition.buffer(), ..paper_stream(sockets, amount) });
         let mut pairs = vec![];
         for round in 1..=rounds {
-            let done = run_together(bench, &lab, &streams)?;
+            let done = run_together(bench, lab, &streams)?;
             let mbps = [0, 1].map(|at| done[at].received.goodput_mbps);
             possible(mbps.iter().sum(), believable_mbps(bench))?;
             pairs.push((round, mbps));

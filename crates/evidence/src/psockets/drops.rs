@@ -1,6 +1,6 @@
 //! psockets-g: packets dropped with eight sockets and with one.
 
-use super::{WINDOWS_BYTES, buffer_for, goodput_mbps, method, over_windows, paper_stream, path};
+use super::{Condition, WINDOWS_BYTES, goodput_mbps, method, over_conditions, paper_stream};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -21,26 +21,30 @@ const FEW: Claim = Claim::paper("PSockets §4 e", "still they are few: 0.03 %");
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let (skip, measure) = bench.pick((1.0, 60.0), (1.0, 12.0), (0.2, 0.3));
-    let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..], &WINDOWS_BYTES[..1]);
-    bench.expect_runs(windows.len() * SOCKETS.len());
-    let lab = bench.lab(&path())?;
+    let mut conditions = Condition::windows(&WINDOWS_BYTES);
+    // The paper's packets met those of others ("more contention within packets").
+    let with_others = |others| move |plain: &Condition| Condition { others, ..*plain };
+    conditions.extend(Condition::windows(&WINDOWS_BYTES[1..]).iter().map(with_others(0.05)));
+    conditions.extend(Condition::windows(&WINDOWS_BYTES[1..]).iter().map(with_others(0.1)));
+    let conditions = bench.pick(&conditions[..], &conditions[..], &conditions[..1]);
+    bench.expect_runs(conditions.len() * SOCKETS.len());
     let method = vec![
         method(),
         format!(
-            "One after the other, each alone, equal partitions of writes of 512 KB; over the whole run of \
-             {:.0} s, its start included.",
+            "One after the other, equal partitions of writes of 512 KB; of all packets at the bottleneck, others' too, over the \
+             whole run of {:.0} s, its start included.",
             skip + measure
         ),
     ];
-    over_windows(windows, method, |window_bytes| {
+    over_conditions(bench, conditions, method, |condition, lab| {
         let mut runs = vec![];
         for (sockets, paper) in SOCKETS {
             let stream = Striped {
                 write_bytes: WRITE_BYTES,
-                window_bytes: Some(buffer_for(window_bytes)),
+                window_bytes: condition.buffer(),
                 ..paper_stream(sockets, Amount::Seconds { skip, measure })
             };
-            let mbps = goodput_mbps(&stream, bench, &lab)?;
+            let mbps = goodput_mbps(&stream, bench, lab)?;
             let DirectionCounters { packets_in, dropped_queue, .. } = lab.counters().left_to_right;
             let dropped = dropped_queue as f64 / packets_in.max(1) as f64;
             runs.push(Run { sockets, mbps, packets: packets_in, dropped, paper });

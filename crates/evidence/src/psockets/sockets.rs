@@ -1,7 +1,7 @@
 //! psockets-a: goodput by number of sockets.
 
 use super::{
-    WINDOWS_BYTES, buffer_for, goodput_mbps, method, over_windows, paper_stream, path, payload_limit_mbps,
+    Condition, WINDOWS_BYTES, goodput_mbps, method, over_conditions, paper_stream, path, payload_limit_mbps,
 };
 use crate::ExperimentError;
 use crate::experiment::Experiment;
@@ -38,7 +38,6 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let amount = Amount::Seconds { skip, measure };
     let windows: &[u64] = bench.pick(&WINDOWS_BYTES[..], &WINDOWS_BYTES[..2], &WINDOWS_BYTES[..1]);
     bench.expect_runs(windows.len() * counts.len() * 2);
-    let lab = bench.lab(&path())?;
     let method = vec![
         method(),
         format!(
@@ -47,16 +46,16 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              {measure} s after the first {skip} s."
         ),
     ];
-    over_windows(windows, method, |window_bytes| {
+    over_conditions(bench, &Condition::windows(windows), method, |condition, lab| {
         let mut points = vec![];
+        let window_bytes = condition.buffer();
         for &sockets in &counts {
-            let equal =
-                Striped { window_bytes: Some(buffer_for(window_bytes)), ..paper_stream(sockets, amount) };
+            let equal = Striped { window_bytes, ..paper_stream(sockets, amount) };
             let longhaul = Striped { partition: Partition::Auto, write_bytes: 1 << 20, ..equal.clone() };
             points.push(Point {
                 sockets,
-                equal: goodput_mbps(&equal, bench, &lab)?,
-                longhaul: goodput_mbps(&longhaul, bench, &lab)?,
+                equal: goodput_mbps(&equal, bench, lab)?,
+                longhaul: goodput_mbps(&longhaul, bench, lab)?,
             });
         }
         Ok((judge(&points), table(&points)))

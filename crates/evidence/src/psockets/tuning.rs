@@ -1,6 +1,8 @@
 //! psockets-c: with and without large windows, against iperf3.
 
-use super::{goodput_mbps, method, paper_stream, path, window_name};
+use super::{
+    CONGESTION_CONTROL, Condition, goodput_mbps, method, over_conditions, paper_stream, window_name,
+};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -41,32 +43,35 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let counts = bench.pick(vec![1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24], vec![1, 2, 4, 8, 12], vec![1, 4]);
     let (skip, measure) = bench.pick((1.0, 4.0), (0.5, 1.5), (0.2, 0.3));
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
-    bench.expect_runs(WINDOWS.len() * (counts.len() + usize::from(has_iperf)));
-    let lab = bench.lab(&path())?;
-    let mut rows = vec![];
-    for window_bytes in WINDOWS {
-        let mut points = vec![];
-        for &count in &counts {
-            let stream = paper_stream(count, Amount::Seconds { skip, measure });
-            let stream = Striped { window_bytes: Some(window_bytes), ..stream };
-            points.push((count, goodput_mbps(&stream, bench, &lab)?));
-        }
-        let iperf = Iperf {
-            window_bytes: Some(window_bytes),
-            skip_s: 1,
-            measure_s: bench.pick(5, 2, 1),
-            ..Iperf::default()
-        };
-        let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
-        rows.push(Row { window_bytes, points, iperf });
-    }
+    let conditions = bench.pick(&CONDITIONS[..], &CONDITIONS[..], &CONDITIONS[..1]);
+    bench.expect_runs(conditions.len() * WINDOWS.len() * (counts.len() + usize::from(has_iperf)));
     let method = vec![
         method(),
         format!(
             "Equal partitions, writes of 64 KB, the best of {counts:?} sockets; {measure} s after the first {skip} s."
         ),
     ];
-    Ok(Findings { method, tables: vec![table(&rows)], statements: judge(&rows) })
+    over_conditions(bench, conditions, method, |_, lab| {
+        let mut rows = vec![];
+        for window_bytes in WINDOWS {
+            let mut points = vec![];
+            for &count in &counts {
+                let stream = paper_stream(count, Amount::Seconds { skip, measure });
+                let stream = Striped { window_bytes: Some(window_bytes), ..stream };
+                points.push((count, goodput_mbps(&stream, bench, lab)?));
+            }
+            let iperf = Iperf {
+                congestion: CONGESTION_CONTROL,
+                window_bytes: Some(window_bytes),
+                skip_s: 1,
+                measure_s: bench.pick(10, 5, 1),
+                ..Iperf::default()
+            };
+            let iperf = if has_iperf { Some(iperf.run(bench, lab, false)?) } else { None };
+            rows.push(Row { window_bytes, points, iperf });
+        }
+        Ok((judge(&rows), table(&rows)))
+    })
 }
 
 fn table(rows: &[Row]) -> Table {
@@ -107,6 +112,13 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
     vec![near, over]
 }
 
+/// By itself, and with what may have kept the paper's single socket from filling it: a router with a short queue, and losses.
+const CONDITIONS: [Condition; 4] = [
+    Condition::PLAIN,
+    Condition { queue_bdp: 0.1, ..Condition::PLAIN },
+    Condition { loss: 0.0002, ..Condition::PLAIN },
+    Condition { queue_bdp: 0.25, loss: 0.0002, ..Condition::PLAIN },
+];
 /// Section 4 c: the usual one, and one near the bandwidth-delay product.
 const WINDOWS: [u64; 2] = [64 << 10, 256 << 10];
 /// PSockets, Iperf; section 4 c.

@@ -1,6 +1,8 @@
 //! psockets-d: eight sockets with windows of 1 KB to 4 MB, against iperf3.
 
-use super::{goodput_mbps, method, paper_stream, path, window_name};
+use super::{
+    CONGESTION_CONTROL, Condition, goodput_mbps, method, over_conditions, paper_stream, window_name,
+};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -11,48 +13,39 @@ use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
 pub(super) const EXPERIMENT: Experiment = Experiment::measured(
     "psockets-d",
     "Eight sockets with windows of 1 KB to 4 MB, against iperf3 (Figure 5)",
-    &[BEST, NARROWS],
+    &[NOT_PRODUCT, NARROWS, TWO],
     measure,
 );
 
-const BEST: Claim = Claim::paper(
+const NOT_PRODUCT: Claim = Claim::paper(
     "PSockets §4 d, Figure 5",
-    "windows of 512 KB are best, not those of the bandwidth-delay product, 245 KB",
+    "windows of the bandwidth-delay product, 245 KB, are not best (the paper's were 512 KB)",
 );
 const NARROWS: Claim =
     Claim::paper("PSockets §4 d, Figure 5", "the lead over one socket narrows as windows grow");
+const TWO: Claim = Claim::paper(
+    "PSockets §4 d",
+    "with windows beyond the product two clients of Iperf together get more than one (a twentieth)",
+);
 
-/// A window, and Mb/s of eight sockets and of iperf3.
+/// A window, and Mb/s of eight sockets, of iperf3 and of two clients of it.
 struct Row {
     window_bytes: u64,
     eight: f64,
     iperf: Option<f64>,
+    two: Option<f64>,
 }
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let kb = bench.pick(
-        (0..=12).map(|power| 1 << power).collect(),
+        (0..=12).map(|power| 1_u64 << power).collect(),
         vec![1, 8, 32, 64, 256, 512, 4096],
         vec![16, 64],
     );
-    let (skip, measure) = bench.pick((1.0, 5.0), (0.5, 1.0), (0.2, 0.3));
+    let (skip, measure) = bench.pick((1.0, 10.0), (1.0, 5.0), (0.2, 0.3));
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
-    bench.expect_runs(kb.len() * if has_iperf { 2 } else { 1 });
-    let lab = bench.lab(&path())?;
-    let mut rows = vec![];
-    for window_bytes in kb.into_iter().map(|kb: u64| kb << 10) {
-        let stream = paper_stream(SOCKETS, Amount::Seconds { skip, measure });
-        let stream = Striped { window_bytes: Some(window_bytes), write_bytes: WRITE_BYTES, ..stream };
-        let eight = goodput_mbps(&stream, bench, &lab)?;
-        let iperf = Iperf {
-            window_bytes: Some(window_bytes),
-            skip_s: 1,
-            measure_s: bench.pick(5, 1, 1),
-            ..Iperf::default()
-        };
-        let iperf = if has_iperf { Some(iperf.run(bench, &lab, false)?) } else { None };
-        rows.push(Row { window_bytes, eight, iperf });
-    }
+    let conditions = bench.pick(&CONDITIONS[..], &CONDITIONS[..], &CONDITIONS[..1]);
+    bench.expect_runs(conditions.len() * kb.len() * if has_iperf { 3 } else { 1 });
     let method = vec![
         method(),
         format!(
@@ -60,7 +53,28 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
              for; Linux grants no less than about 2 KB. {measure} s after the first {skip} s."
         ),
     ];
-    Ok(Findings { method, tables: vec![table(&rows)], statements: judge(&rows) })
+    over_conditions(bench, conditions, method, |_, lab| {
+        let mut rows = vec![];
+        for &kb in &kb {
+            let window_bytes = kb << 10;
+            let stream = paper_stream(SOCKETS, Amount::Seconds { skip, measure });
+            let stream = Striped { window_bytes: Some(window_bytes), write_bytes: WRITE_BYTES, ..stream };
+            let eight = goodput_mbps(&stream, bench, lab)?;
+            let clients = |connections| {
+                let iperf = Iperf {
+                    connections,
+                    congestion: CONGESTION_CONTROL,
+                    window_bytes: Some(window_bytes),
+                    skip_s: 1,
+                    measure_s: bench.pick(10, 5, 1),
+                    ..Iperf::default()
+                };
+                has_iperf.then(|| iperf.run(bench, lab, false)).transpose()
+            };
+            rows.push(Row { window_bytes, eight, iperf: clients(1)?, two: clients(2)? });
+        }
+        Ok((judge(&rows), table(&rows)))
+    })
 }
 
 fn table(rows: &[Row]) -> Table {
@@ -69,24 +83,39 @@ fn table(rows: &[Row]) -> Table {
         .column("8 sockets", Unit::Mbps, |row| row.eight)
         .column("iperf3", Unit::Mbps, |row| row.iperf)
         .column("of iperf3", Unit::Times, |row| row.iperf.map(|iperf| row.eight / iperf))
+        .column("two of iperf3", Unit::Mbps, |row| row.two)
         .table()
-        .plot(Plot::lines("window in KiB", &["8 sockets", "iperf3"]).log_x())
+        .plot(Plot::lines("window in KiB", &["8 sockets", "iperf3", "two of iperf3"]).log_x())
 }
 
 fn judge(rows: &[Row]) -> Vec<Statement> {
     let peak = rows.iter().map(|row| row.eight).fold(0.0, f64::max);
     let good = |row: &&Row| row.eight >= GOOD * peak;
     let good: Vec<String> = rows.iter().filter(good).map(|row| window_name(row.window_bytes)).collect();
-    let product_kb = path().bdp_bytes() as f64 / 1e3;
-    let best = BEST
-        .judge(
-            good == [window_name(512 << 10)],
-            format!("within 5 % of the best ({peak:.1} Mb/s): {}; the product is {product_kb:.0} kB", good.join(", ")),
-        )
-        .otherwise(
-            "eight windows fill this path as soon as each is an eighth of the product, and larger ones harm only where they \
-             overflow the queue; the paper's hosts behaved otherwise",
-        );
+    let with = |bytes: u64| rows.iter().find(|row| row.window_bytes == bytes);
+    let not_product = match with(PRODUCT_BYTES) {
+        Some(product) => NOT_PRODUCT
+            .judge(
+                product.eight < GOOD * peak,
+                format!(
+                    "{:.1} Mb/s with {}, within 5 % of the best ({peak:.1} Mb/s) with {}",
+                    product.eight,
+                    window_name(PRODUCT_BYTES),
+                    good.join(", ")
+                ),
+            )
+            .otherwise(
+                "where losses bind no window matters that is not smaller than an eighth of the product",
+            ),
+        None => NOT_PRODUCT.leave_open("that window was not tried"),
+    };
+    let two = match rows.last().and_then(|row| Some((row.window_bytes, row.iperf?, row.two?))) {
+        Some((bytes, one, two)) if bytes > PRODUCT_BYTES => TWO
+            .judge(one < GOOD * two, format!("{two:.1} against {one:.1} Mb/s with {}", window_name(bytes)))
+            .otherwise("one connection fills this path where nothing is lost"),
+        Some(_) => TWO.leave_open("no such window was tried"),
+        None => TWO.leave_open(iperf::MISSING),
+    };
     let lead = |row: &Row| row.iperf.map(|iperf| (row.eight / iperf, row.window_bytes));
     let leads: Vec<(f64, u64)> = rows.iter().filter_map(lead).collect();
     let narrows = match (leads.first(), leads.last()) {
@@ -102,9 +131,13 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
         ),
         _ => NARROWS.leave_open(iperf::MISSING),
     };
-    vec![best, narrows]
+    vec![not_product, narrows, two]
 }
 
+/// By itself, and with losses, which the authors suspected of something in their network.
+const CONDITIONS: [Condition; 2] = [Condition::PLAIN, Condition { loss: 0.0002, ..Condition::PLAIN }];
+/// Of the windows tried the one nearest to the paper's 245 KB.
+const PRODUCT_BYTES: u64 = 256 << 10;
 /// Section 4 d.
 const SOCKETS: u32 = 8;
 const WRITE_BYTES: u64 = 8 << 10;

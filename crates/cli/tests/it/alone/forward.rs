@@ -34,10 +34,12 @@ fn what_carries_much_gets_further_connections_over_a_path_with_losses() {
 
 /// A daemon at the right end, and at the left one a port that leads to one of it.
 fn forwarding(lab: &Lab, root: &Path, port: u16) -> (Server, Forwarding) {
-    let to = format!("localhost:{port}");
-    let listen = format!("{}:0", lab.address(Side::Right));
+    let right = lab.address(Side::Right);
+    let [to, itself] = ["localhost", &right.to_string()].map(|host| format!("{host}:{port}"));
+    let listen = format!("{right}:0");
     let server = undisturbed(lab.command(Side::Right, LONGHAUL));
-    let server = Server::start_with(server, root, &["--listen", &listen, "--allow-forward", &to]);
+    let allowed = ["--allow-forward", &to, "--allow-forward", &itself];
+    let server = Server::start_with(server, root, &[&["--listen", &listen], &allowed[..]].concat());
     let mut command = undisturbed(lab.command(Side::Left, LONGHAUL));
     // Nothing is known of the path from before.
     command.env("XDG_STATE_HOME", root);
@@ -74,10 +76,11 @@ fn transfer_mbps(
     bytes as f64 * 8e-6 / began.elapsed().as_secs_f64()
 }
 
-/// What iperf3 and rsync, which send, and curl and git, which fetch, reach by themselves over CUBIC and through forwarded ports.
+/// What iperf3 and rsync, which send, and curl and git, which fetch, reach by themselves over CUBIC, through forwarded ports and
+/// under `longhaul run`.
 #[test]
 #[ignore = "takes minutes, and only prints what it finds"]
-fn programs_by_themselves_and_forwarded() {
+fn programs_by_themselves_forwarded_and_under_run() {
     for loss in [0.001, 0.0] {
         let mut scenario = Scenario::new(100.0, 65.0);
         (scenario.loss, scenario.loss_reverse) = (loss, loss);
@@ -94,23 +97,30 @@ fn programs_by_themselves_and_forwarded() {
             let mut server = server.args(["-c", &program.serves]).process_group(0).spawn().unwrap();
             let listens = || lab.listens(Side::Right, Wire::Tcp, Some(program.port)).unwrap();
             wait_until("the program listens", listens);
-            let seconds = |host: &str, port: u16, run: u32| {
+            let mbps = |mut by: Command, host: &str, port: u16, run: u32| {
                 let asks = program.asks.replace("HOST", host).replace("PORT", &port.to_string());
-                let mut client = lab.command(Side::Left, "sh");
+                by.args(["sh", "-c", &asks.replace("RUN", &run.to_string())]);
                 let began = Instant::now();
-                let output = client.args(["-c", &asks.replace("RUN", &run.to_string())]).output().unwrap();
+                let output = by.output().unwrap();
                 assert!(output.status.success(), "{asks}: {output:?}");
-                began.elapsed().as_secs_f64()
+                files.bytes as f64 * 8e-6 / began.elapsed().as_secs_f64()
             };
-            let own = seconds(&lab.address(Side::Right).to_string(), program.port, 0);
-            let (_server, forwarding) = forwarding(&lab, root.path(), program.port);
-            let forwarded = [1, 2].map(|run| seconds("127.0.0.1", forwarding.ports[0].port(), run));
-            let mbps = |seconds: f64| files.bytes as f64 * 8e-6 / seconds;
+            let right = lab.address(Side::Right).to_string();
+            let own = mbps(lab.command(Side::Left, "env"), &right, program.port, 0);
+            let (server_of_ours, forwarding) = forwarding(&lab, root.path(), program.port);
+            let through =
+                |run| mbps(lab.command(Side::Left, "env"), "127.0.0.1", forwarding.ports[0].port(), run);
+            let forwarded = [1, 2].map(through);
+            let run = [3, 4].map(|run| {
+                let mut by = undisturbed(lab.command(Side::Left, LONGHAUL));
+                by.env("XDG_STATE_HOME", root.path().join("run")).args(["run", "--token-file"]);
+                by.arg(server_of_ours.token_file())
+                    .args(["--via", server_of_ours.url("").trim_end_matches('/')]);
+                mbps(by, &right, program.port, run)
+            });
             println!(
-                "loss {loss}, {name}: its own {:.1} Mb/s; forwarded {:.1}, and {:.1} the next time",
-                mbps(own),
-                mbps(forwarded[0]),
-                mbps(forwarded[1])
+                "loss {loss}, {name}: its own {own:.1} Mb/s; forwarded {:.1}, and {:.1} the next time; under run {:.1}, and {:.1}",
+                forwarded[0], forwarded[1], run[0], run[1]
             );
             let group = rustix::process::Pid::from_child(&server);
             rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
