@@ -37,8 +37,8 @@ pub fn run(args: &CpArgs) -> Exit {
         let _socket = ControlSocket::open(display.board(), &mut request.options);
         let stop = signals::stop_flag()?;
         let Request { sources, dest, options } = &request;
-        let copy = || longhaul::copy(sources, dest, options, display, stop.clone());
-        Ok(flags.retry.run(&stop, copy)?)
+        let copy = |display: &mut Display| longhaul::copy(sources, dest, options, display, stop.clone());
+        Ok(flags.retry.run(&stop, display, copy)?)
     })
 }
 

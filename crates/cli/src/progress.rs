@@ -2,6 +2,7 @@
 
 use crate::args::When;
 use crate::output::{bytes_text, eta_text, harmless, say, share_text};
+use crate::retry::Told;
 use crate::watch::{Board, TraceFile, time_left};
 use crate::why::limit_text;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -144,6 +145,15 @@ impl Observer for Display {
 
     fn wants_trace(&self) -> bool {
         self.trace.is_some()
+    }
+}
+
+impl Told for Display {
+    fn trying_again(&mut self, line: &str) {
+        if let Some(trace) = &mut self.trace {
+            trace.warning(line);
+        }
+        self.print(line);
     }
 }
 

@@ -1,6 +1,5 @@
 //! A copy that is tried again: the far side is away, or the path broke. What had arrived is taken over each time.
 
-use crate::output::say;
 use longhaul::{Cause, Error, Summary};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -29,11 +28,12 @@ pub fn parse_retries(text: &str) -> Result<Retries, String> {
 }
 
 impl Retries {
-    /// Copy until it is done, or trying again is no use, or `stop` is set.
-    pub fn run(
+    /// Copy until it is done, or trying again is no use, or `stop` is set. Why it is tried again is told.
+    pub fn run<T: Told>(
         self,
         stop: &AtomicBool,
-        mut copy: impl FnMut() -> Result<Summary, Error>,
+        told: &mut T,
+        mut copy: impl FnMut(&mut T) -> Result<Summary, Error>,
     ) -> Result<Summary, Error> {
         // `None`: any number.
         let mut left = match self {
@@ -44,7 +44,7 @@ impl Retries {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = Instant::now();
-            let outcome = copy();
+            let outcome = copy(told);
             let Some(line) = passing(&outcome) else { return outcome };
             match &mut left {
                 Some(0) => return outcome,
@@ -55,13 +55,19 @@ impl Retries {
             if began.elapsed() > LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
-            say(&format!("{line}; trying again in {} s", pause.as_secs()));
+            told.trying_again(&format!("{line}; trying again in {} s", pause.as_secs()));
             if !wait(pause, stop) {
                 return Err(Error::Interrupted);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
+}
+
+/// Who is told of failures that time may mend.
+pub trait Told {
+    /// Why, and when.
+    fn trying_again(&mut self, line: &str);
 }
 
 /// Why a copy failed, if time may mend it.
@@ -103,6 +109,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 mod tests {
     use super::*;
 
+    impl Told for () {
+        fn trying_again(&mut self, _line: &str) {}
+    }
+
     #[test]
     fn numbers_and_forever_are_understood() {
         assert_eq!(parse_retries("forever"), Ok(Retries::Forever));
@@ -118,7 +128,7 @@ mod tests {
         let mut tries = 0;
         let mut count = |retries: Retries, error: fn() -> Error| {
             tries = 0;
-            let outcome = retries.run(&stop, || {
+            let outcome = retries.run(&stop, &mut (), |_| {
                 tries += 1;
                 Err(error())
             });
@@ -134,7 +144,7 @@ mod tests {
     #[test]
     fn a_wish_to_stop_ends_the_waiting() {
         let stop = AtomicBool::default();
-        let outcome = Retries::Forever.run(&stop, || {
+        let outcome = Retries::Forever.run(&stop, &mut (), |_| {
             stop.store(true, Ordering::Relaxed);
             Err(Error::PeerLeft)
         });

@@ -12,6 +12,7 @@ use crate::control::ControlSocket;
 use crate::cp::{self, Manner, attempt, location};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, say};
+use crate::progress::Display;
 use crate::signals;
 use crate::watch::TraceFile;
 use clap::Parser;
@@ -148,8 +149,8 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
         }
         let _socket = ControlSocket::open(display.board(), &mut options);
         let stop = signals::stop_flag()?;
-        let copy = || run.copy_part(part, &dests, &options, display, stop.clone());
-        Ok(args.flags.retry.run(&stop, copy)?)
+        let copy = |display: &mut Display| run.copy_part(part, &dests, &options, display, stop.clone());
+        Ok(args.flags.retry.run(&stop, display, copy)?)
     })
 }
 

@@ -227,8 +227,15 @@ fn trying_again_comes_to_an_end() {
     let sides = large(false);
     let mut server = sides.serve();
     server.kill();
-    let ended = server.cp(sides.args(server.url(""), &["--retry=1"])).expect_code(1);
+    let trace = sides.here.path().join("trace.qlog");
+    let flags = ["--retry=1", &format!("--trace={}", trace.display())];
+    let ended = server.cp(sides.args(server.url(""), &flags)).expect_code(1);
     assert_eq!(ended.stderr.matches("trying again in 1 s").count(), 1, "{}", ended.stderr);
+    let told = fs::read_to_string(trace).unwrap();
+    assert!(
+        told.lines().any(|line| line.contains("warning") && line.contains("trying again in 1 s")),
+        "{told}"
+    );
 }
 
 /// The source is another file when the copy goes on; by its size and time it need not be.

@@ -1,10 +1,12 @@
-//! PSockets (Sivakumar, Bailey and Grossman, SC 2000), section 4: the experiments between Chicago and Ann Arbor.
+//! PSockets (Sivakumar, Bailey and Grossman, SC 2000): the experiments between Chicago and Ann Arbor of section 4, and those of
+//! section 5.
 
 mod amount;
 mod beside;
 mod blocks;
 mod clients;
 mod drops;
+mod sites;
 mod sockets;
 mod tuning;
 mod windows;
@@ -32,6 +34,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     beside::EXPERIMENT,
     drops::EXPERIMENT,
     blocks::EXPERIMENT,
+    sites::EXPERIMENT,
 ];
 
 /// The product of bandwidth and delay is that of section 4 d. The paper gives no queue; ours is one such product.

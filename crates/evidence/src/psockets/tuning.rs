@@ -41,7 +41,7 @@ impl Row {
 
 fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let counts = bench.pick(vec![1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24], vec![1, 2, 4, 8, 12], vec![1, 4]);
-    let (skip, measure) = bench.pick((1.0, 4.0), (0.5, 1.5), (0.2, 0.3));
+    let (skip, measure) = bench.pick((1.0, 10.0), (1.0, 5.0), (0.2, 0.3));
     let has_iperf = iperf::is_installed() && bench.pick(true, true, false);
     let conditions = bench.pick(&CONDITIONS[..], &CONDITIONS[..], &CONDITIONS[..1]);
     bench.expect_runs(conditions.len() * WINDOWS.len() * (counts.len() + usize::from(has_iperf)));
@@ -113,10 +113,11 @@ fn judge(rows: &[Row]) -> Vec<Statement> {
 }
 
 /// By itself, and with what may have kept the paper's single socket from filling it: a router with a short queue, and losses.
-const CONDITIONS: [Condition; 4] = [
+const CONDITIONS: [Condition; 5] = [
     Condition::PLAIN,
     Condition { queue_bdp: 0.1, ..Condition::PLAIN },
     Condition { loss: 0.0002, ..Condition::PLAIN },
+    Condition { loss: 0.0005, ..Condition::PLAIN },
     Condition { queue_bdp: 0.25, loss: 0.0002, ..Condition::PLAIN },
 ];
 /// Section 4 c: the usual one, and one near the bandwidth-delay product.
