@@ -138,14 +138,27 @@ impl Doorkeeper for Keeper<'_> {
         ServerKey { psk: forward_key(&key.psk), ..key }
     }
 
-    /// What makes a stream faster comes from the budget; the least that it can do with is had in any case.
     fn room(&mut self) -> Option<u64> {
-        let mut room = Allowance::of(&self.gate.budget, Purpose::Speed);
-        let steps = std::iter::successors(Some(BUFFER_MAX), |buffer| Some(buffer / 2));
-        let buffer = steps.take_while(|buffer| *buffer > BUFFER_MIN).find(|buffer| room.take(2 * buffer));
+        let (room, buffer) = buffer_of(&self.gate.budget);
         self.room = Some(room);
-        Some(buffer.unwrap_or(BUFFER_MIN))
+        Some(buffer)
     }
+}
+
+/// What a stream holds each way at most. What makes it faster comes from the budget, where as much as it has each way is left for
+/// the next one: the connection that only says what another will carry often comes first. The least that it can do with is
+/// had in any case.
+fn buffer_of(budget: &Arc<Budget>) -> (Allowance, u64) {
+    let mut room = Allowance::of(budget, Purpose::Speed);
+    let mut fits = |buffer: u64| {
+        // The second time it asks for what is left beside what it has.
+        let fits = room.take(buffer) && room.take(buffer);
+        room.keep(if fits { 2 * buffer } else { 0 });
+        fits
+    };
+    let steps = std::iter::successors(Some(BUFFER_MAX), |buffer| Some(buffer / 2));
+    let buffer = steps.take_while(|buffer| *buffer > BUFFER_MIN).find(|buffer| fits(*buffer));
+    (room, buffer.unwrap_or(BUFFER_MIN))
 }
 
 /// Somebody whose stream is open.
@@ -336,3 +349,18 @@ const GOODBYE_PATIENCE: Duration = Duration::from_secs(1);
 const ADDRESSES_MAX: usize = 8;
 /// Each way in any case.
 const BUFFER_MIN: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_leaves_as_much_as_it_has_to_the_next() {
+        let budget = Arc::new(Budget::new(128 << 20));
+        let streams: Vec<(Allowance, u64)> = (0..6).map(|_| buffer_of(&budget)).collect();
+        let buffers: Vec<u64> = streams.iter().map(|(_, buffer)| buffer >> 20).collect();
+        assert_eq!(buffers, [16, 8, 4, 2, 1, 1]);
+        drop(streams);
+        assert_eq!(buffer_of(&budget).1, 16 << 20);
+    }
+}
