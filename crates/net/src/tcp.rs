@@ -35,6 +35,9 @@ pub struct TcpOptions {
     pub label: Option<SciTag>,
     /// A connection that gets nothing through for so long, while others do, is given up by whoever watches it.
     pub stall: Duration,
+    /// A socket takes no more while so many bytes wait in it unsent: what waits there cannot go over another connection. On
+    /// loopback less than 512 KiB costs speed.
+    pub unsent_bytes: u32,
 }
 
 impl Default for TcpOptions {
@@ -46,6 +49,7 @@ impl Default for TcpOptions {
             mss: None,
             label: None,
             stall: Duration::from_secs(5),
+            unsent_bytes: 512 << 10,
         }
     }
 }
@@ -91,7 +95,7 @@ impl TcpOptions {
         // Whoever watches looks at connections that carry data; this ends the others.
         let user_timeout = self.stall.saturating_mul(USER_TIMEOUT_STALLS).min(USER_TIMEOUT_MAX);
         socket.set_tcp_user_timeout(Some(user_timeout))?;
-        socket.set_tcp_notsent_lowat(NOT_SENT_BYTES)
+        socket.set_tcp_notsent_lowat(self.unsent_bytes)
     }
 }
 
@@ -131,6 +135,3 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const USER_TIMEOUT_STALLS: u32 = 6;
 /// As much as the kernel takes, which counts milliseconds in 31 bits.
 const USER_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
-/// A socket takes no more while so many bytes wait in it unsent: what waits there cannot go over another connection. On
-/// loopback smaller values cost speed.
-const NOT_SENT_BYTES: u32 = 512 << 10;

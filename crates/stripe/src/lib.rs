@@ -50,8 +50,8 @@
 //! * **Bounds.** Each direction holds one buffer's worth (64 MiB unless set) at both ends, and each lane at most
 //!   one frame more. The receiver tells how far the sender may go; a lane that stalls stops the others only when
 //!   that is used up. Strangers cost a descriptor and a kilobyte each, 512 of them at most.
-//! * **A lane's socket** holds at most 512 KiB unsent (`TCP_NOTSENT_LOWAT`): what waits in it cannot go over
-//!   another lane.
+//! * **A lane's socket** holds at most 512 KiB unsent (`TCP_NOTSENT_LOWAT`), or as much as is set: what waits in it cannot go
+//!   over another lane.
 //! * **Stalls.** A lane is given up when neither its kernel nor the stream's acknowledgements get on for five
 //!   seconds while other lanes do. That the kernel's count moves is not enough: a box on the way may take bytes
 //!   and pass nothing on.

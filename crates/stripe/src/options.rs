@@ -188,6 +188,14 @@ impl StripeOptions {
         self
     }
 
+    /// A lane's socket takes no more while so many bytes wait in it unsent (`TCP_NOTSENT_LOWAT`), 512 KiB by default: what waits
+    /// there cannot go over another lane. Less is better for a program that waits for answers after every few MiB, and
+    /// costs speed where nothing but processors is the limit.
+    pub fn unsent(mut self, bytes: u32) -> Self {
+        self.tcp.unsent_bytes = bytes;
+        self
+    }
+
     /// Keep what [`Streams::Auto`] finds in memory, for all streams with clones of these options.
     pub fn remember_in_memory(mut self) -> Self {
         self.remembered = Some(Remembered::default());

@@ -40,7 +40,7 @@ fn forward_key(psk: &Psk) -> Psk {
 
 /// The options of both sides' streams.
 fn stream_options() -> StripeOptions {
-    let options = StripeOptions::new().buffer(BUFFER_MAX).lanes_after(LANES_AFTER);
+    let options = StripeOptions::new().buffer(BUFFER_MAX).lanes_after(LANES_AFTER).unsent(UNSENT_BYTES);
     let options = options.connect_timeout(CONNECT_PATIENCE);
     // As a copy's TCP streams do, they leave others their share.
     match usual_congestion() {
@@ -72,5 +72,8 @@ fn read_all(mut stream: &StripedStream, buf: &mut [u8], until: Instant, stop: &A
 const CONNECT_PATIENCE: Duration = Duration::from_secs(15);
 /// Who wrote so much has more to say than what a person types or a server's greeting: it is worth further connections.
 const LANES_AFTER: u64 = 256 << 10;
+/// Bytes that may wait in a lane's socket. ssh sends 2 MiB before it waits for an answer: with half a MiB in each of four lanes the
+/// others had nothing, and rsync over it 23 Mb/s instead of 43 over 100 Mb/s, 65 ms, 0.1 % loss.
+const UNSENT_BYTES: u32 = 64 << 10;
 /// Bytes that a stream holds each way at most: 32 MiB carry 2.7 Gb/s over 100 ms.
 const BUFFER_MAX: u64 = 32 << 20;
