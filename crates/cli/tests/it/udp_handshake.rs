@@ -118,7 +118,7 @@ fn a_daemon_that_was_started_again_is_sent_everything_once_more() {
 #[test]
 fn what_is_lost_of_the_first_data_is_sent_again() {
     let Some(_shared) = machine::wait() else { return };
-    let met = Met::over(&Scenario { loss: 0.3, ..Scenario::new(50.0, 100.0) });
+    let met = Met::over(&Scenario { loss: 0.2, ..Scenario::new(50.0, 100.0) });
     for seed in 2..6 {
         met.change_source(seed);
         met.push(&[]);

@@ -224,7 +224,7 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.outbox = None;
         if let Some(stream) = &self.resumable {
-            let _ = self.written.recv_timeout(LAST_WORD);
+            let _ = self.written.recv_timeout(BROKEN_PATIENCE);
             stream.end();
         }
         if let Some(closer) = self.closer.take() {
@@ -235,7 +235,7 @@ impl Drop for Control {
 
 /// How long last words may take to leave.
 const FINISH_PATIENCE: Duration = Duration::from_secs(5);
-/// And if there is no connection for them.
+/// And if there is no connection for them, or who says them ends without ceremony: time for a busy host to write what it can.
 const BROKEN_PATIENCE: Duration = Duration::from_secs(1);
 /// How long until the other side has them: it may have to find out that its connection brings nothing, and make another.
 const HEARD_PATIENCE: Duration = Duration::from_secs(15);
@@ -337,8 +337,6 @@ const KEPT_LIMIT: usize = KEPT_MAX + OUTBOX_MAX;
 const FULL_PAUSE: Duration = Duration::from_millis(10);
 /// Acknowledged at least after so many bytes; else with each sign of life.
 const TELL_TAKEN: u64 = 1 << 20;
-/// How long the last word of who ends without ceremony may take.
-const LAST_WORD: Duration = Duration::from_millis(200);
 
 struct MessageReader<'a> {
     reader: &'a mut dyn Read,
