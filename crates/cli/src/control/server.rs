@@ -52,7 +52,11 @@ impl ControlSocket {
         open_folder(folder)?;
         clear_stale(folder);
         let path = socket_of(folder, std::process::id());
-        let listener = UnixListener::bind(&path)?;
+        // Who sees it may connect: between bind and listen he would be refused.
+        let unseen = path.with_extension("new");
+        let _ = fs::remove_file(&unseen);
+        let listener = UnixListener::bind(&unseen)?;
+        fs::rename(&unseen, &path)?;
         let socket = ControlSocket { path };
         let serve = move || {
             for stream in listener.incoming() {
