@@ -1,7 +1,7 @@
 //! Traffic: flows that come and go by a rule.
 
 use crate::impair::mix;
-use crate::protocol::FlowSpec;
+use crate::protocol::{FlowSpec, Protocol};
 use crate::route::{Placement, Route};
 use fastrand::Rng;
 use longhaul_proto::units::{Rate, Time};
@@ -43,6 +43,14 @@ impl Traffic {
             is_background: false,
             remembers: false,
         }
+    }
+
+    /// Short flows of others, from the beginning on, which a run does not wait for: a Poisson process of flows of these sizes that
+    /// fill a share `load` of a path of this rate (sizes as in [`Arrivals::poisson`]).
+    pub fn others(protocol: Protocol, sizes: Distribution, load: f64, rate: Rate, until: Time) -> Traffic {
+        let arrivals = Arrivals::poisson(Time::ZERO, until, load, rate, sizes.mean());
+        let spec = FlowSpec::new(protocol, 0);
+        Traffic { sizes: Some(sizes), is_background: true, ..Traffic::new(spec, arrivals) }
     }
 
     /// The flows that come, in the order of time: those that a workload with this seed begins, in which this is the

@@ -1,11 +1,11 @@
 //! Transfers of the object in the simulator by FOBS, by TCP and by many sockets, while others use the network.
 
 use super::run::{CARD_MBIT, Done, OBJECT_BYTES, OC3_MBIT, PACKET_LEN};
-use crate::sim::{Options, run_jobs};
+use crate::sim::{Options, classic_tcp, run_jobs};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::object::AckKind;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_sim::flow::{FlowSpec, ObjectFlow, Protocol, TcpFlow};
+use longhaul_sim::flow::{FlowSpec, ObjectFlow, Protocol};
 use longhaul_sim::metrics::Summary;
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
@@ -69,11 +69,6 @@ impl Transfer {
     }
 
     fn flows(&self, bytes: u64) -> (FlowSpec, u64) {
-        let tcp = |large_windows: bool| {
-            let mut flow = TcpFlow { classic: true, ..TcpFlow::new(ControllerKind::NewReno) };
-            flow.config.window_scaling = large_windows;
-            Protocol::Tcp(flow)
-        };
         match self.way {
             Way::Fobs => {
                 let ack = AckKind::Every(64);
@@ -84,21 +79,18 @@ impl Transfer {
                 };
                 (FlowSpec::new(Protocol::Object(flow), bytes), 1)
             }
-            Way::Tcp { large_windows } => (FlowSpec::new(tcp(large_windows), bytes), 1),
-            Way::Sockets(count) => (FlowSpec::new(tcp(false), bytes / count), count),
+            Way::Tcp { large_windows } => (FlowSpec::new(classic_tcp(large_windows), bytes), 1),
+            Way::Sockets(count) => (FlowSpec::new(classic_tcp(false), bytes / count), count),
         }
     }
 
     /// Short TCP flows of others through the same routers.
     fn others(&self, hop: HopId, until: Time) -> Traffic {
-        let flow = TcpFlow { classic: true, ..TcpFlow::new(ControllerKind::NewReno) };
         let rate = Rate::from_mbps(OC3_MBIT);
-        let arrivals = Arrivals::poisson(Time::ZERO, until, self.load, rate, OTHERS_BYTES);
+        let sizes = Distribution::Pareto { shape: OTHERS_SHAPE, mean: OTHERS_BYTES };
         Traffic {
-            sizes: Some(Distribution::Pareto { shape: OTHERS_SHAPE, mean: OTHERS_BYTES }),
             pairs: vec![Pair { route: Route::over(hop), ..Pair::default() }],
-            is_background: true,
-            ..Traffic::new(FlowSpec::new(Protocol::Tcp(flow), 0), arrivals)
+            ..Traffic::others(classic_tcp(true), sizes, self.load, rate, until)
         }
     }
 }

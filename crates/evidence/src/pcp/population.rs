@@ -3,15 +3,14 @@
 //! The paper gives no parameters of its paths. What follows is drawn once for all protocols, from what such hosts
 //! had in 2005: universities on 100 Mb/s Ethernet, sites on T3 lines and 10 Mb/s Ethernet, a few on cable.
 
+use crate::sim::classic_tcp;
 use fastrand::Rng;
-use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_sim::flow::{FlowSpec, Protocol, TcpFlow};
 use longhaul_sim::impair::mix;
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
-use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
+use longhaul_sim::traffic::{Distribution, Traffic};
 use longhaul_sim::workload::{FlowRecord, Workload};
 use std::fmt;
 use std::time::Duration;
@@ -118,14 +117,9 @@ impl WidePath {
 
     /// What others send over the path from the beginning on.
     pub fn cross_traffic(&self) -> Traffic {
-        let tcp = TcpFlow { classic: true, ..TcpFlow::new(ControllerKind::NewReno) };
         let rate = Rate::from_mbps(self.scenario.bottleneck_mbit);
-        let arrivals = Arrivals::poisson(Time::ZERO, Time::MAX, self.cross_load, rate, CROSS_BYTES);
-        Traffic {
-            sizes: Some(Distribution::Pareto { shape: CROSS_SHAPE, mean: CROSS_BYTES }),
-            is_background: true,
-            ..Traffic::new(FlowSpec::new(Protocol::Tcp(tcp), 0), arrivals)
-        }
+        let sizes = Distribution::Pareto { shape: CROSS_SHAPE, mean: CROSS_BYTES };
+        Traffic::others(classic_tcp(true), sizes, self.cross_load, rate, Time::MAX)
     }
 }
 

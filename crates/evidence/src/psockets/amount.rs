@@ -1,7 +1,7 @@
 //! psockets-b: goodput by amount of data, for several numbers of sockets.
 
 use super::{
-    CONGESTION_CONTROL, Condition, WINDOWS_BYTES, goodput_mbps, method, over_conditions, paper_stream,
+    Condition, WINDOWS_BYTES, goodput_mbps, method, over_conditions, paper_iperf, paper_stream,
     payload_limit_mbps,
 };
 use crate::ExperimentError;
@@ -62,11 +62,9 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
                 mbps.push(goodput_mbps(&stream, bench, lab)?);
             }
             let iperf = Iperf {
-                congestion: CONGESTION_CONTROL,
-                window_bytes: buffer,
                 write_bytes: Some(bytes.min(IPERF_WRITE_MAX)),
                 measure_s: bench.pick(2, 1, 1),
-                ..Iperf::default()
+                ..paper_iperf(buffer)
             };
             let iperf = if has_iperf { Some(iperf.run(bench, lab, false)?) } else { None };
             rows.push(Row { bytes, mbps, iperf });

@@ -66,11 +66,11 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             mbps: median(mbps).unwrap_or_default(),
         };
         let rows: Rows = WAYS.iter().zip(mbps).map(of).collect();
-        let shown = (vec![judge_equal(&rows), OURS.leave_open("judged over all conditions")], table(&rows));
+        let found = (vec![judge_equal(&rows)], table(&rows));
         all.push((condition.to_string(), rows));
-        Ok(shown)
+        Ok(found)
     })?;
-    findings.statements[1] = judge_ours(&all);
+    findings.statements.push(judge_ours(&all));
     Ok(findings)
 }
 

@@ -23,9 +23,10 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
     let (skip, measure) = bench.pick((1.0, 60.0), (1.0, 12.0), (0.2, 0.3));
     let mut conditions = Condition::windows(&WINDOWS_BYTES);
     // The paper's packets met those of others ("more contention within packets").
-    let with_others = |others| move |plain: &Condition| Condition { others, ..*plain };
-    conditions.extend(Condition::windows(&WINDOWS_BYTES[1..]).iter().map(with_others(0.05)));
-    conditions.extend(Condition::windows(&WINDOWS_BYTES[1..]).iter().map(with_others(0.1)));
+    for others in [0.05, 0.1] {
+        let plain = Condition::windows(&WINDOWS_BYTES[1..]).into_iter();
+        conditions.extend(plain.map(|plain| Condition { others, ..plain }));
+    }
     let conditions = bench.pick(&conditions[..], &conditions[..], &conditions[..1]);
     bench.expect_runs(conditions.len() * SOCKETS.len());
     let method = vec![

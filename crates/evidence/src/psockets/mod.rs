@@ -16,13 +16,14 @@ use crate::experiment::{self, Experiment};
 use crate::lab::bench::Bench;
 use crate::lab::figures::possible;
 use crate::lab::flows;
+use crate::lab::iperf::Iperf;
 use crate::lab::striped::{Amount, Partition, Streams, Striped};
 use crate::report::{Findings, Plane, Statement, Table};
 use longhaul_lab::{Flows, Lab, Scenario};
 use longhaul_proto::control::ControllerKind;
 use longhaul_proto::units::{Rate, Time};
-use longhaul_sim::flow::FlowSpec;
-use longhaul_sim::traffic::{Arrivals, Distribution, Traffic};
+use longhaul_sim::flow::{Protocol, TcpFlow};
+use longhaul_sim::traffic::{Distribution, Traffic};
 use std::fmt;
 
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -70,6 +71,11 @@ fn paper_stream(streams: u32, amount: Amount) -> Striped {
         amount,
         ..Striped::default()
     }
+}
+
+/// iperf3 with buffers of so many bytes, under the same control.
+fn paper_iperf(window_bytes: Option<u64>) -> Iperf {
+    Iperf { congestion: CONGESTION_CONTROL, window_bytes, ..Iperf::default() }
 }
 
 /// What such a stream carried, Mb/s.
@@ -129,12 +135,8 @@ impl Condition {
             return Ok(None);
         }
         let rate = Rate::from_mbps(path().bottleneck_mbit);
-        let arrivals = Arrivals::poisson(Time::ZERO, Time::MAX, self.others, rate, OTHERS_BYTES);
-        let traffic = Traffic {
-            sizes: Some(Distribution::Pareto { shape: OTHERS_SHAPE, mean: OTHERS_BYTES }),
-            is_background: true,
-            ..Traffic::new(FlowSpec::tcp(ControllerKind::NewReno, 0), arrivals)
-        };
+        let newreno = Protocol::Tcp(TcpFlow::new(ControllerKind::NewReno));
+        let traffic = Traffic::others(newreno, OTHERS_SIZES, self.others, rate, Time::MAX);
         Ok(Some(lab.flows(CONGESTION_CONTROL, vec![traffic], bench.options.seed)?))
     }
 }
@@ -200,6 +202,7 @@ const WINDOWS_BYTES: [u64; 3] = [64 << 10, 32 << 10, 48 << 10];
 const CONGESTION_CONTROL: &str = "reno";
 const OTHERS_BYTES: f64 = 30e3;
 const OTHERS_SHAPE: f64 = 1.5;
+const OTHERS_SIZES: Distribution = Distribution::Pareto { shape: OTHERS_SHAPE, mean: OTHERS_BYTES };
 /// Section 4 a.
 const WINDOW_BYTES: u64 = 64 << 10;
 /// Section 4 a: "the amount of data" of each experiment. At 76 Mb/s it lasts 7 ms, a third of a round trip, so it cannot

@@ -1,16 +1,15 @@
 //! psockets-sc99: six machines at three sites, two at each, send to one exhibition floor (section 5), in the simulator.
 
-use super::{OTHERS_BYTES, OTHERS_SHAPE};
+use super::{OTHERS_BYTES, OTHERS_SHAPE, OTHERS_SIZES};
 use crate::experiment::Experiment;
 use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
-use crate::sim::{Options, run_jobs};
-use longhaul_proto::control::ControllerKind;
+use crate::sim::{Options, classic_tcp, run_jobs};
 use longhaul_proto::units::{Rate, Time};
-use longhaul_sim::flow::{ENDLESS, FlowSpec, Protocol, TcpFlow};
+use longhaul_sim::flow::{ENDLESS, FlowSpec};
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
 use longhaul_sim::trace::TraceMode;
-use longhaul_sim::traffic::{Arrivals, Distribution, Pair, Traffic};
+use longhaul_sim::traffic::{Arrivals, Pair, Traffic};
 use longhaul_sim::workload::{Measured, Workload};
 use longhaul_sim::{HopId, Route};
 use std::time::Duration;
@@ -41,7 +40,7 @@ impl Job {
     /// What the six machines' programs could read, Mb/s: of each machine as much from every socket as from its slowest.
     fn run(&self, seconds: u64) -> f64 {
         let hops: Vec<PathConfig> = SITES.iter().map(|site| PathConfig::new(&site.path(self.seed))).collect();
-        let machines = SITES.iter().enumerate().flat_map(|(at, _)| [at; MACHINES]);
+        let machines = (0..SITES.len()).flat_map(|site| [site; MACHINES]);
         let mut traffic: Vec<Traffic> = machines.map(|site| self.machine(site)).collect();
         let own = traffic.len();
         if self.others > 0.0 {
@@ -58,30 +57,21 @@ impl Job {
 
     fn machine(&self, site: usize) -> Traffic {
         let arrivals = Arrivals::Staggered { from: Time::ZERO, gap: START_GAP, count: self.sockets };
-        Traffic { pairs: vec![over(site)], ..Traffic::new(FlowSpec::new(socket(), ENDLESS), arrivals) }
+        Traffic {
+            pairs: vec![over(site)],
+            ..Traffic::new(FlowSpec::new(classic_tcp(false), ENDLESS), arrivals)
+        }
     }
 
     fn others(&self, at: usize, site: &Site) -> Traffic {
         let rate = Rate::from_mbps(site.mbit);
-        let arrivals = Arrivals::poisson(Time::ZERO, Time::MAX, self.others, rate, OTHERS_BYTES);
-        Traffic {
-            sizes: Some(Distribution::Pareto { shape: OTHERS_SHAPE, mean: OTHERS_BYTES }),
-            pairs: vec![over(at)],
-            is_background: true,
-            ..Traffic::new(FlowSpec::new(socket(), 0), arrivals)
-        }
+        let others = Traffic::others(classic_tcp(false), OTHERS_SIZES, self.others, rate, Time::MAX);
+        Traffic { pairs: vec![over(at)], ..others }
     }
 }
 
 fn over(site: usize) -> Pair {
     Pair { route: Route::over(HopId::new(site as u32)), ..Pair::default() }
-}
-
-/// TCP of the paper's time, with its default window of 64 KB.
-fn socket() -> Protocol {
-    let mut flow = TcpFlow { classic: true, ..TcpFlow::new(ControllerKind::NewReno) };
-    flow.config.window_scaling = false;
-    Protocol::Tcp(flow)
 }
 
 fn readable_mbps(measured: &Measured, machine: usize) -> f64 {

@@ -1,8 +1,6 @@
 //! psockets-c: with and without large windows, against iperf3.
 
-use super::{
-    CONGESTION_CONTROL, Condition, goodput_mbps, method, over_conditions, paper_stream, window_name,
-};
+use super::{Condition, goodput_mbps, method, over_conditions, paper_iperf, paper_stream, window_name};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -60,13 +58,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
                 let stream = Striped { window_bytes: Some(window_bytes), ..stream };
                 points.push((count, goodput_mbps(&stream, bench, lab)?));
             }
-            let iperf = Iperf {
-                congestion: CONGESTION_CONTROL,
-                window_bytes: Some(window_bytes),
-                skip_s: 1,
-                measure_s: bench.pick(10, 5, 1),
-                ..Iperf::default()
-            };
+            let measure_s = bench.pick(10, 5, 1);
+            let iperf = Iperf { skip_s: 1, measure_s, ..paper_iperf(Some(window_bytes)) };
             let iperf = if has_iperf { Some(iperf.run(bench, lab, false)?) } else { None };
             rows.push(Row { window_bytes, points, iperf });
         }

@@ -1,8 +1,6 @@
 //! psockets-d: eight sockets with windows of 1 KB to 4 MB, against iperf3.
 
-use super::{
-    CONGESTION_CONTROL, Condition, goodput_mbps, method, over_conditions, paper_stream, window_name,
-};
+use super::{Condition, goodput_mbps, method, over_conditions, paper_iperf, paper_stream, window_name};
 use crate::ExperimentError;
 use crate::experiment::Experiment;
 use crate::lab::bench::Bench;
@@ -61,14 +59,8 @@ fn measure(bench: &Bench<'_>) -> Result<Findings, ExperimentError> {
             let stream = Striped { window_bytes: Some(window_bytes), write_bytes: WRITE_BYTES, ..stream };
             let eight = goodput_mbps(&stream, bench, lab)?;
             let clients = |connections| {
-                let iperf = Iperf {
-                    connections,
-                    congestion: CONGESTION_CONTROL,
-                    window_bytes: Some(window_bytes),
-                    skip_s: 1,
-                    measure_s: bench.pick(10, 5, 1),
-                    ..Iperf::default()
-                };
+                let measure_s = bench.pick(10, 5, 1);
+                let iperf = Iperf { connections, skip_s: 1, measure_s, ..paper_iperf(Some(window_bytes)) };
                 has_iperf.then(|| iperf.run(bench, lab, false)).transpose()
             };
             rows.push(Row { window_bytes, eight, iperf: clients(1)?, two: clients(2)? });

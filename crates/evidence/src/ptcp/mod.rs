@@ -220,8 +220,8 @@ fn report(backend: &Backend<'_>, figure: &Figure) -> Result<Findings, Experiment
     method.push(format!(
         "The paper gives neither delay nor buffer, duration or background traffic; these are ours: {RTT_MS} ms, a \
          buffer of one bandwidth-delay product and smaller and larger ones, windows that no receiver limits and such as are \
-         limited to a share of that product, TCPs without selective acknowledgements and, for what the paper left for later, with them, MSS {MSS}, a reverse path without loss, and short flows of NewReno (Pareto, {:.0} kB in the \
-         mean) that ask for {:.0} % of the link. `{}`: longhaul's default control, each flow an object transfer over UDP, in \
+         limited to a share of that product, TCPs without selective acknowledgements and, for what the paper left for later, \
+         with them, MSS {MSS}, a reverse path without loss, and short flows of NewReno (Pareto, {:.0} kB in the mean) that ask for {:.0} % of the link. `{}`: longhaul's default control, each flow an object transfer over UDP, in \
          clear.",
         BACKGROUND_BYTES / 1e3,
         BACKGROUND_LOAD * 100.0,
@@ -255,12 +255,8 @@ impl Contender {
 /// Others' short flows.
 fn background(condition: &Condition) -> Traffic {
     let rate = Rate::from_mbps(RATE_MBIT);
-    let short = Arrivals::poisson(Time::ZERO, Time::MAX, BACKGROUND_LOAD, rate, BACKGROUND_BYTES);
-    Traffic {
-        sizes: Some(Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES }),
-        is_background: true,
-        ..Traffic::new(FlowSpec::new(tcp(ControllerKind::NewReno, condition), 0), short)
-    }
+    let sizes = Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES };
+    Traffic::others(tcp(ControllerKind::NewReno, condition), sizes, BACKGROUND_LOAD, rate, Time::MAX)
 }
 
 fn tcp(control: ControllerKind, condition: &Condition) -> Protocol {

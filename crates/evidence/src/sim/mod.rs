@@ -9,6 +9,8 @@ pub use over::over;
 pub(crate) use single::{Single, SingleResult, payload_rate, run_singles};
 
 use crate::{KeptRuns, Scale};
+use longhaul_proto::control::ControllerKind;
+use longhaul_sim::flow::{Protocol, TcpFlow};
 use longhaul_sim::parallel;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -59,6 +61,13 @@ impl Options<'_> {
     pub(crate) fn contestants_or_all(&self) -> Vec<Contestant> {
         if self.contestants.is_empty() { Contestant::all() } else { self.contestants.to_vec() }
     }
+}
+
+/// TCP as up to 2006, with NewReno's rule and SACK, and windows beyond 64 KB or not.
+pub(crate) fn classic_tcp(large_windows: bool) -> Protocol {
+    let mut flow = TcpFlow { classic: true, ..TcpFlow::new(ControllerKind::NewReno) };
+    flow.config.window_scaling = large_windows;
+    Protocol::Tcp(flow)
 }
 
 /// Run jobs but those that are kept, `options.threads` at a time; the results come in the order of the jobs.

@@ -153,7 +153,9 @@ fn buffer_of(budget: &Arc<Budget>) -> (Allowance, u64) {
     let mut fits = |buffer: u64| {
         // The second time it asks for what is left beside what it has.
         let fits = room.take(buffer) && room.take(buffer);
-        room.keep(if fits { 2 * buffer } else { 0 });
+        if !fits {
+            room.keep(0);
+        }
         fits
     };
     let steps = std::iter::successors(Some(BUFFER_MAX), |buffer| Some(buffer / 2));
