@@ -18,7 +18,7 @@ MUSL := $(subst -gnu,-musl,$(HOST))
 HAS_MUSL = $(shell [ -d "$$(rustc --print sysroot)/lib/rustlib/$(MUSL)/lib" ] && command -v musl-gcc)
 STATIC = $(if $(HAS_MUSL),$(MUSL),$(HOST))
 PROGRAM = $(CARGO_TARGET_DIR)/$(STATIC)/release/longhaul
-# What make install takes, and longhaul-lab beside it: what make build has made last. Under sudo there is mostly no rustc to ask.
+# What make install takes, and longhaul-lab and longhaul-store beside it: what make build has made last. Under sudo there is mostly no rustc to ask.
 BUILT = $(firstword $(shell ls -t $(CARGO_TARGET_DIR)/*/release/longhaul 2>/dev/null))
 export TOOLS := $(CARGO_TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -52,12 +52,12 @@ SMALLER := -DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX
 PACKED := -C link-arg=-Wl,-z,pack-relative-relocs
 
 .PHONY: build
-build: setup-static ## Build the release programs: longhaul, one static file that is small enough to be sent ahead over ssh, and longhaul-lab
+build: setup-static ## Build the release programs: longhaul, one static file that is small enough to be sent ahead over ssh, longhaul-lab and longhaul-store
 	CFLAGS="$(CFLAGS) $(SMALLER)" $(if $(HAS_MUSL),CC_$(subst -,_,$(MUSL))=musl-gcc) \
 		RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols $(if $(HAS_MUSL),$(PACKED))" CARGO_PROFILE_RELEASE_DEBUG=0 \
 		CARGO_PROFILE_RELEASE_LTO=fat CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1 \
-		$(CARGO) build --locked --release --target $(STATIC) -p longhaul-cli -p longhaul-evidence
-	@echo "built $(PROGRAM) and $(PROGRAM)-lab"
+		$(CARGO) build --locked --release --target $(STATIC) -p longhaul-cli -p longhaul-evidence -p longhaul-store
+	@echo "built $(PROGRAM), $(PROGRAM)-lab and $(PROGRAM)-store"
 
 .PHONY: setup-static
 setup-static:
@@ -71,11 +71,11 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 LIB = $(DESTDIR)$(PREFIX)/lib
 
 .PHONY: install
-install: ## Install both, manual, shell completions and a systemd unit below PREFIX (/usr/local); after make build
+install: ## Install them, manual, shell completions and a systemd unit below PREFIX (/usr/local); after make build
 	@[ -n "$(BUILT)" ] || { echo "nothing is built in $(CARGO_TARGET_DIR): make build first" >&2; exit 1; }
-	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT) $(BUILT)-lab
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT) $(BUILT)-lab $(BUILT)-store
 	install -d $(addprefix $(SHARE)/,man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
-	umask 022; for program in $(BUILT) $(BUILT)-lab; do name=$${program##*/}; \
+	umask 022; for program in $(BUILT) $(BUILT)-lab $(BUILT)-store; do name=$${program##*/}; \
 		$$program man $(SHARE)/man/man1; \
 		$$program completions bash > $(SHARE)/bash-completion/completions/$$name; \
 		$$program completions zsh > $(SHARE)/zsh/site-functions/_$$name; \

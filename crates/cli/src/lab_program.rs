@@ -18,8 +18,7 @@ pub fn become_it() -> Failure {
     // The name that the user called is the one in its messages.
     let name = words.next().unwrap_or_else(|| "longhaul".into());
     let args: Vec<OsString> = words.collect();
-    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
-    for program in beside.into_iter().chain([PathBuf::from(PROGRAM)]) {
+    for program in places(PROGRAM) {
         let error = Command::new(&program).arg0(&name).args(&args).exec();
         if error.kind() != ErrorKind::NotFound {
             return Failure::Failed(format!(
@@ -34,6 +33,12 @@ pub fn become_it() -> Failure {
         "{asked} is done by the program {PROGRAM}, which is not installed: put it beside longhaul or on the PATH \
          (make build builds both)"
     ))
+}
+
+/// Where a program that belongs to this one may be: beside it, or on the PATH.
+pub fn places(name: &str) -> Vec<PathBuf> {
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(name));
+    beside.into_iter().chain([PathBuf::from(name)]).collect()
 }
 
 const PROGRAM: &str = "longhaul-lab";

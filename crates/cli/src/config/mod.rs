@@ -92,6 +92,8 @@ pub struct Config {
     pub announce: Vec<IpAddr>,
     /// What is told of flows.
     pub firefly: Option<CollectorName>,
+    /// How object stores are reached: variables of the environment that longhaul-store looks at.
+    pub store: Vec<(&'static str, String)>,
 }
 
 impl Config {
@@ -130,6 +132,7 @@ impl Config {
             may_set_all: written.allow_super.unwrap_or(false),
             announce: written.announce.clone(),
             firefly: written.firefly.as_ref().map(|collector| collector.0.clone()),
+            store: written.s3.variables(),
         })
     }
 }
@@ -187,7 +190,9 @@ impl Reader<'_> {
                 return Err((self.span(&["users", name, "folders", folder]), error.to_string()));
             };
             let shown = if folder == ROOT { String::new() } else { folder.clone() };
-            grants.push(Grant { name: shown, folder: self.folder.join(place), access: access.0 });
+            // What lies in an object store is no path.
+            let folder = if is_url(place) { place.clone() } else { self.folder.join(place) };
+            grants.push(Grant { name: shown, folder, access: access.0 });
         }
         Ok(User {
             name: name.into(),
@@ -239,6 +244,11 @@ fn first_line(message: &str) -> String {
 pub fn is_user_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     (1..=64).contains(&name.len()) && name.chars().all(fits)
+}
+
+/// Whether a folder lies in an object store.
+pub fn is_url(folder: &Path) -> bool {
+    folder.as_os_str().as_encoded_bytes().starts_with(b"s3://")
 }
 
 /// The folder that is all of the server.

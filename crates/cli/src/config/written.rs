@@ -47,6 +47,35 @@ pub struct Written {
     pub key_file: Option<PathBuf>,
     pub scitag: Option<Parsed<SciTag>>,
     pub firefly: Option<Parsed<CollectorName>>,
+    #[serde(default)]
+    pub s3: WrittenStore,
+}
+
+/// How object stores are reached. What is not said here is taken from the environment.
+#[derive(Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WrittenStore {
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
+    pub style: Option<String>,
+    pub key_id: Option<String>,
+    pub secret: Option<String>,
+    pub session_token: Option<String>,
+}
+
+impl WrittenStore {
+    /// As variables of the environment, by the names that other programs have for them too.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let all = [
+            ("AWS_ENDPOINT_URL_S3", &self.endpoint),
+            ("AWS_REGION", &self.region),
+            ("LONGHAUL_S3_STYLE", &self.style),
+            ("AWS_ACCESS_KEY_ID", &self.key_id),
+            ("AWS_SECRET_ACCESS_KEY", &self.secret),
+            ("AWS_SESSION_TOKEN", &self.session_token),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+    }
 }
 
 impl Written {

@@ -5,15 +5,17 @@ mod metrics;
 mod paste;
 mod records;
 mod sandbox;
+mod stores;
 
 use self::paste::Paste;
 use self::records::Kept;
 use self::sandbox::Needs;
+use self::stores::Stores;
 use crate::args::ServeArgs;
-use crate::config::{Config, ConfigError, load_or_make};
+use crate::config::{Config, ConfigError, is_url, load_or_make};
 use crate::failure::Failure;
 use crate::output::{self, Exit, warn};
-use crate::values::{Token, find_token, open_collector};
+use crate::values::{Token, describe, find_token, open_collector};
 use crate::{log, signals};
 use longhaul::daemon::MEMORY_BYTES;
 use longhaul::daemon::admission::Admission;
@@ -23,16 +25,18 @@ use longhaul::{Collector, CollectorName, DEFAULT_PORT, Identity, ServeOptions, T
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Serve until a signal comes.
 pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
-    let plan = match (&args.config, &args.root) {
+    let mut plan = match (&args.config, &args.root) {
         (Some(config), _) => Plan::of_config(args, config)?,
         (None, Some(root)) => Plan::of_folder(args, root)?,
         (None, None) => return Err(Failure::Usage("give --config FILE or --root DIR".into())),
     };
+    let mut stores = Stores::mount(&plan.policy, &plan.store)?;
+    stores.put_in_place(&mut plan.policy)?;
     log::start("info")?;
     let needs = plan.sandbox.then(|| plan.needs());
     let kept = Kept::open(plan.audit.as_deref(), plan.metrics)?;
@@ -48,7 +52,10 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
         fireflies: plan.firefly.and_then(collector),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let hang_up = plan.config.clone().map(|path| reloader(path, admission));
+    let lost = Arc::new(OnceLock::new());
+    stores.watch(end_without_store(&lost, &stop)).map_err(|error| Failure::Failed(describe(&error)))?;
+    let stores = Arc::new(stores);
+    let hang_up = plan.config.clone().map(|path| reloader(path, admission, stores.clone()));
     let mut failed = None;
     longhaul::serve(options, stop.clone(), |bound| {
         let warnings = needs.map(|needs| sandbox::enter(&needs)).unwrap_or_default();
@@ -67,7 +74,21 @@ pub fn run(args: &ServeArgs) -> Result<Exit, Failure> {
     })?;
     tell_manager(&[sd_notify::NotifyState::Stopping]);
     kept.close();
-    failed.map_or(Ok(Exit::Done), Err)
+    let lost = lost.get().map(|place| Failure::Failed(format!("{place}: longhaul-store has ended")));
+    failed.or(lost).map_or(Ok(Exit::Done), Err)
+}
+
+/// What is done when a program that answers for an object store has ended: whoever started the server is to start both anew.
+fn end_without_store(
+    lost: &Arc<OnceLock<String>>,
+    stop: &Arc<AtomicBool>,
+) -> impl Fn(&str) + Clone + Send + 'static {
+    let (lost, stop) = (lost.clone(), stop.clone());
+    move |place| {
+        if !stop.swap(true, Ordering::Relaxed) {
+            let _ = lost.set(place.to_owned());
+        }
+    }
 }
 
 /// Tell the service manager that started this, if one did.
@@ -89,6 +110,8 @@ struct Plan {
     may_set_all: bool,
     announce: Vec<IpAddr>,
     firefly: Option<CollectorName>,
+    /// How object stores are reached, besides what the environment says.
+    store: Vec<(&'static str, String)>,
     /// The file to read again when asked to.
     config: Option<PathBuf>,
     /// Read again with it.
@@ -132,6 +155,7 @@ impl Plan {
             may_set_all: config.may_set_all,
             announce: config.announce,
             firefly: config.firefly,
+            store: config.store,
             config: Some(path.into()),
             key_file: Some(config.key_file),
             greeting: Greeting::Config(path.display().to_string()),
@@ -140,7 +164,7 @@ impl Plan {
 
     /// One folder and one token: without a configuration.
     fn of_folder(args: &ServeArgs, root: &Path) -> Result<Plan, Failure> {
-        if !root.is_dir() {
+        if !root.is_dir() && !is_url(root) {
             return Err(Failure::Usage(format!("--root {}: no such folder", root.display())));
         }
         let given = find_token(args.token_file.as_deref()).map_err(Failure::Usage)?;
@@ -163,6 +187,7 @@ impl Plan {
             may_set_all: args.allow_super,
             announce: args.announce.clone(),
             firefly: None,
+            store: vec![],
             config: None,
             key_file: None,
             greeting: Greeting::Folder(root.display().to_string(), paste),
@@ -233,11 +258,12 @@ fn load(path: &Path) -> Result<(Config, Policy), ConfigError> {
 }
 
 /// Reads the configuration again. One that is of no use is refused, and the old one stays.
-fn reloader(path: PathBuf, admission: Admission) -> signals::HangUp {
+fn reloader(path: PathBuf, admission: Admission, stores: Arc<Stores>) -> signals::HangUp {
     Box::new(move || {
-        let replaced = load(&path).map_err(|error| error.to_string()).and_then(|(_, policy)| {
+        let replaced = load(&path).map_err(Failure::from).and_then(|(_, mut policy)| {
+            stores.put_in_place(&mut policy)?;
             let users = policy.users.len();
-            admission.replace(policy).map(|()| users).map_err(|error| error.to_string())
+            Ok(admission.replace(policy).map(|()| users)?)
         });
         match replaced {
             Ok(users) => tracing::info!("{} was read again: {users} users", path.display()),

@@ -4,7 +4,7 @@ use crate::common::tree::{assert_same_bytes, folder, names, write_script};
 use crate::common::{Ended, LONGHAUL_LAB, measured};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const PROJECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -25,16 +25,21 @@ fn install(target: &Path, dest: &Path) -> Ended {
     Ended::of(make.output().expect("there is make"))
 }
 
+/// The program for object stores: beside the others.
+fn store() -> PathBuf {
+    measured().with_file_name("longhaul-store")
+}
+
 #[test]
 fn what_was_built_is_installed_without_rustc() {
     let (target, dest) = (folder(), folder());
     fs::create_dir_all(target.path().join("some-host/release")).unwrap();
     let release = target.path().join("some-host/release");
-    for built in [measured(), LONGHAUL_LAB.into()] {
+    for built in [measured(), LONGHAUL_LAB.into(), store()] {
         symlink(&built, release.join(built.file_name().unwrap())).unwrap();
     }
     install(target.path(), dest.path()).expect_code(0);
-    for built in [measured(), LONGHAUL_LAB.into()] {
+    for built in [measured(), LONGHAUL_LAB.into(), store()] {
         let program = dest.path().join("usr/bin").join(built.file_name().unwrap());
         assert_same_bytes(&program, &built);
         assert_eq!(fs::metadata(&program).unwrap().permissions().mode() & 0o777, 0o755);
@@ -53,6 +58,8 @@ fn what_was_built_is_installed_without_rustc() {
         ("bash-completion/completions/longhaul-lab", "complete -F"),
         ("zsh/site-functions/_longhaul-lab", "#compdef longhaul-lab"),
         ("fish/vendor_completions.d/longhaul-lab.fish", "complete -c longhaul-lab"),
+        ("man/man1/longhaul-store-mount.1", "longhaul\\-store mount"),
+        ("bash-completion/completions/longhaul-store", "complete -F"),
         ("doc/longhaul/serve.toml", "key-file"),
         ("../lib/systemd/system/longhaul.service", "ExecStart=/usr/bin/longhaul serve"),
         ("../lib/sysusers.d/longhaul.conf", "u longhaul"),

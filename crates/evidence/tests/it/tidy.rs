@@ -20,6 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "crates/evidence",
         &["longhaul-cli", "longhaul-lab", "longhaul-proto", "longhaul-sim", "longhaul-stripe"],
     ),
+    ("crates/store", &["longhaul", "longhaul-cli"]),
     ("crates/testing", &["longhaul-lab"]),
     ("bindings/c", &["longhaul-stripe"]),
     ("bindings/python", &["longhaul", "longhaul-stripe"]),

@@ -15,6 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 pub mod admission;
+pub mod mounts;
 pub(crate) mod places;
 pub mod policy;
 pub mod records;

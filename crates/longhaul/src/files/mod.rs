@@ -147,6 +147,7 @@ mod xattrs;
 
 pub use errors::FileError;
 pub use exclude::{Exclude, PatternError, PatternProblem};
+pub use names::{file_of_part, is_of_pieces, is_ours};
 pub use plan::{Base, OBJECT_MAX, Plan, Planner, plan};
 pub use reader::{Reader, Wake};
 pub use root::Root;

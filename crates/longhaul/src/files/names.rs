@@ -32,6 +32,14 @@ pub(super) fn journal_of_part(part: &[u8]) -> Option<Vec<u8>> {
     Some([stem, JOURNAL].concat())
 }
 
+/// The file that is received under this name: the reverse of [`part_name`]. `None` where the name does not tell, since it was cut.
+pub fn file_of_part(part: &[u8]) -> Option<&[u8]> {
+    let stem = part.strip_prefix(b".")?.strip_suffix(PART)?;
+    // Whatever was cut is about as long as a name can be: a character may have been left out at its end.
+    let is_whole = part.len() + 3 < NAME_MAX;
+    if is_whole { stem.get(..stem.len().checked_sub(TOKEN_LEN)?) } else { None }
+}
+
 /// Where `name` is received in pieces: `.NAME.PLAN.longhaul-pieces`.
 pub(super) fn pieces_name(name: &[u8], plan: PlanId) -> Vec<u8> {
     of_pieces(name, &[b".", hex(plan).as_bytes(), PIECES].concat())
@@ -43,7 +51,7 @@ pub(super) fn piece_journal_name(name: &[u8], plan: PlanId, first_group: u32) ->
 }
 
 /// Whether a name is that of a file in pieces, or of the journal of one.
-pub(super) fn is_of_pieces(name: &[u8]) -> bool {
+pub fn is_of_pieces(name: &[u8]) -> bool {
     name.starts_with(b".") && (name.ends_with(PIECES) || name.ends_with(PIECE.as_bytes()))
 }
 
@@ -58,7 +66,7 @@ pub(super) fn is_new(name: &[u8]) -> bool {
 }
 
 /// Whether a name is one that we give; such files are never copied.
-pub(super) fn is_ours(name: &[u8]) -> bool {
+pub fn is_ours(name: &[u8]) -> bool {
     is_journal(name) || is_new(name) || is_of_pieces(name) || name.starts_with(b".") && name.ends_with(PART)
 }
 

@@ -1,6 +1,6 @@
 //! The destination: where each entry goes, its part file, and how it lands.
 
-use super::attributes::{ITSELF, itself, modified, set_mode};
+use super::attributes::{ITSELF, itself, modified, set_mode, times};
 use super::calls::{fchmod, fsync, futimens, linkat, mkdirat, openat, renameat_with, unlinkat};
 use super::complete::{Complete, Held};
 use super::disk::{Disk, reopen, room, unnamed};
@@ -276,10 +276,13 @@ impl Target {
     pub(super) fn create_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
         let part = self.part_name(entry, name);
-        match lease::create_file(&folder, &part) {
-            Err(Errno::EXIST) if self.is_piece(entry) => self.reopen_part(entry),
-            made => Ok(made?),
-        }
+        let file = match lease::create_file(&folder, &part) {
+            Err(Errno::EXIST) if self.is_piece(entry) => return self.reopen_part(entry),
+            made => made?,
+        };
+        // An object store wants to know it before the first byte; everywhere else the last thing done to the file counts.
+        let _ = futimens(&file, &times(self.entry(entry)));
+        Ok(file)
     }
 
     /// Open a part file that was made before.

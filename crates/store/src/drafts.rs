@@ -1,0 +1,161 @@
+//! All files that are being written, in a folder of ours that has the folders of the bucket in it as far as they are needed.
+
+use crate::draft::{Draft, Job, is_note};
+use crate::object::Meta;
+use crate::store::Store;
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use longhaul::files::{file_of_part, is_of_pieces, is_ours};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::SystemTime;
+
+/// The files that are being written, by their paths in the bucket's folder.
+pub struct Drafts {
+    store: Arc<Store>,
+    prefix: String,
+    root: PathBuf,
+    jobs: Sender<Job>,
+    open: Mutex<HashMap<String, Arc<Draft>>>,
+    /// One program at a time has the folder.
+    _lock: File,
+}
+
+impl Drafts {
+    /// Those that are in this folder, with the threads that store their parts. An error of kind `ResourceBusy`: another
+    /// program has it.
+    pub fn new(store: Arc<Store>, prefix: String, folder: &Path) -> io::Result<Drafts> {
+        let root = folder.join("files");
+        make_folders(&root)?;
+        let lock = File::options().create(true).append(true).mode(0o600).open(folder.join("lock"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => io::Error::from(io::ErrorKind::ResourceBusy),
+            error => error.into(),
+        })?;
+        let (jobs, queue) = unbounded();
+        for _ in 0..UPLOADS {
+            let queue: Receiver<Job> = queue.clone();
+            thread::Builder::new().name("upload".into()).spawn(move || {
+                for (draft, part) in queue {
+                    draft.store_part(part);
+                }
+            })?;
+        }
+        Ok(Drafts { store, prefix, root, jobs, open: Mutex::default(), _lock: lock })
+    }
+
+    /// Whether a name is one under which files are written.
+    pub fn is_theirs(name: &str) -> bool {
+        is_ours(name.as_bytes()) && !is_of_pieces(name.as_bytes())
+    }
+
+    /// The one of this path.
+    pub fn get(&self, path: &str) -> io::Result<Option<Arc<Draft>>> {
+        if !Drafts::is_theirs(name_of(path)) {
+            return Ok(None);
+        }
+        let mut open = self.lock();
+        if let Some(draft) = open.get(path) {
+            return Ok(Some(draft.clone()));
+        }
+        let local = self.root.join(path);
+        let file = match File::options().read(true).write(true).open(&local) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        self.keep(&mut open, path, (local, file), PRIVATE).map(Some)
+    }
+
+    /// A new one. An error of kind `AlreadyExists`: there is one.
+    pub fn create(&self, path: &str, mode: u32) -> io::Result<Arc<Draft>> {
+        if !Drafts::is_theirs(name_of(path)) {
+            return Err(Errno::PERM.into());
+        }
+        let mut open = self.lock();
+        let local = self.root.join(path);
+        make_folders(local.parent().unwrap_or(&self.root))?;
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&local)?;
+        self.keep(&mut open, path, (local, file), mode)
+    }
+
+    fn keep(
+        &self,
+        open: &mut HashMap<String, Arc<Draft>>,
+        path: &str,
+        local: (PathBuf, File),
+        mode: u32,
+    ) -> io::Result<Arc<Draft>> {
+        let meta = Meta { mode, ..Meta::default() }.at(SystemTime::now());
+        let draft = Draft::open(self.store.clone(), self.jobs.clone(), local, self.key_of(path), meta)?;
+        let draft = Arc::new(draft);
+        open.insert(path.into(), draft.clone());
+        Ok(draft)
+    }
+
+    /// It has another path from now on, which is one for drafts too.
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut open = self.lock();
+        let draft = open.get(from).cloned().ok_or(Errno::NOENT)?;
+        let local = self.root.join(to);
+        make_folders(local.parent().unwrap_or(&self.root))?;
+        if let Some(other) = open.get(to) {
+            other.discard();
+        }
+        draft.moved(local, self.key_of(to))?;
+        open.remove(from);
+        open.insert(to.into(), draft);
+        Ok(())
+    }
+
+    /// It is an object now, or was removed.
+    pub fn forget(&self, path: &str) {
+        self.lock().remove(path);
+        // The folders that it was in, as far as nothing is left in them.
+        let mut folder = Path::new(path).parent();
+        while let Some(path) = folder.filter(|path| !path.as_os_str().is_empty()) {
+            if fs::remove_dir(self.root.join(path)).is_err() {
+                break;
+            }
+            folder = path.parent();
+        }
+    }
+
+    /// The names of those in a folder.
+    pub fn names(&self, folder: &str) -> Vec<String> {
+        let Ok(items) = fs::read_dir(self.root.join(folder)) else { return vec![] };
+        let names = items.filter_map(|item| item.ok()?.file_name().into_string().ok());
+        names.filter(|name| Drafts::is_theirs(name) && !is_note(name)).collect()
+    }
+
+    /// The object that a part file becomes, as far as its name tells.
+    fn key_of(&self, path: &str) -> Option<String> {
+        let name = name_of(path);
+        let folder = &path[..path.len() - name.len()];
+        let file = file_of_part(name.as_bytes())?;
+        Some(format!("{}{folder}{}", self.prefix, std::str::from_utf8(file).ok()?))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Draft>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+fn make_folders(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Parts that are on their way at a time: enough for a store that is a few milliseconds away.
+const UPLOADS: usize = 8;
+/// As copies make theirs.
+const PRIVATE: u32 = 0o600;

@@ -1,0 +1,5 @@
+//! The program `longhaul-store`.
+
+fn main() -> std::process::ExitCode {
+    longhaul_store::main()
+}

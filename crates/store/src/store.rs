@@ -1,0 +1,480 @@
+//! Requests to the object store: each is signed, sent, tried again where that may help, and read.
+
+use crate::cut::PartNumber;
+use crate::object::{Kind, Meta, Object};
+use crate::place::Access;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use md5::{Digest, Md5};
+use rusty_s3::actions::{
+    CompleteMultipartUploadResponse, CreateMultipartUpload, ListObjectsV2, ListObjectsV2Response, ListParts,
+    S3Action,
+};
+use rusty_s3::{Bucket, Credentials, Map, Method};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, UNIX_EPOCH};
+use ureq::http::{Request, Response, StatusCode};
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body, SendBody};
+
+/// The store, over a number of connections.
+pub struct Store {
+    agent: Agent,
+    bucket: Bucket,
+    credentials: Option<Credentials>,
+}
+
+/// What a folder holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// The names in it, with whether they are folders, sorted.
+    pub names: Vec<(String, bool)>,
+    /// Whether there is anything by which it is known to be a folder.
+    pub is_there: bool,
+}
+
+/// A part that a store has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPart {
+    /// Its number.
+    pub number: PartNumber,
+    /// Its bytes.
+    pub len: u64,
+    /// What it is named by when the upload ends.
+    pub etag: String,
+}
+
+/// What is sent with a request.
+enum Payload<'a> {
+    Nothing,
+    Bytes(&'a [u8]),
+    /// A stretch of a file.
+    File(&'a File, Range<u64>),
+}
+
+impl Store {
+    /// Nothing is sent yet.
+    pub fn new(access: Access) -> Store {
+        let tls = TlsConfig::builder()
+            .root_certs(RootCerts::PlatformVerifier)
+            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .build();
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .tls_config(tls)
+            .timeout_connect(Some(CONNECT_PATIENCE))
+            .timeout_per_read(Some(PATIENCE))
+            .timeout_per_write(Some(PATIENCE))
+            .max_idle_connections(CONNECTIONS)
+            .max_idle_connections_per_host(CONNECTIONS)
+            .max_redirects(0)
+            .user_agent(concat!("longhaul-store/", env!("CARGO_PKG_VERSION")));
+        Store { agent: config.build().into(), bucket: access.bucket, credentials: access.credentials }
+    }
+
+    /// Whether the bucket is there and may be read.
+    pub fn check(&self, prefix: &str) -> io::Result<()> {
+        self.page(prefix, 1, None).map(drop)
+    }
+
+    /// The object of this key.
+    pub fn head(&self, key: &str) -> io::Result<Option<Object>> {
+        let action = self.bucket.head_object(self.credentials.as_ref(), key);
+        let asked =
+            self.again("HEAD", key, || done(self.ask(&action, key, &[], &Payload::Nothing)?, "HEAD", key));
+        let answer = match asked {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            answered => answered?,
+        };
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let kind = if key.ends_with('/') { Kind::Folder } else { Kind::File };
+        let stored = header("last-modified").and_then(|text| httpdate::parse_http_date(text).ok());
+        let stored = stored.unwrap_or(UNIX_EPOCH);
+        let (kind, meta) = Meta::read(kind, stored, header);
+        let len = header("content-length").and_then(|text| text.parse().ok());
+        let len = len.ok_or_else(|| odd("HEAD", key, "no content-length"))?;
+        let etag = header("etag").unwrap_or_default().to_owned();
+        Ok(Some(Object { kind, len, stored, meta, etag }))
+    }
+
+    /// A stretch of an object, of this version of it.
+    pub fn get(&self, key: &str, etag: &str, stretch: &Range<u64>) -> io::Result<Vec<u8>> {
+        let action = self.bucket.get_object(self.credentials.as_ref(), key);
+        let range = format!("bytes={}-{}", stretch.start, stretch.end - 1);
+        let headers = [("range", range), ("if-match", etag.to_owned())];
+        let len = (stretch.end - stretch.start) as usize;
+        self.again("GET", key, || {
+            let answer = done(self.ask(&action, key, &headers, &Payload::Nothing)?, "GET", key)?;
+            let mut data = Vec::with_capacity(len);
+            answer.into_body().into_reader().take(len as u64 + 1).read_to_end(&mut data)?;
+            if data.len() == len { Ok(data) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        })
+    }
+
+    /// Store an object in one go.
+    pub fn put(&self, key: &str, kind: Kind, meta: &Meta, file: Option<(&File, u64)>) -> io::Result<()> {
+        match file {
+            Some((file, len)) => self.put_payload(key, kind, meta, &Payload::File(file, 0..len)),
+            None => self.put_payload(key, kind, meta, &Payload::Bytes(&[])),
+        }
+    }
+
+    /// Store a symbolic link.
+    pub fn put_link(&self, key: &str, meta: &Meta, target: &str) -> io::Result<()> {
+        self.put_payload(key, Kind::Link, meta, &Payload::Bytes(target.as_bytes()))
+    }
+
+    fn put_payload(&self, key: &str, kind: Kind, meta: &Meta, payload: &Payload<'_>) -> io::Result<()> {
+        let mut action = self.bucket.put_object(self.credentials.as_ref(), key);
+        let headers = meta.headers(kind);
+        sign_headers(action.headers_mut(), &headers);
+        self.do_it(&action, "PUT", key, &headers, payload).map(drop)
+    }
+
+    /// Give an object other headers, which stores do by copying it upon itself. `from` may be another key.
+    pub fn copy(&self, from: &str, key: &str, kind: Kind, meta: &Meta) -> io::Result<()> {
+        let mut action = self.bucket.put_object(self.credentials.as_ref(), key);
+        let source = self.bucket.object_url(from);
+        // The path of its URL, and that without the bucket where its name stands in the host.
+        let key_path = source.path().strip_prefix(self.bucket.base_url().path()).unwrap_or_default();
+        let [time, mode] = meta.headers(kind);
+        let headers = [
+            ("x-amz-copy-source", format!("/{}/{key_path}", self.bucket.name())),
+            ("x-amz-metadata-directive", "REPLACE".to_owned()),
+            time,
+            mode,
+        ];
+        sign_headers(action.headers_mut(), &headers);
+        let text = self.do_it(&action, "COPY", key, &headers, &Payload::Nothing)?;
+        // What fails after the answer has begun is told in it.
+        if text.contains("<Error>") { Err(odd("COPY", key, &text)) } else { Ok(()) }
+    }
+
+    /// Remove an object; none is no error.
+    pub fn delete(&self, key: &str) -> io::Result<()> {
+        let action = self.bucket.delete_object(self.credentials.as_ref(), key);
+        match self.do_it(&action, "DELETE", key, &[], &Payload::Nothing) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// What a folder holds, by what its keys begin with.
+    pub fn list(&self, prefix: &str) -> io::Result<Listing> {
+        let mut listing = Listing::default();
+        let mut token = None;
+        loop {
+            let page = self.page(prefix, 1000, token.as_deref())?;
+            listing.is_there |= !page.contents.is_empty() || !page.common_prefixes.is_empty();
+            let name = |key: &str| Some(key.strip_prefix(prefix)?.to_owned()).filter(|name| !name.is_empty());
+            let files = page.contents.iter().filter_map(|object| Some((name(&object.key)?, false)));
+            let folders = page.common_prefixes.iter();
+            let folders = folders.filter_map(|f| Some((name(f.prefix.strip_suffix('/')?)?, true)));
+            // A file and a folder of one name cannot both be in a folder; the file is what was asked for by name.
+            listing.names.extend(files.chain(folders).filter(|(name, _)| is_name(name)));
+            token = page.next_continuation_token;
+            if token.is_none() {
+                break;
+            }
+        }
+        listing.names.sort();
+        listing.names.dedup_by(|later, earlier| later.0 == earlier.0);
+        Ok(listing)
+    }
+
+    fn page(&self, prefix: &str, keys_max: usize, token: Option<&str>) -> io::Result<ListObjectsV2Response> {
+        let mut action = self.bucket.list_objects_v2(self.credentials.as_ref());
+        action.with_prefix(prefix);
+        action.with_delimiter("/");
+        action.with_max_keys(keys_max);
+        if let Some(token) = token {
+            action.with_continuation_token(token);
+        }
+        let text = self.do_it(&action, "LIST", prefix, &[], &Payload::Nothing)?;
+        ListObjectsV2::parse_response(&text).map_err(|error| odd("LIST", prefix, error))
+    }
+
+    /// Begin an upload in parts.
+    pub fn begin(&self, key: &str, meta: &Meta) -> io::Result<String> {
+        let mut action = self.bucket.create_multipart_upload(self.credentials.as_ref(), key);
+        let headers = meta.headers(Kind::File);
+        sign_headers(action.headers_mut(), &headers);
+        let text = self.do_it(&action, "BEGIN", key, &headers, &Payload::Nothing)?;
+        let begun = CreateMultipartUpload::parse_response(&text).map_err(|e| odd("BEGIN", key, e))?;
+        Ok(begun.upload_id().to_owned())
+    }
+
+    /// Store a part of it.
+    pub fn put_part(
+        &self,
+        key: &str,
+        upload: &str,
+        number: PartNumber,
+        file: &File,
+        stretch: Range<u64>,
+    ) -> io::Result<String> {
+        let action = self.bucket.upload_part(self.credentials.as_ref(), key, number, upload);
+        let payload = Payload::File(file, stretch);
+        self.again("PUT", key, || {
+            let answer = done(self.ask(&action, key, &[], &payload)?, "PUT", key)?;
+            let etag = answer.headers().get("etag").and_then(|value| value.to_str().ok());
+            etag.map(str::to_owned).ok_or_else(|| odd("PUT", key, "no etag"))
+        })
+    }
+
+    /// The parts that are there. An error of kind `NotFound`: the store knows no such upload.
+    pub fn parts(&self, key: &str, upload: &str) -> io::Result<Vec<StoredPart>> {
+        let mut found = vec![];
+        let mut marker = None;
+        loop {
+            let mut action = self.bucket.list_parts(self.credentials.as_ref(), key, upload);
+            if let Some(marker) = marker {
+                action.set_part_number_marker(marker);
+            }
+            let text = self.do_it(&action, "PARTS", key, &[], &Payload::Nothing)?;
+            let page = ListParts::parse_response(&text).map_err(|error| odd("PARTS", key, error))?;
+            let parts = page.parts.into_iter();
+            found.extend(parts.map(|p| StoredPart { number: p.number, len: p.size, etag: p.etag }));
+            marker = page.next_part_number_marker;
+            if marker.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Make an object of its parts: all of them, in their order.
+    pub fn complete(&self, key: &str, upload: &str, etags: &[&str]) -> io::Result<()> {
+        let etags = etags.iter().copied();
+        let action = self.bucket.complete_multipart_upload(self.credentials.as_ref(), key, upload, etags);
+        let body = action.clone().body();
+        let text = self.do_it(&action, "COMPLETE", key, &[], &Payload::Bytes(body.as_bytes()))?;
+        // It may fail after the answer has begun.
+        CompleteMultipartUploadResponse::parse(&text).map(drop).map_err(|error| odd("COMPLETE", key, error))
+    }
+
+    /// Give an upload up. One that is not there is no error.
+    pub fn abort(&self, key: &str, upload: &str) -> io::Result<()> {
+        let action = self.bucket.abort_multipart_upload(self.credentials.as_ref(), key, upload);
+        match self.do_it(&action, "ABORT", key, &[], &Payload::Nothing) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// Ask, again where that may help, and read the whole answer.
+    fn do_it<'a>(
+        &self,
+        action: &impl S3Action<'a>,
+        what: &str,
+        key: &str,
+        headers: &[(&str, String)],
+        payload: &Payload<'_>,
+    ) -> io::Result<String> {
+        self.again(what, key, || {
+            let mut answer = done(self.ask(action, key, headers, payload)?, what, key)?;
+            answer.body_mut().with_config().limit(ANSWER_MAX).read_to_string().map_err(io::Error::other)
+        })
+    }
+
+    /// What fails for a while is tried again for most of a minute.
+    fn again<T>(&self, what: &str, key: &str, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let error = match attempt() {
+                Err(error) if is_momentary(&error) => error,
+                settled => return settled,
+            };
+            let Some(pause) = pauses.next() else { return Err(error) };
+            tracing::warn!("{what} {key}: {error}; once more in {:.1} s", pause.as_secs_f64());
+            sleep(*pause);
+        }
+    }
+
+    /// One request. The answer may be a refusal.
+    fn ask<'a>(
+        &self,
+        action: &impl S3Action<'a>,
+        key: &str,
+        headers: &[(&str, String)],
+        payload: &Payload<'_>,
+    ) -> io::Result<Response<Body>> {
+        let url = action.sign(SIGNED_FOR);
+        let mut request = Request::builder().method(method(action)).uri(url.as_str());
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        if let Some(digest) = payload.digest()? {
+            // The store holds what came against it.
+            request = request.header("content-md5", digest).header("content-length", payload.len());
+        }
+        let wrong = |error: ureq::http::Error| odd("request", key, error);
+        let answer = match payload {
+            Payload::Nothing => self.agent.run(request.body(()).map_err(wrong)?),
+            Payload::Bytes(bytes) => self.agent.run(request.body(*bytes).map_err(wrong)?),
+            Payload::File(file, stretch) => {
+                let mut reader = Stretch { file, left: stretch.clone() };
+                self.agent.run(request.body(SendBody::from_reader(&mut reader)).map_err(wrong)?)
+            }
+        };
+        answer.map_err(|error| match error {
+            ureq::Error::Io(error) => error,
+            error => io::Error::other(Unreachable(error.to_string())),
+        })
+    }
+}
+
+impl Payload<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Payload::Nothing => 0,
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::File(_, stretch) => stretch.end - stretch.start,
+        }
+    }
+
+    fn digest(&self) -> io::Result<Option<String>> {
+        let mut hasher = Md5::new();
+        match self {
+            Payload::Nothing => return Ok(None),
+            Payload::Bytes(bytes) => hasher.update(bytes),
+            Payload::File(file, stretch) => {
+                let mut buffer = vec![0; 1 << 16];
+                let mut reader = Stretch { file, left: stretch.clone() };
+                loop {
+                    match reader.read(&mut buffer)? {
+                        0 => break,
+                        n => hasher.update(&buffer[..n]),
+                    }
+                }
+            }
+        }
+        Ok(Some(BASE64_STANDARD.encode(hasher.finalize())))
+    }
+}
+
+/// Reads a stretch of a file, without its position.
+struct Stretch<'a> {
+    file: &'a File,
+    left: Range<u64>,
+}
+
+impl Read for Stretch<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = (self.left.end - self.left.start).min(buffer.len() as u64) as usize;
+        if most == 0 {
+            return Ok(0);
+        }
+        match self.file.read_at(&mut buffer[..most], self.left.start)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            n => {
+                self.left.start += n as u64;
+                Ok(n)
+            }
+        }
+    }
+}
+
+/// No answer came.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unreachable(String);
+
+/// The store said no.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} {key}: {status}{}{said}", if said.is_empty() { "" } else { ": " })]
+struct Refused {
+    what: String,
+    key: String,
+    status: StatusCode,
+    said: String,
+}
+
+/// An answer that is not a refusal.
+fn done(mut answer: Response<Body>, what: &str, key: &str) -> io::Result<Response<Body>> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let text = answer.body_mut().with_config().limit(ANSWER_MAX).read_to_string().unwrap_or_default();
+    let field = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once("</")?.0.to_owned())
+    };
+    let said: Vec<String> = ["Code", "Message"].into_iter().filter_map(field).collect();
+    let kind = match status {
+        StatusCode::NOT_FOUND => io::ErrorKind::NotFound,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => io::ErrorKind::PermissionDenied,
+        // It is another version by now.
+        StatusCode::PRECONDITION_FAILED => io::ErrorKind::StaleNetworkFileHandle,
+        StatusCode::INSUFFICIENT_STORAGE => io::ErrorKind::StorageFull,
+        _ => io::ErrorKind::Other,
+    };
+    Err(io::Error::new(kind, Refused { what: what.into(), key: key.into(), status, said: said.join(": ") }))
+}
+
+/// Whether the same request may be answered otherwise a little later.
+fn is_momentary(error: &io::Error) -> bool {
+    let Some(inner) = error.get_ref() else {
+        // What the system said of the connection.
+        return !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+    };
+    match inner.downcast_ref::<Refused>() {
+        Some(refused) => {
+            refused.status.is_server_error()
+                || matches!(refused.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
+        }
+        None => inner.is::<Unreachable>(),
+    }
+}
+
+fn odd(what: &str, key: &str, why: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what} {key}: {why}"))
+}
+
+fn method<'a, A: S3Action<'a>>(_: &A) -> &'static str {
+    match A::METHOD {
+        Method::Head => "HEAD",
+        Method::Get => "GET",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Delete => "DELETE",
+    }
+}
+
+/// Headers of this kind count only if they are signed.
+fn sign_headers(map: &mut Map<'_>, headers: &[(&'static str, String)]) {
+    for (name, value) in headers {
+        map.insert(*name, value.clone());
+    }
+}
+
+/// What a folder can hold under this name.
+fn is_name(name: &str) -> bool {
+    !matches!(name, "." | "..") && !name.contains(['/', '\0']) && name.len() <= 255
+}
+
+/// A host that is there takes a connection at once.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a connection may be silent: a store puts the parts of a large object together before it answers.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// As many as there are threads that ask.
+const CONNECTIONS: usize = 32;
+/// Between a request and the same once more.
+const PAUSES: [Duration; 6] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(8),
+    Duration::from_secs(15),
+    Duration::from_secs(30),
+];
+/// A request that is under way for longer is refused.
+const SIGNED_FOR: Duration = Duration::from_secs(3600);
+/// Of an answer that is no object: a page of a list has 1000 keys of at most 1 KiB, three times as long when written for a URL.
+const ANSWER_MAX: u64 = 16 << 20;

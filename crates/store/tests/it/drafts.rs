@@ -1,0 +1,141 @@
+//! Files while they are being written, as the kernel sees them.
+
+use crate::common::*;
+use longhaul_testing::skip;
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MIB: u64 = 1 << 20;
+const PART: &str = ".x.0123456789abcdef.longhaul-part";
+
+/// The bucket, mounted.
+struct Mounted {
+    running: Running,
+    at: PathBuf,
+}
+
+impl Mounted {
+    /// `None`, with a line that says why, where nothing can be mounted.
+    fn start(gateway: &Gateway, state: &Path, at: &Path) -> Option<Mounted> {
+        let mut command = undisturbed(Command::new(STORE));
+        command.args(["mount", "s3://bucket/a"]).arg(at).arg("--state").arg(state);
+        let mut running = Running::start(command.envs(gateway.environment()));
+        let is_there = |running: &Running| running.said()[0].contains(" is at ");
+        wait_until("it is mounted or ends", || is_there(&running) || !running.is_running());
+        if is_there(&running) {
+            return Some(Mounted { running, at: at.into() });
+        }
+        skip(running.finish().stderr.trim());
+        None
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.running.signal(Signal::KILL);
+        for program in ["umount", "fusermount3", "fusermount"] {
+            let flag = if program == "umount" { "-l" } else { "-uz" };
+            if Command::new(program).arg(flag).arg(&self.at).status().is_ok_and(|status| status.success()) {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_part_makes_room_with_the_second_sync_after_it_was_stored() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, at) = (folder(), folder());
+    let Some(mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    let whole = noise(20 * MIB as usize, 7);
+    let name = at.path().join(PART);
+    let file = File::create_new(&name).unwrap();
+    file.write_all_at(&whole[..17 * MIB as usize], 0).unwrap();
+    wait_until("both whole parts are stored", || gateway.parts().len() == 2);
+    let kept = || fs::metadata(state.path().join("files").join(PART)).unwrap().blocks() * 512;
+    // The store may have it before it is known here.
+    wait_until("there is room after some syncs", || {
+        file.sync_data().unwrap();
+        kept() <= 2 * MIB
+    });
+    assert_eq!(fs::metadata(&name).unwrap().len(), 17 * MIB);
+    let file = File::options().read(true).write(true).open(&name).unwrap();
+    let mut buffer = [0; 100];
+    assert!(file.read_at(&mut buffer, 8 * MIB).is_err(), "the store alone has it");
+    assert!(file.write_all_at(&buffer, 0).is_err(), "it could not be put together any more");
+    assert_eq!(file.read_at(&mut buffer, 16 * MIB).unwrap(), 100);
+    assert_eq!(buffer, whole[16 * MIB as usize..][..100]);
+
+    // Whatever happens to this program, it goes on with what it has noted.
+    drop(mounted);
+    let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    let file = File::options().read(true).write(true).open(&name).unwrap();
+    assert!(file.read_at(&mut buffer, 0).is_err(), "the store alone has it, still");
+    file.write_all_at(&whole[17 * MIB as usize..], 17 * MIB).unwrap();
+    fs::rename(&name, at.path().join("x")).unwrap();
+    assert!(fs::read(at.path().join("x")).unwrap() == whole);
+    assert!(fs::read(gateway.file("a/x")).unwrap() == whole);
+    assert_eq!(gateway.parts(), [1, 2, 3]);
+    assert_eq!(fs::read_dir(state.path().join("files")).unwrap().count(), 0, "nothing is left here");
+}
+
+#[test]
+fn an_upload_that_the_store_gave_up_never_becomes_an_object() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, at) = (folder(), folder());
+    let Some(mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    let name = at.path().join(PART);
+    let file = File::create_new(&name).unwrap();
+    file.write_all_at(&noise(9 * MIB as usize, 8), 0).unwrap();
+    wait_until("a part is stored", || gateway.parts().len() == 1);
+    drop((file, mounted));
+    fs::remove_dir_all(gateway.file(".sgwtmp/multipart")).unwrap();
+    let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    assert!(fs::rename(&name, at.path().join("x")).is_err());
+    assert!(!gateway.file("a/x").exists());
+    // Whoever copies removes it and begins anew.
+    fs::remove_file(&name).unwrap();
+    write(at.path().join(PART), "short");
+    fs::rename(&name, at.path().join("x")).unwrap();
+    assert_eq!(fs::read(gateway.file("a/x")).unwrap(), b"short");
+}
+
+#[test]
+fn what_changes_after_its_part_was_stored_is_stored_again() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, at) = (folder(), folder());
+    let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    let mut whole = noise(18 * MIB as usize, 9);
+    let name = at.path().join(PART);
+    let file = File::create_new(&name).unwrap();
+    file.write_all_at(&whole, 0).unwrap();
+    wait_until("both whole parts are stored", || gateway.parts().len() == 2);
+    whole[100..200].fill(1);
+    file.write_all_at(&whole[100..200], 100).unwrap();
+    // A hole at the end, and then less of it.
+    file.set_len(30 * MIB).unwrap();
+    file.set_len(17 * MIB).unwrap();
+    whole.truncate(17 * MIB as usize);
+    fs::rename(&name, at.path().join("x")).unwrap();
+    assert!(fs::read(gateway.file("a/x")).unwrap() == whole);
+    assert!(fs::read(at.path().join("x")).unwrap() == whole);
+}
+
+#[test]
+fn only_what_is_on_its_way_can_be_written() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, at) = (folder(), folder());
+    let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    assert!(File::create_new(at.path().join("x")).is_err(), "a name that is no copy's");
+    write(gateway.file("a/there"), "whole");
+    wait_until("what others store is seen", || at.path().join("there").exists());
+    assert!(File::options().write(true).open(at.path().join("there")).is_err());
+    assert_eq!(fs::read(at.path().join("there")).unwrap(), b"whole");
+    fs::create_dir(at.path().join("folder")).unwrap();
+    write(gateway.file("a/folder/file"), "of others");
+    assert!(fs::remove_dir(at.path().join("folder")).is_err(), "somebody has put something there");
+    assert_eq!(gateway.keys("a/folder"), ["file"]);
+}
