@@ -435,7 +435,7 @@ pub enum When {
 #[command(verbatim_doc_comment, after_help = SERVE_EXAMPLES)]
 #[command(group(clap::ArgGroup::new("what").required(true).args(["root", "config"])))]
 pub struct ServeArgs {
-    /// Folder to serve
+    /// Folder to serve; s3://BUCKET/FOLDER for one of an object store (longhaul-store)
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// Configuration to serve by; read again on SIGHUP

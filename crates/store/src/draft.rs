@@ -413,10 +413,14 @@ impl Draft {
             }
             other => other?,
         }
-        if noted.meta != *meta {
-            self.store.copy(key, key, Kind::File, meta)?;
+        if noted.meta == *meta {
+            return Ok(());
         }
-        Ok(())
+        if len > COPY_MAX {
+            tracing::warn!("{key}: too large for the store to change its permissions or its time");
+            return Ok(());
+        }
+        self.store.copy(key, key, Kind::File, meta)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -457,7 +461,10 @@ impl State {
             if part.number == 0 || part.number > cut::PARTS_MAX {
                 continue;
             }
-            let room = if noted.freed.contains(&part.number) { Room::Free } else { Room::Taken };
+            let range = cut::range(part.number);
+            let held = range.start..(range.start + part.len).clamp(range.start + 1, range.end);
+            let is_here = self.written.gaps(&held).next().is_none();
+            let room = if is_here { Room::Taken } else { Room::Free };
             self.parts.insert(part.number, Part::Stored { etag: part.etag, len: part.len, room });
         }
         if let Some(lost) = noted.freed.iter().find(|number| !self.parts.contains_key(number)) {
@@ -482,7 +489,9 @@ impl State {
         let new = path.with_extension("new");
         std::fs::write(&new, serde_json::to_vec(noted)?)?;
         File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, &path)
+        std::fs::rename(&new, &path)?;
+        // What it says is relied on from now on.
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 
     fn remove_files(&self) {
@@ -526,5 +535,7 @@ pub fn is_note(name: &str) -> bool {
 }
 
 const NOTE: &str = ".upload";
+/// S3 copies no larger object in one go, and changes none otherwise.
+const COPY_MAX: u64 = 5 << 30;
 /// What may lie here before a writer has to wait for the store.
 const BEHIND_MAX: u64 = 256 << 20;

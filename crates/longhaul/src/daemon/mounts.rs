@@ -26,7 +26,8 @@ pub fn separate() -> io::Result<()> {
         }
         done => done?,
     }
-    Ok(mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
+    // What others mount is seen here, but not the other way.
+    Ok(mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?)
 }
 
 /// Mount a file system in user space on an empty folder, and give the descriptor by which somebody can answer for it.
