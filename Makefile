@@ -11,6 +11,7 @@ export CARGO_TARGET_DIR ?= target
 # What would speed up the next build of one changed crate takes more disk than all else that is built.
 export CARGO_INCREMENTAL ?= 0
 
+COMMA := ,
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # The C library that is linked into the static programs: musl where it is there (make build installs it if it can), an eighth
 # smaller than glibc and as fast for large files, else the host's own.
@@ -49,7 +50,10 @@ demo: build ## Race a real copy against kernel TCP over an emulated long haul (a
 # AES-GCM for AVX-512 alone would be a tenth of the program that travels over ssh; with AVX2 loopback is as fast within noise.
 SMALLER := -DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX
 # What is relocated when a program starts, in a short form that musl understands; a linker that does not know it goes without.
-PACKED := -C link-arg=-Wl,-z,pack-relative-relocs
+# The one that rustup brings also puts functions together that are the same, a hundredth of the program.
+LLD := $(wildcard $(shell rustc --print sysroot 2>/dev/null)/lib/rustlib/$(HOST)/bin/gcc-ld)
+PACKED := $(if $(LLD),$(addprefix -C link-arg=,-B$(LLD) -fuse-ld=lld -Wl$(COMMA)--icf=all -Wl$(COMMA)--pack-dyn-relocs=relr),\
+	-C link-arg=-Wl$(COMMA)-z$(COMMA)pack-relative-relocs)
 
 .PHONY: build
 build: setup-static ## Build the release programs: longhaul, one static file that is small enough to be sent ahead over ssh, longhaul-lab and longhaul-store

@@ -45,4 +45,4 @@ Environment:
   AWS_REGION or AWS_DEFAULT_REGION                              us-east-1 if there is none
   AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL                       the store's URL, if it is not Amazon's
   LONGHAUL_S3_STYLE                                             path or virtual: where the bucket's name stands
-  SSL_CERT_FILE                                                 certificates to trust besides the system's";
+  SSL_CERT_FILE                                                 certificates to trust in place of the system's";

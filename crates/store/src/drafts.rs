@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// The files that are being written, by their paths in the bucket's folder.
 pub struct Drafts {
@@ -34,10 +34,7 @@ impl Drafts {
         let root = folder.join("files");
         make_folders(&root)?;
         let lock = File::options().create(true).append(true).mode(0o600).open(folder.join("lock"))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            Errno::WOULDBLOCK => io::Error::from(io::ErrorKind::ResourceBusy),
-            error => error.into(),
-        })?;
+        take(&lock)?;
         let (jobs, queue) = unbounded();
         for _ in 0..UPLOADS {
             let queue: Receiver<Job> = queue.clone();
@@ -147,6 +144,18 @@ impl Drafts {
     }
 }
 
+/// Have the folder for this program alone. One whose daemon was killed just now is about to end.
+fn take(lock: &File) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < LOCK_PATIENCE => thread::sleep(LOCK_PATIENCE / 50),
+            Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::ResourceBusy.into()),
+            done => return Ok(done?),
+        }
+    }
+}
+
 fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
@@ -157,5 +166,7 @@ fn make_folders(path: &Path) -> io::Result<()> {
 
 /// Parts that are on their way at a time: enough for a store that is a few milliseconds away.
 const UPLOADS: usize = 8;
+/// How long one that ends may take for it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// As copies make theirs.
 const PRIVATE: u32 = 0o600;

@@ -27,20 +27,21 @@ use args::{Cli, Command, MountArgs};
 use clap::{CommandFactory, Parser};
 use drafts::Drafts;
 use folder::Folder;
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use kernel::Kernel;
 use longhaul_cli::failure::Failure;
 use longhaul_cli::output::Exit;
 use longhaul_cli::values::describe;
-use longhaul_cli::{help, log, output};
+use longhaul_cli::{help, log, output, signals};
 use place::{Access, Place};
-use rustix::process::{Signal, kill_process};
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 use store::Store;
 
 /// Run the program `longhaul-store`.
@@ -87,11 +88,17 @@ fn mount(args: &MountArgs) -> Result<Exit, Failure> {
         failed(&state.display().to_string(), &error)
     })?;
     let folder = Folder::new(store, &place.prefix, drafts).map_err(|error| failed("threads", &error))?;
-    let session = begin(Kernel::new(folder), &args.place, &args.folder)
+    let mut session = begin(Kernel::new(folder), &args.place, &args.folder)
         .map_err(|error| failed(&args.folder.display().to_string(), &error))?;
-    if args.with_parent {
-        end_with_parent().map_err(|error| failed("threads", &error))?;
-    }
+    // Whoever stops a daemon with a signal to all of its processes stops this one when that has ended.
+    let stop = signals::stop_flag()?;
+    let begun = if args.with_parent {
+        thread::Builder::new().name("parent".into()).spawn(end_with_parent)
+    } else {
+        let unmounter = session.unmount_callable();
+        thread::Builder::new().name("end".into()).spawn(move || end_by_signal(unmounter, &stop))
+    };
+    begun.map_err(|error| failed("threads", &error))?;
     output::result(&format!("{} is at {}", args.place, args.folder.display()));
     session.run().map_err(|error| failed(&args.folder.display().to_string(), &error))?;
     Ok(Exit::Done)
@@ -126,13 +133,21 @@ fn begin(kernel: Kernel, name: &str, at: &Path) -> io::Result<Session<Kernel>> {
 }
 
 /// Nobody can use the mount when whoever made it is gone.
-fn end_with_parent() -> io::Result<()> {
-    thread::Builder::new().name("parent".into()).spawn(|| {
-        let _ = io::stdin().read_to_end(&mut vec![]);
-        let _ = kill_process(rustix::process::getpid(), Signal::TERM);
-    })?;
-    Ok(())
+fn end_with_parent() {
+    let _ = io::stdin().read_to_end(&mut vec![]);
+    exit(0);
 }
 
+/// What is on its way is gone on with at the next start.
+fn end_by_signal(mut unmounter: SessionUnmounter, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(SIGNALS_EVERY);
+    }
+    let _ = unmounter.unmount();
+    exit(0);
+}
+
+/// How long a signal may wait.
+const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 /// Each answers one question of the kernel's at a time, and mostly waits for the store.
 const THREADS: usize = 24;

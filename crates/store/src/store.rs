@@ -78,9 +78,10 @@ impl Store {
         Store { agent: config.build().into(), bucket: access.bucket, credentials: access.credentials }
     }
 
-    /// Whether the bucket is there and may be read.
+    /// Whether the bucket is there and may be read: asked once.
     pub fn check(&self, prefix: &str) -> io::Result<()> {
-        self.page(prefix, 1, None).map(drop)
+        let action = self.list_action(prefix, 1);
+        done(self.ask(&action, prefix, &[], &Payload::Nothing)?, "LIST", prefix).map(drop)
     }
 
     /// The object of this key.
@@ -170,7 +171,7 @@ impl Store {
         let mut listing = Listing::default();
         let mut token = None;
         loop {
-            let page = self.page(prefix, 1000, token.as_deref())?;
+            let page = self.page(prefix, token.as_deref())?;
             listing.is_there |= !page.contents.is_empty() || !page.common_prefixes.is_empty();
             let name = |key: &str| Some(key.strip_prefix(prefix)?.to_owned()).filter(|name| !name.is_empty());
             let files = page.contents.iter().filter_map(|object| Some((name(&object.key)?, false)));
@@ -188,16 +189,21 @@ impl Store {
         Ok(listing)
     }
 
-    fn page(&self, prefix: &str, keys_max: usize, token: Option<&str>) -> io::Result<ListObjectsV2Response> {
-        let mut action = self.bucket.list_objects_v2(self.credentials.as_ref());
-        action.with_prefix(prefix);
-        action.with_delimiter("/");
-        action.with_max_keys(keys_max);
+    fn page(&self, prefix: &str, token: Option<&str>) -> io::Result<ListObjectsV2Response> {
+        let mut action = self.list_action(prefix, 1000);
         if let Some(token) = token {
             action.with_continuation_token(token);
         }
         let text = self.do_it(&action, "LIST", prefix, &[], &Payload::Nothing)?;
         ListObjectsV2::parse_response(&text).map_err(|error| odd("LIST", prefix, error))
+    }
+
+    fn list_action<'a>(&'a self, prefix: &'a str, keys_max: usize) -> ListObjectsV2<'a> {
+        let mut action = self.bucket.list_objects_v2(self.credentials.as_ref());
+        action.with_prefix(prefix);
+        action.with_delimiter("/");
+        action.with_max_keys(keys_max);
+        action
     }
 
     /// Begin an upload in parts.

@@ -1,5 +1,5 @@
 //! Folders of object stores: each is mounted in a mount namespace of this process's own, so that nobody else sees it and nothing is
-//! left behind, and `longhaul-store` answers the kernel. This process has neither the store's key nor a connection to it.
+//! left behind, and `longhaul-store` answers the kernel. This process, to which strangers talk, has no connection to the store.
 
 use crate::config::is_url;
 use crate::failure::Failure;

@@ -108,7 +108,8 @@ fn parts_in_any_order_make_the_same_tree() {
     let mut last = fleet.command(&["cp", "--json", "--plan", "run"]);
     Running::start(last.env("SLURM_ARRAY_TASK_ID", "2")).finish().expect_code(0);
     let finished = fleet.finish().expect_code(0).json();
-    assert_eq!(finished["packets_sent"], 0, "{finished}");
+    // A datagram may leave with its offer all the same.
+    assert_eq!(finished["packets_required"], 0, "{finished}");
     fleet.assert_equal();
     assert_eq!(leftovers(&fleet.path("to")), Vec::<PathBuf>::new());
     // Nothing is left to do for who comes late, whatever leaves with his offer.

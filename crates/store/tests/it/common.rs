@@ -203,6 +203,23 @@ impl Daemon {
         ended.json()
     }
 
+    /// The program that it has started.
+    pub fn store(&self) -> u32 {
+        let parent_of = |id: u32| -> Option<u32> {
+            let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+            stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+        };
+        let all = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|item| item.unwrap().file_name().to_str()?.parse().ok());
+        all.into_iter().find(|id| parent_of(*id) == Some(self.running.id())).expect("it runs")
+    }
+
+    /// How it ends.
+    pub fn finish(self) -> Ended {
+        self.running.finish()
+    }
+
     /// It goes at once, and what it has started with it.
     pub fn kill(self) {
         let state = self.state.clone();

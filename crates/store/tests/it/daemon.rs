@@ -1,7 +1,8 @@
 //! What a daemon says of an object store that it cannot serve.
 
 use crate::common::*;
-use std::os::unix::fs::symlink;
+use rustix::process::Signal;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -33,9 +34,7 @@ fn a_store_that_says_no_is_told_before_anybody_is_served() {
 fn a_daemon_without_the_program_for_stores_names_it() {
     let here = folder();
     let program = here.path().join("longhaul");
-    symlink(PathBuf::from(STORE).with_file_name("longhaul"), &program).unwrap();
-    // A link is followed; a copy of the program is alone.
-    std::fs::remove_file(&program).unwrap();
+    // A link to it would be followed.
     std::fs::copy(PathBuf::from(STORE).with_file_name("longhaul"), &program).unwrap();
     let said = refused(undisturbed(Command::new(&program)).env("PATH", "/usr/bin:/bin"), "s3://bucket");
     assert!(
@@ -57,7 +56,7 @@ fn a_configuration_says_how_a_store_is_reached() {
              [s3]\nendpoint = \"{endpoint}\"\nkey-id = \"{key}\"\nsecret = \"{secret}\"\n"
         ),
     );
-    std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(&config, PermissionsExt::from_mode(0o600)).unwrap();
     let mut user = longhaul();
     user.args(["user", "add", "alice", "--config"]).arg(&config);
     user.args(["--folder", "data=read-write", "--folder", "more=read-only"]);
@@ -97,7 +96,31 @@ fn a_configuration_says_how_a_store_is_reached() {
     // Another one takes a restart, and what is served stays.
     let text = std::fs::read_to_string(&config).unwrap().replace("s3://bucket/more", "s3://bucket/other");
     std::fs::write(&config, text).unwrap();
-    running.signal(rustix::process::Signal::HUP);
+    running.signal(Signal::HUP);
     running.await_line("takes a restart");
     copy(&[file.to_str().unwrap(), &format!("longhaul://{address}/data/z")]).expect_code(0);
+}
+
+#[test]
+fn a_signal_to_all_processes_leaves_the_store_to_the_daemon() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, here) = (folder(), folder());
+    let Some(daemon) = Daemon::start(&gateway, state.path()) else { return };
+    let file = here.path().join("file");
+    write_noise(&file, 20 << 20, 1);
+    let copy = Running::start(&mut daemon.cp(["--rate", "100mbit", file.to_str().unwrap(), &daemon.url("")]));
+    wait_until("a part is stored", || !gateway.parts().is_empty());
+    send_to(daemon.store(), Signal::TERM);
+    copy.finish().expect_code(0);
+    assert_same_bytes(gateway.file("a/b/file"), &file);
+}
+
+#[test]
+fn a_daemon_whose_store_program_ends_ends_too_and_says_so() {
+    let Some(gateway) = Gateway::start() else { return };
+    let state = folder();
+    let Some(daemon) = Daemon::start(&gateway, state.path()) else { return };
+    send_to(daemon.store(), Signal::KILL);
+    let ended = daemon.finish().expect_code(1);
+    assert!(ended.stderr.contains("s3://bucket/a/b: longhaul-store has ended"), "{}", ended.stderr);
 }
