@@ -2,23 +2,24 @@
 //! its parts leave as soon as they are whole.
 //!
 //! What of it is in the store has no place here any more, but not at once: whoever writes a journal notes only after a sync
-//! what that has covered, and whatever no note covers is read again after a crash. So a part makes room with the second sync
-//! after it was stored.
+//! what that has covered, and whatever no note covers is read again after a crash. There may be a sync that no note follows, when a
+//! copy is taken up. So a part makes room with the third sync that began after it was stored.
 
 use crate::cut::{self, PartNumber};
+use crate::digest;
+use crate::note::Note;
 use crate::object::{Kind, Meta};
 use crate::store::{Store, StoredPart};
 use crossbeam_channel::Sender;
 use rangemap::RangeSet;
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A part of a draft that is to be stored.
@@ -35,13 +36,21 @@ pub struct Draft {
     beginning: Mutex<()>,
 }
 
+/// Where a draft lies.
+#[derive(Clone, Debug)]
+pub struct Local {
+    /// What was written.
+    pub data: PathBuf,
+    /// What is noted of its upload.
+    pub note: PathBuf,
+}
+
 struct State {
-    /// Where its data lies, and what is noted of its upload.
-    path: PathBuf,
+    local: Local,
     /// Which object it becomes, where that is known.
     key: Option<String>,
     meta: Meta,
-    upload: Option<Noted>,
+    upload: Option<Note>,
     parts: BTreeMap<PartNumber, Part>,
     written: RangeSet<u64>,
     /// Parts that wait or are under way, and their bytes.
@@ -65,22 +74,10 @@ enum Part {
 /// What a stored part takes here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// All of it.
-    Taken,
-    /// All of it, and there was a sync since.
-    Synced,
+    /// All of it, for so many syncs.
+    Taken(u8),
     /// Nothing.
     Free,
-}
-
-/// What is noted on the disk of an upload, so that it is gone on with.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Noted {
-    key: String,
-    upload: String,
-    meta: Meta,
-    /// Parts of which the store alone has the data.
-    freed: Vec<PartNumber>,
 }
 
 /// Why it cannot become an object.
@@ -109,13 +106,13 @@ impl Draft {
     pub fn open(
         store: Arc<Store>,
         jobs: Sender<Job>,
-        (path, file): (PathBuf, File),
+        (local, file): (Local, File),
         key: Option<String>,
         meta: Meta,
     ) -> io::Result<Draft> {
         let written = extents(&file)?;
         let mut state = State {
-            path,
+            local,
             key,
             meta,
             upload: None,
@@ -125,9 +122,9 @@ impl Draft {
             failed: None,
             is_removed: false,
         };
-        if let Some(noted) = state.read_note()? {
+        if let Some(noted) = Note::read(&state.local.note)? {
             match store.parts(&noted.key, &noted.upload) {
-                Ok(stored) => state.go_on(noted, stored),
+                Ok(stored) => state.go_on(&file, noted, stored)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     state.failed = Failed::lost("the store has given its upload up");
                 }
@@ -141,6 +138,11 @@ impl Draft {
     /// Its length, and what is kept of it beside its data.
     pub fn look(&self) -> io::Result<(u64, Meta)> {
         Ok((self.file.metadata()?.len(), self.lock().meta))
+    }
+
+    /// Whether it can never become an object.
+    pub fn is_lost(&self) -> bool {
+        self.lock().failed.as_ref().is_some_and(|failed| failed.is_lost)
     }
 
     /// Somebody begins anew with it: what the store would not take is tried again.
@@ -158,18 +160,23 @@ impl Draft {
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.lock();
         let before = self.file.metadata()?.len();
-        self.file.set_len(len)?;
         if len < before {
-            state.written.remove(len..before);
             let first = cut::part_at(len).ok_or(Errno::FBIG)?;
-            state.forget(first..=cut::PARTS_MAX);
+            state.forget(first..=cut::PARTS_MAX)?;
+            state.written.remove(len..before);
         }
-        Ok(())
+        self.file.set_len(len)
     }
 
     /// A stretch of it, as far as it goes.
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-        self.lock().check_here(&(offset..offset + len as u64))?;
+        let parts = cut::parts(&(offset..offset + len as u64)).ok_or(Errno::INVAL)?;
+        let state = self.lock();
+        state.check()?;
+        if state.is_away(parts) {
+            return Err(Errno::IO.into());
+        }
+        drop(state);
         let mut data = vec![0; len];
         let mut filled = 0;
         while filled < len {
@@ -189,12 +196,14 @@ impl Draft {
         let state = self.lock();
         let is_behind = |state: &mut State| state.outstanding.0 >= 2 && state.outstanding.1 >= BEHIND_MAX;
         let state = self.changed.wait_while(state, |s| s.failed.is_none() && is_behind(s));
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        state.check_here(&stretch)?;
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        state.check()?;
+        // Nobody is to make room for it meanwhile, nor to take what was stored for what there is then.
+        state.forget(parts.clone())?;
         drop(state);
         self.file.write_all_at(data, offset)?;
         let mut state = self.lock();
-        state.forget(parts.clone());
+        state.forget(parts.clone())?;
         if !data.is_empty() {
             state.written.insert(stretch);
         }
@@ -209,31 +218,39 @@ impl Draft {
         Ok(())
     }
 
-    /// Bring it to the disk, and let go of what was there, and in the store, at the last sync.
+    /// Bring it to the disk, and let go of what was there, and in the store, for long enough.
     pub fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()?;
-        let mut state = self.lock();
-        let mut freed = vec![];
-        for (number, part) in &mut state.parts {
-            let Part::Stored { room, .. } = part else { continue };
-            match room {
-                Room::Taken => *room = Room::Synced,
-                Room::Synced => freed.push(*number),
-                Room::Free => {}
+        let mut free = vec![];
+        for (number, part) in &mut self.lock().parts {
+            match part {
+                Part::Stored { room: Room::Taken(SYNCS), .. } => free.push(*number),
+                Part::Stored { room: Room::Taken(syncs), .. } => *syncs += 1,
+                _ => {}
             }
         }
-        if freed.is_empty() {
+        self.file.sync_data()?;
+        let mut state = self.lock();
+        // What the store does not take now is here all the same.
+        if state.failed.as_ref().is_some_and(|failed| failed.is_lost) {
+            return state.check();
+        }
+        // Some may have been written to since.
+        free.retain(|number| {
+            matches!(state.parts.get(number), Some(Part::Stored { room: Room::Taken(SYNCS), .. }))
+        });
+        if free.is_empty() {
             return Ok(());
         }
         if let Some(noted) = &mut state.upload {
-            noted.freed.extend(&freed);
+            noted.freed.extend(&free);
         }
         state.write_note()?;
-        for number in freed {
+        for number in free {
             let range = cut::range(number);
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Where it cannot be done it takes room until the file is complete.
             let _ = fallocate(&self.file, punch, range.start, range.end - range.start);
+            state.written.remove(range);
             if let Some(Part::Stored { room, .. }) = state.parts.get_mut(&number) {
                 *room = Room::Free;
             }
@@ -242,16 +259,16 @@ impl Draft {
     }
 
     /// It lies elsewhere from now on.
-    pub fn moved(&self, path: PathBuf, key: Option<String>) -> io::Result<()> {
+    pub fn moved(&self, local: Local, key: Option<String>) -> io::Result<()> {
         let mut state = self.lock();
         if let Some(noted) = &state.upload
             && Some(&noted.key) != key.as_ref()
         {
             return Err(Errno::XDEV.into());
         }
-        std::fs::rename(&state.path, &path)?;
-        let _ = std::fs::rename(note_of(&state.path), note_of(&path));
-        (state.path, state.key) = (path, key);
+        std::fs::rename(&state.local.data, &local.data)?;
+        let _ = std::fs::rename(&state.local.note, &local.note);
+        (state.local, state.key) = (local, key);
         Ok(())
     }
 
@@ -279,7 +296,9 @@ impl Draft {
     /// It has no name any more. Who has it open goes on with it, and nothing of it is stored.
     pub fn discard(&self) {
         let mut state = self.lock();
-        state.is_removed = true;
+        if std::mem::replace(&mut state.is_removed, true) {
+            return;
+        }
         state.remove_files();
         let upload = state.upload.take();
         drop(state);
@@ -297,6 +316,8 @@ impl Draft {
         state.outstanding.0 -= 1;
         state.outstanding.1 -= len_of(number);
         match stored {
+            // What the store was sent is not what it was to get.
+            Err(_) if state.is_changed(number) => self.queue_again(&mut state, number),
             Err(error) => {
                 state.parts.remove(&number);
                 if state.failed.is_none() && !state.is_removed {
@@ -305,18 +326,18 @@ impl Draft {
                     state.failed = Some(Failed { kind, why, is_lost: false });
                 }
             }
-            Ok((etag, len)) => match state.parts.get(&number) {
-                Some(Part::Queued { again: true }) => {
-                    state.parts.remove(&number);
-                    self.queue(&mut state, number);
-                }
-                _ => {
-                    state.parts.insert(number, Part::Stored { etag, len, room: Room::Taken });
-                }
-            },
+            Ok(_) if state.is_changed(number) => self.queue_again(&mut state, number),
+            Ok((etag, len)) => {
+                state.parts.insert(number, Part::Stored { etag, len, room: Room::Taken(0) });
+            }
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    fn queue_again(self: &Arc<Draft>, state: &mut State, number: PartNumber) {
+        state.parts.remove(&number);
+        self.queue(state, number);
     }
 
     fn put_part(&self, number: PartNumber) -> io::Result<(String, u64)> {
@@ -349,7 +370,7 @@ impl Draft {
             let _ = self.store.abort(&key, &upload);
             return Err(Errno::NOENT.into());
         }
-        state.upload = Some(Noted { key: key.clone(), upload: upload.clone(), meta, freed: vec![] });
+        state.upload = Some(Note { key: key.clone(), upload: upload.clone(), meta, freed: vec![] });
         state.write_note()?;
         Ok((key, upload))
     }
@@ -378,7 +399,7 @@ impl Draft {
                 let wanted = range.end.min(len) - range.start;
                 let is_other = |part: &Part| matches!(part, Part::Stored { len, .. } if *len != wanted);
                 if state.parts.get(&number).is_some_and(is_other) {
-                    state.parts.remove(&number);
+                    state.forget(number..=number)?;
                 }
                 self.queue(&mut state, number);
             }
@@ -402,12 +423,18 @@ impl Draft {
         let etags: Vec<String> = etags.collect::<Result<_, _>>()?;
         drop(state);
         let etags: Vec<&str> = etags.iter().map(String::as_str).collect();
+        let can_dress = len <= COPY_MAX;
+        if !can_dress && noted.meta.time() != meta.time() {
+            let mut state = self.lock();
+            state.failed = Failed::lost("too large for its time to be changed; the next copy begins anew");
+            return state.check();
+        }
         match self.store.complete(key, &noted.upload, &etags) {
-            // It was done, and the answer was lost.
+            // It was done, and the answer was lost: if the object is made of these very parts.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let there = self.store.head(key)?;
-                let ending = format!("-{last}\"");
-                if !there.is_some_and(|object| object.len == len && object.etag.ends_with(&ending)) {
+                let tag = digest::tag_of_parts(&etags);
+                let there = self.store.head(key)?.filter(|object| object.len == len);
+                if tag.is_none() || there.map(|object| digest::bare(&object.etag).to_owned()) != tag {
                     return Err(error);
                 }
             }
@@ -416,11 +443,11 @@ impl Draft {
         if noted.meta == *meta {
             return Ok(());
         }
-        if len > COPY_MAX {
-            tracing::warn!("{key}: too large for the store to change its permissions or its time");
-            return Ok(());
+        if can_dress {
+            return self.store.copy(key, key, Kind::File, meta);
         }
-        self.store.copy(key, key, Kind::File, meta)
+        tracing::warn!("{key}: too large for its permissions to be changed");
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -429,74 +456,71 @@ impl Draft {
 }
 
 impl State {
-    /// Parts whose data has changed.
-    fn forget(&mut self, parts: std::ops::RangeInclusive<PartNumber>) {
-        let mut stored = vec![];
-        for (number, part) in self.parts.range_mut(parts) {
-            match part {
-                Part::Queued { again } => *again = true,
-                Part::Stored { .. } => stored.push(*number),
+    /// Parts whose data changes. Whoever changes what the store alone has must begin anew.
+    fn forget(&mut self, parts: RangeInclusive<PartNumber>) -> io::Result<()> {
+        if self.is_away(parts.clone()) {
+            self.failed =
+                Failed::lost("what the store alone has was to be changed; the next copy begins anew");
+            return self.check();
+        }
+        for (_, part) in self.parts.range_mut(parts.clone()) {
+            if let Part::Queued { again } = part {
+                *again = true;
             }
         }
-        for number in stored {
-            self.parts.remove(&number);
-        }
+        self.parts.retain(|number, part| !parts.contains(number) || matches!(part, Part::Queued { .. }));
+        Ok(())
+    }
+
+    fn is_changed(&self, number: PartNumber) -> bool {
+        matches!(self.parts.get(&number), Some(Part::Queued { again: true }))
+    }
+
+    /// Whether the store alone has some of these.
+    fn is_away(&self, parts: RangeInclusive<PartNumber>) -> bool {
+        let is_away = |part: &Part| matches!(part, Part::Stored { room: Room::Free, .. });
+        self.parts.range(parts).any(|(_, part)| is_away(part))
     }
 
     fn check(&self) -> io::Result<()> {
         self.failed.clone().map_or(Ok(()), |failed| Err(failed.into()))
     }
 
-    /// An error where the store alone has some of this.
-    fn check_here(&self, stretch: &Range<u64>) -> io::Result<()> {
-        self.check()?;
-        let Some(parts) = cut::parts(stretch) else { return Ok(()) };
-        let is_away = |part: &Part| matches!(part, Part::Stored { room: Room::Free, .. });
-        if self.parts.range(parts).any(|(_, part)| is_away(part)) { Err(Errno::IO.into()) } else { Ok(()) }
-    }
-
-    /// An upload that an earlier run began.
-    fn go_on(&mut self, noted: Noted, stored: Vec<StoredPart>) {
-        for part in stored {
-            if part.number == 0 || part.number > cut::PARTS_MAX {
+    /// An upload that an earlier run began. A part that is here too counts if it is the same: what was written after it was stored may
+    /// not have been stored again.
+    fn go_on(&mut self, file: &File, noted: Note, stored: Vec<StoredPart>) -> io::Result<()> {
+        for StoredPart { number, len, etag } in stored {
+            if number == 0 || number > cut::PARTS_MAX {
                 continue;
             }
-            let range = cut::range(part.number);
-            let held = range.start..(range.start + part.len).clamp(range.start + 1, range.end);
-            let is_here = self.written.gaps(&held).next().is_none();
-            let room = if is_here { Room::Taken } else { Room::Free };
-            self.parts.insert(part.number, Part::Stored { etag: part.etag, len: part.len, room });
+            let range = cut::range(number);
+            let room = if noted.freed.contains(&number) {
+                Room::Free
+            } else {
+                let here = range.start..(range.start + len).min(range.end);
+                if here.end > file.metadata()?.len()
+                    || digest::tag(digest::of_file(file, here)?) != digest::bare(&etag)
+                {
+                    continue;
+                }
+                Room::Taken(0)
+            };
+            self.parts.insert(number, Part::Stored { etag, len, room });
         }
         if let Some(lost) = noted.freed.iter().find(|number| !self.parts.contains_key(number)) {
             self.failed = Failed::lost(format!("the store has lost part {lost}"));
         }
         self.upload = Some(noted);
+        Ok(())
     }
 
-    fn read_note(&self) -> io::Result<Option<Noted>> {
-        match std::fs::read(note_of(&self.path)) {
-            // Torn, it says no more than that there was one.
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::from),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// All of it, or what was there.
     fn write_note(&self) -> io::Result<()> {
-        let Some(noted) = &self.upload else { return Ok(()) };
-        let path = note_of(&self.path);
-        let new = path.with_extension("new");
-        std::fs::write(&new, serde_json::to_vec(noted)?)?;
-        File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, &path)?;
-        // What it says is relied on from now on.
-        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        self.upload.as_ref().map_or(Ok(()), |noted| noted.write(&self.local.note))
     }
 
     fn remove_files(&self) {
-        let _ = std::fs::remove_file(note_of(&self.path));
-        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(&self.local.note);
+        let _ = std::fs::remove_file(&self.local.data);
     }
 }
 
@@ -522,19 +546,8 @@ fn len_of(number: PartNumber) -> u64 {
     range.end - range.start
 }
 
-/// Where it is noted what of a draft is in the store.
-fn note_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(NOTE);
-    name.into()
-}
-
-/// Whether a name in our folder is that of a note.
-pub fn is_note(name: &str) -> bool {
-    name.ends_with(NOTE) || name.ends_with(".new") && !name.ends_with("-new")
-}
-
-const NOTE: &str = ".upload";
+/// After so many a part makes room.
+const SYNCS: u8 = 2;
 /// S3 copies no larger object in one go, and changes none otherwise.
 const COPY_MAX: u64 = 5 << 30;
 /// What may lie here before a writer has to wait for the store.

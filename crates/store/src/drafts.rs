@@ -1,6 +1,6 @@
 //! All files that are being written, in a folder of ours that has the folders of the bucket in it as far as they are needed.
 
-use crate::draft::{Draft, Job, is_note};
+use crate::draft::{Draft, Job, Local};
 use crate::object::Meta;
 use crate::store::Store;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -21,18 +21,23 @@ pub struct Drafts {
     store: Arc<Store>,
     prefix: String,
     root: PathBuf,
+    notes: PathBuf,
     jobs: Sender<Job>,
-    open: Mutex<HashMap<String, Arc<Draft>>>,
+    open: Mutex<Open>,
     /// One program at a time has the folder.
     _lock: File,
 }
+
+type Open = HashMap<String, Arc<Draft>>;
 
 impl Drafts {
     /// Those that are in this folder, with the threads that store their parts. An error of kind `ResourceBusy`: another
     /// program has it.
     pub fn new(store: Arc<Store>, prefix: String, folder: &Path) -> io::Result<Drafts> {
         let root = folder.join("files");
+        let notes = folder.join("notes");
         make_folders(&root)?;
+        make_folders(&notes)?;
         let lock = File::options().create(true).append(true).mode(0o600).open(folder.join("lock"))?;
         take(&lock)?;
         let (jobs, queue) = unbounded();
@@ -44,7 +49,7 @@ impl Drafts {
                 }
             })?;
         }
-        Ok(Drafts { store, prefix, root, jobs, open: Mutex::default(), _lock: lock })
+        Ok(Drafts { store, prefix, root, notes, jobs, open: Mutex::default(), _lock: lock })
     }
 
     /// Whether a name is one under which files are written.
@@ -52,22 +57,34 @@ impl Drafts {
         is_ours(name.as_bytes()) && !is_of_pieces(name.as_bytes())
     }
 
-    /// The one of this path.
+    /// The one of this path. One that can never become an object is as good as none.
     pub fn get(&self, path: &str) -> io::Result<Option<Arc<Draft>>> {
         if !Drafts::is_theirs(name_of(path)) {
             return Ok(None);
         }
         let mut open = self.lock();
-        if let Some(draft) = open.get(path) {
-            return Ok(Some(draft.clone()));
-        }
-        let local = self.root.join(path);
-        let file = match File::options().read(true).write(true).open(&local) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let found = match open.get(path) {
+            Some(draft) => Some(draft.clone()),
+            None => self.reopen(&mut open, path)?,
         };
-        self.keep(&mut open, path, (local, file), PRIVATE).map(Some)
+        if let Some(draft) = &found
+            && draft.is_lost()
+        {
+            open.remove(path);
+            draft.discard();
+            return Ok(None);
+        }
+        Ok(found)
+    }
+
+    /// One that an earlier run has left.
+    fn reopen(&self, open: &mut Open, path: &str) -> io::Result<Option<Arc<Draft>>> {
+        let local = self.local(path);
+        match File::options().read(true).write(true).open(&local.data) {
+            Ok(file) => self.keep(open, path, (local, file), PRIVATE).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A new one. An error of kind `AlreadyExists`: there is one.
@@ -76,19 +93,13 @@ impl Drafts {
             return Err(Errno::PERM.into());
         }
         let mut open = self.lock();
-        let local = self.root.join(path);
-        make_folders(local.parent().unwrap_or(&self.root))?;
-        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&local)?;
+        let local = self.local(path);
+        make_folders(local.data.parent().unwrap_or(&self.root))?;
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&local.data)?;
         self.keep(&mut open, path, (local, file), mode)
     }
 
-    fn keep(
-        &self,
-        open: &mut HashMap<String, Arc<Draft>>,
-        path: &str,
-        local: (PathBuf, File),
-        mode: u32,
-    ) -> io::Result<Arc<Draft>> {
+    fn keep(&self, open: &mut Open, path: &str, local: (Local, File), mode: u32) -> io::Result<Arc<Draft>> {
         let meta = Meta { mode, ..Meta::default() }.at(SystemTime::now());
         let draft = Draft::open(self.store.clone(), self.jobs.clone(), local, self.key_of(path), meta)?;
         let draft = Arc::new(draft);
@@ -100,8 +111,8 @@ impl Drafts {
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut open = self.lock();
         let draft = open.get(from).cloned().ok_or(Errno::NOENT)?;
-        let local = self.root.join(to);
-        make_folders(local.parent().unwrap_or(&self.root))?;
+        let local = self.local(to);
+        make_folders(local.data.parent().unwrap_or(&self.root))?;
         if let Some(other) = open.get(to) {
             other.discard();
         }
@@ -128,7 +139,13 @@ impl Drafts {
     pub fn names(&self, folder: &str) -> Vec<String> {
         let Ok(items) = fs::read_dir(self.root.join(folder)) else { return vec![] };
         let names = items.filter_map(|item| item.ok()?.file_name().into_string().ok());
-        names.filter(|name| Drafts::is_theirs(name) && !is_note(name)).collect()
+        names.filter(|name| Drafts::is_theirs(name)).collect()
+    }
+
+    /// Where a draft lies. A name may be as long as names can be, so that of its note is made of all of its path.
+    fn local(&self, path: &str) -> Local {
+        let hash = blake3::hash(path.as_bytes()).to_hex();
+        Local { data: self.root.join(path), note: self.notes.join(&hash[..32]) }
     }
 
     /// The object that a part file becomes, as far as its name tells.
@@ -139,7 +156,7 @@ impl Drafts {
         Some(format!("{}{folder}{}", self.prefix, std::str::from_utf8(file).ok()?))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Draft>>> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

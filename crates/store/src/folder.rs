@@ -206,16 +206,15 @@ impl Folder {
     }
 
     fn dress_object(&self, path: &str, object: &Object) -> io::Result<()> {
+        let key = match object.kind {
+            Kind::Folder => self.view.folder_key(path),
+            _ => self.view.key(path),
+        };
         match object.kind {
-            Kind::Folder => self.store.put(&self.view.folder_key(path), Kind::Folder, &object.meta, None)?,
-            kind => {
-                let key = self.view.key(path);
-                self.store.copy(&key, &key, kind, &object.meta)?;
-            }
+            Kind::Folder => self.store.put(&key, Kind::Folder, &object.meta, None)?,
+            kind => self.store.copy(&key, &key, kind, &object.meta)?,
         }
-        // It may be another version by now.
-        self.view.forget(path);
-        Ok(())
+        self.stored(path, &key).map(drop)
     }
 
     /// Make a folder.

@@ -12,11 +12,13 @@
 
 mod args;
 mod cut;
+mod digest;
 mod draft;
 mod drafts;
 mod folder;
 mod kernel;
 mod nodes;
+mod note;
 mod object;
 mod place;
 mod reading;

@@ -93,17 +93,16 @@ impl Chunks {
                 }
             }
         }
-        if ask(&mut held, &name) {
-            drop(held);
-            self.shared.fetch(&name);
-            held = self.shared.lock();
-        }
         loop {
-            let Some(place) = held.iter().position(|other| other.name == name) else {
-                return Err(io::ErrorKind::Interrupted.into());
-            };
+            // It may have made room for another before this thread saw it.
+            if ask(&mut held, &name) {
+                drop(held);
+                self.shared.fetch(&name);
+                held = self.shared.lock();
+            }
+            let Some(place) = held.iter().position(|other| other.name == name) else { continue };
             match &held[place].chunk {
-                Chunk::Asked => {}
+                Chunk::Asked => held = self.shared.came.wait(held).unwrap_or_else(PoisonError::into_inner),
                 Chunk::Here(data) => {
                     let data = data.clone();
                     let used = held.remove(place);
@@ -116,7 +115,6 @@ impl Chunks {
                     return Err(error);
                 }
             }
-            held = self.shared.came.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

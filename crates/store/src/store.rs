@@ -1,11 +1,11 @@
 //! Requests to the object store: each is signed, sent, tried again where that may help, and read.
 
 use crate::cut::PartNumber;
+use crate::digest::{self, Stretch};
 use crate::object::{Kind, Meta, Object};
 use crate::place::Access;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use md5::{Digest, Md5};
 use rusty_s3::actions::{
     CompleteMultipartUploadResponse, CreateMultipartUpload, ListObjectsV2, ListObjectsV2Response, ListParts,
     S3Action,
@@ -15,7 +15,6 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, UNIX_EPOCH};
@@ -324,7 +323,7 @@ impl Store {
             Payload::Nothing => self.agent.run(request.body(()).map_err(wrong)?),
             Payload::Bytes(bytes) => self.agent.run(request.body(*bytes).map_err(wrong)?),
             Payload::File(file, stretch) => {
-                let mut reader = Stretch { file, left: stretch.clone() };
+                let mut reader = Stretch::new(file, stretch.clone());
                 self.agent.run(request.body(SendBody::from_reader(&mut reader)).map_err(wrong)?)
             }
         };
@@ -345,44 +344,12 @@ impl Payload<'_> {
     }
 
     fn digest(&self) -> io::Result<Option<String>> {
-        let mut hasher = Md5::new();
-        match self {
+        let digest = match self {
             Payload::Nothing => return Ok(None),
-            Payload::Bytes(bytes) => hasher.update(bytes),
-            Payload::File(file, stretch) => {
-                let mut buffer = vec![0; 1 << 16];
-                let mut reader = Stretch { file, left: stretch.clone() };
-                loop {
-                    match reader.read(&mut buffer)? {
-                        0 => break,
-                        n => hasher.update(&buffer[..n]),
-                    }
-                }
-            }
-        }
-        Ok(Some(BASE64_STANDARD.encode(hasher.finalize())))
-    }
-}
-
-/// Reads a stretch of a file, without its position.
-struct Stretch<'a> {
-    file: &'a File,
-    left: Range<u64>,
-}
-
-impl Read for Stretch<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = (self.left.end - self.left.start).min(buffer.len() as u64) as usize;
-        if most == 0 {
-            return Ok(0);
-        }
-        match self.file.read_at(&mut buffer[..most], self.left.start)? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            n => {
-                self.left.start += n as u64;
-                Ok(n)
-            }
-        }
+            Payload::Bytes(bytes) => digest::of(bytes),
+            Payload::File(file, stretch) => digest::of_file(file, stretch.clone())?,
+        };
+        Ok(Some(BASE64_STANDARD.encode(digest)))
     }
 }
 
@@ -435,7 +402,8 @@ fn is_momentary(error: &io::Error) -> bool {
             refused.status.is_server_error()
                 || matches!(refused.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT)
         }
-        None => inner.is::<Unreachable>(),
+        // ureq tells so what happens in the middle of an answer.
+        None => inner.is::<Unreachable>() || inner.is::<ureq::Error>(),
     }
 }
 

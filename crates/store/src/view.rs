@@ -22,6 +22,15 @@ pub struct View {
 struct Memory {
     folders: HashMap<String, (Instant, Arc<Listing>)>,
     objects: HashMap<String, (Instant, Option<Object>)>,
+    /// Folders that the store is being asked for, with what this program has changed in them meanwhile.
+    asked: Vec<Asked>,
+    next: u64,
+}
+
+struct Asked {
+    id: u64,
+    folder: String,
+    changes: Vec<(String, Option<Kind>)>,
 }
 
 impl View {
@@ -60,9 +69,14 @@ impl View {
         let turn = AtomicUsize::new(0);
         let ask = || {
             while let Some((path, is_folder)) = missing.get(turn.fetch_add(1, Ordering::Relaxed)) {
+                let begun = Instant::now();
                 // Whoever asks for one that cannot be had now is told so then.
                 if let Ok(found) = self.fetch(path, *is_folder) {
-                    self.remember(path, found);
+                    let mut memory = self.lock();
+                    // What this program has changed meanwhile it knows better.
+                    if memory.objects.get(path).is_none_or(|(at, _)| *at < begun) {
+                        keep(&mut memory.objects, path, found);
+                    }
                 }
             }
         };
@@ -91,32 +105,41 @@ impl View {
         if let Some((_, listing)) = self.lock().folders.get(path).filter(|(at, _)| is_fresh(*at)) {
             return Ok(listing.clone());
         }
-        let listing = Arc::new(self.store.list(&self.folder_key(path))?);
-        keep(&mut self.lock().folders, path, listing.clone());
+        let id = {
+            let mut memory = self.lock();
+            memory.next += 1;
+            let id = memory.next;
+            memory.asked.push(Asked { id, folder: path.into(), changes: vec![] });
+            id
+        };
+        let listed = self.store.list(&self.folder_key(path));
+        let mut memory = self.lock();
+        let place = memory.asked.iter().position(|asked| asked.id == id);
+        let asked = place.map(|place| memory.asked.swap_remove(place));
+        let mut listing = listed?;
+        for (name, kind) in asked.into_iter().flat_map(|asked| asked.changes) {
+            listing.change(&name, kind);
+        }
+        let listing = Arc::new(listing);
+        keep(&mut memory.folders, path, listing.clone());
         Ok(listing)
     }
 
     /// What is there now, since this program has put or removed it.
     pub fn changed(&self, path: &str, object: Option<Object>) {
         let (folder, name) = split(path);
+        let kind = object.as_ref().map(|object| object.kind);
         let mut memory = self.lock();
+        for asked in memory.asked.iter_mut().filter(|asked| asked.folder == folder) {
+            asked.changes.push((name.into(), kind));
+        }
         if let Some((_, listing)) = memory.folders.get_mut(folder) {
-            let names = &mut Arc::make_mut(listing).names;
-            let place = names.binary_search_by(|(other, _)| other.as_str().cmp(name));
-            match (&object, place) {
-                (Some(object), Ok(index)) => names[index].1 = object.kind == Kind::Folder,
-                (Some(object), Err(index)) => {
-                    names.insert(index, (name.into(), object.kind == Kind::Folder));
-                }
-                (None, Ok(index)) => drop(names.remove(index)),
-                (None, Err(_)) => {}
-            }
+            Arc::make_mut(listing).change(name, kind);
         }
         if object.is_none() {
             memory.folders.remove(path);
         }
-        drop(memory);
-        self.remember(path, object);
+        keep(&mut memory.objects, path, object);
     }
 
     /// Nothing is known of it any more.
@@ -127,10 +150,6 @@ impl View {
     fn remembered(&self, path: &str) -> Option<Option<Object>> {
         let memory = self.lock();
         memory.objects.get(path).filter(|(at, _)| is_fresh(*at)).map(|(_, object)| object.clone())
-    }
-
-    fn remember(&self, path: &str, object: Option<Object>) {
-        keep(&mut self.lock().objects, path, object);
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {
@@ -177,6 +196,19 @@ const ASKERS: usize = 16;
 /// Before what is not fresh is forgotten.
 const REMEMBERED_MAX: usize = 100_000;
 
+impl Listing {
+    /// Something was put there, or removed.
+    fn change(&mut self, name: &str, kind: Option<Kind>) {
+        let place = self.names.binary_search_by(|(other, _)| other.as_str().cmp(name));
+        match (kind.map(|kind| kind == Kind::Folder), place) {
+            (Some(is_folder), Ok(index)) => self.names[index].1 = is_folder,
+            (Some(is_folder), Err(index)) => self.names.insert(index, (name.into(), is_folder)),
+            (None, Ok(index)) => drop(self.names.remove(index)),
+            (None, Err(_)) => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +217,11 @@ mod tests {
     fn a_path_is_a_folder_and_a_name() {
         assert_eq!(split("a"), ("", "a"));
         assert_eq!(split("a/b/c"), ("a/b", "c"));
+        let mut listing = Listing::default();
+        for (name, kind) in [("b", Some(Kind::File)), ("a", Some(Kind::Folder)), ("b", None), ("c", None)] {
+            listing.change(name, kind);
+        }
+        assert_eq!(listing.names, [("a".to_owned(), true)]);
         assert_eq!((path_of("", "a").as_str(), path_of("a/b", "c").as_str()), ("a", "a/b/c"));
     }
 }

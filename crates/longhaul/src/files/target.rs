@@ -280,16 +280,22 @@ impl Target {
             Err(Errno::EXIST) if self.is_piece(entry) => return self.reopen_part(entry),
             made => made?,
         };
-        // An object store wants to know it before the first byte; everywhere else the last thing done to the file counts.
-        let _ = futimens(&file, &times(self.entry(entry)));
+        self.announce_time(entry, &file);
         Ok(file)
+    }
+
+    /// An object store wants to know a file's time before its first byte; everywhere else the last thing done to the file counts.
+    fn announce_time(&self, entry: EntryIndex, file: &File) {
+        let _ = futimens(file, &times(self.entry(entry)));
     }
 
     /// Open a part file that was made before.
     pub(super) fn reopen_part(&self, entry: EntryIndex) -> io::Result<File> {
         let (folder, name) = self.parent(entry)?;
         let part = lease::open_ours(&folder, &self.part_name(entry, name))?;
-        part.ok_or_else(|| Errno::NOENT.into())
+        let file = part.ok_or(Errno::NOENT)?;
+        self.announce_time(entry, &file);
+        Ok(file)
     }
 
     /// Make a file's journal, which is then ours, in place of any that nobody is at work with.

@@ -46,7 +46,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_part_makes_room_with_the_second_sync_after_it_was_stored() {
+fn a_part_makes_room_with_the_third_sync_after_it_was_stored() {
     let Some(gateway) = Gateway::start() else { return };
     let (state, at) = (folder(), folder());
     let Some(mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
@@ -64,8 +64,6 @@ fn a_part_makes_room_with_the_second_sync_after_it_was_stored() {
     assert_eq!(fs::metadata(&name).unwrap().len(), 17 * MIB);
     let file = File::options().read(true).write(true).open(&name).unwrap();
     let mut buffer = [0; 100];
-    assert!(file.read_at(&mut buffer, 8 * MIB).is_err(), "the store alone has it");
-    assert!(file.write_all_at(&buffer, 0).is_err(), "it could not be put together any more");
     assert_eq!(file.read_at(&mut buffer, 16 * MIB).unwrap(), 100);
     assert_eq!(buffer, whole[16 * MIB as usize..][..100]);
 
@@ -73,7 +71,6 @@ fn a_part_makes_room_with_the_second_sync_after_it_was_stored() {
     drop(mounted);
     let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
     let file = File::options().read(true).write(true).open(&name).unwrap();
-    assert!(file.read_at(&mut buffer, 0).is_err(), "the store alone has it, still");
     file.write_all_at(&whole[17 * MIB as usize..], 17 * MIB).unwrap();
     fs::rename(&name, at.path().join("x")).unwrap();
     assert!(fs::read(at.path().join("x")).unwrap() == whole);
@@ -82,6 +79,69 @@ fn a_part_makes_room_with_the_second_sync_after_it_was_stored() {
     parts.sort_unstable();
     assert_eq!(parts, [1, 2, 3]);
     assert_eq!(fs::read_dir(state.path().join("files")).unwrap().count(), 0, "nothing is left here");
+}
+
+#[test]
+fn a_part_that_was_changed_after_it_was_stored_is_not_gone_on_with_after_a_kill() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, at) = (folder(), folder());
+    let Some(mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    let mut whole = noise(17 * MIB as usize, 11);
+    let name = at.path().join(PART);
+    let file = File::create_new(&name).unwrap();
+    file.write_all_at(&whole, 0).unwrap();
+    wait_until("both whole parts are stored", || gateway.parts().len() == 2);
+    drop((file, mounted));
+    // As if its program had been killed before the store had what was written last.
+    whole[5..15].fill(1);
+    let kept = File::options().write(true).open(state.path().join("files").join(PART)).unwrap();
+    kept.write_all_at(&whole[5..15], 5).unwrap();
+    let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    fs::rename(&name, at.path().join("x")).unwrap();
+    assert!(fs::read(gateway.file("a/x")).unwrap() == whole);
+    let mut parts = gateway.parts();
+    parts.sort_unstable();
+    assert_eq!(parts, [1, 1, 2, 3], "the other one is taken as it is");
+}
+
+#[test]
+fn a_name_may_be_as_long_as_names_can_be() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, at) = (folder(), folder());
+    let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    let long = "n".repeat(222);
+    let name = at.path().join(format!(".{long}.0123456789abcdef.longhaul-part"));
+    assert_eq!(name.file_name().unwrap().len(), 254);
+    let whole = noise(9 * MIB as usize, 12);
+    fs::write(&name, &whole).unwrap();
+    // Such a name may be a cut one, so nothing leaves before it has the real one.
+    fs::rename(&name, at.path().join(&long)).unwrap();
+    assert!(fs::read(gateway.file(&format!("a/{long}"))).unwrap() == whole);
+}
+
+#[test]
+fn who_needs_what_the_store_alone_has_begins_anew() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, at) = (folder(), folder());
+    let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
+    for shortens in [true, false] {
+        let name = at.path().join(PART);
+        let file = File::options().create_new(true).read(true).write(true).open(&name).unwrap();
+        file.write_all_at(&noise(9 * MIB as usize, 10), 0).unwrap();
+        let kept = || fs::metadata(state.path().join("files").join(PART)).unwrap().blocks() * 512;
+        wait_until("there is room after some syncs", || {
+            file.sync_data().unwrap();
+            kept() <= 2 * MIB
+        });
+        let mut buffer = [0; 100];
+        assert!(file.read_at(&mut buffer, MIB).is_err(), "it is not here");
+        file.sync_data().unwrap();
+        let done = if shortens { file.set_len(7 * MIB) } else { file.write_all_at(&buffer, MIB) };
+        assert!(done.is_err());
+        assert!(file.sync_data().is_err(), "nobody is told that it is safe");
+        assert!(File::open(&name).is_err(), "for the next one it is not there");
+        assert!(!gateway.file("a/x").exists());
+    }
 }
 
 #[test]
@@ -98,8 +158,7 @@ fn an_upload_that_the_store_gave_up_never_becomes_an_object() {
     let Some(_mounted) = Mounted::start(&gateway, state.path(), at.path()) else { return };
     assert!(fs::rename(&name, at.path().join("x")).is_err());
     assert!(!gateway.file("a/x").exists());
-    // Whoever copies removes it and begins anew.
-    fs::remove_file(&name).unwrap();
+    assert!(!name.exists(), "whoever copies begins anew");
     write(at.path().join(PART), "short");
     fs::rename(&name, at.path().join("x")).unwrap();
     assert_eq!(fs::read(gateway.file("a/x")).unwrap(), b"short");

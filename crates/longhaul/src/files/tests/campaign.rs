@@ -27,17 +27,21 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_campaign_of_faults_makes_no_wrong_file() {
-    campaign(0..150, KEPT_MIN_BUSY);
+    // Others happen too, but may not in so few rounds.
+    let faults = [Fault::NoSpace, Fault::Short, Fault::Error(Call::Sync), Fault::Error(Call::Name)];
+    campaign(0..150, KEPT_MIN_BUSY, &faults);
 }
 
 /// `make campaign`; `CAMPAIGN_SEED=N make campaign` begins with that seed.
 #[test]
 #[ignore = "takes minutes"]
 fn a_long_campaign_of_faults_makes_no_wrong_file() {
-    campaign(fresh_seeds(4500), KEPT_MIN);
+    let faults =
+        [Fault::NoSpace, Fault::Short, Fault::Lost, Fault::Error(Call::Sync), Fault::Error(Call::Name)];
+    campaign(fresh_seeds(4500), KEPT_MIN, &faults);
 }
 
-fn campaign(seeds: Range<u64>, kept_min: f64) {
+fn campaign(seeds: Range<u64>, kept_min: f64, faults: &[Fault]) {
     let begun = Instant::now();
     // On a thread of its own, which alone is told of boots.
     let round = |seed| thread::spawn(move || CampaignRound::new(seed).run()).join();
@@ -46,9 +50,8 @@ fn campaign(seeds: Range<u64>, kept_min: f64) {
     let mut tally = Tally::default();
     rounds.iter().for_each(|round| tally.add(round));
     println!("{tally:#?}\n0 wrong files, 0 hangs, {:.0} s", begun.elapsed().as_secs_f64());
-    let is_met = |fault| tally.faults.contains_key(&fault);
-    let all = [Fault::NoSpace, Fault::Short, Fault::Lost, Fault::Error(Call::Sync), Fault::Error(Call::Name)];
-    assert!(all.into_iter().all(is_met) && tally.cuts > 0 && tally.kills > 0, "they happen");
+    let is_met = |fault| tally.faults.contains_key(fault);
+    assert!(faults.iter().all(is_met) && tally.cuts > 0 && tally.kills > 0, "they happen");
     assert!(tally.kept as f64 >= tally.delivered as f64 * kept_min, "too little was kept");
 }
 
