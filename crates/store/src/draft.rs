@@ -142,7 +142,7 @@ impl Draft {
 
     /// Whether it can never become an object.
     pub fn is_lost(&self) -> bool {
-        self.lock().failed.as_ref().is_some_and(|failed| failed.is_lost)
+        self.lock().is_lost()
     }
 
     /// Somebody begins anew with it: what the store would not take is tried again.
@@ -231,7 +231,7 @@ impl Draft {
         self.file.sync_data()?;
         let mut state = self.lock();
         // What the store does not take now is here all the same.
-        if state.failed.as_ref().is_some_and(|failed| failed.is_lost) {
+        if state.is_lost() {
             return state.check();
         }
         // Some may have been written to since.
@@ -281,7 +281,7 @@ impl Draft {
         let meta = state.meta;
         if last == 1 && state.upload.is_none() && state.parts.is_empty() {
             drop(state);
-            self.store.put(key, Kind::File, &meta, Some((&self.file, len)))?;
+            self.store.put_file(key, &meta, &self.file, len)?;
         } else {
             if state.key.get_or_insert_with(|| key.into()) != key {
                 return Err(Errno::XDEV.into());
@@ -480,6 +480,10 @@ impl State {
     fn is_away(&self, parts: RangeInclusive<PartNumber>) -> bool {
         let is_away = |part: &Part| matches!(part, Part::Stored { room: Room::Free, .. });
         self.parts.range(parts).any(|(_, part)| is_away(part))
+    }
+
+    fn is_lost(&self) -> bool {
+        self.failed.as_ref().is_some_and(|failed| failed.is_lost)
     }
 
     fn check(&self) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use crate::draft::{Draft, Job, Local};
 use crate::object::Meta;
 use crate::store::Store;
+use crate::view::{path_of, split};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use longhaul::files::{file_of_part, is_of_pieces, is_ours};
 use rustix::fs::{FlockOperation, flock};
@@ -14,7 +15,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The files that are being written, by their paths in the bucket's folder.
 pub struct Drafts {
@@ -59,7 +60,7 @@ impl Drafts {
 
     /// The one of this path. One that can never become an object is as good as none.
     pub fn get(&self, path: &str) -> io::Result<Option<Arc<Draft>>> {
-        if !Drafts::is_theirs(name_of(path)) {
+        if !Drafts::is_theirs(split(path).1) {
             return Ok(None);
         }
         let mut open = self.lock();
@@ -89,7 +90,8 @@ impl Drafts {
 
     /// A new one. An error of kind `AlreadyExists`: there is one.
     pub fn create(&self, path: &str, mode: u32) -> io::Result<Arc<Draft>> {
-        if !Drafts::is_theirs(name_of(path)) {
+        if !Drafts::is_theirs(split(path).1) {
+            // What has its name already is whole.
             return Err(Errno::PERM.into());
         }
         let mut open = self.lock();
@@ -100,7 +102,7 @@ impl Drafts {
     }
 
     fn keep(&self, open: &mut Open, path: &str, local: (Local, File), mode: u32) -> io::Result<Arc<Draft>> {
-        let meta = Meta { mode, ..Meta::default() }.at(SystemTime::now());
+        let meta = Meta::now(mode);
         let draft = Draft::open(self.store.clone(), self.jobs.clone(), local, self.key_of(path), meta)?;
         let draft = Arc::new(draft);
         open.insert(path.into(), draft.clone());
@@ -150,10 +152,9 @@ impl Drafts {
 
     /// The object that a part file becomes, as far as its name tells.
     fn key_of(&self, path: &str) -> Option<String> {
-        let name = name_of(path);
-        let folder = &path[..path.len() - name.len()];
-        let file = file_of_part(name.as_bytes())?;
-        Some(format!("{}{folder}{}", self.prefix, std::str::from_utf8(file).ok()?))
+        let (folder, name) = split(path);
+        let file = std::str::from_utf8(file_of_part(name.as_bytes())?).ok()?;
+        Some(format!("{}{}", self.prefix, path_of(folder, file)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -171,10 +172,6 @@ fn take(lock: &File) -> io::Result<()> {
             done => return Ok(done?),
         }
     }
-}
-
-fn name_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
 fn make_folders(path: &Path) -> io::Result<()> {

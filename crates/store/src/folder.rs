@@ -129,10 +129,6 @@ impl Folder {
     /// Begin a file.
     pub fn create(&self, folder: INodeNo, name: &str, mode: u32) -> io::Result<Look> {
         let path = self.path_in(folder, name)?;
-        if !Drafts::is_theirs(name) {
-            // What has its name already is whole.
-            return Err(Errno::PERM.into());
-        }
         let draft = self.drafts.create(&path, mode & 0o7777)?;
         self.tell(&path, &There::Draft(draft))
     }
@@ -207,22 +203,26 @@ impl Folder {
 
     fn dress_object(&self, path: &str, object: &Object) -> io::Result<()> {
         let key = match object.kind {
-            Kind::Folder => self.view.folder_key(path),
-            _ => self.view.key(path),
+            Kind::Folder => {
+                let key = self.view.folder_key(path);
+                self.store.put_folder(&key, &object.meta)?;
+                key
+            }
+            kind => {
+                let key = self.view.key(path);
+                self.store.copy(&key, &key, kind, &object.meta)?;
+                key
+            }
         };
-        match object.kind {
-            Kind::Folder => self.store.put(&key, Kind::Folder, &object.meta, None)?,
-            kind => self.store.copy(&key, &key, kind, &object.meta)?,
-        }
         self.stored(path, &key).map(drop)
     }
 
     /// Make a folder.
     pub fn make_folder(&self, folder: INodeNo, name: &str, mode: u32) -> io::Result<Look> {
         let path = self.free_path(folder, name)?;
-        let meta = Meta { mode: mode & 0o7777, ..Meta::default() }.at(SystemTime::now());
+        let meta = Meta::now(mode & 0o7777);
         let key = self.view.folder_key(&path);
-        self.store.put(&key, Kind::Folder, &meta, None)?;
+        self.store.put_folder(&key, &meta)?;
         let object = self.stored(&path, &key)?;
         self.tell(&path, &There::Object(object))
     }
@@ -230,7 +230,7 @@ impl Folder {
     /// Make a symbolic link.
     pub fn make_link(&self, folder: INodeNo, name: &str, target: &str) -> io::Result<Look> {
         let path = self.free_path(folder, name)?;
-        let meta = Meta { mode: 0o777, ..Meta::default() }.at(SystemTime::now());
+        let meta = Meta::now(0o777);
         let key = self.view.key(&path);
         self.store.put_link(&key, &meta, target)?;
         let object = self.stored(&path, &key)?;
@@ -329,7 +329,7 @@ impl Folder {
         let path = self.path(number)?;
         let listing = self.view.list(&path)?;
         let drafts = self.drafts.names(&path).into_iter().map(|name| (name, false));
-        let mut nodes = self.nodes();
+        let nodes = self.nodes();
         let item = |number, name| Item { number, is_folder: true, name };
         let above = INodeNo(nodes.number(split(&path).0));
         let mut found = vec![item(number, ".".into()), item(above, "..".into())];

@@ -6,7 +6,7 @@
 //! a folder of ours ([`drafts`]) and never reaches the store.
 //!
 //! It is a program of its own, mounted by the kernel's FUSE, so that the program that travels over ssh carries nothing of it, and so
-//! that the daemon, which strangers talk to, has neither the bucket's key nor a way to it.
+//! that the daemon, which strangers talk to, makes no connection to the store.
 
 #![allow(rustdoc::private_intra_doc_links)]
 

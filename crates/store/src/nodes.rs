@@ -35,6 +35,7 @@ impl Nodes {
     /// The number of what is at a path, of which the kernel is told now.
     pub fn told(&mut self, path: &str, draft: Option<Arc<Draft>>) -> INodeNo {
         let number = self.number(path);
+        self.by_path.insert(path.into(), number);
         let node = self.by_number.entry(number).or_insert_with(|| Node {
             path: Some(path.into()),
             draft: None,
@@ -46,7 +47,7 @@ impl Nodes {
     }
 
     /// The number of what is at a path, or would be.
-    pub fn number(&mut self, path: &str) -> u64 {
+    pub fn number(&self, path: &str) -> u64 {
         if path.is_empty() {
             return INodeNo::ROOT.0;
         }
@@ -59,7 +60,6 @@ impl Nodes {
         while number <= INodeNo::ROOT.0 || self.by_number.contains_key(&number) {
             number = number.wrapping_add(1);
         }
-        self.by_path.insert(path.into(), number);
         number
     }
 

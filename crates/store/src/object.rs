@@ -50,6 +50,11 @@ impl Meta {
         Meta { mode, ..Meta::default() }.at(stored)
     }
 
+    /// Of what is made now.
+    pub fn now(mode: u32) -> Meta {
+        Meta { mode, ..Meta::default() }.at(SystemTime::now())
+    }
+
     /// With another time.
     pub fn at(self, time: SystemTime) -> Meta {
         let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {

@@ -34,8 +34,6 @@ pub struct Store {
 pub struct Listing {
     /// The names in it, with whether they are folders, sorted.
     pub names: Vec<(String, bool)>,
-    /// Whether there is anything by which it is known to be a folder.
-    pub is_there: bool,
 }
 
 /// A part that a store has.
@@ -88,10 +86,7 @@ impl Store {
         let action = self.bucket.head_object(self.credentials.as_ref(), key);
         let asked =
             self.again("HEAD", key, || done(self.ask(&action, key, &[], &Payload::Nothing)?, "HEAD", key));
-        let answer = match asked {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            answered => answered?,
-        };
+        let Some(answer) = found(asked)? else { return Ok(None) };
         let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let kind = if key.ends_with('/') { Kind::Folder } else { Kind::File };
         let stored = header("last-modified").and_then(|text| httpdate::parse_http_date(text).ok());
@@ -117,20 +112,22 @@ impl Store {
         })
     }
 
-    /// Store an object in one go.
-    pub fn put(&self, key: &str, kind: Kind, meta: &Meta, file: Option<(&File, u64)>) -> io::Result<()> {
-        match file {
-            Some((file, len)) => self.put_payload(key, kind, meta, &Payload::File(file, 0..len)),
-            None => self.put_payload(key, kind, meta, &Payload::Bytes(&[])),
-        }
+    /// Store a file in one go.
+    pub fn put_file(&self, key: &str, meta: &Meta, file: &File, len: u64) -> io::Result<()> {
+        self.put(key, Kind::File, meta, &Payload::File(file, 0..len))
+    }
+
+    /// Store what stands for a folder.
+    pub fn put_folder(&self, key: &str, meta: &Meta) -> io::Result<()> {
+        self.put(key, Kind::Folder, meta, &Payload::Bytes(&[]))
     }
 
     /// Store a symbolic link.
     pub fn put_link(&self, key: &str, meta: &Meta, target: &str) -> io::Result<()> {
-        self.put_payload(key, Kind::Link, meta, &Payload::Bytes(target.as_bytes()))
+        self.put(key, Kind::Link, meta, &Payload::Bytes(target.as_bytes()))
     }
 
-    fn put_payload(&self, key: &str, kind: Kind, meta: &Meta, payload: &Payload<'_>) -> io::Result<()> {
+    fn put(&self, key: &str, kind: Kind, meta: &Meta, payload: &Payload<'_>) -> io::Result<()> {
         let mut action = self.bucket.put_object(self.credentials.as_ref(), key);
         let headers = meta.headers(kind);
         sign_headers(action.headers_mut(), &headers);
@@ -159,10 +156,7 @@ impl Store {
     /// Remove an object; none is no error.
     pub fn delete(&self, key: &str) -> io::Result<()> {
         let action = self.bucket.delete_object(self.credentials.as_ref(), key);
-        match self.do_it(&action, "DELETE", key, &[], &Payload::Nothing) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map(drop),
-        }
+        found(self.do_it(&action, "DELETE", key, &[], &Payload::Nothing)).map(drop)
     }
 
     /// What a folder holds, by what its keys begin with.
@@ -171,7 +165,6 @@ impl Store {
         let mut token = None;
         loop {
             let page = self.page(prefix, token.as_deref())?;
-            listing.is_there |= !page.contents.is_empty() || !page.common_prefixes.is_empty();
             let name = |key: &str| Some(key.strip_prefix(prefix)?.to_owned()).filter(|name| !name.is_empty());
             let files = page.contents.iter().filter_map(|object| Some((name(&object.key)?, false)));
             let folders = page.common_prefixes.iter();
@@ -266,10 +259,7 @@ impl Store {
     /// Give an upload up. One that is not there is no error.
     pub fn abort(&self, key: &str, upload: &str) -> io::Result<()> {
         let action = self.bucket.abort_multipart_upload(self.credentials.as_ref(), key, upload);
-        match self.do_it(&action, "ABORT", key, &[], &Payload::Nothing) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map(drop),
-        }
+        found(self.do_it(&action, "ABORT", key, &[], &Payload::Nothing)).map(drop)
     }
 
     /// Ask, again where that may help, and read the whole answer.
@@ -389,6 +379,14 @@ fn done(mut answer: Response<Body>, what: &str, key: &str) -> io::Result<Respons
         _ => io::ErrorKind::Other,
     };
     Err(io::Error::new(kind, Refused { what: what.into(), key: key.into(), status, said: said.join(": ") }))
+}
+
+/// `None` where what was asked for is not there.
+fn found<T>(answered: io::Result<T>) -> io::Result<Option<T>> {
+    match answered {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
 }
 
 /// Whether the same request may be answered otherwise a little later.

@@ -4,7 +4,6 @@
 use crate::object::{Kind, Meta, Object};
 use crate::store::{Listing, Store};
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -157,10 +156,7 @@ impl View {
     }
 }
 
-fn keep<V>(map: &mut HashMap<String, (Instant, V)>, path: &str, value: V)
-where
-    String: Eq + Hash,
-{
+fn keep<V>(map: &mut HashMap<String, (Instant, V)>, path: &str, value: V) {
     if map.len() >= REMEMBERED_MAX {
         map.retain(|_, (at, _)| is_fresh(*at));
     }
