@@ -8,9 +8,10 @@ use longhaul_testing::skip;
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 pub const STORE: &str = env!("CARGO_BIN_EXE_longhaul-store");
 
@@ -31,7 +32,7 @@ impl Gateway {
         };
         let folder = folder();
         fs::create_dir_all(folder.path().join("files/bucket")).unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = own_address();
         let child = run(&program, folder.path(), address);
         let gateway = Gateway { folder, program, address, child };
         gateway.await_listening();
@@ -109,6 +110,14 @@ impl Drop for Gateway {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// An address that nobody else has, at a port that the kernel gives to nobody: what is free now may be taken before a store listens.
+fn own_address() -> SocketAddr {
+    static GATEWAYS: AtomicU8 = AtomicU8::new(1);
+    let [.., third, last] = std::process::id().to_be_bytes();
+    let second = GATEWAYS.fetch_add(1, Ordering::Relaxed);
+    (Ipv4Addr::new(127, second, third, last), 7070).into()
 }
 
 fn run(program: &Path, folder: &Path, address: SocketAddr) -> Child {
