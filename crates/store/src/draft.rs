@@ -8,7 +8,7 @@
 use crate::cut::{self, PartNumber};
 use crate::digest;
 use crate::note::Note;
-use crate::object::{Kind, Meta};
+use crate::object::{Kind, Meta, Object};
 use crate::store::{Store, StoredPart};
 use crossbeam_channel::Sender;
 use rangemap::RangeSet;
@@ -272,8 +272,9 @@ impl Draft {
         Ok(())
     }
 
-    /// Make it the object of this key, in place of what is there. Afterwards it is no draft any more.
-    pub fn finish(self: &Arc<Draft>, key: &str) -> io::Result<(u64, Meta)> {
+    /// Make it the object of this key, in place of what is there, which is returned where the store has told of it. Afterwards it is
+    /// no draft any more.
+    pub fn finish(self: &Arc<Draft>, key: &str) -> io::Result<Option<Object>> {
         let len = self.file.metadata()?.len();
         let last = cut::part_at(len.saturating_sub(1)).ok_or(Errno::FBIG)?;
         let mut state = self.lock();
@@ -281,16 +282,17 @@ impl Draft {
         let meta = state.meta;
         if last == 1 && state.upload.is_none() && state.parts.is_empty() {
             drop(state);
-            self.store.put_file(key, &meta, &self.file, len)?;
-        } else {
-            if state.key.get_or_insert_with(|| key.into()) != key {
-                return Err(Errno::XDEV.into());
-            }
-            self.store_all(state, last, len)?;
-            self.complete(key, last, len, &meta)?;
+            let object = self.store.put_file(key, &meta, &self.file, len)?;
+            self.lock().remove_files();
+            return Ok(Some(object));
         }
+        if state.key.get_or_insert_with(|| key.into()) != key {
+            return Err(Errno::XDEV.into());
+        }
+        self.store_all(state, last, len)?;
+        self.complete(key, last, len, &meta)?;
         self.lock().remove_files();
-        Ok((len, meta))
+        Ok(None)
     }
 
     /// It has no name any more. Who has it open goes on with it, and nothing of it is stored.

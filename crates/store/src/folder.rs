@@ -202,19 +202,14 @@ impl Folder {
     }
 
     fn dress_object(&self, path: &str, object: &Object) -> io::Result<()> {
-        let key = match object.kind {
-            Kind::Folder => {
-                let key = self.view.folder_key(path);
-                self.store.put_folder(&key, &object.meta)?;
-                key
-            }
-            kind => {
-                let key = self.view.key(path);
-                self.store.copy(&key, &key, kind, &object.meta)?;
-                key
-            }
-        };
-        self.stored(path, &key).map(drop)
+        if object.kind == Kind::Folder {
+            let stored = self.store.put_folder(&self.view.folder_key(path), &object.meta)?;
+            self.view.changed(path, Some(stored));
+            return Ok(());
+        }
+        let key = self.view.key(path);
+        self.store.copy(&key, &key, object.kind, &object.meta)?;
+        self.ask_anew(path, &key)
     }
 
     /// Make a folder.
@@ -222,8 +217,8 @@ impl Folder {
         let path = self.free_path(folder, name)?;
         let meta = Meta::now(mode & 0o7777);
         let key = self.view.folder_key(&path);
-        self.store.put_folder(&key, &meta)?;
-        let object = self.stored(&path, &key)?;
+        let object = self.store.put_folder(&key, &meta)?;
+        self.view.changed(&path, Some(object.clone()));
         self.tell(&path, &There::Object(object))
     }
 
@@ -232,8 +227,8 @@ impl Folder {
         let path = self.free_path(folder, name)?;
         let meta = Meta::now(0o777);
         let key = self.view.key(&path);
-        self.store.put_link(&key, &meta, target)?;
-        let object = self.stored(&path, &key)?;
+        let object = self.store.put_link(&key, &meta, target)?;
+        self.view.changed(&path, Some(object.clone()));
         self.tell(&path, &There::Object(object))
     }
 
@@ -242,11 +237,11 @@ impl Folder {
         if self.there(&path)?.is_some() { Err(Errno::EXIST.into()) } else { Ok(path) }
     }
 
-    /// Ask the store for what this program has just put there, which has a new version.
-    fn stored(&self, path: &str, key: &str) -> io::Result<Object> {
+    /// Ask the store for what this program has just made there of something else, whose version nobody has told.
+    fn ask_anew(&self, path: &str, key: &str) -> io::Result<()> {
         let object = self.store.head(key)?.ok_or(Errno::NOENT)?;
-        self.view.changed(path, Some(object.clone()));
-        Ok(object)
+        self.view.changed(path, Some(object));
+        Ok(())
     }
 
     /// Give what has one name another.
@@ -263,6 +258,7 @@ impl Folder {
             return Err(Errno::EXIST.into());
         }
         let to_key = self.view.key(&to);
+        let mut known = None;
         match there {
             There::Draft(_) if Drafts::is_theirs(to_name) => {
                 self.drafts.rename(&from, &to)?;
@@ -273,7 +269,7 @@ impl Folder {
                 if self.view.look(&to)?.is_some_and(|other| other.kind == Kind::Folder) {
                     return Err(Errno::ISDIR.into());
                 }
-                draft.finish(&to_key)?;
+                known = draft.finish(&to_key)?;
                 self.drafts.forget(&from);
             }
             There::Object(object) if object.kind == Kind::Folder => return Err(Errno::XDEV.into()),
@@ -285,7 +281,11 @@ impl Folder {
             }
         }
         self.nodes().moved(&from, &to, false);
-        self.stored(&to, &to_key).map(drop)
+        if known.is_none() {
+            return self.ask_anew(&to, &to_key);
+        }
+        self.view.changed(&to, known);
+        Ok(())
     }
 
     /// Remove a file.

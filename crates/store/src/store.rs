@@ -17,7 +17,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ureq::http::{Request, Response, StatusCode};
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, SendBody};
@@ -113,25 +113,43 @@ impl Store {
     }
 
     /// Store a file in one go.
-    pub fn put_file(&self, key: &str, meta: &Meta, file: &File, len: u64) -> io::Result<()> {
+    pub fn put_file(&self, key: &str, meta: &Meta, file: &File, len: u64) -> io::Result<Object> {
         self.put(key, Kind::File, meta, &Payload::File(file, 0..len))
     }
 
     /// Store what stands for a folder.
-    pub fn put_folder(&self, key: &str, meta: &Meta) -> io::Result<()> {
+    pub fn put_folder(&self, key: &str, meta: &Meta) -> io::Result<Object> {
         self.put(key, Kind::Folder, meta, &Payload::Bytes(&[]))
     }
 
     /// Store a symbolic link.
-    pub fn put_link(&self, key: &str, meta: &Meta, target: &str) -> io::Result<()> {
+    pub fn put_link(&self, key: &str, meta: &Meta, target: &str) -> io::Result<Object> {
         self.put(key, Kind::Link, meta, &Payload::Bytes(target.as_bytes()))
     }
 
-    fn put(&self, key: &str, kind: Kind, meta: &Meta, payload: &Payload<'_>) -> io::Result<()> {
+    fn put(&self, key: &str, kind: Kind, meta: &Meta, payload: &Payload<'_>) -> io::Result<Object> {
         let mut action = self.bucket.put_object(self.credentials.as_ref(), key);
         let headers = meta.headers(kind);
         sign_headers(action.headers_mut(), &headers);
-        self.do_it(&action, "PUT", key, &headers, payload).map(drop)
+        let (etag, stored) = self.put_by(&action, key, &headers, payload)?;
+        Ok(Object { kind, len: payload.len(), stored, meta: *meta, etag })
+    }
+
+    /// Which version has come of it, and when.
+    fn put_by<'a>(
+        &self,
+        action: &impl S3Action<'a>,
+        key: &str,
+        headers: &[(&str, String)],
+        payload: &Payload<'_>,
+    ) -> io::Result<(String, SystemTime)> {
+        self.again("PUT", key, || {
+            let answer = done(self.ask(action, key, headers, payload)?, "PUT", key)?;
+            let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+            let etag = header("etag").ok_or_else(|| odd("PUT", key, "no etag"))?.to_owned();
+            let stored = header("date").and_then(|text| httpdate::parse_http_date(text).ok());
+            Ok((etag, stored.unwrap_or_else(SystemTime::now)))
+        })
     }
 
     /// Give an object other headers, which stores do by copying it upon itself. `from` may be another key.
@@ -219,11 +237,7 @@ impl Store {
     ) -> io::Result<String> {
         let action = self.bucket.upload_part(self.credentials.as_ref(), key, number, upload);
         let payload = Payload::File(file, stretch);
-        self.again("PUT", key, || {
-            let answer = done(self.ask(&action, key, &[], &payload)?, "PUT", key)?;
-            let etag = answer.headers().get("etag").and_then(|value| value.to_str().ok());
-            etag.map(str::to_owned).ok_or_else(|| odd("PUT", key, "no etag"))
-        })
+        self.put_by(&action, key, &[], &payload).map(|(etag, _)| etag)
     }
 
     /// The parts that are there. An error of kind `NotFound`: the store knows no such upload.
