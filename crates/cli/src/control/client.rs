@@ -1,7 +1,7 @@
 //! `longhaul ctl`.
 
-use super::{REPLY_MAX, Reply, Request, folder, is_stale, open_folder, socket_of};
-use crate::args::ctl::{CtlArgs, CtlCommand};
+use super::{REPLY_MAX, Reply, Request, folder, is_stale, open_folder, planned, socket_of};
+use crate::args::ctl::{CtlArgs, CtlCommand, Steered};
 use crate::failure::Failure;
 use crate::hours::rates_text;
 use crate::output::{self, Exit, say};
@@ -12,10 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Ask a copy, and say what it answers.
+/// Ask a copy, or all parts of one, and say what came of it.
 pub fn run(args: &CtlArgs) -> Result<Exit, Failure> {
-    let folder =
-        folder().ok_or_else(|| Failure::Failed("there is no home to look for copies in: set HOME".into()))?;
     let (request, said) = match &args.command {
         CtlCommand::Rate { rate } => {
             let rate = rates_text(rate);
@@ -25,16 +23,26 @@ pub fn run(args: &CtlArgs) -> Result<Exit, Failure> {
         CtlCommand::Resume => (Request::Resume, "resumed".into()),
         CtlCommand::Status => (Request::Status, String::new()),
     };
-    let reply =
-        ask(&folder, args.pid, &request).map_err(|error| Failure::Failed(line(&folder, args.pid, &error)))?;
-    if let Some(error) = reply.error {
-        return Err(Failure::Failed(error));
-    }
+    let status = match &args.copy {
+        Steered::Process(process) => ask_process(*process, &request)?,
+        Steered::Run(folder) => planned::wish(folder, &request)?,
+    };
     match request {
-        Request::Status => output::json(&reply.status, false),
+        Request::Status => output::json(&status, false),
         _ => say(&said),
     }
     Ok(Exit::Done)
+}
+
+fn ask_process(process: u32, request: &Request) -> Result<serde_json::Value, Failure> {
+    let folder =
+        folder().ok_or_else(|| Failure::Failed("there is no home to look for copies in: set HOME".into()))?;
+    let reply =
+        ask(&folder, process, request).map_err(|error| Failure::Failed(line(&folder, process, &error)))?;
+    match reply.error {
+        Some(error) => Err(Failure::Failed(error)),
+        None => Ok(reply.status.unwrap_or_default()),
+    }
 }
 
 fn ask(folder: &Path, process: u32, request: &Request) -> io::Result<Reply> {

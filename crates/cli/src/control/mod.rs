@@ -2,9 +2,11 @@
 //! there. A line of JSON each way.
 
 mod client;
+mod planned;
 mod server;
 
 pub use client::run;
+pub use planned::follow;
 pub use server::ControlSocket;
 
 use serde::{Deserialize, Serialize};

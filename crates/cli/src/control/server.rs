@@ -102,7 +102,7 @@ fn answer(mut stream: &UnixStream, board: &Board, needs_rate: bool) -> io::Resul
     stream.write_all(&[serde_json::to_vec(&reply)?, b"\n".into()].concat())
 }
 
-fn heed(request: &Request, board: &Board, needs_rate: bool) -> Result<(), String> {
+pub(super) fn heed(request: &Request, board: &Board, needs_rate: bool) -> Result<(), String> {
     let live = board.live();
     match request {
         Request::Status => {}

@@ -8,7 +8,7 @@ pub use status::run as status;
 use crate::args::job::{JobArgs, JobCommand};
 use crate::args::planned::{FinishArgs, PlanArgs};
 use crate::args::{Cli, Command, CpArgs, JsonForm};
-use crate::control::ControlSocket;
+use crate::control::{self, ControlSocket};
 use crate::cp::{self, Manner, attempt, location};
 use crate::failure::Failure;
 use crate::output::{self, Exit, bytes_text, files_text, say};
@@ -148,6 +148,7 @@ pub fn copy_part(folder: &Path, args: &CpArgs) -> Exit {
             display.set_trace(TraceFile::create(path, Role::Sender)?);
         }
         let _socket = ControlSocket::open(display.board(), &mut options);
+        let _wishes = control::follow(&run, display.board(), options.control.needs_rate())?;
         let stop = signals::stop_flag()?;
         let copy = |display: &mut Display| run.copy_part(part, &dests, &options, display, stop.clone());
         Ok(args.flags.retry.run(&stop, display, copy)?)

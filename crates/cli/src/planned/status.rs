@@ -38,7 +38,7 @@ fn lines(status: &Status) -> Vec<String> {
     let share = 100.0 * status.bytes_done as f64 / status.bytes_total.max(1) as f64;
     let left = status.seconds_left.map(|left| format!(", {} to go", seconds_text(left)));
     let all = format!(
-        "{} of {} parts, {} of {} ({share:.1} %), {:.1} Mb/s by {} at work{}",
+        "{} of {} parts, {} of {} ({share:.1} %), {:.1} Mb/s by {} at work{}{}",
         status.parts_done,
         status.parts,
         bytes_text(status.bytes_done),
@@ -46,6 +46,7 @@ fn lines(status: &Status) -> Vec<String> {
         status.goodput_mbps,
         status.parts_copying,
         left.unwrap_or_default(),
+        if status.wish.paused { ", paused" } else { "" },
     );
     let open = status.known.iter().filter(|state| state.stage != Stage::Done);
     [all].into_iter().chain(open.map(part_line)).collect()

@@ -6,10 +6,10 @@ mod ticker;
 mod trace;
 
 pub use board::{Board, Figures, time_left};
+pub use ticker::Ticker;
 pub use trace::TraceFile;
 
 use self::textfile::TextFile;
-use self::ticker::Ticker;
 use crate::args::JsonForm;
 use crate::failure::Failure;
 use crate::{output, signals};

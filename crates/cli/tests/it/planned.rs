@@ -307,6 +307,41 @@ fn a_rate_is_that_of_all_parts_together() {
 }
 
 #[test]
+fn all_parts_do_what_is_wished_of_the_plan_also_those_that_begin_later() {
+    let fleet = Fleet::new();
+    fleet.plan(&["--parts=2", "--rate=20mbit", "--transport=object"]);
+    let wish = |args: &[&str]| fleet.run(&[&["ctl", "run"], args].concat()).expect_code(0);
+    let started = |part| Running::start(&mut fleet.part_command(part));
+    let all = |parts, limit: &str| {
+        fleet.status()["known"].as_array().is_some_and(|known| {
+            known.len() == parts && known.iter().all(|state| state["limited_by"] == *limit)
+        })
+    };
+    let first = started("0");
+    wait_until("it is at work", || fleet.status()["parts_copying"] == 1);
+    assert!(wish(&["pause"]).stderr.contains("paused"));
+    wait_until("it pauses", || all(1, "paused"));
+    let second = started("1");
+    wait_until("the second one pauses too", || all(2, "paused"));
+    assert!(fleet.run(&["status", "run"]).expect_code(0).stdout.contains("paused"));
+    wish(&["rate", "4mbit"]);
+    wish(&["resume"]);
+    let is_slow = |state: &Value| {
+        state["limited_by"] == "rate_cap" && state["goodput_mbps"].as_f64().is_some_and(|mbps| mbps < 2.5)
+    };
+    wait_until("each goes at half of the new rate", || {
+        fleet.status()["known"].as_array().is_some_and(|known| known.len() == 2 && known.iter().all(is_slow))
+    });
+    let status = wish(&["status"]).json();
+    assert_eq!((&status["rate"], &status["paused"]), (&"4mbit".into(), &false.into()));
+    wish(&["rate", "none"]);
+    [first, second].into_iter().for_each(|copy| drop(copy.finish().expect_code(0)));
+    fleet.finish().expect_code(0);
+    fleet.assert_equal();
+    assert!(fleet.run(&["ctl", "to", "pause"]).expect_code(1).stderr.contains("plan"));
+}
+
+#[test]
 fn a_plan_that_is_none_is_told_in_one_line() {
     let fleet = Fleet::new();
     let says = |ended: Ended, code, words: &str| {

@@ -333,7 +333,7 @@ struct Head {
     version: u32,
 }
 
-fn damaged(path: &Path, what: impl std::fmt::Display) -> PlanError {
+pub(super) fn damaged(path: &Path, what: impl std::fmt::Display) -> PlanError {
     PlanError::Damaged { path: path.into(), what: what.to_string() }
 }
 
@@ -373,6 +373,7 @@ const PLAN: &str = "plan.json";
 const LIST: &str = "list";
 pub(super) const RUNNING: &str = "running";
 pub(super) const PARTS: &str = "parts";
+pub(super) const WISH: &str = "wish.json";
 /// Enough for a dozen movers to end at about the same time.
 const PARTS_USUAL: u64 = 64;
 

@@ -7,6 +7,7 @@
 //! running/I.json   how far part I is, while it is being copied; replaced once a second
 //! running/I.lock   held by the process that copies part I
 //! parts/I.json     what came of part I
+//! wish.json        what is wished of all parts while they are copied; missing until somebody wishes something
 //! ```
 //!
 //! A part is a contiguous stretch of the object. It ends at the border of a file, or inside of a file that is larger than a part.
@@ -20,4 +21,4 @@ mod step;
 
 pub use cut::Cut;
 pub use folder::{Chunk, Plan, PlanOptions, Run, plan};
-pub use state::{PartState, Stage, Status};
+pub use state::{PartState, Stage, Status, Wish};

@@ -1,12 +1,13 @@
 //! How far the parts of a planned copy are: a file each, replaced as a whole.
 
-use super::folder::{Keep, PARTS, RUNNING, Run, replace};
+use super::folder::{Keep, PARTS, RUNNING, Run, WISH, damaged, replace};
 use crate::api::{Breakdown, Observer, Progress, Remark, Summary};
 use crate::error::PlanError;
 use crate::live::LiveControl;
 use crate::trace::Record;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -62,6 +63,15 @@ pub struct PartState {
     pub error: Option<String>,
 }
 
+/// What is wished of a planned copy while it runs, by all of its parts, those that begin later too. Serialised it is `wish.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wish {
+    /// The rate of all together, as `--rate` takes it; as it was planned without one.
+    pub rate: Option<String>,
+    /// Nothing is sent.
+    pub paused: bool,
+}
+
 /// How far a planned copy is.
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
@@ -79,6 +89,9 @@ pub struct Status {
     pub goodput_mbps: f64,
     /// Seconds until all are copied at this rate, if any are being copied.
     pub seconds_left: Option<f64>,
+    /// What is wished of it.
+    #[serde(flatten)]
+    pub wish: Wish,
     /// Each part of which something is known, in order.
     pub known: Vec<PartState>,
 }
@@ -89,8 +102,8 @@ impl Run {
         let now = seconds_now();
         let mut known: Vec<PartState> = Vec::new();
         for part in 0..self.plan.parts {
-            let ended = read_state(&self.path_of(PARTS, part, "json"))?;
-            let running = read_state(&self.path_of(RUNNING, part, "json"))?.map(|state| match state {
+            let ended = read(&self.path_of(PARTS, part, "json"))?;
+            let running = read(&self.path_of(RUNNING, part, "json"))?.map(|state: PartState| match state {
                 state if now - state.at_s > SILENT_AFTER.as_secs_f64() => {
                     PartState { stage: Stage::Silent, goodput_mbps: 0.0, ..state }
                 }
@@ -111,8 +124,21 @@ impl Run {
             bytes_done,
             goodput_mbps,
             seconds_left: (goodput_mbps > 0.0).then(|| left / goodput_mbps),
+            wish: self.wish()?,
             known,
         })
+    }
+
+    /// What is wished of it by now.
+    pub fn wish(&self) -> Result<Wish, PlanError> {
+        Ok(read(&self.folder.join(WISH))?.unwrap_or_default())
+    }
+
+    /// Wish something else. Those at work see it when they look next.
+    pub fn set_wish(&self, wish: &Wish) -> Result<(), PlanError> {
+        let path = self.folder.join(WISH);
+        let bytes = serde_json::to_vec(wish).map_err(|error| damaged(&path, error))?;
+        replace(&path, &bytes, Keep::OnDisk)
     }
 
     /// Take a part: nobody else copies it while this lives.
@@ -123,7 +149,7 @@ impl Run {
         let lock = lock.map_err(PlanError::at(&path))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
-                let holder = read_state(&self.path_of(RUNNING, part, "json"))?;
+                let holder: Option<PartState> = read(&self.path_of(RUNNING, part, "json"))?;
                 let by = holder.map_or("another process".into(), |state| {
                     format!("process {} of {}", state.pid, state.host)
                 });
@@ -297,11 +323,10 @@ fn at_work(running: &Path, own: &Path) -> u64 {
     others.filter(is_fresh).count() as u64
 }
 
-fn read_state(path: &Path) -> Result<Option<PartState>, PlanError> {
+/// A file of the folder, if it is there.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, PlanError> {
     match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| PlanError::Damaged { path: path.into(), what: error.to_string() }),
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| damaged(path, error)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(PlanError::at(path)(error)),
     }
