@@ -146,6 +146,20 @@ impl Trace {
         1 + self.records.iter().filter_map(|record| record.path.parse().ok()).max().unwrap_or(0)
     }
 
+    /// What it tells of a path, as if that were the only one, and of the copy.
+    pub(super) fn of_path(&self, number: usize) -> Trace {
+        let is_its = |record: &Record| record.path.parse().unwrap_or(0) == number;
+        let is_of_a_path = |event: &Event| {
+            matches!(
+                event,
+                Event::PathCounted(_) | Event::Recovery(_) | Event::State(_) | Event::PathChecked(_)
+            )
+        };
+        let kept = self.records.iter().filter(|record| is_its(record) || !is_of_a_path(&record.event));
+        let records = kept.map(|record| Record { path: String::new(), ..record.clone() }).collect();
+        Trace { records, header: self.header.clone(), ..*self }
+    }
+
     /// When its last event was.
     pub(super) fn end_s(&self) -> f64 {
         self.records.last().map_or(0.0, |record| record.time / 1e3)

@@ -130,7 +130,7 @@ fn nothing_runs_over_beside_the_simulator() {
 }
 
 #[test]
-fn a_real_copy_is_shown_and_replayed() {
+fn a_real_copy_is_shown_and_replayed_whichever_way_it_goes() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     write_noise(at("file"), 3_000_000, 1);
@@ -147,15 +147,31 @@ fn a_real_copy_is_shown_and_replayed() {
     }
     let page = made(folder.path(), "replay", &trace);
     assert!(page.contains("measured") && page.contains("simulated"), "{page}");
+    let mut copy = undisturbed(Command::new(measured()));
+    copy.env("HOME", folder.path()).args(["cp", "--rate=20mbit"]);
+    copy.arg(format!("--ssh={}", at("ssh").display())).arg(format!("--trace={}", at("back.sqlog").display()));
+    copy.arg(format!("localhost:{}", at("copy").display())).arg(at("back"));
+    Running::start(&mut copy).finish().expect_code(0);
+    let page = made(folder.path(), "replay", &fs::read_to_string(at("back.sqlog")).unwrap());
+    assert!(page.contains("measured") && page.contains("simulated"), "{page}");
+}
+
+#[test]
+fn several_paths_are_replayed_each_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = made(folder.path(), "replay", &written(70, 2));
+    for part in ["Path 2, ", "path 1: measured", "path 2: simulated"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
 }
 
 #[test]
 fn what_cannot_be_replayed_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x");
-    fs::write(&file, written(70, 2)).unwrap();
+    fs::write(&file, written(70, 2).replace("sender", "arranger")).unwrap();
     let ended = run(["replay".as_ref(), file.as_os_str()]).expect_code(1);
-    let line = "is of a copy over several paths, and replay knows one";
+    let line = "is of a copy between two other hosts, whose path it does not know";
     assert_eq!(ended.stderr, format!("error: {} {line}\n", file.display()));
 }
 
