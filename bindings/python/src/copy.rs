@@ -1,25 +1,17 @@
 //! Copying files, told of as it goes.
 
+use crate::copy_options::read_options;
 use crate::errors::{CopyError, os_error};
-use crate::options;
-use crate::waiting::{LOOK_AROUND, seconds};
+use crate::waiting::LOOK_AROUND;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
-use longhaul::{
-    Cause, CopyOptions, Delta, Error, Fsync, Location, Observer, Phase, Rate, Remark, RequestError, Summary,
-    Token, Transport,
-};
-use longhaul_stripe::Streams;
+use longhaul::{Cause, Error, Location, Observer, Phase, Remark, RequestError, Summary};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::ffi::OsString;
-use std::fmt::Display;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 /// Copy files to or from another host.
 #[pyfunction]
@@ -206,6 +198,11 @@ impl Progress {
     }
 
     #[getter]
+    fn files_done(&self) -> Option<u64> {
+        self.0.files_done
+    }
+
+    #[getter]
     fn files_total(&self) -> u64 {
         self.0.files_total
     }
@@ -238,98 +235,4 @@ impl Progress {
 
 fn location(path: PathBuf) -> PyResult<Location> {
     Location::parse(&path.into_os_string()).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-fn read_options(given: Option<&Bound<'_, PyDict>>) -> PyResult<CopyOptions> {
-    // This program is Python, which is nothing to put on the far side as longhaul.
-    let mut options = CopyOptions { deploy: false, ..CopyOptions::default() };
-    options.token = std::env::var("LONGHAUL_TOKEN").ok().filter(|token| !token.is_empty()).map(Token::from);
-    for (name, value) in given.into_iter().flatten() {
-        let name = name.extract::<String>()?;
-        // None always stands for what is usual.
-        if !value.is_none() {
-            read_option(&mut options, &name, &value)?;
-        }
-    }
-    Ok(options)
-}
-
-fn read_option(options: &mut CopyOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-    match name {
-        "transport" => options.transport = transport(&value.extract::<String>()?)?,
-        "streams" => {
-            options.streams = match options::count(value)? {
-                Streams::Auto => None,
-                // 64 at most.
-                Streams::Fixed(streams) => u16::try_from(streams).ok(),
-            }
-        }
-        "congestion" => options.congestion = Some(value.extract()?),
-        "rate" => options.rate = Some(rate(value.extract()?)?),
-        "control" => options.control = named(value)?,
-        "select" => options.select = Some(named(value)?),
-        "background" => options.background = value.extract()?,
-        "ack_every" => options.ack_every = Some(at_least_one(name, value.extract()?)?),
-        "batch" => options.batch = Some(at_least_one(name, value.extract()?)?),
-        "packet_size" => options.packet_size = Some(value.extract()?),
-        "stall_timeout" => {
-            let day = Duration::from_secs(86_400);
-            options.stall_timeout = seconds(value.extract()?)?.unwrap_or(day).min(day);
-        }
-        "token" => options.token = Some(Token::from(value.extract::<String>()?)),
-        "dest_token" => options.dest_token = Some(Token::from(value.extract::<String>()?)),
-        "via_here" => options.via_here = value.extract()?,
-        "ports" => {
-            let (first, last) = value.extract::<(u16, u16)>()?;
-            options.ports = Some(first..=last);
-        }
-        "ssh" => {
-            options.ssh_command = value.extract::<String>()?.split_whitespace().map(OsString::from).collect();
-        }
-        "files_from" => options.files_from = Some(value.extract()?),
-        "exclude" => options.files.exclude = value.extract()?,
-        "resume" => options.files.resume = value.extract()?,
-        "checksum" => options.files.checksum = value.extract()?,
-        "delta" => options.files.delta = delta(&value.extract::<String>()?)?,
-        "delete" => options.files.delete = value.extract()?,
-        "fsync" => options.files.fsync = if value.extract()? { Fsync::Always } else { Fsync::Never },
-        "dry_run" => options.files.dry_run = value.extract()?,
-        _ => return Err(PyTypeError::new_err(format!("unexpected keyword argument {name:?}"))),
-    }
-    Ok(())
-}
-
-/// Something that the library knows by its name.
-fn named<T: FromStr<Err: Display>>(value: &Bound<'_, PyAny>) -> PyResult<T> {
-    value.extract::<String>()?.parse().map_err(|error: T::Err| PyValueError::new_err(error.to_string()))
-}
-
-fn delta(name: &str) -> PyResult<Delta> {
-    Ok(match name {
-        "auto" => Delta::Auto,
-        "always" => Delta::Always,
-        "never" => Delta::Never,
-        _ => return Err(PyValueError::new_err("delta is \"auto\", \"always\" or \"never\"")),
-    })
-}
-
-fn transport(name: &str) -> PyResult<Transport> {
-    Ok(match name {
-        "auto" => Transport::Auto,
-        "object" => Transport::Object,
-        "stripe" => Transport::Stripe,
-        "ssh" => Transport::Ssh,
-        _ => return Err(PyValueError::new_err("transport is \"auto\", \"object\", \"stripe\" or \"ssh\"")),
-    })
-}
-
-fn rate(bits_per_second: f64) -> PyResult<Rate> {
-    if bits_per_second.is_finite() && bits_per_second >= 1.0 {
-        return Ok(Rate(bits_per_second as u64));
-    }
-    Err(PyValueError::new_err("rate is a number of bits per second, at least 1"))
-}
-
-fn at_least_one(name: &str, value: u32) -> PyResult<u32> {
-    if value > 0 { Ok(value) } else { Err(PyValueError::new_err(format!("{name} is at least 1"))) }
 }

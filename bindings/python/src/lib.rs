@@ -13,8 +13,10 @@
 //! says that there is nothing to link.
 
 mod copy;
+mod copy_options;
 mod errors;
 mod listener;
+mod live;
 mod options;
 mod stream;
 mod waiting;
@@ -30,6 +32,8 @@ mod _longhaul {
     use crate::errors::CopyError;
     #[pymodule_export]
     use crate::listener::{Listener, listen};
+    #[pymodule_export]
+    use crate::live::LiveControl;
     #[pymodule_export]
     use crate::stream::{Stream, connect};
 

@@ -1,6 +1,7 @@
 //! How to connect and listen, as keyword arguments say it.
 
 use crate::waiting::seconds;
+use longhaul::Rate;
 use longhaul_stripe::{LocalEnd, Streams, StripeOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -56,13 +57,13 @@ fn secret(key: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(bytes)
 }
 
-/// One of them, or several.
-fn places(value: &Bound<'_, PyAny>) -> PyResult<Vec<LocalEnd>> {
+/// One place on this host or several, as the option of that name has them.
+pub fn places(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<LocalEnd>> {
     let names = match value.extract::<String>() {
         Ok(one) => vec![one],
         Err(_) => value
             .extract::<Vec<String>>()
-            .map_err(|_| PyTypeError::new_err("local_ends is a str or a sequence of them"))?,
+            .map_err(|_| PyTypeError::new_err(format!("{name} is a str or a sequence of them")))?,
     };
     if names.iter().any(String::is_empty) {
         return Err(PyValueError::new_err("a local end is an address or the name of a network interface"));
@@ -77,7 +78,7 @@ fn other(options: StripeOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResu
     };
     Ok(match name {
         "window" => options.window(value.extract()?),
-        "local_ends" => options.local_ends(places(value)?),
+        "local_ends" => options.local_ends(places(name, value)?),
         "congestion" => options.congestion(value.extract::<String>()?),
         "nodelay" => options.nodelay(value.extract()?),
         "buffer" => options.buffer(value.extract()?),
@@ -86,4 +87,12 @@ fn other(options: StripeOptions, name: &str, value: &Bound<'_, PyAny>) -> PyResu
         "remember" => options.remember(value.extract()?),
         _ => return Err(PyTypeError::new_err(format!("unexpected keyword argument {name:?}"))),
     })
+}
+
+/// Bits per second.
+pub fn rate(bits_per_second: f64) -> PyResult<Rate> {
+    if bits_per_second.is_finite() && bits_per_second >= 1.0 {
+        return Ok(Rate(bits_per_second as u64));
+    }
+    Err(PyValueError::new_err("rate is a number of bits per second, at least 1"))
 }

@@ -147,6 +147,48 @@ class Copies(unittest.TestCase):
         self.assertFalse(self.copy(self.here / "data", self.there)["durable"])
         self.assertTrue(self.copy(self.here / "data", self.there, fsync=True)["durable"])
 
+    def test_what_files_are_can_be_kept(self):
+        small, served = self.here / "data/small", self.here / "served"
+        small.with_name("again").hardlink_to(small)
+        try:
+            os.setxattr(small, "user.note", b"kept")
+        except OSError:
+            self.skipTest("files here have no extended attributes")
+        self.copy(self.here / "data", self.there, hard_links=True)
+        self.assertTrue((served / "data/again").samefile(served / "data/small"))
+        self.assertEqual(os.listxattr(served / "data/small"), [])
+        self.copy(self.here / "data", self.there + "other/", archive=True, hard_links=False, owner=False, group=False)
+        self.assertFalse((served / "other/data/again").samefile(served / "other/data/small"))
+        self.assertEqual(os.getxattr(served / "other/data/small", "user.note"), b"kept")
+
+    def test_what_networks_are_told_and_where_it_begins_can_be_said(self):
+        summary = self.copy(self.here / "data", self.there, dscp="cs1", scitag="2.16", bind="127.0.0.1", paths="one")
+        self.assertTrue(summary["ok"])
+        for options in [{"dscp": "loud"}, {"scitag": "x"}, {"paths": "all"}, {"firefly": "no such host"}]:
+            with self.assertRaises(ValueError, msg=options):
+                self.copy(self.here / "data", self.there, **options)
+
+    def test_a_copy_is_steered_while_it_runs(self):
+        live = longhaul.LiveControl(rate=1e6)
+        self.assertEqual((live.rate, live.paused), (1e6, False))
+        with self.assertRaises(ValueError):
+            live.rate = 0.0
+        limits = []
+
+        def steer(now):
+            limits.append(now.limited_by)
+            if now.phase != "moving":
+                return
+            if not live.paused and "paused" not in limits:
+                live.pause()
+            elif limits[-1] == "paused":
+                live.rate = None
+                live.resume()
+
+        self.assertTrue(self.copy(self.here / "data", self.there, live=live, progress=steer)["ok"])
+        self.assertIn("paused", limits)
+        self.assertEqual((live.rate, live.paused), (None, False))
+
     def test_a_callback_that_raises_ends_the_copy(self):
         def complain(_progress):
             raise KeyError("enough")

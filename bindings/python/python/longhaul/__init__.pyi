@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import IO, Any, Literal, TypeAlias
 
 __version__: str
-__all__ = ["CopyError", "Listener", "Progress", "Stream", "connect", "copy", "listen"]
+__all__ = ["CopyError", "Listener", "LiveControl", "Progress", "Stream", "connect", "copy", "listen"]
 
 _Address: TypeAlias = tuple[str, int] | tuple[str, int, int, int]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -96,6 +96,21 @@ def copy(
     delete: bool | None = None,
     fsync: bool | None = None,
     dry_run: bool | None = None,
+    archive: bool | None = None,
+    hard_links: bool | None = None,
+    xattrs: bool | None = None,
+    acls: bool | None = None,
+    owner: bool | None = None,
+    group: bool | None = None,
+    devices: bool | None = None,
+    specials: bool | None = None,
+    numeric_ids: bool | None = None,
+    dscp: str | None = None,
+    scitag: str | None = None,
+    firefly: str | None = None,
+    bind: str | Sequence[str] | None = None,
+    paths: Literal["one", "auto"] | None = None,
+    live: LiveControl | None = None,
 ) -> dict[str, Any]:
     """Copy files and folders to or from another host or between two, as `longhaul cp` does, and return what --json tells, with
     "failures", a list of (path, reason). None stands for what is usual.
@@ -104,7 +119,10 @@ def copy(
     needs longhaul installed. progress is called ten times a second, remark with what --why tells, in the calling
     thread; what they raise ends the copy, and so does Ctrl-C. transport, streams and congestion say what carries the
     data, as --transport, --streams and --congestion do. rate is in bits per second; the token is LONGHAUL_TOKEN's
-    if none is given. dest_token and via_here do what --dest-token-file and --via here do.
+    if none is given. dest_token and via_here do what --dest-token-file and --via here do. The options from archive to
+    paths are those of `longhaul cp` with the same names: what is kept of files, what routers and networks are told, and
+    where on this host it sends from. What is said beside archive counts. live is a hand on the copy while it runs; its rate counts in
+    place of rate.
 
     Raises CopyError if not all was copied, ValueError if the request makes no sense.
     """
@@ -191,6 +209,25 @@ class Listener:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
 
+class LiveControl:
+    """A hand on a copy while it runs, to be given to copy() as live. Any thread may use it, and so may the callbacks.
+    Whichever side sends obeys; RuntimeError if a host of the copy cannot be told."""
+
+    def __init__(self, rate: float | None = None) -> None:
+        """With this rate to begin with, in bits per second; None: any."""
+    @property
+    def rate(self) -> float | None:
+        """How fast the copy may go, in bits per second; None: as fast as the path takes it. Can be set."""
+    @rate.setter
+    def rate(self, rate: float | None) -> None: ...
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is sent."""
+    def pause(self) -> None:
+        """Send nothing from now on; the connection is kept."""
+    def resume(self) -> None:
+        """Go on."""
+
 class Progress:
     """How far a copy is."""
 
@@ -203,6 +240,9 @@ class Progress:
     @property
     def bytes_total(self) -> int:
         """Data bytes in all."""
+    @property
+    def files_done(self) -> int | None:
+        """Files in place, with those skipped; None where the receiver is of an earlier version."""
     @property
     def files_total(self) -> int:
         """Files in all."""
