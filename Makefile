@@ -23,7 +23,9 @@ PROGRAM = $(CARGO_TARGET_DIR)/$(STATIC)/release/longhaul
 BUILT = $(firstword $(shell ls -t $(CARGO_TARGET_DIR)/*/release/longhaul 2>/dev/null))
 export TOOLS := $(CARGO_TARGET_DIR)/tools
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-# Where make install-c takes the libraries from.
+# Where make install-c puts the libraries: lib64 on the kin of Fedora.
+LIBDIR ?= $(PREFIX)/lib
+# Where it takes them from.
 C_LIBRARIES ?= $(CARGO_TARGET_DIR)/release
 C_HEADER := bindings/c/include/longhaul.h
 MATURIN := $(TOOLS)/python/bin/maturin
@@ -85,7 +87,8 @@ install: ## Install them, manual, shell completions and a systemd unit below PRE
 		$$program completions zsh > $(SHARE)/zsh/site-functions/_$$name; \
 		$$program completions fish > $(SHARE)/fish/vendor_completions.d/$$name.fish; \
 	done
-	install -D -m 644 -t $(SHARE)/doc/longhaul LICENSE-MIT LICENSE-APACHE CHANGELOG.md docs/guide.md packaging/serve.toml
+	install -D -m 644 -t $(SHARE)/doc/longhaul LICENSE-MIT LICENSE-APACHE CHANGELOG.md docs/guide.md packaging/serve.toml \
+		packaging/object-store.conf
 	install -D -m 644 packaging/sysusers.conf $(LIB)/sysusers.d/longhaul.conf
 	install -D -m 644 packaging/tmpfiles.conf $(LIB)/tmpfiles.d/longhaul.conf
 	install -D -m 644 -t $(LIB)/systemd/system packaging/longhaul.service
@@ -93,14 +96,14 @@ install: ## Install them, manual, shell completions and a systemd unit below PRE
 
 .PHONY: install-c
 install-c: ## Install the C library, its headers and its pkg-config file below PREFIX; after make build-c
-	install -D -m 755 $(C_LIBRARIES)/liblonghaul_c.so $(DESTDIR)$(PREFIX)/lib/liblonghaul.so.$(VERSION)
-	ln -sf liblonghaul.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/liblonghaul.so.0
-	ln -sf liblonghaul.so.0 $(DESTDIR)$(PREFIX)/lib/liblonghaul.so
-	install -D -m 644 $(C_LIBRARIES)/liblonghaul_c.a $(DESTDIR)$(PREFIX)/lib/liblonghaul.a
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	install -D -m 755 $(C_LIBRARIES)/liblonghaul_c.so $(DESTDIR)$(LIBDIR)/liblonghaul.so.$(VERSION)
+	ln -sf liblonghaul.so.$(VERSION) $(DESTDIR)$(LIBDIR)/liblonghaul.so.0
+	ln -sf liblonghaul.so.0 $(DESTDIR)$(LIBDIR)/liblonghaul.so
+	install -D -m 644 $(C_LIBRARIES)/liblonghaul_c.a $(DESTDIR)$(LIBDIR)/liblonghaul.a
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 644 bindings/c/include/*.h $(DESTDIR)$(PREFIX)/include
-	umask 022; sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
-		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/longhaul.pc
+	umask 022; sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
+		> $(DESTDIR)$(LIBDIR)/pkgconfig/longhaul.pc
 
 .PHONY: dist
 dist: build build-c wheel ## Make the packages of a release, with checksums and lists of what is in them: target/dist
