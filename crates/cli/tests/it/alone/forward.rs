@@ -23,7 +23,7 @@ fn what_carries_much_gets_further_connections_over_a_path_with_losses() {
     let sink = lab.enter(Side::Right, || TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).unwrap().unwrap();
     let port = sink.local_addr().unwrap().port();
     let root = folder();
-    let (_server, forwarding) = forwarding(&lab, root.path(), port);
+    let (_server, forwarding) = forwarding(&lab, root.path(), &[port]);
     let before = forwarding.sockets();
     let mbps = transfer_mbps(&lab, &sink, &forwarding, 20_000_000, || {
         wait_until("it has further connections", || forwarding.sockets() >= before + 4);
@@ -32,14 +32,17 @@ fn what_carries_much_gets_further_connections_over_a_path_with_losses() {
     assert!(lab.counters().left_to_right.dropped_loss > 0, "nothing was lost");
 }
 
-/// A daemon at the right end, and at the left one a port that leads to one of it.
-fn forwarding(lab: &Lab, root: &Path, port: u16) -> (Server, Forwarding) {
+/// A daemon at the right end that connects to these ports there, and at the left end a port that leads to the first of them.
+fn forwarding(lab: &Lab, root: &Path, ports: &[u16]) -> (Server, Forwarding) {
     let right = lab.address(Side::Right);
-    let [to, itself] = ["localhost", &right.to_string()].map(|host| format!("{host}:{port}"));
+    let places = |port: &u16| ["localhost", &right.to_string()].map(|host| format!("{host}:{port}"));
     let listen = format!("{right}:0");
     let server = undisturbed(lab.command(Side::Right, LONGHAUL));
-    let allowed = ["--allow-forward", &to, "--allow-forward", &itself];
-    let server = Server::start_with(server, root, &[&["--listen", &listen], &allowed[..]].concat());
+    let allowed: Vec<String> = ports.iter().flat_map(places).collect();
+    let allowed = allowed.iter().flat_map(|place| ["--allow-forward", place]);
+    let args: Vec<&str> = ["--listen", &listen].into_iter().chain(allowed).collect();
+    let server = Server::start_with(server, root, &args);
+    let [to, _] = places(&ports[0]);
     let mut command = undisturbed(lab.command(Side::Left, LONGHAUL));
     // Nothing is known of the path from before.
     command.env("XDG_STATE_HOME", root);
@@ -76,8 +79,8 @@ fn transfer_mbps(
     bytes as f64 * 8e-6 / began.elapsed().as_secs_f64()
 }
 
-/// What iperf3 and rsync, which send, and curl and git, which fetch, reach by themselves over CUBIC, through forwarded ports and
-/// under `longhaul run`.
+/// What iperf3, nuttcp and rsync (with a daemon of its own and over ssh), which send, and curl and git, which fetch, reach by themselves
+/// over CUBIC, through a forwarded port and under `longhaul run`.
 #[test]
 #[ignore = "takes minutes, and only prints what it finds"]
 fn programs_by_themselves_forwarded_and_under_run() {
@@ -95,7 +98,8 @@ fn programs_by_themselves_forwarded_and_under_run() {
         for (name, program) in files.programs() {
             let mut server = lab.command(Side::Right, "sh");
             let mut server = server.args(["-c", &program.serves]).process_group(0).spawn().unwrap();
-            let listens = || lab.listens(Side::Right, Wire::Tcp, Some(program.port)).unwrap();
+            let port = program.ports[0];
+            let listens = || lab.listens(Side::Right, Wire::Tcp, Some(port)).unwrap();
             wait_until("the program listens", listens);
             let mbps = |mut by: Command, host: &str, port: u16, run: u32| {
                 let asks = program.asks.replace("HOST", host).replace("PORT", &port.to_string());
@@ -106,17 +110,18 @@ fn programs_by_themselves_forwarded_and_under_run() {
                 files.bytes as f64 * 8e-6 / began.elapsed().as_secs_f64()
             };
             let right = lab.address(Side::Right).to_string();
-            let own = mbps(lab.command(Side::Left, "env"), &right, program.port, 0);
-            let (server_of_ours, forwarding) = forwarding(&lab, root.path(), program.port);
+            let own = mbps(lab.command(Side::Left, "env"), &right, port, 0);
+            let (server_of_ours, forwarding) = forwarding(&lab, root.path(), &program.ports);
             let through =
                 |run| mbps(lab.command(Side::Left, "env"), "127.0.0.1", forwarding.ports[0].port(), run);
-            let forwarded = [1, 2].map(through);
+            // A second connection to another port does not go through the first one's.
+            let forwarded = if program.ports.len() == 1 { [1, 2].map(through) } else { [f64::NAN; 2] };
             let run = [3, 4].map(|run| {
                 let mut by = undisturbed(lab.command(Side::Left, LONGHAUL));
                 by.env("XDG_STATE_HOME", root.path().join("run")).args(["run", "--token-file"]);
                 by.arg(server_of_ours.token_file())
                     .args(["--via", server_of_ours.url("").trim_end_matches('/')]);
-                mbps(by, &right, program.port, run)
+                mbps(by, &right, port, run)
             });
             println!(
                 "loss {loss}, {name}: its own {own:.1} Mb/s; forwarded {:.1}, and {:.1} the next time; under run {:.1}, and {:.1}",
@@ -131,7 +136,8 @@ fn programs_by_themselves_forwarded_and_under_run() {
 
 /// A program that serves, and one that asks it.
 struct Program {
-    port: u16,
+    /// The first is where it is asked.
+    ports: Vec<u16>,
     serves: String,
     asks: String,
 }
@@ -154,19 +160,29 @@ impl Files {
         std::fs::create_dir(folder.path().join("in")).unwrap();
         let git = "git -c init.defaultBranch=a init -q && git add . && git -c user.name=a -c user.email=a@b commit -qm a \
                    && touch .git/git-daemon-export-ok";
+        let key = format!("ssh-keygen -q -t ed25519 -N '' -f {at}/key && mkdir -p /run/sshd");
+        assert!(Command::new("sh").args(["-c", &key]).status().unwrap().success());
+        let sshd = format!(
+            "HostKey {at}/key\nAuthorizedKeysFile {at}/key.pub\nStrictModes no\nUsePAM no\nPidFile none\n"
+        );
+        write(folder.path().join("sshd_config"), sshd.as_bytes());
+        let ssh = format!(
+            "IdentityFile {at}/key\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+        );
+        write(folder.path().join("ssh_config"), ssh.as_bytes());
         let work = folder.path().join("work");
         assert!(Command::new("sh").args(["-c", git]).current_dir(work).status().unwrap().success());
         Files { folder, bytes }
     }
 
-    fn programs(&self) -> [(&'static str, Program); 4] {
+    fn programs(&self) -> Vec<(&'static str, Program)> {
         let (at, bytes) = (self.folder.path().display(), self.bytes);
         let program = |port, serves: String, asks: String| Program {
-            port,
+            ports: vec![port],
             serves: format!("exec {serves} >/dev/null 2>&1"),
             asks,
         };
-        [
+        let mut programs = vec![
             (
                 "iperf3",
                 program(7801, "iperf3 -s -p 7801".into(), format!("iperf3 -c HOST -p PORT -n {bytes}")),
@@ -195,6 +211,26 @@ impl Files {
                     format!("git clone -q git://HOST:PORT/work/.git {at}/clone-RUN"),
                 ),
             ),
-        ]
+            (
+                "rsync over ssh",
+                program(
+                    7805,
+                    format!("$(PATH=$PATH:/usr/sbin command -v sshd) -D -p 7805 -f {at}/sshd_config"),
+                    format!(
+                        "rsync -e 'ssh -p PORT -F {at}/ssh_config' {at}/work/file HOST:{at}/in/over-ssh-RUN"
+                    ),
+                ),
+            ),
+        ];
+        if Command::new("nuttcp").arg("-V").output().is_ok() {
+            let buffers = bytes / NUTTCP_BUFFER;
+            let asks = format!("nuttcp -t -l {NUTTCP_BUFFER} -n {buffers} -P PORT -p 7807 HOST");
+            let program = program(7806, "nuttcp -S --nofork -P 7806".into(), asks);
+            programs.push(("nuttcp", Program { ports: vec![7806, 7807], ..program }));
+        }
+        programs
     }
 }
+
+/// Bytes that nuttcp writes at a time.
+const NUTTCP_BUFFER: usize = 65_536;
