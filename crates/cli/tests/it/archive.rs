@@ -3,8 +3,11 @@
 use crate::common::rich::*;
 use crate::common::sshd::{Sshd, far};
 use crate::common::tree::*;
-use crate::common::{Running, Server, longhaul, skip};
+use crate::common::{Running, Server, longhaul, skip, wait_until};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -123,6 +126,50 @@ fn rsync_finds_no_difference_after_a_push_to_a_server() {
     // These have several names.
     let names = ["again", "bin/also-large", "large", "many/04", "many/07", "many/20", "many/zz"];
     assert_eq!(changed, names);
+}
+
+#[test]
+fn rsync_finds_no_difference_after_a_kill_and_the_same_copy_again() {
+    let Some(folder) = prepared() else { return };
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    let server = Server::start(&to, &["--allow-super"]);
+    let args = |more: &[&str]| -> Vec<OsString> {
+        let places = [inside(&from), server.url("copy").into()];
+        ["-a"].iter().chain(more).map(OsString::from).chain(places).collect()
+    };
+    for signal in [Signal::KILL, Signal::INT] {
+        let copy = Running::start(&mut server.cp_command(args(&["--rate=10mbit", "--json=lines"])));
+        wait_until("a good part has come", || {
+            let done =
+                |line| Some(serde_json::from_str::<Value>(line).ok()?["bytes_done"].as_u64()? > 1_500_000);
+            copy.said()[0].lines().any(|line| done(line) == Some(true))
+        });
+        copy.signal(signal);
+        copy.finish();
+    }
+    let ended = server.cp(args(&[])).expect_code(0);
+    assert!(ended.json()["resumed_bytes"].as_u64() > Some(0), "{}", ended.stdout);
+    assert_same(&from, &to.join("copy"));
+}
+
+#[test]
+fn rsync_finds_no_difference_after_names_were_removed_and_others_given() {
+    let Some(folder) = prepared() else { return };
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir(&to).unwrap();
+    let server = Server::start(&to, &["--allow-super"]);
+    let copy = || server.cp([&"-a".into(), &"--delete".into(), &inside(&from), &server.url("copy").into()]);
+    copy().expect_code(0);
+    // Of three names one stays; another file takes the place of one; one moves; a file gets a second one.
+    fs::remove_file(from.join("many/zz")).unwrap();
+    fs::remove_file(from.join("again")).unwrap();
+    write(from.join("again"), b"another file");
+    fs::rename(from.join("bin/also-large"), from.join("many/large")).unwrap();
+    link(&from.join("many/09"), &from.join("bin/nine"));
+    link(&to.join("copy/large"), &to.join("copy/stray"));
+    assert_eq!(copy().expect_code(0).json()["removed"], 3);
+    assert_same(&from, &to.join("copy"));
 }
 
 #[test]
