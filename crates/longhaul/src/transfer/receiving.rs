@@ -392,12 +392,21 @@ impl<'a, 's> Receiving<'a, 's> {
                     let remarks = std::mem::take(&mut status.remarks);
                     remarks.into_iter().for_each(|line| self.session.remark(line));
                     self.tell_switches(&status);
+                    self.heed_rtt(status.rtt_ns[0]);
                     self.status = status;
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// The sender measures the shortest round trip. What a busy host found of it at first may be many times as long, and
+    /// acknowledgements held back for a quarter of that would leave the sender's window full.
+    fn heed_rtt(&mut self, least_ns: u64) {
+        if let Some(receiver) = self.object.receiver_mut().filter(|_| least_ns > 0) {
+            receiver.set_rtt(Duration::from_nanos(least_ns));
+        }
     }
 
     /// Begin with a part that has been compared.

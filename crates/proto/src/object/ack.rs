@@ -21,6 +21,11 @@ impl AckPolicy {
         AckPolicy { every: every.max(1), delay: (rtt / 4).clamp(MIN_DELAY, MAX_DELAY) }
     }
 
+    /// The same where the round trip has turned out to be this one.
+    pub fn on_rtt(self, rtt: Duration) -> AckPolicy {
+        if self.every == NEVER { self } else { AckPolicy::new(self.every, rtt) }
+    }
+
     /// By the clock alone, while anything comes in (SABUL, UDT).
     pub fn timed(interval: Duration) -> AckPolicy {
         AckPolicy { every: NEVER, delay: interval }
@@ -101,6 +106,13 @@ mod tests {
         let policy = AckKind::Every(32).policy(RTT);
         assert!(!policy.is_due(soon, 31, Some(since)) && policy.is_due(soon, 32, Some(since)));
         assert!(policy.is_due(late, 1, Some(since)) && !policy.is_due(late, 0, None));
+    }
+
+    #[test]
+    fn a_round_trip_that_is_shorter_than_it_seemed_is_answered_sooner() {
+        let policy = AckKind::Every(32).policy(RTT * 10).on_rtt(RTT);
+        assert_eq!(policy, AckKind::Every(32).policy(RTT));
+        assert_eq!(AckPolicy::on_request().on_rtt(RTT), AckPolicy::on_request());
     }
 
     #[test]

@@ -322,6 +322,11 @@ impl<K: Sink> Receiver<K> {
         told
     }
 
+    /// The first path's round trip has turned out to be this.
+    pub fn set_rtt(&mut self, rtt: Duration) {
+        self.config.ack = self.config.ack.on_rtt(rtt);
+    }
+
     fn policy(&self, path: &PathArrivals) -> AckPolicy {
         let mut policy = self.config.ack;
         if path.by_streams && policy.every != NEVER {
