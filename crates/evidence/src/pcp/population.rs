@@ -31,11 +31,13 @@ pub struct Population {
     pub slow_share: f64,
     /// The most that a lossy path loses.
     pub loss_most: f64,
+    /// The most of a path that others ask for.
+    pub others_most: f64,
 }
 
 impl Population {
     /// The first is the one that was drawn before anything was measured.
-    pub const ALL: [Population; 12] = [
+    pub const ALL: [Population; 14] = [
         Population::of(0.0, 0.05),
         Population::of(0.0, 0.1),
         Population::of(0.0, 0.15),
@@ -44,6 +46,8 @@ impl Population {
         Population::of(0.2, 0.1),
         Population::of(0.2, 0.15),
         Population::of(0.2, 0.3),
+        Population { others_most: 0.4, ..Population::of(0.0, 0.05) },
+        Population { others_most: 0.4, ..Population::of(0.0, 0.1) },
         Population::of(0.1, 0.05),
         Population::of(0.1, 0.1),
         Population::of(0.1, 0.15),
@@ -51,15 +55,19 @@ impl Population {
     ];
 
     const fn of(slow_share: f64, loss_most: f64) -> Population {
-        Population { slow_share, loss_most }
+        Population { slow_share, loss_most, others_most: 0.8 }
     }
 }
 
 /// In words.
 impl fmt::Display for Population {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Population { slow_share, loss_most } = self;
-        write!(f, "{:.0} % slow hosts, losses up to {:.0} %", slow_share * 100.0, loss_most * 100.0)
+        let Population { slow_share, loss_most, others_most } = self;
+        write!(f, "{:.0} % slow hosts, losses up to {:.0} %", slow_share * 100.0, loss_most * 100.0)?;
+        match *others_most < Population::ALL[0].others_most {
+            true => write!(f, ", others' traffic up to {:.0} %", others_most * 100.0),
+            false => Ok(()),
+        }
     }
 }
 
@@ -79,7 +87,7 @@ pub fn paths(seed: u64, population: Population) -> Vec<WidePath> {
     for (i, from) in hosts.iter().enumerate() {
         for (j, to) in hosts.iter().enumerate() {
             if i != j {
-                paths.push(from.path_to(to, population.loss_most, &mut rng));
+                paths.push(from.path_to(to, population, &mut rng));
             }
         }
     }
@@ -95,7 +103,7 @@ pub fn describe() -> String {
          200 ms (log-uniform); others' short TCP flows (Pareto {CROSS_SHAPE}, {:.0} kB in the mean) ask for 10 to 80 % of \
          it; a third of the paths lose packets elsewhere too, 0.1 to 5 % (log-uniform), {BURST_PACKETS} in a row in the mean \
          (as measured between the hosts of the same test-bed, IMC 2003). Other populations have the same hosts and paths, but \
-         some hosts have access lines of {SLOW_MBIT} Mb/s, and lossy paths lose more.",
+         some hosts have access lines of {SLOW_MBIT} Mb/s, lossy paths lose more, or others ask for 10 to 40 %.",
         HOSTS * (HOSTS - 1),
         CROSS_BYTES / 1e3
     )
@@ -140,14 +148,14 @@ impl Host {
         }
     }
 
-    fn path_to(&self, to: &Host, loss_most: f64, rng: &mut Rng) -> WidePath {
+    fn path_to(&self, to: &Host, population: Population, rng: &mut Rng) -> WidePath {
         let distance_km = (self.east_km - to.east_km).hypot(self.north_km - to.north_km);
         let rtt_ms = RTT_LEAST_MS + 2.0 * distance_km / KM_PER_MS;
         let bottleneck_mbit = self.access_mbit.min(to.access_mbit);
         let queue_ms = log_uniform(rng, 10.0, 200.0);
         let is_lossy = rng.f64() < LOSSY_SHARE;
-        let loss = log_uniform(rng, LOSS_LEAST, loss_most);
-        let cross_load = Distribution::Uniform { from: 0.1, to: 0.8 }.sample(rng);
+        let loss = log_uniform(rng, LOSS_LEAST, population.loss_most);
+        let cross_load = Distribution::Uniform { from: 0.1, to: population.others_most }.sample(rng);
         let scenario = Scenario {
             queue_kb: Some(bottleneck_mbit * queue_ms / 8.0),
             loss: if is_lossy { loss } else { 0.0 },
@@ -209,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn populations_differ_in_what_is_slow_or_lossy_alone() {
+    fn populations_differ_in_what_is_slow_or_lossy_or_used_by_others_alone() {
         let first = drawn(1, Population::ALL[0]);
         for population in Population::ALL {
             let paths = drawn(1, population);
@@ -217,7 +225,10 @@ mod tests {
             assert_eq!(slow > 0, population.slow_share > 0.0);
             for (path, first) in paths.iter().zip(&first) {
                 assert_eq!(path.scenario.rtt_ms, first.scenario.rtt_ms);
-                assert_eq!(path.cross_load, first.cross_load);
+                // The same draw, of less.
+                let drawn = |load: f64, most: f64| (load - 0.1) / (most - 0.1);
+                let wanted = drawn(first.cross_load, Population::ALL[0].others_most);
+                assert!((drawn(path.cross_load, population.others_most) - wanted).abs() < 1e-9);
                 assert!((first.scenario.loss..=population.loss_most).contains(&path.scenario.loss));
                 assert_eq!(path.scenario.loss > 0.0, first.scenario.loss > 0.0);
             }
