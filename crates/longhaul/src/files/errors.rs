@@ -206,6 +206,9 @@ pub(super) fn why(error: impl Into<io::Error>) -> String {
     words(&error.into())
 }
 
+/// What cap-std says of such a path.
+const LEFT_THE_ROOT: &str = "a path led outside of the filesystem";
+
 fn words(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSPC) => "no space left".into(),
@@ -218,6 +221,9 @@ fn words(error: &io::Error) -> String {
         Some(libc::EIO) => "the disk reports an input/output error".into(),
         _ => {
             let text = error.to_string();
+            if text == LEFT_THE_ROOT {
+                return "it leads out of the folder that is served".into();
+            }
             let text = text.split(" (os error").next().unwrap_or_default();
             let mut letters = text.chars();
             // The system's messages begin with a capital letter; here they stand inside a sentence.

@@ -6,7 +6,9 @@ use super::errors::why;
 use super::ids::Directory;
 use super::scan::mtime;
 use super::xattrs::{self, Wanted};
-use longhaul_proto::session::attributes::{ACLS, EntryAttributes, Id, Preserve, Xattr, acl_ids};
+use longhaul_proto::session::attributes::{
+    ACL_ACCESS, ACLS, EntryAttributes, Id, Preserve, Xattr, acl_group, acl_ids,
+};
 use longhaul_proto::session::manifest::{Entry, Manifest};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Stat, Uid, chownat, fstat, utimensat};
 use rustix::io::Errno;
@@ -72,10 +74,14 @@ impl Keeping {
         if self.set_owner(held, &stat, entry, attributes) {
             stat = fstat(held)?;
         }
-        if self.set_xattrs(held, &stat, entry, attributes)? {
+        let Set { any, without_acl } = self.set_xattrs(held, &stat, entry, attributes)?;
+        if any {
             stat = fstat(held)?;
         }
-        let mode = self.mode(entry, &stat, attributes);
+        let mut mode = self.mode(entry, &stat, attributes);
+        if let Some(group) = without_acl {
+            mode &= !0o070 | group << 3;
+        }
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink && stat.st_mode & 0o7777 != mode {
             set_mode(held, Mode::from_raw_mode(mode))?;
         }
@@ -120,22 +126,21 @@ impl Keeping {
         true
     }
 
-    /// `true` if something was changed.
     fn set_xattrs(
         &self,
         held: &impl AsRawFd,
         stat: &Stat,
         entry: &Entry,
         attributes: &EntryAttributes,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Set> {
         if !self.wanted.is_any() {
-            return Ok(false);
+            return Ok(Set::default());
         }
         let there = match xattrs::read(held, self.wanted) {
             Ok(there) => there,
             Err(error) => {
                 self.notes.note(XATTRS, &entry.path, &error.to_string());
-                return Ok(false);
+                return Ok(Set::default());
             }
         };
         let wanted = attributes.xattrs.iter().map(|xattr| self.translated(xattr));
@@ -153,10 +158,14 @@ impl Keeping {
         for xattr in &gone {
             self.try_to(held, stat, entry, &|| xattrs::remove(held, &xattr.name));
         }
+        let mut set = Set { any: !gone.is_empty() || !new.is_empty(), without_acl: None };
         for xattr in &new {
-            self.try_to(held, stat, entry, &|| xattrs::set(held, xattr));
+            let is_set = self.try_to(held, stat, entry, &|| xattrs::set(held, xattr));
+            if !is_set && xattr.name == ACL_ACCESS {
+                set.without_acl = acl_group(&xattr.value);
+            }
         }
-        Ok(!gone.is_empty() || !new.is_empty())
+        Ok(set)
     }
 
     /// Attributes of a user's own may be changed by who may write to the file.
@@ -166,7 +175,7 @@ impl Keeping {
         stat: &Stat,
         entry: &Entry,
         change: &dyn Fn() -> Result<(), Errno>,
-    ) {
+    ) -> bool {
         let mut changed = change();
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
         if changed == Err(Errno::ACCESS)
@@ -178,6 +187,7 @@ impl Keeping {
         if let Err(error) = changed {
             self.notes.note(XATTRS, &entry.path, &why(error));
         }
+        changed.is_ok()
     }
 
     /// With the numbers that those have here whom an ACL names.
@@ -202,6 +212,16 @@ impl Keeping {
     fn gid(&self, id: u32) -> u32 {
         self.groups.get(&id).copied().unwrap_or(id)
     }
+}
+
+/// What came of a file's extended attributes.
+#[derive(Default)]
+struct Set {
+    /// Something was changed.
+    any: bool,
+    /// It has not got its ACL: what that gives to the file's group. The permissions give the group all that the ACL gives to anybody
+    /// whom it names.
+    without_acl: Option<u32>,
 }
 
 /// What could not be kept, of all parts of a copy.

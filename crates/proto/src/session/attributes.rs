@@ -235,6 +235,17 @@ pub fn acl_ids(acl: &[u8]) -> Option<Vec<(usize, Id)>> {
     Some(entries.chunks(ACL_ENTRY_LEN).enumerate().filter_map(read).collect())
 }
 
+/// What an ACL gives to the file's group: 4 to read, 2 to write, 1 to execute. `None` if it is no ACL, or does not say.
+pub fn acl_group(acl: &[u8]) -> Option<u32> {
+    acl_ids(acl)?;
+    let entries = acl[4..].chunks(ACL_ENTRY_LEN);
+    let of = |wanted: u16| {
+        let mut found = entries.clone().filter(|entry| u16::from_le_bytes([entry[0], entry[1]]) == wanted);
+        found.next().map(|entry| u32::from(u16::from_le_bytes([entry[2], entry[3]])))
+    };
+    Some(of(ACL_GROUP_OBJ)? & of(ACL_MASK).unwrap_or(7) & 7)
+}
+
 /// Whose a number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id {
@@ -253,7 +264,9 @@ pub const ACLS: [&[u8]; 2] = [ACL_ACCESS, ACL_DEFAULT];
 /// Tag, permissions and number, in struct posix_acl_xattr_entry of the kernel.
 const ACL_ENTRY_LEN: usize = 8;
 const ACL_USER: u16 = 2;
+const ACL_GROUP_OBJ: u16 = 4;
 const ACL_GROUP: u16 = 8;
+const ACL_MASK: u16 = 16;
 
 /// Extended attributes of an entry: more than a kernel lists.
 pub const XATTRS_MAX: usize = 4096;
@@ -290,6 +303,11 @@ mod tests {
         let ids = acl_ids(&acl()).unwrap();
         assert_eq!(ids, [(4 + 8 + 4, Id::User(1000)), (4 + 16 + 4, Id::Group(7))]);
         assert_eq!(acl_ids(&acl()[..acl().len() - 1]), None);
+        assert_eq!(acl_group(&acl()[..4]), None);
+        let entry = |tag: u16, perm: u16| [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &[255; 4]].concat();
+        let with = |entries: &[Vec<u8>]| acl_group(&[&2u32.to_le_bytes()[..], &entries.concat()].concat());
+        assert_eq!(with(&[entry(1, 6), entry(4, 5), entry(16, 6)]), Some(4), "no more than the mask lets");
+        assert_eq!(with(&[entry(1, 6), entry(4, 5)]), Some(5));
         assert_eq!(acl_ids(b"\x01\0\0\0"), None);
         assert_eq!(acl_ids(b"\x02\0\0\0"), Some(vec![]));
     }

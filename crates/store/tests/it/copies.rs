@@ -119,6 +119,32 @@ fn a_killed_daemon_goes_on_without_the_parts_that_are_stored() {
 }
 
 #[test]
+fn hard_links_become_objects_of_their_own() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, here) = (folder(), folder());
+    let Some(daemon) = Daemon::start(&gateway, state.path()) else { return };
+    let tree = here.path().join("tree");
+    write_noise(tree.join("first"), 3000, 1);
+    write_noise(tree.join("large"), 9 * MIB, 2);
+    for (name, other) in [("first", "second"), ("large", "larger")] {
+        fs::hard_link(tree.join(name), tree.join(other)).unwrap();
+    }
+    let copy = || {
+        let ended = Running::start(&mut daemon.cp(["-H", tree.to_str().unwrap(), &daemon.url("")])).finish();
+        let ended = ended.expect_code(0);
+        assert!(ended.stderr.contains("not all hard links are kept"), "{}", ended.stderr);
+    };
+    copy();
+    assert_eq!(gateway.keys("a/b/tree"), ["first", "large", "larger", "second"]);
+    for (name, other) in [("first", "second"), ("large", "larger")] {
+        assert_same_bytes(gateway.file(&format!("a/b/tree/{other}")), tree.join(name));
+    }
+    let parts = gateway.parts().len();
+    copy();
+    assert_eq!(gateway.parts().len(), parts, "nothing is copied again");
+}
+
+#[test]
 fn a_store_that_is_away_for_a_while_delays_a_copy() {
     let Some(mut gateway) = Gateway::start() else { return };
     let (state, here) = (folder(), folder());

@@ -3,7 +3,7 @@
 use super::harness::*;
 use crate::files::{PartLimits, Root, Scan, ScanOptions, scan, scan_in_parts};
 use fastrand::Rng;
-use longhaul_proto::session::attributes::Preserve;
+use longhaul_proto::session::attributes::{Preserve, acl_ids};
 use longhaul_proto::session::manifest::{Entry, Kind, Manifest, Named, Seams};
 use longhaul_proto::session::message::{FileOptions, Report};
 use longhaul_proto::session::reason::{Cause, Reason};
@@ -102,6 +102,33 @@ const LINKS: Preserve = Preserve {
     numeric_ids: false,
     confined: false,
 };
+
+#[test]
+fn a_file_that_goes_without_its_acl_gives_its_group_no_more_than_that_did() {
+    let (Some(source), Some(dest)) = (rich_folder(), rich_folder()) else { return };
+    let preserve = Preserve { acls: true, ..LINKS };
+    write(source.path().join("file"), b"for a few");
+    set_xattr(&source.path().join("file"), "system.posix_acl_access", &acl(6, 4));
+    let mode = |top: &Path| fs::metadata(top.join("file")).unwrap().mode() & 0o777;
+    assert_eq!(
+        mode(source.path()),
+        0o650,
+        "what somebody who is named may do stands where the group's bits are"
+    );
+    let mut scan = scan_rich(source.path(), preserve);
+    let acls = scan.manifest.attributes.entries.iter_mut().flat_map(|entry| &mut entry.xattrs);
+    for acl in acls {
+        // No system has this user.
+        let (place, _) = acl_ids(&acl.value).unwrap()[0];
+        acl.value[place..place + 4].fill(255);
+    }
+    let plan = plan_of(&scan.manifest, dest.path(), &keeping(preserve).1).unwrap();
+    let mut trip = Trip::begin(scan, plan, Road::default());
+    trip.run();
+    assert_eq!(trip.warnings.len(), 1, "{:?}", trip.warnings);
+    assert_eq!(trip.sink.suspend().failed.count(), 0);
+    assert_eq!(mode(dest.path()), 0o640);
+}
 
 /// Two names of one file, in two folders.
 fn linked() -> (tempfile::TempDir, tempfile::TempDir) {
