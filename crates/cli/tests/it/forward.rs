@@ -122,6 +122,22 @@ fn a_target_that_is_away_is_told_and_the_connection_reset() {
 }
 
 #[test]
+fn what_is_allowed_by_name_may_be_asked_for_by_address() {
+    let target = Target::new();
+    let (server, _root) = target.serve();
+    let mut command = longhaul();
+    let to = format!("127.0.0.1:{}", target.port());
+    forward_args(&mut command, server.token_file(), &[to], server.url("").trim_end_matches('/'));
+    let forwarding = Forwarding::run(&mut command, 1);
+    let near = forwarding.connect();
+    (&near).write_all(b"by address").unwrap();
+    let far = target.accept();
+    let mut got = [0; 10];
+    (&far).read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"by address");
+}
+
+#[test]
 fn what_the_daemon_was_not_told_to_allow_is_refused_before_anything_listens() {
     let (allowed, other) = (Target::new(), Target::new());
     let (server, root) = allowed.serve();
@@ -134,8 +150,9 @@ fn what_the_daemon_was_not_told_to_allow_is_refused_before_anything_listens() {
     };
     let line = refused(&server, &format!("localhost:{}", other.port()));
     assert!(line.contains("does not forward to localhost"), "{line}");
-    // What is allowed is allowed as it was written.
-    assert!(refused(&server, &format!("127.0.0.1:{}", allowed.port())).contains("does not forward"));
+    // What is allowed by name is allowed by its address, and by no other.
+    assert!(refused(&server, &format!("127.0.0.2:{}", allowed.port())).contains("does not forward"));
+    assert!(refused(&server, &format!("127.0.0.1:{}", other.port())).contains("does not forward"));
     let closed = Server::start(root.path(), &[]);
     let line = refused(&closed, &format!("localhost:{}", allowed.port()));
     assert!(line.contains("forwards nothing"), "{line}");

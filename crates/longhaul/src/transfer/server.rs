@@ -5,7 +5,7 @@ use super::accept::{AcceptedClient, Accounts, Caller, Ended, Server, shake_hands
 use super::forward::gate::{Gate, Shared};
 use super::joins::{ACCEPT_AGAIN, HANDSHAKE_PATIENCE, admit_streams, read_magic};
 use super::openings::{OPENINGS_MAX, Opening};
-use super::over_ssh::{ssh_address, ssh_client};
+use super::over_ssh::{key_from_stdin, ssh_address, ssh_client};
 use super::ports::{bind_both, bind_in};
 use super::refusals::{Kind, Refusals};
 use super::replays::{Moment, Replays};
@@ -340,8 +340,7 @@ fn run_agent(options: AgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> 
         None => Root::ambient(),
         Some(folder) => Root::confined(&folder).map_err(|source| PolicyError::Folder { folder, source })?,
     };
-    let mut psk = [0; 32];
-    io::stdin().read_exact(&mut psk).map_err(Error::NoKey)?;
+    let Some(psk) = key_from_stdin()? else { return Ok(()) };
     let bound = bind_in(options.ports.clone());
     let (udp_port, unable) = match &bound {
         Ok(bound) => (bound.port, None),

@@ -11,7 +11,7 @@ use crate::net::budget::{Allowance, Budget, Purpose};
 use crate::net::control::{HandshakeError, ServerKey, TokenId};
 use crate::net::noise::Psk;
 use crate::transfer::joins::{ACCEPT_AGAIN, HANDSHAKE_PATIENCE, read_magic};
-use crate::transfer::over_ssh::ssh_address;
+use crate::transfer::over_ssh::{key_from_stdin, ssh_address};
 use crate::transfer::ports::bind_in;
 use longhaul_proto::forward::{REQUEST_MAX, Reply, Request, Target};
 use longhaul_proto::session::reason::{Cause, Reason};
@@ -221,7 +221,7 @@ impl Guest<'_> {
     /// Whether the user may connect there. Holds a place meanwhile.
     fn admit(&self, target: &Target, only_asks: bool) -> Result<Option<Place>, Reason> {
         let Some(account) = &self.account else { return Ok(None) };
-        if !account.user.forwards.contains(target) {
+        if !account.user.forwards.contains(target) && !is_address_of_any(target, &account.user.forwards) {
             let line = match account.user.forwards.is_empty() {
                 true => format!("the server forwards nothing for you; it would have to allow {target}"),
                 false => format!("the server does not forward to {target}; it would have to allow that"),
@@ -246,6 +246,18 @@ impl Guest<'_> {
             failure,
         }));
     }
+}
+
+/// Whether it is an address, and that of a host which is allowed by name: where names are looked up is up to who asks.
+fn is_address_of_any(target: &Target, allowed: &[Target]) -> bool {
+    let Ok(address) = target.host().parse::<IpAddr>() else { return false };
+    let mut named = allowed
+        .iter()
+        .filter(|other| other.port() == target.port() && other.host().parse::<IpAddr>().is_err());
+    named.any(|other| {
+        let found = (other.host(), other.port()).to_socket_addrs();
+        found.is_ok_and(|mut found| found.any(|at| at.ip().to_canonical() == address.to_canonical()))
+    })
 }
 
 fn read_request(stream: &StripedStream, stop: &AtomicBool) -> Result<Request, Error> {
@@ -291,8 +303,7 @@ pub struct ForwardAgentOptions {
 
 /// The far side of an ssh that forwards connections, for as long as its standard input is open and `stop` is not set.
 pub fn forward_agent(options: ForwardAgentOptions, stop: Arc<AtomicBool>) -> Result<(), Error> {
-    let mut psk = [0; 32];
-    io::stdin().read_exact(&mut psk).map_err(Error::NoKey)?;
+    let Some(psk) = key_from_stdin()? else { return Ok(()) };
     let bound = bind_in(options.ports.clone())?;
     let listener = bound.listener.ok_or(Error::NoPort { ports: options.ports })?;
     let whereabouts = Whereabouts { port: bound.port, hosts: ssh_address() };
