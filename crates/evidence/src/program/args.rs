@@ -75,9 +75,9 @@ pub struct TraceArgs {
 
 /// Lay a copy beside one like it in the simulator, on one page
 ///
-/// FILE is what longhaul cp --trace has written on the side that sent, over UDP and one path. The
-/// simulator moves as much data (2 GB at most) by the same controller over a path of the rate,
-/// round trip, loss and queue that the trace shows.
+/// FILE is what longhaul cp --trace has written, at either end, of a copy over UDP. The simulator
+/// moves as much data (2 GB at most) by the same controller over a path of the rate, round trip,
+/// loss and queue that the trace shows, at the rates and with the pauses that were asked for.
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct ReplayArgs {

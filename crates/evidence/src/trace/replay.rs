@@ -10,13 +10,14 @@ use super::read::Trace;
 use longhaul_cli::trace::{
     Cadence, Change, DataCounted, Event, PathCounted, Record, Recovery, Role, SessionStarted,
 };
+use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::transport::Carrier;
 use longhaul_proto::units::{Rate, Time};
 use longhaul_proto::wire::{DATA_OVERHEAD, IPV4_UDP_LEN, MAX_DATAGRAM_LEN, MIN_DATAGRAM_LEN};
 use longhaul_sim::flow::{FlowEnd, FlowNews, FlowSim, FlowSpec, Protocol};
 use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
-use longhaul_sim::{End, FlowEvent, FlowId, Limits, Options, Placement};
+use longhaul_sim::{End, FlowEvent, FlowId, Limits, Options, Placement, Side};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -65,6 +66,16 @@ pub struct PathLikeness {
     datagram_len: u32,
     /// When something was told of it for the first time.
     began: Duration,
+    /// What its user asked for, and when.
+    wishes: Vec<Wish>,
+}
+
+/// What the user of a copy asked for at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Wish {
+    at: Duration,
+    rate: Option<Rate>,
+    paused: bool,
 }
 
 /// What came of it in the simulator.
@@ -170,18 +181,15 @@ impl PathLikeness {
         let Protocol::Object(flow) = &mut protocol else {
             return Err(ReplayError::ByTcp);
         };
-        let cap = last(trace, |event| match event {
-            Event::RateLimit(limit) => Some(limit.new),
-            _ => None,
-        });
-        flow.rate_cap = cap.and_then(|(_, bps)| bps).map(Rate);
+        let wishes = wishes(trace);
+        flow.rate_cap = wishes.first().and_then(|wish| wish.rate);
         flow.rate = flow.rate_cap;
         flow.packet_len = Some(datagram_len - DATA_OVERHEAD as u32);
         // The session began when that was over.
         flow.setup_round_trips = 0;
         let first_ms = trace.records.iter().find(|record| matches!(record.event, Event::PathCounted(_)));
         let began = Duration::from_secs_f64(first_ms.map_or(0.0, |record| record.time / 1e3));
-        Ok(PathLikeness { number, scenario, bytes, protocol, datagram_len, began })
+        Ok(PathLikeness { number, scenario, bytes, protocol, datagram_len, began, wishes })
     }
 
     /// Run it for so long at most: what it would write down of itself, and how long the data moved.
@@ -192,12 +200,22 @@ impl PathLikeness {
         let id = sim.add(&spec, &Placement::at(Time::ZERO));
         let (mut cadence, mut at, mut state) = (Cadence::new(STEP), Duration::ZERO, String::new());
         let mut records = vec![];
+        let mut wishes = self.wishes.iter().peekable();
         loop {
+            while let Some(wish) = wishes.next_if(|wish| wish.at <= self.began + at) {
+                if let FlowEnd::ObjectSender(sender) = sim.endpoints_mut(id).0 {
+                    sender.set_rate_cap(wish.rate);
+                    sender.set_paused(wish.paused);
+                }
+                sim.wake_at(id, Side::Left, Time::ZERO + at);
+            }
             let limits = Limits { time: Time::ZERO + at, ..Limits::default() };
             let end =
                 sim.run(limits, |sim| sim.events().contains(&FlowEvent::Left(id, FlowNews::Acknowledged)));
-            let is_over = end != End::TimeLimit || at >= longest;
-            let now = if end == End::TimeLimit { at } else { sim.now().since(Time::ZERO) };
+            // While it pauses nothing may be left to happen.
+            let goes_on = end == End::TimeLimit || (end != End::Stopped && wishes.peek().is_some());
+            let is_over = !goes_on || at >= longest;
+            let now = if goes_on { at } else { sim.now().since(Time::ZERO) };
             if cadence.is_due(now) || is_over {
                 records.extend(self.look(&mut sim, id, now, &mut state));
             }
@@ -255,6 +273,24 @@ fn counted(trace: &Trace) -> Option<(f64, &PathCounted)> {
         Event::PathCounted(counted) => Some(counted),
         _ => None,
     })
+}
+
+/// From the first rate on.
+fn wishes(trace: &Trace) -> Vec<Wish> {
+    let mut wish = Wish { at: Duration::ZERO, rate: None, paused: false };
+    let mut wishes = vec![];
+    for record in &trace.records {
+        match &record.event {
+            Event::RateLimit(limit) => wish.rate = limit.new.map(Rate),
+            Event::Limit(change) if (change.new == Limit::Paused) != wish.paused => {
+                wish.paused = !wish.paused
+            }
+            _ => continue,
+        }
+        wish.at = Duration::from_secs_f64(record.time / 1e3);
+        wishes.push(wish);
+    }
+    wishes
 }
 
 fn packets_received(trace: &Trace) -> u64 {
@@ -356,12 +392,13 @@ const QUEUE_MIN_KB: f64 = 30.0;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_cli::trace::RateLimit;
 
     /// A path that is known, over which so much is moved from then on.
     fn path_of(number: usize, scenario: Scenario, bytes: u64) -> PathLikeness {
         let began = Duration::from_millis(150);
         let protocol = "adaptive".parse().unwrap();
-        PathLikeness { number, scenario, bytes, protocol, datagram_len: 1472, began }
+        PathLikeness { number, scenario, bytes, protocol, datagram_len: 1472, began, wishes: vec![] }
     }
 
     fn scenario(rate_mbit: f64, rtt_ms: f64, loss: f64) -> Scenario {
@@ -434,6 +471,32 @@ mod tests {
             assert_like(&likeness.paths[0].scenario, (rate, rtt, loss));
             assert_again(&likeness);
         }
+    }
+
+    #[test]
+    fn what_the_user_asked_for_is_asked_for_again() {
+        let at = Duration::from_secs;
+        let wish = |second, rate: Option<u64>, paused| Wish { at: at(second), rate: rate.map(Rate), paused };
+        let wishes =
+            vec![wish(0, Some(10_000_000), false), wish(4, Some(10_000_000), true), wish(7, None, false)];
+        let mut path = path_of(0, scenario(100.0, 65.0, 0.0), 20_000_000);
+        let mut known = Likeness { paths: vec![path.clone()], began: path.began, seconds: 10.0 };
+        let freely = known.run(3).seconds.unwrap();
+        path.wishes = wishes.clone();
+        known.paths = vec![path];
+        let asked = known.run(3).seconds.unwrap();
+        assert!(asked > 7.0 && freely < 3.0, "{asked} s and {freely} s");
+        let event = |wish: &Wish| {
+            let limit = Event::RateLimit(RateLimit { new: wish.rate.map(|rate| rate.0) });
+            let pause = if wish.paused { Limit::Paused } else { Limit::Path };
+            [
+                Record::new(wish.at, 0, limit),
+                Record::new(wish.at, 0, Event::Limit(Change { old: None, new: pause })),
+            ]
+        };
+        let trace = Trace { records: wishes.iter().flat_map(event).collect(), ..Trace::empty() };
+        assert_eq!(super::wishes(&trace).last(), wishes.last());
+        assert!(super::wishes(&trace).contains(&wishes[1]));
     }
 
     #[test]
