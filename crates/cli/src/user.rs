@@ -25,7 +25,7 @@ pub fn run(args: &UserArgs) -> Result<Exit, Failure> {
 
 fn add(name: &str, config: &Path, folders: &[(String, Access)]) -> Result<(), ConfigError> {
     let mut draft = Draft::open(config)?;
-    let identity = load_or_make(&draft.config().key_file)?;
+    let identity = load_or_make(&draft.config().key_file, config)?;
     let token = UserToken::generate(*identity.public()).map_err(ConfigError::Random)?;
     draft.add(name, &token, folders)?;
     draft.save()?;

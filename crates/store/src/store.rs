@@ -364,7 +364,7 @@ struct Unreachable(String);
 
 /// The store said no.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} {key}: {status}{}{said}", if said.is_empty() { "" } else { ": " })]
+#[error("the store refuses {what} {key}: {status}{}{said}", if said.is_empty() { "" } else { ": " })]
 struct Refused {
     what: String,
     key: String,
@@ -420,7 +420,7 @@ fn is_momentary(error: &io::Error) -> bool {
 }
 
 fn odd(what: &str, key: &str, why: impl Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{what} {key}: {why}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("the store answers {what} {key}: {why}"))
 }
 
 fn method<'a, A: S3Action<'a>>(_: &A) -> &'static str {

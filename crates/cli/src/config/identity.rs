@@ -9,11 +9,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// Read the key in a file, which is made where it is missing.
-pub fn load_or_make(path: &Path) -> Result<Identity, ConfigError> {
+/// Read the key in a file, which is made where it is missing, for whose the configuration is.
+pub fn load_or_make(path: &Path, config: &Path) -> Result<Identity, ConfigError> {
     match load(path) {
         Err(ConfigError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            make(path)?;
+            make(path, config)?;
             load(path)
         }
         loaded => loaded,
@@ -33,14 +33,14 @@ fn load(path: &Path) -> Result<Identity, ConfigError> {
 }
 
 /// Whole or not at all, and never in place of one that another process has just made.
-fn make(path: &Path) -> Result<(), ConfigError> {
+fn make(path: &Path, config: &Path) -> Result<(), ConfigError> {
     let identity = Identity::generate().map_err(ConfigError::Random)?;
     let text = format!("{}\n", to_hex(identity.private()));
     let made = path.with_extension(format!("key.{}", std::process::id()));
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         file.write_all(text.as_bytes())?;
-        path.parent().into_iter().for_each(|folder| keep_owner(folder, &file));
+        keep_owner(config, &file);
         file.sync_all()?;
         match fs::hard_link(&made, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -61,30 +61,33 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_key_that_root_makes_belongs_to_whom_its_folder_belongs() {
+    fn a_key_that_root_makes_belongs_to_whom_the_configuration_belongs() {
         let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("serve.toml");
+        fs::write(&config, "").unwrap();
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
         // Who is not root has nothing to give away, and makes a key of its own.
-        let _ = std::os::unix::fs::chown(folder.path(), Some(4711), Some(4712));
+        let _ = std::os::unix::fs::chown(&config, Some(4711), Some(4712));
         let owner = |path: &Path| {
             fs::metadata(path).map(|meta| (meta.uid(), meta.gid(), meta.mode() & 0o077)).unwrap()
         };
         let path = folder.path().join("serve.key");
-        load_or_make(&path).unwrap();
-        assert_eq!(owner(&path), (owner(folder.path()).0, owner(folder.path()).1, 0));
+        load_or_make(&path, &config).unwrap();
+        assert_eq!(owner(&path), owner(&config));
     }
 
     #[test]
     fn the_key_is_made_once_and_is_nobody_elses() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("serve.key");
-        let made = load_or_make(&path).unwrap();
-        assert!(load_or_make(&path).unwrap() == made);
+        let made = load_or_make(&path, Path::new("none")).unwrap();
+        assert!(load_or_make(&path, Path::new("none")).unwrap() == made);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(load_or_make(&path).unwrap_err().to_string().contains("chmod 600"));
+        assert!(load_or_make(&path, Path::new("none")).unwrap_err().to_string().contains("chmod 600"));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "something else").unwrap();
-        assert!(matches!(load_or_make(&path), Err(ConfigError::NoKey(_))));
+        assert!(matches!(load_or_make(&path, Path::new("none")), Err(ConfigError::NoKey(_))));
     }
 }

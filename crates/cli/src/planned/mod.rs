@@ -177,9 +177,13 @@ pub fn finish(args: &FinishArgs) -> Exit {
                 let line =
                     format!("parts are missing: {}; copy them, then finish again", ranges_text(&missing));
                 summary.failures.truncate(FAILURES_TOLD);
-                summary
-                    .failures
-                    .insert(0, FileFailure { path: vec![], reason: Reason::new(Cause::Other, line) });
+                summary.failures.insert(
+                    0,
+                    FileFailure {
+                        path: run.folder.as_os_str().as_encoded_bytes().into(),
+                        reason: Reason::new(Cause::Other, line),
+                    },
+                );
             }
         }
         Ok(summary)

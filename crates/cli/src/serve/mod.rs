@@ -253,7 +253,7 @@ fn with_fresh_token(root: &Path, access: Access) -> Result<(Policy, String), Fai
 fn load(path: &Path) -> Result<(Config, Policy), ConfigError> {
     let mut config = Config::load(path)?;
     let mut policy = std::mem::take(&mut config.policy);
-    policy.identity = Some(load_or_make(&config.key_file)?);
+    policy.identity = Some(load_or_make(&config.key_file, path)?);
     Ok((config, policy))
 }
 

@@ -246,6 +246,7 @@ fn take_push(
 ) -> Result<String, Error> {
     let shown = String::from_utf8_lossy(offer.operation.dest().unwrap_or_default()).into_owned();
     let head = ListingHead { total: Some(offer.listing_len), bytes: offer.listing_head };
+    let only_said = if offer.files.dry_run { "would have " } else { "" };
     let received = receive(session, base, granted(server, access, offer.files), head)?;
     let (done, failed) = (received.report.files_done, received.report.failed.count());
     let removed = match received.report.removed.count() {
@@ -253,7 +254,7 @@ fn take_push(
         removed => format!(", {removed} removed"),
     };
     Ok(format!(
-        "received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed{removed}",
+        "{only_said}received {} files ({} bytes) into {shown:?}, {done} new, {failed} failed{removed}",
         received.files, received.total
     ))
 }
