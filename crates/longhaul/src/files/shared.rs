@@ -310,7 +310,9 @@ impl Shared {
     /// Storing an entry met an error of the system.
     pub(super) fn fail_storing(&self, entry: EntryIndex, error: io::Error) {
         if !is_no_room(&error) {
-            let reason = Reason::from(FileError::step("cannot be stored")(error));
+            let takes_none = self.target.is_piece(entry) && error.kind() == io::ErrorKind::PermissionDenied;
+            let what = if takes_none { NO_PIECES } else { "cannot be stored" };
+            let reason = Reason::from(FileError::step(what)(error));
             if !self.fail(entry, reason.clone()) {
                 self.fail_landing(entry, reason);
             }
@@ -382,5 +384,7 @@ impl Shared {
     }
 }
 
+/// A bucket is such a destination.
+const NO_PIECES: &str = "cannot be stored in pieces here; plan it in parts that hold it whole";
 /// Asking for less than this would not help for long.
 const MISSING_MIN: u64 = 1_000_000;

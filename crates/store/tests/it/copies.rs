@@ -145,6 +145,21 @@ fn hard_links_become_objects_of_their_own() {
 }
 
 #[test]
+fn a_file_that_comes_in_pieces_is_refused_with_what_to_do() {
+    let Some(gateway) = Gateway::start() else { return };
+    let (state, here) = (folder(), folder());
+    let Some(daemon) = Daemon::start(&gateway, state.path()) else { return };
+    let [file, run] = ["file", "run"].map(|name| here.path().join(name).to_str().unwrap().to_owned());
+    write_noise(&file, 4 * MIB, 1);
+    let mut plan = longhaul();
+    plan.args(["plan", "--parts=2", "--align=1MiB", "-o", &run, &file, &daemon.url("in/")]);
+    Running::start(&mut plan).finish().expect_code(0);
+    let ended = Running::start(&mut daemon.cp(["--plan", &run, "--part=0"])).finish().expect_code(1);
+    assert!(ended.stderr.contains("plan it in parts that hold it whole"), "{}", ended.stderr);
+    assert_eq!(gateway.keys("a/b/in"), Vec::<String>::new());
+}
+
+#[test]
 fn a_store_that_is_away_for_a_while_delays_a_copy() {
     let Some(mut gateway) = Gateway::start() else { return };
     let (state, here) = (folder(), folder());
