@@ -196,7 +196,7 @@ fn figures_one_and_two_of_fobs_come_from_the_same_copies() {
         let found = lines(&text).into_iter().find(|line| line["kind"] == "row");
         (found.expect("a row"), text)
     };
-    let ((bandwidth, _), (waste, second)) = (row("fobs-fig1"), row("fobs-fig2"));
+    let ((bandwidth, first), (waste, second)) = (row("fobs-fig1"), row("fobs-fig2"));
     // 1 MB takes 84 ms at 100 Mb/s, and a few round trips of 65 ms beside.
     assert!(
         bandwidth["fobs_s_goodput_mbps"].as_f64().is_some_and(|mbps| mbps > 5.0 && mbps < 60.0),
@@ -208,8 +208,10 @@ fn figures_one_and_two_of_fobs_come_from_the_same_copies() {
     assert_eq!((&bandwidth["paper_share"], &waste["paper_share"]), (&0.9.into(), &0.03.into()));
     // A round trip of packets is on its way when the last one arrives, of a thousand.
     assert!(waste["fobs_share"].as_f64().is_some_and(|waste| waste > 0.0), "{waste}");
-    let end = lines(&second).pop().expect("an end");
-    assert!(end["seconds"].as_f64().is_some_and(|seconds| seconds < 0.1), "measured again: {end}");
+    // The same runs once more would take as long as the first did, on whatever host.
+    let took = |text: &str| lines(text).pop().and_then(|end| end["seconds"].as_f64()).expect("an end");
+    let (measured, taken_over) = (took(&first), took(&second));
+    assert!(taken_over < measured / 2.0, "measured again: {taken_over} s, and {measured} s before");
     assert_eq!(processes_of(&out), 0);
 }
 
