@@ -14,50 +14,54 @@ use std::time::Duration;
 pub(super) fn wish(folder: &Path, request: &Request) -> Result<serde_json::Value, Failure> {
     let failed = |error: longhaul::PlanError| Failure::from(longhaul::Error::from(error));
     let run = Run::open(folder).map_err(failed)?;
-    let mut wish = run.wish().map_err(failed)?;
-    match request {
-        Request::Rate { rate } => wish.rate = Some(rate.clone()),
-        Request::Pause => wish.paused = true,
-        Request::Resume => wish.paused = false,
-        Request::Status => {
-            let status = run.status().map_err(failed)?;
-            return serde_json::to_value(status).map_err(|error| Failure::Failed(error.to_string()));
-        }
+    if *request == Request::Status {
+        let status = run.status().map_err(failed)?;
+        return serde_json::to_value(status).map_err(|error| Failure::Failed(error.to_string()));
     }
-    run.set_wish(&wish).map_err(failed)?;
+    let changed = run.change_wish(|wish| match request {
+        Request::Rate { rate } => {
+            (wish.rate, wish.rates_asked) = (Some(rate.clone()), wish.rates_asked.wrapping_add(1));
+        }
+        Request::Pause | Request::Resume => {
+            (wish.paused, wish.pauses_asked) =
+                (*request == Request::Pause, wish.pauses_asked.wrapping_add(1));
+        }
+        Request::Status => {}
+    });
+    changed.map_err(failed)?;
     Ok(serde_json::Value::Null)
 }
 
 /// Have a part, whose rates follow the board, do what is wished of all, until what is returned is dropped.
 pub fn follow(run: &Arc<Run>, board: &Arc<Board>, needs_rate: bool) -> Result<Ticker, Failure> {
     let (run, board) = (run.clone(), board.clone());
-    let mut heeded = Wish::default();
-    let mut look = move || {
-        // What cannot be read now may be readable the next time.
-        if let Ok(wish) = run.wish().inspect_err(|error| tracing::debug!("{error}"))
-            && wish != heeded
-        {
+    let (mut heeded, mut has_told) = (Wish::default(), false);
+    let mut look = move || match run.wish() {
+        Ok(wish) => {
             for request in changes(&heeded, &wish) {
                 if let Err(error) = heed(&request, &board, needs_rate) {
                     output::warn(&error);
                 }
             }
-            heeded = wish;
+            (heeded, has_told) = (wish, false);
         }
+        // It may be readable the next time.
+        Err(error) if !std::mem::replace(&mut has_told, true) => {
+            output::warn(&format!("what longhaul ctl asks of all parts is not heeded: {error}"));
+        }
+        Err(_) => {}
     };
     // Before anything is sent.
     look();
     Ticker::start("wishes", LOOK_EVERY, look)
 }
 
-/// What is asked of a part that did as was wished before. What it was told by itself stays as long as nothing else is wished.
+/// What is asked of a part that did as was wished before. What it was told by itself stays until that is asked for anew.
 fn changes(before: &Wish, now: &Wish) -> Vec<Request> {
-    let rate = now.rate.clone().filter(|_| now.rate != before.rate).map(|rate| Request::Rate { rate });
-    let pause = match now.paused {
-        true => Request::Pause,
-        false => Request::Resume,
-    };
-    rate.into_iter().chain((now.paused != before.paused).then_some(pause)).collect()
+    let has_new_rate = now.rates_asked != before.rates_asked;
+    let rate = now.rate.clone().filter(|_| has_new_rate).map(|rate| Request::Rate { rate });
+    let pause = if now.paused { Request::Pause } else { Request::Resume };
+    rate.into_iter().chain((now.pauses_asked != before.pauses_asked).then_some(pause)).collect()
 }
 
 /// As often as it is told how far a part is.
@@ -69,12 +73,19 @@ mod tests {
 
     #[test]
     fn a_part_is_asked_for_what_is_wished_anew_alone() {
-        let wish = |rate: Option<&str>, paused| Wish { rate: rate.map(Into::into), paused };
-        let rate = |text: &str| Request::Rate { rate: text.into() };
-        let none = wish(None, false);
-        assert_eq!(changes(&none, &wish(Some("1gbit"), true)), [rate("1gbit"), Request::Pause]);
-        assert_eq!(changes(&wish(Some("1gbit"), true), &wish(Some("1gbit"), false)), [Request::Resume]);
-        assert_eq!(changes(&wish(Some("1gbit"), false), &wish(Some("none"), false)), [rate("none")]);
+        let wish = |(rate, rates_asked): (Option<&str>, u64), (paused, pauses_asked)| Wish {
+            rate: rate.map(Into::into),
+            paused,
+            rates_asked,
+            pauses_asked,
+        };
+        let rate = Request::Rate { rate: "1gbit".into() };
+        let (none, first) = (Wish::default(), wish((Some("1gbit"), 1), (true, 1)));
         assert_eq!(changes(&none, &none), []);
+        assert_eq!(changes(&none, &first), [rate.clone(), Request::Pause]);
+        assert_eq!(changes(&first, &wish((Some("1gbit"), 1), (false, 2))), [Request::Resume]);
+        // It may have been told something else by itself.
+        assert_eq!(changes(&first, &wish((Some("1gbit"), 2), (true, 1))), [rate]);
+        assert_eq!(changes(&first, &wish((Some("1gbit"), 1), (true, 2))), [Request::Pause]);
     }
 }

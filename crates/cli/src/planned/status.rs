@@ -46,7 +46,7 @@ fn lines(status: &Status) -> Vec<String> {
         status.goodput_mbps,
         status.parts_copying,
         left.unwrap_or_default(),
-        if status.wish.paused { ", paused" } else { "" },
+        if status.paused { ", paused" } else { "" },
     );
     let open = status.known.iter().filter(|state| state.stage != Stage::Done);
     [all].into_iter().chain(open.map(part_line)).collect()

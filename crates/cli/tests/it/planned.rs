@@ -334,6 +334,9 @@ fn all_parts_do_what_is_wished_of_the_plan_also_those_that_begin_later() {
     });
     let status = wish(&["status"]).json();
     assert_eq!((&status["rate"], &status["paused"]), (&"4mbit".into(), &false.into()));
+    // What nobody can read is told, and replaced by the next wish.
+    std::fs::write(fleet.path("run/wish.json"), b"{").unwrap();
+    assert_eq!(fleet.status()["paused"], false);
     wish(&["rate", "none"]);
     [first, second].into_iter().for_each(|copy| drop(copy.finish().expect_code(0)));
     fleet.finish().expect_code(0);

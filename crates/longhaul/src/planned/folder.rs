@@ -352,7 +352,9 @@ pub(super) enum Keep {
 
 /// Put a file in place of the one that is there, in one step: who reads it sees one or the other.
 pub(super) fn replace(path: &Path, bytes: &[u8], keep: Keep) -> Result<(), PlanError> {
-    let new = path.with_extension(format!("{}.new", std::process::id()));
+    // Processes of two hosts may have one number.
+    let host = rustix::system::uname().nodename().to_string_lossy().replace('/', "_");
+    let new = path.with_extension(format!("{host}-{}.new", std::process::id()));
     let write = || {
         let mut file = File::create(&new)?;
         file.write_all(bytes)?;

@@ -65,11 +65,16 @@ pub struct PartState {
 
 /// What is wished of a planned copy while it runs, by all of its parts, those that begin later too. Serialised it is `wish.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Wish {
     /// The rate of all together, as `--rate` takes it; as it was planned without one.
     pub rate: Option<String>,
     /// Nothing is sent.
     pub paused: bool,
+    /// How often a rate was asked for, and how often a pause or its end: who is at work does what is asked for anew.
+    pub rates_asked: u64,
+    /// See [`Wish::rates_asked`].
+    pub pauses_asked: u64,
 }
 
 /// How far a planned copy is.
@@ -89,9 +94,10 @@ pub struct Status {
     pub goodput_mbps: f64,
     /// Seconds until all are copied at this rate, if any are being copied.
     pub seconds_left: Option<f64>,
-    /// What is wished of it.
-    #[serde(flatten)]
-    pub wish: Wish,
+    /// The rate that was asked for while it runs, if any was, as `--rate` takes it.
+    pub rate: Option<String>,
+    /// It was told to pause.
+    pub paused: bool,
     /// Each part of which something is known, in order.
     pub known: Vec<PartState>,
 }
@@ -116,6 +122,7 @@ impl Run {
         let copying = known.iter().filter(|state| state.stage == Stage::Copying);
         let goodput_mbps = copying.fold(0.0, |sum, state| sum + state.goodput_mbps);
         let left = self.plan.bytes.saturating_sub(bytes_done) as f64 * 8e-6;
+        let wish = self.wish_or_none()?;
         Ok(Status {
             parts: self.plan.parts,
             parts_done: count(Stage::Done),
@@ -124,7 +131,8 @@ impl Run {
             bytes_done,
             goodput_mbps,
             seconds_left: (goodput_mbps > 0.0).then(|| left / goodput_mbps),
-            wish: self.wish()?,
+            rate: wish.rate,
+            paused: wish.paused,
             known,
         })
     }
@@ -134,10 +142,23 @@ impl Run {
         Ok(read(&self.folder.join(WISH))?.unwrap_or_default())
     }
 
+    /// What somebody has damaged holds no more, and is written anew by the next wish.
+    fn wish_or_none(&self) -> Result<Wish, PlanError> {
+        match self.wish() {
+            Err(PlanError::Damaged { .. }) => Ok(Wish::default()),
+            wish => wish,
+        }
+    }
+
     /// Wish something else. Those at work see it when they look next.
-    pub fn set_wish(&self, wish: &Wish) -> Result<(), PlanError> {
+    pub fn change_wish(&self, change: impl FnOnce(&mut Wish)) -> Result<(), PlanError> {
         let path = self.folder.join(WISH);
-        let bytes = serde_json::to_vec(wish).map_err(|error| damaged(&path, error))?;
+        // Two who wish something at a time do so one after the other, where there are locks.
+        let lock = lock_file(&self.folder.join(RUNNING).join("wish.lock"))?;
+        let _ = flock(&lock, FlockOperation::LockExclusive);
+        let mut wish = self.wish_or_none()?;
+        change(&mut wish);
+        let bytes = serde_json::to_vec(&wish).map_err(|error| damaged(&path, error))?;
         replace(&path, &bytes, Keep::OnDisk)
     }
 
@@ -145,8 +166,7 @@ impl Run {
     pub(super) fn take(&self, part: u32) -> Result<Taken, PlanError> {
         self.bounds(part)?;
         let path = self.path_of(RUNNING, part, "lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-        let lock = lock.map_err(PlanError::at(&path))?;
+        let lock = lock_file(&path)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
                 let holder: Option<PartState> = read(&self.path_of(RUNNING, part, "json"))?;
@@ -321,6 +341,11 @@ fn at_work(running: &Path, own: &Path) -> u64 {
         written(path).is_some_and(|at| now.duration_since(at).is_ok_and(|age| age < SILENT_AFTER) || at > now)
     };
     others.filter(is_fresh).count() as u64
+}
+
+fn lock_file(path: &Path) -> Result<File, PlanError> {
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    lock.map_err(PlanError::at(path))
 }
 
 /// A file of the folder, if it is there.
