@@ -109,13 +109,20 @@ impl Likeness {
         let singles: Vec<Trace> = (0..trace.paths()).map(|number| trace.of_path(number)).collect();
         let came: Vec<u64> = singles.iter().map(packets_received).collect();
         let all = came.iter().fold(0, |sum: u64, packets| sum.saturating_add(*packets)).max(1);
-        let mut paths = vec![];
-        for ((number, single), packets) in singles.iter().enumerate().zip(came) {
+        let found =
+            singles.iter().enumerate().zip(came).filter(|(_, packets)| *packets > 0 || singles.len() == 1);
+        let found = found.map(|((number, single), packets)| {
             let share = (bytes.min(BYTES_MAX) as f64 * packets as f64 / all as f64) as u64;
-            // Further ones may have been silent.
-            if number == 0 || share > 0 {
-                paths.push(PathLikeness::of(single, number, share, started)?);
-            }
+            PathLikeness::of(single, number, share, started)
+        });
+        let (paths, untold): (Vec<_>, Vec<_>) = found.partition(|path| path.is_ok());
+        let paths: Vec<PathLikeness> = paths.into_iter().flatten().collect();
+        // Of one that was hardly used too little is told.
+        if let Some(Err(error)) = untold.into_iter().next().filter(|_| paths.is_empty()) {
+            return Err(error);
+        }
+        if paths.is_empty() {
+            return Err(too_short("nothing was delivered"));
         }
         let ended_ms = singles.iter().filter_map(|single| Some(counted(single)?.0)).fold(began_ms, f64::max);
         Ok(Likeness {
@@ -182,13 +189,14 @@ impl PathLikeness {
             return Err(ReplayError::ByTcp);
         };
         let wishes = wishes(trace);
-        flow.rate_cap = wishes.first().and_then(|wish| wish.rate);
-        flow.rate = flow.rate_cap;
+        let first_ms = trace.records.iter().find(|record| matches!(record.event, Event::PathCounted(_)));
+        let began = Duration::from_secs_f64(first_ms.map_or(0.0, |record| record.time / 1e3));
+        flow.rate_cap = wishes.iter().take_while(|wish| wish.at <= began).last().and_then(|wish| wish.rate);
+        // Some controllers cannot do without one.
+        flow.rate = wishes.iter().find_map(|wish| wish.rate);
         flow.packet_len = Some(datagram_len - DATA_OVERHEAD as u32);
         // The session began when that was over.
         flow.setup_round_trips = 0;
-        let first_ms = trace.records.iter().find(|record| matches!(record.event, Event::PathCounted(_)));
-        let began = Duration::from_secs_f64(first_ms.map_or(0.0, |record| record.time / 1e3));
         Ok(PathLikeness { number, scenario, bytes, protocol, datagram_len, began, wishes })
     }
 
@@ -480,11 +488,11 @@ mod tests {
         let wishes =
             vec![wish(0, Some(10_000_000), false), wish(4, Some(10_000_000), true), wish(7, None, false)];
         let mut path = path_of(0, scenario(100.0, 65.0, 0.0), 20_000_000);
-        let mut known = Likeness { paths: vec![path.clone()], began: path.began, seconds: 10.0 };
-        let freely = known.run(3).seconds.unwrap();
+        let mut like = Likeness { paths: vec![path.clone()], began: path.began, seconds: 10.0 };
+        let freely = like.run(3).seconds.unwrap();
         path.wishes = wishes.clone();
-        known.paths = vec![path];
-        let asked = known.run(3).seconds.unwrap();
+        like.paths = vec![path];
+        let asked = like.run(3).seconds.unwrap();
         assert!(asked > 7.0 && freely < 3.0, "{asked} s and {freely} s");
         let event = |wish: &Wish| {
             let limit = Event::RateLimit(RateLimit { new: wish.rate.map(|rate| rate.0) });
@@ -496,6 +504,11 @@ mod tests {
         };
         let trace = Trace { records: wishes.iter().flat_map(event).collect(), ..Trace::empty() };
         assert_eq!(super::wishes(&trace).last(), wishes.last());
+        let mut late = known(20.0, 20.0, 0.0, 2_000_000);
+        let limit = Event::RateLimit(RateLimit { new: Some(5_000_000) });
+        late.records.push(Record::new(at(100), 0, limit));
+        let Protocol::Object(flow) = &Likeness::of(&late).unwrap().paths[0].protocol else { unreachable!() };
+        assert_eq!(flow.rate_cap, None, "it was asked for later");
         assert!(super::wishes(&trace).contains(&wishes[1]));
     }
 
