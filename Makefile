@@ -102,7 +102,7 @@ install-c: ## Install the C library, its headers and its pkg-config file below P
 	install -D -m 644 $(C_LIBRARIES)/liblonghaul_c.a $(DESTDIR)$(LIBDIR)/liblonghaul.a
 	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig
 	install -m 644 bindings/c/include/*.h $(DESTDIR)$(PREFIX)/include
-	umask 022; sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
+	umask 022; sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' -e 's|@VERSION@|$(VERSION)|' bindings/c/longhaul.pc.in \
 		> $(DESTDIR)$(LIBDIR)/pkgconfig/longhaul.pc
 
 .PHONY: dist

@@ -131,22 +131,24 @@ impl Store {
         let mut action = self.bucket.put_object(self.credentials.as_ref(), key);
         let headers = meta.headers(kind);
         sign_headers(action.headers_mut(), &headers);
-        let (etag, stored) = self.put_by(&action, key, &headers, payload)?;
-        Ok(Object { kind, len: payload.len(), stored, meta: *meta, etag })
+        match self.put_by(&action, key, &headers, payload)? {
+            (Some(etag), stored) => Ok(Object { kind, len: payload.len(), stored, meta: *meta, etag }),
+            (None, _) => self.head(key)?.ok_or_else(|| io::ErrorKind::NotFound.into()),
+        }
     }
 
-    /// Which version has come of it, and when.
+    /// Which version has come of it, if the store tells, and when.
     fn put_by<'a>(
         &self,
         action: &impl S3Action<'a>,
         key: &str,
         headers: &[(&str, String)],
         payload: &Payload<'_>,
-    ) -> io::Result<(String, SystemTime)> {
+    ) -> io::Result<(Option<String>, SystemTime)> {
         self.again("PUT", key, || {
             let answer = done(self.ask(action, key, headers, payload)?, "PUT", key)?;
             let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
-            let etag = header("etag").ok_or_else(|| odd("PUT", key, "no etag"))?.to_owned();
+            let etag = header("etag").map(str::to_owned);
             let stored = header("date").and_then(|text| httpdate::parse_http_date(text).ok());
             Ok((etag, stored.unwrap_or_else(SystemTime::now)))
         })
@@ -237,7 +239,7 @@ impl Store {
     ) -> io::Result<String> {
         let action = self.bucket.upload_part(self.credentials.as_ref(), key, number, upload);
         let payload = Payload::File(file, stretch);
-        self.put_by(&action, key, &[], &payload).map(|(etag, _)| etag)
+        self.put_by(&action, key, &[], &payload)?.0.ok_or_else(|| odd("PUT", key, "no etag"))
     }
 
     /// The parts that are there. An error of kind `NotFound`: the store knows no such upload.

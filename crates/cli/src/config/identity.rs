@@ -40,7 +40,9 @@ fn make(path: &Path, config: &Path) -> Result<(), ConfigError> {
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&made)?;
         file.write_all(text.as_bytes())?;
-        keep_owner(config, &file);
+        // Root's may be read by a group; who serves is then whose the key's folder is.
+        let is_roots = fs::metadata(config).is_ok_and(|meta| meta.uid() == 0);
+        keep_owner(path.parent().filter(|_| is_roots).unwrap_or(config), &file);
         file.sync_all()?;
         match fs::hard_link(&made, path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

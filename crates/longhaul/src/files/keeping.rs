@@ -140,7 +140,8 @@ impl Keeping {
             Ok(there) => there,
             Err(error) => {
                 self.notes.note(XATTRS, &entry.path, &error.to_string());
-                return Ok(Set::default());
+                let acl = attributes.xattrs.iter().find(|xattr| xattr.name == ACL_ACCESS);
+                return Ok(Set { any: false, without_acl: acl.and_then(|acl| acl_group(&acl.value)) });
             }
         };
         let wanted = attributes.xattrs.iter().map(|xattr| self.translated(xattr));

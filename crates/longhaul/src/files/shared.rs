@@ -310,7 +310,7 @@ impl Shared {
     /// Storing an entry met an error of the system.
     pub(super) fn fail_storing(&self, entry: EntryIndex, error: io::Error) {
         if !is_no_room(&error) {
-            let takes_none = self.target.is_piece(entry) && error.kind() == io::ErrorKind::PermissionDenied;
+            let takes_none = self.target.is_piece(entry) && error.raw_os_error() == Some(libc::EPERM);
             let what = if takes_none { NO_PIECES } else { "cannot be stored" };
             let reason = Reason::from(FileError::step(what)(error));
             if !self.fail(entry, reason.clone()) {

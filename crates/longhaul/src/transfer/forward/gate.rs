@@ -178,8 +178,9 @@ impl Guest<'_> {
     /// `known` is called when it has a place, or none: until then it counts as a stranger.
     fn serve(&self, stream: StripedStream, known: impl FnOnce()) -> Result<Option<String>, Error> {
         let Request { target, only_asks } = read_request(&stream, &self.gate.stop)?;
-        let admitted = self.admit(&target, only_asks);
-        known();
+        let mut known = Some(known);
+        let admitted = self.admit(&target, only_asks, || known.take().into_iter().for_each(|known| known()));
+        known.into_iter().for_each(|known| known());
         let reached = admitted.and_then(|place| match only_asks {
             true => Ok(None),
             false => Ok(Some((reach(&target)?, place))),
@@ -218,11 +219,22 @@ impl Guest<'_> {
         Ok(Some(failure.map_or(line.clone(), |reason| format!("{line}, and then {reason}"))))
     }
 
-    /// Whether the user may connect there. Holds a place meanwhile.
-    fn admit(&self, target: &Target, only_asks: bool) -> Result<Option<Place>, Reason> {
+    /// Whether the user may connect there. Holds a place meanwhile. `takes_long` is called before names are looked up.
+    fn admit(
+        &self,
+        target: &Target,
+        only_asks: bool,
+        takes_long: impl FnOnce(),
+    ) -> Result<Option<Place>, Reason> {
         let Some(account) = &self.account else { return Ok(None) };
-        if !account.user.forwards.contains(target) && !is_address_of_any(target, &account.user.forwards) {
-            let line = match account.user.forwards.is_empty() {
+        let forwards = &account.user.forwards;
+        let mut is_allowed = forwards.contains(target);
+        if !is_allowed && target.host().parse::<IpAddr>().is_ok() {
+            takes_long();
+            is_allowed = is_address_of_any(target, forwards);
+        }
+        if !is_allowed {
+            let line = match forwards.is_empty() {
                 true => format!("the server forwards nothing for you; it would have to allow {target}"),
                 false => format!("the server does not forward to {target}; it would have to allow that"),
             };
