@@ -49,8 +49,10 @@ help: ## List what there is to make
 demo: build ## Race a real copy against kernel TCP over an emulated long haul (a minute)
 	$(PROGRAM) demo
 
-# AES-GCM for AVX-512 alone would be a tenth of the program that travels over ssh; with AVX2 loopback is as fast within noise.
-SMALLER := -DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX
+# AES-GCM for AVX-512 alone would be a tenth of the program that travels over ssh; with AVX2 loopback is as fast within noise. Lists
+# are compressed in zstd's fastest ways; the slower ones need not come along.
+SMALLER := -DMY_ASSEMBLER_IS_TOO_OLD_FOR_512AVX \
+	$(foreach way,GREEDY LAZY LAZY2 BTLAZY2 BTOPT BTULTRA,-DZSTD_EXCLUDE_$(way)_BLOCK_COMPRESSOR)
 # What is relocated when a program starts, in a short form that musl understands; a linker that does not know it goes without.
 # The one that rustup brings also puts functions together that are the same, a hundredth of the program.
 LLD := $(wildcard $(shell rustc --print sysroot 2>/dev/null)/lib/rustlib/$(HOST)/bin/gcc-ld)

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -64,8 +65,7 @@ pub struct PartState {
 }
 
 /// What is wished of a planned copy while it runs, by all of its parts, those that begin later too. Serialised it is `wish.json`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Wish {
     /// The rate of all together, as `--rate` takes it; as it was planned without one.
     pub rate: Option<String>,
@@ -139,7 +139,13 @@ impl Run {
 
     /// What is wished of it by now.
     pub fn wish(&self) -> Result<Wish, PlanError> {
-        Ok(read(&self.folder.join(WISH))?.unwrap_or_default())
+        let told: Value = read(&self.folder.join(WISH))?.unwrap_or_default();
+        Ok(Wish {
+            rate: told["rate"].as_str().map(Into::into),
+            paused: told["paused"] == true,
+            rates_asked: told["rates_asked"].as_u64().unwrap_or(0),
+            pauses_asked: told["pauses_asked"].as_u64().unwrap_or(0),
+        })
     }
 
     /// What somebody has damaged holds no more, and is written anew by the next wish.
