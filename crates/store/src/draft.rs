@@ -128,6 +128,12 @@ impl Draft {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     state.failed = Failed::lost("the store has given its upload up");
                 }
+                // As moto's does, by another name than S3's. It would be so the next time, too.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    tracing::warn!("{}: {error}", noted.key);
+                    state.failed =
+                        Failed::lost("the store does not say in S3's words what it has of its upload");
+                }
                 Err(error) => return Err(error),
             }
         }
