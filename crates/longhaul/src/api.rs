@@ -69,6 +69,9 @@ impl Location {
         }
         let slash = bytes.iter().position(|b| *b == b'/').unwrap_or(bytes.len());
         match end_of_host(&bytes[..slash]) {
+            Some(at) if is_scheme(&bytes[..at]) && bytes[at..].starts_with(b"://") => {
+                Err(LocationError::Scheme(arg.clone()))
+            }
             Some(at) if at > 0 => Ok(Location::Ssh {
                 host: ssh_host(&bytes[..at], arg)?,
                 path: far_path(&bytes[at + 1..], arg)?,
@@ -77,6 +80,11 @@ impl Location {
             _ => Ok(Location::Local(PathBuf::from(OsString::from_vec(bytes.into())))),
         }
     }
+}
+
+/// Whether it can be what a URL begins with, and no host that is named in full.
+fn is_scheme(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric)
 }
 
 /// Where the colon is that ends the host in `[user@]host:path`. A bracketed IPv6 address holds colons of its own:
@@ -482,6 +490,7 @@ mod tests {
         assert_eq!(parse("a/b:c"), Location::Local("a/b:c".into()));
         assert_eq!(parse("./x:y"), Location::Local("./x:y".into()));
         assert_eq!(parse("me@far:d"), Location::Ssh { host: "me@far".into(), path: b"d".into() });
+        assert_eq!(parse("me@far://d"), Location::Ssh { host: "me@far".into(), path: b"//d".into() });
         assert_eq!(parse("far:"), Location::Ssh { host: "far".into(), path: b".".into() });
         let ssh = |host: &str, path: &str| Location::Ssh { host: host.into(), path: path.into() };
         assert_eq!(parse("[::1]:d"), ssh("::1", "d"));
@@ -526,6 +535,8 @@ mod tests {
             "me@[::1",
             "-oProxyCommand=x:y",
             "me@-oProxyCommand=x:y",
+            "longhual://h/x",
+            "s3://bucket/x",
             "",
         ] {
             assert!(Location::parse(&arg.into()).is_err(), "{arg}");

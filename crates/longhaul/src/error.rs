@@ -494,6 +494,9 @@ pub enum LocationError {
     /// The host name is not UTF-8.
     #[error("the host name is not UTF-8")]
     HostNotText,
+    /// It looks like a URL of another kind.
+    #[error("{0:?}: a daemon is longhaul://host/path, a host reached by ssh host:path or host:/path")]
+    Scheme(OsString),
     /// No host follows the scheme.
     #[error("longhaul:// needs a host, as in longhaul://host/path")]
     NoHost,
