@@ -19,13 +19,9 @@ pub(super) fn wish(folder: &Path, request: &Request) -> Result<serde_json::Value
         return serde_json::to_value(status).map_err(|error| Failure::Failed(error.to_string()));
     }
     let changed = run.change_wish(|wish| match request {
-        Request::Rate { rate } => {
-            (wish.rate, wish.rates_asked) = (Some(rate.clone()), wish.rates_asked.wrapping_add(1));
-        }
-        Request::Pause | Request::Resume => {
-            (wish.paused, wish.pauses_asked) =
-                (*request == Request::Pause, wish.pauses_asked.wrapping_add(1));
-        }
+        Request::Rate { rate } => wish.ask_for_rate(rate),
+        Request::Pause => wish.ask_for_pause(true),
+        Request::Resume => wish.ask_for_pause(false),
         Request::Status => {}
     });
     changed.map_err(failed)?;
@@ -58,10 +54,10 @@ pub fn follow(run: &Arc<Run>, board: &Arc<Board>, needs_rate: bool) -> Result<Ti
 
 /// What is asked of a part that did as was wished before. What it was told by itself stays until that is asked for anew.
 fn changes(before: &Wish, now: &Wish) -> Vec<Request> {
-    let has_new_rate = now.rates_asked != before.rates_asked;
+    let has_new_rate = now.rate_asked_ns != before.rate_asked_ns;
     let rate = now.rate.clone().filter(|_| has_new_rate).map(|rate| Request::Rate { rate });
     let pause = if now.paused { Request::Pause } else { Request::Resume };
-    rate.into_iter().chain((now.pauses_asked != before.pauses_asked).then_some(pause)).collect()
+    rate.into_iter().chain((now.pause_asked_ns != before.pause_asked_ns).then_some(pause)).collect()
 }
 
 /// As often as it is told how far a part is.
@@ -73,12 +69,17 @@ mod tests {
 
     #[test]
     fn a_part_is_asked_for_what_is_wished_anew_alone() {
-        let wish = |(rate, rates_asked): (Option<&str>, u64), (paused, pauses_asked)| Wish {
+        let wish = |(rate, rate_asked_ns): (Option<&str>, u64), (paused, pause_asked_ns)| Wish {
             rate: rate.map(Into::into),
             paused,
-            rates_asked,
-            pauses_asked,
+            rate_asked_ns,
+            pause_asked_ns,
         };
+        let mut asked = Wish::default();
+        asked.ask_for_rate("1gbit");
+        let before = asked.clone();
+        asked.ask_for_rate("1gbit");
+        assert_eq!(changes(&before, &asked).len(), 1);
         let rate = Request::Rate { rate: "1gbit".into() };
         let (none, first) = (Wish::default(), wish((Some("1gbit"), 1), (true, 1)));
         assert_eq!(changes(&none, &none), []);

@@ -338,6 +338,13 @@ fn all_parts_do_what_is_wished_of_the_plan_also_those_that_begin_later() {
     std::fs::write(fleet.path("run/wish.json"), b"{").unwrap();
     assert_eq!(fleet.status()["paused"], false);
     wish(&["rate", "none"]);
+    wait_until("both are fast", || {
+        fleet.status()["known"].as_array().is_some_and(|known| {
+            known.iter().all(|state| {
+                state["stage"] == "done" || state["goodput_mbps"].as_f64().is_some_and(|mbps| mbps > 10.0)
+            })
+        })
+    });
     [first, second].into_iter().for_each(|copy| drop(copy.finish().expect_code(0)));
     fleet.finish().expect_code(0);
     fleet.assert_equal();

@@ -71,10 +71,28 @@ pub struct Wish {
     pub rate: Option<String>,
     /// Nothing is sent.
     pub paused: bool,
-    /// How often a rate was asked for, and how often a pause or its end: who is at work does what is asked for anew.
-    pub rates_asked: u64,
-    /// See [`Wish::rates_asked`].
-    pub pauses_asked: u64,
+    /// When the rate was asked for, in nanoseconds since 1970: who is at work does what is asked for anew.
+    pub rate_asked_ns: u64,
+    /// The same of a pause, or of its end.
+    pub pause_asked_ns: u64,
+}
+
+impl Wish {
+    /// From now on at this rate.
+    pub fn ask_for_rate(&mut self, rate: &str) {
+        (self.rate, self.rate_asked_ns) = (Some(rate.into()), later_than(self.rate_asked_ns));
+    }
+
+    /// From now on send nothing, or go on.
+    pub fn ask_for_pause(&mut self, paused: bool) {
+        (self.paused, self.pause_asked_ns) = (paused, later_than(self.pause_asked_ns));
+    }
+}
+
+/// Now, or right after this, where a host's clock is behind.
+fn later_than(before_ns: u64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64).max(before_ns.saturating_add(1))
 }
 
 /// How far a planned copy is.
@@ -143,8 +161,8 @@ impl Run {
         Ok(Wish {
             rate: told["rate"].as_str().map(Into::into),
             paused: told["paused"] == true,
-            rates_asked: told["rates_asked"].as_u64().unwrap_or(0),
-            pauses_asked: told["pauses_asked"].as_u64().unwrap_or(0),
+            rate_asked_ns: told["rate_asked_ns"].as_u64().unwrap_or(0),
+            pause_asked_ns: told["pause_asked_ns"].as_u64().unwrap_or(0),
         })
     }
 
