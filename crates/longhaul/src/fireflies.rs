@@ -8,6 +8,7 @@ use crate::authority::host_and_port;
 use crate::error::LocationError;
 use crate::net::flow::{Flow, Protocol};
 use crate::net::marks::Marks;
+use crate::net::user::host_name;
 use crossbeam_channel::{Receiver, unbounded};
 use longhaul_proto::scitag::SciTag;
 use longhaul_proto::session::message::Offer;
@@ -76,8 +77,8 @@ impl Collector {
                 break;
             }
         }
-        let named = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let mut host: String = named.chars().filter(char::is_ascii_graphic).take(HOST_LEN_MAX).collect();
+        let mut host: String =
+            host_name().chars().filter(char::is_ascii_graphic).take(HOST_LEN_MAX).collect();
         if host.is_empty() {
             host.push('-');
         }

@@ -44,7 +44,7 @@ pub use listing::ListingError;
 pub use live::{CannotChangeRate, CannotPause, LiveControl};
 pub use longhaul_net::control::HandshakeError;
 pub use longhaul_net::noise::Identity;
-pub use longhaul_net::user::state_folder;
+pub use longhaul_net::user::{host_name, state_folder};
 pub use longhaul_proto::forward::{NoTarget, Target};
 pub use transfer::client::copy;
 pub use transfer::forward::{

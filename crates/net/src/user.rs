@@ -1,4 +1,4 @@
-//! The folders of the user who runs this (XDG Base Directory Specification).
+//! The folders of the user who runs this (XDG Base Directory Specification), and the name of the host.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,11 @@ pub fn cache_folder() -> Option<PathBuf> {
 /// What is to last: `longhaul` in `XDG_STATE_HOME`, or else in `~/.local/state`. `None` without a home.
 pub fn state_folder() -> Option<PathBuf> {
     folder("XDG_STATE_HOME", ".local/state")
+}
+
+/// What this host calls itself.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// The specification has it that relative paths do not count.

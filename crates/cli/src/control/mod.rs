@@ -45,8 +45,7 @@ struct Reply {
 /// Where the sockets of this user's copies are; `None` without a place.
 fn folder() -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    folder_of(runtime, longhaul::state_folder(), &host)
+    folder_of(runtime, longhaul::state_folder(), &longhaul::host_name())
 }
 
 /// After `su` the folder at run time may still be another user's. That of state may be shared by hosts, and a socket answers on

@@ -12,19 +12,16 @@ use std::time::Duration;
 
 /// Have all parts of the copy in this folder do so, and tell how far it is.
 pub(super) fn wish(folder: &Path, request: &Request) -> Result<serde_json::Value, Failure> {
-    let failed = |error: longhaul::PlanError| Failure::from(longhaul::Error::from(error));
-    let run = Run::open(folder).map_err(failed)?;
+    let run = Run::open(folder)?;
     if *request == Request::Status {
-        let status = run.status().map_err(failed)?;
-        return serde_json::to_value(status).map_err(|error| Failure::Failed(error.to_string()));
+        return serde_json::to_value(run.status()?).map_err(|error| Failure::Failed(error.to_string()));
     }
-    let changed = run.change_wish(|wish| match request {
+    run.change_wish(|wish| match request {
         Request::Rate { rate } => wish.ask_for_rate(rate),
         Request::Pause => wish.ask_for_pause(true),
         Request::Resume => wish.ask_for_pause(false),
         Request::Status => {}
-    });
-    changed.map_err(failed)?;
+    })?;
     Ok(serde_json::Value::Null)
 }
 

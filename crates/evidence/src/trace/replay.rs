@@ -111,18 +111,17 @@ impl Likeness {
         let all = came.iter().fold(0, |sum: u64, packets| sum.saturating_add(*packets)).max(1);
         let found =
             singles.iter().enumerate().zip(came).filter(|(_, packets)| *packets > 0 || singles.len() == 1);
-        let found = found.map(|((number, single), packets)| {
+        let (mut paths, mut untold) = (vec![], None);
+        for ((number, single), packets) in found {
             let share = (bytes.min(BYTES_MAX) as f64 * packets as f64 / all as f64) as u64;
-            PathLikeness::of(single, number, share, started)
-        });
-        let (paths, untold): (Vec<_>, Vec<_>) = found.partition(|path| path.is_ok());
-        let paths: Vec<PathLikeness> = paths.into_iter().flatten().collect();
-        // Of one that was hardly used too little is told.
-        if let Some(Err(error)) = untold.into_iter().next().filter(|_| paths.is_empty()) {
-            return Err(error);
+            match PathLikeness::of(single, number, share, started) {
+                Ok(path) => paths.push(path),
+                // Of one that was hardly used too little is told.
+                Err(error) => untold = untold.or(Some(error)),
+            }
         }
         if paths.is_empty() {
-            return Err(too_short("nothing was delivered"));
+            return Err(untold.unwrap_or(too_short("nothing was delivered")));
         }
         let ended_ms = singles.iter().filter_map(|single| Some(counted(single)?.0)).fold(began_ms, f64::max);
         Ok(Likeness {

@@ -9,7 +9,7 @@ use longhaul_cli::trace::{
     SessionStarted,
 };
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -135,24 +135,23 @@ fn a_real_copy_is_shown_and_replayed_whichever_way_it_goes() {
     let at = |name: &str| folder.path().join(name);
     write_noise(at("file"), 3_000_000, 1);
     write_script(at("ssh"), "shift\nexec sh -c \"$1\"");
-    let mut copy = undisturbed(Command::new(measured()));
-    copy.env("HOME", folder.path()).args(["cp", "--rate=20mbit"]);
-    copy.arg(format!("--ssh={}", at("ssh").display())).arg(format!("--trace={}", at("copy.sqlog").display()));
-    copy.arg(at("file")).arg(format!("localhost:{}", at("copy").display()));
-    Running::start(&mut copy).finish().expect_code(0);
-    let trace = fs::read_to_string(at("copy.sqlog")).unwrap();
+    let traced = |from: &Path, to: &Path| {
+        let trace = at("copy.trace");
+        let mut copy = undisturbed(Command::new(measured()));
+        copy.env("HOME", folder.path()).args(["cp", "--rate=20mbit"]);
+        copy.arg(format!("--ssh={}", at("ssh").display())).arg(format!("--trace={}", trace.display()));
+        Running::start(copy.args([from, to])).finish().expect_code(0);
+        fs::read_to_string(trace).unwrap()
+    };
+    let there = PathBuf::from(format!("localhost:{}", at("copy").display()));
+    let trace = traced(&at("file"), &there);
     let page = made(folder.path(), "trace", &trace);
     for part in ["3.0 MB verified in", "paced at", "Controller", "Limited by", "rate_cap"] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let page = made(folder.path(), "replay", &trace);
     assert!(page.contains("measured") && page.contains("simulated"), "{page}");
-    let mut copy = undisturbed(Command::new(measured()));
-    copy.env("HOME", folder.path()).args(["cp", "--rate=20mbit"]);
-    copy.arg(format!("--ssh={}", at("ssh").display())).arg(format!("--trace={}", at("back.sqlog").display()));
-    copy.arg(format!("localhost:{}", at("copy").display())).arg(at("back"));
-    Running::start(&mut copy).finish().expect_code(0);
-    let page = made(folder.path(), "replay", &fs::read_to_string(at("back.sqlog")).unwrap());
+    let page = made(folder.path(), "replay", &traced(&there, &at("back")));
     assert!(page.contains("measured") && page.contains("simulated"), "{page}");
 }
 

@@ -74,12 +74,14 @@ impl Keeping {
         if self.set_owner(held, &stat, entry, attributes) {
             stat = fstat(held)?;
         }
-        let Set { any, without_acl } = self.set_xattrs(held, &stat, entry, attributes)?;
-        if any {
+        let set = self.set_xattrs(held, &stat, entry, attributes)?;
+        if set.any {
             stat = fstat(held)?;
         }
         let mut mode = self.mode(entry, &stat, attributes);
-        if let Some(group) = without_acl {
+        let acl = attributes.xattrs.iter().find(|xattr| set.lacks_acl && xattr.name == ACL_ACCESS);
+        // The permissions give the group all that the ACL gives to anybody whom it names.
+        if let Some(group) = acl.and_then(|acl| acl_group(&acl.value)) {
             mode &= !0o070 | group << 3;
         }
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink && stat.st_mode & 0o7777 != mode {
@@ -140,8 +142,7 @@ impl Keeping {
             Ok(there) => there,
             Err(error) => {
                 self.notes.note(XATTRS, &entry.path, &error.to_string());
-                let acl = attributes.xattrs.iter().find(|xattr| xattr.name == ACL_ACCESS);
-                return Ok(Set { any: false, without_acl: acl.and_then(|acl| acl_group(&acl.value)) });
+                return Ok(Set { any: false, lacks_acl: true });
             }
         };
         let wanted = attributes.xattrs.iter().map(|xattr| self.translated(xattr));
@@ -159,12 +160,10 @@ impl Keeping {
         for xattr in &gone {
             self.try_to(held, stat, entry, &|| xattrs::remove(held, &xattr.name));
         }
-        let mut set = Set { any: !gone.is_empty() || !new.is_empty(), without_acl: None };
+        let mut set = Set { any: !gone.is_empty() || !new.is_empty(), lacks_acl: false };
         for xattr in &new {
             let is_set = self.try_to(held, stat, entry, &|| xattrs::set(held, xattr));
-            if !is_set && xattr.name == ACL_ACCESS {
-                set.without_acl = acl_group(&xattr.value);
-            }
+            set.lacks_acl |= !is_set && xattr.name == ACL_ACCESS;
         }
         Ok(set)
     }
@@ -220,9 +219,8 @@ impl Keeping {
 struct Set {
     /// Something was changed.
     any: bool,
-    /// It has not got its ACL: what that gives to the file's group. The permissions give the group all that the ACL gives to anybody
-    /// whom it names.
-    without_acl: Option<u32>,
+    /// It has not got the ACL that it should have, if any.
+    lacks_acl: bool,
 }
 
 /// What could not be kept, of all parts of a copy.

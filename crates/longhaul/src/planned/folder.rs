@@ -5,6 +5,7 @@ use crate::error::PlanError;
 use crate::files::{Exclude, OBJECT_MAX, PartLimits, Root, Scan, ScanOptions, SourceSpec, scan_in_parts};
 use crate::listing::{self, Room};
 use crate::net::random::random;
+use crate::net::user::host_name;
 use longhaul_proto::session::attributes::Preserve;
 use longhaul_proto::session::manifest::{EntryIndex, GROUP_LEN, Kind, Layout, Manifest};
 use longhaul_proto::session::message::{FileFailure, PlanId};
@@ -353,8 +354,8 @@ pub(super) enum Keep {
 /// Put a file in place of the one that is there, in one step: who reads it sees one or the other.
 pub(super) fn replace(path: &Path, bytes: &[u8], keep: Keep) -> Result<(), PlanError> {
     // Processes of two hosts may have one number.
-    let host = rustix::system::uname().nodename().to_string_lossy().replace('/', "_");
-    let new = path.with_extension(format!("{host}-{}.new", std::process::id()));
+    let whose = format!("{}-{}", host_name().replace('/', "_"), std::process::id());
+    let new = path.with_extension(format!("{whose}.new"));
     let write = || {
         let mut file = File::create(&new)?;
         file.write_all(bytes)?;

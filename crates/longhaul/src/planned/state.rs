@@ -4,6 +4,7 @@ use super::folder::{Keep, PARTS, RUNNING, Run, WISH, damaged, replace};
 use crate::api::{Breakdown, Observer, Progress, Remark, Summary};
 use crate::error::PlanError;
 use crate::live::LiveControl;
+use crate::net::user::host_name;
 use crate::trace::Record;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -244,7 +245,7 @@ impl<'a> Telling<'a> {
         let state = PartState {
             part,
             stage: Stage::Copying,
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: host_name(),
             pid: std::process::id(),
             to: String::new(),
             at_s: seconds_now(),
