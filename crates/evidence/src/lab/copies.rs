@@ -110,9 +110,22 @@ impl Copies {
         args: &[&str],
         limit: Duration,
     ) -> Result<Result<Copied, CopyError>, ExperimentError> {
+        self.run_beside(bench, lab, args, limit, || Ok(()))
+    }
+
+    /// The same, and do `meanwhile` while it goes on.
+    pub(crate) fn run_beside(
+        &self,
+        bench: &Bench<'_>,
+        lab: &Lab,
+        args: &[&str],
+        limit: Duration,
+        meanwhile: impl FnOnce() -> Result<(), ExperimentError>,
+    ) -> Result<Result<Copied, CopyError>, ExperimentError> {
         let arrived = self.arrived();
         let outcome = bench.run(lab, || {
             let mut process = self.begin(bench, lab, args)?;
+            meanwhile()?;
             Copied::of(&mut process, bench, limit)
         })?;
         let is_whole = outcome.is_ok() && self.payload.is_equal(bench, &arrived)?;

@@ -185,7 +185,7 @@ impl<'a, 's, F: Feed> Sending<'a, 's, F> {
             seed: config.seed,
             ..ControlConfig::new(datagram_len as u64, rtt)
         };
-        let control = Control { kind, config: control };
+        let control = Control::new(kind, control, session.options.transport);
         let mut sender = Sender::new(config, feed, control.build(None));
         sender.hold(&claimed);
         sender.set_paused(session.is_paused());

@@ -6,6 +6,7 @@ mod bbr;
 mod config;
 mod fixed;
 mod greedy;
+pub mod handover;
 mod kind;
 mod pair_spans;
 mod pcp;

@@ -12,16 +12,12 @@
 //! stripes   n TCP windows (CUBIC) on the object's packets, as many sockets would have
 //! ```
 //!
-//! *Congestion* is the traffic of others: for a second the queue does not empty, but for moments, and less is
-//! delivered than the path has shown it can carry. Our own queue empties when we send less, and random loss fills
-//! none.
-//!
-//! The other plan of FOBS §7: TCP has the object while congestion lasts. Handing over is free because what is left
-//! to send is the bitmap, so no second transport is opened for it: the packets are the same, and TCP is its rule, a
-//! CUBIC window for each of four connections, losses dealt out among them by chance as sockets would meet them.
-//! Congestion is others' traffic, told by a queue that does not empty for a second while less is delivered than the
-//! path has shown it can carry; it is over when that much is delivered again.
+//! When, [`handover`](super::handover) says. Here TCP is its rule alone, and the packets go on as datagrams: a CUBIC window
+//! for each of four connections, losses dealt out among them by chance as sockets would meet them. That is what the
+//! simulator compares, and what a copy does that is to stay on UDP; where it may choose its transport, the connections are
+//! real ([`choice`](crate::session::choice)).
 
+use super::handover::{Handover, ROUND_MIN, Round, Turn};
 use super::window::{Cubic, Windowed};
 use super::{
     AckSample, Adaptive, ControlConfig, Controller, LossSample, ProbeTrain, Sent, Snapshot, TimedArrival,
@@ -36,9 +32,8 @@ pub struct Switch {
     /// Hears of everything, so that it knows the path when its turn comes again.
     object: Adaptive,
     stripes: Option<Stripes>,
-    watch: Watch,
-    /// How long a spell of TCP lasts where nothing ends it.
-    spell: Duration,
+    handover: Handover,
+    rounds: Rounds,
 }
 
 impl Switch {
@@ -48,26 +43,24 @@ impl Switch {
             config,
             object: Adaptive::new(config),
             stripes: None,
-            watch: Watch::default(),
-            spell: SPELL_MIN,
+            handover: Handover::default(),
+            rounds: Rounds::default(),
         }
     }
 
-    fn review(&mut self, ack: &AckSample) {
-        let sustained = SUSTAINED.max(ack.rtt_min * SUSTAINED_ROUNDS);
-        if self.stripes.is_none() {
-            if self.watch.contended_for(ack.now) >= sustained {
-                self.stripes = Some(Stripes::new(self.config, self.watch.peak, ack));
-                self.watch.turn(ack.now);
-            }
-            return;
+    fn review(&mut self, ack: &AckSample, round: Option<Round>) {
+        if let Some(round) = round {
+            self.handover.judge(ack.now, round);
         }
-        let free = self.watch.alone_for(ack.now) >= sustained;
-        if free || ack.now.since(self.watch.turned) >= self.spell {
-            self.spell = if free { SPELL_MIN } else { (self.spell * 2).min(SPELL_MAX) };
-            self.stripes = None;
-            self.object.resume(Rate(self.watch.delivered as u64));
-            self.watch.turn(ack.now);
+        match self.handover.review(ack.now, ack.rtt_min) {
+            None => {}
+            Some(Turn::ToTcp) => {
+                self.stripes = Some(Stripes::new(self.config, self.handover.peak(), ack));
+            }
+            Some(Turn::ToObject) => {
+                self.stripes = None;
+                self.object.resume(Rate(self.handover.delivered() as u64));
+            }
         }
     }
 
@@ -92,8 +85,8 @@ impl Controller for Switch {
         if let Some(stripes) = &mut self.stripes {
             stripes.on_ack(ack);
         }
-        if self.watch.on_ack(ack) {
-            self.review(ack);
+        if let Some(round) = self.rounds.on_ack(ack) {
+            self.review(ack, round);
         }
     }
 
@@ -142,26 +135,9 @@ impl Controller for Switch {
     }
 }
 
-/// Judges, a round at a time, whether others share the bottleneck.
+/// The rounds that a handover is decided by: a round trip, but long enough for a rate to mean something.
 #[derive(Debug, Default)]
-struct Watch {
-    /// When the mode last changed.
-    turned: Time,
-    /// bit/s: most that was ever delivered over a round.
-    peak: f64,
-    /// The same of the last round.
-    delivered: f64,
-    round: Round,
-    /// Since when rounds look contended, but for short gaps.
-    contended_since: Option<Time>,
-    /// The last that did.
-    contended_last: Time,
-    /// Since when every round delivered what the path carries.
-    alone_since: Option<Time>,
-}
-
-#[derive(Debug, Default)]
-struct Round {
+struct Rounds {
     began: Time,
     arrival: Time,
     received: u64,
@@ -171,34 +147,20 @@ struct Round {
     app_limited: bool,
 }
 
-impl Watch {
-    fn turn(&mut self, now: Time) {
-        self.turned = now;
-        self.contended_since = None;
-        self.alone_since = None;
-    }
-
-    fn contended_for(&self, now: Time) -> Duration {
-        self.contended_since.map_or(Duration::ZERO, |since| now.since(since))
-    }
-
-    fn alone_for(&self, now: Time) -> Duration {
-        self.alone_since.map_or(Duration::ZERO, |since| now.since(since))
-    }
-
-    /// True at the end of a round.
-    fn on_ack(&mut self, ack: &AckSample) -> bool {
-        self.round.rtt = ack.rtt.into_iter().chain(self.round.rtt).min();
-        self.round.app_limited |= ack.app_limited;
-        if ack.largest < self.round.end || ack.now.since(self.round.began) < ROUND_MIN {
-            return false;
+impl Rounds {
+    /// At the end of a round what is known of it, if the path alone held it up.
+    fn on_ack(&mut self, ack: &AckSample) -> Option<Option<Round>> {
+        self.rtt = ack.rtt.into_iter().chain(self.rtt).min();
+        self.app_limited |= ack.app_limited;
+        if ack.largest < self.end || ack.now.since(self.began) < ROUND_MIN {
+            return None;
         }
-        let bytes = ack.received_bytes.saturating_sub(self.round.received);
-        let span = ack.arrival.since(self.round.arrival);
-        if !self.round.app_limited && span >= ROUND_MIN / 2 && self.round.began > Time::ZERO {
-            self.judge(Rate::measured(bytes, span).0 as f64, ack);
-        }
-        self.round = Round {
+        let bytes = ack.received_bytes.saturating_sub(self.received);
+        let span = ack.arrival.since(self.arrival);
+        let is_sound = !self.app_limited && span >= ROUND_MIN / 2 && self.began > Time::ZERO;
+        let delivered = Rate::measured(bytes, span).0 as f64;
+        let round = is_sound.then_some(Round { delivered, rtt: self.rtt, rtt_min: ack.rtt_min });
+        *self = Rounds {
             began: ack.now,
             arrival: ack.arrival,
             received: ack.received_bytes,
@@ -206,30 +168,8 @@ impl Watch {
             rtt: None,
             app_limited: false,
         };
-        true
+        Some(round)
     }
-
-    fn judge(&mut self, delivered: f64, ack: &AckSample) {
-        self.delivered = delivered;
-        self.peak = self.peak.max(delivered);
-        // Against the shortest round trip of all: a shorter memory would take a queue that others keep up for the path.
-        let empty = ack.rtt_min + ack.rtt_min / STANDING_SHARE + STANDING_MIN;
-        let standing = self.round.rtt.is_some_and(|rtt| rtt > empty);
-        let contended = standing && delivered < CONTENDED * self.peak;
-        if contended {
-            self.contended_last = ack.now;
-        }
-        // The object's controller empties the queue now and then, to see what fills it.
-        let gap = ack.now.since(self.contended_last);
-        let goes_on = self.contended_since.is_some() && gap <= GAP.max(ack.rtt_min * GAP_ROUNDS);
-        keep(&mut self.contended_since, contended || goes_on, ack.now);
-        keep(&mut self.alone_since, delivered >= ALONE * self.peak, ack.now);
-    }
-}
-
-/// Since when something has held without a break.
-fn keep(since: &mut Option<Time>, holds: bool, now: Time) {
-    *since = if holds { since.or(Some(now)) } else { None };
 }
 
 /// The windows of several TCP connections, each with its share of what is on its way.
@@ -324,22 +264,3 @@ fn window_of(stripe: &Windowed<Cubic>) -> f64 {
 
 /// Losses of one acknowledgement that are dealt out to the connections: enough to hit all of many.
 const LOSSES_TOLD: u64 = 64;
-/// A mode changes when the signs for it have held for so long, and for so many round trips.
-const SUSTAINED: Duration = Duration::from_secs(1);
-const SUSTAINED_ROUNDS: u32 = 10;
-/// So long, and so many round trips, without a sign of others' traffic do not end it.
-const GAP: Duration = Duration::from_millis(300);
-const GAP_ROUNDS: u32 = 6;
-/// Rounds are a round trip, but long enough for a rate to mean something.
-const ROUND_MIN: Duration = Duration::from_millis(100);
-/// A queue of more than this part of a round trip, beside a little: more than our own control leaves standing.
-const STANDING_SHARE: u32 = 5;
-const STANDING_MIN: Duration = Duration::from_millis(1);
-/// Delivering less than this part of the most ever is having to share, …
-const CONTENDED: f64 = 0.8;
-/// … and this much of it is having the path alone.
-const ALONE: f64 = 0.92;
-/// TCP's spell ends after so long in any case: on a path that loses at random, or has become slower for good, TCP
-/// would never reach what the path once carried. Each spell that found no end is followed by one twice as long.
-const SPELL_MIN: Duration = Duration::from_secs(20);
-const SPELL_MAX: Duration = Duration::from_secs(80);

@@ -18,13 +18,19 @@
 //! none while a queue stands: a full link is full for TCP too, and what several connections gain there they take from
 //! others. Trials become rarer, since on a path that is simply slow each costs a little. Before UDP is tried after a
 //! silence, it has to answer eight of ten questions.
+//!
+//! **TCP while others are there.** Where the user wishes so ([`ControllerKind::Switch`](crate::control::ControllerKind)), neither
+//! is tried because it may be faster: TCP streams have the data while others' traffic lasts, UDP without it
+//! ([`handover`](crate::control::handover)).
 
 mod asking;
+mod handing;
 
 use super::transport::{Carrier, Transport};
 use crate::units::{Rate, Time};
 use asking::{Doubt, PROBE_PAUSE_MAX, PROBE_PAUSE_MIN, ProbeRound};
 use core::time::Duration;
+use handing::Handing;
 use std::collections::VecDeque;
 
 /// What is fixed for a transfer.
@@ -42,6 +48,8 @@ pub struct ChoiceConfig {
     pub has_pipe: bool,
     /// UDP is to be as fast as can be, so that being slow is no choice of the user's.
     pub is_hasty: bool,
+    /// TCP is to have the data while others' traffic lasts.
+    pub hands_over: bool,
 }
 
 /// How it goes. Times are of the owner's clock.
@@ -124,6 +132,7 @@ pub struct Choice {
     round: Option<ProbeRound>,
     probe_at: Time,
     probe_pause: Duration,
+    handing: Option<Handing>,
 }
 
 /// What is remembered of a look.
@@ -142,10 +151,11 @@ enum State {
     Datagrams {
         since: Time,
     },
-    /// UDP carries the data until there are TCP streams.
+    /// UDP carries the data until there are TCP streams, to be tried or for as long as others are there.
     Opening {
         since: Time,
         reason: String,
+        is_trial: bool,
     },
     Streams {
         /// UDP was silent, not slow.
@@ -184,6 +194,7 @@ impl Choice {
             round: None,
             probe_at: now + PROBE_PAUSE_MIN,
             probe_pause: PROBE_PAUSE_MIN,
+            handing: config.hands_over.then(|| Handing::new(now)),
         }
     }
 
@@ -202,9 +213,12 @@ impl Choice {
             self.recent.pop_front();
         }
         let span = at.since(core::mem::replace(&mut self.looked_at, at));
+        if let Some(order) = self.hand_over(look) {
+            return Some(order);
+        }
         match self.state.clone() {
             State::Datagrams { since } => self.on_datagrams(look, since, span),
-            State::Opening { since, reason } => self.on_opening(look, since, reason),
+            State::Opening { since, reason, is_trial } => self.on_opening(look, since, reason, is_trial),
             State::Streams { blocked } => self.on_streams(look, blocked),
             State::Trial { .. } => self.on_trial(look),
         }
@@ -220,6 +234,7 @@ impl Choice {
     pub fn rest(&mut self, now: Time) {
         self.restart(now);
         (self.doubt, self.round, self.looked_at) = (None, None, now);
+        self.rest_handing(now);
         match &mut self.state {
             State::Datagrams { since } | State::Opening { since, .. } => *since = now,
             State::Trial { since, measured, .. } => (*since, *measured) = (now, None),
@@ -286,7 +301,7 @@ impl Choice {
             return None;
         }
         self.odd_for = Duration::ZERO;
-        self.state = State::Opening { since: look.now, reason };
+        self.state = State::Opening { since: look.now, reason, is_trial: true };
         Some(Order::OpenStreams)
     }
 
@@ -319,7 +334,11 @@ impl Choice {
             .then(|| format!("UDP delivers {mbps:.1} Mb/s where the path check saw {train:.1} Mb/s pass"))
     }
 
-    fn on_opening(&mut self, look: &Look, since: Time, reason: String) -> Option<Order> {
+    fn on_opening(&mut self, look: &Look, since: Time, reason: String, is_trial: bool) -> Option<Order> {
+        if look.streams > 0 && !is_trial {
+            self.state = State::Streams { blocked: false };
+            return self.go(look.now, Carrier::Stripe, reason, true);
+        }
         if look.streams > 0 {
             let other = self.rate().unwrap_or(0.0);
             return self.begin_trial(look, Carrier::Stripe, other, false, reason);
@@ -327,6 +346,7 @@ impl Choice {
         if look.no_streams.is_some() || look.now.since(since) >= STREAMS_PATIENCE {
             self.trial_at = look.now + self.pause();
             self.state = State::Datagrams { since: look.now };
+            self.keep_object(look.now);
         }
         None
     }
@@ -414,12 +434,15 @@ impl Choice {
             }
             if look.udp_heard.is_some() {
                 self.state = State::Datagrams { since: look.now };
+                self.keep_object(look.now);
                 self.trial_at = look.now + self.pause();
                 return self.go(look.now, Carrier::Object, line, false);
             }
             return None;
         }
-        if look.now < self.trial_at {
+        // The end of others' traffic decides, not a trial.
+        let is_handed_over = !blocked && self.handing.is_some();
+        if look.now < self.trial_at || is_handed_over {
             return None;
         }
         let rate = self.rate()?;

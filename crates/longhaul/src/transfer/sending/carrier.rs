@@ -15,7 +15,7 @@ use longhaul_proto::path::{PathRate, PathReport};
 use longhaul_proto::session::choice::{Choice, ChoiceConfig, Look, Order};
 use longhaul_proto::session::limit::Limit;
 use longhaul_proto::session::message::SenderStatus;
-use longhaul_proto::session::transport::{Carrier, Switch};
+use longhaul_proto::session::transport::{Carrier, Switch, Transport};
 use longhaul_proto::streams::STREAMS_MAX;
 use longhaul_proto::units::{Rate, Time, nanos};
 use std::time::Duration;
@@ -57,7 +57,10 @@ impl CarrierState {
             train_rate: path.rate.map(|train| train.rate),
             mute: path.mute,
             has_pipe: session.has_pipe,
-            is_hasty: control.kind == ControllerKind::default() && !session.options.background,
+            is_hasty: control.kind == ControllerKind::default()
+                && !control.hands_over
+                && !session.options.background,
+            hands_over: control.hands_over,
         };
         CarrierState {
             current: carrier,
@@ -121,9 +124,17 @@ pub struct Control {
     pub kind: ControllerKind,
     /// With what in mind.
     pub config: ControlConfig,
+    /// TCP is to have the data while others' traffic lasts.
+    hands_over: bool,
 }
 
 impl Control {
+    /// By the user's `kind`. Where TCP connections can have the data, `switch` is made of them and the default.
+    pub fn new(kind: ControllerKind, config: ControlConfig, transport: Transport) -> Control {
+        let hands_over = kind == ControllerKind::Switch && transport == Transport::Auto;
+        Control { kind: if hands_over { ControllerKind::default() } else { kind }, config, hands_over }
+    }
+
     /// A controller for a path that has delivered so much, if that is known.
     pub fn build(&self, delivered: Option<Rate>) -> Box<dyn Controller> {
         let known = delivered.map(|rate| PathRate { rate, is_bottleneck: true });
@@ -201,19 +212,22 @@ impl<F: Feed> Sending<'_, '_, F> {
     fn switch(&mut self, to: Carrier, why: String, trial: bool) -> Result<(), Error> {
         if self.carrier.current == Carrier::Object {
             // What UDP delivered before it fell silent says nothing of what it will.
-            self.carrier.udp_rate = Some(self.recent.goodput).filter(|rate| trial && rate.0 > 0);
+            self.carrier.udp_rate = Some(self.recent.goodput).filter(|_| trial);
         }
         if to == Carrier::Ssh {
             self.session.open_pipe()?;
         }
+        let hands_over = self.carrier.control.hands_over;
         if to == Carrier::Object && to != self.carrier.current {
-            let controller = self.carrier.control.build(self.carrier.udp_rate);
+            // Whoever shared the path is gone, and TCP has what it carries.
+            let rate = if hands_over { Some(self.recent.goodput) } else { self.carrier.udp_rate };
+            let controller = self.carrier.control.build(rate.filter(|rate| rate.0 > 0));
             self.sender.go_by_datagrams(controller);
             self.size.doubt(clock::now());
         }
         if to != self.carrier.current {
             // One TCP stream against one flow over UDP is a fair trial.
-            let first = if trial { 1 } else { first_streams(self.session) };
+            let first = if trial && !hands_over { 1 } else { first_streams(self.session) };
             self.settle_carrier(to, first);
         }
         self.tell_switch(to, why, trial);

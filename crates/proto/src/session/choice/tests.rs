@@ -53,6 +53,7 @@ impl Story {
             mute: Duration::ZERO,
             has_pipe: false,
             is_hasty: true,
+            hands_over: false,
         };
         Story {
             choice: Choice::new(config, Time::ZERO),
@@ -366,4 +367,54 @@ fn a_pause_is_no_silence() {
     // A break after it is too short to be taken for a blocked path, and no longer for the pause.
     story.go_on(0.6, BLOCKED).go_on(10.0, GOOD);
     assert_eq!(story.carriers(), Vec::<&str>::new());
+}
+
+/// The user asked for TCP while others are there.
+fn switching() -> Story {
+    let mut story = Story::new(100.0);
+    (story.choice.config.is_hasty, story.choice.config.hands_over) = (false, true);
+    story.choice = Choice::new(story.choice.config, Time::ZERO);
+    story
+}
+
+const SHARED: Path = Path { udp_mbps: 45.0, tcp_mbps: 50.0, queue: Duration::from_millis(30), ..GOOD };
+
+#[test]
+fn tcp_has_the_data_while_others_are_there() {
+    let mut story = switching();
+    story.go_on(10.0, GOOD).go_on(12.0, SHARED).go_on(20.0, Path { tcp_mbps: 94.0, ..GOOD });
+    assert_eq!(story.carriers(), ["stripe", "object"], "{:?}", story.told);
+    assert!((11.0..12.0).contains(&story.told[0].0), "{:?}", story.told);
+    assert!((23.0..24.0).contains(&story.told[1].0), "{:?}", story.told);
+}
+
+#[test]
+fn a_path_without_others_is_not_handed_over_and_a_pause_is_none() {
+    let mut story = switching();
+    story
+        .go_on(10.0, GOOD)
+        .go_on(20.0, Path { udp_mbps: 40.0, loss: 0.1, ..GOOD })
+        .pause(10.0)
+        .go_on(5.0, GOOD);
+    assert_eq!(story.carriers(), Vec::<&str>::new());
+}
+
+#[test]
+fn udp_that_falls_silent_is_another_matter_than_others() {
+    let mut story = switching();
+    story.go_on(10.0, GOOD).go_on(20.0, BLOCKED);
+    assert_eq!(story.carriers(), ["stripe"], "{:?}", story.told);
+    story.go_on(60.0, GOOD);
+    assert_eq!(story.carrier, Carrier::Object, "{:?}", story.told);
+}
+
+#[test]
+fn without_streams_others_are_borne_over_udp() {
+    let mut story = switching();
+    story.streams_can_be_had = false;
+    story.go_on(10.0, GOOD).go_on(40.0, SHARED);
+    assert_eq!(story.carriers(), Vec::<&str>::new());
+    story.streams_can_be_had = true;
+    story.go_on(40.0, SHARED);
+    assert_eq!(story.carriers()[..1], ["stripe"], "{:?}", story.told);
 }

@@ -1,23 +1,18 @@
 //! An object that is handed to TCP while others' traffic lasts, and taken back (FOBS §7).
 
-use crate::experiment::Experiment;
+mod measured;
+mod simulated;
+
+use crate::ExperimentError;
+use crate::experiment::{Backend, Experiment};
 use crate::report::{Claim, Findings, Plot, Rows, Statement, Table, Unit};
-use crate::sim::{Options, payload_rate, run_jobs};
-use fastrand::Rng;
-use longhaul_proto::control::ControllerKind;
-use longhaul_proto::units::Time;
-use longhaul_sim::Limits;
-use longhaul_sim::Placement;
-use longhaul_sim::flow::{FlowNews, FlowSim, FlowSpec};
+use crate::sim::run_jobs;
 use longhaul_sim::metrics::Summary;
-use longhaul_sim::path::PathConfig;
 use longhaul_sim::scenario::Scenario;
-use longhaul_sim::trace::TraceMode;
-use longhaul_sim::{FlowEvent, FlowId, Options as SimOptions};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-pub(crate) const EXPERIMENT: Experiment = Experiment::simulated(
+pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     "switch",
     "an object handed to TCP while CUBIC flows share its path, and taken back",
     &[AS_FAST, HANDED, BACK],
@@ -33,7 +28,7 @@ const BACK: Claim = Claim::ours("it takes the object back, and keeps it, within 
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     rates_mbit: &'static [f64],
-    rivals: &'static [usize],
+    rivals: &'static [u64],
     /// The object lasts so long at the path's rate.
     length: Duration,
     /// The others come …
@@ -44,16 +39,16 @@ struct Extent {
 }
 
 impl Extent {
-    fn of(options: &Options<'_>) -> Extent {
+    fn of(backend: &Backend<'_>) -> Extent {
         let full = Extent {
             rates_mbit: &[50.0, 100.0],
             rivals: &[1, 4],
             length: Duration::from_secs(40),
             from: Duration::from_secs(5),
             untils_s: &[15.0, 25.0, 45.0],
-            seeds: SEEDS_FULL,
+            seeds: backend.choose(SEEDS_FULL, 1),
         };
-        options.scale.pick(
+        backend.pick(
             full,
             Extent { rates_mbit: &[50.0], seeds: 1, ..full },
             Extent {
@@ -83,7 +78,7 @@ impl Extent {
 #[derive(Clone, Copy, Debug)]
 struct Case {
     rate_mbit: f64,
-    rivals: usize,
+    rivals: u64,
     until: Duration,
 }
 
@@ -111,17 +106,6 @@ enum Way {
 
 impl Way {
     const ALL: [Way; 3] = [Way::Object, Way::Tcp, Way::Switch];
-
-    /// The flows that move it.
-    fn flows(self, bytes: u64) -> Vec<FlowSpec> {
-        match self {
-            Way::Object => vec![FlowSpec::object(ControllerKind::Adaptive, bytes)],
-            Way::Tcp => {
-                vec![FlowSpec::tcp(ControllerKind::Cubic, bytes.div_ceil(STRIPES)); STRIPES as usize]
-            }
-            Way::Switch => vec![FlowSpec::object(ControllerKind::Switch, bytes)],
-        }
-    }
 }
 
 /// What came of one transfer.
@@ -154,54 +138,12 @@ impl Finish {
     }
 }
 
-/// One transfer to simulate.
+/// One transfer.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     case: Case,
     way: Way,
     seed: u64,
-}
-
-impl Transfer {
-    fn run(&self, extent: &Extent) -> Finish {
-        let scenario = Scenario { seed: self.seed, ..path(self.case.rate_mbit) };
-        let mut rng = Rng::with_seed(self.seed);
-        let options = SimOptions { trace: TraceMode::Off, ..SimOptions::default() };
-        let mut sim = FlowSim::with_path(PathConfig::new(&scenario), options);
-        let bytes = payload_rate(&scenario).bytes_in(extent.length);
-        let mut add = |sim: &mut FlowSim, spec: FlowSpec, from: Duration| {
-            let start = Time::ZERO + from + TICK.mul_f64(rng.f64());
-            sim.add(&FlowSpec { seed: rng.u64(..), ..spec }, &Placement::at(start))
-        };
-        let ours: Vec<FlowId> =
-            self.way.flows(bytes).into_iter().map(|spec| add(&mut sim, spec, Duration::ZERO)).collect();
-        let mut theirs: Vec<FlowId> = Vec::new();
-        let mut left = ours.len();
-        let mut modes = Vec::new();
-        for tick in 0..ticks(extent.length * STOP_FACTOR) {
-            if tick == ticks(extent.from) {
-                let rival = FlowSpec::tcp(ControllerKind::Cubic, bytes * u64::from(STOP_FACTOR));
-                theirs = (0..self.case.rivals).map(|_| add(&mut sim, rival.clone(), extent.from)).collect();
-            }
-            if tick == ticks(self.case.until) {
-                theirs.drain(..).for_each(|id| drop(sim.remove_flow(id)));
-            }
-            let limits = Limits { time: Time::ZERO + TICK * (tick as u32 + 1), ..Limits::default() };
-            sim.run(limits, |sim| {
-                left -= sim.events().iter().filter(|event| is_delivery(event, &ours)).count();
-                left == 0
-            });
-            if left == 0 {
-                return Finish { seconds: sim.now().as_secs_f64(), is_complete: true, modes };
-            }
-            modes.push(sim.left(ours[0]).snapshot().map_or("", |snapshot| snapshot.phase).to_owned());
-        }
-        Finish { seconds: (extent.length * STOP_FACTOR).as_secs_f64(), is_complete: false, modes }
-    }
-}
-
-fn is_delivery(event: &FlowEvent<FlowNews, FlowNews>, flows: &[FlowId]) -> bool {
-    matches!(event, FlowEvent::Right(id, FlowNews::Delivered) if flows.contains(id))
 }
 
 /// What came of a case with every seed, by way.
@@ -239,37 +181,30 @@ impl Outcomes<'_> {
     }
 }
 
-fn switch(options: &Options<'_>) -> Findings {
-    let extent = Extent::of(options);
+fn switch(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
+    let extent = Extent::of(backend);
     let cases = extent.cases();
+    let seed = match backend {
+        Backend::Simulator(options) => options.seed,
+        Backend::Lab(bench) => bench.options.seed,
+    };
     let mut transfers = Vec::new();
     for &case in &cases {
         for way in Way::ALL {
-            transfers.extend((0..extent.seeds).map(|n| Transfer { case, way, seed: options.seed + n }));
+            transfers.extend((0..extent.seeds).map(|n| Transfer { case, way, seed: seed + n }));
         }
     }
-    let finishes = run_jobs(options, &transfers, |transfer| transfer.run(&extent));
+    let finishes = match backend {
+        Backend::Simulator(options) => run_jobs(options, &transfers, |transfer| transfer.simulate(&extent)),
+        Backend::Lab(bench) => measured::run(bench, &transfers, &extent)?,
+    };
     let mut by_way = finishes.chunks(extent.seeds as usize);
     let outcomes: Vec<Outcomes<'_>> = cases
         .iter()
         .map(|&case| Outcomes { case, by_way: Way::ALL.map(|_| by_way.next().unwrap_or_default()) })
         .collect();
-    Findings {
-        method: vec![
-            format!(
-                "{RTT_MS} ms, a drop-tail queue of one bandwidth-delay product. An object that would take {} s at the \
-                 path's rate; CUBIC flows of TCP share the path from {} s on until they go, all at once. {} run(s) of each.",
-                extent.length.as_secs_f64(),
-                extent.from.as_secs_f64(),
-                extent.seeds
-            ),
-            format!(
-                "Object: adaptive. TCP: {STRIPES} connections with CUBIC, each with an equal part, done with the last. \
-                 Time: until the receiver has everything. Flows begin within {} ms of their time, and the mode is \
-                 looked at that often.",
-                TICK.as_millis()
-            ),
-        ],
+    Ok(Findings {
+        method: method(backend, &extent),
         tables: vec![
             times(&outcomes),
             course(&outcomes),
@@ -277,7 +212,31 @@ fn switch(options: &Options<'_>) -> Findings {
             turns(&transfers, &finishes),
         ],
         statements: judge(&outcomes, &extent),
-    }
+    })
+}
+
+fn method(backend: &Backend<'_>, extent: &Extent) -> Vec<String> {
+    let path = format!(
+        "{RTT_MS} ms, a drop-tail queue of one bandwidth-delay product. An object that would take {} s at the path's rate; \
+         CUBIC flows of TCP share the path from {} s on until they go, all at once. {} run(s) of each.",
+        extent.length.as_secs_f64(),
+        extent.from.as_secs_f64(),
+        extent.seeds
+    );
+    let ways = match backend {
+        Backend::Simulator(_) => format!(
+            "Object: adaptive. TCP: {STRIPES} connections with CUBIC, each with an equal part, done with the last. Switch: while TCP \
+             has the object its packets go on as datagrams under {STRIPES} windows of CUBIC. Time: until the receiver has \
+             everything. Flows begin within {} ms of their time, and the mode is looked at that often.",
+            TICK.as_millis()
+        ),
+        Backend::Lab(_) => format!(
+            "Object: the program over UDP alone, adaptive. TCP: the program's {STRIPES} streams. Switch: `--control switch`, which moves \
+             the object from UDP to {STRIPES} streams of the kernel's TCP and back. The streams and the others are under CUBIC. Time: from \
+             program start to verified completion; others come and go by the time since the first data arrived."
+        ),
+    };
+    vec![path, ways]
 }
 
 fn times(outcomes: &[Outcomes<'_>]) -> Table {
@@ -372,6 +331,7 @@ const RTT_MS: f64 = 40.0;
 const STRIPES: u64 = 4;
 /// What the controller calls its mode while TCP has the object.
 const MODE_TCP: &str = "stripes";
+const MODE_OBJECT: &str = "object";
 /// How often the mode is looked at; others come and go within one.
 const TICK: Duration = Duration::from_millis(100);
 /// A transfer that takes so many times what it would take alone is stopped.
@@ -386,7 +346,7 @@ mod tests {
 
     fn finish(modes: &str) -> Finish {
         let modes =
-            modes.chars().map(|mode| if mode == 't' { MODE_TCP } else { "object" }.to_owned()).collect();
+            modes.chars().map(|mode| if mode == 't' { MODE_TCP } else { MODE_OBJECT }.to_owned()).collect();
         Finish { seconds: 1.0, is_complete: true, modes }
     }
 
