@@ -16,7 +16,7 @@ pub struct Handover {
     turned: Time,
     /// How long a spell of TCP lasts where nothing ends it.
     spell: Duration,
-    /// bit/s: most that was ever delivered over a round, and in the last.
+    /// bit/s: most that was ever delivered in a round while TCP did not have it, and in the last of all.
     peak: f64,
     delivered: f64,
     /// Since when rounds look contended, but for short gaps.
@@ -68,7 +68,7 @@ impl Handover {
         self.has_tcp
     }
 
-    /// The most that was delivered in a round, bit/s.
+    /// The most that was delivered in a round while TCP did not have it, bit/s.
     pub fn peak(&self) -> f64 {
         self.peak
     }
@@ -81,7 +81,10 @@ impl Handover {
     /// A round was measured.
     pub fn judge(&mut self, now: Time, round: Round) {
         self.delivered = round.delivered;
-        self.peak = self.peak.max(round.delivered);
+        if !self.has_tcp {
+            // What TCP puts in order comes in heaps, which say nothing of the path.
+            self.peak = self.peak.max(round.delivered);
+        }
         // Against the shortest round trip of all: a shorter memory would take a queue that others keep up for the path.
         let empty = round.rtt_min + round.rtt_min / STANDING_SHARE + STANDING_MIN;
         let standing = round.rtt.is_some_and(|rtt| rtt > empty);

@@ -2,7 +2,7 @@
 
 use super::super::transport::Carrier;
 use super::{Choice, Look, Order, State};
-use crate::control::handover::{Handover, ROUND_MIN, Round, Turn};
+use crate::control::handover::{Handover, Round, Turn};
 use crate::units::{Rate, Time};
 use core::time::Duration;
 
@@ -29,7 +29,7 @@ impl Handing {
         self.rtt = self.rtt.min(look.rtt);
         self.is_idle |= !by_streams && !look.path_bound;
         let span = now.since(self.began);
-        if span < ROUND_MIN.max(look.rtt) {
+        if span < ROUND.max(look.rtt * ROUND_RTTS) {
             return None;
         }
         let bytes = look.delivered.saturating_sub(self.delivered);
@@ -88,3 +88,7 @@ impl Choice {
         }
     }
 }
+
+/// Acknowledgements come some times in a round trip, and what they tell of at once is little beside what comes in so long.
+const ROUND: Duration = Duration::from_millis(400);
+const ROUND_RTTS: u32 = 4;
