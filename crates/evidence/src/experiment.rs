@@ -24,6 +24,8 @@ pub struct Experiment {
     pub has_parts: bool,
     /// Whether it minds [`sim::Options::contestants`].
     pub takes_contestants: bool,
+    /// Why what is measured and what is simulated may be far apart.
+    pub differs: Option<&'static str>,
     run: Run,
 }
 
@@ -94,7 +96,7 @@ impl Experiment {
     }
 
     const fn new(id: &'static str, title: &'static str, claims: &'static [Claim], run: Run) -> Experiment {
-        Experiment { id, title, claims, has_parts: false, takes_contestants: false, run }
+        Experiment { id, title, claims, has_parts: false, takes_contestants: false, differs: None, run }
     }
 
     /// The same, of several paths.
@@ -106,6 +108,12 @@ impl Experiment {
     /// The same, for contestants of the user's choice.
     pub(crate) const fn for_contestants(mut self) -> Experiment {
         self.takes_contestants = true;
+        self
+    }
+
+    /// The same, with the reason why what is measured and what is simulated may be far apart.
+    pub(crate) const fn differing(mut self, why: &'static str) -> Experiment {
+        self.differs = Some(why);
         self
     }
 

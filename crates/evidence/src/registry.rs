@@ -1,7 +1,7 @@
 //! The list of all experiments.
 
 use crate::experiment::Experiment;
-use crate::report::{ResultError, Results, Stored};
+use crate::report::{Listed, ResultError, Results, Stored};
 use crate::{
     against, ecn, fairness, fleet, fobs, grid, multipath, pcp, psockets, ptcp, sharing, streams, switch,
     transports,
@@ -71,8 +71,8 @@ impl Results {
     }
 }
 
-fn listed() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
-    all().map(|(group, one)| (group, one.id, one.title))
+fn listed() -> impl Iterator<Item = Listed> {
+    all().map(|(group, one)| Listed { group, id: one.id, title: one.title, differs: one.differs })
 }
 
 #[cfg(test)]

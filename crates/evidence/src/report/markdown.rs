@@ -1,7 +1,7 @@
 //! The verdicts as a table in Markdown.
 
 use super::results::Entry;
-use super::{Head, Results};
+use super::{Head, Results, cell};
 use std::fmt::Write as _;
 
 impl Results {
@@ -36,11 +36,33 @@ fn markdown(results: &Results) -> String {
         out.push_str("| experiment | claim | figures | verdict |\n|---|---|---|---|\n");
         group.entries.iter().for_each(|entry| experiment(&mut out, entry));
     }
+    agreement(&mut out, results);
     let missing: Vec<String> = results.missing().map(|id| format!("`{id}`")).collect();
     if !missing.is_empty() {
         let _ = writeln!(out, "\nWithout a result: {}.", missing.join(", "));
     }
     out
+}
+
+fn agreement(out: &mut String, results: &Results) {
+    let Some(table) = results.agreement() else { return };
+    let _ = writeln!(out, "\n## {}\n", table.title);
+    let line = |out: &mut String, cells: Vec<String>| {
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    };
+    line(out, table.columns.iter().map(|column| escaped(&column.name)).collect());
+    line(out, vec!["---".into(); table.columns.len()]);
+    for row in &table.rows {
+        let cells = row.iter().zip(&table.columns);
+        line(out, cells.map(|(value, column)| escaped(&cell(value, column.unit))).collect());
+    }
+    let differences = results.differences();
+    if !differences.is_empty() {
+        out.push_str("\nWhy some are farther apart:\n\n");
+    }
+    for (id, why) in differences {
+        let _ = writeln!(out, "* `{id}`: {}.", escaped(why));
+    }
 }
 
 /// What was measured of a claim and what was simulated stand in rows below each other.

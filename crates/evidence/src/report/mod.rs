@@ -9,6 +9,7 @@
 //! # }
 //! ```
 
+mod agreement;
 mod cells;
 mod chart;
 mod head;
@@ -36,6 +37,7 @@ pub use lines::Stored;
 pub use model::{Claim, Findings, Report, Source, Statement, Verdict};
 pub use plane::Plane;
 pub use plot::{Plot, PlotKind};
+pub(crate) use results::Listed;
 pub use results::Results;
 pub use stored::ResultError;
 pub use table::{Column, Rows, Table, Unit, Value};

@@ -25,7 +25,19 @@ pub(super) struct Group {
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) title: String,
+    /// Why what was measured and what was simulated may be far apart.
+    pub(super) differs: Option<&'static str>,
     pub(super) results: Vec<Stored>,
+}
+
+/// What the list of all experiments says of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Listed {
+    pub(crate) group: &'static str,
+    pub(crate) id: &'static str,
+    pub(crate) title: &'static str,
+    /// Why what was measured and what was simulated may be far apart.
+    pub(crate) differs: Option<&'static str>,
 }
 
 impl Entry {
@@ -57,8 +69,8 @@ impl Entry {
 
 impl Results {
     /// Those of a folder, of each experiment the largest of either origin; what cannot be read in it is left out and told by [`Results::bad`].
-    pub(crate) fn read_among<'a>(
-        listed: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
+    pub(crate) fn read_among(
+        listed: impl Iterator<Item = Listed>,
         folder: &Path,
     ) -> Result<Results, ResultError> {
         let unreadable = |source| ResultError::Unreadable { path: folder.to_owned(), source };
@@ -96,20 +108,17 @@ impl Results {
         self.entries().flat_map(|entry| &entry.results)
     }
 
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.groups.iter().flat_map(|group| &group.entries)
     }
 
     /// Those of a list of groups, names and titles.
-    pub(crate) fn among<'a>(
-        listed: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
-        mut found: Vec<Stored>,
-    ) -> Results {
+    pub(crate) fn among(listed: impl Iterator<Item = Listed>, mut found: Vec<Stored>) -> Results {
         let mut groups: Vec<Group> = vec![];
-        for (title, id, about) in listed {
+        for Listed { group: title, id, title: about, differs } in listed {
             let (results, others) = found.into_iter().partition(|stored| stored.report.id == id);
             found = others;
-            let entry = Entry { id: id.into(), title: about.into(), results };
+            let entry = Entry { id: id.into(), title: about.into(), differs, results };
             match groups.last_mut() {
                 Some(group) if group.title == title => group.entries.push(entry),
                 _ => groups.push(Group { title: title.into(), entries: vec![entry] }),
@@ -118,7 +127,7 @@ impl Results {
         if !found.is_empty() {
             let entry = |stored: Stored| {
                 let (id, title) = (stored.report.id.clone(), stored.report.title.clone());
-                Entry { id, title, results: vec![stored] }
+                Entry { id, title, differs: None, results: vec![stored] }
             };
             let entries = found.into_iter().map(entry).collect();
             groups.push(Group { title: "Others".into(), entries });

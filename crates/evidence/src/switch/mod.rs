@@ -17,6 +17,10 @@ pub(crate) const EXPERIMENT: Experiment = Experiment::either(
     "an object handed to TCP while CUBIC flows share its path, and taken back",
     &[AS_FAST, HANDED, BACK],
     switch,
+)
+.differing(
+    "over emulated paths TCP is the kernel's, and a copy's handshake and check are in its time; in the simulator TCP is a rule for \
+     the object's packets",
 );
 
 const AS_FAST: Claim =
@@ -50,7 +54,10 @@ impl Extent {
         };
         backend.pick(
             full,
-            Extent { rates_mbit: &[50.0], seeds: 1, ..full },
+            backend.choose(
+                Extent { rates_mbit: &[50.0], seeds: 1, ..full },
+                Extent { rates_mbit: &[50.0], untils_s: &[15.0, 25.0], rivals: &[1], ..full },
+            ),
             Extent {
                 rates_mbit: &[10.0],
                 rivals: &[1],

@@ -126,10 +126,13 @@ impl Threads {
             let _ = done.send(());
             drop(done);
             let Some(stream) = kept else { return };
-            // A broken stream shows on the reading side, which tells the owner.
-            if let Err(error) = outcome.and_then(|()| stream.give_again()) {
-                tracing::debug!("nothing more can be said over the control stream: {error}");
-                stream.end();
+            match outcome {
+                Ok(()) => stream.give_again(),
+                // A broken stream shows on the reading side, which tells the owner.
+                Err(error) => {
+                    tracing::debug!("nothing more can be said over the control stream: {error}");
+                    stream.end();
+                }
             }
         }));
         let (passing, heard, budget) = (pipe.clone(), resumable.clone(), stream.budget);

@@ -490,14 +490,14 @@ impl ResumableStream {
     }
 
     /// After the last word: whatever a connection loses is given to the next one, until it is over.
-    pub fn give_again(&self) -> io::Result<()> {
+    pub fn give_again(&self) {
         loop {
             let is_given = |state: &mut State| !state.over && state.backlog.is_given();
             let state = self.changed.wait_while(self.state(), is_given);
-            if state.unwrap_or_else(PoisonError::into_inner).over {
-                return Ok(());
+            // The end may come while something is given, which is all the same: there is nothing more to be said.
+            if state.unwrap_or_else(PoisonError::into_inner).over || self.write_all(&[]).is_err() {
+                return;
             }
-            self.write_all(&[])?;
         }
     }
 

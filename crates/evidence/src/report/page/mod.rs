@@ -36,6 +36,7 @@ fn page(results: &Results) -> String {
                 @for group in &results.groups {
                     @if group.entries.iter().any(|entry| !entry.results.is_empty()) { (self::group(group)) }
                 }
+                (agreement(results))
             }
             footer { p { "Made by " code { "longhaul lab report" } " from the results of " code { "longhaul lab run" } "." } }
         },
@@ -58,6 +59,23 @@ pub(crate) fn document(title: &str, body: &Markup) -> String {
         }
     };
     markup.into_string()
+}
+
+/// How near to each other measured and simulated figures are.
+fn agreement(results: &Results) -> Markup {
+    let differences = results.differences();
+    html! {
+        @if let Some(figures) = results.agreement() {
+            section #agreement {
+                h2 { "Measured and simulated" }
+                (table::table(&figures, None))
+                @if !differences.is_empty() {
+                    p { "Why some are farther apart:" }
+                    ul { @for (id, why) in differences { li { a href={ "#" (id) } { (id) } ": " (why) "." } } }
+                }
+            }
+        }
+    }
 }
 
 fn totals(results: &Results) -> Markup {

@@ -1,6 +1,6 @@
 //! What the page and the table for documentation hold.
 
-use super::super::{Head, Host, Origin, Results, Stored};
+use super::super::{Head, Host, Listed, Origin, Results, Stored};
 use crate::report::{Claim, Column, Plot, Report, Table, Unit};
 
 const PAPER: Claim = Claim::paper("A paper <1>", "at least 5 | 6 & more");
@@ -35,7 +35,8 @@ fn stored(id: &str) -> Stored {
 
 fn results() -> Results {
     let listed = [("First", "a"), ("First", "missing"), ("Second", "b")];
-    let listed = listed.map(|(group, id)| (group, id, "listed"));
+    let listed =
+        listed.map(|(group, id)| Listed { group, id, title: "listed", differs: Some("other hosts") });
     Results::among(listed.into_iter(), vec![stored("other"), stored("b"), stored("a")])
 }
 
@@ -182,6 +183,9 @@ fn what_was_measured_and_what_was_simulated_stand_side_by_side() {
         let mut one = stored("fobs-fig1");
         one.head.origin = origin;
         one.report.statements[0] = PAPER.judge(origin == Origin::Lab, figures);
+        if origin == Origin::Simulator {
+            one.report.tables[0].rows[0][1] = 70.8.into();
+        }
         one
     };
     let (measured, simulated) =
@@ -204,6 +208,9 @@ fn what_was_measured_and_what_was_simulated_stand_side_by_side() {
     let lines: Vec<usize> =
         figures.map(|end| text.lines().position(|line| line.ends_with(end)).unwrap()).into();
     assert_eq!(lines[1], lines[0] + 1, "{text}");
+    let far = "| fobs-fig1 | Both &lt;hauls&gt;: goodput | 1 | 1.25 | no |";
+    assert!(text.lines().any(|line| line == far) && text.contains("\n* `fobs-fig1`: "), "{text}");
+    assert!(page.contains("id=\"agreement\"") && page.contains("Why some are farther apart"));
     std::fs::write(&path, "{}\n").unwrap();
     let error = Results::read(folder.path()).unwrap().bad()[0].to_string();
     assert!(error.contains("simulate it again: longhaul sim fobs-fig1 --json >"), "{error}");
