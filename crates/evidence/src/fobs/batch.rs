@@ -1,5 +1,6 @@
 //! Section 3.1.1: how many packets between two looks for an acknowledgement.
 
+use super::host::Batch;
 use super::plan::{Plan, Sweep};
 use super::run::{
     BATCH, CARD_MBIT, Fobs, LONG, OBJECT_BYTES, Runs, SHORT, desktop_path, failures, method, percent,
@@ -13,7 +14,7 @@ use longhaul_lab::Scenario;
 pub(super) const EXPERIMENT: Experiment = Experiment::either(
     "fobs-batch",
     "Packets sent between two looks for an acknowledgement (§3.1.1)",
-    &[TWO, OFTEN],
+    &[TWO, OFTEN, FOLLOWING, WAITING],
     measure,
 );
 
@@ -24,11 +25,22 @@ const OFTEN: Claim = Claim::paper(
     "the sender should look often: a batch of 512 gets less (1 % at least) and sends more in vain (a tenth at least)",
 );
 
+const FOLLOWING: Claim = Claim::ours(
+    "B may follow from acknowledgements (FOBS §3.1): as many packets as came in between the last two get as much as B = 2 with \
+     the same F (1 % less at most)",
+);
+const WAITING: Claim = Claim::ours(
+    "to wait for acknowledgements (FOBS §3.1: B = 0 until one has come) gains nothing over B = 2, whatever the batch before \
+     (1 % more at most)",
+);
+
 /// A haul, and copies with each B.
 struct Haul {
     name: &'static str,
     batches: Vec<u32>,
     sweep: Sweep,
+    /// Where B follows from what is acknowledged; F, B.
+    following: Vec<(u32, Batch, Runs)>,
 }
 
 impl Haul {
@@ -47,15 +59,26 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         (backend.pick(3, 1, 1), backend.pick(OBJECT_BYTES, OBJECT_BYTES, OBJECT_BYTES / 40));
     let places = backend.pick(&[SHORT, LONG][..], &[LONG], &[LONG]);
     let paths: Vec<Scenario> = places.iter().map(|(name, rtt_ms)| desktop_path(name, *rtt_ms)).collect();
-    let variants: Vec<Fobs> = batches.iter().map(|&batch| Fobs { batch, ..Fobs::default() }).collect();
+    let numbers = batches.iter().map(|&packets| Fobs { batch: Batch::Packets(packets), ..Fobs::default() });
+    let following = backend.choose(&FOLLOWING_BATCHES[..], &[]);
+    let rules = following.iter().map(|&(ack_every, batch)| Fobs { ack_every, batch, ..Fobs::default() });
+    let variants: Vec<Fobs> = numbers.chain(rules).collect();
     let plan = Plan { paths: &paths, bytes, rounds, variants: &variants, hosts: Hosts::Desktop };
     let sweeps = plan.run(backend)?.into_iter().zip(places);
-    let hauls: Vec<Haul> =
-        sweeps.map(|(sweep, (name, _))| Haul { name, batches: batches.into(), sweep }).collect();
+    let hauls = sweeps.map(|(mut sweep, (name, _))| {
+        let runs = sweep.fobs.split_off(batches.len());
+        let following =
+            following.iter().zip(runs).map(|(&(ack_every, batch), runs)| (ack_every, batch, runs));
+        Haul { name, batches: batches.into(), sweep, following: following.collect() }
+    });
+    let hauls: Vec<Haul> = hauls.collect();
     let mut about = method(backend, bytes);
     about.push(format!("B is swept, F = 64. Medians of {} round(s).", backend.choose(1, rounds)));
-    about.extend(failures(hauls.iter().flat_map(|haul| haul.sweep.all())));
-    Ok(Findings { method: about, tables: vec![table(&hauls)], statements: judge(&hauls) })
+    about.push(backend.choose(FOLLOWING_METHOD, FOLLOWING_ONLY).into());
+    let of_rules = hauls.iter().flat_map(|haul| haul.following.iter().map(|(.., runs)| runs));
+    about.extend(failures(hauls.iter().flat_map(|haul| haul.sweep.all()).chain(of_rules)));
+    let tables = [table(&hauls)].into_iter().chain(following_table(&hauls)).collect();
+    Ok(Findings { method: about, tables, statements: judge(&hauls) })
 }
 
 fn table(hauls: &[Haul]) -> Table {
@@ -77,9 +100,60 @@ fn table(hauls: &[Haul]) -> Table {
         )
 }
 
+/// Nothing over real sockets.
+fn following_table(hauls: &[Haul]) -> Option<Table> {
+    let points: Vec<_> =
+        hauls.iter().flat_map(|haul| haul.following.iter().map(move |row| (haul, row))).collect();
+    let rows = Table::of("following", "B that follows from acknowledgements", &points)
+        .text("haul", |(haul, _)| haul.name)
+        .column("F", Unit::Number, |(_, (ack_every, ..))| *ack_every)
+        .text("B", |(_, (_, batch, _))| batch.to_string())
+        .column("FOBS's goodput", Unit::Mbps, |(_, (.., runs))| runs.goodput_mbps())
+        .column("FOBS", Unit::Share, |(_, (.., runs))| runs.share(CARD_MBIT))
+        .column("FOBS's waste", Unit::Share, |(_, (.., runs))| runs.waste());
+    (!points.is_empty()).then(|| rows.table())
+}
+
 fn judge(hauls: &[Haul]) -> Vec<Statement> {
     // The long haul is the last, or the only one.
-    vec![judge_two(hauls), hauls.last().map_or_else(|| OFTEN.leave_open(TOO_FEW), judge_often)]
+    vec![
+        judge_two(hauls),
+        hauls.last().map_or_else(|| OFTEN.leave_open(TOO_FEW), judge_often),
+        judge_rules(hauls, FOLLOWING, |batch| batch == Batch::Received, |rule, two| rule >= NEARLY * two),
+        judge_rules(hauls, WAITING, Batch::blocks, |rule, two| NEARLY * rule <= two),
+    ]
+}
+
+/// A claim on each of these rules, on each haul, beside B = 2 with the same F. What has no end gets nothing.
+fn judge_rules(
+    hauls: &[Haul],
+    claim: Claim,
+    is_meant: fn(Batch) -> bool,
+    holds: fn(f64, f64) -> bool,
+) -> Statement {
+    let goodput = |runs: &Runs| runs.goodput_mbps().unwrap_or_default();
+    let mut found = vec![];
+    for haul in hauls {
+        for (ack_every, batch, runs) in haul.following.iter().filter(|(_, batch, _)| is_meant(*batch)) {
+            let is_two =
+                |(every, two, _): &&(u32, Batch, Runs)| *every == *ack_every && *two == Batch::Packets(BATCH);
+            let Some((.., two)) = haul.following.iter().find(is_two) else {
+                return claim.leave_open(TOO_FEW);
+            };
+            let of_two = goodput(runs) / goodput(two);
+            let text = format!(
+                "{:.1} % of B = 2 with F = {ack_every}, B = {batch} on the {} haul",
+                of_two * 100.0,
+                haul.name
+            );
+            found.push((of_two, text, holds(goodput(runs), goodput(two))));
+        }
+    }
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (Some((_, worst, _)), Some((_, best, _))) = (found.first(), found.last()) else {
+        return claim.leave_open(FOLLOWING_ONLY);
+    };
+    claim.judge(found.iter().all(|(.., holds)| *holds), format!("from {worst} to {best}"))
 }
 
 fn judge_two(hauls: &[Haul]) -> Statement {
@@ -124,6 +198,28 @@ fn mbps(goodput: Option<f64>) -> String {
 const BATCHES: [u32; 8] = [1, 2, 4, 8, 16, 32, 128, LARGE_BATCH];
 const QUICK_BATCHES: [u32; 6] = [1, 2, 4, 16, 64, LARGE_BATCH];
 const LARGE_BATCH: u32 = 512;
+/// F, and B that follows from acknowledgements.
+const FOLLOWING_BATCHES: [(u32, Batch); 15] = [
+    (16, Batch::Packets(BATCH)),
+    (16, Batch::Received),
+    (64, Batch::Packets(BATCH)),
+    (64, Batch::Received),
+    (256, Batch::Packets(BATCH)),
+    (256, Batch::Received),
+    (64, Batch::Blocking(32)),
+    (64, Batch::Blocking(64)),
+    (64, Batch::Blocking(128)),
+    (64, Batch::Blocking(256)),
+    (64, Batch::Blocking(LARGE_BATCH)),
+    (64, Batch::ReceivedOrNone(64)),
+    (64, Batch::ReceivedOrNone(256)),
+    (64, Batch::ReceivedOrNone(512)),
+    (64, Batch::ReceivedOrNone(1024)),
+];
+const FOLLOWING_METHOD: &str = "d: as many packets as came in between the last two acknowledgements. \"Or 0\": none where a look \
+     found no acknowledgement; such looks, again and again, are a wait for one. The first packets are acknowledged \
+     sooner than after F: after a quarter of what has come in.";
+const FOLLOWING_ONLY: &str = "B that follows from acknowledgements, and B = 0: only in the simulator, the program's --batch is a number above 0";
 const NEARLY: f64 = 0.99;
 const MORE: f64 = 1.1;
 const TOO_FEW: &str = "too few batches were measured or done";
@@ -135,12 +231,35 @@ mod tests {
 
     fn long(runs: Vec<(u32, Runs)>) -> Haul {
         let (batches, fobs) = runs.into_iter().unzip();
-        Haul { name: "long", batches, sweep: Sweep::of(fobs, Runs::default()) }
+        Haul { name: "long", batches, sweep: Sweep::of(fobs, Runs::default()), following: vec![] }
+    }
+
+    fn by_numbers(hauls: &[Haul]) -> Vec<Statement> {
+        vec![judge_two(hauls), judge_often(&hauls[0])]
+    }
+
+    #[test]
+    fn what_follows_from_acknowledgements_is_judged_beside_two_with_the_same_f() {
+        let verdicts = |received_mbps: f64, blocking: Runs| {
+            let following = vec![
+                (16, Batch::Packets(BATCH), Runs::one(80.0, 0.0)),
+                (16, Batch::Received, Runs::one(received_mbps, 0.0)),
+                (64, Batch::Packets(BATCH), Runs::one(90.0, 0.0)),
+                (64, Batch::Blocking(64), blocking),
+            ];
+            let statements = judge(&[Haul { following, ..long(vec![]) }]);
+            [2, 3].map(|at| statements[at].verdict)
+        };
+        assert_eq!(verdicts(79.5, Runs::one(40.0, 0.0)), [Verdict::Met; 2]);
+        assert_eq!(verdicts(79.0, Runs::without_end("no")), [Verdict::NotMet, Verdict::Met]);
+        assert_eq!(verdicts(80.0, Runs::one(92.0, 0.0)), [Verdict::Met, Verdict::NotMet]);
+        let real = judge(&[long(vec![])]);
+        assert_eq!([2, 3].map(|at| real[at].verdict), [Verdict::Open; 2], "only simulated");
     }
 
     fn verdicts(points: &[(u32, f64, f64)]) -> Vec<Verdict> {
         let fobs = points.iter().map(|&(batch, goodput_mbps, waste)| (batch, Runs::one(goodput_mbps, waste)));
-        judge(&[long(fobs.collect())]).into_iter().map(|statement| statement.verdict).collect()
+        by_numbers(&[long(fobs.collect())]).into_iter().map(|statement| statement.verdict).collect()
     }
 
     #[test]
@@ -157,7 +276,7 @@ mod tests {
         let failed = || Runs { failures: vec!["no".into()], ..Runs::default() };
         let of = |two: Runs, large: Runs| {
             let fobs = vec![(1, Runs::one(80.0, 0.01)), (BATCH, two), (LARGE_BATCH, large)];
-            let verdicts = judge(&[long(fobs)]);
+            let verdicts = by_numbers(&[long(fobs)]);
             verdicts.into_iter().map(|statement| statement.verdict).collect::<Vec<_>>()
         };
         assert_eq!(of(failed(), failed()), [Verdict::NotReproduced, Verdict::Open]);

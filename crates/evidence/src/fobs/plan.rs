@@ -1,7 +1,7 @@
 //! What is swept, and what comes of it.
 
 use super::measured::Ground;
-use super::run::{Done, Fobs, Runs, Session};
+use super::run::{Fobs, Runs, Session};
 use super::simulated::{Hosts, Transfer};
 use crate::ExperimentError;
 use crate::experiment::Backend;
@@ -48,12 +48,13 @@ impl Plan<'_> {
             let path = Scenario { seed: options.seed, ..(*path).clone() };
             Transfer::of(fobs, path, self.hosts, self.bytes).run()
         });
-        let of_path = |done: &[Done]| Sweep {
-            fobs: done.iter().copied().map(Runs::of).collect(),
-            default: None,
-            session: Session::default(),
-        };
-        done.chunks(self.variants.len()).map(of_path).collect()
+        let runs = done.iter().zip(&jobs).map(|(done, (path, fobs))| {
+            done.map_or_else(|| Runs::without_end(never_ended(path, fobs)), Runs::of)
+        });
+        let runs: Vec<Runs> = runs.collect();
+        let of_path =
+            |runs: &[Runs]| Sweep { fobs: runs.to_vec(), default: None, session: Session::default() };
+        runs.chunks(self.variants.len()).map(of_path).collect()
     }
 
     fn measure(&self, bench: &Bench<'_>, path: &Scenario) -> Result<Sweep, ExperimentError> {
@@ -69,6 +70,14 @@ impl Plan<'_> {
         }
         Ok(Sweep { fobs, default: Some(default), session })
     }
+}
+
+fn never_ended(path: &Scenario, fobs: &Fobs) -> String {
+    let Fobs { ack_every, batch, .. } = fobs;
+    format!(
+        "F = {ack_every}, B = {batch} over the {}: waits for an acknowledgement that never comes",
+        path.name
+    )
 }
 
 impl Sweep {

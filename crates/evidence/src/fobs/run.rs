@@ -1,7 +1,7 @@
 //! The copies that these experiments are made of: FOBS as the paper has it, and longhaul as it is.
 
+use super::host::Batch;
 use crate::experiment::{self, Backend};
-
 use crate::lab::figures::{Better, median, median_of_all};
 use longhaul_lab::Scenario;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub(super) struct Fobs {
     /// F: new packets per acknowledgement.
     pub(super) ack_every: u32,
     /// B: packets sent between two looks for an acknowledgement.
-    pub(super) batch: u32,
+    pub(super) batch: Batch,
     /// UDP payload, with the few bytes that longhaul's own header and seal take.
     pub(super) packet_len: u32,
     /// Which unacknowledged packet goes next.
@@ -21,14 +21,19 @@ pub(super) struct Fobs {
 
 impl Default for Fobs {
     fn default() -> Fobs {
-        Fobs { ack_every: 64, batch: BATCH, packet_len: PACKET_LEN, select: CIRCULAR }
+        Fobs { ack_every: 64, batch: Batch::Packets(BATCH), packet_len: PACKET_LEN, select: CIRCULAR }
     }
 }
 
 impl Fobs {
+    /// As the program has it.
+    ///
+    /// # Panics
+    /// If B is no number: only the simulator has such senders.
     pub(super) fn args(&self) -> Vec<String> {
+        let Batch::Packets(batch) = self.batch else { panic!("the program has no {:?}", self.batch) };
         let numbers =
-            [("--ack-every", self.ack_every), ("--batch", self.batch), ("--packet-size", self.packet_len)];
+            [("--ack-every", self.ack_every), ("--batch", batch), ("--packet-size", self.packet_len)];
         let names = [("--transport", "object"), ("--control", "greedy"), ("--select", self.select)];
         let numbers = numbers.into_iter().flat_map(|(flag, number)| [flag.to_owned(), number.to_string()]);
         names.into_iter().flat_map(|(flag, name)| [flag.to_owned(), name.to_owned()]).chain(numbers).collect()
@@ -78,6 +83,11 @@ impl Runs {
     /// What all copies came to.
     pub(super) fn of(done: Done) -> Runs {
         Runs { done: vec![done], failures: vec![] }
+    }
+
+    /// A simulated copy that never came to its end.
+    pub(super) fn without_end(why: impl Into<String>) -> Runs {
+        Runs { done: vec![], failures: vec![why.into()] }
     }
 
     /// A single copy.
