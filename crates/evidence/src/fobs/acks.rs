@@ -142,6 +142,7 @@ fn measure(backend: &Backend<'_>) -> Result<Vec<Haul>, ExperimentError> {
         rounds: backend.pick(ROUNDS, 1, 1),
         variants: &variants,
         hosts: Hosts::Desktop,
+        period_ms: None,
     };
     let sweeps = plan.run(backend)?.into_iter().zip(hauls);
     let hauls = sweeps.map(|(sweep, &(name, rtt_ms))| {

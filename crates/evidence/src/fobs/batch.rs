@@ -63,7 +63,8 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     let following = backend.choose(&FOLLOWING_BATCHES[..], &[]);
     let rules = following.iter().map(|&(ack_every, batch)| Fobs { ack_every, batch, ..Fobs::default() });
     let variants: Vec<Fobs> = numbers.chain(rules).collect();
-    let plan = Plan { paths: &paths, bytes, rounds, variants: &variants, hosts: Hosts::Desktop };
+    let plan =
+        Plan { paths: &paths, bytes, rounds, variants: &variants, hosts: Hosts::Desktop, period_ms: None };
     let sweeps = plan.run(backend)?.into_iter().zip(places);
     let hauls = sweeps.map(|(mut sweep, (name, _))| {
         let runs = sweep.fobs.split_off(batches.len());

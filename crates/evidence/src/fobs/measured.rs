@@ -37,6 +37,12 @@ impl<'a> Ground<'a> {
         Ok(Ground { bench, lab, copies, empty, limit, rtt_ms: scenario.rtt_ms })
     }
 
+    /// Both ends get a millisecond of a processor in so many.
+    pub(super) fn slowed(self, period_ms: u32) -> Result<Ground<'a>, ExperimentError> {
+        let (copies, empty) = (self.copies.slowed(period_ms)?, self.empty.slowed(period_ms)?);
+        Ok(Ground { copies, empty, ..self })
+    }
+
     /// Copy the file as FOBS would.
     pub(super) fn fobs(&self, fobs: Fobs, into: &mut Runs) -> Result<(), ExperimentError> {
         self.copy(&fobs.args(), into)

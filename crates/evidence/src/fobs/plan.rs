@@ -27,6 +27,8 @@ pub(super) struct Plan<'a> {
     pub(super) variants: &'a [Fobs],
     /// Of the simulator.
     pub(super) hosts: Hosts,
+    /// Over emulated paths both ends get a millisecond of a processor in so many, if any.
+    pub(super) period_ms: Option<u32>,
 }
 
 impl Plan<'_> {
@@ -59,6 +61,10 @@ impl Plan<'_> {
 
     fn measure(&self, bench: &Bench<'_>, path: &Scenario) -> Result<Sweep, ExperimentError> {
         let ground = Ground::open(bench, path, self.bytes)?;
+        let ground = match self.period_ms {
+            Some(period_ms) => ground.slowed(period_ms)?,
+            None => ground,
+        };
         let (mut fobs, mut default) = (vec![Runs::default(); self.variants.len()], Runs::default());
         let mut session = Session::default();
         for _ in 0..self.rounds {

@@ -37,7 +37,8 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     let variants: Vec<Fobs> = orders.iter().map(|&select| Fobs { select, ..Fobs::default() }).collect();
     let paths: Vec<Scenario> =
         losses.iter().map(|&loss| Scenario { loss, ..desktop_path(LONG.0, LONG.1) }).collect();
-    let plan = Plan { paths: &paths, bytes, rounds, variants: &variants, hosts: Hosts::Desktop };
+    let plan =
+        Plan { paths: &paths, bytes, rounds, variants: &variants, hosts: Hosts::Desktop, period_ms: None };
     let sweeps = plan.run(backend)?.into_iter().zip(losses);
     let rows: Vec<Row<'_>> = sweeps.map(|(sweep, &loss)| Row { loss, orders: &orders, sweep }).collect();
     let mut about = method(backend, bytes);

@@ -5,7 +5,8 @@ use super::run::{Fobs, OBJECT_BYTES, failures, percent};
 use super::simulated::Hosts;
 use crate::ExperimentError;
 use crate::experiment::{self, Backend, Experiment};
-use crate::report::{Claim, Findings, Plot, Statement, Table, Unit};
+use crate::lab::processor::Share;
+use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
 use longhaul_lab::Scenario;
 
 pub(super) const EXPERIMENT: Experiment = Experiment::either(
@@ -26,6 +27,8 @@ const PEAK: Claim = Claim::paper(
 
 /// Packet sizes and what FOBS got with each.
 struct Sizes<'a> {
+    /// Both ends get a millisecond of a processor in so many; as many processors as there are, if none.
+    period_ms: Option<u32>,
     sizes: &'a [u32],
     sweep: Sweep,
 }
@@ -38,9 +41,15 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
         .iter()
         .map(|&packet_len| Fobs { packet_len, ack_every: ACK_EVERY, ..Fobs::default() })
         .collect();
-    let plan = Plan { paths: &[path()], bytes, rounds, variants: &variants, hosts: Hosts::Gigabit };
-    let sweep = plan.run(backend)?.pop().expect("a sweep of one path");
-    let measured = Sizes { sizes, sweep };
+    let slow = slow_hosts(backend);
+    let periods = slow.as_deref().unwrap_or_default().iter().copied().map(Some);
+    let mut measured = vec![];
+    for period_ms in std::iter::once(None).chain(periods) {
+        let hosts = Hosts::Gigabit;
+        let plan = Plan { paths: &[path()], bytes, rounds, variants: &variants, hosts, period_ms };
+        let sweep = plan.run(backend)?.pop().expect("a sweep of one path");
+        measured.push(Sizes { period_ms, sizes, sweep });
+    }
     let path = format!(
         "{:.1} MB over an OC-12 ({OC12_MBIT} Mb/s, {} ms, no loss), which the sending host's card holds it to; packets \
          travel whole (the path's MTU is {} bytes). FOBS: F = {ACK_EVERY}, B = 2, circular.",
@@ -59,8 +68,28 @@ fn measure(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
              Origin2000 and a Pentium III. Only the shape compares."
         ),
     );
-    let method = [path, hosts].into_iter().chain(failures(measured.sweep.all())).collect();
-    Ok(Findings { method, tables: vec![measured.table()], statements: measured.judge() })
+    let slowness = match &slow {
+        Err(why) => Some(format!("{NOT_SLOWED}: {why}.")),
+        Ok(periods) => (!periods.is_empty()).then(|| SLOWED.into()),
+    };
+    let failed = failures(measured.iter().flat_map(|sizes| sizes.sweep.all()));
+    let method = [path, hosts].into_iter().chain(slowness).chain(failed).collect();
+    let tables = measured.iter().map(Sizes::table);
+    if let [all] = &measured[..] {
+        return Ok(Findings { method, tables: tables.collect(), statements: all.judge() });
+    }
+    let mut plane = Plane::default();
+    measured.iter().for_each(|sizes| plane.push(sizes.condition(), sizes.judge()));
+    Ok(plane.findings(method, tables))
+}
+
+/// Periods in milliseconds, in each of which both ends are to get one of a processor; or why there can be none.
+fn slow_hosts(backend: &Backend<'_>) -> Result<Vec<u32>, String> {
+    let periods =
+        backend.choose(&[][..], backend.pick(&PERIODS_MS[..], &QUICK_PERIODS_MS[..], &QUICK_PERIODS_MS));
+    // Tried before anything is measured.
+    let tried = periods.first().map_or(Ok(()), |period_ms| Share::one_ms_of(*period_ms).map(drop));
+    tried.map(|()| periods.to_vec()).map_err(|error| error.to_string())
 }
 
 /// NCSA–LCSE: gigabit cards, an OC-12 between them (FOBS §4). The paper gives no round trip; it is a short haul. That the
@@ -70,10 +99,20 @@ fn path() -> Scenario {
 }
 
 impl Sizes<'_> {
+    fn condition(&self) -> String {
+        self.period_ms.map_or("hosts as they are".into(), |period_ms| {
+            format!("1 ms of a processor in {period_ms} at either end")
+        })
+    }
+
     fn table(&self) -> Table {
+        let (name, condition) = match self.period_ms {
+            None => ("sizes".into(), String::new()),
+            Some(period_ms) => (format!("sizes_{period_ms}"), format!(", {}", self.condition())),
+        };
         Table::of(
-            "sizes",
-            "Share of the OC-12, by size of packet",
+            name,
+            format!("Share of the OC-12, by size of packet{condition}"),
             &self.sizes.iter().zip(&self.sweep.fobs).collect::<Vec<_>>(),
         )
         .column("packet", Unit::Bytes, |(size, _)| *size)
@@ -130,6 +169,12 @@ const ACK_EVERY: u32 = 256;
 /// The paper's horizontal axis is not given.
 const SIZES: [u32; 9] = [512, 1024, 1472, 2048, 4096, 8192, 16_384, 32_768, 61_440];
 const QUICK_SIZES: [u32; 5] = [512, 1024, 4096, 16_384, 61_440];
+/// The kernel gives a group of programs a millisecond in a period at least, so that a smaller share has a longer period.
+const PERIODS_MS: [u32; 4] = [2, 3, 4, 8];
+const QUICK_PERIODS_MS: [u32; 1] = [4];
+const SLOWED: &str = "Slow hosts: the programs at either end get a millisecond of a processor in each period of some (a control \
+     group's quota, of which the kernel gives no less). Receive buffers are the program's own; it has no option for small ones.";
+const NOT_SLOWED: &str = "Slow hosts were not measured, as this host gives no shares of a processor";
 /// FOBS §5.
 const PAPER_PEAK: f64 = 0.52;
 const PEAK_MIN: f64 = 0.47;
@@ -144,7 +189,7 @@ mod tests {
 
     fn verdicts(goodputs: [f64; 2]) -> Vec<Verdict> {
         let sweep = Sweep::of(goodputs.map(|mbps| Runs::one(mbps, 0.0)).into(), Runs::default());
-        let statements = Sizes { sizes: &[512, 4096], sweep }.judge();
+        let statements = Sizes { period_ms: None, sizes: &[512, 4096], sweep }.judge();
         statements.into_iter().map(|statement| statement.verdict).collect()
     }
 
@@ -161,7 +206,8 @@ mod tests {
         let verdicts = |mbps: &[Option<f64>]| {
             let runs = mbps.iter().map(|mbps| mbps.map_or(Runs::default(), |mbps| Runs::one(mbps, 0.0)));
             let sweep = Sweep::of(runs.collect(), Runs::default());
-            let statements = Sizes { sizes: &[512, 4096, 8192][..mbps.len()], sweep }.judge();
+            let statements =
+                Sizes { period_ms: None, sizes: &[512, 4096, 8192][..mbps.len()], sweep }.judge();
             statements.into_iter().map(|statement| statement.verdict).collect::<Vec<_>>()
         };
         let open = Verdict::Open;

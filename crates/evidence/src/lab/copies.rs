@@ -5,6 +5,7 @@ use super::bench::Bench;
 use super::copied::{Copied, CopyError};
 use super::copiers::{Longhaul, NAME, PORT, Payload, TOKEN, clear, no_room};
 use super::process::Process;
+use super::processor::Share;
 use crate::ExperimentError;
 use crate::lab::temporary::Folder;
 use longhaul_lab::{Lab, Place, Side};
@@ -19,7 +20,9 @@ pub(crate) struct Copies {
     /// Of hosts.
     pair: usize,
     /// Kept: it serves for as long as this lives.
-    _server: Process,
+    server: Process,
+    /// What its ends get of a processor, the near one first: dropped after the server.
+    shares: Option<[Share; 2]>,
     served: Folder,
     address: SocketAddr,
     /// A copy may make use of what an earlier one got of this server.
@@ -75,7 +78,15 @@ impl Copies {
         let far = Place::of(Side::Right, pair);
         let address = SocketAddr::from((lab.address(far), at.port()));
         let server = Longhaul::listen(bench, lab.command(far, bench.options.program), served.path(), at)?;
-        Ok(Copies { payload, pair, _server: server, served, address, remembers: false })
+        Ok(Copies { payload, pair, server, shares: None, served, address, remembers: false })
+    }
+
+    /// Both ends get a millisecond of a processor in so many.
+    pub(crate) fn slowed(self, period_ms: u32) -> Result<Copies, ExperimentError> {
+        let share = || Share::one_ms_of(period_ms).map_err(|error| self.server.failed(error.to_string()));
+        let shares = [share()?, share()?];
+        shares[1].take_in(self.server.id()).map_err(|error| self.server.failed(error.to_string()))?;
+        Ok(Copies { shares: Some(shares), ..self })
     }
 
     /// Each copy but the first may know the server.
@@ -94,7 +105,12 @@ impl Copies {
             Longhaul::forget_servers(&self.payload)?;
         }
         let near = lab.command(Place::of(Side::Left, self.pair), bench.options.program);
-        Process::start("the copy", &mut Longhaul::copy(near, args, &self.payload, self.address, TOKEN))
+        let mut command = Longhaul::copy(near, args, &self.payload, self.address, TOKEN);
+        let process = Process::start("the copy", &mut command)?;
+        if let Some([near, _]) = &self.shares {
+            near.take_in(process.id()).map_err(|error| process.failed(error.to_string()))?;
+        }
+        Ok(process)
     }
 
     /// Where the data arrives, over UDP or TCP.

@@ -11,6 +11,7 @@ pub(crate) mod iperf;
 pub(crate) mod paths;
 pub mod plain;
 pub(crate) mod process;
+pub(crate) mod processor;
 pub mod race;
 pub mod relayed;
 pub(crate) mod side_by_side;

@@ -55,6 +55,11 @@ impl Process {
         Ok(Process { name: name.into(), child, lines, complaints, is_over: false })
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next line that it says, which must come within `limit`.
     pub(crate) fn line(&mut self, bench: &Bench<'_>, limit: Duration) -> Result<String, ExperimentError> {
         self.next_line(bench, Instant::now(), limit)?.ok_or_else(|| self.ended())
