@@ -36,6 +36,7 @@ pub const GROUPS: &[Group] = &[
         experiments: pcp::WIDE_AREA,
     },
     Group { title: "PCP: on a shared link", experiments: pcp::SIMULATIONS },
+    Group { title: "PCP: what each of its parts is worth", experiments: pcp::PARTS },
     Group { title: "Our own: striped streams", experiments: streams::EXPERIMENTS },
     Group { title: "Our own: copies", experiments: &[transports::EXPERIMENT, multipath::EXPERIMENT] },
     Group {

@@ -72,6 +72,7 @@ fn build_object(spec: &FlowSpec, flow: &ObjectFlow, path: KnownPath) -> (FlowEnd
     let control = ControlConfig {
         rate: flow.rate,
         remembered: flow.remembered,
+        pcp_without: flow.pcp_without,
         background: flow.background,
         paced: flow.paced,
         streams: flow.streams.unwrap_or(plain.streams),

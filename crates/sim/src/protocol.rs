@@ -1,7 +1,7 @@
 //! By what protocol a flow moves its bytes, and how many.
 
 use crate::ids::Side;
-use longhaul_proto::control::{ControllerKind, Remembered};
+use longhaul_proto::control::{ControllerKind, PcpPart, Remembered};
 use longhaul_proto::ecn::Ecn;
 use longhaul_proto::object::Companions;
 use longhaul_proto::object::{AckKind, SelectorKind};
@@ -97,6 +97,8 @@ pub struct ObjectFlow {
     pub rate_cap: Option<Rate>,
     /// What an earlier transfer to the same destination found.
     pub remembered: Option<Remembered>,
+    /// A part of `pcp` that is switched off, for experiments.
+    pub pcp_without: Option<PcpPart>,
     /// What its datagrams say of queues on the way, if the path shows that marks survive.
     pub ecn: Ecn,
     /// Yield to all other traffic.
@@ -122,6 +124,7 @@ impl ObjectFlow {
             rate: None,
             rate_cap: None,
             remembered: None,
+            pcp_without: None,
             ecn: control.ecn(),
             background: false,
             paced: true,

@@ -11,6 +11,7 @@ mod row;
 mod sims;
 mod verdicts;
 mod wide_area;
+mod without;
 
 use crate::experiment::Experiment;
 use longhaul_proto::control::ControllerKind;
@@ -35,3 +36,5 @@ const TCP_SACK: &str = "TCP-SACK: NewReno's rule, delayed acknowledgements, one 
 pub(crate) const WIDE_AREA: &[Experiment] = &[wide_area::FIGURE_2, lossy::FIGURE_3];
 /// On a shared link, in the paper's order.
 pub(crate) const SIMULATIONS: &[Experiment] = sims::EXPERIMENTS;
+/// What its parts are worth.
+pub(crate) const PARTS: &[Experiment] = &[without::EXPERIMENT];

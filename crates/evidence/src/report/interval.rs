@@ -99,9 +99,14 @@ impl Claim {
         if transfers < TRANSFERS_MIN {
             return self.leave_open(format!("{figures}, of {TRANSFERS_MIN} that it takes"));
         }
+        self.judge_finding(finding, figures)
+    }
+
+    /// What figures say of it; of a tie nothing.
+    pub fn judge_finding(&self, finding: Finding, figures: impl fmt::Display) -> Statement {
         match finding {
-            Finding::Holds => self.judge(true, figures),
-            Finding::Fails => self.judge(false, figures),
+            Finding::Holds => self.judge(true, figures.to_string()),
+            Finding::Fails => self.judge(false, figures.to_string()),
             Finding::Tie => self.leave_open(format!("{figures}; a tie, for the bar is within the interval")),
         }
     }

@@ -1,6 +1,6 @@
 //! What a controller begins with.
 
-use super::Remembered;
+use super::{PcpPart, Remembered};
 use crate::path::PathRate;
 use crate::units::Rate;
 use core::time::Duration;
@@ -18,6 +18,8 @@ pub struct ControlConfig {
     pub rate: Option<Rate>,
     /// What an earlier transfer to the same destination found (PCP's history).
     pub remembered: Option<Remembered>,
+    /// A part of `pcp` that is switched off, for experiments.
+    pub pcp_without: Option<PcpPart>,
     /// Yield to all other traffic.
     pub background: bool,
     /// Windows are spread over the round trip; otherwise acknowledgements alone clock them out, as TCP's.
@@ -40,6 +42,7 @@ impl ControlConfig {
             path_rate: None,
             rate: None,
             remembered: None,
+            pcp_without: None,
             background: false,
             paced: true,
             classic: false,

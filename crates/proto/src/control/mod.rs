@@ -23,7 +23,7 @@ pub use config::ControlConfig;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::ControllerKind;
-pub use pcp::Pcp;
+pub use pcp::{Pcp, PcpPart};
 pub use sabul::Sabul;
 pub use switch::Switch;
 pub use udt::Udt;

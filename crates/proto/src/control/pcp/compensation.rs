@@ -1,6 +1,7 @@
 //! How much to slow down because a queue builds (PCP §3.2).
 
 use super::line::Line;
+use super::part::{PcpPart, Without};
 use super::tit_for_tat::{QueuedRound, TitForTat};
 use crate::control::AckSample;
 use crate::units::{DatagramNumber, Time, nanos};
@@ -21,6 +22,7 @@ pub(super) struct Compensation {
     overflowed: bool,
     tit_for_tat: TitForTat,
     given_up: Option<f64>,
+    without: Without,
 }
 
 /// By how much to lower the base rate.
@@ -58,7 +60,7 @@ struct Round {
 }
 
 impl Compensation {
-    pub fn new() -> Compensation {
+    pub fn new(without: Without) -> Compensation {
         Compensation {
             least: LeastDelay::default(),
             jitter_ns: 0.0,
@@ -67,8 +69,9 @@ impl Compensation {
             queue_ns: 0.0,
             longest_ns: 0.0,
             overflowed: false,
-            tit_for_tat: TitForTat::new(),
+            tit_for_tat: TitForTat::new(without.has(PcpPart::TitForTat)),
             given_up: None,
+            without,
         }
     }
 
@@ -79,7 +82,7 @@ impl Compensation {
 
     /// Others have just let go of the queue: the rate, in bit/s, that was given up for them in vain.
     pub fn poll_given_up(&mut self) -> Option<f64> {
-        self.given_up.take()
+        self.given_up.take().filter(|_| self.without.has(PcpPart::Retake))
     }
 
     /// Datagrams were lost.
@@ -89,7 +92,10 @@ impl Compensation {
 
     /// A delay of any datagram, for the least one.
     pub fn note(&mut self, now: Time, delay_ns: i64) {
-        self.least.note(now, delay_ns);
+        if self.without.has(PcpPart::Ageing) {
+            self.least.age(now);
+        }
+        self.least.note(delay_ns);
     }
 
     /// The delay of a datagram of base traffic. Says by how much to lower the base rate, once a round trip's worth
@@ -116,14 +122,15 @@ impl Compensation {
         round.line.add(round.span_ns, self.queue_ns);
         round.least_ns = round.least_ns.min(self.queue_ns);
         round.most_ns = round.most_ns.max(self.queue_ns);
-        let is_plain = self.queue_ns > PLAIN * noise
+        let is_plain = self.without.has(PcpPart::EarlyCut)
+            && self.queue_ns > PLAIN * noise
             && round.span_ns > PLAIN_SPAN * rtt_ns
             && round.line.count() >= PLAIN_SAMPLES;
         if (ack.latest < ends && !is_plain) || round.line.count() < SAMPLES_MIN {
             return None;
         }
         let round = *round;
-        let cut = self.review(&round, pace);
+        let cut = self.review(&round, pace).filter(|_| self.without.has(PcpPart::Compensation));
         // What is on its way left at the old rate: it says nothing of the new.
         let begins = if cut.is_some() { ack.next_number } else { ends };
         self.round = Round { begins, ..Round::default() };
@@ -157,14 +164,15 @@ impl Compensation {
     /// nor is what the host sends in one go, nor jitter.
     fn noise_ns(&self, pace: Pace) -> f64 {
         let crossing = (nanos(pace.gap) as f64).min(nanos(pace.rtt) as f64 / 10.0);
-        NOISE_MIN_NS.max(crossing) + NOISE_JITTER * self.jitter_ns
+        let jitter_ns = if self.without.has(PcpPart::JitterMargin) { self.jitter_ns } else { 0.0 };
+        NOISE_MIN_NS.max(crossing) + NOISE_JITTER * jitter_ns
     }
 
     /// What a probe whose first datagram had this delay is to make up for. Flat delays say that the path carries the
     /// test if its queue is empty; if it holds something, that the path is full. So much of what is sent keeps the
     /// queue from draining within two round trips.
     pub fn burden(&self, delay_ns: i64, pace: Pace) -> f64 {
-        if self.tit_for_tat.is_weak() {
+        if self.tit_for_tat.is_weak() || !self.without.has(PcpPart::Burden) {
             return 0.0;
         }
         let queue_ns = self.least.excess(delay_ns) - self.noise_ns(pace) / 2.0;
@@ -181,11 +189,14 @@ struct LeastDelay {
 }
 
 impl LeastDelay {
-    fn note(&mut self, now: Time, delay_ns: i64) {
+    fn age(&mut self, now: Time) {
         if now.since(self.began) > LEAST_AGE {
             self.previous = self.current.take();
             self.began = now;
         }
+    }
+
+    fn note(&mut self, delay_ns: i64) {
         self.current = Some(self.current.map_or(delay_ns, |least| least.min(delay_ns)));
     }
 
@@ -238,7 +249,7 @@ mod tests {
 
     impl Feed {
         fn new() -> Feed {
-            Feed { watched: Compensation::new(), number: 0, rate: RATE }
+            Feed { watched: Compensation::new(Without::default()), number: 0, rate: RATE }
         }
 
         /// `count` datagrams with the delay (µs, beyond a constant) that `delay` gives; returns the cuts.
@@ -281,6 +292,20 @@ mod tests {
     #[test]
     fn an_empty_queue_is_left_alone() {
         assert!(Feed::new().send(500, |_| 0).is_empty());
+    }
+
+    #[test]
+    fn without_compensation_a_queue_is_left_alone() {
+        let watched = Compensation::new(Without(Some(PcpPart::Compensation)));
+        assert!(Feed { watched, ..Feed::new() }.send(500, |i| 100 * i).is_empty());
+    }
+
+    #[test]
+    fn without_tit_for_tat_cuts_stay_full() {
+        let mut feed = Feed { watched: Compensation::new(Without(Some(PcpPart::TitForTat))), ..Feed::new() };
+        feed.send(100, |_| 0);
+        let cuts = feed.send(1000, |_| 10_000);
+        assert!(*cuts.last().unwrap() > 0.15, "{cuts:?}");
     }
 
     #[test]
@@ -352,10 +377,12 @@ mod tests {
     #[test]
     fn the_least_delay_is_aged() {
         let mut least = LeastDelay::default();
-        least.note(Time::ZERO, -1_000_000);
+        least.age(Time::ZERO);
+        least.note(-1_000_000);
         assert_eq!(least.excess(4_000_000), 5e6);
         for second in 1..30 {
-            least.note(Time::from_millis(1000 * second), 4_000_000);
+            least.age(Time::from_millis(1000 * second));
+            least.note(4_000_000);
         }
         assert_eq!(least.excess(4_000_000), 0.0);
     }

@@ -29,6 +29,7 @@
 
 mod compensation;
 mod line;
+mod part;
 mod search;
 mod tit_for_tat;
 mod train;
@@ -41,8 +42,11 @@ use crate::units::{Rate, Time};
 use compensation::{Compensation, Pace};
 use core::time::Duration;
 use fastrand::Rng;
+use part::Without;
 use search::Search;
 use train::{Train, TrainLen, Verdict};
+
+pub use part::PcpPart;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -63,6 +67,7 @@ pub struct Pcp {
     /// No probe before: the base rate is not made use of, so nothing would come of a higher one.
     idle_until: Time,
     receiver: Receiver,
+    without: Without,
     rng: Rng,
 }
 
@@ -81,19 +86,22 @@ impl Pcp {
     /// Begin at a third of what is remembered of the path; where nothing is, of what the path check told of it.
     pub fn new(config: ControlConfig) -> Pcp {
         let rtt = config.rtt.clamp(RTT_MIN, RTT_MAX);
-        let known = config.remembered.or(config.path_rate.map(|path| Remembered::new(path.rate)));
+        let without = Without(config.pcp_without);
+        let remembered = config.remembered.filter(|_| without.has(PcpPart::History));
+        let known = remembered.or(config.path_rate.map(|path| Remembered::new(path.rate)));
         Pcp {
             datagram_len: config.datagram_len.max(1),
             rtt: Rtt::new(rtt),
-            search: Search::new(config.datagram_len.max(1), rtt, known),
+            search: Search::new(config.datagram_len.max(1), rtt, known, without),
             train: None,
-            train_len: TrainLen::new(),
-            compensation: Compensation::new(),
-            tolerance: TOLERANCE,
+            train_len: TrainLen::new(without),
+            compensation: Compensation::new(without),
+            tolerance: if without.has(PcpPart::Tolerance) { TOLERANCE } else { 0.0 },
             repay: 0.0,
             disturbed: [(Time::ZERO, Time::ZERO); 2],
             idle_until: Time::ZERO,
             receiver: Receiver::default(),
+            without,
             rng: Rng::with_seed(config.seed),
         }
     }
@@ -121,7 +129,7 @@ impl Pcp {
         let Some(train) = self.train.take() else { return };
         self.repay = 0.0;
         let burden = self.compensation.burden(train.first_delay(), self.pace());
-        let verdict = train.judge(burden - self.tolerance, &mut self.rng);
+        let verdict = train.judge(burden - self.tolerance, self.without, &mut self.rng);
         self.train_len.on_verdict(verdict);
         match verdict {
             Verdict::Carried(rate) => self.search.on_carried(now, rate),
@@ -159,8 +167,10 @@ impl Pcp {
         let excess = 1.0 - self.search.base() / self.search.test_rate();
         let excess_bits = excess * 8.0 * (u64::from(train.datagrams) * self.datagram_len) as f64;
         // A probe tests a rate, it does not take it: not even where it fails again and again.
-        self.repay = excess_bits.max(0.0) / self.rtt().as_secs_f64();
-        if excess > DISTURBING {
+        if self.without.has(PcpPart::Repay) {
+            self.repay = excess_bits.max(0.0) / self.rtt().as_secs_f64();
+        }
+        if excess > DISTURBING && self.without.has(PcpPart::TrainShadow) {
             let span = train_ended.since(train_began);
             self.disturbed = [self.disturbed[1], (train_began, train_ended + span.mul_f64(2.0 * excess))];
         }
@@ -305,7 +315,7 @@ impl Controller for Pcp {
     /// what falls due in this span leaves together: shorter than any queue worth compensating, and with a dozen
     /// datagrams at most at 500 Mb/s within what a bottleneck's smallest buffers hold.
     fn burst(&self) -> Duration {
-        BURST
+        if self.without.has(PcpPart::Burst) { BURST } else { Duration::ZERO }
     }
 
     fn remember(&self) -> Option<Remembered> {

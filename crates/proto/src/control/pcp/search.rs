@@ -1,6 +1,7 @@
 //! Which rate to test next, and when (PCP §3.3, §3.4).
 
 use super::super::{RATE_MIN, Remembered};
+use super::part::{PcpPart, Without};
 use crate::units::{Rate, Time};
 use core::time::Duration;
 use fastrand::Rng;
@@ -23,6 +24,7 @@ pub(super) struct Search {
     /// No test before.
     next: Time,
     history: Option<History>,
+    without: Without,
 }
 
 /// What earlier transfers found, and whether it turned out right.
@@ -37,7 +39,7 @@ struct History {
 
 impl Search {
     /// Begin at the share of what is remembered, or else with a full datagram in half a round trip (§3.3).
-    pub fn new(datagram_len: u64, rtt: Duration, remembered: Option<Remembered>) -> Search {
+    pub fn new(datagram_len: u64, rtt: Duration, remembered: Option<Remembered>, without: Without) -> Search {
         let datagram_bits = 8.0 * datagram_len as f64;
         let mut search = Search {
             datagram_bits,
@@ -49,6 +51,7 @@ impl Search {
             voids: 0,
             next: Time::ZERO,
             history: None,
+            without,
         };
         let from_nothing = 2.0 * datagram_bits / rtt.as_secs_f64();
         let from_history = remembered.map(|known| {
@@ -106,7 +109,13 @@ impl Search {
         self.step = self.step_after_failure(came_in_at).max(self.step_min());
         self.failures = (self.failures + 1).min(BACKOFF_MAX);
         self.voids = 0;
-        self.next = asked_at + self.rtt.mul_f64(f64::from(1 << self.failures) * (0.5 + 0.5 * rng.f64()));
+        let failures = if self.without.has(PcpPart::BackOff) { self.failures } else { 1 };
+        self.next = asked_at + self.rtt.mul_f64(f64::from(1 << failures) * (0.5 + 0.5 * self.draw(rng)));
+    }
+
+    /// How much of what is left to chance a wait takes, 0 to 1: flows that fail together should not test together again.
+    fn draw(&self, rng: &mut Rng) -> f64 {
+        if self.without.has(PcpPart::RandomWait) { rng.f64() } else { 0.5 }
     }
 
     /// §3.3 suggests to guess the rate from a failed probe's slope, that is from the rate at which it came in. After a
@@ -114,7 +123,9 @@ impl Search {
     /// than half. After a failure it is near, and the guess, which strangers' packets and chance make too large or too
     /// small, takes off half to three quarters.
     fn step_after_failure(&self, came_in_at: Option<f64>) -> f64 {
-        let Some(rate) = came_in_at else { return self.step / 2.0 };
+        let Some(rate) = came_in_at.filter(|_| self.without.has(PcpPart::Guess)) else {
+            return self.step / 2.0;
+        };
         let guess = rate * GUESS - self.proven;
         if self.failures == 0 {
             guess.clamp(self.step / 2.0, self.step * SHRINK)
@@ -141,7 +152,7 @@ impl Search {
         self.proven = (self.base() * (1.0 - share)).max(RATE_MIN);
         self.step = self.step.min(self.proven).max(self.step_min());
         self.failures = self.failures.min(1);
-        let soon = now + self.rtt.mul_f64(2.0 + 2.0 * rng.f64());
+        let soon = now + self.rtt.mul_f64(2.0 + 2.0 * self.draw(rng));
         self.next = if drains { soon } else { self.next.min(soon) };
     }
 
@@ -163,6 +174,9 @@ impl Search {
     fn step_min(&self) -> f64 {
         if self.proven <= self.floor() {
             return 2.0 * self.floor() - self.proven;
+        }
+        if !self.without.has(PcpPart::LeastStep) {
+            return STEP_NONE;
         }
         let additive = self.datagram_bits / self.rtt.max(STEP_SPAN_MIN).as_secs_f64();
         additive.min(self.base() / STEP_SHARE)
@@ -198,6 +212,8 @@ const SHRINK: f64 = 0.9;
 const STEP_SPAN_MIN: Duration = Duration::from_millis(25);
 /// … and at most this part of the base rate.
 const STEP_SHARE: f64 = 4.0;
+/// Without a least step: what is as good as none, and can be doubled.
+const STEP_NONE: f64 = 1.0;
 /// What was remembered and turned out right outlives a slower transfer by this factor.
 const KEPT: f64 = 0.8;
 /// Nor is it above this before a test succeeded, however short the round trip.
@@ -215,7 +231,7 @@ mod tests {
     const UNIT: f64 = 100_000.0;
 
     fn search(remembered: Option<Remembered>) -> Search {
-        Search::new(LEN, RTT, remembered)
+        Search::new(LEN, RTT, remembered, Without::default())
     }
 
     fn rng() -> Rng {
@@ -261,6 +277,20 @@ mod tests {
         assert!((again(11.0) - 2.82).abs() < 1e-9);
         assert!((again(8.5) - (8.5 * 0.97 - 6.0)).abs() < 1e-9);
         assert!((again(5.0) - 1.41).abs() < 1e-9);
+    }
+
+    #[test]
+    fn parts_of_the_search_can_be_switched_off() {
+        let without = |part| {
+            let mut search = Search::new(LEN, RTT, None, Without(Some(part)));
+            search.on_carried(Time::ZERO, search.test_rate());
+            (0..20).for_each(|_| search.on_failed(Time::ZERO, Some(3.0 * UNIT), &mut rng()));
+            search
+        };
+        assert!(without(PcpPart::BackOff).next() <= Time::ZERO + RTT * 2);
+        assert_eq!(without(PcpPart::RandomWait).next(), Time::ZERO + RTT * 48);
+        assert!(without(PcpPart::LeastStep).step < 0.01 * UNIT);
+        assert!(without(PcpPart::BackOff).step >= 0.5 * UNIT);
     }
 
     #[test]

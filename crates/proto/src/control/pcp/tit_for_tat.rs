@@ -9,6 +9,8 @@ pub(super) struct TitForTat {
     given_up: f64,
     /// Longest queueing delay since it was, ns.
     most_ns: f64,
+    /// Full compensation may be given up.
+    may_fade: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,8 +50,8 @@ pub(super) struct QueuedRound {
 
 impl TitForTat {
     /// Nothing has been tried yet.
-    pub const fn new() -> TitForTat {
-        TitForTat { mode: FRESH, given_up: 0.0, most_ns: 0.0 }
+    pub const fn new(may_fade: bool) -> TitForTat {
+        TitForTat { mode: FRESH, given_up: 0.0, most_ns: 0.0, may_fade }
     }
 
     /// Others fill the queue, whatever we do.
@@ -80,7 +82,7 @@ impl TitForTat {
         }
         match &mut self.mode {
             Mode::Full(yielded) => {
-                if yielded.on_round(round) {
+                if yielded.on_round(round) && self.may_fade {
                     self.given_up = yielded.first_rate;
                     self.most_ns = round.mean_ns;
                     self.mode = WEAK;
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn cuts_in_vain_are_divided_by_ten_again_and_again() {
-        let mut tit_for_tat = TitForTat::new();
+        let mut tit_for_tat = TitForTat::new(true);
         let mut rate = 10e6;
         // A fifth each round: 0.2, 0.36 and 0.488 of 50 ms are held back, which would have drained 10 ms five times.
         let cuts: Vec<f64> = (0..8)
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn cuts_that_help_stay_full() {
-        let mut tit_for_tat = TitForTat::new();
+        let mut tit_for_tat = TitForTat::new(true);
         let mut rate = 10e6;
         for i in 0..20 {
             let mean_ns = 40e6 * 0.6f64.powi(i);
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_comes_back_because_we_sped_up_is_not_others() {
-        let mut tit_for_tat = TitForTat::new();
+        let mut tit_for_tat = TitForTat::new(true);
         for _ in 0..100 {
             tit_for_tat.on_round(&round(2e6, 10e6));
         }
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_told_when_others_let_go() {
-        let mut tit_for_tat = TitForTat::new();
+        let mut tit_for_tat = TitForTat::new(true);
         made_weak(&mut tit_for_tat);
         assert_eq!(tit_for_tat.on_delay(30e6), None);
         assert_eq!(tit_for_tat.on_delay(16e6), None);
@@ -211,7 +213,7 @@ mod tests {
     #[test]
     fn an_overflow_is_an_opportunity_to_try_again() {
         for (after_ns, works) in [(9.9e6, false), (2e6, true)] {
-            let mut tit_for_tat = TitForTat::new();
+            let mut tit_for_tat = TitForTat::new(true);
             let rate = made_weak(&mut tit_for_tat);
             let cut = tit_for_tat.on_round(&QueuedRound { overflowed: true, ..round(10e6, rate) });
             assert_eq!(cut, OVERFLOW_CUT_MAX);
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_lone_flow_finds_out_in_the_end() {
-        let mut tit_for_tat = TitForTat::new();
+        let mut tit_for_tat = TitForTat::new(true);
         let rate = made_weak(&mut tit_for_tat);
         let cuts: Vec<f64> = (0..=RETRY_ROUNDS).map(|_| tit_for_tat.on_round(&round(10e6, rate))).collect();
         assert_eq!(*cuts.last().unwrap(), RETRY_CUT_MAX);

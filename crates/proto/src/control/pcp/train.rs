@@ -1,6 +1,7 @@
 //! A probe on its way, and what its arrivals say (PCP §3.1).
 
 use super::line::{Line, normal_cdf};
+use super::part::{PcpPart, Without};
 use crate::control::{ProbeTrain, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time};
 use core::time::Duration;
@@ -96,7 +97,7 @@ impl Train {
 
     /// What it says, once all of it is heard. `burden`: how fast delays should fall because of a queue that was there
     /// before; below zero, how fast they may grow.
-    pub fn judge(&self, burden: f64, rng: &mut Rng) -> Verdict {
+    pub fn judge(&self, burden: f64, without: Without, rng: &mut Rng) -> Verdict {
         if !self.is_heard() {
             return Verdict::Lost;
         }
@@ -105,16 +106,20 @@ impl Train {
         let sent_span = last.sent.since(first.sent);
         let realised = Rate::measured(gaps * self.datagram_len, sent_span).0 as f64;
         let asked = self.ask.rate.0 as f64;
-        if (realised / asked - 1.0).abs() > OFF_RATE {
+        if (realised / asked - 1.0).abs() > OFF_RATE && without.has(PcpPart::Void) {
             return Verdict::Void(realised);
         }
         let mut line = Line::default();
-        for arrival in &self.heard {
+        let all = without.has(PcpPart::Line);
+        let ends = [first.number, last.number];
+        for arrival in self.heard.iter().filter(|arrival| all || ends.contains(&arrival.number)) {
             let delay = delay_ns(arrival).wrapping_sub(delay_ns(&first));
             line.add(arrival.sent.since(first.sent).as_nanos() as f64, delay as f64);
         }
         let span_ns = sent_span.as_nanos() as f64;
-        if rng.f64() < acceptance(&line, burden, span_ns, span_ns / gaps as f64) {
+        let acceptance = acceptance(&line, burden, span_ns, span_ns / gaps as f64);
+        let needed = if without.has(PcpPart::Chance) { rng.f64() } else { CERTAIN };
+        if needed < acceptance {
             Verdict::Carried(realised)
         } else {
             Verdict::Queued(realised / (1.0 + line.slope().max(0.0)))
@@ -151,16 +156,21 @@ fn acceptance(line: &Line, burden: f64, span_ns: f64, gap_ns: f64) -> f64 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TrainLen {
     longest: f64,
+    varies: bool,
 }
 
 impl TrainLen {
     /// Nothing is known of the path's losses.
-    pub fn new() -> TrainLen {
-        TrainLen { longest: TRAIN_FIRST }
+    pub fn new(without: Without) -> TrainLen {
+        let varies = without.has(PcpPart::TrainLength);
+        TrainLen { longest: if varies { TRAIN_FIRST } else { TRAIN_FEW }, varies }
     }
 
     /// A probe is over.
     pub fn on_verdict(&mut self, verdict: Verdict) {
+        if !self.varies {
+            return;
+        }
         self.longest = match verdict {
             Verdict::Carried(_) | Verdict::Queued(_) => (self.longest * 2.0).min(TRAIN_MAX),
             Verdict::Lost => (self.longest / 2.0).max(TRAIN_FEW),
@@ -183,6 +193,8 @@ impl TrainLen {
 const OVERTAKEN: u64 = 3;
 /// A train whose rate is off by a larger share is void: the host could not pace it.
 const OFF_RATE: f64 = 0.1;
+/// Without chance only what is surely accepted is.
+const CERTAIN: f64 = 1.0 - f64::EPSILON;
 /// Growth over a whole train that timestamps do not resolve.
 const FLAT_NS: f64 = 1_000.0;
 /// How far delays stray before a train has shown it, as a share of the spacing: strangers' packets come in between.
@@ -222,13 +234,18 @@ mod tests {
 
     fn accepted(train: &Train) -> f64 {
         let mut rng = Rng::with_seed(1);
-        let count = (0..2000).filter(|_| matches!(train.judge(0.0, &mut rng), Verdict::Carried(_))).count();
+        let count = (0..2000)
+            .filter(|_| matches!(train.judge(0.0, Without::default(), &mut rng), Verdict::Carried(_)))
+            .count();
         count as f64 / 2000.0
     }
 
     #[test]
     fn flat_and_falling_delays_are_accepted() {
-        assert_eq!(train(5, 100, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Carried(1e8));
+        assert_eq!(
+            train(5, 100, |_| 30_000).judge(0.0, Without::default(), &mut Rng::with_seed(1)),
+            Verdict::Carried(1e8)
+        );
         assert_eq!(accepted(&train(5, 100, |i| 31_000 - 200 * i)), 1.0);
         assert_eq!(accepted(&train(2, 100, |_| 30_000)), 1.0);
     }
@@ -236,7 +253,8 @@ mod tests {
     #[test]
     fn steadily_growing_delays_tell_the_rate_carried() {
         // 20 µs more each 100 µs: it comes in 120 µs apart.
-        let verdict = train(10, 100, |i| 30_000 + 20 * i).judge(0.0, &mut Rng::with_seed(1));
+        let verdict =
+            train(10, 100, |i| 30_000 + 20 * i).judge(0.0, Without::default(), &mut Rng::with_seed(1));
         let Verdict::Queued(rate) = verdict else { panic!("{verdict:?}") };
         assert!((rate - 1e8 / 1.2).abs() < 1.0, "{rate}");
     }
@@ -244,8 +262,13 @@ mod tests {
     /// A third of the probes of a path that had room failed by noise.
     #[test]
     fn growth_that_is_tolerated_fails_no_probe() {
-        let verdict =
-            |growth_us: u64| train(10, 100, |i| 30_000 + growth_us * i).judge(-0.03, &mut Rng::with_seed(1));
+        let verdict = |growth_us: u64| {
+            train(10, 100, |i| 30_000 + growth_us * i).judge(
+                -0.03,
+                Without::default(),
+                &mut Rng::with_seed(1),
+            )
+        };
         assert!(matches!(verdict(3), Verdict::Carried(_)));
         assert!(matches!(verdict(9), Verdict::Queued(_)));
     }
@@ -261,9 +284,34 @@ mod tests {
 
     #[test]
     fn a_train_off_its_rate_is_void() {
-        assert_eq!(train(5, 112, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Void(89_285_714.0));
-        assert!(matches!(train(5, 85, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Void(_)));
-        assert!(matches!(train(5, 109, |_| 30_000).judge(0.0, &mut Rng::with_seed(1)), Verdict::Carried(_)));
+        assert_eq!(
+            train(5, 112, |_| 30_000).judge(0.0, Without::default(), &mut Rng::with_seed(1)),
+            Verdict::Void(89_285_714.0)
+        );
+        assert!(matches!(
+            train(5, 85, |_| 30_000).judge(0.0, Without::default(), &mut Rng::with_seed(1)),
+            Verdict::Void(_)
+        ));
+        assert!(matches!(
+            train(5, 109, |_| 30_000).judge(0.0, Without::default(), &mut Rng::with_seed(1)),
+            Verdict::Carried(_)
+        ));
+    }
+
+    #[test]
+    fn parts_of_the_judgement_can_be_switched_off() {
+        let judge = |train: &Train, part| train.judge(0.0, Without(Some(part)), &mut Rng::with_seed(1));
+        let off_rate = train(5, 112, |_| 30_000);
+        assert_eq!(judge(&off_rate, PcpPart::Void), Verdict::Carried(89_285_714.0));
+        // Noise that would pass now and then.
+        let noisy = train(5, 100, |i| 30_000 + 30 * (i % 2) + 2 * i);
+        assert!(matches!(judge(&noisy, PcpPart::Chance), Verdict::Queued(_)));
+        // Its ends alone show no growth.
+        let arched = train(5, 100, |i| 30_000 + [0, 20, 60, 60, 0][i as usize]);
+        assert_eq!(judge(&arched, PcpPart::Line), Verdict::Carried(1e8));
+        let mut lengths = TrainLen::new(Without(Some(PcpPart::TrainLength)));
+        lengths.on_verdict(Verdict::Carried(1.0));
+        assert_eq!(lengths.of(1e9, LEN, Duration::from_millis(100)), 5);
     }
 
     #[test]
@@ -272,7 +320,7 @@ mod tests {
         train.heard.remove(2);
         // Its numbers are 10 to 14.
         assert!(!train.is_heard() && !train.is_overtaken(16) && train.is_overtaken(17));
-        assert_eq!(train.judge(0.0, &mut Rng::with_seed(1)), Verdict::Lost);
+        assert_eq!(train.judge(0.0, Without::default(), &mut Rng::with_seed(1)), Verdict::Lost);
     }
 
     #[test]
@@ -292,13 +340,13 @@ mod tests {
         for arrival in &mut train.heard {
             arrival.arrival = Time(arrival.arrival.0.wrapping_sub(1_500_000_000));
         }
-        assert_eq!(train.judge(0.0, &mut Rng::with_seed(1)), Verdict::Carried(1e8));
+        assert_eq!(train.judge(0.0, Without::default(), &mut Rng::with_seed(1)), Verdict::Carried(1e8));
     }
 
     #[test]
     fn lengths_follow_the_rate() {
         let rtt = Duration::from_millis(100);
-        let mut lengths = TrainLen::new();
+        let mut lengths = TrainLen::new(Without::default());
         let of = |lengths: TrainLen, per_rtt: f64| lengths.of(per_rtt * 8.0 * LEN as f64 / 0.1, LEN, rtt);
         let first = [1.0, 2.0, 6.0, 14.0, 30.0, 62.0, 126.0].map(|rate| of(lengths, rate));
         assert_eq!(first, [2, 2, 3, 5, 5, 9, 10]);
@@ -309,7 +357,7 @@ mod tests {
     #[test]
     fn losses_make_trains_shorter_for_a_while() {
         let rtt = Duration::from_millis(100);
-        let mut lengths = TrainLen::new();
+        let mut lengths = TrainLen::new(Without::default());
         let mut of_fast = |verdict| {
             lengths.on_verdict(verdict);
             lengths.of(1e9, LEN, rtt)
