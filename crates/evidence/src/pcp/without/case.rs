@@ -224,11 +224,8 @@ pub(super) const CASES: &[Case] = &[
     case(ONE_TCP, MIDDLE, Flows::Long { pcp: 1, tcp: 1, seconds: 20 }),
     case(FOUR_TCP, MIDDLE, Flows::Long { pcp: 1, tcp: 4, seconds: 20 }),
     case(FOUR_PCP, MIDDLE, Flows::Long { pcp: 4, tcp: 0, seconds: 20 }),
-    Case {
-        queue_bdp: 0.25,
-        ..case("four of PCP, a quarter of the queue", MIDDLE, Flows::Long { pcp: 4, tcp: 0, seconds: 20 })
-    },
-    case(TEN_PCP, MIDDLE, Flows::Together { count: 10 }),
+    Case { queue_bdp: 0.25, ..case(SEVERAL[1], MIDDLE, Flows::Long { pcp: 4, tcp: 0, seconds: 20 }) },
+    case(SEVERAL[2], MIDDLE, Flows::Together { count: 10 }),
     case(AGAIN, FAST, Flows::Again { count: COUNT, remembers: true }),
     Case { others: 0.4, ..case(AGAIN_BESIDE, MIDDLE, Flows::Again { count: COUNT, remembers: true }) },
     Case { loss: 0.01, ..case("20 MB, 1 % lost", FAST, Flows::One { bytes: LONG }) },
@@ -258,7 +255,9 @@ pub(super) const LATE: [&str; 4] = [
 pub(super) const ONE_TCP: &str = "beside one TCP";
 pub(super) const FOUR_TCP: &str = "beside four TCPs";
 pub(super) const FOUR_PCP: &str = "four of PCP";
-pub(super) const TEN_PCP: &str = "ten of 250 KB at once";
+/// Several of PCP.
+pub(super) const SEVERAL: [&str; 3] =
+    [FOUR_PCP, "four of PCP, a quarter of the queue", "ten of 250 KB at once"];
 pub(super) const AGAIN: &str = "250 KB again";
 pub(super) const AGAIN_BESIDE: &str = "250 KB again beside others' 40 %";
 

@@ -147,6 +147,7 @@ fn worths(parts: &[PcpPart], effects: &[Effect]) -> Table {
         .text("helps most, without it", |part| told(*part, Worth::Helps))
         .column("costs", Unit::Number, |part| count(*part, Worth::Costs))
         .text("costs most, without it", |part| told(*part, Worth::Costs))
+        .text("unclear most, without it", |part| told(*part, Worth::Unclear))
         .table()
         .plot(Plot::bars("part", &["helps", "costs"]))
 }
