@@ -112,7 +112,7 @@ fn mean(measure: Measure, runs: &[Run]) -> Option<f64> {
 }
 
 /// The effects of a part that are worth this, the largest first.
-fn largest<'a>(effects: &'a [Effect], part: PcpPart, worth: Worth) -> Vec<&'a Effect> {
+fn largest(effects: &[Effect], part: PcpPart, worth: Worth) -> Vec<&Effect> {
     let mut found: Vec<&Effect> =
         effects.iter().filter(|effect| effect.part == part && effect.worth == worth).collect();
     let weight = |effect: &Effect| effect.measure.weight(&effect.interval);
