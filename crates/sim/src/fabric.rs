@@ -169,6 +169,13 @@ impl Fabric {
         &self.flows[slot as usize]
     }
 
+    /// What enters from now on takes this hop in place of the only one so far.
+    pub(crate) fn reroute(&mut self, slot: u32, hop: HopId) {
+        let flow = &mut self.flows[slot as usize];
+        assert_eq!(flow.route.hops().len(), 1, "a flow over one hop");
+        flow.route = Route::over(hop);
+    }
+
     /// The counts of a flow's packets that `from` sends.
     pub(crate) fn counters(&mut self, slot: u32, from: Side) -> &mut Counters {
         &mut self.flows[slot as usize].counters[from.index()]

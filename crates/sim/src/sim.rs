@@ -168,6 +168,16 @@ impl<L: Endpoint, R: Endpoint> Sim<L, R> {
         self.fabric.round_trip(&placement.route) + placement.access_delay * 2
     }
 
+    /// A router lets what a flow sends from now on, either way, take another hop in place of its only one; what has passed
+    /// the old one still arrives.
+    ///
+    /// # Panics
+    /// If the flow has been removed, or passes several hops.
+    pub fn reroute(&mut self, id: FlowId, hop: HopId) {
+        self.flow(id);
+        self.fabric.reroute(id.slot, hop);
+    }
+
     /// Largest IP packet that passes all the way of a flow so placed.
     pub fn mtu(&self, placement: &Placement) -> u32 {
         self.fabric.mtu(&placement.route)
