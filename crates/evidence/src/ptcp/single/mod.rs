@@ -1,6 +1,8 @@
 //! ptcp-single: what the paper says of single connections against parallel ones: what a loss costs, what they get of a fast
 //! path, MulTCP among them, which acts as many, and what parallel ones leave to a single one.
 
+mod emulated;
+
 use super::{FULL, MSS, START_GAP};
 use crate::experiment::{self, Experiment};
 use crate::report::{Claim, Findings, Plane, Plot, Statement, Table, Unit};
@@ -13,13 +15,23 @@ use longhaul_sim::trace::TraceMode;
 use longhaul_sim::traffic::{Arrivals, Traffic};
 use longhaul_sim::workload::{FlowRecord, Measured, Workload};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub(super) const EXPERIMENT: Experiment = Experiment::simulated(
     "ptcp-single",
     "Parallel TCPs against a single one, and against MulTCP, which acts as many",
-    &[ONE_LOSS, SINGLE, EMULATED, STEALS],
+    &[
+        ONE_LOSS,
+        emulated::HALVES,
+        SINGLE,
+        emulated::LESS,
+        STEALS,
+        emulated::WITH_SACK,
+        emulated::BY_TIMER,
+        emulated::LEAVES,
+    ],
     run,
 );
 
@@ -30,10 +42,6 @@ const ONE_LOSS: Claim = Claim::paper(
 const SINGLE: Claim = Claim::paper(
     "Parallel TCP, single and parallel approach",
     "a single TCP gets less of a fast path than ten parallel ones (a tenth less, whatever is lost)",
-);
-const EMULATED: Claim = Claim::paper(
-    "Parallel TCP, single and parallel approach",
-    "one that acts as ten gets less than ten (a tenth less, whatever is lost): when its timer expires it gives up what all ten had",
 );
 const STEALS: Claim = Claim::paper(
     "Parallel TCP, single and parallel approach",
@@ -89,16 +97,33 @@ enum Job {
     /// The path alone.
     Alone { sending: Sending, losses: Losses, seed: u64 },
     /// Beside one plain connection, which comes first.
-    Beside { sending: Sending, seed: u64 },
+    Beside { sending: Sending, queue_bdp: f64, seed: u64 },
 }
 
-/// How packets are lost at random, and whether TCPs say which.
+/// How packets are lost at random, and what the paper does not say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Losses {
     share: f64,
-    /// Packets in a row, in the mean.
+    condition: Condition,
+}
+
+/// What the paper does not say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Condition {
+    /// Packets that are lost in a row, in the mean.
     burst: Option<f64>,
+    /// Whether TCPs say which.
     sack: bool,
+    /// Of the queue, in bandwidth-delay products.
+    queue_bdp: f64,
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let losses = self.burst.map_or("single losses".into(), |burst| format!("{burst} lost in a row"));
+        let sack = if self.sack { "SACK" } else { "no SACK" };
+        write!(f, "{losses}, {sack}, queue {} BDP", self.queue_bdp)
+    }
 }
 
 /// What came of it: in a run with one loss the part of what all had on their way that it took, in the others the share of the
@@ -106,19 +131,20 @@ struct Losses {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Outcome {
     share: f64,
-    timeouts: u64,
+    timeouts: f64,
 }
 
 impl Job {
     fn run(&self, seconds: u64) -> Outcome {
         match *self {
             Job::OneLoss(sending) => one_loss(sending),
-            Job::Alone { sending, losses: Losses { share, burst, sack }, seed } => {
-                let path = Scenario { loss: share, burst, seed, ..path() };
+            Job::Alone { sending, losses: Losses { share, condition }, seed } => {
+                let Condition { burst, sack, queue_bdp } = condition;
+                let path = Scenario { loss: share, burst, seed, queue_bdp: Some(queue_bdp), ..path() };
                 outcome(&path, vec![sending.traffic(sack, None)], seconds)
             }
-            Job::Beside { sending, seed } => {
-                let path = Scenario { seed, ..path() };
+            Job::Beside { sending, queue_bdp, seed } => {
+                let path = Scenario { seed, queue_bdp: Some(queue_bdp), ..path() };
                 let single = Sending::Parallel(1).traffic(true, None);
                 outcome(&path, vec![single, sending.traffic(true, None)], seconds)
             }
@@ -131,7 +157,8 @@ fn outcome(path: &Scenario, traffic: Vec<Traffic>, seconds: u64) -> Outcome {
     let until = Time::from_millis(seconds * 1000);
     let measured = simulate(path, traffic, Time::from_millis(seconds * 250), until, None);
     let mbps = measured.goodputs(0).iter().sum::<f64>() * 1e-6;
-    let timeouts = measured.of(0).map(|flow| flow.stats.timeouts).sum();
+    let timeouts: u64 = measured.of(0).map(|flow| flow.stats.timeouts).sum();
+    let timeouts = timeouts as f64;
     Outcome { share: mbps / (path.bottleneck_mbit * FULL), timeouts }
 }
 
@@ -163,10 +190,10 @@ fn one_loss(sending: Sending) -> Outcome {
         let lost: u64 = measured.flows.iter().map(|flow| flow.wire.dropped.loss).sum();
         (lost == 1).then(|| Outcome {
             share: taken(&measured.flows, (at_s / ROUND.as_secs_f64()) as usize),
-            timeouts: measured.flows.iter().map(|flow| flow.stats.timeouts).sum(),
+            timeouts: measured.flows.iter().map(|flow| flow.stats.timeouts).sum::<u64>() as f64,
         })
     };
-    (0..MOMENTS).find_map(at).unwrap_or(Outcome { share: f64::NAN, timeouts: 0 })
+    (0..MOMENTS).find_map(at).unwrap_or(Outcome { share: f64::NAN, timeouts: 0.0 })
 }
 
 /// How much less came in after a loss in this round trip than before, as a share.
@@ -183,38 +210,68 @@ fn taken(flows: &[FlowRecord], loss_round: usize) -> f64 {
 }
 
 fn run(options: &Options<'_>) -> Findings {
-    let counts: &[u32] = options.scale.pick(&[1, 2, 3, 5, 10], &[1, 2, 3, 5, 10], &[1]);
-    let shares: &[f64] = options.scale.pick(&LOSSES, &LOSSES, &LOSSES[2..]);
-    let (seconds, seeds) = options.scale.pick((120, 10), (60, 3), (2, 1));
+    let scale = options.scale;
+    let counts: &[u32] = scale.pick(&[1, 2, 3, 5, 10, 20], &[1, 2, 3, 5, 10], &[1]);
+    let shares: &[f64] = scale.pick(&LOSSES, &LOSSES, &LOSSES[2..]);
+    let queues: &[f64] = scale.pick(&QUEUES_BDP, &QUEUES_BDP[..1], &QUEUES_BDP[..1]);
+    let acting: &[u32] = scale.pick(&[2, 5, MANY, 20], &[MANY], &[MANY]);
+    let (seconds, seeds) = scale.pick((120, 4), (60, 3), (2, 1));
     let seeds = options.seed..options.seed + seeds;
-    let losing: Vec<Sending> =
-        counts.iter().flat_map(|&count| [Sending::Parallel(count), Sending::Emulated(count)]).collect();
-    let conditions: Vec<(Option<f64>, bool)> =
-        [false, true].iter().flat_map(|&sack| BURSTS.map(|burst| (burst, sack))).collect();
-    let rows: Vec<(Losses, Sending)> = conditions
+    let both = |count| [Sending::Parallel(count), Sending::Emulated(count)];
+    let losing: Vec<Sending> = counts.iter().copied().flat_map(both).collect();
+    let sending: Vec<Sending> =
+        [Sending::Parallel(1)].into_iter().chain(acting.iter().copied().flat_map(both)).collect();
+    let of_queue = |&queue_bdp: &f64| {
+        [false, true]
+            .into_iter()
+            .flat_map(move |sack| BURSTS.map(|burst| Condition { burst, sack, queue_bdp }))
+    };
+    let conditions: Vec<Condition> = queues.iter().flat_map(of_queue).collect();
+    let with_losses = |&condition: &_| shares.iter().map(move |&share| Losses { share, condition });
+    let alone: Vec<(Losses, Sending)> = conditions
         .iter()
-        .flat_map(|&(burst, sack)| shares.iter().map(move |&share| Losses { share, burst, sack }))
-        .flat_map(|losses| CONTENDERS.map(|sending| (losses, sending)))
+        .flat_map(with_losses)
+        .flat_map(|losses| sending.iter().map(move |&one| (losses, one)))
         .collect();
-    let alone = |&(losses, sending): &_| seeds.clone().map(move |seed| Job::Alone { sending, losses, seed });
-    let beside = |sending| seeds.clone().map(move |seed| Job::Beside { sending, seed });
+    let beside: Vec<(f64, Sending)> =
+        queues.iter().flat_map(|&queue_bdp| sending.iter().map(move |&one| (queue_bdp, one))).collect();
+
     let jobs = losing.iter().map(|&sending| Job::OneLoss(sending));
-    let jobs = jobs.chain(rows.iter().flat_map(alone)).chain(CONTENDERS.into_iter().flat_map(beside));
+    let jobs =
+        jobs.chain(alone.iter().flat_map(|&(losses, sending)| {
+            seeds.clone().map(move |seed| Job::Alone { sending, losses, seed })
+        }));
+    let jobs = jobs.chain(beside.iter().flat_map(|&(queue_bdp, sending)| {
+        seeds.clone().map(move |seed| Job::Beside { sending, queue_bdp, seed })
+    }));
     let found = run_jobs(options, &jobs.collect::<Vec<_>>(), |job| job.run(seconds));
 
     let (losing_found, found) = found.split_at(losing.len());
     let means: Vec<Outcome> = found.chunks(seeds.clone().count()).map(mean).collect();
-    let (alone, beside) = means.split_at(rows.len());
+    let (alone_found, beside_found) = means.split_at(alone.len());
     let losing: Vec<(Sending, Outcome)> = losing.into_iter().zip(losing_found.iter().copied()).collect();
-    let alone: Vec<(Losses, Sending, Outcome)> =
-        rows.into_iter().zip(alone).map(|((losses, sending), found)| (losses, sending, *found)).collect();
-    let beside: Vec<(Sending, Outcome)> = CONTENDERS.into_iter().zip(beside.iter().copied()).collect();
+    let with = |((of, sending), found): (_, &Outcome)| (of, sending, *found);
+    let alone: Vec<(Losses, Sending, Outcome)> = alone.into_iter().zip(alone_found).map(with).collect();
+    let with = |((of, sending), found): (_, &Outcome)| (of, sending, *found);
+    let beside: Vec<(f64, Sending, Outcome)> = beside.into_iter().zip(beside_found).map(with).collect();
+    report(method(seconds, seeds.count()), &conditions, &losing, &alone, &beside)
+}
 
-    let plane = judge_alone(&conditions, &alone);
-    let tables = [loss_table(&losing), alone_table(&alone), beside_table(&beside)];
-    let mut findings = plane.findings(method(seconds, seeds.count()), tables);
-    findings.statements.insert(0, judge_one_loss(&losing));
-    findings.statements.push(judge_steals(&beside));
+fn report(
+    method: Vec<String>,
+    conditions: &[Condition],
+    losing: &[(Sending, Outcome)],
+    alone: &[(Losses, Sending, Outcome)],
+    beside: &[(f64, Sending, Outcome)],
+) -> Findings {
+    let pairs = emulated::pairs(alone);
+    let plane = judge_alone(conditions, alone, &pairs);
+    let tables =
+        [loss_table(losing), emulated::table(conditions, &pairs), alone_table(alone), beside_table(beside)];
+    let mut findings = plane.findings(method, tables);
+    findings.statements.splice(0..0, [judge_one_loss(losing), emulated::judge_halves(losing)]);
+    findings.statements.push(judge_steals(beside));
+    findings.statements.extend(emulated::judge(&pairs, beside));
     findings
 }
 
@@ -223,13 +280,14 @@ fn method(seconds: u64, seeds: usize) -> Vec<String> {
     let faster_mbit = faster_path().bottleneck_mbit;
     vec![
         format!(
-            "NewReno's rule, {rtt_ms} ms, a queue of one bandwidth-delay product. One loss: {faster_mbit} Mb/s, of whose product \
-             receivers let half be on its way, so that there is no queue; one packet is lost at {LOSS_AT_S} s, and what comes in \
-             in round trips before it and after its repair is compared. TCPs acknowledge as the paper's, without SACK."
+            "NewReno's rule, {rtt_ms} ms. One loss: {faster_mbit} Mb/s, of whose product receivers let half be on its way, so that \
+             there is no queue; one packet is lost at {LOSS_AT_S} s, and what comes in in round trips before it and after its \
+             repair is compared. TCPs acknowledge as the paper's, without SACK."
         ),
         format!(
             "Alone, and beside a single TCP, which begins first, with SACK: {bottleneck_mbit} Mb/s, windows that no receiver limits, \
-             the last three quarters of {seconds} s, means of {seeds} seed(s)."
+             queues of one bandwidth-delay product, a quarter and two, the last three quarters of {seconds} s, means of {seeds} \
+             seed(s). A share above 100 %: what had come before and waited for what was missing."
         ),
     ]
 }
@@ -245,20 +303,22 @@ fn loss_table(rows: &[(Sending, Outcome)]) -> Table {
 
 fn alone_table(rows: &[(Losses, Sending, Outcome)]) -> Table {
     Table::of("alone", "Share of the path", rows)
-        .text("conditions", |(losses, ..)| named(losses.burst, losses.sack))
+        .text("conditions", |(losses, ..)| losses.condition.to_string())
         .column("lost", Unit::Share, |(losses, ..)| losses.share)
         .text("who", |(_, sending, _)| sending.name())
         .column("share", Unit::Share, |(.., found)| found.share)
-        .column("timeouts", Unit::Number, |(.., found)| found.timeouts)
+        .column("timeouts a run", Unit::Number, |(.., found)| found.timeouts)
         .table()
+        .detail()
         .plot(Plot::lines("lost", &["share"]).by("who").log_x())
 }
 
-fn beside_table(rows: &[(Sending, Outcome)]) -> Table {
+fn beside_table(rows: &[(f64, Sending, Outcome)]) -> Table {
     Table::of("beside", "What a single TCP keeps beside others", rows)
-        .text("beside", |(sending, _)| sending.name())
-        .column("it keeps", Unit::Share, |(_, found)| found.share)
-        .column("a fair share of connections", Unit::Share, |(sending, _)| {
+        .column("queue", Unit::Bdp, |(queue_bdp, ..)| *queue_bdp)
+        .text("beside", |(_, sending, _)| sending.name())
+        .column("it keeps", Unit::Share, |(.., found)| found.share)
+        .column("a fair share of connections", Unit::Share, |(_, sending, _)| {
             1.0 / (1.0 + f64::from(sending.acts_as()))
         })
         .table()
@@ -277,52 +337,46 @@ fn judge_one_loss(rows: &[(Sending, Outcome)]) -> Statement {
 }
 
 /// Alone, under each condition.
-fn judge_alone(conditions: &[(Option<f64>, bool)], rows: &[(Losses, Sending, Outcome)]) -> Plane {
+fn judge_alone(
+    conditions: &[Condition],
+    rows: &[(Losses, Sending, Outcome)],
+    pairs: &[emulated::Pair],
+) -> Plane {
     let mut plane = Plane::default();
-    for &(burst, sack) in conditions {
-        let is_one = |losses: &Losses| (losses.burst, losses.sack) == (burst, sack);
-        let cells: Vec<_> = rows.iter().filter(|(losses, ..)| is_one(losses)).collect();
-        let single = judge_less(&SINGLE, &cells, CONTENDERS[0])
-            .otherwise(
-                "with SACK one TCP nearly fills the path where hardly anything is lost; without, it takes a round trip to \
-                 repair each segment that its first slow start lost, and ten of them repair ten",
-            );
-        let emulated = judge_less(&EMULATED, &cells, CONTENDERS[2]).otherwise(
-            "where its timer does not expire, one that acts as ten gives up as little for a loss as ten do",
+    let why = emulated::why(pairs);
+    for &condition in conditions {
+        let of = |sending| {
+            rows.iter().filter(move |(losses, one, _)| losses.condition == condition && *one == sending)
+        };
+        let cells: Vec<_> = of(Sending::Parallel(1)).zip(of(Sending::Parallel(MANY))).collect();
+        let figures = cells.iter().map(|((losses, _, it), (.., many))| {
+            let [it, many, lost] = [it.share, many.share, losses.share].map(|share| share * 100.0);
+            format!("{it:.1} against {many:.1} % where {lost} % are lost")
+        });
+        let figures = figures.collect::<Vec<_>>().join(", ");
+        let holds = cells.iter().all(|((.., it), (.., many))| it.share <= LESS * many.share);
+        let single = SINGLE.judge(holds, figures).otherwise(
+            "with SACK one TCP nearly fills the path where hardly anything is lost; without, it takes a round trip to \
+             repair each segment that its first slow start lost, and ten of them repair ten",
         );
-        plane.push(named(burst, sack), vec![single, emulated]);
+        let here: Vec<_> = pairs.iter().filter(|pair| pair.losses.condition == condition).collect();
+        plane.push(condition.to_string(), vec![single, emulated::judge_less(&here).otherwise(&why)]);
     }
     plane
 }
 
-/// That it has less than as many parallel connections, however much is lost.
-fn judge_less(claim: &Claim, cells: &[&(Losses, Sending, Outcome)], who: Sending) -> Statement {
-    let of = |sending| cells.iter().filter(move |(_, one, _)| *one == sending);
-    let pairs: Vec<_> = of(who).zip(of(CONTENDERS[1])).collect();
-    let figures = pairs.iter().map(|((losses, _, it), (.., many))| {
-        let [it, many, lost] = [it.share, many.share, losses.share].map(|share| share * 100.0);
-        format!("{it:.1} against {many:.1} % where {lost} % are lost")
+fn judge_steals(rows: &[(f64, Sending, Outcome)]) -> Statement {
+    let beside_many = || rows.iter().filter(|(_, sending, _)| *sending == Sending::Parallel(MANY));
+    let figures = beside_many().map(|(queue_bdp, sending, found)| {
+        format!("{:.1} % beside {} (queue {queue_bdp} BDP)", found.share * 100.0, sending.name())
     });
-    let holds = pairs.iter().all(|((.., it), (.., many))| it.share <= LESS * many.share);
-    claim.judge(holds, figures.collect::<Vec<_>>().join(", "))
-}
-
-fn judge_steals(rows: &[(Sending, Outcome)]) -> Statement {
-    let figures =
-        rows.iter().map(|(sending, found)| format!("{:.1} % beside {}", found.share * 100.0, sending.name()));
-    let beside_many =
-        rows.iter().find(|(sending, _)| *sending == CONTENDERS[1]).map_or(f64::NAN, |row| row.1.share);
-    STEALS.judge(beside_many <= 0.2, figures.collect::<Vec<_>>().join(", "))
-}
-
-fn named(burst: Option<f64>, sack: bool) -> String {
-    let losses = burst.map_or("single losses".into(), |burst| format!("losses of {burst} in a row"));
-    format!("{losses}, {} SACK", if sack { "with" } else { "without" })
+    let figures = figures.collect::<Vec<_>>().join(", ");
+    STEALS.judge(beside_many().all(|(.., found)| found.share <= 0.2), figures)
 }
 
 fn mean(outcomes: &[Outcome]) -> Outcome {
-    let share = outcomes.iter().map(|one| one.share).sum::<f64>() / outcomes.len() as f64;
-    Outcome { share, timeouts: outcomes.iter().map(|one| one.timeouts).sum() }
+    let of = |figure: fn(&Outcome) -> f64| outcomes.iter().map(figure).sum::<f64>() / outcomes.len() as f64;
+    Outcome { share: of(|one| one.share), timeouts: of(|one| one.timeouts) }
 }
 
 /// That of the paper's comparison, ten times as fast.
@@ -335,12 +389,11 @@ fn faster_path() -> Scenario {
     Scenario { bottleneck_mbit: 500.0, ..path() }
 }
 
-/// The second is whom the others are held against.
-const CONTENDERS: [Sending; 3] = [Sending::Parallel(1), Sending::Parallel(MANY), Sending::Emulated(MANY)];
 /// As many as the paper finds best.
 const MANY: u32 = 10;
 const LOSSES: [f64; 3] = [1e-5, 1e-4, 1e-3];
 const BURSTS: [Option<f64>; 2] = [None, Some(8.0)];
+const QUEUES_BDP: [f64; 3] = [1.0, 0.25, 2.0];
 /// Long after the last has begun.
 const LOSS_AT_S: f64 = 8.0;
 /// Milliseconds after that at which one packet is to be lost: within a round trip one of them is the right one.
@@ -353,29 +406,15 @@ const LESS: f64 = 0.9;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Verdict;
 
     #[test]
     fn a_loss_takes_a_quarter_of_what_two_have_on_their_way() {
         for sending in [Sending::Parallel(2), Sending::Emulated(2)] {
             let Outcome { share, timeouts } = one_loss(sending);
             assert!(
-                (0.23..0.27).contains(&share) && timeouts == 0,
+                (0.23..0.27).contains(&share) && timeouts == 0.0,
                 "{sending:?}: {share}, {timeouts} timeouts"
             );
         }
-    }
-
-    #[test]
-    fn where_it_has_as_much_as_ten_the_claim_fails() {
-        let losses = Losses { share: 1e-4, burst: None, sack: true };
-        let verdict = |it, ten| {
-            let found = [1.0, ten, it].map(|share| Outcome { share, timeouts: 0 });
-            let rows = CONTENDERS.into_iter().zip(found).map(|(sending, found)| (losses, sending, found));
-            let plane = judge_alone(&[(None, true)], &rows.collect::<Vec<_>>());
-            plane.findings(vec![], []).statements.iter().map(|one| one.verdict).collect::<Vec<_>>()
-        };
-        assert_eq!(verdict(0.8, 0.9), [Verdict::NotReproduced, Verdict::Reproduced]);
-        assert_eq!(verdict(0.85, 0.9), [Verdict::NotReproduced; 2]);
     }
 }
