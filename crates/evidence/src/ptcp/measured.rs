@@ -112,7 +112,8 @@ struct PtcpRun<'a> {
 impl PtcpRun<'_> {
     fn run(&self, halt: Halt<'_>) -> Result<Outcome<Cell>, ExperimentError> {
         let Job { condition, contender, count, seed } = self.job;
-        let lab = Lab::start(&path(condition.buffer_bdp, seed))?;
+        let path = path(condition.buffer_bdp, seed);
+        let lab = Lab::start(&path)?;
         for end in [Side::Left, Side::Right] {
             lab.set_tcp(end, &TcpSettings { sack: Some(condition.sack), ..TcpSettings::default() })?;
         }
@@ -121,7 +122,7 @@ impl PtcpRun<'_> {
             let small = TcpSettings { buffer_bytes_max: Some(2 * bytes), ..TcpSettings::default() };
             lab.set_tcp(Side::Right, &small)?;
         }
-        let background = lab.flows("reno", vec![background(condition)], seed)?;
+        let background = lab.flows("reno", vec![background(condition, &path)], seed)?;
         let cell = match contender {
             Contender::Tcp { kernel, .. } => {
                 let flows = lab.flows(kernel, vec![contender.flows(count, condition)], seed)?;

@@ -2,6 +2,7 @@
 //! dumbbell of 10 Mb/s, and longhaul's own control on the same path. Over emulated paths the TCPs are the kernel's.
 
 mod measured;
+mod routes;
 mod simulated;
 mod single;
 mod verdicts;
@@ -20,7 +21,8 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-/// One for each of the paper's figures, which one measurement serves, and one for what it says of single connections.
+/// One for each of the paper's figures, which one measurement serves, one for what it says of single connections, and one for
+/// several routes.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     Experiment::either(
         "ptcp-utilisation",
@@ -41,6 +43,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
         |backend| report(backend, &Figure::FAIRNESS),
     ),
     single::EXPERIMENT,
+    routes::EXPERIMENT,
 ];
 
 /// Of the throughput figure.
@@ -252,9 +255,9 @@ impl Contender {
     }
 }
 
-/// Others' short flows.
-fn background(condition: &Condition) -> Traffic {
-    let rate = Rate::from_mbps(RATE_MBIT);
+/// Others' short flows over this path.
+fn background(condition: &Condition, path: &Scenario) -> Traffic {
+    let rate = Rate::from_mbps(path.bottleneck_mbit);
     let sizes = Distribution::Pareto { shape: BACKGROUND_SHAPE, mean: BACKGROUND_BYTES };
     Traffic::others(tcp(ControllerKind::NewReno, condition), sizes, BACKGROUND_LOAD, rate, Time::MAX)
 }

@@ -39,7 +39,7 @@ fn simulate(job: &Job<'_>, seconds: u64) -> Cell {
     let Job { condition, contender, count, seed } = *job;
     let until = Time::from_millis(seconds * 1000);
     let scenario = path(condition.buffer_bdp, seed);
-    let traffic = vec![contender.flows(count, condition), background(condition)];
+    let traffic = vec![contender.flows(count, condition), background(condition, &scenario)];
     let mut workload = Workload::new(PathConfig::new(&scenario), traffic, until);
     workload.seed = seed;
     workload.options.trace = TraceMode::Off;
