@@ -6,7 +6,7 @@ mod measured;
 mod simulated;
 mod verdicts;
 
-use super::{BACKGROUND_LOAD, Condition, Contender, FULL, MSS, path};
+use super::{Condition, Contender, FULL, MSS, path};
 use crate::ExperimentError;
 use crate::experiment::{Backend, Experiment};
 use crate::report::{Findings, Plane, Plot, Table, Unit};
@@ -222,8 +222,7 @@ fn report(backend: &Backend<'_>) -> Result<Findings, ExperimentError> {
     method.push(format!(
         "Each route is the link of the other ptcp experiments: 10 Mb/s, 100 ms, MSS {MSS}. Where rates or round trips are unlike, \
          they are as 1 : 2 : …, with the same sum. A connection takes a route by chance when it begins, as a hash of \
-         addresses and ports does, and keeps it. Others' short flows ask for {:.0} % of all routes.",
-        BACKGROUND_LOAD * 100.0
+         addresses and ports does, and keeps it."
     ));
     method.push(
         "Share: what the connections together got of what all routes carry of data. Used: routes that have a connection; \

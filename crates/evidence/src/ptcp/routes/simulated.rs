@@ -1,6 +1,6 @@
 //! The same in the simulator.
 
-use super::super::{Contender, START_GAP, background};
+use super::super::{BACKGROUND_LOAD, Contender, START_GAP, background};
 use super::{COUNTS, Cell, Job, Measured, Plan, Setting, failing};
 use crate::sim::{Options, run_jobs};
 use longhaul_proto::units::Time;
@@ -32,8 +32,9 @@ pub(super) fn run(options: &Options<'_>) -> Measured {
     let cells = run_jobs(options, &plan.jobs(), |job| simulate(job, seconds));
     let method = format!(
         "TCPs that begin {} ms after one another; the last two thirds of {seconds} s; {seeds} seed(s). Loss: bytes dropped over \
-         bytes sent at all routes.",
+         bytes sent at all routes. Others' short flows ask for {:.0} % of each route.",
         START_GAP.as_millis(),
+        BACKGROUND_LOAD * 100.0
     );
     let (failures, of_failures) = failing::run(options);
     Measured { grids: plan.grids(&cells), failures, method: vec![method, of_failures] }

@@ -103,16 +103,15 @@ pub(super) fn judge_halves(rows: &[(Sending, Outcome)]) -> Statement {
 
 /// Of the pairs under one condition.
 pub(super) fn judge_less(pairs: &[&Pair]) -> Statement {
-    let lowest = |n: u32| {
+    let range = |n: u32| {
         let times = pairs.iter().filter(|pair| pair.n == n).map(|pair| pair.times());
         let times = Summary::of(times);
         format!("as {n} {:.2} to {:.2} times", times.min, times.max)
     };
     let mut numbers: Vec<u32> = pairs.iter().map(|pair| pair.n).collect();
-    numbers.dedup();
     numbers.sort_unstable();
     numbers.dedup();
-    let figures = numbers.into_iter().map(lowest).collect::<Vec<_>>().join(", ");
+    let figures = numbers.into_iter().map(range).collect::<Vec<_>>().join(", ");
     LESS.judge(pairs.iter().all(|pair| pair.is_less()), figures)
 }
 
@@ -169,7 +168,7 @@ pub(super) fn judge(pairs: &[Pair], beside: &[(f64, Sending, Outcome)]) -> [Stat
             WITH_SACK.judge(missing == 0, figures)
         }
     };
-    [by_timer.otherwise("see above: it is what repairs take without SACK"), as_much, judge_leaves(beside)]
+    [by_timer.otherwise("without SACK a connection repairs one segment a round trip, whatever it acts as; MulTCP changes its window, not that"), as_much, judge_leaves(beside)]
 }
 
 fn judge_leaves(beside: &[(f64, Sending, Outcome)]) -> Statement {
