@@ -423,7 +423,7 @@ const PCP_BESIDE: usize = 4;
 const GAP: Duration = Duration::from_millis(100);
 /// In the simulator: when others' traffic has settled, and when all ends at the latest.
 const FIRST: Time = Time::from_millis(2000);
-const SIMULATED_MAX: Duration = Duration::from_secs(3600);
+const SIMULATED_MAX: Duration = Duration::from_secs(6 * 3600);
 /// Paths at a time that wait for a TCP which losses hold back.
 const PATIENT_AT_A_TIME: usize = 6;
 /// Others, TCP beside PCP among them. PCP's trains take an emulator that has to wait for a processor for a queue.
