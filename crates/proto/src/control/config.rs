@@ -1,6 +1,7 @@
 //! What a controller begins with.
 
-use super::{PcpPart, Remembered};
+use super::Remembered;
+use super::pcp_part::PcpPart;
 use crate::path::PathRate;
 use crate::units::Rate;
 use core::time::Duration;

@@ -10,6 +10,7 @@ pub mod handover;
 mod kind;
 mod pair_spans;
 mod pcp;
+mod pcp_part;
 mod sabul;
 mod switch;
 #[cfg(test)]
@@ -23,7 +24,8 @@ pub use config::ControlConfig;
 pub use fixed::Fixed;
 pub use greedy::Greedy;
 pub use kind::ControllerKind;
-pub use pcp::{Pcp, PcpPart};
+pub use pcp::Pcp;
+pub use pcp_part::PcpPart;
 pub use sabul::Sabul;
 pub use switch::Switch;
 pub use udt::Udt;

@@ -1,9 +1,9 @@
 //! How much to slow down because a queue builds (PCP §3.2).
 
 use super::line::Line;
-use super::part::{PcpPart, Without};
 use super::tit_for_tat::{QueuedRound, TitForTat};
 use crate::control::AckSample;
+use crate::control::pcp_part::{PcpPart, Without};
 use crate::units::{DatagramNumber, Time, nanos};
 use core::time::Duration;
 

@@ -29,7 +29,6 @@
 
 mod compensation;
 mod line;
-mod part;
 mod search;
 mod tit_for_tat;
 mod train;
@@ -37,16 +36,14 @@ mod train;
 use super::{
     AckSample, ControlConfig, Controller, LossSample, ProbeTrain, Remembered, Sent, Snapshot, TimedArrival,
 };
+use crate::control::pcp_part::{PcpPart, Without};
 use crate::rtt::Rtt;
 use crate::units::{Rate, Time};
 use compensation::{Compensation, Pace};
 use core::time::Duration;
 use fastrand::Rng;
-use part::Without;
 use search::Search;
 use train::{Train, TrainLen, Verdict};
-
-pub use part::PcpPart;
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Which rate to test next, and when (PCP §3.3, §3.4).
 
 use super::super::{RATE_MIN, Remembered};
-use super::part::{PcpPart, Without};
+use crate::control::pcp_part::{PcpPart, Without};
 use crate::units::{Rate, Time};
 use core::time::Duration;
 use fastrand::Rng;

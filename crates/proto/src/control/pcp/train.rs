@@ -1,7 +1,7 @@
 //! A probe on its way, and what its arrivals say (PCP §3.1).
 
 use super::line::{Line, normal_cdf};
-use super::part::{PcpPart, Without};
+use crate::control::pcp_part::{PcpPart, Without};
 use crate::control::{ProbeTrain, TimedArrival};
 use crate::units::{DatagramNumber, Rate, Time};
 use core::time::Duration;
